@@ -7,7 +7,7 @@ PIP = $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.t
 HYDRA_TESTS := $(patsubst %,tests/test_%.py,cells patterns places typos working_conf checkpoints not_ours protocol plan)
 RESULTS := $(CURDIR)/test-long.jsonl
 
-.PHONY: demo test test-long test-hydra docs install lint clean gpu-proof
+.PHONY: demo test test-long test-hydra docs tutorials install lint clean gpu-proof
 
 # The main job: 7 embedded models on 2 embedded corpora, the table of results and the fitted laws.
 demo: $(RUNS)
@@ -49,9 +49,14 @@ lint: $(STAMP)
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports --no-cache --no-logo
 
-# The documentation as a site in site/; a broken link is an error.
+# The reference from the code, then the documentation as a site in site/; a broken link is an error.
 docs: $(STAMP)
+	$(RUN) -m tools.reference
 	DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict
+
+# The commands of the tutorials, in a new folder with an empty HOME: each must work and print what its page says.
+tutorials: $(STAMP)
+	$(RUN) -m tools.tutorials
 
 install: $(STAMP)
 

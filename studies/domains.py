@@ -1,6 +1,6 @@
 """How often `domains` calls two sources different whose texts are alike: at a nominal 5%, each test alone.
 
-python -m studies.domains          # 15 minutes of a shared core; docs/rank_analyzers.md has the results
+python -m studies.domains          # 15 minutes of a shared core
 """
 
 from __future__ import annotations

@@ -21,10 +21,12 @@ MODULES names:
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
@@ -47,6 +49,8 @@ MODULES = (
 DOCS = Path(__file__).parent.parent / "docs"
 REPLICATES = 1000
 _ENOUGH = 100  # draws that made a claim, for its share to be told
+_SHOWN = 10  # rows on the page
+BEGIN, END = "<!-- made by studies/validity.py -->", "<!-- end -->"
 SECONDS = 5.0
 """How much work may be lost, about."""
 
@@ -98,63 +102,91 @@ def run(results: Path, patterns: Sequence[str], replicates: int) -> None:
         print(f"{name}: {row['replicates']} replicates {row['claims']}", flush=True)
 
 
-def table(results: Path) -> str:
-    """The page: each claim in a line, what each experiment draws, and what was not simulated."""
-    kept = json.loads(results.read_text()) if results.exists() else {}
-    lines = [_HEAD, *_claims(kept), _ABOUT]
-    for one in EXPERIMENTS.values():
-        remark = f" {one.remark}" if one.remark else ""
-        lines.append(f"- **{one.name}**: {(one.draw.__doc__ or '').strip()} Truth: {one.truth}.{remark}")
-    missing = {one.name: sum(name not in kept for name, e, _ in rows() if e is one) for one in EXPERIMENTS.values()}
-    left = ", ".join(f"{name} ({count} rows)" for name, count in missing.items() if count)
-    lines += [_NOT_SIMULATED, f"- Rows that are defined and have not run: {left or 'none'}."]
-    return "\n".join(lines) + "\n"
+@dataclass(frozen=True)
+class Claim:
+    """A claim that reports make, over all rows of its experiment.
+
+    Attributes:
+        experiment: what was simulated.
+        claim: what was checked.
+        nominal: the share that it should have, in percent.
+        middle: the share found, in percent: the median over rows.
+        worst: the share in the row that misses the nominal one by most.
+        where: that row.
+        draws: how often the claim was made.
+        simulated: what the experiment draws, its truth, and what else to know.
+
+    """
+
+    experiment: str
+    claim: str
+    nominal: float
+    middle: float
+    worst: float
+    where: str
+    draws: int
+    simulated: str
+
+    @property
+    def miss(self) -> float:
+        """By how much the worst row misses the nominal share, on the bad side."""
+        return self.nominal - self.worst if self.nominal > 50 else self.worst - self.nominal
 
 
-def _claims(kept: dict[str, dict[str, Any]]) -> list[str]:
-    """Each claim in a line: the middle and the worst of its rows that made it often enough to tell, and which is worst."""
-    lines = [
-        "\n| experiment | claim | nominal | found, middle | worst | where | draws |",
-        "|---|---|---:|---:|---:|---|---:|",
-    ]
-    for one in EXPERIMENTS.values():
-        for claim, nominal in one.claims.items():
-            made = {name: kept[name]["claims"].get(claim, (0, 0)) for name, e, _ in rows() if e is one and name in kept}
+def claims(kept: Mapping[str, Any]) -> list[Claim]:
+    """The claims whose rows were drawn often enough to tell."""
+    drawn: list[Claim] = []
+    for experiment in EXPERIMENTS.values():
+        names = [name for name, owner, _ in rows() if owner is experiment and name in kept]
+        truth = f"{(experiment.draw.__doc__ or '').strip()} Truth: {experiment.truth}. {experiment.remark}".strip()
+        for claim, nominal in experiment.claims.items():
+            made = {name: kept[name]["claims"].get(claim, (0, 0)) for name in names}
             shares = {name: 100 * true / count for name, (true, count) in made.items() if count >= _ENOUGH}
             if shares:
                 worst = (min if nominal > 0.5 else max)(shares, key=lambda name: shares[name])
-                lines.append(
-                    f"| {one.name} | {claim.replace(' %', '%')} | {100 * nominal:g} | {np.median([*shares.values()]):.1f} | "
-                    f"{shares[worst]:.1f} | {worst.partition('/')[2]} | {sum(made[name][1] for name in shares):,} |"
+                drawn.append(
+                    Claim(
+                        experiment=experiment.name,
+                        claim=claim.replace(" %", "%"),
+                        nominal=100 * nominal,
+                        middle=float(np.median([*shares.values()])),
+                        worst=shares[worst],
+                        where=worst.partition("/")[2],
+                        draws=sum(made[name][1] for name in shares),
+                        simulated=" ".join(truth.split()),
+                    )
                 )
-    return lines
+    return drawn
 
 
-_HEAD = """# Do the intervals and tests hold?
+def table(results: Path) -> str:
+    """The claims that miss their nominal share by most, and the rows that have not run, in Markdown."""
+    kept = json.loads(results.read_text()) if results.exists() else {}
+    lines = ["| experiment | claim | nominal | median | worst | where | draws |", "|---|---|---:|---:|---:|---|---:|"]
+    for claim in sorted(claims(kept), key=lambda claim: claim.miss, reverse=True)[:_SHOWN]:
+        lines.append(
+            f"| {claim.experiment} | {claim.claim} | {claim.nominal:g} | {claim.middle:.1f} | {claim.worst:.1f} | "
+            f"{claim.where} | {claim.draws:,} |"
+        )
+    missing = {
+        one.name: sum(name not in kept for name, owner, _ in rows() if owner is one) for one in EXPERIMENTS.values()
+    }
+    left = ", ".join(f"{name} ({count} rows)" for name, count in missing.items() if count)
+    return "\n".join([*lines, "", f"Rows that are defined and have not run: {left or 'none'}."])
 
-Most do; the column *worst* names where one does not. Each line is a claim that a report can make. Data were drawn from a
-known truth and analysed as a report analyses them, and the claim was checked: `python -m studies.validity`. *Coverage* of an
-interval should be near its nominal 95%. A *false positive* should be no more frequent than its nominal 5%. A claim that is
-not always made (a refused forecast) counts where it is made. With 1,000 draws a row a share of 95% has a standard error of
-0.7, with 500 of 1.0, with 200 of 1.5; the worst of many rows lies some two to three of these lower by chance.
 
-m: number of sizes. D: documents, whose difficulty has heavy tails (t3: t with 3 degrees of freedom; skewed: lognormal) and
-is shared by all sizes. tau: scatter between models in ln y. Every row, with its counts, is in
-[validity.json](validity.json)."""
-
-_ABOUT = "\n## What each experiment draws\n"
-
-_NOT_SIMULATED = """
-## What is not simulated
-
-- Real texts: documents here differ in difficulty and length, and in nothing else. Tokens of one document are drawn alike, but
-  for `emergence`.
-- Models that share data or seeds across families, and sizes chosen after looking at the results.
-- A law that is wrong in a way that is not listed above: oscillations, a regime that changes with the data.
-- Imports without ranks, whose sampling errors are not known, but for alpha and the bend of one metric (alpha_uneven, known=0):
-  where their end sizes scatter 3.6 times, a bend is said too often.
-- Forecasts farther than 16 times the largest size; there are none.
-- The laws of `draft`, its accepted runs and speed-ups; half-lives of `learning`; exponents of `domains` (studies/domains.py)."""
+def write(results: Path) -> None:
+    """Write every claim into docs/validity.csv, and the table into docs/validity.md."""
+    with (DOCS / "validity.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Claim)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(
+            asdict(claim) | {"middle": f"{claim.middle:.1f}", "worst": f"{claim.worst:.1f}"}
+            for claim in claims(json.loads(results.read_text()))
+        )
+    page = DOCS / "validity.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n\n{table(results)}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 def main() -> None:
@@ -164,14 +196,16 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=REPLICATES)
     parser.add_argument("--results", type=Path, default=DOCS / "validity.json")
     parser.add_argument("--list", action="store_true", help="print the rows and how far each is")
-    parser.add_argument("--table", action="store_true", help="write docs/validity.md")
+    parser.add_argument(
+        "--table", action="store_true", help="write docs/validity.csv, and its ten rows in docs/validity.md"
+    )
     arguments = parser.parse_args()
     if arguments.list:
         kept = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
         for name, _, _ in rows(arguments.rows):
             print(f"{kept.get(name, {}).get('replicates', 0):6d}  {name}")
     elif arguments.table:
-        (DOCS / "validity.md").write_text(table(arguments.results))
+        write(arguments.results)
     else:
         run(arguments.results, arguments.rows, arguments.replicates)
 

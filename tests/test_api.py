@@ -76,7 +76,7 @@ print("all of it")
     done = program("-c", "\n".join([*blocks, checks]), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("all of it\n")
-    assert done.stdout.splitlines()[0] == blocks[0].partition("print(found)  # ")[2].splitlines()[0]
+    assert done.stdout.splitlines()[0] == blocks[0].partition("print(measured)  # ")[2].splitlines()[0]
 
 
 def test_its_numbers_are_those_of_the_definition(nano: tuple[object, object], tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_bad_input_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_public_name_is_listed_and_on_the_page() -> None:
-    page = (ROOT / "docs/api.md").read_text()
+    page = (ROOT / "docs/reference/api.md").read_text()
     assert dir(rbptrack) == rbptrack.__all__
     members = [name for name, member in vars(Runs).items() if callable(member) and not name.startswith("_")]
     internal = {"own_copy", "watch", "was_read"}

@@ -33,7 +33,7 @@ PAGES = [page for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")) if block
 
 
 def test_there_are_blocks() -> None:
-    assert {"README.md", "CONTRIBUTING.md", "cluster.md", "commands.md", "mlflow.md"} <= {page.name for page in PAGES}
+    assert {"README.md", "CONTRIBUTING.md", "cluster.md", "importing.md", "mlflow.md"} <= {page.name for page in PAGES}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -1,11 +1,13 @@
 """The small part of docs/validity.md: a few cells, and the tool that makes the table."""
 
 import json
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from studies.validity import EXPERIMENTS, rows, run, simulate, table
+from studies.validity import DOCS, EXPERIMENTS, rows, run, simulate, table
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,15 @@ def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
     assert "| alpha | 95% interval of alpha covers | 95 | " in text
     assert "| m=4 D=50 t3 tau=0 | 100 |" in text
     assert f"training ({len(EXPERIMENTS['training'].designs)} rows)" in text
+
+
+def test_the_page_has_the_ten_worst_claims_of_the_data():
+    """Those that miss their nominal share by most."""
+    claims = pd.read_csv(DOCS / "validity.csv")
+    miss = np.where(claims["nominal"] > 50, claims["nominal"] - claims["worst"], claims["worst"] - claims["nominal"])
+    worst = claims.iloc[np.argsort(-miss, kind="stable")[:10]]
+    page = (DOCS / "validity.md").read_text()
+    shown = re.findall(r"^\| (\w+) \| ([^|]+) \| [\d.]+ \| [\d.]+ \| ([\d.]+) \|", page, re.MULTILINE)
+    assert [(name, claim, float(share)) for name, claim, share in shown] == [
+        *worst[["experiment", "claim", "worst"]].itertuples(index=False, name=None)
+    ]

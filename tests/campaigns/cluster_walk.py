@@ -60,7 +60,7 @@ def here(command: str, section: str, ports: dict[str, str]) -> str:
         (r'"http://\$\(hostname\):5000"|http://FIRST:5000', f"http://127.0.0.1:{ports['server']}"),
         (r"mlflow server --host 0.0.0.0", f"{sys.executable} -m mlflow server --port {ports['server']}"),
         (r'--allowed-hosts "\$\(hostname\):5000"', f"--allowed-hosts 127.0.0.1:{ports['server']}"),
-        (r"^python ", f"{sys.executable} "),
+        (r"^rbptrack ", f"{sys.executable} -m rbptrack "),
         (r"(?<![\w/])ray (?=start|stop)", f"{Path(sys.executable).with_name('ray')} "),
     ]
     for wanted, instead in changes:

@@ -1,23 +1,36 @@
 """The table of docs/reliability.md, made of what was recorded.
 
-python -m tests.campaigns reliability RESULTS.jsonl ...    # writes the table into docs/reliability.md
+python -m tests.campaigns reliability RESULTS.jsonl ...    # writes docs/reliability.csv, and its ten rows into the page
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from tests.campaigns.faults import FAULTS
 from tests.campaigns.recorded import ROOT, recorded
 
 PAGE = ROOT / "docs/reliability.md"
+DATA = ROOT / "docs/reliability.csv"
 _REPEATED = re.compile(r"(\\u[0-9a-f]{4})\1+")
 BEGIN, END = "<!-- made by tests/campaigns/reliability.py -->", "<!-- end -->"
 Trial = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of docs/reliability.csv: how often a fault was injected, and what was lost."""
+
+    fault: str
+    how: str
+    times: int
+    lost: str
+    tried: str
 
 
 @dataclass(frozen=True)
@@ -55,10 +68,10 @@ def _phases(trials: Sequence[Trial]) -> str:
 
 
 def _counts(*names: str) -> Callable[[Sequence[Trial]], str]:
-    def told(trials: Sequence[Trial]) -> str:
+    def counted(trials: Sequence[Trial]) -> str:
         return ", ".join(f"{sum(trial[name] for trial in trials):,} {name.replace('_', ' ')}" for name in names)
 
-    return told
+    return counted
 
 
 def _cut(trials: Sequence[Trial]) -> str:
@@ -113,21 +126,51 @@ ROWS = (
 )  # fmt: skip
 
 
-def table(trials: Sequence[Trial], page: str = "") -> str:
-    """The table in Markdown; a row of which nothing new was recorded stays as the page has it."""
-    known = {line.split(" | ")[0].removeprefix("| "): line for line in page.splitlines() if line.startswith("| ")}
-    lines = ["| fault | how it is injected | times | lost | tried |", "|---|---|---:|---|---|"]
+GROUPS = {
+    "a sweep is killed (SIGKILL, SIGTERM, SIGINT)": r"SIG",
+    "a process that makes the store is stopped": r"a process that only makes a store",
+    "four processes on one cell, one of them killed": r"four processes",
+    "a power cut": r"a power cut",
+    "a full disk": r"the disk is full",
+    "a bit flipped in a file, or a file cut off": r"a bit flipped|a job's file",
+    "the tracking server fails, lies or restarts, or its database is locked": r"the server|the database",
+    "damaged files to read (fuzzing)": r"damaged",
+    "SLURM or Ray loses a job, a node or the driver": r"launched by",
+    "500 cells in one process": r"500 cells",
+}
+"""The rows of the page: pattern of the faults that each sums up."""
+
+
+def lines_of(trials: Sequence[Trial], kept: Mapping[str, Line]) -> list[Line]:
+    """A line per fault; one of which nothing new was recorded stays as it was kept."""
+    lines: list[Line] = []
     for row in ROWS:
-        mine = [trial for trial in trials if row.mine(trial)]
-        if not mine:
-            lines.append(known.get(row.fault) or f"| {row.fault} | {row.how} | 0 | not run | |")
+        own = [trial for trial in trials if row.mine(trial)]
+        if not own:
+            lines.append(kept.get(row.fault) or Line(row.fault, row.how, 0, "not run", ""))
             continue
-        more = row.more(mine)
-        commits = list(dict.fromkeys(trial["commit"] for trial in mine))
-        tried = f"{mine[-1]['date']}, {commits[0]}" + (f" to {commits[-1]}" if len(commits) > 1 else "")
-        lost = _lost(mine) + (f" ({more})" if more else "")
-        lines.append(f"| {row.fault} | {row.how} | {sum(map(row.times, mine)):,} | {lost} | {tried} |")
-    return "\n".join(lines)
+        more = row.more(own)
+        commits = list(dict.fromkeys(trial["commit"] for trial in own))
+        tried = f"{own[-1]['date']}, {commits[0]}" + (f" to {commits[-1]}" if len(commits) > 1 else "")
+        lost = _lost(own) + (f" ({more})" if more else "")
+        lines.append(Line(row.fault, row.how, sum(map(row.times, own)), lost, tried))
+    return lines
+
+
+def table(lines: Sequence[Line]) -> str:
+    """The lines summed up by group, in Markdown."""
+    shown = ["| fault | times | lost | last tried |", "|---|---:|---|---|"]
+    for title, pattern in GROUPS.items():
+        group = [line for line in lines if re.match(pattern, line.fault)]
+        tried = [line for line in group if line.times]
+        found = [line.lost for line in tried if not line.lost.startswith("nothing")]
+        before = sum(line.lost.startswith("nothing since") for line in tried)
+        lost = "; ".join(found) or "nothing" + (
+            f" (after mending, in {before} of {len(tried)} kinds)" if before else ""
+        )
+        last = max((line.tried.partition(",")[0] for line in tried), default="")
+        shown.append(f"| {title} | {sum(line.times for line in group):,} | {lost if tried else 'not run'} | {last} |")
+    return "\n".join(shown)
 
 
 def _lost(mine: Sequence[Trial]) -> str:
@@ -153,10 +196,14 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(asked: argparse.Namespace) -> int:
-    """Write the table into the page."""
-    trials = recorded(asked.results)
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table(trials, text)}\n\n{END}{after}", encoding="utf-8")
+    """Write the lines into the data file, and the table into the page."""
+    with DATA.open(encoding="utf-8", newline="") as file:
+        kept = {row["fault"]: Line(**row | {"times": int(row["times"])}) for row in csv.DictReader(file)}
+    lines = lines_of(recorded(asked.results), kept)
+    with DATA.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Line)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(map(asdict, lines))
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table(lines)}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
     return 0

@@ -1,0 +1,343 @@
+"""Write the reference of the documentation from the code: commands, options, models, analyzers, the Python API.
+
+python -m tools.reference          # writes docs/reference; `make docs` does it first
+
+Nothing in docs/reference is written by hand: commands come from `rbptrack.commands.catalogue`, options from the schema and
+the plugins' fields, models and datasets from conf/, analyzers and the API from docstrings.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_type_hints
+
+import yaml
+
+import rbptrack
+from rbptrack.analysis.contract import Analyzer, Report
+from rbptrack.analysis.discovery import ANALYZERS, EXECUTORS, EXPORTERS, IMPORTERS, Kind, discover
+from rbptrack.analysis.plugin import Plugin, help_line
+from rbptrack.analysis.rows import columns_of
+from rbptrack.analysis.runs import Runs
+from rbptrack.commands.catalogue import GROUPS
+from rbptrack.commands.declaration import Command
+from rbptrack.config.ladders import LADDERS
+from rbptrack.config.patterns import size_key
+from rbptrack.config.schema import CellConfig, Config
+from tools.docstrings import Docstring
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "docs/reference"
+GENERATED = "<!-- made by tools/reference.py: change the code it is made from -->"
+_WIDEST = 60  # characters of a default, as options show it
+
+
+def pages() -> dict[str, str]:
+    """Path below docs/reference -> the text of the page."""
+    analyzers = dict(_plugins(ANALYZERS))
+    made = {
+        "commands.md": _commands(),
+        "options.md": _options(),
+        "models.md": _models(),
+        "analyzers.md": _analyzers(analyzers),
+        "api.md": _api(),
+    } | {f"analyzers/{name}.md": _analyzer(name, analyzer) for name, analyzer in analyzers.items()}
+    return {path: f"{text.rstrip()}\n\n{GENERATED}\n" for path, text in made.items()}
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table in Markdown; a bar in a cell is escaped."""
+    lines = [list(heads), *([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _code(text: object) -> str:
+    """A word as code; nothing for an empty one."""
+    return f"`{text}`" if text != "" else ""
+
+
+# ---------------------------------------------------------------------- commands
+
+
+def _commands() -> str:
+    parts = ["# Commands", "`rbptrack help COMMAND` prints the same. A line without a command measures."]
+    for title, commands in GROUPS.items():
+        parts += [f"## {title}", *map(_command, commands)]
+    return "\n\n".join(parts)
+
+
+def _command(command: Command[Any]) -> str:
+    parts = [f"### {command.name}", f"    rbptrack {command.synopsis}"]
+    parts += [" ".join(paragraph.split()) for paragraph in command.about.strip().split("\n\n")]
+    options = dict(command.more) | {option.shown: option.meaning for option in command.declared() if option.meaning}
+    if options:
+        parts.append(_table(["option", "meaning"], ((_code(shown), meaning) for shown, meaning in options.items())))
+    if command.examples:
+        examples = ((_code(f"rbptrack {words}".strip()), meaning) for words, meaning in command.examples.items())
+        parts.append(_table(["example", "what it does"], examples))
+    return "\n\n".join(parts)
+
+
+# ----------------------------------------------------------------------- options
+
+
+def _options() -> str:
+    parts = [
+        "# Options",
+        "Every key of a sweep's configuration, typed as `key=value`; `--cfg job --resolve` prints the values of a command.",
+        "## Sweep and cell",
+        _keys((Config, CellConfig), ""),
+    ]
+    for prefix in ("model", "dataset", "k", "engine", "tracking"):
+        kind = get_type_hints(Config)[prefix]
+        parts += [f"## {prefix}.*", Docstring.of(kind).summary, _keys((kind,), f"{prefix}.")]
+    parts += ["`reference.*` takes the keys of `model.*`."]
+    for kind, title, typed in (
+        (EXECUTORS, "Executors: launch=NAME", "launch."),
+        (IMPORTERS, "Importers: import FILE", ""),
+        (EXPORTERS, "Exporters: export to=NAME", ""),
+    ):
+        parts.append(f"## {title}")
+        for name, plugin in _plugins(kind):
+            parts += [f"### {name}", help_line(plugin), _plugin_options(plugin, typed)]
+    return "\n\n".join(filter(None, parts))
+
+
+def _keys(schemas: Iterable[type], prefix: str) -> str:
+    """The fields of dataclasses that are no dataclasses themselves: key, default, values and meaning."""
+    rows: dict[str, tuple[str, str, str]] = {}
+    for schema in schemas:
+        hints = get_type_hints(schema)
+        for field in fields(schema):
+            kind = hints[field.name]
+            if is_dataclass(kind) or field.name == "reference":
+                continue
+            meaning = field.metadata.get("help") or _comments(schema).get(field.name, "")
+            rows[field.name] = (_code(prefix + field.name), _code(_default(field)), _values(kind, meaning))
+    return _table(["key", "default", "meaning"], rows.values())
+
+
+def _values(kind: object, meaning: str) -> str:
+    """A meaning, after the values of an enum."""
+    if not (isinstance(kind, type) and issubclass(kind, Enum)):
+        return meaning
+    values = ", ".join(_code(member.value) for member in kind)
+    return ". ".join(filter(None, [values, meaning or Docstring.of(kind).summary.rstrip(".")]))
+
+
+def _default(field: Field[Any]) -> str:
+    value = field.default if field.default_factory is MISSING else field.default_factory()
+    if value is MISSING or value == "???":
+        return "(required)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        value = f"[{','.join(str(item.value if isinstance(item, Enum) else item) for item in value)}]"
+    text = str(value.value if isinstance(value, Enum) else value).replace("\n", "\\n")
+    return "" if text in ("[]", "{}", "None") or len(text) > _WIDEST else text
+
+
+@cache
+def _comments(schema: type) -> Mapping[str, str]:
+    """Field -> the comment behind it, of a dataclass and those it extends."""
+    found: dict[str, str] = {}
+    for base in reversed(schema.__mro__[:-1]):
+        found |= dict(re.findall(r"^    (\w+):.*?  # (.*)$", inspect.getsource(base), re.MULTILINE))
+    return found
+
+
+# ------------------------------------------------------------ models and datasets
+
+
+def _models() -> str:
+    families: dict[str, dict[str, dict[str, Any]]] = {}
+    remarks: dict[str, str] = {}
+    for path in sorted((ROOT / "conf/model").glob("*/*.yaml")):
+        family = path.parent.name
+        families.setdefault(family, {})[path.stem] = yaml.safe_load(path.read_text())
+        remarks.setdefault(family, _remark(path))
+    rows = [
+        (_code(name), ", ".join(sorted(sizes, key=size_key)), _repositories(sizes.values()), remarks[name])
+        for name, sizes in families.items()
+    ]
+    rows += [
+        (
+            _code(name),
+            ", ".join(ladder.steps),
+            ladder.where.get("repo", "built in").format(size="*"),
+            _steps(ladder.steps),
+        )
+        for name, ladder in LADDERS.items()
+    ]
+    datasets = []
+    for path in sorted((ROOT / "conf/dataset").glob("*.yaml")):
+        config = yaml.safe_load(path.read_text())
+        texts = ", ".join(config.get("fields", ["text"]))
+        datasets.append(
+            (_code(path.stem), config.get("repo", ""), texts, config.get("documents", "all"), _remark(path))
+        )
+    return "\n\n".join([
+        "# Models and datasets that ship",
+        "`model=FAMILY/SIZE`, or `'model=FAMILY/*'` for all sizes.",
+        _table(["family", "sizes", "repositories", "remarks"], rows),
+        _table(["dataset", "repository", "fields", "documents", "remarks"], datasets),
+    ])  # fmt: skip
+
+
+def _remark(path: Path) -> str:
+    """The comment at the head of a YAML file."""
+    lines = path.read_text().splitlines()
+    head = lines[: next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))]
+    return " ".join(line.removeprefix("#").strip() for line in head)
+
+
+def _repositories(configs: Iterable[Mapping[str, Any]]) -> str:
+    repos = {str(config.get("repo", "built in")) for config in configs}
+    return repos.pop() if len(repos) == 1 else f"{_common(sorted(repos))}*"
+
+
+def _common(names: list[str]) -> str:
+    """The beginning that two names share, of the first and the last in order."""
+    return next((names[0][:i] for i in range(len(names[0]), 0, -1) if names[-1].startswith(names[0][:i])), "")
+
+
+def _steps(steps: Mapping[str, tuple[int, ...]]) -> str:
+    every = sorted({step for own in steps.values() for step in own})
+    return f"{len(every)} checkpoints, step{every[0]} to step{every[-1]}: `SIZE-stepN`"
+
+
+# --------------------------------------------------------------------- analyzers
+
+
+def _plugins(kind: Kind[Any]) -> Iterator[tuple[str, type[Any]]]:
+    """Name and class of every plugin of a kind that ships with rbptrack."""
+    plugins = discover(kind, [])
+    for name in plugins.names:
+        if plugins.sources[name].is_built_in:
+            yield name, plugins.select(name)
+
+
+def _analyzers(analyzers: Mapping[str, type[Analyzer]]) -> str:
+    rows = [(f"[{name}](analyzers/{name}.md)", help_line(analyzer)) for name, analyzer in analyzers.items()]
+    return "\n\n".join([
+        "# Analyzers",
+        "`rbptrack analyze NAME` runs one, `rbptrack report` all. Options are typed as `analyzer.OPTION=VALUE`.",
+        _table(["analyzer", "question"], rows),
+    ])  # fmt: skip
+
+
+def _analyzer(name: str, analyzer: type[Analyzer]) -> str:
+    module = sys.modules[analyzer.__module__]
+    parts = [f"# {name}", help_line(analyzer)]
+    parts += [Docstring.of(analyzer).body, Docstring.of(module).whole]
+    parts += ["## Options", _plugin_options(analyzer, "analyzer."), "## Tables"]
+    for row in _rows(module):
+        columns = ((_code(column), " ".join(told.meaning.split())) for column, told in columns_of(row).items())
+        parts += [f"**{Docstring.of(row).summary.rstrip('.')}**", _table(["column", "meaning"], columns)]
+    if reasons := list(_reasons(module)):
+        parts += ["## When it declines", "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))]
+    return "\n\n".join(filter(None, parts))
+
+
+def _plugin_options(plugin: type[Plugin], typed: str) -> str:
+    meanings = Docstring.of(*plugin.__mro__[:-1]).attributes
+    rows = [
+        (_code(typed + field.name), _code(_default(field)), meanings.get(field.name, "")) for field in fields(plugin)
+    ]
+    return _table(["option", "default", "meaning"], rows) if rows else ""
+
+
+def _rows(module: ModuleType) -> Iterator[type]:
+    """The rows of an analyzer's tables, in the order of its files."""
+    for own in _own_modules(module):
+        for row in vars(own).values():
+            if (
+                isinstance(row, type)
+                and is_dataclass(row)
+                and row.__module__ == own.__name__
+                and row.__name__.endswith("Row")
+            ):
+                yield row
+
+
+def _reasons(module: ModuleType) -> Iterator[str]:
+    """Why it finds nothing, as its code says it; what a sentence is filled with is `...`."""
+    for own in _own_modules(module):
+        for node in ast.walk(ast.parse(inspect.getsource(own))):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "nothing_found" and node.args:
+                sentence = node.args[0]
+                if isinstance(sentence, ast.Name) and isinstance(getattr(own, sentence.id, None), str):
+                    yield getattr(own, sentence.id)
+                elif isinstance(sentence, ast.Constant):
+                    yield str(sentence.value)
+                elif isinstance(sentence, ast.JoinedStr):
+                    yield "".join(
+                        str(part.value) if isinstance(part, ast.Constant) else "..." for part in sentence.values
+                    )
+
+
+def _own_modules(module: ModuleType) -> list[ModuleType]:
+    """A plugin's modules: the one of its class, and those beside it that it has imported."""
+    return [
+        own
+        for name, own in sorted(sys.modules.items())
+        if name == module.__name__ or name.startswith(f"{module.__name__}.")
+    ]
+
+
+# --------------------------------------------------------------------------- API
+
+
+def _api() -> str:
+    parts = ["# Python API", "The public names of `rbptrack`, and what they return."]
+    for name in rbptrack.__all__:
+        if name != "__version__":
+            parts += [f"## rbptrack.{name}", *_documented(getattr(rbptrack, name))]
+    for kind in (Runs, Report):
+        parts += [f"## {kind.__name__}", *_documented(kind)]
+    return "\n\n".join(filter(None, parts))
+
+
+def _documented(thing: Any) -> Iterator[str]:
+    """Signature and docstring; of a class its public methods and properties too."""
+    if not inspect.isclass(thing):
+        yield f"    {thing.__name__}{_signature(thing)}"
+    yield Docstring.of(thing).markdown()
+    members = [
+        (name, member) for name, member in inspect.getmembers(thing) if inspect.isclass(thing) and name[0] != "_"
+    ]
+    for name, member in members:
+        whose = member.fget if isinstance(member, property) else getattr(member, "func", member)
+        if callable(whose) and inspect.isfunction(whose) and whose.__doc__:
+            yield f"**`{name}{'' if isinstance(member, property) else _signature(whose)}`**"
+            yield Docstring.of(whose).markdown()
+
+
+def _signature(function: Any) -> str:
+    """The signature without `self` and without the modules that types come from."""
+    signature = inspect.signature(function)
+    parameters = [parameter for name, parameter in signature.parameters.items() if name != "self"]
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature.replace(parameters=parameters)))
+
+
+def main() -> None:
+    """Write the pages in place of those that are there."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    for path, text in pages().items():
+        (FOLDER / path).parent.mkdir(parents=True, exist_ok=True)
+        (FOLDER / path).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
