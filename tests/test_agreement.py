@@ -9,13 +9,13 @@ import pytest
 from rbptrack.plugins.agreement import Agreement
 from rbptrack.plugins.agreement.harm import harm_of, ladder_rows
 from rbptrack.plugins.agreement.rows import Compared
-from rbptrack.plugins.agreement.sums import AgreementSums, OtherTokens, paired
 
 from rbptrack.analysis import Runs
 from rbptrack.analysis.findings import NothingToSay
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import sentences_of
+from rbptrack.stats.pairs import OtherTokens, PairSums, paired
 from rbptrack.stats.shares import share_of
 from tests.synthetic import in_pieces, ranked, runs_of_tables, together
 
@@ -79,7 +79,7 @@ def test_intervals_and_the_test_of_flips_hold_their_rates() -> None:
         b = np.where(flipped & (drift > 0), 1, 2)
         cost = rng.normal(0, 1, documents).repeat(length)
         pair = next(paired([table(a, documents=documents)], [table(b, documents=documents, logprob=-1.0 - cost)]))
-        sums = AgreementSums.of(pair, [1])
+        sums = PairSums.of(pair, [1])
         difference = sums.changes()["ce"].difference.interval(0.95)
         inside += difference.low <= 0 <= difference.high
         rejected += sums.p_flips() < 0.05
@@ -120,7 +120,7 @@ def noisy(rng: np.random.Generator, gap: np.ndarray[Any, Any], noise: float, wor
 
 
 def compared(a: RankTable, b: RankTable) -> Compared:
-    sums = AgreementSums.of(next(paired([a], [b])), [1, 10])
+    sums = PairSums.of(next(paired([a], [b])), [1, 10])
     return Compared(
         dataset="text", a="a", b="b", documents=sums, sums=sums, worst=[], lacking=set(), same_reference=False
     )
@@ -182,7 +182,7 @@ def test_pieces_that_end_elsewhere_are_paired_and_other_tokens_refused() -> None
     expected = Agreement().analyze(whole).tables["changes"].frame
     ids = list(whole.frame["run_id"])
     mixed = [in_pieces(whole, documents=n).rank_pieces(run_id) for n, run_id in zip((7, 15), ids, strict=True)]
-    sums = AgreementSums.concatenate([AgreementSums.of(pair, [1, 10, 100]) for pair in paired(*mixed)])
+    sums = PairSums.concatenate([PairSums.of(pair, [1, 10, 100]) for pair in paired(*mixed)])
     got = [change.difference.value for change in sums.changes().values()]
     np.testing.assert_allclose(sorted(got), sorted(expected["difference"]), atol=1e-15)
     with pytest.raises(OtherTokens, match="did not score the same tokens"):

@@ -12,25 +12,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
 import pandas as pd
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, Unreadable
+from rbptrack.analysis.changes import changed
 from rbptrack.analysis.families import without_twins
 from rbptrack.analysis.findings import Reason, Remark, around, corrected, sure
 from rbptrack.analysis.lacking import lacking
 from rbptrack.analysis.rows import cells_of
-from rbptrack.ranks import metric_label
+from rbptrack.analysis.same_tokens import same_texts
+from rbptrack.stats.pairs import KL, OtherTokens, PairSums, paired
 
 from .figures import draw_moves
-from .findings import Changed, Flips, SameTop
+from .findings import Flips, SameTop
 from .harm import LADDER, harm_of, ladder_rows
-from .pairing import Measured, pairs_named, pairs_of_one_model, same_texts
+from .pairing import Measured, pairs_named, pairs_of_one_model
 from .references import findings_of, read_beside
 from .rows import ChangeRow, Compared, SummaryRow, TokenRow, decade_rows, document_rows, token_rows
-from .sums import ENTROPY, KL, RANK, REST, AgreementSums, OtherTokens, paired
 
-_LABELS = {ENTROPY: ENTROPY, KL: "KL", RANK: "rank part of CE", REST: "rest of CE"}
 _DRAWN = 6  # pairs that have a panel
 _MOVES = "Share of the tokens of each row that have the rank of the column. The diagonal: no change."
 
@@ -136,17 +135,17 @@ class Agreement(Analyzer):
             )
 
     def _read(self, runs: Runs, dataset: str, a: Measured, b: Measured) -> Compared:
-        parts = list[AgreementSums]()
+        parts = list[PairSums]()
         worst = list[TokenRow]()
         without = set[str]()
         texts = runs.vocabulary(a[0])
         keys = {"dataset": dataset, "A": a[1], "B": b[1]}
         for pair in paired(runs.rank_pieces(a[0]), runs.rank_pieces(b[0])):
-            parts.append(AgreementSums.of(pair, [k for k in sorted(self.ks) if k < pair.a.vocab_size]))
+            parts.append(PairSums.of(pair, [k for k in sorted(self.ks) if k < pair.a.vocab_size]))
             worst = sorted([*worst, *token_rows(pair, keys, texts, self.worst)], key=lambda row: -row.nats)
             del worst[self.worst :]
             without |= {run_id for (run_id, _), table in ((a, pair.a), (b, pair.b)) if table.version == 1}
-        documents = AgreementSums.concatenate(parts)
+        documents = PairSums.concatenate(parts)
         sources = runs.groups(a[0])
         references = runs.frame.loc[runs.frame["run_id"].isin([a[0], b[0]]), "reference_commit"].nunique()
         return Compared(
@@ -190,40 +189,16 @@ class Agreement(Analyzer):
 
     def _add_changes(self, report: Report, pairs: Sequence[Compared]) -> None:
         """Add the changes of CE, the entropy and RBP_k."""
-        changes = [
+        pairs_by_metric = [
             (pair, metric, change)
             for pair in pairs
             for metric, change in pair.sums.changes().items()
             if metric != KL or pair.same_reference
         ]
-        tests = sum(np.isfinite(change.difference.p) for _, _, change in changes)
-        decides = 1 - (1 - self.level) / max(tests, 1)
-        findings = corrected(
-            (
-                Changed(
-                    case=pair.case | {"metric": metric},
-                    p=change.difference.p,
-                    detectable=change.difference.detectable(decides),
-                    tests=tests,
-                    **around(change.difference.interval(self.level)),
-                )
-                for pair, metric, change in changes
-            ),
-            sure(self.level),
-        )
+        findings = changed([(pair.case, metric, change) for pair, metric, change in pairs_by_metric], self.level)
         rows = [
-            ChangeRow(
-                **pair.keys,
-                metric=_LABELS.get(metric) or metric_label(metric),
-                value_A=change.a,
-                value_B=change.b,
-                difference=finding.interval,
-                p=finding.p,
-                p_corrected=finding.p_corrected,
-                detectable=finding.detectable,
-                verdict=finding.verdict,
-            )
-            for (pair, metric, change), finding in zip(changes, findings, strict=True)
+            ChangeRow(**pair.keys, **finding.cells)
+            for (pair, *_), finding in zip(pairs_by_metric, findings, strict=True)
         ]
         report.findings += findings
         report.add_rows("changes", rows)

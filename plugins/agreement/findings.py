@@ -8,9 +8,8 @@ from math import isfinite
 from typing import Self
 
 from rbptrack.analysis.findings import Finding, Verdict
-from rbptrack.analysis.phrases import estimate, interval, upper_first, with_verdict
+from rbptrack.analysis.phrases import estimate, interval, with_verdict
 from rbptrack.base.words import number, p_in_words, some_of, spread
-from rbptrack.ranks import CE
 
 _FEW = 4  # pairs that are named
 
@@ -66,34 +65,6 @@ class Flips(Finding):
             text += f"{pair.case['dataset']}, {pair.gained:.2%} from wrong to right"
             if isfinite(pair.p_corrected):
                 text += f" ({p_in_words(pair.p_corrected)} of no difference)"
-            yield f"{text}."
-
-
-@dataclass(frozen=True, kw_only=True)
-class Changed(Finding):
-    """A metric of the second model less that of the first, over the same tokens.
-
-    Attributes:
-        tests: for how many p are corrected.
-
-    """
-
-    question: str = "changed"
-    tests: int
-
-    @classmethod
-    def say(cls, findings: Sequence[Self]) -> Iterator[str]:
-        """Say how many differences are found; of what is not, the smallest that would have been."""
-        different = some_of(len(with_verdict(findings, Verdict.DIFFERENT)), len(findings), "difference")
-        yield f"{upper_first(different)} of CE, entropy and RBP_k can be told from 0 (corrected)."
-        shown = [finding for finding in findings if finding.case["metric"] == CE]
-        for change in shown if len(shown) <= _FEW else ():
-            text = f"CE of {change.case['b']} less that of {change.case['a']} on {change.case['dataset']} is "
-            text += f"{estimate(change, '+.4f')} nats"
-            if change.verdict is not Verdict.DIFFERENT and isfinite(change.detectable):
-                text += (
-                    f"; a difference of {number(change.detectable, '.4f')} would have been seen in 80% of such texts"
-                )
             yield f"{text}."
 
 

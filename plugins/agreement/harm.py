@@ -14,11 +14,11 @@ from rbptrack.analysis.rows import Column
 from rbptrack.ranks import CE, rbp_name
 from rbptrack.stats.contrasts import holm
 from rbptrack.stats.intervals import Interval
+from rbptrack.stats.pairs import NEAR, RANK
 from rbptrack.stats.shares import Share, share_of
 
 from .findings import Hurt
 from .rows import Compared, PairRow
-from .sums import NEAR, RANK
 
 LADDER = "A row per model: what it costs against the first, and whether it ranks worse."
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from rbptrack.analysis.rows import Column, Corrected, P
+from rbptrack.analysis.changes import MetricChange
+from rbptrack.analysis.rows import Column
 from rbptrack.stats.intervals import Interval
-
-from .sums import AgreementSums, TokenPairs, decade_names
+from rbptrack.stats.pairs import PairSums, TokenPairs, decade_names
 
 _BEFORE = 24  # tokens of context that are shown
 
@@ -41,20 +41,8 @@ class SummaryRow(PairRow):
 
 
 @dataclass(kw_only=True)
-class ChangeRow(PairRow):
+class ChangeRow(MetricChange, PairRow):
     """A metric in both."""
-
-    metric: Annotated[str, Column("CE, entropy of the model's distribution, KL to the same reference (nats); RBP_k")]
-    value_A: Annotated[float, Column("of A", form=".4f")]
-    value_B: Annotated[float, Column("of B", form=".4f")]
-    difference: Annotated[Interval, Column("B less A (documents paired)", form="+.4f", bare=True)]
-    p: P
-    p_corrected: Corrected
-    detectable: Annotated[
-        float,
-        Column("smallest difference that these texts would have shown, corrected, with a power of 80%", form=".4f"),
-    ]
-    verdict: Annotated[str, Column("different or undecided")]
 
 
 @dataclass(kw_only=True)
@@ -114,8 +102,8 @@ class Compared:
     dataset: str
     a: str
     b: str
-    documents: AgreementSums
-    sums: AgreementSums
+    documents: PairSums
+    sums: PairSums
     worst: Sequence[TokenRow]
     lacking: set[str]
     same_reference: bool

@@ -12,7 +12,7 @@ from rbptrack.commands.declared import closer, exchange, housekeeping, start
 
 GROUPS: Mapping[str, Sequence[Command[Any]]] = {
     "Start here": (start.DEMO, start.MEASURE, start.REPORT, start.UI),
-    "Look closer": (closer.PLAN, closer.LIST, closer.SHOW, closer.ANALYZE),
+    "Look closer": (closer.PLAN, closer.LIST, closer.SHOW, closer.COMPARE, closer.ANALYZE),
     "Extend and exchange": (exchange.PLUGINS, exchange.EXPORT, exchange.IMPORT),
     "Housekeeping": (
         housekeeping.VERIFY,

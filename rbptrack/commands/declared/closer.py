@@ -126,6 +126,40 @@ SHOW = Command(
 
 
 @dataclass
+class CompareConfig:
+    """Options of `compare`."""
+
+    runs: list[str] = option(values="measurements", default=list)
+    k: list[int] = option("k=1,10,100", "the k of RBP_k to compare", lambda: [1, 10, 100])
+    level: float = option("level=0.95", "coverage of the intervals; tests have size 1 - level, corrected", 0.95)
+    fail: bool = option("fail=true", "exit with 1 if a corrected difference is significant, for CI", False)
+    out: str = option("out=FILE.html", "write a page", values="files")
+    format: Format = option("format=json", AS_JSON, Format.table)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+
+COMPARE = Command(
+    "compare",
+    "two measurements of the same tokens: did the ranks move?",
+    "compare A B [k=1,10,100] [fail=true] [out=FILE.html] [--json]",
+    """Compares two measurements of the same tokens, token by token: CE, its rank part and its rest, entropy and RBP_k
+    of B minus A with intervals over documents, how many ranks differ, and how often both models rank the same token
+    first. Tests are corrected (Holm) over all metrics. Where no difference is significant, it prints the smallest one
+    that these texts could have shown.
+
+    A and B are run IDs or MODEL/DATASET, as `rbptrack list` prints them, or bundles of `rbptrack export`, which are
+    read in place: BASE.zip alone stands for its measurement of the same model and tokens,
+    BASE.zip:MODEL/DATASET for the one that it names.""",
+    CompareConfig,
+    bare_word="runs",
+    examples={
+        "compare nano-6k/pydocs nano-15k/pydocs": "two models on the same texts",
+        "compare base.zip nano-6k/pydocs fail=true": "in CI: did this checkpoint's ranks move?",
+    },
+)
+
+
+@dataclass
 class AnalyzeOptions:
     """The options of `analyze` that no config has."""
 

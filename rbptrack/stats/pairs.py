@@ -10,13 +10,16 @@ from typing import ClassVar
 import numpy as np
 from scipy import special
 
-from rbptrack.analysis import RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import CE, DocumentSums, FloatArray, IntArray, RankTable, rbp_name
 from rbptrack.stats.intervals import LEAST_DOCUMENTS
 from rbptrack.stats.shares import Share, decade_of, in_step, num_decades, share_of
 
 ENTROPY, KL = "entropy", "kl"
 RANK, REST = "ce_rank", "ce_rest"
+PAIR_LABELS = {ENTROPY: ENTROPY, KL: "KL", RANK: "rank part of CE", REST: "rest of CE"}
+"""What metrics of a pair are called, beside CE and RBP_k."""
+
 NEAR = 0.1
 """Mean margin, nats, up to which a token that is lost or gained was nearly a tie: p of the two differ by 10%."""
 
@@ -60,29 +63,34 @@ class TokenPairs:
 
 
 def paired(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[TokenPairs]:
-    """Yield the same of two models that scored the same tokens (equally many: `num_tokens`).
+    """Yield pieces of the same text as two models scored it.
 
     Raises:
-        OtherTokens: they did not: they are of another text, tokenizer or rule for sequences.
+        OtherTokens: they scored other tokens: another text, tokenizer or rule for sequences.
 
     """
     for left, right in in_step(a, b):
-        same = len(left) == len(right) and all(
-            np.array_equal(left.column(name), right.column(name)) for name in ("document", "position", "token")
-        )
-        if not same:
+        if not _same_tokens(left, right):
             raise OtherTokens("they did not score the same tokens")
         yield TokenPairs(left, right)
 
 
+def _same_tokens(a: RankTable, b: RankTable) -> bool:
+    """Return whether both hold the same tokens, as far as their tables say: exports leave token ids out (-1)."""
+    hidden = min(int(table.column("token").min(initial=0)) for table in (a, b)) < 0
+    names = ("document", "position") if hidden else ("document", "position", "token")
+    return len(a) == len(b) and all(np.array_equal(a.column(name), b.column(name)) for name in names)
+
+
 @dataclass(frozen=True)
-class AgreementSums(DocumentSums):
+class PairSums(DocumentSums):
     """What is counted of two models, by document.
 
     Attributes:
         ks: the k of `hits_a` and `hits_b`.
         document: numbers of the documents, ascending, (documents,).
         tokens: scored tokens, (documents,).
+        moved: tokens whose ranks differ, (documents,).
         same_top: tokens at which both rank the same token first, (documents,); NaN where a table does not say.
         lost: tokens that a ranks first and b does not, (documents,).
         gained: tokens that b ranks first and a does not, (documents,).
@@ -107,7 +115,7 @@ class AgreementSums(DocumentSums):
 
     LABELS: ClassVar = ("document",)
     SUMMED: ClassVar = ("rank_a", "rank_b", "rest_a", "rest_b", "decided", "near",
-                        "tokens", "same_top", "lost", "gained", "nats_a", "nats_b", "entropy_a", "entropy_b",
+                        "tokens", "moved", "same_top", "lost", "gained", "nats_a", "nats_b", "entropy_a", "entropy_b",
                         "kl_a", "kl_b", "hits_a", "hits_b")  # fmt: skip
     TOTALS: ClassVar = ("moves",)
 
@@ -120,6 +128,7 @@ class AgreementSums(DocumentSums):
     decided: FloatArray
     near: FloatArray
     tokens: FloatArray
+    moved: FloatArray
     same_top: FloatArray
     lost: FloatArray
     gained: FloatArray
@@ -134,7 +143,7 @@ class AgreementSums(DocumentSums):
     moves: IntArray
 
     @classmethod
-    def of(cls, pair: TokenPairs, ks: Sequence[int]) -> AgreementSums:
+    def of(cls, pair: TokenPairs, ks: Sequence[int]) -> PairSums:
         """Count one piece."""
         present, place = pair.a.documents
         size, unknown = len(present), np.full(len(pair.a), np.nan)
@@ -146,7 +155,8 @@ class AgreementSums(DocumentSums):
             return table.column(name).astype(np.float64) if name in table.table.column_names else unknown
 
         tops = known(pair.a, "top"), known(pair.b, "top")
-        same = np.where(np.isnan(tops[0] + tops[1]), np.nan, tops[0] == tops[1])
+        unnamed = np.isnan(tops[0] + tops[1]) | (np.minimum(*tops) < 0)
+        same = np.where(unnamed, np.nan, tops[0] == tops[1])
         right_a, right_b = pair.right
         gained = (right_b & ~right_a).astype(np.float64) - (right_a & ~right_b)
         margin = pair.margin
@@ -164,6 +174,7 @@ class AgreementSums(DocumentSums):
             decided=by_document(gained * margin),
             near=by_document(np.where(np.isnan(margin), np.nan, (gained != 0) & (margin <= NEAR))),
             tokens=by_document(np.ones(len(pair.a))),
+            moved=by_document(pair.a.rank != pair.b.rank),
             same_top=by_document(same),
             lost=by_document(right_a & ~right_b),
             gained=by_document(right_b & ~right_a),
