@@ -115,9 +115,9 @@ def test_ranges_of_k_join_neighbours_on_the_grid() -> None:
 
 def test_tokens_are_shown_as_text_where_it_is_known() -> None:
     runs = family_runs([1e4], alpha=0.1, a=3.0)
-    assert runs.token_texts("any", [7]) == ["id 7"]
+    assert runs.token_texts(runs[0], [7]) == ["id 7"]
     named = changed(runs, token_texts=lambda _: {7: ' th"e\n'})
-    assert named.token_texts("any", np.array([7, 8])) == ['" th\\"e\\n"', "id 8"]
+    assert named.token_texts(runs[0], np.array([7, 8])) == ['" th\\"e\\n"', "id 8"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -138,9 +138,9 @@ def test_one_measurement(said, capsys: pytest.CaptureFixture[str]) -> None:  # t
 @pytest.mark.parametrize(
     ("word", "words"),
     [
-        ("nano-6k", r"nano-6k names 2 measurements: nano-6k/pydocs \([0-9a-f]{8}\), nano-6k/stdlib"),
+        ("nano-6k", r"'nano-6k' is ambiguous: nano-6k/pydocs \([0-9a-f]{8}\), nano-6k/stdlib .*\. Pick one"),
         ("nano-6k/stdlb", "Did you mean nano-6k/stdlib"),
-        ("zzzz", "no measurement is called zzzz. There is: nano-6k/pydocs"),
+        ("zzzz", "no measurement is called zzzz. Available: nano-6k/pydocs"),
     ],
 )
 def test_a_word_that_names_none_or_several(word: str, words: str) -> None:

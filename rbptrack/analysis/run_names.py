@@ -12,23 +12,30 @@ from rbptrack.base.errors import BadInput, nearest, shortened
 
 def find(frame: pd.DataFrame, word: str) -> pd.Series:
     """Return the row of the measurement that a word names; see `Runs.__getitem__`."""
-    wanted = "/".join(part.strip() for part in word.split("/")).lower()
-    chosen = frame[frame["run_id"].str.startswith(wanted)]
-    if not len(chosen):
-        names = [_names(row) for row in frame.to_dict("records")]
-        chosen = frame[[wanted in mine for mine in names]]
-    if len(chosen) == 1:
-        return chosen.iloc[0]
-    there = [
+    rows = named(frame, word)
+    if len(rows) == 1:
+        return rows.iloc[0]
+    candidates = [
         f"{row['model']}/{row['dataset']} ({', '.join(filter(None, [row.get('swept'), row['run_id'][:8]]))})"
-        for row in chosen.to_dict("records")
+        for row in rows.to_dict("records")
     ]
-    if there:
-        raise BadInput(f"{word} names {len(there)} measurements: {shortened(there)}. Give one, or a run's id")
-    known = [f"{model}/{dataset}" for model, dataset in zip(frame["model"], frame["dataset"], strict=True)]
-    near = nearest(wanted, known)
+    if candidates:
+        raise BadInput(f"'{word}' is ambiguous: {shortened(candidates)}. Pick one, or pass a run ID")
+    names = [f"{model}/{dataset}" for model, dataset in zip(frame["model"], frame["dataset"], strict=True)]
+    near = nearest(_normal(word), names)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    raise BadInput(f"no measurement is called {word}.{meant} There is: {shortened(list(dict.fromkeys(known)))}")
+    raise BadInput(f"no measurement is called {word}.{meant} Available: {shortened(list(dict.fromkeys(names)))}")
+
+
+def named(frame: pd.DataFrame, word: str) -> pd.DataFrame:
+    """Return the rows of all measurements that a word may mean."""
+    wanted = _normal(word)
+    rows = frame[frame["run_id"].str.startswith(wanted)]
+    return rows if len(rows) else frame[[wanted in _names(row) for row in frame.to_dict("records")]]
+
+
+def _normal(word: str) -> str:
+    return "/".join(part.strip() for part in word.split("/")).lower()
 
 
 def _names(row: Mapping[Any, Any]) -> set[str]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from rbptrack.analysis.bounded_cache import Kept
-from rbptrack.analysis.display import presented
-from rbptrack.analysis.run_names import find
+from rbptrack.analysis.selection import Selection
 from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
 
@@ -71,9 +70,6 @@ _EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
 _PAPER_K = (500, 2500, 10000)  # the larger k of its Table 2
 
 
-_MOST_SHOWN = 60  # measurements, where runs are displayed; of more, the first and the last
-
-
 class Unreadable(RbptrackError):
     """A measurement's artifact is missing or damaged; its text names the run."""
 
@@ -85,8 +81,10 @@ class WithoutRanks(Unreadable):
         super().__init__(text)
 
 
-class Runs:
+class Runs(Selection):
     """Finished measurements: a table with one row each, and their ranks on demand.
+
+    Every method that takes a run takes its name (`nano-6k/stdlib`), the beginning of its run ID, or its row.
 
     Args:
         frame: one row per measurement with the columns of `COLUMNS` and rbp_<k>.
@@ -132,10 +130,17 @@ class Runs:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _read=None, _histograms=Kept[RankHistogram](), _counts=Kept[DocumentCounts]())
 
-    def own_copy(self) -> Runs:
+    def own_copy(self) -> Self:
         """Return the same measurements, with a table of its own: what an analyzer changes in it, no other sees."""
         own = type(self).__new__(type(self))
         vars(own).update(vars(self), frame=self.frame.copy())
+        return own
+
+    def _with_rows(self, rows: pd.DataFrame) -> Self:
+        derived = ("_any_groups", "_logged_ks", "_unranked")  # from the frame, when they were first needed
+        own = type(self).__new__(type(self))
+        vars(own).update({name: value for name, value in vars(self).items() if name not in derived})
+        vars(own).update(frame=rows.reset_index(drop=True), _sources={})
         return own
 
     def watch(self, read: Callable[[], None] | None) -> None:
@@ -147,33 +152,35 @@ class Runs:
         if self._read:
             self._read()
 
-    def histogram(self, run_id: str) -> RankHistogram:
+    def histogram(self, run: str | pd.Series) -> RankHistogram:
         """Return exact counts by rank of one run; loaded on demand and kept while memory is spared. Raises
         Unreadable.
         """
+        run_id = self.run_id(run)
         kept = self._histograms.get(run_id)
         return self._histograms.keep(run_id, self._readable(self._histogram, run_id)) if kept is None else kept
 
-    def vocabulary(self, run_id: str) -> Mapping[int, str]:
+    def vocabulary(self, run: str | pd.Series) -> Mapping[int, str]:
         """Return the text of every token of a run's corpus, by id; empty where texts were not kept."""
-        return self._token_texts(run_id)
+        return self._token_texts(self.run_id(run))
 
-    def token_texts(self, run_id: str, tokens: Iterable[int]) -> list[str]:
+    def token_texts(self, run: str | pd.Series, tokens: Iterable[int]) -> list[str]:
         """Return the texts of tokens of one run, quoted, so that spaces show: `" the"`; `id 262` where it is not
         known.
         """
-        known = self.vocabulary(run_id)
+        known = self.vocabulary(run)
         return [json.dumps(known[t], ensure_ascii=False) if t in known else f"id {t}" for t in map(int, tokens)]
 
-    def ranks(self, run_id: str) -> RankTable:
+    def ranks(self, run: str | pd.Series) -> RankTable:
         """Return the rank table of one run; loaded at each call: reduce it at once. Raises Unreadable."""
-        return self._readable(self._ranks, run_id)
+        return self._readable(self._ranks, self.run_id(run))
 
-    def rank_pieces(self, run_id: str) -> Iterator[RankTable]:
+    def rank_pieces(self, run: str | pd.Series) -> Iterator[RankTable]:
         """Yield the rank table of one run in pieces of whole documents, in text order; one at a time is in memory.
 
         For sums over documents, of tables that may be larger than memory. Raises Unreadable, also in the middle.
         """
+        run_id = self.run_id(run)
         pieces = self._readable(lambda run_id: iter(self._pieces(run_id)), run_id)
         while (piece := self._readable(lambda _: next(pieces, None), run_id)) is not None:
             yield piece
@@ -182,7 +189,7 @@ class Runs:
         """Return the scores of tasks that were imported, with the columns of `SCORES`; no row where there are none."""
         return self._scores()
 
-    def groups(self, run_id: str) -> Sequence[str]:
+    def groups(self, run: str | pd.Series) -> Sequence[str]:
         """Return the source of each document with scored tokens of a run; empty where none is named, or the list is
         gone.
 
@@ -191,6 +198,7 @@ class Runs:
         """
         if not self._any_groups:
             return ()
+        run_id = self.run_id(run)
         row = self.frame.loc[self.frame["run_id"] == run_id, ["documents_hash", "groups"]].iloc[0]
         same = self.frame["run_id"] == run_id if pd.isna(row["documents_hash"]) else self._same_texts(row)
         named = self.frame.loc[same & self.frame["groups"].notna(), ["groups", "run_id"]].to_numpy().tolist()
@@ -219,7 +227,7 @@ class Runs:
         same: pd.Series[bool] = self.frame["documents_hash"].eq(row["documents_hash"]).fillna(False)
         return same
 
-    def document_counts(self, run_id: str, ks: Sequence[int], *, by_source: bool = True) -> DocumentCounts:
+    def document_counts(self, run: str | pd.Series, ks: Sequence[int], *, by_source: bool = True) -> DocumentCounts:
         """Return tokens, nats and hits of each k per document of one run; kept, for many k, while memory is spared.
 
         Where the documents' sources are known, of each source, unless `by_source` is False. Raises Unreadable.
@@ -227,6 +235,7 @@ class Runs:
         Analyzers that ask for k up to 100, the paper's, logged ones or those of `log_grid(|V|)` read each rank table
         once between them.
         """
+        run_id = self.run_id(run)
         kept = self._counts.get(run_id)
         if kept is None and (logged_only := self._imported_counts(run_id, ks)):
             return logged_only
@@ -277,33 +286,8 @@ class Runs:
             reason = " ".join(str(error).split())[:200]
             raise Unreadable(f"an artifact of run {run_id} is damaged or cannot be reached: {reason}") from error
 
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def __getitem__(self, name: str) -> pd.Series:
-        """Return the row of one measurement, by `nano-6k/stdlib` or any unique beginning of its run's id.
-
-        Raises:
-            BadInput: none is called so, or several are; says which there are.
-
-        """
-        return find(self.frame, name)
-
-    def __repr__(self) -> str:
-        """Return the measurements as a table of text: what a summary shows of `frame`."""
-        return f"{_count(self)}\n{presented(self.frame).to_string(index=False, max_rows=_MOST_SHOWN)}"
-
-    def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
-        table = presented(self.frame).to_html(index=False, border=0, max_rows=_MOST_SHOWN, notebook=True)
-        return f"<p>{_count(self)}</p>{table}"
-
 
 @lru_cache(maxsize=64)  # the measurements of a family ask for the same
 def _likely_ks(vocab_size: int, logged: tuple[int, ...], also: tuple[int, ...]) -> list[int]:
     small, larger = range(1, min(_EVERY_K, vocab_size) + 1), [k for k in (*_PAPER_K, *logged) if k <= vocab_size]
     return sorted({*small, *larger, *log_grid(vocab_size).tolist(), *also})
-
-
-def _count(runs: Runs) -> str:
-    return "1 measurement" if len(runs) == 1 else f"{len(runs):,} measurements"
