@@ -111,7 +111,7 @@ def test_other_tokens_are_refused() -> None:
     with pytest.raises(BadInput, match="is one measurement"):
         compare(runs, a, a)
     other = changed(runs, runs.frame.assign(seq_len=[512, 1024]))
-    with pytest.raises(BadInput, match="did not score the same tokens.*seq_len=512 and 1024"):
+    with pytest.raises(BadInput, match=r"did not score the same tokens.*seq_len=512 and 1024"):
         compare(other, a, b)
     tokens = together(
         runs_of_tables([1e6], {"a": table(rank, logprob)}),
