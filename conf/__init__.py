@@ -1,1 +1,1 @@
-"""The configs: what is measured."""
+"""The configs of models, datasets, lists of k and executors."""

@@ -19,14 +19,14 @@ def words(*pages: Path) -> int:
 
 
 def test_readers_have_little_to_read() -> None:
-    """The generated reference is looked up, not read: it is not counted."""
+    """Count all but the generated reference, which is looked up and not read."""
     assert words(ROOT / "README.md") <= 800
     assert words(ROOT / "CHANGELOG.md") <= 300
     assert words(*WRITTEN) <= 14_000
 
 
 def slug(heading: str) -> str:
-    """The anchor that Markdown's toc gives a heading."""
+    """Return the anchor that Markdown's toc gives a heading."""
     return re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 

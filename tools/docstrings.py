@@ -28,7 +28,7 @@ class Docstring:
 
     @classmethod
     def of(cls, *things: Any) -> Docstring:
-        """That of the first thing; with the attributes of the others, which it extends."""
+        """Take apart that of the first thing; add the attributes of the others, which it extends."""
         text = inspect.cleandoc(things[0].__doc__ or "")
         head, *rest = re.split(rf"^({'|'.join(SECTIONS)}):\n", text, flags=re.MULTILINE)
         summary, _, body = head.partition("\n")
@@ -49,7 +49,7 @@ class Docstring:
         return f"{self.summary}\n\n{self.body}".strip()
 
     def markdown(self) -> str:
-        """The whole, sections as lists."""
+        """Write the whole, sections as lists."""
         parts = [self.whole]
         for title, items in self.sections.items():
             lines = [f"- `{name}`: {meaning}" if name else f"- {meaning}" for name, meaning in items.items() if meaning]
@@ -58,13 +58,13 @@ class Docstring:
 
 
 def _paragraphs(text: str) -> str:
-    """The text with one line per paragraph; indented blocks and lists stay as they are."""
+    """Join the lines of each paragraph; indented blocks and lists stay as they are."""
     blocks = re.split(r"\n\s*\n", text.strip("\n"))
     return "\n\n".join(block if block.startswith(("    ", "- ", "|")) else " ".join(block.split()) for block in blocks)
 
 
 def _items(text: str) -> dict[str, str]:
-    """Name -> meaning; lines without a name continue the item before."""
+    """Read name -> meaning; lines without a name continue the item before."""
     items: dict[str, str] = {}
     name = ""
     for line in inspect.cleandoc(text).splitlines():

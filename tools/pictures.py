@@ -38,7 +38,7 @@ CHARTS = (1400, 1100)
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Chromium without a window."""
+    """Start Chromium without a window."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         raise SystemExit("error: Chromium is not installed: apt-get install chromium")
@@ -47,7 +47,7 @@ def browser() -> Iterator[Any]:
 
 
 def report_of(folder: Path) -> Path:
-    """The first whole report of a sweep in the folder's store: the demo's."""
+    """Find the first whole report of a sweep in the folder's store: the demo's."""
     reports = folder.glob("mlruns/artifacts/rbptrack/*/artifacts/report.html")
     whole = [path for path in reports if all((path.parent / figure).exists() for figure in FIGURES)]
     if not whole:
@@ -56,14 +56,14 @@ def report_of(folder: Path) -> Path:
 
 
 def picture_report(chromium: Any, report: Path) -> None:
-    """The top of the page, as its reader first sees it."""
+    """Picture the top of the page, as its reader first sees it."""
     page = chromium.new_page(viewport=dict(zip(("width", "height"), REPORT, strict=True)))
     page.goto(report.as_uri())
     page.screenshot(path=DOCS / "demo.png")
 
 
 def picture_charts(chromium: Any, folder: Path) -> None:
-    """MLflow on the view that `rbptrack ui` opens."""
+    """Picture MLflow on the view that `rbptrack ui` opens."""
     with subprocess.Popen([*PROGRAM, "ui", "browser=no"], cwd=folder, stdout=subprocess.PIPE, text=True) as server:
         try:
             lines = iter(server.stdout or ())

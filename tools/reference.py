@@ -43,7 +43,7 @@ _WIDEST = 60  # characters of a default, as options show it
 
 
 def pages() -> dict[str, str]:
-    """Path below docs/reference -> the text of the page."""
+    """Make every page: path below docs/reference -> its text."""
     analyzers = dict(_plugins(ANALYZERS))
     made = {
         "commands.md": _commands(),
@@ -56,14 +56,14 @@ def pages() -> dict[str, str]:
 
 
 def _table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A table in Markdown; a bar in a cell is escaped."""
+    """Write a table in Markdown; a bar in a cell is escaped."""
     lines = [list(heads), *([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows)]
     lines.insert(1, ["---"] * len(lines[0]))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _code(text: object) -> str:
-    """A word as code; nothing for an empty one."""
+    """Write a word as code; nothing for an empty one."""
     return f"`{text}`" if text != "" else ""
 
 
@@ -115,7 +115,7 @@ def _options() -> str:
 
 
 def _keys(schemas: Iterable[type], prefix: str) -> str:
-    """The fields of dataclasses that are no dataclasses themselves: key, default, values and meaning."""
+    """List the plain fields of dataclasses: key, default, values and meaning."""
     rows: dict[str, tuple[str, str, str]] = {}
     for schema in schemas:
         hints = get_type_hints(schema)
@@ -129,7 +129,7 @@ def _keys(schemas: Iterable[type], prefix: str) -> str:
 
 
 def _values(kind: object, meaning: str) -> str:
-    """A meaning, after the values of an enum."""
+    """Put the values of an enum before a meaning."""
     if not (isinstance(kind, type) and issubclass(kind, Enum)):
         return meaning
     values = ", ".join(_code(member.value) for member in kind)
@@ -150,11 +150,11 @@ def _default(field: Field[Any]) -> str:
 
 @cache
 def _comments(schema: type) -> Mapping[str, str]:
-    """Field -> the comment behind it, of a dataclass and those it extends."""
-    found: dict[str, str] = {}
+    """Read the comment behind each field of a dataclass and of those it extends."""
+    comments: dict[str, str] = {}
     for base in reversed(schema.__mro__[:-1]):
-        found |= dict(re.findall(r"^    (\w+):.*?  # (.*)$", inspect.getsource(base), re.MULTILINE))
-    return found
+        comments |= dict(re.findall(r"^    (\w+):.*?  # (.*)$", inspect.getsource(base), re.MULTILINE))
+    return comments
 
 
 # ------------------------------------------------------------ models and datasets
@@ -196,7 +196,7 @@ def _models() -> str:
 
 
 def _remark(path: Path) -> str:
-    """The comment at the head of a YAML file."""
+    """Read the comment at the head of a YAML file."""
     lines = path.read_text().splitlines()
     head = lines[: next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))]
     return " ".join(line.removeprefix("#").strip() for line in head)
@@ -208,7 +208,7 @@ def _repositories(configs: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _common(names: list[str]) -> str:
-    """The beginning that two names share, of the first and the last in order."""
+    """Return the beginning that all names share, given in order."""
     return next((names[0][:i] for i in range(len(names[0]), 0, -1) if names[-1].startswith(names[0][:i])), "")
 
 
@@ -221,7 +221,7 @@ def _steps(steps: Mapping[str, tuple[int, ...]]) -> str:
 
 
 def _plugins(kind: Kind[Any]) -> Iterator[tuple[str, type[Any]]]:
-    """Name and class of every plugin of a kind that ships with rbptrack."""
+    """Yield name and class of every plugin of a kind that ships with rbptrack."""
     plugins = discover(kind, [])
     for name in plugins.names:
         if plugins.sources[name].is_built_in:
@@ -240,10 +240,10 @@ def _analyzers(analyzers: Mapping[str, type[Analyzer]]) -> str:
 def _analyzer(name: str, analyzer: type[Analyzer]) -> str:
     module = sys.modules[analyzer.__module__]
     parts = [f"# {name}", help_line(analyzer)]
-    parts += [Docstring.of(analyzer).body, Docstring.of(module).whole]
+    parts += [Docstring.of(analyzer).body, "## Method", Docstring.of(module).body]
     parts += ["## Options", _plugin_options(analyzer, "analyzer."), "## Tables"]
     for row in _rows(module):
-        columns = ((_code(column), " ".join(told.meaning.split())) for column, told in columns_of(row).items())
+        columns = ((_code(column), " ".join(declared.meaning.split())) for column, declared in columns_of(row).items())
         parts += [f"**{Docstring.of(row).summary.rstrip('.')}**", _table(["column", "meaning"], columns)]
     if reasons := list(_reasons(module)):
         parts += ["## When it declines", "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))]
@@ -259,7 +259,7 @@ def _plugin_options(plugin: type[Plugin], typed: str) -> str:
 
 
 def _rows(module: ModuleType) -> Iterator[type]:
-    """The rows of an analyzer's tables, in the order of its files."""
+    """Yield the rows of an analyzer's tables, in the order of its files."""
     for own in _own_modules(module):
         for row in vars(own).values():
             if (
@@ -272,7 +272,7 @@ def _rows(module: ModuleType) -> Iterator[type]:
 
 
 def _reasons(module: ModuleType) -> Iterator[str]:
-    """Why it finds nothing, as its code says it; what a sentence is filled with is `...`."""
+    """Yield why it finds nothing, as its code says it; `...` stands for what a sentence is filled with."""
     for own in _own_modules(module):
         for node in ast.walk(ast.parse(inspect.getsource(own))):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "nothing_found" and node.args:
@@ -288,7 +288,7 @@ def _reasons(module: ModuleType) -> Iterator[str]:
 
 
 def _own_modules(module: ModuleType) -> list[ModuleType]:
-    """A plugin's modules: the one of its class, and those beside it that it has imported."""
+    """List a plugin's modules: the one of its class, and those beside it that it has imported."""
     return [
         own
         for name, own in sorted(sys.modules.items())
@@ -300,7 +300,10 @@ def _own_modules(module: ModuleType) -> list[ModuleType]:
 
 
 def _api() -> str:
-    parts = ["# Python API", "The public names of `rbptrack`, and what they return."]
+    parts = [
+        "# Python API",
+        "The public names of `rbptrack`, and what they return. `rbptrack.__version__` is the version.",
+    ]
     for name in rbptrack.__all__:
         if name != "__version__":
             parts += [f"## rbptrack.{name}", *_documented(getattr(rbptrack, name))]
@@ -310,7 +313,7 @@ def _api() -> str:
 
 
 def _documented(thing: Any) -> Iterator[str]:
-    """Signature and docstring; of a class its public methods and properties too."""
+    """Yield signature and docstring; of a class its public methods and properties too."""
     if not inspect.isclass(thing):
         yield f"    {thing.__name__}{_signature(thing)}"
     yield Docstring.of(thing).markdown()
@@ -325,7 +328,7 @@ def _documented(thing: Any) -> Iterator[str]:
 
 
 def _signature(function: Any) -> str:
-    """The signature without `self` and without the modules that types come from."""
+    """Write the signature without `self` and without the quotes of types."""
     signature = inspect.signature(function)
     parameters = [parameter for name, parameter in signature.parameters.items() if name != "self"]
     return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature.replace(parameters=parameters)))

@@ -62,7 +62,7 @@ class Block:
     text: str
 
     def commands(self) -> list[Command]:
-        """Its commands; a line that ends with a backslash continues."""
+        """Read its commands; a line that ends with a backslash continues."""
         commands: list[Command] = []
         for line in self.text.splitlines():
             if line.startswith("$ "):
@@ -75,7 +75,7 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The files and sessions of a page, in their order."""
+    """Yield the files and sessions of a page, in their order."""
     for language, title, text in _FENCE.findall(page.read_text(encoding="utf-8")):
         if title or language == "console":
             yield Block(title, text)
@@ -111,7 +111,7 @@ def run(page: Path, folder: Path, *, write: bool = False) -> None:
 
 
 def _output(words: str, folder: Path, home: Path) -> list[str]:
-    """Lines that a command prints, standard error included."""
+    """Return the lines that a command prints, standard error included."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     kept = {name: value for name, value in os.environ.items() if name in ("LANG", "LC_ALL", "CI", "OMP_NUM_THREADS")}
     done = subprocess.run(
@@ -147,7 +147,7 @@ def check(command: Command, printed: Sequence[str]) -> None:
 
 
 def alike(documented: str, printed: str) -> bool:
-    """Whether two lines say the same, but for ids, times and the last digit of numbers."""
+    """Tell whether two lines say the same, but for ids, times and the last digit of numbers."""
     for varies, instead in _VARIES:
         documented, printed = varies.sub(instead, documented), varies.sub(instead, printed)
     if _NUMBER.sub("#", documented).strip() != _NUMBER.sub("#", printed).strip():
@@ -157,7 +157,7 @@ def alike(documented: str, printed: str) -> bool:
 
 
 def _close(documented: str, printed: str) -> bool:
-    """Whether two numbers differ by at most two units of the last digit after the point; whole ones not at all."""
+    """Tell whether two numbers differ by at most two units of the last digit; whole numbers must be equal."""
     digits = len(documented.partition(".")[2])
     if not digits or digits != len(printed.partition(".")[2]):
         return documented == printed

@@ -4,6 +4,17 @@ For a quantised or pruned checkpoint against its base, a distilled model against
 start, a checkpoint against the next, bfloat16 against float32. Models are paired token by token, so that a difference
 which two separate measurements could not show is seen; beside each one stands the smallest that these texts could have
 shown.
+
+The same top token is counted at every position. Tokens that go from right to wrong and back are compared by McNemar's
+test, clustered by document (Obuchowski 1998). Changes of CE, entropy and RBP_k have intervals over documents, p
+corrected over all pairs and metrics, and the smallest change that these texts would have shown with 80% power. Such
+intervals cover 93 to 99% in simulation with 10 to 135 documents; below 10 documents there is none.
+
+Did it hurt? One-sided tests of the rank part of CE and of RBP_k at every k: yes if B ranks worse; no if harm of
+`delta` or more is refuted by every measure; otherwise undecided. Two independently noised copies of one model are
+called worse in at most 5%.
+
+With `reference=`, the tables `references` and `far_documents` add KL(reference || model) by token and document.
 """
 
 from __future__ import annotations

@@ -5,6 +5,17 @@ apart (other models of the same recipes would differ), whether their *exponents*
 equal cross-entropy. Tokens of different tokenizers do not compare: whole words (`words_10`: -ln of the share of words
 whose every token has R <= 10) and bits per byte take the place of RBP_k and CE. Where in the text two models differ is
 said in nats per byte, which any two tokenizers share.
+
+Each question is Holm-corrected over all pairs and metrics. Laws over the same sizes are compared by the law of their
+ratio. Models of equal S (within 25%) are compared on these very texts by a joint document bootstrap; another seed of
+the same recipe may differ as much, so only *laws* speaks about recipes. At equal CE the error is the scatter around
+the law in CE (false alarms 1 to 7% at a nominal 5). Datasets are compared by their laws only: that one text is easier
+says nothing about a model.
+
+A word is a run of characters without white space, with the white space before it; it succeeds if every token that
+reaches into it has R <= k. For `gaps`, a token's nats are spread evenly over its bytes, and documents whose words do
+not match are left out and counted. Text without white space between words (Chinese, Japanese) has long words: read
+bits per byte there.
 """
 
 from __future__ import annotations

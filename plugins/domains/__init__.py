@@ -2,6 +2,12 @@
 
 A source is a domain: a site, a language, one of the corpora of a benchmark such as Paloma. Its documents are resampled
 within it, so that its numbers are of this very domain; elsewhere sources are resampled, and numbers are of all texts.
+
+Sources are compared by CE and RBP_k of the largest size (Welch, t with as many degrees of freedom as documents
+decide) and by exponents, Holm-corrected over all pairs. Sources that are alike are called different in 2 to 5% of
+simulations (levels) and in 1 to 2% (exponents); `studies/domains.py` repeats them. A source of fewer than ten
+documents has no interval and is not compared. A higher CE says that a source is harder to predict for these models;
+tokens differ in length between sources, so compare bits per byte before calling it worse.
 """
 
 from __future__ import annotations

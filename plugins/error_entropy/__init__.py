@@ -6,6 +6,15 @@ and confidence. The identity is exact; -ln Z_Q may be negative, and its logarith
 
 Computed from a sample, H(P) is too low and KL too high by more than their standard errors. So the parts stand twice:
 plug-in, as the paper defines them, and corrected, which is what the laws, shares and sentences here are of.
+
+The correction takes P and Q for smooth in the rank and removes the remaining bias by the jackknife over documents. In
+simulation, 95% intervals around the plug-in KL cover 0 to 90%, around the corrected one 90 to 98%. With ranks in
+fewer than eight bins neither H(P) nor KL can be determined. Shares of the fall of CE are slopes of a part against CE,
+and add up to 1. Where a part is not positive at every size, its change in nats per factor 10 in S is given instead of
+an exponent.
+
+`claims` tests arXiv 2510.04067: the law of part / CE has the difference of the two exponents, tested for difference
+and for equivalence within `margin`.
 """
 
 from __future__ import annotations

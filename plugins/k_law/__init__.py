@@ -3,6 +3,14 @@
 Figure 9, table 1 and eq. 10 of arXiv 2510.20387 and its draft. The slope is that of ln(-ln RBP_k) against ln k (the
 authors' slope is -beta), by least squares over `log_grid(100)`: integers even in ln k. Over every integer 1..100, which
 gives most of the weight to large k, it stands beside it as `beta_every_k`: the authors do not say which they used.
+
+Beta's interval is a studentized document bootstrap, widened by a t quantile for as many equal documents as decide
+beta; it covers 91 to 98% with 20 to 200 documents in simulation. R^2 of such curves is near 1 whatever their shape,
+so the largest distance from the line and the local slopes at both ends stand beside it.
+
+The worth of a larger k: at constant RBP, dS/S = -(alpha_k / alpha_S) dk/k (eq. 10). `factor_in_s` = 2^(beta / alpha)
+is the growth in S that has the effect of doubling k, with Fieller's interval; `factor_measured` reads it off between
+the measured sizes.
 """
 
 from __future__ import annotations

@@ -3,6 +3,10 @@
 RBP_k changes by what enters the first k less what leaves them, exactly. A smooth law hides both (arXiv 2606.29858), and
 a token that is learnt may be forgotten (arXiv 2308.15419). A rank that crosses a threshold jumps by construction:
 nothing here says that learning is sudden.
+
+A token is learnt when its rank enters the first k and stays within 2k over the last `span` checkpoints; otherwise it
+is censored. The half-life of a stay is Kaplan and Meier's, over doublings of training tokens, of stays that begin
+after the first checkpoint.
 """
 
 from __future__ import annotations

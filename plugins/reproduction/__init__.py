@@ -1,4 +1,10 @@
-"""The authors' published exponents beside yours, cell by cell (arXiv 2510.20387, submission draft, Tables 1 and 2)."""
+"""The authors' published exponents beside yours, cell by cell (arXiv 2510.20387, submission draft, Tables 1 and 2).
+
+The authors publish no standard errors. For the law in size they follow from R^2 and the number of sizes, for the law
+in k yours are used. Verdicts come from Welch's interval of the difference, Holm-corrected: it agrees if the interval
+lies within `tolerance`. Scatter between models counts as independent although both measured the same models, so
+*differs* is cautious. `protocol=paper` measures as the authors did.
+"""
 
 from __future__ import annotations
 

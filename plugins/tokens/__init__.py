@@ -5,6 +5,11 @@ is in the corpus, and the dataset's field. All models of a family read the same 
 for every size. The exponent of RBP_k is a weighted sum of those of the classes; between two k it changes because the
 misses lie in other classes (mix) or because the classes' own exponents change (within). Positions in the text are
 classes, too: bins that double in width, in the documents that reach the last one, early against late.
+
+With y = -ln RBP_k, alpha = sum over classes of v_c alpha_c with v_c = w_c RBP_c y_c / (RBP y), w_c the class's share
+of the tokens. The split between two k is Kitagawa's, at the middle of the sizes. Classes are compared by the law of
+their ratio, over the same models and documents, Holm-corrected. Kinds and word beginnings need the texts of tokens,
+which measurements keep beside their ranks.
 """
 
 from __future__ import annotations

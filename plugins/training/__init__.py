@@ -2,6 +2,11 @@
 
 The form is that of Hoffmann et al. (arXiv 2203.15556, eq. 2), fitted to cross-entropy and to -ln RBP_k alike: it shows
 whether the optimum of size at a given compute C = 6 S D is the same for ranks as for cross-entropy.
+
+The fit is on logarithms from several starts; checkpoints of a model move together, and intervals are t with (models -
+3) degrees of freedom. The best size at compute C grows as C^a with a = beta / (alpha + beta). If tokens grow with
+size the exponents cannot be separated (arXiv 2605.08541): from a condition number of (ln S, ln D) above 25 the law is
+refused.
 """
 
 from __future__ import annotations
