@@ -14,7 +14,7 @@ from rbptrack.stats.bootstrap import paired_covariance
 from rbptrack.stats.contrasts import contrast, ratio_law
 from rbptrack.stats.forecasts import backtest
 from rbptrack.stats.nested import fit_nested, pure_error
-from rbptrack.stats.power_law import fit_power_law
+from rbptrack.stats.power_law import fit_power_law, hold_largest_out
 from studies.simulation import (
     EXPERIMENTS,
     Array,
@@ -103,6 +103,29 @@ def contrasts_null(rng: np.random.Generator, design: Design) -> Outcome:
         if law is None
         else {"different (false positive)": contrast(law.alpha, law.spread, margin=0.01).p_different < 0.05}
     )
+
+
+@experiment(
+    "held_out",
+    truth="y = A S^-0.1; the smallest size scatters `first` times as much as the others, the largest one `last` times",
+    claims={"the largest is off the law of the smaller ones (false positive)": 0.05},
+    designs=[
+        *grid(m=(4, 6, 10), documents=(50, 200), tau=(0.0, 0.01, 0.03), first=(1.0,), last=(1.0,)),
+        *grid(m=(6, 10), documents=(200,), tails=("t3",), tau=(0.01,), first=(3.6,), last=(1.0,)),
+        *grid(m=(6, 10), documents=(200,), tails=("t3",), tau=(0.01,), first=(1.0,), last=(3.6,)),
+    ],
+    remark=(
+        "A largest model that scatters 3.6 times as much as the smaller ones is off their law more often: no smaller model "
+        "shows how much it scatters."
+    ),
+)
+def held_out(rng: np.random.Generator, design: Design) -> Outcome:
+    """The error at the largest size, held out (power_law)."""
+    s, times = sizes(design.m), np.ones((design.m, 1))
+    times[0], times[-1] = design["first"], design["last"]
+    y, draws = texts(rng, (s**-0.1)[:, None] * scatter(rng, design) ** times, design)
+    law = fit_power_law(s, y[:, 0], covariance=paired_covariance(list(np.log(draws[..., 0]))))
+    return {"the largest is off the law of the smaller ones (false positive)": hold_largest_out(law).p < 0.05}
 
 
 @experiment(

@@ -108,7 +108,7 @@ def test_the_report() -> None:
     report = PowerLaw(ks=[1], form=FLOOR, parameters=options).analyze(runs)
     rows = report.tables["form"].frame.set_index("metric")
     assert rows["free"].eq(2).all()
-    assert rows.loc["CE", "left_out_error"] == pytest.approx(0, abs=1e-4)
+    assert rows.loc["CE", "held_out_error"] == pytest.approx(0, abs=1e-4)
     parameters = report.tables["form_parameters"].frame.set_index(["metric", "parameter"])
     assert parameters.loc[("CE", "A"), "value"] == pytest.approx(6.0, rel=1e-3)
     assert parameters.loc[("CE", "alpha"), "reason"] == "fixed"

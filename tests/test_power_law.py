@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rbptrack.plugins.power_law import PowerLaw
+from rbptrack.plugins.power_law.findings import LargestHeldOut
 from rbptrack.plugins.power_law.pattern import OneSign
 
 from rbptrack.analysis import Runs
@@ -63,7 +64,8 @@ def test_both_definitions_of_s_and_the_difference_from_ce() -> None:
         against["difference"], laws["alpha"][["RBP_1", "RBP_10"]] - laws.loc["CE", "alpha"], atol=1e-9
     )
     assert (against["p_corrected"] >= against["p_different"]).all()
-    assert report.tables["laws"].frame["left_out_noise"].between(0, 0.05).all()
+    assert (laws["held_out_low"] < laws["held_out"]).all()
+    assert (laws["held_out_high"] > laws["held_out"]).all()
     said = sentences_of(report.findings)
     assert any(text.startswith("With S as all parameters, alpha changes by up to 50%") for text in said)
     swapped = PowerLaw(ks=[1], size="total_params").analyze(runs)
@@ -223,14 +225,35 @@ def signs_of(share: float, *, scatter: float = 0.0, seed: int = 0) -> OneSign:
 def test_errors_of_one_sign_are_a_finding() -> None:
     curved = signs_of(0.5)
     assert curved.errors == 20
-    assert curved.negative >= 18
+    assert curved.above >= 18
     assert curved.reachable <= curved.p < 0.01
     assert curved.verdict == Verdict.DIFFERENT
-    assert f"larger models are worse than smaller ones predict ({curved.negative} of 20" in next(
-        iter(OneSign.say([curved]))
-    )
+    assert (
+        f"lie above the smaller ones' law in {curved.above} of 20 cases: larger models are worse than the law predicts"
+        in next(iter(OneSign.say([curved])))
+    ), "a floor keeps losses up"
     few = replace(curved, verdict=Verdict.UNTOLD, reachable=0.06)
-    assert "in 1 of them there are too few sizes" in next(iter(OneSign.say([few])))
+    undecided = next(iter(OneSign.say([few])))
+    assert undecided.startswith("Undecided in 1 case")
+    assert "in 1 of them no pattern of signs could be significant" in undecided
+
+
+@pytest.mark.parametrize(("factor", "sentence"), [(1.3, "above"), (1 / 1.3, "below")])
+def test_a_largest_model_off_the_law_is_said_to_be_worse_or_better(factor: float, sentence: str) -> None:
+    runs = runs_from(SIZES, lambda s: one_law(0.0, 3 * s**-0.1 * (factor if s == SIZES[-1] else 1))(s), tokens=2000)
+    report = PowerLaw(ks=[1]).analyze(runs)
+    errors = [finding for finding in report.findings if isinstance(finding, LargestHeldOut)]
+    assert {finding.verdict for finding in errors} == {Verdict.DIFFERENT}
+    assert {finding.estimate > 0 for finding in errors} == {factor > 1}
+    word = "worse" if factor > 1 else "better"
+    (text,) = LargestHeldOut.say(errors)
+    assert f"the largest model is {word} than the smaller models' law predicts" in text
+    assert f"{sentence} the prediction" in text
+    (text,) = LargestHeldOut.say(errors[:1])
+    assert f"larger models are {word} than the law predicts" in text
+    (text,) = LargestHeldOut.say([replace(error, verdict=Verdict.UNTOLD) for error in errors])
+    assert text.startswith("Undecided in all ")
+    assert "could have been detected (80% power)" in text
 
 
 def test_signs_of_scatter_are_no_finding() -> None:

@@ -17,9 +17,9 @@ from rbptrack.stats.bootstrap import (
 from rbptrack.stats.power_law import (
     fit_power_law,
     fit_power_laws,
+    held_out_error,
+    hold_largest_out,
     huber_alpha,
-    leave_largest_out,
-    left_out_noise,
     of_each,
     scatters,
 )
@@ -98,11 +98,9 @@ def test_many_laws_at_once_are_each_law_alone() -> None:
     assert [one.low for one in laws] == pytest.approx([one.low for one in alone], rel=1e-12)
     laws = [laws[i] for i in rng.permutation(9)]
     assert scatters(laws) == pytest.approx([one.tau for one in laws], rel=1e-12, abs=1e-15)
-    huber, error = (of_each(laws, lambda s, y, _: f(s, y)) for f in (huber_alpha, leave_largest_out))  # noqa: B023
+    huber, error = (of_each(laws, lambda s, y, _: f(s, y)) for f in (huber_alpha, held_out_error))  # noqa: B023
     assert huber == pytest.approx([float(huber_alpha(one.s, one.y)) for one in laws], rel=1e-12)
-    assert error == pytest.approx([float(leave_largest_out(one.s, one.y)) for one in laws], rel=1e-12)
-    noises = [float(left_out_noise(one.s, one.y[None], one.covariance[None])[0]) for one in laws]
-    assert of_each(laws, left_out_noise) == pytest.approx(noises, rel=1e-12)
+    assert error == pytest.approx([float(held_out_error(one.s, one.y)) for one in laws], rel=1e-12)
 
 
 def test_scatter_and_huber_are_where_scipy_finds_them() -> None:
@@ -123,12 +121,29 @@ def test_scatter_and_huber_are_where_scipy_finds_them() -> None:
     assert huber_alpha(s, y) == pytest.approx(-soft.x[1], rel=1e-6)
 
 
-def test_leave_largest_out() -> None:
+def test_the_largest_held_out_is_above_the_law_where_it_is_worse() -> None:
     s = np.array([1e3, 1e4, 1e5, 1e6])
     y = 2 * s**-0.2
     y[-1] *= 1.25
-    assert leave_largest_out(s, y) == pytest.approx(1 / 1.25 - 1)
-    assert np.isnan(leave_largest_out(s[1:], y[1:]))
+    assert held_out_error(s, y) == pytest.approx(0.25), "a larger loss than predicted is an error above 0"
+    assert np.isnan(held_out_error(s[1:], y[1:]))
+    assert np.isnan(hold_largest_out(fit_power_law(s[1:], y[1:])).error.value)
+    exact = hold_largest_out(fit_power_law(s, y))
+    assert exact.error.low == pytest.approx(0.25, abs=1e-6), "points on a line leave no scatter"
+    assert exact.p < 1e-9
+
+
+def test_the_interval_of_the_largest_held_out_is_that_of_regression() -> None:
+    """Without sampling errors: that of a new observation by the smaller sizes' line, here with 3 of 5 left free."""
+    rng = np.random.default_rng(11)
+    s = np.geomspace(1e4, 1e9, 6)
+    beyond = 0
+    for _ in range(500):
+        y = 3 * s**-0.08 * np.exp(rng.normal(0, 0.02, 6))
+        largest = hold_largest_out(fit_power_law(s, y))
+        assert (largest.p < 0.05) == (not largest.error.low <= 0 <= largest.error.high)
+        beyond += largest.p < 0.05
+    assert 0.01 <= beyond / 500 <= 0.07, "more than twice the noise of before in 13%"
 
 
 def counts(tokens: np.ndarray, p: float, rng: np.random.Generator) -> DocumentCounts:

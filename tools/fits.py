@@ -16,7 +16,7 @@ import numpy as np
 from rbptrack.plugins.lognormal.rank_fit import fit_ranks
 
 from rbptrack.ranks import RankHistogram
-from rbptrack.stats.power_law import PowerLawFit, fit_power_law, huber_alpha, left_out_noise, of_each, scatters
+from rbptrack.stats.power_law import PowerLawFit, fit_power_law, held_out_error, huber_alpha, of_each, scatters
 
 LAWS, TOKENS, VOCABULARY = 300, 500_000, 50_304
 
@@ -57,7 +57,11 @@ def main(rounds: int = 5) -> None:
         ("law with its interval", lambda law: fit_power_law(law.s, law.y, covariance=law.covariance), made),
         ("scatter between models, of all laws at once", scatters, together),
         ("Huber's check, likewise", lambda laws: of_each(laws, lambda s, y, _: huber_alpha(s, y)), together),
-        ("noise of the largest size left out, likewise", lambda laws: of_each(laws, left_out_noise), together),
+        (
+            "error of the largest size held out, likewise",
+            lambda laws: of_each(laws, lambda s, y, _: held_out_error(s, y)),
+            together,
+        ),
         ("nine rank distributions", fit_ranks, histograms),
     ]
     for name, work, cases in fits:

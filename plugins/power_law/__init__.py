@@ -44,7 +44,7 @@ from rbptrack.stats.contrasts import contrast, holm
 from rbptrack.stats.forecasts import backtest
 from rbptrack.stats.nested import NestedFit
 
-from .findings import AgainstCE, FitsWithinSeeds, LargestLeftOut, LawInSize, SizeThatDecides
+from .findings import AgainstCE, FitsWithinSeeds, LargestHeldOut, LawInSize, SizeThatDecides
 from .pattern import sign_test
 from .rows import (
     BacktestRow,
@@ -134,7 +134,8 @@ class PowerLaw(Analyzer):
             cells = exponent(one.law).columns("alpha") | {"r2": one.law.r2}
             report.metrics |= {f"{quantity}/{one.path}": value for quantity, value in cells.items()}
         self._findings(report, shown, contrasts)
-        report.findings += [_at_largest(one, rows[one.path]) for one in shown if one.law.points > 3]
+        held_out = [_at_largest(law, rows[law.path]) for law in shown if law.law.points > 3]
+        report.findings += corrected(held_out, sure(self.level))
         report.findings += [_most_decisive(mine, points) for mine in by_family(shown).values()]
         signs = filter(None, (sign_test(laws_of_one) for laws_of_one in by_family(shown).values()))
         report.findings += corrected(signs, sure(self.level))
@@ -301,10 +302,15 @@ def _case(one: FamilyLaw) -> Cells:
     return one.family.keys | {"metric": one.metric}
 
 
-def _at_largest(one: FamilyLaw, row: LawRow) -> LargestLeftOut:
-    """Return the signed error at the largest size when it is left out, beside its noise."""
-    size = one.family.labels[-1]
-    return LargestLeftOut(case=_case(one), estimate=row.left_out_error, noise=row.left_out_noise, size=size)
+def _at_largest(law: FamilyLaw, row: LawRow) -> LargestHeldOut:
+    """Return the signed error at the largest size, held out of the law."""
+    return LargestHeldOut(
+        case=_case(law),
+        p=row.held_out_p,
+        detectable=row.held_out_detectable,
+        size=law.family.labels[-1],
+        **around(row.held_out),
+    )
 
 
 def _most_decisive(mine: list[FamilyLaw], points: Mapping[str, Sequence[PointRow]]) -> SizeThatDecides:

@@ -27,8 +27,11 @@ _AGAINST_CE = {
     Verdict.CLOSE: "differs, but little",
     Verdict.UNTOLD: "undecided",
 }
-ALPHA, AGAINST_CE, LEFT_OUT = "α", "less CE's", "largest left out"
-_LEFT_OUT = "error of the smaller models' law at the largest size, ± its standard deviation if the law holds"
+ALPHA, AGAINST_CE, HELD_OUT = "α", "less CE's", "held-out error"
+_HELD_OUT = (
+    "measured / predicted - 1 at the largest model by the law of the smaller ones (95% interval); above 0, the model "
+    "is worse than the law predicts"
+)
 
 
 def _cell(finding: Finding, line: str, text: str, number: Interval, *, opens: bool = False) -> Cell:
@@ -167,54 +170,71 @@ class AgainstCE(Finding):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LargestLeftOut(Finding):
-    """The signed error of the smaller models' law at the largest size.
+class LargestHeldOut(Finding):
+    """Measured / predicted - 1 at the largest size by the law of the smaller ones; above 0: worse than predicted.
 
     Attributes:
-        noise: standard deviation of that error if the law holds.
         size: the largest size.
 
     """
 
     question: str = "error at the largest"
-    noise: float
     size: str
 
     @classmethod
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
-        """Say how the law of the smaller models foretells the largest one."""
+        """Say where the largest model is worse or better than the smaller ones' law predicts."""
         errors = [finding for finding in findings if isfinite(finding.estimate)]
-        if not errors:
-            return
-        low, high = (pick(errors, key=lambda error: error.estimate) for pick in (min, max))
-        worst = max(errors, key=lambda error: abs(error.estimate))
-        beyond = sum(abs(error.estimate) > 2 * error.noise for error in errors)
-        ends = [f"{100 * abs(error.estimate):.0f}" for error in sorted((low, high), key=lambda e: abs(e.estimate))]
-        if low.estimate < 0 < high.estimate:
-            spread = f"between {-low.estimate:.0%} too low and {high.estimate:.0%} too high"
-        else:
-            spread = f"{' to '.join(dict.fromkeys(ends))}% too {'low' if high.estimate <= 0 else 'high'}"
-        yield (
-            f"From the smaller models, the law predicts CE and -ln RBP_k of the largest one {spread} (worst: "
-            f"{metric_of(worst)} of {where(worst)}); {beyond} of {counted(len(errors), 'error')} exceed twice their "
-            "noise."
+        told = with_verdict(errors, Verdict.DIFFERENT)
+        for word, side in (("worse", "above"), ("better", "below")):
+            laws = [error for error in told if (error.estimate > 0) == (side == "above")]
+            if len(laws) == 1:
+                share = number(abs(laws[0].estimate), ".1%")
+                yield (
+                    f"Measured {metric_of(laws[0])} of {laws[0].size} ({where(laws[0])}) is {share} {side} the "
+                    f"prediction of the smaller models' law: larger models are {word} than the law predicts."
+                )
+            elif laws:
+                shares = sorted(abs(error.estimate) for error in laws)
+                most = max(laws, key=lambda error: abs(error.estimate))
+                yield (
+                    f"In {some_of(len(laws), len(errors), 'law')} the largest model is {word} than the smaller models' "
+                    f"law predicts: measured CE and -ln RBP_k are {interval(shares[0], shares[-1], '.1%')} {side} the "
+                    f"prediction (most: {metric_of(most)} of {where(most)})."
+                )
+        if undecided := with_verdict(errors, Verdict.UNTOLD):
+            yield cls._undecided(undecided, len(errors))
+
+    @classmethod
+    def _undecided(cls, findings: Sequence[Self], laws: int) -> str:
+        """What was measured where nothing can be told, and which error could have been detected."""
+        errors = sorted(finding.estimate for finding in findings)
+        detectable = [finding.detectable for finding in findings if isfinite(finding.detectable)]
+        cases = some_of(len(findings), laws, "law")
+        ends = dict.fromkeys([number(errors[0], "+.1%"), number(errors[-1], "+.1%")])
+        text = (
+            f"Undecided in {cases}: whether the largest model follows the law of the smaller ones "
+            f"(measured / predicted - 1 is {' to '.join(ends)})"
         )
+        if not detectable:
+            return f"{text}."
+        return f"{text}; only errors above {number(min(detectable), '.1%')} could have been detected (80% power)."
 
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
-        """Return the error beside its noise."""
+        """The error with its interval."""
         cells = [
             _cell(
                 finding,
-                LEFT_OUT,
-                f"{number(finding.estimate, '+.1%')} ± {number(finding.noise, '.1%')}",
-                Interval(finding.estimate),
+                HELD_OUT,
+                f"{number(finding.estimate, '+.1%')} ({interval(finding.low, finding.high, '+.1%')})",
+                finding.interval,
             )
             for finding in findings
             if isfinite(finding.estimate)
         ]
         sentence = next(iter(cls.say(findings)), "")
-        return Lead(cells=cells, sentence=sentence, order=_ORDER, facts={LEFT_OUT: _LEFT_OUT} if cells else {})
+        return Lead(cells=cells, sentence=sentence, order=_ORDER, facts={HELD_OUT: _HELD_OUT} if cells else {})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from rbptrack.base.words import listed
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import linear
 from rbptrack.stats.intervals import Interval
-from rbptrack.stats.power_law import leave_largest_out
+from rbptrack.stats.power_law import held_out_error
 
 _FUNCTIONS = ("abs", "exp", "expm1", "log", "log10", "log1p", "log2", "maximum", "minimum", "sqrt", "tanh")
 _KEYS = ("value", "min", "max", "vary")
@@ -276,10 +276,10 @@ class FormRow(OfMetric):
     aicc: Annotated[float, Column("AICc of the form, constants left out", title="AICc", form=".1f")]
     aicc_power_law: Annotated[float, Column("that of the power law", title="AICc, power law", form=".1f")]
     difference: Annotated[float, Column("AICc of the form less that of the power law", form="+.1f")]
-    left_out_error: Annotated[
-        float, Column("predicted / measured - 1 at the largest size when it is left out", form="+.1%")
+    held_out_error: Annotated[
+        float, Column("measured / predicted - 1 at the largest size, fitted to all smaller ones", form="+.1%")
     ]
-    left_out_power_law: Annotated[float, Column("that of the power law", form="+.1%")]
+    held_out_power_law: Annotated[float, Column("that of the power law", form="+.1%")]
 
 
 @dataclass(kw_only=True)
@@ -357,8 +357,8 @@ def fit_beside(form: Form, law: FamilyLaw, tokens: FloatArray, *, level: float) 
         aicc=curve.aicc,
         aicc_power_law=power_law,
         difference=difference,
-        left_out_error=_left_out(form, known, s, y),
-        left_out_power_law=float(leave_largest_out(s, y)),
+        held_out_error=_held_out(form, known, s, y),
+        held_out_power_law=float(held_out_error(s, y)),
     )
     parameters = []
     for name, parameter in curve.result.params.items():
@@ -375,12 +375,12 @@ def fit_beside(form: Form, law: FamilyLaw, tokens: FloatArray, *, level: float) 
     return Fitted(row, parameters, finding, (at, curve.predict({name: np.exp(line) for name, line in logs.items()})))
 
 
-def _left_out(form: Form, known: Mapping[str, FloatArray], s: FloatArray, y: FloatArray) -> float:
-    """Return relative error at the largest size of the form fitted to the smaller ones; NaN where it cannot be."""
+def _held_out(form: Form, known: Mapping[str, FloatArray], s: FloatArray, y: FloatArray) -> float:
+    """Return measured / predicted - 1 at the largest size by the form fitted to the others; NaN where it cannot be."""
     kept = s < s.max()
     try:
         curve = fit_form(form, {name: values[kept] for name, values in known.items()}, y[kept])
     except BadInput:
         return nan
     predicted = curve.predict({name: values[~kept] for name, values in known.items()})
-    return float(np.mean(predicted) / np.mean(y[~kept]) - 1)
+    return float(np.mean(y[~kept]) / np.mean(predicted) - 1)

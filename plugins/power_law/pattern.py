@@ -23,35 +23,41 @@ _LEAST = 4  # sizes: two errors
 
 @dataclass(frozen=True, kw_only=True)
 class OneSign(Finding):
-    """Mean sign of predicted less measured ln y, each size by the law of all smaller ones: -1 to 1.
+    """Mean sign of measured less predicted ln y, each size by the law of all smaller ones: -1 to 1.
+
+    Above 0, larger models are worse than the smaller ones' law predicts.
 
     Attributes:
         errors: how many, over sizes and metrics.
-        negative: how many of them are below 0.
+        above: how many of them are above 0.
         reachable: p where all errors had one sign.
 
     """
 
     question: str = "sign of errors"
     errors: int
-    negative: int
+    above: int
     reachable: float = nan
 
     @classmethod
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
-        """Say which laws curve, and what cannot be told of the others."""
+        """Say which laws curve, and where that is undecided."""
         for finding in with_verdict(findings, Verdict.DIFFERENT):
-            below = finding.estimate < 0
-            alike = finding.negative if below else finding.errors - finding.negative
+            worse = finding.estimate > 0
+            alike = finding.above if worse else finding.errors - finding.above
+            side, word = ("above", "worse") if worse else ("below", "better")
             yield (
-                f"{where(finding)}: the laws curve: larger models are {'worse' if below else 'better'} than smaller "
-                f"ones predict ({alike} of {finding.errors} errors at the next size have that sign; "
-                f" {p_in_words(finding.p_corrected)}, corrected)."
+                f"{where(finding)}: the laws curve. Measured CE and -ln RBP_k of the next larger model lie {side} "
+                f"the smaller ones' law in {alike} of {finding.errors} cases: larger models are {word} than the law predicts "
+                f"({p_in_words(finding.p_corrected)}, corrected)."
             )
         if undecided := with_verdict(findings, Verdict.UNTOLD):
-            text = f"Signs of the errors at the next size show no curve in {counted(len(undecided), 'case')}"
+            cases = counted(len(undecided), "case")
+            text = f"Undecided in {cases}: whether the laws' errors at the next size have one sign"
             few = sum(finding.reachable * len(findings) >= 0.05 for finding in undecided)
-            yield text + (f"; in {few} of them there are too few sizes for signs to show one." if few else ".")
+            yield text + (
+                f"; in {few} of them no pattern of signs could be significant (too few sizes)." if few else "."
+            )
 
 
 def sign_test(laws: Sequence[FamilyLaw]) -> OneSign | None:
@@ -87,7 +93,7 @@ def sign_test(laws: Sequence[FamilyLaw]) -> OneSign | None:
         estimate=float(signs.mean()),
         p=_p(drawn, abs(float(signs.sum()))),
         errors=len(signs),
-        negative=int((signs < 0).sum()),
+        above=int((signs > 0).sum()),
         reachable=_p(drawn, float(len(signs))),
     )
 
@@ -101,12 +107,13 @@ def _signs(errors: FloatArray) -> FloatArray:
 
 
 def _next_errors(x: FloatArray) -> FloatArray:
-    """Return weights of ln y in predicted less measured at each size but the first two, (m - 2, m), by the line before
-    it.
+    """Return weights of ln y in measured less predicted at each size but the first two, (m - 2, m).
+
+    Each size is predicted by the line through all smaller ones.
     """
     rows = np.zeros((len(x) - 2, len(x)))
     for place, row in enumerate(rows, start=2):
         before = x[:place]
-        row[:place] = np.array([1.0, x[place] - before.mean()]) @ linear.inverse(linear.centred(before))
-        row[place] = -1.0
+        row[:place] = -np.array([1.0, x[place] - before.mean()]) @ linear.inverse(linear.centred(before))
+        row[place] = 1.0
     return rows

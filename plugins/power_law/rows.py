@@ -15,10 +15,9 @@ from rbptrack.analysis.rows import R2, Alpha, Column, Corrected, Exponent, OfMet
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.nested import NestedFit
 from rbptrack.stats.power_law import (
-    PowerLawFit,
+    held_out_error,
+    hold_largest_out,
     huber_alpha,
-    leave_largest_out,
-    left_out_noise,
     of_each,
     point_diagnostics,
     scatters,
@@ -27,7 +26,7 @@ from rbptrack.stats.power_law import (
 _AS_WIDE = "its interval for one more model of that size, as wide as backtests were wrong"
 Sizes = Annotated[int, Column("number of sizes m")]
 KOrCE = Annotated[int, Column("of RBP_k; 0 for CE")]
-Error = Annotated[float, Column("predicted / measured - 1 at the largest size when it is left out", form="+.1%")]
+_HELD_OUT = "measured / predicted - 1 at the largest size by the law of all smaller ones; above 0: worse than predicted"
 SizeS = Annotated[float, Column("size, in the unit of the option size", title="S", form="short")]
 
 
@@ -41,8 +40,9 @@ class LawRow(OfMetric):
     alpha_other: Annotated[
         Interval, Column("exponent with S counted the other way: all parameters", "α, all", form=".3f")
     ]
-    left_out_error: Error
-    left_out_noise: Annotated[float, Column("standard deviation of that error if the law holds", form=".1%")]
+    held_out: Annotated[Interval, Column(_HELD_OUT, "held-out error", form="+.1%")]
+    held_out_p: Annotated[float, Column("two-sided p of that error if the law holds there", form=".3g")]
+    held_out_detectable: Annotated[float, Column("smallest error that would be detected, 80% power", form=".1%")]
 
 
 @dataclass(kw_only=True)
@@ -87,7 +87,7 @@ class FitRow(OfMetric):
     A: Annotated[float, Column("prefactor, for S in the unit of the option size")]
     r2: R2
     tau: Annotated[float, Column("standard deviation between models beyond sampling error, in ln y (REML)", title="τ")]
-    left_out_error: Error
+    held_out_error: Annotated[float, Column(_HELD_OUT, form="+.1%")]
 
 
 @dataclass(kw_only=True)
@@ -120,7 +120,7 @@ class BacktestRow(OfMetric):
     left_out: Annotated[int, Column("how many of the largest sizes the law was fitted without")]
     S: SizeS
     beyond: Annotated[float, Column("S over the largest size fitted")]
-    error: Annotated[float, Column("predicted / measured - 1", form="+.1%")]
+    error: Annotated[float, Column("measured / predicted - 1; above 0: worse than predicted", form="+.1%")]
 
 
 @dataclass(kw_only=True)
@@ -144,8 +144,7 @@ class EqualTokensRow(OfMetric):
 
 def law_rows(laws: Sequence[FamilyLaw]) -> dict[str, LawRow]:
     """Return the rows of laws by their paths."""
-    fits = [law.law for law in laws]
-    noises = of_each(fits, left_out_noise).tolist()
+    held_out = [hold_largest_out(law.law) for law in laws]
     return {
         law.path: LawRow(
             **law.keys,
@@ -153,15 +152,12 @@ def law_rows(laws: Sequence[FamilyLaw]) -> dict[str, LawRow]:
             r2=law.law.r2,
             sizes=law.law.points,
             alpha_other=exponent(law.other),
-            left_out_error=error,
-            left_out_noise=noise,
+            held_out=largest.error,
+            held_out_p=largest.p,
+            held_out_detectable=largest.detectable,
         )
-        for law, error, noise in zip(laws, _left_out(fits), noises, strict=True)
+        for law, largest in zip(laws, held_out, strict=True)
     }
-
-
-def _left_out(fits: Sequence[PowerLawFit]) -> list[float]:
-    return list(map(float, of_each(fits, lambda s, y, _: leave_largest_out(s, y))))
 
 
 def point_rows(law: FamilyLaw) -> list[PointRow]:
@@ -179,7 +175,8 @@ def fit_rows(laws: Sequence[FamilyLaw]) -> Iterator[FitRow]:
     """Yield the law at every k, for curves."""
     fits = [law.law for law in laws]
     huber = of_each(fits, lambda s, y, _: huber_alpha(s, y)).tolist()
-    for law, alpha_huber, tau, error in zip(laws, huber, scatters(fits).tolist(), _left_out(fits), strict=True):
+    errors = of_each(fits, lambda s, y, _: held_out_error(s, y)).tolist()
+    for law, alpha_huber, tau, error in zip(laws, huber, scatters(fits).tolist(), errors, strict=True):
         yield FitRow(
             **law.keys,
             k=parse_rbp_name(law.metric) or 0,
@@ -190,7 +187,7 @@ def fit_rows(laws: Sequence[FamilyLaw]) -> Iterator[FitRow]:
             A=float(np.exp(law.law.log_a)),
             r2=law.law.r2,
             tau=tau,
-            left_out_error=error,
+            held_out_error=error,
         )
 
 

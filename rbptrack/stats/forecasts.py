@@ -45,7 +45,7 @@ class Backtest:
         left_out: how many of the largest sizes it was fitted without.
         s: the size predicted.
         beyond: that size over the largest one fitted.
-        error: ln(predicted / measured).
+        error: ln(measured / predicted).
         noise: standard error of the prediction were scatter 1.
         bend: error of the prediction were ln y = (ln S)^2.
 
@@ -150,7 +150,7 @@ def _backtests(number: int, law: PowerLawFit) -> Iterator[Backtest]:
         kept = law.points - left_out
         for j in range(kept, law.points) if kept >= _LEAST else ():
             weights, noise, bend = _line(x[:kept], x[j])
-            error, beyond = float(weights @ logs[:kept] - logs[j]), float(law.s[j] / law.s[kept - 1])
+            error, beyond = float(logs[j] - weights @ logs[:kept]), float(law.s[j] / law.s[kept - 1])
             yield Backtest(number, left_out, float(law.s[j]), beyond, error, noise, bend)
 
 

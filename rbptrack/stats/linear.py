@@ -107,14 +107,48 @@ def estimate_errors(at: FloatArray, design: FloatArray, values: FloatArray, samp
     28, 2002.
     """
     contrasts = free_of(design)
-    weights, free = at @ inverse(design), len(contrasts)
-    noise, z = contrasts @ sampling @ contrasts.T, values @ contrasts.T
-    form = deciding(weights, contrasts)
+    weights = at @ inverse(design)
+    return _spreads(weights, deciding(weights, contrasts), contrasts, values, sampling)
+
+
+def _spreads(
+    weights: FloatArray, form: FloatArray, contrasts: FloatArray, values: FloatArray, sampling: FloatArray
+) -> list[Spread]:
+    """Return the errors of weights @ values whose scatter the quadratic form of the residuals estimates."""
+    free = len(contrasts)
+    noise = contrasts @ sampling @ contrasts.T
+    z = values @ contrasts.T
     tau2 = np.maximum(0.0, ((z * z).sum(axis=-1) - _trace(noise)) / free)
     sampled = weights @ sampling @ weights
-    beyond, residual = sampled - (form * noise).sum(axis=(-2, -1)), (z @ form * z).sum(axis=-1)
+    beyond = sampled - (form * noise).sum(axis=(-2, -1))
+    residual = (z @ form * z).sum(axis=-1)
     freedom = freedom_of(form, noise + tau2[:, None, None] * np.eye(free))
     return [Spread(*parts) for parts in np.stack([sampled, beyond, residual, freedom], axis=1).tolist()]
+
+
+def held_out_error(
+    kept: npt.NDArray[np.bool_], design: FloatArray, values: FloatArray, sampling: FloatArray
+) -> tuple[float, Spread]:
+    """Return measured less predicted of the points held out, their mean, by a fit to the others, and its error.
+
+    The points held out say nothing of their own scatter: each is taken to scatter as the others do on average.
+
+    Source: the mean-shift outlier model (Cook and Weisberg, Residuals and Influence in Regression, 1982, 2.2.2);
+    errors as in `estimate_errors`. Rates of errors beyond their 95% interval in docs/validity.md.
+
+    Args:
+        kept: which points the line is fitted to, (m,), booleans.
+        design: (m, p).
+        values: (m,).
+        sampling: their sampling covariance, (m, m).
+
+    """
+    shifted = np.column_stack([design, ~kept])
+    contrasts = free_of(shifted)
+    weights = inverse(shifted)[-1]
+    held_out = float(weights[~kept] @ weights[~kept])
+    form = deciding(np.where(kept, weights, 0.0), contrasts) + np.eye(len(contrasts)) * held_out / len(contrasts)
+    return float(weights @ values), _spreads(weights, form, contrasts, values[None], sampling[None])[0]
 
 
 def estimate_error(at: FloatArray, design: FloatArray, values: FloatArray, sampling: FloatArray) -> Spread:

@@ -171,50 +171,60 @@ def _scatter(s: FloatArray, y: FloatArray, covariance: FloatArray) -> FloatArray
     return np.sqrt(linear.scatter(covariance, linear.centred(np.log(s)), np.log(y)))
 
 
-def _without_largest(s: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], FloatArray | None]:
-    """Return the sizes below the largest, and the weight of each one's value in the law's value there; None below 3
-    sizes.
+@dataclass(frozen=True)
+class HeldOut:
+    """The largest size, held out of the law that is fitted to all smaller ones.
+
+    Attributes:
+        error: measured / predicted - 1 there, with its interval; above 0 the model is worse than the law predicts.
+        p: two-sided, of no error but scatter and sampling error.
+        detectable: the smallest error above 0 that would have been told from 0 in 80% of repetitions.
+
     """
-    sizes = np.asarray(s, dtype=np.float64)
-    kept = sizes < sizes.max()
-    if kept.sum() < 3:
-        return kept, None
-    x = np.log(sizes[kept])
-    return kept, np.array([1.0, np.log(sizes.max()) - x.mean()]) @ linear.inverse(linear.centred(x))
+
+    error: Interval
+    p: float = float("nan")
+    detectable: float = float("nan")
 
 
-def leave_largest_out(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
-    """Return relative error (predicted / measured - 1) at the largest size of the law fitted to all smaller ones.
+def held_out_error(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
+    """Return measured / predicted - 1 at the largest size by the law fitted to all smaller ones.
 
-    Of sizes, (m,), and values, (..., m), the error of each law, (...); NaN where fewer than 3 points remain.
+    Above 0 the largest model is worse (its CE or -ln RBP_k higher) than the law predicts. Of sizes, (m,), and values,
+    (..., m), that of each law, (...); NaN where fewer than 3 points remain.
 
     Source: extrapolation by one size, as a scaling law is used (arXiv 2510.20387).
     """
-    (kept, weights), values = _without_largest(s), np.asarray(y, dtype=np.float64)
-    if weights is None:
+    sizes = np.asarray(s, dtype=np.float64)
+    values = np.asarray(y, dtype=np.float64)
+    kept = sizes < sizes.max()
+    if kept.sum() < 3:
         return np.full(values.shape[:-1], np.nan)
-    return np.asarray(np.exp(np.log(values[..., kept]) @ weights) / values[..., ~kept].mean(axis=-1) - 1)
+    x = np.log(sizes[kept])
+    at_largest = np.array([1.0, np.log(sizes.max()) - x.mean()])
+    weights = at_largest @ linear.inverse(linear.centred(x))
+    return np.asarray(values[..., ~kept].mean(axis=-1) / np.exp(np.log(values[..., kept]) @ weights) - 1)
 
 
-def left_out_noise(s: FloatArray, y: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Return standard deviation of the error of `leave_largest_out` where the law holds, (relative); NaN below
-    3 sizes.
+def hold_largest_out(law: PowerLawFit) -> HeldOut:
+    """Return `held_out_error` of a law with its interval.
 
-    Scatter between the smaller models, of their line and of one more model, and sampling error. Most of it the
-    prediction shares with the measurement over the same documents.
+    It counts scatter between the smaller models, of their line and of one more model, and sampling error, most of which
+    the prediction shares with the values measured over the same documents. With few sizes it is wide: one residual or
+    two tell the scatter.
 
-    Of sizes, (m,), values, (n, m), and sampling covariances of ln y, (n, m, m), that of each law, (n,).
-
-    Source: the variance of w @ ln y for w = (weights of the prediction, -1): w Cov w' + tau^2 w w'.
+    Source: `linear.held_out_error`.
     """
-    kept, prediction = _without_largest(s)
-    if prediction is None:
-        return np.full(len(y), np.nan)
-    weights = np.full(len(kept), -1.0)
-    weights[kept] = prediction
-    smaller = linear.scatter(covariance[:, kept][..., kept], linear.centred(np.log(s[kept])), np.log(y[:, kept]))
-    variance = weights @ covariance @ weights + smaller * float(weights @ weights)
-    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
+    error = float(held_out_error(law.s, law.y))
+    if np.isnan(error):
+        return HeldOut(Interval(error))
+    kept = law.s < law.s.max()
+    away, spread = linear.held_out_error(kept, linear.centred(np.log(law.s)), np.log(law.y), law.covariance)
+    half = spread.half(law.level)
+    with np.errstate(over="ignore"):
+        detectable = float(np.expm1(spread.detectable(law.level)))
+        ends = np.expm1(np.log1p(error) + np.array([-half, half])).tolist()
+    return HeldOut(Interval(error, *ends), spread.p(away), detectable)
 
 
 def point_diagnostics(law: PowerLawFit) -> dict[str, FloatArray]:
