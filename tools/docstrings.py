@@ -1,9 +1,10 @@
-"""Docstrings as Markdown: the summary, the text, and the sections of Google's style."""
+"""Markdown of the reference: tables, words of code, and docstrings with the sections of Google's style."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,3 +74,15 @@ def _items(text: str) -> dict[str, str]:
             name = match[1]
         items[name] = f"{items.get(name, '')} {match[2] if match else line.strip()}".strip()
     return items
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Write a table in Markdown; a bar in a cell is escaped."""
+    lines = [list(heads), *([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def code(text: object) -> str:
+    """Write a word as code; nothing for an empty one."""
+    return f"`{text}`" if text != "" else ""

@@ -73,6 +73,9 @@ def picture_charts(chromium: Any, folder: Path) -> None:
             page.goto(address)
             points = page.locator('[data-testid="experiment-view-compare-runs-card"] .scatterlayer .points path')
             points.nth(20).wait_for(state="attached")
+            for name in ("Close", "Hide banner"):  # MLflow's assistant, and its notice about shared views
+                for button in page.get_by_role("button", name=name, exact=True).all():
+                    button.click()
             page.wait_for_timeout(3000)  # the other charts of the screen
             page.screenshot(path=DOCS / "ui.png")
         finally:

@@ -8,63 +8,47 @@ the plugins' fields, models and datasets from conf/, analyzers and the API from 
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, get_type_hints
 
 import yaml
 
 import rbptrack
-from rbptrack.analysis.contract import Analyzer, Report
-from rbptrack.analysis.discovery import ANALYZERS, EXECUTORS, EXPORTERS, IMPORTERS, Kind, discover
-from rbptrack.analysis.plugin import Plugin, help_line
-from rbptrack.analysis.rows import columns_of
+from rbptrack.analysis.contract import Report
+from rbptrack.analysis.discovery import ANALYZERS, EXECUTORS, EXPORTERS, IMPORTERS
+from rbptrack.analysis.plugin import help_line
 from rbptrack.analysis.runs import Runs
 from rbptrack.commands.catalogue import GROUPS
 from rbptrack.commands.declaration import Command
 from rbptrack.config.ladders import LADDERS
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import CellConfig, Config
-from tools.docstrings import Docstring
+from tools import plugin_pages
+from tools.docstrings import Docstring, code, table
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/reference"
 GENERATED = "<!-- made by tools/reference.py: change the code it is made from -->"
-_WIDEST = 60  # characters of a default, as options show it
 
 
 def pages() -> dict[str, str]:
     """Make every page: path below docs/reference -> its text."""
-    analyzers = dict(_plugins(ANALYZERS))
+    analyzers = dict(plugin_pages.plugins_of(ANALYZERS))
     made = {
         "commands.md": _commands(),
         "options.md": _options(),
         "models.md": _models(),
-        "analyzers.md": _analyzers(analyzers),
+        "analyzers.md": plugin_pages.index(analyzers),
         "api.md": _api(),
-    } | {f"analyzers/{name}.md": _analyzer(name, analyzer) for name, analyzer in analyzers.items()}
+    } | {f"analyzers/{name}.md": plugin_pages.page(name, analyzer) for name, analyzer in analyzers.items()}
     return {path: f"{text.rstrip()}\n\n{GENERATED}\n" for path, text in made.items()}
-
-
-def _table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Write a table in Markdown; a bar in a cell is escaped."""
-    lines = [list(heads), *([str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows)]
-    lines.insert(1, ["---"] * len(lines[0]))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _code(text: object) -> str:
-    """Write a word as code; nothing for an empty one."""
-    return f"`{text}`" if text != "" else ""
 
 
 # ---------------------------------------------------------------------- commands
@@ -82,10 +66,10 @@ def _command(command: Command[Any]) -> str:
     parts += [" ".join(paragraph.split()) for paragraph in command.about.strip().split("\n\n")]
     options = dict(command.more) | {option.shown: option.meaning for option in command.declared() if option.meaning}
     if options:
-        parts.append(_table(["option", "meaning"], ((_code(shown), meaning) for shown, meaning in options.items())))
+        parts.append(table(["option", "meaning"], ((code(shown), meaning) for shown, meaning in options.items())))
     if command.examples:
-        examples = ((_code(f"rbptrack {words}".strip()), meaning) for words, meaning in command.examples.items())
-        parts.append(_table(["example", "what it does"], examples))
+        examples = ((code(f"rbptrack {words}".strip()), meaning) for words, meaning in command.examples.items())
+        parts.append(table(["example", "what it does"], examples))
     return "\n\n".join(parts)
 
 
@@ -109,8 +93,8 @@ def _options() -> str:
         (EXPORTERS, "Exporters: export to=NAME", ""),
     ):
         parts.append(f"## {title}")
-        for name, plugin in _plugins(kind):
-            parts += [f"### {name}", help_line(plugin), _plugin_options(plugin, typed)]
+        for name, plugin in plugin_pages.plugins_of(kind):
+            parts += [f"### {name}", help_line(plugin), plugin_pages.plugin_options(plugin, typed)]
     return "\n\n".join(filter(None, parts))
 
 
@@ -124,28 +108,16 @@ def _keys(schemas: Iterable[type], prefix: str) -> str:
             if is_dataclass(kind) or field.name == "reference":
                 continue
             meaning = field.metadata.get("help") or _comments(schema).get(field.name, "")
-            rows[field.name] = (_code(prefix + field.name), _code(_default(field)), _values(kind, meaning))
-    return _table(["key", "default", "meaning"], rows.values())
+            rows[field.name] = (code(prefix + field.name), code(plugin_pages.default_of(field)), _values(kind, meaning))
+    return table(["key", "default", "meaning"], rows.values())
 
 
 def _values(kind: object, meaning: str) -> str:
     """Put the values of an enum before a meaning."""
     if not (isinstance(kind, type) and issubclass(kind, Enum)):
         return meaning
-    values = ", ".join(_code(member.value) for member in kind)
+    values = ", ".join(code(member.value) for member in kind)
     return ". ".join(filter(None, [values, meaning or Docstring.of(kind).summary.rstrip(".")]))
-
-
-def _default(field: Field[Any]) -> str:
-    value = field.default if field.default_factory is MISSING else field.default_factory()
-    if value is MISSING or value == "???":
-        return "(required)"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        value = f"[{','.join(str(item.value if isinstance(item, Enum) else item) for item in value)}]"
-    text = str(value.value if isinstance(value, Enum) else value).replace("\n", "\\n")
-    return "" if text in ("[]", "{}", "None") or len(text) > _WIDEST else text
 
 
 @cache
@@ -168,12 +140,12 @@ def _models() -> str:
         families.setdefault(family, {})[path.stem] = yaml.safe_load(path.read_text())
         remarks.setdefault(family, _remark(path))
     rows = [
-        (_code(name), ", ".join(sorted(sizes, key=size_key)), _repositories(sizes.values()), remarks[name])
+        (code(name), ", ".join(sorted(sizes, key=size_key)), _repositories(sizes.values()), remarks[name])
         for name, sizes in families.items()
     ]
     rows += [
         (
-            _code(name),
+            code(name),
             ", ".join(ladder.steps),
             ladder.where.get("repo", "built in").format(size="*"),
             _steps(ladder.steps),
@@ -184,14 +156,12 @@ def _models() -> str:
     for path in sorted((ROOT / "conf/dataset").glob("*.yaml")):
         config = yaml.safe_load(path.read_text())
         texts = ", ".join(config.get("fields", ["text"]))
-        datasets.append(
-            (_code(path.stem), config.get("repo", ""), texts, config.get("documents", "all"), _remark(path))
-        )
+        datasets.append((code(path.stem), config.get("repo", ""), texts, config.get("documents", "all"), _remark(path)))
     return "\n\n".join([
         "# Models and datasets that ship",
         "`model=FAMILY/SIZE`, or `'model=FAMILY/*'` for all sizes.",
-        _table(["family", "sizes", "repositories", "remarks"], rows),
-        _table(["dataset", "repository", "fields", "documents", "remarks"], datasets),
+        table(["family", "sizes", "repositories", "remarks"], rows),
+        table(["dataset", "repository", "fields", "documents", "remarks"], datasets),
     ])  # fmt: skip
 
 
@@ -215,85 +185,6 @@ def _common(names: list[str]) -> str:
 def _steps(steps: Mapping[str, tuple[int, ...]]) -> str:
     every = sorted({step for own in steps.values() for step in own})
     return f"{len(every)} checkpoints, step{every[0]} to step{every[-1]}: `SIZE-stepN`"
-
-
-# --------------------------------------------------------------------- analyzers
-
-
-def _plugins(kind: Kind[Any]) -> Iterator[tuple[str, type[Any]]]:
-    """Yield name and class of every plugin of a kind that ships with rbptrack."""
-    plugins = discover(kind, [])
-    for name in plugins.names:
-        if plugins.sources[name].is_built_in:
-            yield name, plugins.select(name)
-
-
-def _analyzers(analyzers: Mapping[str, type[Analyzer]]) -> str:
-    rows = [(f"[{name}](analyzers/{name}.md)", help_line(analyzer)) for name, analyzer in analyzers.items()]
-    return "\n\n".join([
-        "# Analyzers",
-        "`rbptrack analyze NAME` runs one, `rbptrack report` all. Options are typed as `analyzer.OPTION=VALUE`.",
-        _table(["analyzer", "question"], rows),
-    ])  # fmt: skip
-
-
-def _analyzer(name: str, analyzer: type[Analyzer]) -> str:
-    module = sys.modules[analyzer.__module__]
-    parts = [f"# {name}", help_line(analyzer)]
-    parts += [Docstring.of(analyzer).body, "## Method", Docstring.of(module).body]
-    parts += ["## Options", _plugin_options(analyzer, "analyzer."), "## Tables"]
-    for row in _rows(module):
-        columns = ((_code(column), " ".join(declared.meaning.split())) for column, declared in columns_of(row).items())
-        parts += [f"**{Docstring.of(row).summary.rstrip('.')}**", _table(["column", "meaning"], columns)]
-    if reasons := list(_reasons(module)):
-        parts += ["## When it declines", "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))]
-    return "\n\n".join(filter(None, parts))
-
-
-def _plugin_options(plugin: type[Plugin], typed: str) -> str:
-    meanings = Docstring.of(*plugin.__mro__[:-1]).attributes
-    rows = [
-        (_code(typed + field.name), _code(_default(field)), meanings.get(field.name, "")) for field in fields(plugin)
-    ]
-    return _table(["option", "default", "meaning"], rows) if rows else ""
-
-
-def _rows(module: ModuleType) -> Iterator[type]:
-    """Yield the rows of an analyzer's tables, in the order of its files."""
-    for own in _own_modules(module):
-        for row in vars(own).values():
-            if (
-                isinstance(row, type)
-                and is_dataclass(row)
-                and row.__module__ == own.__name__
-                and row.__name__.endswith("Row")
-            ):
-                yield row
-
-
-def _reasons(module: ModuleType) -> Iterator[str]:
-    """Yield why it finds nothing, as its code says it; `...` stands for what a sentence is filled with."""
-    for own in _own_modules(module):
-        for node in ast.walk(ast.parse(inspect.getsource(own))):
-            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "nothing_found" and node.args:
-                sentence = node.args[0]
-                if isinstance(sentence, ast.Name) and isinstance(getattr(own, sentence.id, None), str):
-                    yield getattr(own, sentence.id)
-                elif isinstance(sentence, ast.Constant):
-                    yield str(sentence.value)
-                elif isinstance(sentence, ast.JoinedStr):
-                    yield "".join(
-                        str(part.value) if isinstance(part, ast.Constant) else "..." for part in sentence.values
-                    )
-
-
-def _own_modules(module: ModuleType) -> list[ModuleType]:
-    """List a plugin's modules: the one of its class, and those beside it that it has imported."""
-    return [
-        own
-        for name, own in sorted(sys.modules.items())
-        if name == module.__name__ or name.startswith(f"{module.__name__}.")
-    ]
 
 
 # --------------------------------------------------------------------------- API
