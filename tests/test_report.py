@@ -160,7 +160,7 @@ def test_what_the_page_holds() -> None:
         [section(report), section(Report(notes=[Remark("shared"), "Said <first>."]), name="other")],
         facts=[("command", "python -m rbptrack report a<b")],
         silent=[("quiet", "too few sizes")],
-        run_page="http://127.0.0.1:5000/#/experiments/1/runs/",
+        run_page="http://127.0.0.1:5000/#/experiments/1/runs/{}?a=b",
     )
     seen = " ".join(unfolded(page))
     assert "<h1>How well 4 toy models rank the next token on text</h1>" in page
@@ -180,7 +180,7 @@ def test_what_the_page_holds() -> None:
     assert "python -m rbptrack report a&lt;b" in page
     assert "numpy " in page, "versions"
     for run_id, model in zip(RUNS.frame["run_id"], RUNS.frame["model"], strict=True):
-        assert f'<a href="http://127.0.0.1:5000/#/experiments/1/runs/{run_id}">{model}</a>' in page
+        assert f'<a href="http://127.0.0.1:5000/#/experiments/1/runs/{run_id}?a=b">{model}</a>' in page
 
 
 def test_the_first_page_is_made_of_the_leads_of_all_analyzers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -310,7 +310,7 @@ def test_a_page_needs_no_network(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("server", "page"),
     [
-        ("http://s/#/experiments/1/runs/", "http://s/#/experiments/1/runs/r7/artifacts/report.html"),
+        ("http://s/#/experiments/1/runs/{}?a=b", "http://s/#/experiments/1/runs/r7/artifacts/report.html?a=b"),
         ("", "/store/artifacts/report.html"),
     ],
 )

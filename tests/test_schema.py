@@ -13,7 +13,7 @@ from rbptrack.config.keys import flat
 from rbptrack.config.schema import Config
 from rbptrack.tracking.params import MeasurementParams, ResolvedParams, param_names, software_versions
 from rbptrack.tracking.record import Record, color, for_charts
-from rbptrack.tracking.schema import Metric, analysis_tags, is_result
+from rbptrack.tracking.schema import Metric, Tag, analysis_tags, is_result, tags_now
 
 
 def test_params_are_read_as_they_were_written() -> None:
@@ -56,11 +56,29 @@ def test_an_analysis_names_what_it_read_as_far_as_a_tag_holds() -> None:
     assert {"versions.torch", "versions.scoring"} < set(software_versions())
 
 
-def test_charts_get_the_laws_coordinates_by_dataset() -> None:
+def test_charts_get_the_laws_coordinates_by_dataset_and_a_run_opens_on_its_results() -> None:
     metrics = {"ce": 10.0, "rbp_1": float(np.exp(-100)), "rbp_10": 1.0, "log10_non_embedding_params": 6.0}
-    assert for_charts(metrics, "my@set") == pytest.approx(
-        {"law/log10 S": 6.0, "law/my:40set/log10 CE": 1.0, "law/my:40set/log10 -ln RBP_1": 2.0}
+    record = Record("", {"rbptrack.dataset": "my@set"}, {"model.training_tokens": "3e11"}, metrics)
+    assert for_charts(record) == pytest.approx(
+        {
+            "Results/CE": 10.0,
+            "Results/RBP_1": metrics["rbp_1"],
+            "Results/RBP_10": 1.0,
+            "law/log10 S": 6.0,
+            "law/log10 training tokens": np.log10(3e11),
+            "law/my:40set/log10 CE": 1.0,
+            "law/my:40set/log10 -ln RBP_1": 2.0,
+        }
     )
+
+
+def test_tags_that_serve_the_program_are_read_by_both_names() -> None:
+    before = {"rbptrack.process": "1", "rbptrack.heartbeat": "1", "rbptrack.model": "a-1"}
+    assert tags_now(before) == {Tag.PROCESS: "1", Tag.HEARTBEAT: "1", "rbptrack.model": "a-1"}
+    continued = {Tag.PROCESS: "2"} | before
+    assert tags_now(continued)[Tag.PROCESS] == tags_now(before | {Tag.PROCESS: "2"})[Tag.PROCESS] == "2"
+    hidden = (Tag.PROCESS, Tag.HEARTBEAT, Tag.RESUMED)
+    assert all(tag.startswith("mlflow.") for tag in hidden), "MLflow's page shows no tag of this prefix"
 
 
 def test_families_differ_in_hue_and_sizes_in_lightness() -> None:

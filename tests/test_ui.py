@@ -69,7 +69,7 @@ def address(swept: Swept) -> Iterator[str]:
 def test_ui_answers_on_loopback_and_prints_a_link(address: str) -> None:
     assert re.match(r"http://127\.0\.0\.1:50(6[2-9]|[7-9]\d)/", address)
     assert "compareRunsMode=CHART" in address
-    assert re.search(r"viewStateShareKey=[0-9a-f]{64}", address)
+    assert re.search(r"viewStateShareKey=rbptrack-[0-9a-f]{16}", address)
     with urllib.request.urlopen(address.partition("#")[0], timeout=PATIENCE) as page:
         assert b"<title>MLflow" in page.read()
 
@@ -126,21 +126,23 @@ def _charts(page: Any, address: str, shots: Path) -> None:
     page.get_by_role("row").filter(has_text="sweep 2").first.wait_for()  # the sweep's own run, with the report
     for dataset in ("pydocs", "stdlib"):
         page.get_by_text(f"{dataset}: law in size").wait_for()
-        for what in ("-ln RBP_1", "-ln RBP_100", "CE"):
-            points = card.filter(has_text=f"law/{dataset}/log10 {what}").first.locator(".scatterlayer .points path")
+        for what in ("-ln RBP_1", "-ln RBP_100", "CE", "bits per byte"):
+            chart = card.filter(has_text=f"log10 S vs. log10 {what} on {dataset}").first
+            points = chart.locator(".scatterlayer .points path")
             points.nth(3).wait_for(state="attached")
             assert points.count() == 4
-    for i, name in enumerate(("rbp_curve", "neg_log_rbp_curve"), start=8):
+    for i, name in enumerate(("rbp_curve", "neg_log_rbp_curve"), start=10):
         card.nth(i).scroll_into_view_if_needed()
         card.nth(i).locator(".scatterlayer .trace").nth(7).wait_for(state="attached")
         legend = card.nth(i).get_by_text(re.compile(rf"nano-.*\({name}\)"))
         legend.nth(7).wait_for(state="attached")
         assert legend.count() == 8
     for decade in ("1", "10", "100", "1000"):  # a log axis
-        card.nth(8).locator(".xtick").filter(has_text=re.compile(rf"^\s*{decade}\s*$")).first.wait_for(state="attached")
+        tick = card.nth(10).locator(".xtick").filter(has_text=re.compile(rf"^\s*{decade}\s*$"))
+        tick.first.wait_for(state="attached")
     page.screenshot(path=shots / "charts.png")
     images = "[...document.images].filter(i => !i.src.startsWith('data:') && i.naturalWidth > 100).length >= 2"
-    card.nth(8).hover()
+    card.nth(10).hover()
     for step in range(200):  # charts are drawn when they come into view; MLflow's own follow those of the view
         if page.evaluate(images):
             break

@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 
@@ -19,10 +19,10 @@ from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.commands.declared.start import UI, UiConfig
 from rbptrack.console.output import say
 from rbptrack.tracking.outbox import repair_and_deliver
-from rbptrack.tracking.runs_table import LoggedRun
 from rbptrack.tracking.schema import Kind, Tag
 from rbptrack.tracking.store import Store
-from rbptrack.tracking.view import PAGE, Shown, by_id, chosen_runs, knows_view, link, search_filter, spread
+from rbptrack.tracking.uri import run_page
+from rbptrack.tracking.view import PAGE, by_id, chosen_runs, knows_view, link, search_filter, shown, spread
 
 _START_SECONDS = 180.0  # it takes some ten, and minutes on a machine under load
 _LOOK_SECONDS = 0.5  # between two looks whether the server has ended
@@ -50,11 +50,12 @@ def _ui(config: UiConfig) -> int:
     if len(runs) > PAGE or not wanted:
         runs = spread(runs, PAGE)
         wanted = by_id(runs)
-    view = store.writer.save_view(_shown(runs, wanted)) if knows_view(_mlflow_version(remote)) else ""
+    view = ""
+    if knows_view(_mlflow_version(remote)):
+        view = store.writer.save_view(shown(runs, wanted, config.filter))
     pages = {"compare": link(store.experiment_id, view, wanted)}
     if newest := next((run for run in runs if run.tags.get(Tag.KIND) in (Kind.SWEEP, Kind.REPORT)), None):
-        page = f"#/experiments/{store.experiment_id}/runs/{newest.run_id}"
-        pages["report"] = f"{page}/artifacts/report.html"
+        pages["report"] = run_page(store.experiment_id).replace("{}", f"{newest.run_id}/artifacts/report.html")
     if remote:
         _say_pages(remote, pages, browser=config.browser)
         return 0
@@ -73,15 +74,6 @@ def has_display() -> bool:
     if {"CI", "SSH_CONNECTION", "SSH_TTY"} & os.environ.keys():
         return False
     return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
-
-
-def _shown(runs: Sequence[LoggedRun], wanted: str) -> Shown:
-    """Return the contents of the view: the runs, and a section for each of their datasets."""
-    return Shown(
-        wanted,
-        sorted({run.tags[Tag.DATASET] for run in runs if Tag.DATASET in run.tags}),
-        metrics=sorted({name for run in runs for name in run.metrics}),
-    )
 
 
 def _mlflow_version(remote: str) -> str:

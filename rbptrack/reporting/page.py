@@ -81,7 +81,7 @@ def render(
         sections: in the order of the page.
         facts: name and value of what else the reader should know: the command, the store.
         silent: name and reason of analyzers that had nothing to say.
-        run_page: the address of a run's page in MLflow, up to the run's id; empty where no server is known.
+        run_page: the address of a run's page in MLflow, `{}` for the run's ID; empty where no server is known.
         tables: the folder of an analyzer's CSV files, as the page links it; None: they are named only.
 
     """
@@ -90,7 +90,7 @@ def render(
     identity = ["model", "dataset", "revision", "commit", "dtype", "sequence", "seq_len", "context"]
     identity += ["documents_hash", "software", "fingerprint", "run_id"]
     remarks = [note for s in sections for note in s.report.notes if isinstance(note, Remark)]
-    links = [f"{run_page}{run_id}" for run_id in runs.frame["run_id"]] if run_page else []
+    links = [run_page.replace("{}", run_id) for run_id in runs.frame["run_id"]] if run_page else []
     drawn = _drawn(sections)
     every = len(runs)
     lead = first_page_of(sections)
@@ -99,7 +99,7 @@ def render(
         scope=scope,
         version=__version__,
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        page=run_page.partition("/runs/")[0],
+        page=run_page.replace("/{}", ""),
         facts=[*facts, ("analysed with", software())],
         measured=f"{measured_in_words(runs)} {resampled_in_words(runs.frame, effective_sources(runs))}",
         notes=notes_on_embedded(runs),

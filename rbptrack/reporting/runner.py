@@ -199,7 +199,7 @@ def _log(analyses: Analyses, analyzer: Analyzer, folder: Path, sweep: str) -> tu
     from rbptrack.tracking.writer import Writer
 
     scope = f"sweep {sweep}" if sweep else counted(len(runs), "measurement")
-    tags = analysis_tags(analyzer.name, sweep, list(runs.frame["run_id"]))
+    tags = analysis_tags(analyzer.name, sweep, list(runs.frame["run_id"]), headline=section.report.headline)
     writer = Writer(measured.analyses())
     with working(writer, f"{analyzer.name} / {sweep or scope}", tags) as run_id:
         writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})

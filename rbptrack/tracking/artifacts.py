@@ -163,5 +163,6 @@ class Artifacts:
 
     def report_page(self, run_id: str) -> str:
         """Return the address of a run's page: the file in a local store, or the server's own page of it."""
-        server = self.connection.run_page
-        return f"{server}{run_id}/artifacts/report.html" if server else f"{self.artifact_uri(run_id)}/report.html"
+        if server := self.connection.run_page:
+            return server.replace("{}", f"{run_id}/artifacts/report.html")
+        return f"{self.artifact_uri(run_id)}/report.html"

@@ -13,7 +13,7 @@ from mlflow.exceptions import MlflowException
 
 from rbptrack.config.schema import FilterConfig
 from rbptrack.tracking.runs_table import DATASET_INPUT, Experiment, LoggedRun
-from rbptrack.tracking.schema import CURVES, FILTERED, Kind, Tag, metric_now
+from rbptrack.tracking.schema import CURVES, FILTERED, Kind, Tag, metric_now, tags_now
 
 T = TypeVar("T")
 
@@ -165,7 +165,7 @@ def _logged(run: Run) -> LoggedRun:
         info.start_time,
         params=data.params,
         metrics={metric_now(name): value for name, value in data.metrics.items() if not math.isnan(value)},
-        tags=data.tags,
+        tags=tags_now(data.tags),
         ended=info.end_time,
         artifacts=info.artifact_uri,
     )

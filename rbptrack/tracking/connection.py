@@ -21,7 +21,7 @@ from rbptrack.tracking import local, moved, new_store
 from rbptrack.tracking.explained import explained
 from rbptrack.tracking.reach import SILENT, reach, say_slow
 from rbptrack.tracking.tables import Tables, index_fingerprints
-from rbptrack.tracking.uri import is_server, resolve_uri
+from rbptrack.tracking.uri import is_server, resolve_uri, run_page
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -123,8 +123,8 @@ class Connection:
 
     @property
     def run_page(self) -> str:
-        """The address of a run's page, up to the run's id; empty where no server's address is known."""
-        return f"{self.shown.rstrip('/')}/#/experiments/{self.experiment_id}/runs/" if is_server(self.uri) else ""
+        """The address of a run's page, `{}` for the run's ID; empty where no server's address is known."""
+        return f"{self.shown.rstrip('/')}/{run_page(self.experiment_id)}" if is_server(self.uri) else ""
 
     def check_writable(self) -> None:
         """Raise BadInput or StoreAway unless the store can be written, found out early; a local one is not made for

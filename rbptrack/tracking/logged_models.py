@@ -25,7 +25,7 @@ from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.local import alone
 from rbptrack.tracking.params import MeasurementParams, param_names
 from rbptrack.tracking.record import Record
-from rbptrack.tracking.schema import CURVES, WHILE_MEASURED, Tag
+from rbptrack.tracking.schema import CURVES, NOT_OF_THE_RECORD, Tag
 
 _UNKNOWN = "unknown"  # the digest of texts that an import did not say; MLflow takes no name without a digest
 _KIND = "causal language model"
@@ -86,7 +86,7 @@ class LoggedModels:
         if pointer is None:
             return
         logged = [
-            m for m in run.data.to_proto().metrics if m.key not in CURVES and not m.key.startswith(WHILE_MEASURED)
+            m for m in run.data.to_proto().metrics if m.key not in CURVES and not m.key.startswith(NOT_OF_THE_RECORD)
         ]
         with self._connection.explained():
             client.log_batch(run_id, [pointer.metric(m.key, m.value, m.timestamp, m.step) for m in logged])

@@ -20,10 +20,10 @@ import numpy as np
 
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.base.files import write_whole
-from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid, rbp_name, se_name
+from rbptrack.ranks import DocumentCounts, RankHistogram, is_rbp_column, log_grid, rbp_name, se_name
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.tracking.params import MeasurementParams
-from rbptrack.tracking.schema import LAW_METRICS, Metric, Tag, law_name, metric_now
+from rbptrack.tracking.schema import LAW_METRICS, Metric, Tag, law_name, metric_now, page_label
 
 FILE = "record.json"
 RUN_FILE = "run_id"  # beside it: the id of the run that the measurement began
@@ -168,17 +168,24 @@ def rbp_curves(rbp: Mapping[int, float]) -> dict[str, dict[int, float]]:
     }
 
 
-def for_charts(metrics: Mapping[str, float], dataset: str) -> dict[str, float]:
-    """Return the metrics for the UI's charts, which have no log axis for points: log10 of S, of CE and of -ln RBP_k."""
-    charted = {}
+def for_charts(record: Record) -> dict[str, float]:
+    """Return what MLflow's pages show of a measurement besides its metrics.
+
+    The headline numbers under the prefix that comes first on a run's page; and, since charts of points have no log
+    axis, log10 of S, training tokens, CE, -ln RBP_k and bits per byte.
+    """
+    metrics = record.metrics
+    charted = {f"{Metric.RESULTS}{page_label(name)}": metrics[name] for name in LAW_METRICS if name in metrics}
     if Metric.LOG10_NON_EMBEDDING_PARAMS in metrics:
         charted[Metric.LAW_SIZE] = metrics[Metric.LOG10_NON_EMBEDDING_PARAMS]
-    for metric in (name for name in LAW_METRICS if name in metrics):
-        value = metrics[metric]
-        if metric != Metric.CE and value > 0:
+    if training_tokens := MeasurementParams.read(record.params).training_tokens:
+        charted[Metric.LAW_TOKENS] = math.log10(training_tokens)
+    for name in LAW_METRICS:
+        value = metrics.get(name, 0.0)
+        if is_rbp_column(name) and value > 0:
             value = -math.log(value)
         if value > 0:
-            charted[law_name(dataset, metric)] = math.log10(value)
+            charted[law_name(record.tags[Tag.DATASET], name)] = math.log10(value)
     return charted
 
 

@@ -17,7 +17,7 @@ from rbptrack.ranks import is_rbp_column, se_name
 from rbptrack.tracking.params import VERSIONS, MeasurementParams
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import MeasurementRow, faults
-from rbptrack.tracking.schema import CURVES, OF_THE_PROCESS, SEQUENCE_SUCCESS, WHILE_MEASURED, WITHOUT, Metric, Tag
+from rbptrack.tracking.schema import CURVES, NOT_OF_THE_RECORD, OF_THE_PROCESS, SEQUENCE_SUCCESS, WITHOUT, Metric, Tag
 
 DATASET_INPUT = ("name", "digest", "source", "profile")
 """What a record keeps of MLflow's dataset input."""
@@ -54,7 +54,7 @@ class LoggedRun:
     def record(self) -> Record:
         """Return the measurement of a run that was read whole, without what belongs to the store or to the process."""
         tags = {k: v for k, v in self.tags.items() if k.startswith(Tag.PREFIX) and k not in OF_THE_PROCESS}
-        metrics = {k: v for k, v in self.metrics.items() if k not in CURVES and not k.startswith(WHILE_MEASURED)}
+        metrics = {k: v for k, v in self.metrics.items() if k not in CURVES and not k.startswith(NOT_OF_THE_RECORD)}
         started, ended = (self.started or 0) / 1000, (self.ended or self.started or 0) / 1000
         return Record(self.name, tags, dict(self.params), metrics, self.curves, self.dataset, started, ended)
 

@@ -6,7 +6,7 @@ one of them writes every other one finds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rbptrack.analysis.display import HEADLINE_KS
@@ -51,10 +51,10 @@ class Tag:
     CHANGED = "rbptrack.changed"  # whether rbptrack's files differ from its commit
     ANALYZER = "rbptrack.analyzer"
     SOURCES = "rbptrack.sources"  # run ids that an analysis read
-    PROCESS = "rbptrack.process"  # which process works on the run
-    HEARTBEAT = "rbptrack.heartbeat"  # when that process last said that it lives
+    PROCESS = "mlflow.rbptrack.process"  # which process works on the run; MLflow shows no tag that begins with mlflow.
+    HEARTBEAT = "mlflow.rbptrack.heartbeat"  # when that process last said that it lives
     CLAIM = "rbptrack.claim"  # of runs of earlier versions
-    RESUMED = "rbptrack.resumed"
+    RESUMED = "mlflow.rbptrack.resumed"
     STORE = "rbptrack.store"  # of a record in the outbox: where it belongs
     EXPERIMENT = "rbptrack.experiment"  # likewise
     ARTIFACTS = "rbptrack.artifacts"  # likewise
@@ -70,6 +70,18 @@ WITHOUT = "none"
 
 OF_THE_PROCESS = (Tag.PROCESS, Tag.HEARTBEAT, Tag.CLAIM, Tag.RESUMED, Tag.DAMAGED, Tag.DUPLICATE)
 """Tags that say how a measurement was made rather than what it is: a copy of it does not take them along."""
+
+_HIDDEN = (Tag.PROCESS, Tag.HEARTBEAT, Tag.RESUMED)
+_SHOWN_BEFORE = {tag.removeprefix("mlflow."): tag for tag in _HIDDEN}  # as release 0.1 named them
+
+
+def tags_now(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return a run's tags by their names of today: `mlflow.rbptrack.process` for `rbptrack.process`.
+
+    A run of before that was continued has both; the later one counts.
+    """
+    renamed = {_SHOWN_BEFORE.get(name, name): value for name, value in tags.items()}
+    return renamed | {name: tags[name] for name in _HIDDEN if name in tags}
 
 
 FILTERED = {"family": Tag.FAMILY, "size": Tag.SIZE, "dataset": Tag.DATASET}
@@ -112,9 +124,9 @@ def sweep_tags(sweep: str, command: str) -> dict[str, str]:
     return {Tag.KIND: Kind.SWEEP, Tag.SWEEP: sweep, Tag.NOTE: f"`{command}`"}
 
 
-def analysis_tags(analyzer: str, sweep: str, run_ids: Sequence[str] = ()) -> dict[str, str]:
-    """Return the tags of an analysis's run; run_ids are the measurements that it read."""
-    tags = {Tag.KIND: Kind.ANALYSIS, Tag.ANALYZER: analyzer, Tag.SWEEP: sweep}
+def analysis_tags(analyzer: str, sweep: str, run_ids: Sequence[str] = (), *, headline: str = "") -> dict[str, str]:
+    """Return the tags of an analysis's run; run_ids are the measurements that it read, the headline describes it."""
+    tags = {Tag.KIND: Kind.ANALYSIS, Tag.ANALYZER: analyzer, Tag.SWEEP: sweep, Tag.NOTE: headline}
     return tags | ({Tag.SOURCES: ",".join(run_ids)[:_LONGEST_TAG]} if run_ids else {})
 
 
@@ -146,6 +158,8 @@ class Metric:
     LOG10_NON_EMBEDDING_PARAMS = "log10_non_embedding_params"  # the UI's scatter charts have no log axis
     LAW = "law/"  # prefix: the law's coordinates, as the UI's charts have no log axis for points
     LAW_SIZE = "law/log10 S"
+    LAW_TOKENS = "law/log10 training tokens"
+    RESULTS = "Results/"  # prefix: MLflow's page of a run shows metrics with a prefix first, in the order of prefixes
     TOKENS_PER_SECOND = "engine/tokens_per_second"
     PEAK_MEMORY_BYTES = "engine/peak_memory_bytes"
     BATCH_TOKENS = "engine/batch_tokens"
@@ -171,11 +185,19 @@ def metric_now(name: str) -> str:
     return _BEFORE_GROUPS.get(name, name)
 
 
+def page_label(metric: str) -> str:
+    """Return a metric's name on MLflow's pages: `CE`, `RBP_10`, `bits per byte`."""
+    return "bits per byte" if metric == Metric.BITS_PER_BYTE else metric_label(metric)
+
+
+def law_label(metric: str) -> str:
+    """Return the name of a law's coordinate: `log10 CE`, `log10 -ln RBP_10`."""
+    return f"log10 {'-ln ' if is_rbp_column(metric) else ''}{page_label(metric)}"
+
+
 def law_name(dataset: str, metric: str) -> str:
-    """Return the metric of log10 of CE, or of -ln RBP_k, of the runs on one dataset: a chart of it shows that dataset
-    only.
-    """
-    return f"{Metric.LAW}{metric_part(dataset)}/log10 {'CE' if metric == Metric.CE else f'-ln {metric_label(metric)}'}"
+    """Return the metric of `law_label` of the runs on one dataset: a chart of it shows that dataset only."""
+    return f"{Metric.LAW}{metric_part(dataset)}/{law_label(metric)}"
 
 
 SEQUENCE_SUCCESS = "sequence_success_"
@@ -190,10 +212,10 @@ def sequence_success_name(k: int, n: int) -> str:
 CURVES = (Metric.RBP_CURVE, Metric.NEG_LOG_RBP_CURVE)
 """Metrics whose steps are k."""
 
-WHILE_MEASURED = (Metric.PROGRESS, Metric.SYSTEM)
-"""Beginnings of metrics that a run shows while it lasts: a copy of the measurement does not take them along."""
+NOT_OF_THE_RECORD = (Metric.PROGRESS, Metric.SYSTEM, Metric.LAW, Metric.RESULTS)
+"""Prefixes of metrics that only MLflow's pages show: a copy of the measurement does not take them along."""
 
-LAW_METRICS = (*map(rbp_name, HEADLINE_KS), Metric.CE)
+LAW_METRICS = (Metric.CE, *map(rbp_name, HEADLINE_KS), Metric.BITS_PER_BYTE)
 """The metrics whose laws the UI shows."""
 
 

@@ -14,7 +14,7 @@ from rbptrack.config.patterns import passes
 from rbptrack.config.schema import FilterConfig
 from rbptrack.tracking.local import database_of, reading
 from rbptrack.tracking.runs_table import DATASET_INPUT, Experiment, LoggedRun
-from rbptrack.tracking.schema import CURVES, FILTERED, Kind, Tag, metric_now
+from rbptrack.tracking.schema import CURVES, FILTERED, Kind, Tag, metric_now, tags_now
 from rbptrack.tracking.uri import opened
 
 T = TypeVar("T")
@@ -233,6 +233,8 @@ def _fill(ask: Ask, runs: Mapping[str, LoggedRun]) -> None:
         for run_id, key, value, left_out in ask(query, values):
             if run_id in runs and not left_out:  # an index that is damaged leads to rows of others
                 getattr(runs[run_id], kept)[metric_now(key) if kept == "metrics" else key] = value
+    for run in runs.values():
+        run.tags = tags_now(run.tags)
 
 
 def _passing(ask: Ask, run_ids: Iterable[str], chosen: FilterConfig) -> set[str]:

@@ -16,6 +16,9 @@ from rbptrack.config.schema import TrackingConfig
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+TRAINING_MODE = "workflowType=machine_learning"
+"""Part of an address of MLflow's pages; without it they open among those for generative AI."""
+
 
 def is_server(uri: str) -> bool:
     """Return whether a URI names a tracking server rather than a database."""
@@ -51,3 +54,8 @@ def opened(uri: str, **options: Any) -> Iterator[Connection]:
             yield connection
     finally:
         engine.dispose()
+
+
+def run_page(experiment_id: str) -> str:
+    """Return the address of a run's page below a server's, `{}` for the run's ID."""
+    return f"#/experiments/{experiment_id}/runs/{{}}?{TRAINING_MODE}"

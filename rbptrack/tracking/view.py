@@ -1,8 +1,9 @@
 """The view that `rbptrack ui` opens: charts that matter for rank scaling, as a state of MLflow's own run page.
 
-MLflow stores a shared view as a tag of the experiment and opens it by the tag's key. The format is not documented: it
-is what MLflow 3.17 writes when a user shares a view. MLflow 3.15 to 3.17 open it; 3.10 to 3.14 crash on it. So the key
-goes only into the address of a version that is known to work, and every other version opens its plain page.
+MLflow stores a saved view as a tag of the experiment, lists it in the menu Views and opens it by the tag's key. The
+format is not documented: it is what MLflow 3.17 writes when a user saves a view. MLflow 3.15 to 3.17 open it; 3.10 to
+3.14 crash on it. So the key goes only into the address of a version that is known to work, and every other version
+opens its plain page.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import base64
 import hashlib
 import json
 import re
+import time
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -22,12 +24,13 @@ from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.analysis.selection import names_of
 from rbptrack.config.patterns import passes
 from rbptrack.config.schema import FILTERS, FilterConfig
-from rbptrack.ranks import metric_label, rbp_name
-from rbptrack.tracking.params import param_names
+from rbptrack.ranks import rbp_name
 from rbptrack.tracking.runs_table import LoggedRun
-from rbptrack.tracking.schema import FILTERED, LAW_METRICS, Kind, Metric, Tag, law_name
+from rbptrack.tracking.schema import FILTERED, LAW_METRICS, Kind, Metric, Tag, law_label, law_name
+from rbptrack.tracking.uri import TRAINING_MODE
 
 TAG = "mlflow.sharedViewState."
+NAME = "rbptrack"
 OLDEST, NEWEST = (3, 15), (3, 17)  # versions of MLflow that are known to open the view
 _MANY = 10_000
 _CURVES, _RUNS = "rbptrack-curves", "rbptrack-runs"
@@ -45,7 +48,7 @@ def link(experiment: str, view: str, wanted: str) -> str:
         wanted: which runs the plain page shows, in MLflow's search syntax.
 
     """
-    page = f"#/experiments/{experiment}/runs?compareRunsMode=CHART&workflowType=machine_learning"
+    page = f"#/experiments/{experiment}/runs?compareRunsMode=CHART&{TRAINING_MODE}"
     if view:  # the view brings its own filter; one in the address would make MLflow ignore the view
         return f"{page}&viewStateShareKey={view}"
     return f"{page}&searchFilter={quote(wanted, safe='')}&orderByKey=attributes.start_time&orderByAsc=false"
@@ -109,51 +112,89 @@ def by_id(runs: Sequence[LoggedRun]) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """What the view shows."""
+    """What the view shows.
 
-    wanted: str  # the runs, of `search_filter`
-    datasets: Sequence[str] = ()  # those of the runs; each has a section of its own, in which families differ in colour
-    metrics: Sequence[str] = ()  # of the runs; those without a chart here get none of MLflow's own either
+    Attributes:
+        wanted: the runs, of `search_filter`.
+        name: of the view in MLflow's menu; `view_name`.
+        datasets: those of the runs; each has a section of its own, in which families differ in colour.
+        checkpoints: datasets with several checkpoints of one model, which also get charts against training tokens.
+        metrics: of the runs; those without a chart here get none of MLflow's own either.
+
+    """
+
+    wanted: str
+    name: str = NAME
+    datasets: Sequence[str] = ()
+    checkpoints: Collection[str] = ()
+    metrics: Collection[str] = ()
 
 
-def preset(shown: Shown) -> tuple[str, str]:
-    """Return the key of the view, made from its content so that a new version has a new one, and the tag's value."""
-    text = json.dumps(_state(shown), sort_keys=True, separators=(",", ":"))
-    key = hashlib.sha256(text.encode()).hexdigest()
-    return key, "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+def shown(runs: Sequence[LoggedRun], wanted: str, chosen: FilterConfig) -> Shown:
+    """Describe the view of some runs."""
+    datasets = {run.tags[Tag.DATASET] for run in runs if Tag.DATASET in run.tags}
+    tokens_by_model: dict[tuple[str, ...], set[float]] = {}
+    for run in runs:
+        model = tuple(run.tags.get(tag, "") for tag in FILTERED.values())
+        if Metric.LAW_TOKENS in run.metrics:
+            tokens_by_model.setdefault(model, set()).add(run.metrics[Metric.LAW_TOKENS])
+    trained = {model[-1] for model, tokens in tokens_by_model.items() if len(tokens) > 1}
+    metrics = {name for run in runs for name in run.metrics}
+    return Shown(wanted, view_name(chosen), sorted(datasets), trained, metrics)
 
 
-def _state(shown: Shown) -> dict[str, Any]:
-    datasets = list(shown.datasets)[:_MOST_SECTIONS]
-    laws = [
-        _scatter(f"{_uuid(dataset)}", law_name(dataset, metric), f"{metric_label(metric)} on {dataset}")
-        for dataset in datasets
-        for metric in LAW_METRICS
-    ]
+def view_name(chosen: FilterConfig) -> str:
+    """Return the view's name in MLflow's menu: `rbptrack`, `rbptrack: family=nano`."""
+    filters = [f"{key}={','.join(getattr(chosen, key))}" for key in FILTERS if getattr(chosen, key)]
+    return f"{NAME}: {', '.join(filters)}" if filters else NAME
+
+
+def view_key(name: str) -> str:
+    """Return the key of a view, under which a later view of this name takes its place."""
+    return f"{NAME}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def preset(view: Shown, before: str = "") -> str:
+    """Return a view as MLflow keeps it: the value of a tag of the experiment.
+
+    `before` is the tag's value until now; a view that shows the same is left as it is.
+    """
+    text = json.dumps(_state(view), sort_keys=True, separators=(",", ":"))
+    state = "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    now = int(time.time() * 1000)
+    kept = json.loads(before) if before.startswith("{") else {"createdAt": now}
+    if kept.get("state") == state:
+        return before
+    return json.dumps({"name": view.name, "createdAt": kept["createdAt"], "updatedAt": now, "state": state})
+
+
+def _state(view: Shown) -> dict[str, Any]:
+    datasets = view.datasets[:_MOST_SECTIONS]
+    trained = [dataset for dataset in datasets if dataset in view.checkpoints]
+    shares = [Metric.CE, rbp_name(1), rbp_name(10), Metric.NON_EMBEDDING_PARAMS]
+    curves = (Metric.RBP_CURVE, Metric.NEG_LOG_RBP_CURVE)
     return {
-        "searchFilter": shown.wanted,
-        "orderByKey": "attributes.start_time",
-        "orderByAsc": False,
+        "searchFilter": view.wanted,
+        "orderByKey": f"metrics.`{Metric.NON_EMBEDDING_PARAMS}`",
+        "orderByAsc": True,
         "startTime": "ALL",
         "lifecycleFilter": "Active",
         "modelVersionFilter": "All Runs",
         "datasetsFilter": [],
-        "selectedColumns": [
-            f"tags.`{Tag.DATASET}`",
-            f"params.`{param_names()['non_embedding_params']}`",
-            *(f"metrics.`{name}`" for name in (Metric.CE, rbp_name(1), rbp_name(10), Metric.NUM_TOKENS)),
-        ],
+        "selectedColumns": [f"metrics.`{name}`" for name in shares],
         "runsHiddenMode": "SHOW_ALL",
         "isAccordionReordered": True,
         "compareRunSections": [
-            *(_section(_uuid(d), f"{d}: law in size", columns=2) for d in datasets),
+            *(_section(_size_section(dataset), f"{dataset}: law in size", columns=2) for dataset in datasets),
+            *(_section(_training_section(dataset), f"{dataset}: while trained", columns=2) for dataset in trained),
             _section(_CURVES, "Ranks: RBP_k and -ln RBP_k against k", columns=2),
             _section(_RUNS, "All runs", columns=1),
         ],
         "compareRunCharts": [
-            *laws,
-            _line(Metric.RBP_CURVE, "RBP_k against k", scale="linear"),
-            _line(Metric.NEG_LOG_RBP_CURVE, "-ln RBP_k against k", scale="log"),
+            *(c for d in datasets for c in _laws(view, d, _size_section(d), Metric.LAW_SIZE)),
+            *(c for d in trained for c in _laws(view, d, _training_section(d), Metric.LAW_TOKENS)),
+            _line(Metric.RBP_CURVE, "RBP_k against k (Step = k)", scale="linear"),
+            _line(Metric.NEG_LOG_RBP_CURVE, "-ln RBP_k against k (Step = k)", scale="log"),
             {
                 **_chart("PARALLEL", _RUNS, "size-dataset-rbp", "Size, dataset and RBP"),
                 "selectedParams": ["dataset.name"],
@@ -166,9 +207,17 @@ def _state(shown: Shown) -> dict[str, Any]:
                 "step": 0,
                 "showRunParams": False,
             },
-            *map(_without_chart, sorted({*shown.metrics} - {Metric.RBP_CURVE, Metric.NEG_LOG_RBP_CURVE})),
+            *map(_without_chart, sorted({*view.metrics} - {*curves})),
         ],
     }
+
+
+def _laws(view: Shown, dataset: str, section: str, x: str) -> Iterator[dict[str, Any]]:
+    """Yield a chart for each metric that the runs on a dataset have."""
+    for metric in LAW_METRICS:
+        name = law_name(dataset, metric)
+        if name in view.metrics:
+            yield _scatter(section, x, name, f"{law_label(metric)} on {dataset}")
 
 
 def _without_chart(metric: str) -> dict[str, Any]:
@@ -177,8 +226,12 @@ def _without_chart(metric: str) -> dict[str, Any]:
     return chart | {"runsCountToCompare": 10, "deleted": True, "isGenerated": True}
 
 
-def _uuid(dataset: str) -> str:
+def _size_section(dataset: str) -> str:
     return f"rbptrack-law-{dataset}"
+
+
+def _training_section(dataset: str) -> str:
+    return f"rbptrack-training-{dataset}"
 
 
 def _section(uuid: str, name: str, *, columns: int) -> dict[str, Any]:
@@ -216,9 +269,10 @@ def _line(metric: str, title: str, *, scale: str) -> dict[str, Any]:
     }
 
 
-def _scatter(section: str, metric: str, title: str) -> dict[str, Any]:
+def _scatter(section: str, x: str, y: str, label: str) -> dict[str, Any]:
+    """Return a chart of one metric against another; MLflow makes its title of the axes' labels (`key`)."""
     return {
-        **_chart("SCATTER", section, f"{metric}-against-size", title),
-        "xaxis": {"key": Metric.LAW_SIZE, "type": "METRIC"},
-        "yaxis": {"key": metric, "type": "METRIC"},
+        **_chart("SCATTER", section, f"{y}-against-{x}", label),
+        "xaxis": {"key": x.removeprefix(Metric.LAW), "type": "METRIC", "dataAccessKey": x},
+        "yaxis": {"key": label, "type": "METRIC", "dataAccessKey": y},
     }

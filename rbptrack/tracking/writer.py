@@ -29,7 +29,7 @@ from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import FIGURE, RANKS, SCORES_FILE, Record, artifacts, color, describe, for_charts
 from rbptrack.tracking.schema import Tag, scores_tags
 from rbptrack.tracking.view import TAG as VIEW_TAG
-from rbptrack.tracking.view import Shown, preset
+from rbptrack.tracking.view import Shown, preset, view_key
 
 _METRICS = 800  # in one call; MLflow takes at most 1000 entries
 _OTHERS = 100  # params, and as many tags
@@ -213,10 +213,16 @@ class Writer:
         else:
             run_id = self.begin(record.name, record.tags, started=record.started)
         tags = record.tags | color(record) | {Tag.NOTE: describe(record)}
-        metrics = record.metrics | for_charts(record.metrics, record.tags[Tag.DATASET])
+        charted = {name: {0: value} for name, value in for_charts(record).items()}
         model = self._models.of(record)
         self.log(
-            run_id, params=record.params, metrics=metrics, curves=record.curves, tags=tags, at=record.ended, model=model
+            run_id,
+            params=record.params,
+            metrics=record.metrics,
+            curves=record.curves | charted,
+            tags=tags,
+            at=record.ended,
+            model=model,
         )
         client = self.connection.open()
         with self.connection.explained():
@@ -258,14 +264,18 @@ class Writer:
             self.end(run_id)
         return True
 
-    def save_view(self, shown: Shown) -> str:
-        """Keep the preset view of some runs; returns the key that opens it, empty where writing is not allowed."""
-        client, (key, value) = self.connection.open(), preset(shown)
+    def save_view(self, view: Shown) -> str:
+        """Save a view of some runs in MLflow's menu; returns its key, empty where writing is not allowed."""
+        client = self.connection.open()
         experiment_id = self.connection.experiment_id
+        key = view_key(view.name)
+        tag = f"{VIEW_TAG}{key}"
         try:
             with self.connection.explained():
-                if f"{VIEW_TAG}{key}" not in client.get_experiment(experiment_id).tags:
-                    client.set_experiment_tag(experiment_id, f"{VIEW_TAG}{key}", value)
+                before = client.get_experiment(experiment_id).tags.get(tag, "")
+                value = preset(view, before)
+                if value != before:
+                    client.set_experiment_tag(experiment_id, tag, value)
         except BadInput:  # a reader without the right to write sees the plain page
             return ""
         return key
