@@ -270,7 +270,7 @@ def test_what_slurm_can_never_give_is_said_at_once(tmp_path: Path, monkeypatch: 
         ({"cpus": 9}, "launch.cpus=9, but the default partition cpu has at most 8 CPUs on a node; ask for less"),
         ({"memory": 501, "partition": "gpu"}, "launch.memory=501, but partition gpu has at most 500 GB on a node"),
         ({"time": 121, "partition": "gpu"}, "launch.time=121, but partition gpu has at most 120 minutes for a job"),
-        ({"partition": "none"}, "the cluster has no partition none; sinfo lists what there is"),
+        ({"partition": "none"}, "the cluster has no partition none; sinfo lists its nodes"),
     ):
         with pytest.raises(BadInput, match=message):
             check(**options)

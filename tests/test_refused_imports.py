@@ -69,7 +69,7 @@ TABLES = [
     (START + f"rbp_{DIGITS}\na-1,w,5,.2\n", "a column whose name has 404 characters"),
     (START + "ce,rbp_0\na-1,w,5,1,.2\n", "column rbp_0: k must be a whole number above 0"),
     (START + "ce\na-1,w,5,2\nb-1,w,5,2\na-1,w,5,3\n", "line 4: is the same measurement as line 2: a-1 on w"),
-    (START + "ce\na-1,w,5\n", "line 2: has 3 cells, but there are 4 columns"),
+    (START + "ce\na-1,w,5\n", "line 2: has 3 cells for 4 columns"),
     (START + 'ce\n"a-1,w,5,2\n', "line 2: is not CSV"),
     (START + 'ce\n"a\n-1",w,5,2\nb-1,w,x,2\n', "line 2, column model: must not hold control characters"),
     (START + "ce\na\x1b[31m-1,w,5,2\n", "column model: must not hold control characters; got 'a\\x1b[31m-1'"),

@@ -50,8 +50,8 @@ WITH_N = "model,task,score,n\n"
         (START + f"{'a' * 500_000},b,0.5\n", "line 2: is not CSV: field larger than field limit"),
         (START + f"{'a' * 100_000},b,0.5\n", "line 2: a cell has at most 8,000 characters"),
         (START + f"{'a' * 300},b,0.5\n", "line 2, column model: must have at most 200 characters"),
-        (START + "a,b,0.5,x\n", "line 2: has 4 cells, but there are 3 columns"),
-        (START + "a,b\n", "line 2: has 2 cells, but there are 3 columns"),
+        (START + "a,b,0.5,x\n", "line 2: has 4 cells for 3 columns"),
+        (START + "a,b\n", "line 2: has 2 cells for 3 columns"),
     ],
 )
 def test_nonsense_in_a_table_of_scores_is_refused(text: str, message: str, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class Ray(Executor):
         self._join()
         import ray
 
-        return [_node(each["Resources"]) for each in ray.nodes() if each["Alive"]]
+        return [_node(node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
     def kinds(self) -> list[str]:
         """Return the names of the nodes' GPUs."""
@@ -97,7 +97,7 @@ class Ray(Executor):
         return f"jobs run on {self.where}, {most}{together} at a time"
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Hand jobs to Ray, with what each asks for; a job that is lost is told, not begun again by Ray itself."""
+        """Hand jobs to Ray, with what each asks for; a lost job is reported; Ray itself does not begin it again."""
         import ray
 
         if any(state.why.startswith(DIED) for state in self._states.values()):

@@ -21,16 +21,16 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.words import counted
 
 ANSWER_SECONDS = 60  # of the controller; the cluster's own programs try for as long
-LOOK_SECONDS = 15.0  # between two looks at the queue, of which each may take
+LOOK_SECONDS = 15.0  # between two looks at the queue; each may take
 LOOK_ANSWER_SECONDS = 10  # while the sweep's table stands still
 SILENT = "the cluster does not answer"
-SIGNAL_SECONDS = 60  # before a job's time is over: long enough to write what was measured
+SIGNAL_SECONDS = 60  # before a job's time is over: long enough to write the finished tokens
 GONE = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT")
 MAX_ARRAY = 1001  # SLURM's own, where the cluster does not say
-GOT_ON = 75  # exit code of a job that was told to end, and had finished something since it began
-OVER = "over launch.time"  # begins what is said of a job that was over its time for the last time
+GOT_ON = 75  # exit code of a job that received the signal to end, and had finished something since it began
+OVER = "over launch.time"  # begins the sentence about a job that was over its time for the last time
 
-# Its time is nearly over: the job saves what it has measured, and goes back into the queue. bash runs a trap only
+# Its time is nearly over: the job saves its finished tokens, and goes back into the queue. bash runs a trap only
 # where it waits, and a signal ends the wait.
 SCRIPT = """\
 #!/bin/bash
@@ -123,10 +123,10 @@ class Slurm(Executor):
             where = f"the default partition {self.nodes[0][-1].rstrip('*')}"
         had = partial(check_had, where=where)
         gpus = math.ceil(max(job.gpus for job in jobs))
-        had("gpus", gpus, max(gpus_of(gres) for _, gres, *_ in self.nodes), "GPU", each="on a node")
-        had("cpus", self.cpus, max(number(cpus) for _, _, cpus, *_ in self.nodes), "CPU", each="on a node")
-        had("memory", self.memory, max(number(mb) for *_, mb, _ in self.nodes) / 1024, "GB", each="on a node")
-        had("time", self.time, max(minutes(limit) for _, _, _, limit, *_ in self.nodes), "minute", each="for a job")
+        had("gpus", gpus, max(gpus_of(gres) for _, gres, *_ in self.nodes), "GPU", place="on a node")
+        had("cpus", self.cpus, max(number(cpus) for _, _, cpus, *_ in self.nodes), "CPU", place="on a node")
+        had("memory", self.memory, max(number(mb) for *_, mb, _ in self.nodes) / 1024, "GB", place="on a node")
+        had("time", self.time, max(minutes(limit) for _, _, _, limit, *_ in self.nodes), "minute", place="for a job")
         return f"jobs go into SLURM's queue ({counted(len({name for name, *_ in self.nodes}), 'node')})"
 
     def _check_secrets(self, names: Sequence[str]) -> None:
@@ -270,11 +270,11 @@ def refusal(text: str) -> str:
 
 
 def nodes(partition: str) -> list[list[str]]:
-    """Return nodes for jobs, by sinfo: name, GPUs, CPUs, time limit, MB of memory, partition; BadInput where there is
+    """Return nodes for jobs, by sinfo: name, GPUs, CPUs, time limit, MB of memory, partition; BadInput if sinfo lists
     none.
     """
     if shutil.which("sbatch") is None or shutil.which("sinfo") is None:
-        raise BadInput("launch=slurm: there is no sbatch here; run it on a login node of the cluster")
+        raise BadInput("launch=slurm: this machine has no sbatch; run it on a login node of the cluster")
     named = [f"--partition={partition}"] if partition else []
     command = ["sinfo", "--noheader", "--Node", "--format=%N|%G|%c|%l|%m|%P", *named]
     try:
@@ -287,19 +287,19 @@ def nodes(partition: str) -> list[list[str]]:
     listed = [line.split("|") for line in done.stdout.splitlines() if line.strip()]
     if not listed:
         what = f"has no partition {partition}" if partition else "has no nodes"
-        raise BadInput(f"launch=slurm: the cluster {what}; sinfo lists what there is")
+        raise BadInput(f"launch=slurm: the cluster {what}; sinfo lists its nodes")
     if partition:
         return listed
     return [node for node in listed if node[-1].endswith("*")] or listed
 
 
-def check_had(option: str, wanted: int, most: float, what: str, *, where: str, each: str) -> None:
+def check_had(option: str, wanted: int, most: float, what: str, *, where: str, place: str) -> None:
     """Raise BadInput where a job would wait in the queue for ever."""
     if wanted > most:
         had = f"{most:.4g} GB" if what == "GB" else counted(int(most), what)
         less = "launch.gpus=0 to measure on CPUs" if option == "gpus" and not most else "less"
         raise BadInput(
-            f"launch=slurm: launch.{option}={wanted}, but {where} has at most {had} {each}; ask for {less}, or name "
+            f"launch=slurm: launch.{option}={wanted}, but {where} has at most {had} {place}; ask for {less}, or name "
             "another launch.partition"
         )
 

@@ -154,7 +154,7 @@ class _Group:
             self.more[column] = float(value)
 
     def ranks(self, vocab_size: int) -> RankTable | None:
-        """Return the rank table of the first ranks.json; None where there is none, or it has a fault."""
+        """Return the rank table of the first ranks.json; None without one, or with a faulty one."""
         path = next((p for path in self.paths if (p := path.with_name("ranks.json")).exists()), None)
         if not vocab_size or path is None:
             return None

@@ -42,7 +42,7 @@ _NOT_SCORES = (
     KeyError, TypeError, AttributeError, ValueError, ArithmeticError, OSError, RecursionError, RuntimeError,
     struct.error, zipfile.BadZipFile, zstandard.ZstdError, yaml.YAMLError,
 )  # fmt: skip
-"""What is raised where a file is not of its format."""
+"""A file that is not of its format."""
 
 _ZSTD = 93  # as zip files number the ways to compress
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # of an entry of a zip file: its signature, and the lengths of two fields
@@ -242,5 +242,5 @@ def _is_number(value: object) -> bool:
 
 
 def _chosen(numbers: Mapping[str, object], metric: str) -> object:
-    """Return the metric that is asked for, or the first that is known; None where there is none."""
+    """Return the requested metric, or the first known one; None without any."""
     return next((numbers[name] for name in ([metric] if metric else _METRICS) if name in numbers), None)

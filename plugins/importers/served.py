@@ -43,7 +43,7 @@ _ROUNDED_TO_BFLOAT16 = 1.3e-2
 
 
 class _Wrong(ValueError):
-    """What is wrong with a line."""
+    """A faulty line."""
 
 
 @dataclass

@@ -142,7 +142,7 @@ def _csv(path: Path, problems: list[Fault]) -> tuple[list[str], Iterator[Row]]:
             if any(len(cell) > limits.CELL for cell in cells):
                 problems.append(Fault(place, f"a cell has at most {limits.CELL:,} characters"))
             elif cells and len(cells) != len(columns):
-                problems.append(Fault(place, f"has {len(cells)} cells, but there are {len(columns)} columns"))
+                problems.append(Fault(place, f"has {len(cells)} cells for {len(columns)} columns"))
             elif cells:  # a line without anything is no row
                 yield place, {c: from_spreadsheet(v) for c, v in zip(columns, cells, strict=True) if v.strip()}
 

@@ -75,14 +75,12 @@ def conversation(document: Document, tokenizer: PreTrainedTokenizerBase, templat
     question = separator.join(prompt)
     before, marked, after = _rendered(question, _MARK, tokenizer, template).rpartition(_MARK)
     if not marked:
-        raise BadInput("the chat template does not write the assistant's message: there is no answer to score")
+        raise BadInput("the chat template does not write the assistant's message, so no answer can be scored")
     text = _rendered(question, answer, tokenizer, template)
     for written in (answer, answer.strip()):
         if text == before + written + after:
             return Conversation(text, len(before), len(before) + len(written))
-    raise BadInput(
-        f"the chat template changes the answer of document {document.id}, so its tokens cannot be told apart"
-    )
+    raise BadInput(f"the chat template changes the answer of document {document.id}, so its tokens cannot be found")
 
 
 def _rendered(question: str, answer: str, tokenizer: PreTrainedTokenizerBase, template: str) -> str:

@@ -59,7 +59,7 @@ def selection_identity(config: DatasetConfig, source: Source) -> dict[str, objec
         "longer_than": config.longer_than,
         "selection": [config.sampling.value, config.documents, config.seed] if config.documents else "all",
     }
-    return identity | ({"cut": source.cut} if source.cut else {})  # without it, what it was before folders were told
+    return identity | ({"cut": source.cut} if source.cut else {})  # without it, as before folders were recognised
 
 
 def load_documents(config: DatasetConfig, source: Source) -> list[Document]:
@@ -118,9 +118,9 @@ def read_documents(config: DatasetConfig, source: Source) -> list[Document]:
     finally:
         datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = patience
     if not any(any(d.fields) for d in documents):
-        asked = f"; where={dict(config.where)}" if config.where else ""
+        condition = f"; where={dict(config.where)}" if config.where else ""
         raise BadInput(
-            f"dataset {config.name} is empty: {len(documents)} documents, none with text in {config.fields}{asked}"
+            f"dataset {config.name} is empty: {len(documents)} documents, none with text in {config.fields}{condition}"
         )
     return documents
 
@@ -139,10 +139,10 @@ def only_split(config: DatasetConfig, source: Source) -> str:
     options: dict[str, Any] = {"data_files": list(config.files)} if config.files else {}
 
     def names() -> list[str]:
-        found = datasets.get_dataset_split_names(
+        split_names = datasets.get_dataset_split_names(
             source.location, config.config or None, revision=source.revision, **options
         )
-        return [str(name) for name in found]
+        return [str(name) for name in split_names]
 
     try:
         splits = names() if source.revision is None else hub.call("dataset", source.location, config.revision, names)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 IntArray = npt.NDArray[Any]
-_TEXTS = ("a", "1 b")  # of which a tokenizer may know no letter
+_TEXTS = ("a", "1 b")  # a tokenizer may lack the letter
 
 
 def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 IntArray = npt.NDArray[Any]
-_FORMAT = 1  # raised when `tokenise` makes something else of the same texts: what was cached before is then not read
+_FORMAT = 1  # raised when `tokenise` makes something else of the same texts: older caches are then not read
 _BATCH_DOCUMENTS = 64  # the tokenizers' own threads share them
 _BATCH_CHARACTERS = 1_000_000  # at which a batch ends, because of the memory that it takes
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a token that is one byte
@@ -81,7 +81,7 @@ def tokens_name(config: DatasetConfig, source: Source, tokenizer: PreTrainedToke
 
 
 def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return SHA-256 (hex) of everything in a tokenizer that decides ids and what is special."""
+    """Return SHA-256 (hex) of everything in a tokenizer that decides ids and special tokens."""
     return fingerprint({"rules": tokenizer.backend_tokenizer.to_str(), "special": sorted(tokenizer.all_special_ids)})
 
 
@@ -95,7 +95,7 @@ def tokenise(
     number, all others 0.
 
     Raises:
-        BadInput: a document is so long that tokenising it would need more memory than there is, or the chat template
+        BadInput: a document is so long that tokenising it would need more memory than is free, or the chat template
             fails.
 
     """

@@ -58,7 +58,7 @@ def locked(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[b
 
 @contextmanager
 def alone(folder: Path, number: int, waits: Callable[[], None]) -> Iterator[bool]:
-    """Be the only process at work on a stretch; whether there is still something to do, or all was delivered.
+    """Be the only process at work on a stretch; yield whether work is left, or all was delivered.
 
     Args:
         folder: of the unfinished measurement.
@@ -75,7 +75,7 @@ def discard(folder: Path) -> None:
     with ExitStack() as held:
         for number in range(_stretches(folder)):
             if not held.enter_context(locked(_stretch(folder, number))):
-                return  # whoever ends last there removes it, or the next command
+                return  # the last process there removes it, or the next command
         shutil.rmtree(folder, ignore_errors=True)
 
 

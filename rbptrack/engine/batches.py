@@ -92,7 +92,7 @@ def by_length(corpus: Corpus, sequences: Iterable[int]) -> list[int]:
 def compose(corpus: Corpus, sequences: Iterable[int], batch_tokens: int) -> Iterator[list[int]]:
     """Group sequences, given by their numbers, into batches of at most `batch_tokens` tokens, padding included.
 
-    Sequences are taken by falling length, so that there is almost no padding. The result depends on the corpus and the
+    Sequences are taken by falling length, so that almost nothing is padding. The result depends on the corpus and the
     arguments alone: a resumed measurement sees the same batches. A longer sequence is a batch by itself.
     """
     order = by_length(corpus, sequences)

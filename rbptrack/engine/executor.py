@@ -55,7 +55,7 @@ class Engine:
         batch_tokens: tokens per batch.
         chunk_tokens: rows of logits at a time, per worker.
         workers: batches under way at a time.
-        notes: what was changed on the way: because memory ran out, or because a kernel did not prove itself.
+        notes: changes on the way: because memory ran out, or because a kernel did not prove itself.
         path: what scores, in words; empty before the first batch.
 
     Raises:

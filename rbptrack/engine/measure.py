@@ -42,7 +42,7 @@ class Share:
         corpus: tokenised with the model's tokenizer.
         engine: batch and chunk sizes; they change no number beyond float32 rounding. Where they are the engine's own
             choice, that of the first process that measured in this folder holds for all.
-        folder: where parts are kept; what is found there is not measured again.
+        folder: where parts are kept; stretches that it holds are not measured again.
         shard: which share; a folder that was begun with another number of shards keeps its division.
 
     Raises:
@@ -88,7 +88,7 @@ class Share:
         on_part: OnPart = lambda part: None,
         waits: Callable[[], None] = lambda: None,
     ) -> None:
-        """Score what the folder lacks of this share; see `measure`, of which this is the part that takes long.
+        """Score this shard's tokens that are not on disk yet: the slow part of `measure`.
 
         `waits` is called where another process is at work on the same sequences.
         """
@@ -99,7 +99,7 @@ class Share:
             Engine(self._model, self._engine, longest=self._longest, targets=self._corpus.num_targets) as running,
         ):
             for number in self._division.numbers(self._shard):
-                asked = time.perf_counter()
+                began_at = time.perf_counter()
                 with alone(self._folder, number, waits) as there:
                     if not there:
                         return
@@ -108,7 +108,7 @@ class Share:
                         for part in block.read_saved():
                             progress(len(part))
                             on_part(part)
-                    waited += time.perf_counter() - asked
+                    waited += time.perf_counter() - began_at
                     seconds = self._engine.part_seconds
                     with Saver(self._model.vocab_size, strict=strict, seconds=seconds, on_part=on_part) as saver:
                         for block, stretch, batch, scores in _scored(running, wanted):
@@ -146,7 +146,7 @@ def measure(
         corpus: tokenised with the model's tokenizer.
         ks: the k of the per-document sums, each at most |V|.
         engine: batch and chunk sizes; they change no number beyond float32 rounding.
-        folder: where parts and the finished table are kept; what is found there is not measured again.
+        folder: where parts and the finished table are kept; stretches that it holds are not measured again.
         strict: count strict ranks in every metric (rank=strict).
         progress: called with the number of newly finished scored tokens.
         on_part: called with each part when it is on disk, those found there included.

@@ -17,7 +17,7 @@ class PeakMemory:
 
     On CUDA: the most that torch had allocated on the device, from torch's own counter, which is reset on entry. On a
     CPU: the highest resident set of the whole process, weights included, sampled every 20 ms; what comes and goes
-    between two samples is missed. Both count what was there on entry.
+    between two samples is missed. Both include memory that was in use on entry.
 
     Args:
         device: where the model runs.

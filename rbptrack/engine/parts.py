@@ -1,8 +1,8 @@
-"""What is kept on disk of an unfinished measurement: parts of the rank table, each whole or not there.
+"""An unfinished measurement on disk: parts of the rank table, each whole or not there.
 
 A corpus is measured in blocks of consecutive sequences. Within a block the sequences are batched by falling length, so
-a part holds the scores of a stretch of that order. Which parts there are depends on time; what is measured and how it
-is batched does not, so an interrupted measurement continues to the same numbers.
+a part holds the scores of a stretch of that order. The parts that exist depend on time; the texts and their
+batches do not, so an interrupted measurement continues to the same numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Block:
     """Consecutive sequences that are sorted and batched together, and their parts on disk.
 
     Args:
-        corpus: what is measured.
+        corpus: the measured texts.
         sequences: number of the first, and one past the last.
         folder: where the parts are.
         saved: the stretches whose parts are on disk, in order.
@@ -57,7 +57,7 @@ class Block:
         self.wanted = Stretch(0, self.size)
 
     def cut(self, wanted: Stretch) -> Block:
-        """Return the same block, of which only a stretch is to be measured."""
+        """Return the same block, limited to a stretch."""
         block = Block(self.corpus, self.sequences, self._folder, self._saved)
         block.wanted = wanted
         return block
@@ -79,7 +79,7 @@ class Block:
         return sum(len(self.corpus.targets(sequence, sequence + 1)) for sequence in order)
 
     def lacking(self) -> list[Stretch]:
-        """Return the stretches without a part, in order, of what is to be measured."""
+        """Return the stretches to measure that have no part, in order."""
         gaps, (done, end) = [], (self.wanted.begin, self.wanted.end)
         for stretch in [*self._saved, Stretch(end, end)]:
             if done < min(stretch.begin, end):
@@ -141,7 +141,7 @@ class Block:
             )
         columns |= {name: getattr(self.corpus, name)[index] for name in ("document", "position", "field", "token")}
         table = RankTable.from_arrays(vocab_size=vocab_size, strict=strict, **columns)
-        table.write(self.path(stretch), durable=True)  # whoever counts it relies on it
+        table.write(self.path(stretch), durable=True)  # readers rely on it
         insort(self._saved, stretch)
         return table
 
@@ -172,7 +172,7 @@ def blocks(corpus: Corpus, part_tokens: int, folder: Path) -> list[Block]:
 
 
 def table_version(folder: Path) -> int:
-    """Return the oldest version among a folder's parts: what was begun without some columns is completed without
+    """Return the oldest version among a folder's parts: a measurement begun without some columns is completed without
     them.
     """
     return min(version_of(pq.read_schema(path)) for path in folder.glob("part-*.parquet"))

@@ -1,7 +1,7 @@
 """What processes that measure one cell together leave for each other: who measures what, and what it cost.
 
 A corpus is measured in blocks, whose sequences are batched in a fixed order. The first process divides that order into
-stretches that begin and end where batches do, and writes the division down; whoever comes later reads it. So every
+stretches that begin and end where batches do, and writes the division down; later jobs read it. So every
 batch is the one that a single process would have made, whatever memory the machines have, and the numbers are the same.
 """
 
@@ -35,7 +35,7 @@ class Division:
         sequences: of the corpus.
         part_tokens: tokens of a block.
         batch_tokens: tokens of a forward pass, as the first process chose them.
-        chunk_tokens: rows of logits at a time, likewise.
+        chunk_tokens: rows of logits at a time; 0 for the machine's choice.
         shards: for each, the number of a block and a stretch (begin, end) of its order, in order; may be empty.
 
     """
@@ -57,12 +57,12 @@ class Division:
             batches = list(_batches(corpus, ranges, batch_tokens))
             total, done = sum(tokens for *_, tokens in batches), 0
             for block, begin, end, tokens in batches:
-                mine = shards[min(count - 1, (done + tokens // 2) * count // total)]  # where the batch's middle falls
+                shard = shards[min(count - 1, (done + tokens // 2) * count // total)]  # where the batch's middle falls
                 done += tokens
-                if mine and mine[-1][0] == block and mine[-1][2] == begin:
-                    mine[-1] = (block, mine[-1][1], end)
+                if shard and shard[-1][0] == block and shard[-1][2] == begin:
+                    shard[-1] = (block, shard[-1][1], end)
                 else:
-                    mine.append((block, begin, end))
+                    shard.append((block, begin, end))
         return cls(len(corpus.lengths), part_tokens, batch_tokens, chunk_tokens, tuple(map(tuple, shards)))
 
     @classmethod
@@ -87,8 +87,10 @@ class Division:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read what `agreed` wrote."""
-        said = json.loads((folder / DIVISION).read_text(encoding="utf-8"))
-        return cls(**said | {"shards": tuple(tuple(tuple(piece) for piece in shard) for shard in said["shards"])})
+        division = json.loads((folder / DIVISION).read_text(encoding="utf-8"))
+        return cls(
+            **division | {"shards": tuple(tuple(tuple(piece) for piece in shard) for shard in division["shards"])}
+        )
 
     def numbers(self, shard: Shard) -> range:
         """Return the stretches that are a job's, also where the division was made for another number of jobs."""
@@ -130,7 +132,7 @@ class Cost:
         peak_memory_bytes: the most memory in use meanwhile.
         batch_tokens: tokens of a forward pass.
         chunk_tokens: rows of logits at a time, as they were at the end.
-        notes: what was changed on the way.
+        notes: changes on the way.
         padding_mass: see `rbptrack.engine.executor.Engine`.
 
     """

@@ -137,11 +137,11 @@ class Bundle:
             if reason := _refused(entry):
                 raise BadInput(f"{self.path}: {name} {reason}: not imported")
             entries[name] = entry
-            one = name.partition("/")[0]
-            of_one[one] = of_one.get(one, 0) + 1
-            if of_one[one] > limits.ENTRIES_OF_ONE:
+            folder = name.partition("/")[0]
+            of_one[folder] = of_one.get(folder, 0) + 1
+            if of_one[folder] > limits.ENTRIES_OF_ONE:
                 raise BadInput(
-                    f"{self.path}: measurement {one[:12]} has more than {limits.ENTRIES_OF_ONE} files: not imported"
+                    f"{self.path}: measurement {folder[:12]} has more than {limits.ENTRIES_OF_ONE} files: not imported"
                 )
         unpacked, packed = sum(e.file_size for e in listed), sum(e.compress_size for e in listed)
         if unpacked > limits.BYTES_OF_BUNDLE or packed > self.path.stat().st_size:
@@ -154,7 +154,7 @@ class Bundle:
         try:
             about = _Manifest.model_validate_json(self._zip.read(self._entries[MANIFEST]))
         except ValidationError as error:
-            text = "; ".join(f"{key} {said}".strip() for key, said in faults(error))
+            text = "; ".join(f"{key} {fault}".strip() for key, fault in faults(error))
             raise BadInput(f"{self.path} is not a bundle of rbptrack, or damaged: {MANIFEST}: {text}") from error
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
             raise BadInput(f"{self.path} is not a bundle of rbptrack, or damaged: {first_line(error)}") from error

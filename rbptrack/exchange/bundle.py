@@ -1,4 +1,4 @@
-"""Measurements as one file to hand on: a zip of JSON and Parquet; no pickles, and no token ids unless asked for."""
+"""Measurements as one file to share: a zip of JSON and Parquet; no pickles, and no token ids unless asked for."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
     written = 0
     stored = zipfile.ZIP_STORED  # Parquet is compressed already
     with unfinished(out, durable=True) as place, zipfile.ZipFile(place, "w", stored) as bundle:
-        for run_id, known in _records(reader, run_ids):
+        for run_id, record in _records(reader, run_ids):
             with tempfile.TemporaryDirectory() as name:
                 try:
-                    record = _collect(reader, run_id, known, Path(name), tokens=tokens)
+                    record = _collect(reader, run_id, record, Path(name), tokens=tokens)
                 except (RbptrackError, OSError) as error:
                     if getattr(error, "errno", None) in DISK_FULL:
                         raise
@@ -84,13 +84,13 @@ def _records(reader: Reader, run_ids: Sequence[str]) -> Iterator[tuple[str, Reco
     """Yield the run ids with their records, as far as the store gives many at once."""
     for at in range(0, len(run_ids), _AT_ONCE):
         some = run_ids[at : at + _AT_ONCE]
-        known = reader.records(some)
-        yield from ((run_id, known.get(run_id)) for run_id in some)
+        records = reader.records(some)
+        yield from ((run_id, records.get(run_id)) for run_id in some)
 
 
-def _collect(reader: Reader, run_id: str, known: Record | None, folder: Path, *, tokens: bool) -> Record:
+def _collect(reader: Reader, run_id: str, record: Record | None, folder: Path, *, tokens: bool) -> Record:
     """Return a measurement's record and artifacts, as they may leave this machine, in a folder."""
-    record = known or reader.record(run_id)
+    record = record or reader.record(run_id)
     record.params = {k: v for k, v in record.params.items() if not k.startswith(PRIVATE_PARAMS)}
     (folder / "figures").mkdir()
     names = reader.artifact_names(run_id)

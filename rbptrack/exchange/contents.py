@@ -45,7 +45,7 @@ Time = Annotated[Number, AfterValidator(_time)]
 
 
 class _RecordFile(BaseModel):
-    """record.json, of which `rbptrack.tracking.record.Record` is the meaning."""
+    """record.json; `rbptrack.tracking.record.Record` explains its fields."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -36,11 +36,11 @@ class Imported:
 def deliver(store: Store, source: Source, *, tell: Callable[[str], None]) -> Imported:
     """Write measurements that were checked into a store that lacks them.
 
-    Where the store refuses or the user interrupts, what was written is taken back. Where it does not answer, it is
+    Where the store refuses or the user interrupts, everything written is taken back. Where it does not answer, it is
     asked again for a while.
 
     Raises:
-        RbptrackError: the store could not take everything; says what is there now.
+        RbptrackError: the store could not take everything; the message lists the delivered ones.
 
     """
     _patiently(lambda: repair(store), tell)  # an import that was killed left its last run RUNNING
@@ -73,16 +73,16 @@ def deliver(store: Store, source: Source, *, tell: Callable[[str], None]) -> Imp
 
 def _patiently(call: Callable[[], object], tell: Callable[[str], None]) -> object:
     """Return the call's result; a store that does not answer is asked again for a while."""
-    deadline, told = time.monotonic() + _PATIENCE_SECONDS, False
+    deadline, has_said_it = time.monotonic() + _PATIENCE_SECONDS, False
     while True:
         try:
             return call()
         except StoreAway as error:
             if time.monotonic() > deadline:
                 raise
-            if not told:
+            if not has_said_it:
                 tell(f"{error}; waiting up to {_PATIENCE_SECONDS:.0f} s for it")
-                told = True
+                has_said_it = True
             time.sleep(_PAUSE_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a source of measurements: every fault with its place, told all together."""
+"""The faults of a source of measurements: every one with its place, reported together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rbptrack.base.errors import BadInput
 
 _SHOWN = 10
-_MOST = 1000  # faults that are looked for: whoever reads ten and a count need not wait for a million
+_MOST = 1000  # faults that are looked for: a reader of ten and a count need not wait for a million
 
 
 class Faults:
@@ -30,13 +30,13 @@ class Faults:
         if len(self._found) >= _MOST:
             self.refuse()
 
-    def extend(self, place: str, told: Iterable[tuple[str, str]], *, noun: str = "column") -> None:
+    def extend(self, place: str, faults: Iterable[tuple[str, str]], *, noun: str = "column") -> None:
         """Note what `rbptrack.tracking.rules.faults` found at a place."""
-        for name, text in told:
+        for name, text in faults:
             self.add(f"{place}, {noun} {name}" if name else place, text)
 
     def refuse(self) -> None:
-        """Raise BadInput if there is any fault: the first ten and how many more."""
+        """Raise BadInput for any fault: the first ten and the number of the others."""
         if not self._found:
             return
         if len(self._found) == 1:

@@ -84,8 +84,8 @@ def record_of(
     `more`: metrics beside the row's; `ranked`: the source has ranks.
     """
     columns = {name: value for name, value in row.columns().items() if value is not None}
-    known = {f.name: columns[f.name] for f in fields(MeasurementParams) if f.name in columns}
-    params = replace(MeasurementParams.unknown(), repo=repo, **known)
+    known_columns = {f.name: columns[f.name] for f in fields(MeasurementParams) if f.name in columns}
+    params = replace(MeasurementParams.unknown(), repo=repo, **known_columns)
     single = (Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE, Metric.TIE_RATE, Metric.NUM_TOKENS)
     metrics = {name: float(columns[name]) for name in single if name in columns}
     metrics |= row.rbp | row.errors | dict(more or {})

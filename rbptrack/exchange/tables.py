@@ -74,17 +74,17 @@ def _schema(ks: list[int], *, documents: bool, tokens: bool, compared: bool) -> 
         counts = [("document", pa.int32()), ("tokens", pa.int64()), ("bytes", pa.int64())]
         shares = [(name, pa.float64()) for name in ("ce", "bits_per_byte", *map(rbp_name, ks))]
         return pa.schema([*_TEXTS, *counts, *shares])
-    each = [*SCHEMA, pa.field("rank", pa.int32()), *ADDED, *(COMPARED if compared else ())]
-    return pa.schema([*_TEXTS, *(field for field in each if tokens or field.name not in IDS)])
+    fields = [*SCHEMA, pa.field("rank", pa.int32()), *ADDED, *(COMPARED if compared else ())]
+    return pa.schema([*_TEXTS, *(field for field in fields if tokens or field.name not in IDS)])
 
 
 def _documents(reader: Reader, run_id: str) -> pd.DataFrame:
     """Return each document's facts by its number: id, and group and bytes where they were kept."""
     try:
-        known = pd.read_parquet(reader.artifact(run_id, DOCUMENTS)).set_index("document")
+        documents = pd.read_parquet(reader.artifact(run_id, DOCUMENTS)).set_index("document")
     except MissingArtifact:  # an import, or of an early version
-        known = pd.DataFrame()
-    return known.reindex(columns=["id", "group", "bytes"])
+        documents = pd.DataFrame()
+    return documents.reindex(columns=["id", "group", "bytes"])
 
 
 def _per_token(ranks: RankTable) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is known of a model without its weights: folder, tokenizer, config, S, and whether they fit together."""
+"""A model without its weights: folder, tokenizer, config, S, and whether they fit together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:
     """Return the fast tokenizer at a pinned source: a model's own, or the one that `model.tokenizer` names.
 
     Raises:
-        BadInput: there is none, it has no fast version, or the hub refuses it.
+        BadInput: no tokenizer exists, it has no fast version, or the hub refuses it.
 
     """
     from transformers import AutoTokenizer
@@ -64,8 +64,8 @@ def load_config(source: Source) -> Any:
     except RbptrackError:
         raise
     except Exception as error:  # transformers raises what it likes on a config.json that is none
-        said = " ".join(str(error).split())[:_SAID]
-        raise BadInput(f"the config of {source.location} cannot be loaded: {type(error).__name__}: {said}") from error
+        reason = " ".join(str(error).split())[:_SAID]
+        raise BadInput(f"the config of {source.location} cannot be loaded: {type(error).__name__}: {reason}") from error
     check_quantisation(source.location, config)
     return config
 
@@ -101,13 +101,13 @@ def model_class(config: Any) -> Any:
     import transformers
     from transformers.models.auto import modeling_auto
 
-    known = (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
-    names = {name for mapping in known for name in mapping._model_mapping.values() if isinstance(name, str)}
+    mappings = (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
+    names = {name for mapping in mappings for name in mapping._model_mapping.values() if isinstance(name, str)}
     for name in config.architectures or []:
         cls = getattr(transformers, name, None) if name in names else None
         if cls is not None and cls.config_class is type(config):
             return cls
-    if type(config) not in known[0] and type(config) in known[1]:
+    if type(config) not in mappings[0] and type(config) in mappings[1]:
         return transformers.AutoModelForImageTextToText
     return transformers.AutoModelForCausalLM
 
@@ -154,9 +154,9 @@ def longest_sequence(config: Any) -> int | None:
     names = ("max_position_embeddings", "n_positions")
     limits = [getattr(text, name, None) for name in names]
     rope = getattr(text, "rope_parameters", None) or {}
-    for one in (rope, *rope.values()):
-        if isinstance(one, dict) and one.get("rope_type") == "longrope":
-            limits.append(one.get("original_max_position_embeddings") or text.original_max_position_embeddings)
+    for rules in (rope, *rope.values()):
+        if isinstance(rules, dict) and rules.get("rope_type") == "longrope":
+            limits.append(rules.get("original_max_position_embeddings") or text.original_max_position_embeddings)
     return min((int(n) for n in limits if n and int(n) > 0), default=None)
 
 
@@ -188,7 +188,7 @@ def check_same_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, other: P
     if ids != others:
         count = len({token for token, _ in ids.items() ^ others.items()})
         raise BadInput(f"reference {name} has another vocabulary ({count:,} tokens differ): {remedy}")
-    rules, theirs = (json.loads(one.backend_tokenizer.to_str()) for one in (tokenizer, other))
+    rules, theirs = (json.loads(loaded.backend_tokenizer.to_str()) for loaded in (tokenizer, other))
     if differing := [part for part in ("normalizer", "pre_tokenizer", "model") if rules[part] != theirs[part]]:
         raise BadInput(f"reference {name} has another tokenizer (its {' and '.join(differing)}): {remedy}")
 

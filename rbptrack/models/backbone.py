@@ -52,7 +52,7 @@ class Backbone:
         self._finalizer = weakref.finalize(self, hook.remove)  # the module may be another's, and live on
 
     def release(self) -> None:
-        """Take the hook off the model's head now: what was compiled may hold this object in a cycle."""
+        """Take the hook off the model's head now: compiled code may hold this object in a cycle."""
         self._finalizer()
 
     def __call__(self, tokens: Tensor) -> Tensor:
@@ -83,6 +83,6 @@ class Backbone:
 
 def _options(module: nn.Module) -> dict[str, Any]:
     """Return `use_cache=False`, where the forward pass knows it."""
-    known = inspect.signature(module.forward).parameters.values()
-    takes_it = any(p.name == "use_cache" or p.kind is p.VAR_KEYWORD for p in known)
+    parameters = inspect.signature(module.forward).parameters.values()
+    takes_it = any(p.name == "use_cache" or p.kind is p.VAR_KEYWORD for p in parameters)
     return {"use_cache": False} if takes_it else {}

@@ -104,7 +104,7 @@ class CausalModel:
 
     @property
     def logits_per_token(self) -> int:
-        """Entries of |V|, and of the reference's head, of which logits are in memory together."""
+        """Logits held per token: |V|, plus the reference's."""
         return self.vocab_size + (self.reference.model.vocab_size if self.reference else 0)
 
     def activation_bytes(self, length: int) -> int:
@@ -140,7 +140,7 @@ def of_module(module: Any, name: str, *, candidates: int | None = None) -> Causa
     worst, most = check_head(name, ours, whole, dtype=model.head.weight.dtype)
     if model.head.product is None:
         return model
-    within = f"at load within {worst:.1g} of the whole model's, of which {most:g} may be"
+    within = f"at load within {worst:.1g} of the whole model's ({most:g} is allowed)"
     note = f"its head is quantised: logits are its module's own, {within}"
     return replace(model, notes=(*model.notes, note))
 

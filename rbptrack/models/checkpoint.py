@@ -1,4 +1,4 @@
-"""A model's files: whether a folder holds what is needed, and whether what was loaded is the model's."""
+"""A model's files: whether a folder is complete, and whether the loaded weights are the model's."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def check_loaded(info: Mapping[str, Any], what: str) -> None:
     """Raise BadInput unless every tensor of the model was in the checkpoint, and every tensor of the checkpoint in the
     model.
 
-    transformers fills what is missing with random numbers and leaves out what it does not know, both with a warning.
+    transformers fills missing weights with random numbers and leaves out unknown ones, both with a warning.
 
     Args:
         info: transformers' loading info.
@@ -96,10 +96,10 @@ def check_loaded(info: Mapping[str, Any], what: str) -> None:
         "holds tensors of other shapes than its config.json asks for": mismatched,
         "cannot be read": info["error_msgs"],
     }
-    said = [f"{fault}: {shortened(sorted(map(str, names)), most=_SHOWN)}" for fault, names in faults.items() if names]
-    if said:
+    words = [f"{fault}: {shortened(sorted(map(str, names)), most=_SHOWN)}" for fault, names in faults.items() if names]
+    if words:
         raise BadInput(
-            f"the checkpoint of {what} {'; it '.join(said)}. Its numbers would be another model's: config.json and "
+            f"the checkpoint of {what} {'; it '.join(words)}. Its numbers would be another model's: config.json and "
             "weights must be of one model, and complete"
         )
 
@@ -185,7 +185,7 @@ def check_own_tokens(name: str, source: Source, tokenizer: PreTrainedTokenizerBa
 
 def notes_of(source: Source, config: Any) -> tuple[str, ...]:
     """Describe a model's weights, and the files beside them that are not measured, in words."""
-    notes = [f"its weights are quantised ({said})"] if (said := described(config)) and not source.gguf else []
+    notes = [f"its weights are quantised ({words})"] if (words := described(config)) and not source.gguf else []
     notes += [f"its weights are those of {source.gguf}, dequantised"] if source.gguf else []
     if file_of(source, "adapter_config.json") is not None:
         notes.append("an adapter lies beside its weights (adapter_config.json): the model is measured without it")
@@ -223,7 +223,7 @@ def explain(error: Exception, what: str, *, config: Any, pickles: bool) -> Rbptr
     """Explain an error raised while a model was loaded.
 
     Args:
-        error: what was raised.
+        error: as raised.
         what: the model, in words.
         config: its transformers config.
         pickles: whether pickled weights were allowed.
@@ -256,8 +256,8 @@ def unbuildable(error: Exception, what: str, config: Any) -> BadInput:
                 f"{what}: config.json asks for {key}={value!r}, which transformers does not have. "
                 f"Activations: {', '.join(sorted(ACT2FN))}"
             )
-    said = f"{type(error).__name__}: {first_line(error)}"
-    return BadInput(f"{what}: config.json does not describe a model that transformers can build ({said})")
+    words = f"{type(error).__name__}: {first_line(error)}"
+    return BadInput(f"{what}: config.json does not describe a model that transformers can build ({words})")
 
 
 def _values(values: dict[Any, Any]) -> Iterator[tuple[str, Any]]:

@@ -18,12 +18,12 @@ _NO_MEMORY = re.compile("DefaultCPUAllocator|(?i:cannot allocate memory|bad_allo
 
 
 def place(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
-    """Return the device for one that holds the whole model, and what else `from_pretrained` is told of places.
+    """Return the device for one that holds the whole model, and `from_pretrained`'s further arguments about places.
 
-    Sets torch's precision for matrix products in this process, too: whoever loads a model measures with it.
+    Sets torch's precision for matrix products in this process, too: a loaded model is measured here.
 
     Raises:
-        BadInput: the device does not exist here, TF32 is asked for where there is none, or the device map is unknown.
+        BadInput: the device does not exist here, TF32 is requested without support, or the device map is unknown.
 
     """
     device = device_of(config.device)

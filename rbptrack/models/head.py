@@ -54,7 +54,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def record(output: nn.Module, whole: Callable[[Tensor], Tensor], tokens: Tensor) -> tuple[Tensor, Recorder]:
-    """Return logits of token ids (1, length), and what was done to the head's product to make them."""
+    """Return logits of token ids (1, length), and the steps from the head's product to them."""
     recorder = Recorder()
     hook = output.register_forward_hook(lambda module, args, product: recorder.begin(product))
     try:
@@ -90,9 +90,9 @@ def head_of(output: nn.Module, logits: Tensor, recorder: Recorder, *, candidates
     rows = min(logits.shape[-1], candidates or logits.shape[-1])  # some models drop padded rows after the product
     if rows < weight.shape[0]:
         weight, bias = weight[:rows], None if bias is None else bias[:rows]
-    known = _scale_and_softcap(recorder.steps)
-    if known is not None:
-        scale, softcap = known
+    steps_of_head = _scale_and_softcap(recorder.steps)
+    if steps_of_head is not None:
+        scale, softcap = steps_of_head
         return Head(weight=weight, bias=bias, softcap=softcap, scale=scale, product=multiply)
     if rows < product.shape[-1]:
         raise Unmeasurable("what it does to its logits needs every row of its vocabulary")

@@ -51,7 +51,7 @@ def load_model(
 
 
 def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
-    """Return the transformers module, its weights placed as `from_pretrained` is told.
+    """Load the transformers module; `placed` goes to `from_pretrained`.
 
     Raises:
         BadInput: it cannot be loaded, or the weights are not all there or not all the model's.
@@ -78,7 +78,7 @@ def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
                 use_safetensors=None if config.pickles else True,
                 trust_remote_code=False,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # what does not fit is named below, together with what is not there
+                ignore_mismatched_sizes=True,  # named below, together with missing weights
                 **placed,
             )
     except Exception as error:

@@ -101,11 +101,11 @@ def _dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> str:
     return ""
 
 
-def _distance(one: Tensor, other: Tensor) -> float:
+def _distance(states: Tensor, other: Tensor) -> float:
     """Return root mean square of the difference of states (tokens, width), as a share of theirs; a NaN in both is
     none.
     """
-    difference, size = (one - other).float().nan_to_num(), other.float().nan_to_num()
+    difference, size = (states - other).float().nan_to_num(), other.float().nan_to_num()
     return float(difference.square().mean().sqrt() / size.square().mean().sqrt().clamp(min=1e-9))
 
 

@@ -28,7 +28,7 @@ _EXTRAS = ("torchao", "gguf")  # of pyproject.toml
 
 
 def method_of(config: Any) -> str:
-    """Return the quantisation method named in a transformers config: `torchao`, `gptq`, ...; empty if there is none."""
+    """Return the quantisation method named in a transformers config: `torchao`, `gptq`, ...; empty without one."""
     held = _settings(config)
     if not held:
         return ""
@@ -39,7 +39,7 @@ def method_of(config: Any) -> str:
 
 
 def described(config: Any) -> str:
-    """Return a quantisation in words, such as `torchao, Int8WeightOnlyConfig` or `gptq, 4 bits`; empty where there is
+    """Return a quantisation in words, such as `torchao, Int8WeightOnlyConfig` or `gptq, 4 bits`; empty if it has
     none.
     """
     held = _settings(config)

@@ -66,10 +66,10 @@ class PairScorer:
         return kl, torch.minimum(p, q, out=p).sum(1).clamp(max=1), first[:, 0].int(), rank.int()
 
     def _log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ln of the probabilities (rows, entries) among what is compared, and the largest probability of the
+        """Return ln of the probabilities (rows, entries) among the compared entries, and the largest probability of the
         rest.
         """
         named = logits[:, : self._entries].clamp(min=_LOWEST)
         total = named.logsumexp(1, keepdim=True)
-        odds = (logits[:, self._entries :] - total).exp().sum(1)  # of the padding, to what is named
+        odds = (logits[:, self._entries :] - total).exp().sum(1)  # of the padding, against the named entries
         return torch.sub(named, total, out=named), (odds / (1 + odds)).amax()

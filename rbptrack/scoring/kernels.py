@@ -3,7 +3,7 @@
 `score` never writes a logit. Each program takes a block of tokens and a stretch of the vocabulary. It first multiplies
 its tokens with the rows of their own targets, in a product of the same shape and order as every other, so that a
 target's logit and its competitors' are rounded alike; then it goes over its stretch tile by tile, counting what lies
-above and what is equal, and keeping a running maximum and sum of exponentials (Milakov and Gimelshein, arXiv
+above and those equal, and keeping a running maximum and sum of exponentials (Milakov and Gimelshein, arXiv
 1805.02867). The target's own column counts for neither, so that a target can never differ from itself.
 
 `reduce` reads logits once, for float32 products without TF32: Triton has no matrix instruction for those, cuBLAS does

@@ -1,6 +1,6 @@
 """From hidden states to ranks: the head's product in chunks, compared and reduced without full logits.
 
-`reference` is the definition; `Scorer` is the same numbers in flat memory and one pass over each tile.
+`reference` is the definition; `Scorer` is the same numbers in constant memory and one pass over each tile.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Scorer:
         Args:
             logits: of `products`.
             own: the targets' logits, (tokens,).
-            sums: what is written to.
+            sums: where the result is written.
             start: the place of the first token there.
 
         """

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 NO_ENTRY = 2**31 - 1
-"""The place of the largest entry where there is none."""
+"""The place of the largest entry if no entry is the largest."""
 
 _NOTHING = torch.empty(0)
 
@@ -51,7 +51,7 @@ class Scores:
         return {f.name: getattr(self, f.name) for f in fields(self) if len(getattr(self, f.name)) == len(self.greater)}
 
     def brief(self) -> Scores:
-        """Return the same ranks and log-probabilities, without what is said of the distribution."""
+        """Return the same ranks and log-probabilities, without the columns about the distribution."""
         nothing = self.logprob[:0]
         return Scores(self.greater, self.ties, self.logprob, nothing, nothing, nothing)
 

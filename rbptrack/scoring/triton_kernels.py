@@ -89,7 +89,7 @@ def head_kernel(
     target = tl.load(targets + row, mask=token_mask, other=0)
     rows = hidden + row.to(tl.int64) * hidden_stride
 
-    # The targets' own logits: column j of this product belongs to token j modulo BLOCK_T, of which the diagonal counts.
+    # The targets' own logits: column j of this product belongs to token j modulo BLOCK_T; only the diagonal counts.
     column = tl.arange(0, BLOCK_V)
     wanted = tl.program_id(0) * BLOCK_T + column % BLOCK_T
     theirs = tl.load(targets + wanted, mask=wanted < tokens, other=0)
@@ -109,7 +109,7 @@ def head_kernel(
     offset = tl.load(bias + theirs).to(tl.float32) if HAS_BIAS else tl.zeros((BLOCK_V,), dtype=tl.float32)
     x = _finish(x, offset[None, :], scale, softcap, HAS_SOFTCAP)
     diagonal = column[None, :] == tl.arange(0, BLOCK_T)[:, None]
-    mine = tl.sum(tl.where(diagonal, x, 0.0), 1)  # (BLOCK_T,)
+    own_logit = tl.sum(tl.where(diagonal, x, 0.0), 1)  # (BLOCK_T,)
 
     greater = tl.zeros((BLOCK_T,), dtype=tl.int32)
     ties = tl.zeros((BLOCK_T,), dtype=tl.int32)
@@ -140,8 +140,8 @@ def head_kernel(
         x = _finish(x, offset[None, :], scale, softcap, HAS_SOFTCAP)
         x = tl.where(inside[None, :], x, float("-inf"))
         other = inside[None, :] & (entry[None, :] != target[:, None])
-        greater += tl.sum((other & (x > mine[:, None])).to(tl.int32), 1)
-        ties += tl.sum((other & (x == mine[:, None])).to(tl.int32), 1)
+        greater += tl.sum((other & (x > own_logit[:, None])).to(tl.int32), 1)
+        ties += tl.sum((other & (x == own_logit[:, None])).to(tl.int32), 1)
         largest = tl.max(x, 1)
         better = largest > highest
         if tl.sum(better.to(tl.int32), 0) > 0:  # seldom, once the first tiles are behind
@@ -163,7 +163,7 @@ def head_kernel(
     tl.store(sums + splits * tokens + at, total, mask=token_mask)
     tl.store(sums + 2 * splits * tokens + at, weighted, mask=token_mask)
     if split == 0:
-        tl.store(own + row, mine, mask=token_mask)
+        tl.store(own + row, own_logit, mask=token_mask)
 
 
 @triton.jit(do_not_specialize=["vocabulary"])
@@ -183,7 +183,7 @@ def reduce_kernel(
     """Read one token's row of logits once and reduce it."""
     token = tl.program_id(0).to(tl.int64)
     row = logits + token * logits_stride
-    mine = tl.load(own + token)
+    own_logit = tl.load(own + token)
     column = tl.arange(0, BLOCK_V)
     above = tl.zeros((BLOCK_V,), dtype=tl.int32)
     same = tl.zeros((BLOCK_V,), dtype=tl.int32)
@@ -195,8 +195,8 @@ def reduce_kernel(
         entry = low + column
         inside = entry < vocabulary
         x = tl.load(row + entry, mask=inside, other=float("-inf"))
-        above += (inside & (x > mine)).to(tl.int32)
-        same += (inside & (x == mine)).to(tl.int32)
+        above += (inside & (x > own_logit)).to(tl.int32)
+        same += (inside & (x == own_logit)).to(tl.int32)
         first = tl.where(x > highest, entry, first)
         new = tl.maximum(highest, x)
         total, weighted = _rescaled(highest, new, total, weighted)

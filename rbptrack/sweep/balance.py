@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 LEAST_SECONDS = 180.0  # of a task: below, starting a process and loading weights cost more than is gained
-_ROUNDS = 8.0  # tasks of the longest kind that each job does at least: what is idle at the end is one of them at most
+_ROUNDS = 8.0  # tasks of the longest kind that each job does at least: a job is idle at the end for one of them at most
 
 
 def cut(seconds: Mapping[int, float], *, jobs: int, most: float = math.inf) -> dict[int, int]:
@@ -16,7 +16,7 @@ def cut(seconds: Mapping[int, float], *, jobs: int, most: float = math.inf) -> d
     leave jobs idle for at most a third of their time at the end, and for far less than that as a rule.
 
     Args:
-        seconds: that each cell takes one job, by its number; 0 where that is not known.
+        seconds: that each cell takes one job, by its number; 0 if unknown.
         jobs: how many run at the same time.
         most: seconds that no task may exceed, such as a queue's limit.
 

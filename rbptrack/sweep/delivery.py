@@ -24,14 +24,14 @@ from rbptrack.tracking.store import Store
 
 @dataclass(frozen=True)
 class Delivery:
-    """What of a cell's config is not about its numbers: the store, and what is kept there beside the measurement."""
+    """The part of a cell's config that does not change its numbers: the store, and further artifacts."""
 
     store: Store
     config: Config
     fingerprint: str
     progress_label: str  # `[3/14]`, or nothing for a single cell
     tell: Callable[[CellState], None] | None  # told how far the measurement is, for others
-    force: bool  # measure again what was measured before
+    force: bool  # measure again, though a measurement exists
 
     @property
     def about(self) -> MeasurementTags:

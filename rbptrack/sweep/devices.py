@@ -1,4 +1,4 @@
-"""How fast devices are, for plans: what data sheets say, or what was measured here; and how much of that is assumed."""
+"""How fast devices are, for plans: from data sheets or measured here; and which share of it is assumed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ KNOWN = tuple(_SHEETS)
 def data_sheet(name: str, *, option: str = "on") -> Device:
     """Return the class of GPU that a user names; BadInput with the options where none is called so."""
     if name.lower() not in _SHEETS:
-        raise BadInput(f"{option}={name}: no such GPU is known here. Options: {', '.join(KNOWN)}")
+        raise BadInput(f"{option}={name}: unknown GPU. Options: {', '.join(KNOWN)}")
     memory, *rates = _SHEETS[name.lower()]
     by_precision = {key: rate * 1e12 for key, rate in zip(("float32", "tf32", "half"), rates, strict=True)}
     return Device(name.lower(), memory * 1e9, by_precision, _SHEET_SHARE, "its data sheet")
@@ -77,5 +77,7 @@ def sheet_of(names: Iterable[str]) -> Device | None:
 
     """
     words = [set(re.split(r"[^a-z0-9]+", name.lower())) for name in names]
-    sheets = [max((k for k in KNOWN if set(k.split("-")) <= each), key=len, default="") for each in words]
+    sheets = [
+        max((k for k in KNOWN if set(k.split("-")) <= words_of_gpu), key=len, default="") for words_of_gpu in words
+    ]
     return min((data_sheet(name) for name in sheets if name), key=lambda device: device.memory_bytes, default=None)

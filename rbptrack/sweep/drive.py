@@ -20,7 +20,7 @@ from rbptrack.sweep.tasks import Task, takers
 from rbptrack.sweep.watch import Watch
 
 _POLL_SECONDS = 1.0
-_POLL_JOBS = 64  # of which a network file system is asked in a second
+_POLL_JOBS = 64  # whose files a network file system reads in a second
 _LATE_SECONDS = 10.0  # by which a file may be seen here after its job has ended elsewhere
 
 
@@ -140,7 +140,7 @@ class Drive:
         return again
 
     def _give_up_the_rest(self) -> None:
-        """Take note that nothing more will be heard of tasks whose end is not known."""
+        """Record that tasks with an unknown end will report nothing more."""
         for path, tasks in self.tasks.items():
             by_place = takers(path)
             for place, task in enumerate(tasks):

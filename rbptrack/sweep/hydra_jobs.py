@@ -33,7 +33,7 @@ def wanted(request: Request) -> bool:
 
 
 def _own(request: Request) -> list[str]:
-    """Return the overrides, without those that only say what is composed."""
+    """Return the overrides, without those that only choose configs."""
     return [word for word in request.overrides if not word.startswith(("hydra.searchpath=", "hydra.mode="))]
 
 
@@ -44,7 +44,7 @@ def run(request: Request, inbox: Inbox, folder: Path, *, total: int, extra: Sequ
         request: the command line.
         inbox: hears what becomes of the cells.
         folder: of the sweep's jobs.
-        total: how many cells there are.
+        total: the number of cells.
         extra: further overrides.
 
     """

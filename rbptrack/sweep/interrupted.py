@@ -16,7 +16,7 @@ _MOST = 2  # lines about single cells: five in all
 
 
 def tell_what_is_kept(cells: Sequence[Config], resolved: Sequence[Resolved], results: Results, command: str) -> None:
-    """Print what was measured, what is saved of the rest, and the command that continues."""
+    """Print the finished and the partly saved cells, and the command that continues."""
     from rbptrack.engine.parts import saved_tokens
 
     outcomes = results.collect(cells)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rbptrack.base.process import install_signals
 
-_GOT_ON = 75  # exit code of a job that was told to end, and had finished something since it began
+_GOT_ON = 75  # exit code of a job that received the signal to end, and had finished something since it began
 
 if TYPE_CHECKING:
     from rbptrack.sweep.resolve import Resolved

@@ -195,7 +195,7 @@ class Sweep:
         store = Store(self.settings.tracking)
         total = len(self.cells)
         cells = [(r, Delivery.of(c, r, store)) for c, r in zip(self._own_cells, self.resolved, strict=True)]
-        with spinner("looking for what was measured before"):
+        with spinner("looking for finished measurements"):
             outcomes = measured_before.outcomes_of(cells)
         for number, outcome in outcomes.items():
             announce(outcome, label(number, total))
@@ -215,12 +215,12 @@ class Sweep:
 
     @property
     def _tracking(self) -> TrackingConfig:
-        """The store as jobs elsewhere are told of it: its absolute URI."""
+        """Tracking config with an absolute URI, for remote jobs."""
         return replace(self.settings.tracking, uri=resolve_uri(self.settings.tracking))
 
 
 def _nothing_ran(outcomes: Sequence[Outcome], folder: Path) -> int:
-    """Say once why no run began, and leave only what was there before."""
+    """Say once why no run began, and leave the folder as it was."""
     for message in dict.fromkeys(o.message for o in outcomes):
         complain(message)
     _leave_nothing(folder)
@@ -228,7 +228,7 @@ def _nothing_ran(outcomes: Sequence[Outcome], folder: Path) -> int:
 
 
 def _leave_nothing(folder: Path) -> None:
-    """Remove the folder of a sweep of which nothing ran, and those around it that are empty then."""
+    """Remove the folder of a sweep in which nothing ran, and folders above it that are empty then."""
     shutil.rmtree(folder, ignore_errors=True)
     for emptied in (folder.parent, home() / "partial", home()):
         with suppress(OSError):  # not there, or not empty

@@ -1,4 +1,4 @@
-"""What a sweep will cost, before it costs anything: no weights are loaded, no text beyond what is cached is read."""
+"""What a sweep will cost, before it costs anything: no weights are loaded, no text beyond the cached ones is read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ COLUMNS = tuple(f.name for f in fields(Plan))
 def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device, *, elsewhere: bool) -> Plan:
     """Estimate the cost of one cell, and say whether it can and must be measured.
 
-    `elsewhere`: the device is not this machine's own, so that what is free here says nothing.
+    `elsewhere`: the device is not this machine's own, so that this machine's free memory says nothing.
     """
     try:
         cell = resolver.resolve(config)
@@ -91,7 +91,7 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device,
 
 
 def operations(cell: Resolved, size: Size) -> float | None:
-    """Return (2 S + 2 d |V|) for each token that the model reads; None where their number is not known."""
+    """Return (2 S + 2 d |V|) for each token that the model reads; None if their number is unknown."""
     counts = [part.count_parameters() for part in cell.parts]
     if size.read is None:
         return None
@@ -140,7 +140,7 @@ def _needed(cell: Resolved, counts: Parameters) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Size:
-    """How much there is to measure; None: not known."""
+    """The size of the work; None if unknown."""
 
     documents: int | None
     tokens: int | None

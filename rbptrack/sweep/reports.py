@@ -1,7 +1,7 @@
 """How jobs elsewhere tell their sweep what becomes of their cells: one small file each, in a folder that both see.
 
 The file is written whole, so that a reader never finds half of it, and it outlives its job: one that begins again does
-not do twice what it has done. It is the same for every executor, knows shards that have no run in the store yet, and
+not repeat finished work. It is the same for every executor, knows shards that have no run in the store yet, and
 goes on while the store is away.
 """
 
@@ -90,7 +90,7 @@ class Teller:
         self._write()
 
     def close(self) -> None:
-        """Tell that there is nothing more to tell."""
+        """Tell that the last report was made."""
         self._report.at_work = None
         self._report.done = True
         self._write()

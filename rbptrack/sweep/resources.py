@@ -15,7 +15,7 @@ from rbptrack.sweep.plan import MOST_GPUS, memory_and_gpus, operations, size_of,
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.sweep.tasks import Task, shards
 
-LONG_SECONDS = 4 * 3600.0  # that no task takes: what is lost with a machine stays small
+LONG_SECONDS = 4 * 3600.0  # that no task takes: a lost machine loses little
 SHARE_OF_TIME = 0.8  # of a job's time limit that a task may take by the estimate
 _ROOM = 2.0  # times what one sequence needs: batches are the faster the larger they are
 
@@ -34,7 +34,7 @@ class Resources:
     """GPUs and costs of the cells of one sweep.
 
     Args:
-        executor: what is to run them.
+        executor: of the jobs.
         cells: of the sweep.
         resolved: the same, resolved.
 

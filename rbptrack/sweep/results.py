@@ -43,7 +43,7 @@ class Results:
         self._lost.setdefault((task.number, task.shard.number), why)
 
     def collect(self, configs: Sequence[Config]) -> list[Outcome]:
-        """Return the outcomes of cells, in their order; cells that are not known to have ended are left out."""
+        """Return the outcomes of cells, in their order; cells without a known end are left out."""
         ends = (self.cells.get(number) or self._unfinished(number, config) for number, config in enumerate(configs))
         return [outcome for outcome in ends if outcome is not None]
 

@@ -22,7 +22,7 @@ from rbptrack.console.progress import CellState
 from rbptrack.sweep.reports import Inbox
 from rbptrack.sweep.results import Results
 
-_PLAIN_SECONDS = 20.0  # between two lines where there is no terminal
+_PLAIN_SECONDS = 20.0  # between two lines without a terminal
 _SILENT_SECONDS = 60.0  # after which a process is shown as silent
 _ROWS = 16  # running cells that the table shows
 _PLAIN_CELLS = 3  # and a plain line
@@ -133,6 +133,6 @@ class Watch:
 
     def _running(self) -> list[tuple[Job, int, CellState]]:
         """List the measurements in progress: the job, the number of its cell, and its progress."""
-        told = ((job, self._inbox.reports.get(job.number)) for job in self._jobs)
-        at_work = [(job, *report.at_work) for job, report in told if report and report.at_work]
-        return [each for each in at_work if each[1] not in self._results.cells]
+        reports = ((job, self._inbox.reports.get(job.number)) for job in self._jobs)
+        at_work = [(job, *report.at_work) for job, report in reports if report and report.at_work]
+        return [progress for progress in at_work if progress[1] not in self._results.cells]

@@ -36,11 +36,11 @@ class Listener(Protocol):
         """Report a task's progress."""
 
     def ended(self, task: Task, outcome: Outcome, *, whole: bool) -> None:
-        """Report how a task ended; `whole`: its cell ended with it, of which it may be one shard."""
+        """Report how a task ended; `whole`: its cell ended with it. A task may be one shard of a cell."""
 
 
 def work(tasks: Iterable[Task], listener: Listener, resolve: Callable[[Task], Resolved], *, total: int) -> None:
-    """Do tasks of which it is not known how they ended."""
+    """Do tasks whose end is unknown."""
     store = None  # which all share
     for task in tasks:
         store = store or Store(task.config.tracking)
