@@ -44,6 +44,7 @@ trap 'late=yes; kill -TERM $process' USR2
 trap 'kill -TERM $process' TERM
 env "${{variables[@]}}" "${{argv[@]}}" </dev/null & process=$!
 while kill -0 $process 2>/dev/null; do wait $process; done
+trap '' USR2 TERM
 wait $process; code=$?
 if [[ $late && $code != 0 ]]; then
     if (( code == {got_on} || ${{SLURM_RESTART_COUNT:-0}} < {retries} )); then
