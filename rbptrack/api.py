@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence, Sized
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import fields
-from html import escape
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.analysis.contract import Report
 from rbptrack.analysis.discovery import ANALYZERS, discover
 from rbptrack.analysis.plugin import help_line
 from rbptrack.analysis.runs import Runs
+from rbptrack.analysis.shown import ShownReport, ShownRuns, several
 from rbptrack.base.errors import BadInput, unknown
 from rbptrack.base.files import TemporaryFolder
 from rbptrack.base.words import compact
@@ -28,6 +27,7 @@ from rbptrack.config.schema import (
     SequenceRule,
     TrackingConfig,
 )
+from rbptrack.console.progress import AnalyzerProgress, CellProgress
 from rbptrack.reporting.computing import computed
 from rbptrack.tracking.measurement import DEFAULT_KS, LoggableMeasurement
 from rbptrack.tracking.params import MeasurementParams
@@ -52,9 +52,11 @@ def measure(
     context: int = 32,
     sequence: str = "slide",
     revision: str = "main",
+    k: int | Sequence[int] = DEFAULT_KS,
     batch_tokens: int | None = None,
+    progress: bool = True,
 ) -> LoggableMeasurement:
-    """Return rank every token of texts with a transformers causal language model that you have already.
+    """Rank every token of texts with a transformers causal language model that you have already.
 
     The model stays on its device and in the precision of its weights, autocast or not; it is given back as it was,
     each part in training mode or not. Several threads may measure one model: one after the other.
@@ -70,7 +72,9 @@ def measure(
         context: with `slide`, the tokens that each sequence repeats of the one before.
         sequence: `slide` (every token scored once), `truncate` (the first seq_len tokens of each text) or `pack`.
         revision: names a checkpoint (`step1000`), where several of one size are measured.
+        k: of RBP_k, one or several, that are shown and logged; above |V| they are left out. The ranks hold every k.
         batch_tokens: tokens of one forward pass; by default the engine's own choice.
+        progress: show a bar in notebooks and on terminals.
 
     Raises:
         BadInput: nothing to score, sequences longer than the model's maximum, a tokenizer that is not the model's, or
@@ -85,6 +89,7 @@ def measure(
     from rbptrack.models.causal import of_module
 
     texts = _checked(texts)
+    ks = _checked_ks(k)
     _check_parts(model, tokenizer)
     config = _dataset_config(dataset, sequence, seq_len, context)
     check_fit(type(model).__name__, model.config, tokenizer, seq_len)
@@ -95,8 +100,13 @@ def measure(
         if isinstance(split.backbone, Backbone):
             given_back.callback(split.backbone.release)
         engine = EngineConfig() if batch_tokens is None else EngineConfig(batch_tokens=batch_tokens)
-        ks = tuple(k for k in DEFAULT_KS if k <= split.vocab_size)
-        result = measure_corpus(split, corpus, ks=ks, engine=engine, folder=folder.path)
+        within = tuple(number for number in ks if number <= split.vocab_size)
+        name = family or str(model.config.model_type)
+        bar = CellProgress(f"{name} / {dataset}", total=corpus.num_targets, progress_label="") if progress else None
+        with bar or nullcontext():
+            result = measure_corpus(
+                split, corpus, ks=within, engine=engine, folder=folder.path, progress=bar or (lambda tokens: None)
+            )
     architecture: Any = model.config
     return LoggableMeasurement(
         **{f.name: getattr(result, f.name) for f in fields(result)},
@@ -104,6 +114,7 @@ def measure(
         size=size or compact(split.non_embedding_params),
         dataset=dataset,
         params=_params(model, split, corpus, config, revision),
+        ks=ks,
         folder=folder,
     )
 
@@ -123,6 +134,13 @@ def _checked(texts: Iterable[str]) -> list[str]:
                 "(a lone surrogate): decode it anew, for example with errors='replace'"
             )
     return given
+
+
+def _checked_ks(k: int | Sequence[int]) -> tuple[int, ...]:
+    ks = tuple(several(k))
+    if not ks or min(ks) < 1:
+        raise BadInput(f"k must be 1 or more; got {', '.join(map(str, ks)) or 'none'}")
+    return ks
 
 
 def _check_parts(model: Any, tokenizer: Any) -> None:
@@ -204,16 +222,18 @@ def runs(
     *,
     family: str | Sequence[str] = (),
     size: str | Sequence[str] = (),
+    model: str | Sequence[str] = (),
     dataset: str | Sequence[str] = (),
     sweep: str | Sequence[str] = (),
     tracking_uri: str = "",
     experiment: str = "rbptrack",
-) -> Runs:
-    """Return finished measurements: `Runs.frame` has one row each, `Runs.ranks(run_id)` their ranks.
+) -> ShownRuns:
+    """Return finished measurements: `frame` has a row per measurement, `ranks("nano-6k/stdlib")` loads its ranks.
 
     Args:
-        family: patterns that the family must match (`pythia*`), one or several; all, if none is given.
+        family: patterns that the family must match (`pythia*`, `!pythia-old`), one or several; all, if none is given.
         size: patterns of sizes.
+        model: patterns of models; `nano-6k` and `nano/6k` are the same.
         dataset: patterns of datasets.
         sweep: patterns of sweeps; a sweep includes the measurements that it reused.
         tracking_uri: where; by default MLFLOW_TRACKING_URI, else ./mlruns/mlflow.db.
@@ -224,36 +244,13 @@ def runs(
         StoreAway: the store does not answer.
 
     """
-    given = {"family": family, "size": size, "dataset": dataset, "sweep": sweep}
+    given = {"family": family, "size": size, "model": model, "dataset": dataset, "sweep": sweep}
     patterns = {key: [value] if isinstance(value, str) else list(value) for key, value in given.items()}
     for key, value in given.items():
         if not patterns[key] and not isinstance(value, Sized):
             raise BadInput(f"{key}= gives no pattern: the {type(value).__name__} is empty, or was read before")
     store = Store(TrackingConfig(uri=tracking_uri, experiment=experiment))
-    return store.reader.runs(FilterConfig(**patterns))
-
-
-class ShownReport(Report):
-    """A report that a notebook displays: its sentences, figures and tables."""
-
-    title: str = ""
-
-    def __repr__(self) -> str:
-        """Show the question, the sentences, and the names of the contents."""
-        held = (f"{what}: {', '.join(names)}" for what, names in (("tables", self.tables), ("drawings", self.drawings)))
-        return "\n".join([self.title, *self.notes, *held])
-
-    def _repr_html_(self) -> str:
-        from rbptrack.analysis.figures import svg
-
-        parts = [f"<h3>{escape(self.title)}</h3>", *(f"<p>{escape(note)}</p>" for note in self.notes)]
-        for name, drawing in self.drawings.items():
-            caption = escape(drawing.caption or name)
-            parts.append(f"<figure>{svg(drawing.figure)}<figcaption>{caption}</figcaption></figure>")
-        for name, table in self.tables.items():
-            html = table.frame.to_html(index=False, border=0, na_rep="", float_format=lambda v: f"{v:.4g}")
-            parts.append(f"<details><summary>{escape(name)} ({len(table.frame)} rows)</summary>{html}</details>")
-        return "\n".join(parts)
+    return ShownRuns.of(store.reader.runs(FilterConfig(**patterns)))
 
 
 def analyze(runs: Runs, analyzer: str, **options: object) -> ShownReport:
@@ -275,7 +272,12 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> ShownReport:
     for name in options:
         if name not in option_names:
             raise unknown(f"option of {analyzer}", name, option_names)
-    computation = computed(cls(**options), runs)
+    with AnalyzerProgress(analyzer, len(runs)) as progress:
+        runs.watch(progress)
+        try:
+            computation = computed(cls(**options), runs)
+        finally:
+            runs.watch(None)
     shown = ShownReport(**{f.name: getattr(computation, f.name) for f in fields(computation)})
     shown.title = f"{analyzer}: {help_line(cls)}"
     return shown

@@ -123,7 +123,8 @@ class RankCallback(TrainerCallback):
 
     def _measure(self, state: TrainerState, model: Any) -> dict[str, float]:
         whole = getattr(model, "module", model)  # within DataParallel
-        measured = api.measure(whole, self._tokenizer, self._texts, dataset=self._dataset, **self._measuring)
+        options: dict[str, Any] = {"dataset": self._dataset, "progress": False} | self._measuring
+        measured = api.measure(whole, self._tokenizer, self._texts, **options)
         ks = [k for k in self._ks if k <= measured.histogram.vocab_size]
         metrics = {Metric.CE: measured.ce} | {rbp_name(k): measured.rbp(k) for k in ks}
         if self._writer and self._training:

@@ -25,6 +25,7 @@ from rbptrack.analysis.contract import Runs
 from rbptrack.analysis.families import families
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput, MeasurementError
+from rbptrack.ranks import rbp_ks
 from tests.conftest import EMBEDDED, ROOT, Program
 
 TEXTS = [
@@ -108,6 +109,24 @@ def test_its_numbers_are_those_of_the_definition(nano: tuple[object, object], tm
     assert "&lt;b&gt;" in html
     assert "<b>" not in html
     assert html.count("<tr") == len(repr(found).splitlines()) - 1
+
+
+def test_the_k_of_a_measurement_are_shown_and_logged(nano: tuple[object, object], with_store: Path) -> None:
+    model, tokenizer = nano
+    uri = f"sqlite:///{with_store}/mlruns/mlflow.db"
+    measurement = rbptrack.measure(model, tokenizer, TEXTS, seq_len=64, k=[2, 7, 10**6])  # type: ignore[arg-type]
+    assert set(measurement.metrics()) == {"ce", "ce_se", "rbp_2", "rbp_2_se", "rbp_7", "rbp_7_se"}
+    assert str(measurement).endswith(f"RBP_2 {measurement.rbp(2):.4f}, RBP_7 {measurement.rbp(7):.4f}")
+    assert [line.split()[0] for line in repr(measurement).splitlines()[2:]] == ["CE", "RBP_2", "RBP_7"]
+    titles = [ax.get_title() for ax in measurement.plot().axes]
+    assert titles == ["gpt_neox-5.68k / texts", "share of tokens with rank at most k"]
+    measurement.log(tracking_uri=uri)
+    frame = rbptrack.runs(tracking_uri=uri).frame
+    assert sorted(rbp_ks(frame.columns)) == [2, 7]
+    assert rbptrack.measure(model, tokenizer, TEXTS, seq_len=64, k=3).ks == (3,)  # type: ignore[arg-type]
+    for wrong in (0, [], [1, -1]):
+        with pytest.raises(BadInput, match="k must be 1 or more; got"):
+            rbptrack.measure(model, tokenizer, TEXTS, k=wrong)  # type: ignore[arg-type]
 
 
 def toy(kind: str, **settings: object) -> torch.nn.Module:

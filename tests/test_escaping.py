@@ -14,7 +14,7 @@ from matplotlib import pyplot
 
 from rbptrack.analysis import Drawing, Report
 from rbptrack.analysis.figures import svg
-from rbptrack.api import ShownReport
+from rbptrack.analysis.shown import ShownReport
 from rbptrack.base.errors import MissingArtifact
 from rbptrack.base.words import from_spreadsheet
 from rbptrack.commands import list_, plan

@@ -57,6 +57,13 @@ _LEGEND_ROW = 0.19  # inches
 _LEFT, _BETWEEN = 0.8, 0.85  # inches for labels left of a panel, and between two rows of panels
 
 
+class CellFigure(Figure):
+    """A figure that a notebook shows as SVG, no wider than the cell; in all else matplotlib's own."""
+
+    def _repr_html_(self) -> str:
+        return svg_for_cell(self)
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """Apply the style to what is drawn inside."""
@@ -74,10 +81,7 @@ def draw(figure: Figure, path: Path, formats: Iterable[str] = ()) -> None:
 
     """
     with style():
-        for text in _words(figure):
-            text.set_text(_typeset(text.get_text()))
-        for ax in figure.axes:
-            _fit_title(ax)
+        _finish(figure)
         figure.savefig(f"{path}.svg", metadata=_UNSAID)
         figure.set_layout_engine("none")  # laid out by now; doing it again would take as long as drawing
         if "png" in formats:
@@ -94,6 +98,23 @@ def svg(figure: Figure) -> str:
     with style():
         figure.savefig(buffer, format="svg", metadata=_UNSAID)
     return buffer.getvalue()[buffer.getvalue().index("<svg") :]
+
+
+def svg_for_cell(figure: Figure) -> str:
+    """Return a figure as SVG text that shrinks with the cell of a notebook, on white in a dark theme, too."""
+    _finish(figure)
+    head, end, rest = svg(figure).partition(">")
+    width = f"{figure.get_size_inches()[0]:g}in"
+    look = f"display:block;width:100%;max-width:{width};height:auto;background:white"
+    return re.sub(r' (width|height)="[^"]*"', "", head) + f' style="{look}"{end}{rest}'
+
+
+def _finish(figure: Figure) -> None:
+    """Set `RBP_10` with its number below the line, and fit titles into their panels."""
+    for text in _words(figure):
+        text.set_text(_typeset(text.get_text()))
+    for ax in figure.axes:
+        _fit_title(ax)
 
 
 def _words(figure: Figure) -> list[Text]:
@@ -121,7 +142,7 @@ def _fit_title(ax: Any) -> None:
 
 def panels(rows: int, columns: int, *, height: float = 3.2, **options: Any) -> tuple[Figure, Any]:
     """Return a figure with a grid of axes, (rows, columns); inches per panel. Not tied to pyplot: nothing to close."""
-    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
+    figure = CellFigure(figsize=(WIDTH, height * rows), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
@@ -150,7 +171,7 @@ def grid(
 
     """
     down, each = height * rows + 0.97 - between, (width - legend) / columns
-    figure = Figure(figsize=(width, down))
+    figure = CellFigure(figsize=(width, down))
     figure.subplots_adjust(
         left=left / width,
         right=1 - (legend + 0.12) / width,

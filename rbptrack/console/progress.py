@@ -18,6 +18,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
 from rbptrack.base.words import compact, duration
+from rbptrack.console.notebook import NotebookBars, in_notebook
 from rbptrack.console.output import console, drawn, quiet
 
 _WITH_BAR, _WITH_SPEED = 96, 68  # columns of a terminal that has room for these
@@ -75,18 +76,21 @@ class _Bar:
         self, title: str, total: float, *parts: ProgressColumn, below: _Bar | None = None, **fields: Any
     ) -> None:
         self._drawing, self._below = ExitStack(), below
-        self._bar: Progress | None = below._bar if below else None
+        self._bar: Progress | NotebookBars | None = below._bar if below else None
         shown = console(stderr=True)
         if not below and shown.is_terminal and not quiet():
             first: list[ProgressColumn] = [TextColumn("{task.description:<22.34}", markup=False)]
             first += [BarColumn(bar_width=24)] if shown.width >= _WITH_BAR else []
             self._bar = Progress(*first, *parts, console=shown, transient=True)
+        elif not below and in_notebook() and not quiet():
+            self._bar = NotebookBars()
         if self._bar:
             self._task = self._bar.add_task(title, total=total, **fields)
 
     def __enter__(self) -> Self:
         if self._bar and not self._below:
-            self._drawing.enter_context(drawn(self._bar.console))
+            if isinstance(self._bar, Progress):
+                self._drawing.enter_context(drawn(self._bar.console))
             self._bar.start()
         return self
 

@@ -4,6 +4,7 @@ Every metric derives from these, so that no model runs again for a new k, window
 one model's.
 """
 
+from rbptrack.ranks.columns import ADDED, COMPARED, IDS, SCHEMA, VERSION, version_of
 from rbptrack.ranks.counts import DocumentCounts, DocumentMeans, DocumentSums, sum_by
 from rbptrack.ranks.histogram import ABOVE_ZERO, RankHistogram
 from rbptrack.ranks.names import (
@@ -20,7 +21,7 @@ from rbptrack.ranks.names import (
     se_name,
 )
 from rbptrack.ranks.rank_and_rest import BANDS, RankAndRest, histogram_parts, split_sums
-from rbptrack.ranks.table import ADDED, COMPARED, IDS, SCHEMA, VERSION, LacksColumn, RankTable, version_of
+from rbptrack.ranks.table import LacksColumn, RankTable
 
 __all__ = [
     "ABOVE_ZERO",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,63 +14,17 @@ import pyarrow as pa
 
 from rbptrack.base import parquet
 from rbptrack.base.errors import RbptrackError
+from rbptrack.ranks.columns import ADDED, COMPARED, SCHEMA, SCHEMAS, fitting, version_of
 from rbptrack.ranks.counts import DocumentCounts
 from rbptrack.ranks.histogram import ABOVE_ZERO, RankHistogram, vocab_size_of
 from rbptrack.ranks.names import FloatArray, IntArray, check_k
 
-SCHEMA = pa.schema(
-    [
-        ("document", pa.int32()),  # the document's number in the selection, from 0
-        ("position", pa.int32()),  # the token's index in its tokenised document, from 0
-        ("field", pa.int8()),  # which of the dataset's fields the token came from
-        ("token", pa.int32()),  # the target's id in the vocabulary
-        ("greater", pa.int32()),  # entries with a logit strictly above the target's
-        ("ties", pa.int32()),  # other entries with a logit equal to the target's
-        ("logprob", pa.float32()),  # ln p(target), nats
-    ]
-)
-
-ADDED = pa.schema(
-    [
-        ("entropy", pa.float32()),  # of the model's distribution, nats
-        ("top", pa.int32()),  # the id that the model ranks first; of several with one logit, the smallest
-        ("top_logprob", pa.float32()),  # ln p(top), nats
-    ]
-)
-"""The columns of version 2: all of them are there, or none."""
-
-COMPARED = pa.schema(
-    [
-        ("kl", pa.float32()),  # KL(reference || model), nats
-        ("accept", pa.float32()),  # sum over v of min(p, q): how often a draft of this model's is accepted
-        ("reference_top", pa.int32()),  # the id that the reference ranks first; of several with one logit, the smallest
-        ("reference_rank", pa.int32()),  # its rank in this model, greater + ties + 1
-    ]
-)
-"""The columns of a measurement with `reference=`, over the entries that the tokenizer can name."""
-
-IDS = ("token", "top", "reference_top")
-"""The columns from which the text can be read."""
-
-VERSION = 2
-"""Of the tables that are written today."""
+if TYPE_CHECKING:
+    import pandas as pd
 
 _VERSION = b"rbptrack.table"
 _TIES = b"rbptrack.ties"  # "unknown" where only ranks are known
 _SPLIT = ("greater", "ties")  # what a rank is the sum of
-
-_SCHEMAS = (SCHEMA, pa.schema([*SCHEMA, *ADDED]), pa.schema([*SCHEMA, *ADDED, *COMPARED]))
-
-
-def version_of(schema: pa.Schema) -> int:
-    """Return the version of a rank table with these columns."""
-    return min(VERSION, len(_fitting(schema.names)))
-
-
-def _fitting(names: Iterable[str]) -> list[pa.Schema]:
-    """Return the schemas with every column present, `SCHEMA` in any case; each holds the one before."""
-    there = {*SCHEMA.names, *names}
-    return [schema for schema in _SCHEMAS if there.issuperset(schema.names)]
 
 
 class LacksColumn(RbptrackError):
@@ -96,7 +50,7 @@ class RankTable:
     ties_known: bool = True
 
     def __post_init__(self) -> None:
-        if not any(self.table.schema.equals(schema) for schema in _SCHEMAS):
+        if not any(self.table.schema.equals(schema) for schema in SCHEMAS):
             raise RbptrackError(f"not a rank table: columns {self.table.schema.names}, expected {SCHEMA.names}")
 
     @classmethod
@@ -104,7 +58,7 @@ class RankTable:
         """Return a table from one array per column of `SCHEMA`, of `ADDED` and of `COMPARED` where given, (tokens,)
         each.
         """
-        schema = _fitting(columns)[-1]
+        schema = fitting(columns)[-1]
         arrays = [pa.array(np.asarray(columns[f.name]), type=f.type) for f in schema]
         return cls(pa.Table.from_arrays(arrays, schema=schema), vocab_size, strict)
 
@@ -142,6 +96,14 @@ class RankTable:
                 "the command that measured it, with again=columns, measures it again"
             )
         return np.asarray(self.table.column(name).to_numpy())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return every column of the table and `rank`, a row per scored token.
+
+        Where only whole ranks were imported, `greater` and `ties` are left out.
+        """
+        frame: pd.DataFrame = self.table.to_pandas().assign(rank=self.rank)
+        return frame if self.ties_known else frame.drop(columns=list(_SPLIT))
 
     @cached_property
     def rank(self) -> IntArray:
@@ -264,7 +226,7 @@ class RankTable:
     @classmethod
     def _of(cls, table: pa.Table, metadata: dict[bytes, bytes], path: Path) -> RankTable:
         strict = metadata.get(b"rbptrack.rank") == b"strict"
-        wanted = _fitting(table.column_names)[-1].names
+        wanted = fitting(table.column_names)[-1].names
         if set(wanted) <= set(table.column_names):  # also with columns of a version to come, which are left out
             table = table.select(wanted)
         ties_known = metadata.get(_TIES) != b"unknown"

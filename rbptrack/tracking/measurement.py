@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,9 @@ from rbptrack.tracking.record import Record, add_artifacts, k_metrics
 from rbptrack.tracking.schema import MeasurementTags
 from rbptrack.tracking.writer import Writer
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 DEFAULT_KS = (1, 3, 10, 30, 100)
 
 
@@ -39,6 +43,7 @@ class LoggableMeasurement(Measurement):
         size: its size label; by default S, shortened.
         dataset: name of the texts.
         params: what else determines the numbers, as a run's params.
+        ks: the k of RBP_k that are shown and logged.
         folder: holds the rank table while this object lives.
 
     """
@@ -47,6 +52,7 @@ class LoggableMeasurement(Measurement):
     size: str
     dataset: str
     params: MeasurementParams
+    ks: Sequence[int] = DEFAULT_KS
     folder: TemporaryFolder = field(repr=False)
 
     @property
@@ -59,16 +65,22 @@ class LoggableMeasurement(Measurement):
         """S, counted from the module."""
         return self.params.non_embedding_params or 0
 
-    def metrics(self, ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
+    def metrics(self, ks: Sequence[int] = ()) -> dict[str, float]:
         """Return CE and rbp_<k> with their standard errors (`<metric>_se`) from resampling documents; k above |V| left
-        out.
+        out. Without ks, they are `measurement.ks`.
         """
         return k_metrics(self.histogram, self._document_counts(ks))
+
+    def plot(self) -> Figure:
+        """Return a matplotlib figure: how ranks are distributed, and RBP_k against k."""
+        from rbptrack.analysis.run_figures import draw_ranks
+
+        return draw_ranks(self.histogram, f"{self.model} / {self.dataset}")
 
     def log(
         self,
         *,
-        ks: Sequence[int] = DEFAULT_KS,
+        ks: Sequence[int] = (),
         tracking_uri: str = "",
         experiment: str = "rbptrack",
         sweep: str = "",
@@ -79,7 +91,7 @@ class LoggableMeasurement(Measurement):
         Logged twice, the same numbers of the same model and texts are one run: the second call returns the first id.
 
         Args:
-            ks: the k of the metrics rbp_<k>.
+            ks: the k of the metrics rbp_<k>; by default those of the measurement.
             tracking_uri: where; by default MLFLOW_TRACKING_URI, else ./mlruns/mlflow.db.
             experiment: MLflow's experiment.
             sweep: a name that ties runs together; `runs(sweep=...)` finds them by it.
@@ -104,7 +116,7 @@ class LoggableMeasurement(Measurement):
             return Writer(connection).deliver(record, Path(name))
 
     def _document_counts(self, ks: Sequence[int]) -> DocumentCounts:
-        return self.ranks.document_counts([k for k in ks if k <= self.histogram.vocab_size])
+        return self.ranks.document_counts([k for k in ks or self.ks if k <= self.histogram.vocab_size])
 
     def _fingerprint(self) -> str:
         """Return the numbers themselves stand for the weights, which are in memory and may be trained on."""
@@ -126,17 +138,21 @@ class LoggableMeasurement(Measurement):
         return f"<p>{escape(self._about)}</p>{self._table.to_html(index=False, border=0)}"
 
     @property
+    def _headline_ks(self) -> Sequence[int]:
+        return HEADLINE_KS if tuple(self.ks) == DEFAULT_KS else self.ks
+
+    @property
     def _about(self) -> str:
         size = compact(self.non_embedding_params)
         return f"{self.model} / {self.dataset}: {self.num_tokens:,} scored tokens, S = {size}"
 
     @cached_property
     def _table(self) -> pd.DataFrame:
-        metrics = self.metrics(HEADLINE_KS)
+        metrics = self.metrics(self._headline_ks)
         names = [name for name in metrics if not name.endswith("_se")]
         rows = [(title(name), cell(name, metrics[name]), cell(name, metrics.get(se_name(name)))) for name in names]
         return pd.DataFrame(rows, columns=["metric", "value", "± se"], dtype=str)
 
     def __str__(self) -> str:
-        shown = ", ".join(f"RBP_{k} {self.rbp(k):.4f}" for k in HEADLINE_KS if k <= self.histogram.vocab_size)
+        shown = ", ".join(f"RBP_{k} {self.rbp(k):.4f}" for k in self._headline_ks if k <= self.histogram.vocab_size)
         return f"{self.model} / {self.dataset}: {self.num_tokens:,} tokens, CE {self.ce:.4f}, {shown}"
