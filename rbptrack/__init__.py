@@ -1,6 +1,6 @@
 """rbptrack: how families of language models rank the right next token, and the scaling law of their ranks.
 
-In Python: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.analyze`, `rbptrack.RankCallback`; see docs/python.md.
+In Python: `rbptrack.measure`, `runs`, `analyze`, `report` and `RankCallback`; see docs/reference/api.md.
 """
 
 import random
@@ -13,9 +13,19 @@ if TYPE_CHECKING:
     from rbptrack.api import analyze, measure, runs
     from rbptrack.callback import RankCallback
     from rbptrack.ranks.measurement import Measurement
+    from rbptrack.reporting.notebook import report
     from rbptrack.tracking.measurement import LoggableMeasurement
 
-__all__ = ["LoggableMeasurement", "Measurement", "RankCallback", "__version__", "analyze", "measure", "runs"]
+__all__ = [
+    "LoggableMeasurement",
+    "Measurement",
+    "RankCallback",
+    "__version__",
+    "analyze",
+    "measure",
+    "report",
+    "runs",
+]
 
 _LAZY = {
     "LoggableMeasurement": "tracking.measurement",
@@ -23,6 +33,7 @@ _LAZY = {
     "RankCallback": "callback",
     "analyze": "api",
     "measure": "api",
+    "report": "reporting.notebook",
     "runs": "api",
 }
 

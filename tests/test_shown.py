@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -145,3 +146,20 @@ def test_a_sweep_in_a_notebook_has_two_bars(kernel: Kernel) -> None:
                 progress(5)
                 assert kernel.shown[-1].count("<progress") == 2
     assert kernel.shown[-1] == ""
+
+
+def test_the_whole_report_as_a_page(swept: tuple[Path, str], tmp_path: Path) -> None:
+    uri = f"sqlite:///{swept[0]}/mlruns/mlflow.db"
+    page = rbptrack.report(rbptrack.runs(dataset="stdlib", tracking_uri=uri), analyzers="power_law", tracking_uri=uri)
+    assert set(page.headlines) == {"power_law"}
+    assert repr(page) == f"power_law: {page.headlines['power_law']}"
+    assert "<svg" in page.html
+    assert "4 measurements" in page.html
+    page.save(str(tmp_path / "page.html"))
+    assert (tmp_path / "page.html").read_text() == page.html
+    frame = ElementTree.fromstring(page._repr_html_())
+    assert (frame.tag, frame.attrib["srcdoc"]) == ("iframe", page.html)
+    with pytest.raises(BadInput, match="no analyzer matches pover_law"):
+        rbptrack.report(analyzers=["pover_law"], tracking_uri=uri)
+    with pytest.raises(BadInput, match=r"no folder .*nowhere"):
+        page.save(str(tmp_path / "nowhere" / "page.html"))
