@@ -197,3 +197,14 @@ def test_without_numba_torch_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu.available.cache_clear()
     assert Scorer(Head(torch.randn(9, 4)), chunk_tokens=16, one_pass=True).path == "plain torch"
     cpu.available.cache_clear()
+
+
+def test_the_entropy_over_a_very_large_vocabulary() -> None:
+    """One float32 dot product over 262,144 entries was off by 7e-5 here, and by 2e-4 with Gemma's logits."""
+    torch.manual_seed(0)
+    weight = torch.randn(262_144, 64) * 0.35
+    hidden = torch.randn(16, 64) * torch.linspace(0.2, 2, 16)[:, None]
+    targets = torch.arange(16)
+    got = Scorer(Head(weight), chunk_tokens=16, one_pass=False)(hidden, targets)
+    want = reference(hidden @ weight.T, targets)
+    torch.testing.assert_close(got.entropy, want.entropy, rtol=0, atol=2e-5)

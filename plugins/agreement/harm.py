@@ -29,6 +29,9 @@ class LadderRow(PairRow):
 
     ce: Annotated[Interval, Column("CE of B less that of A, nats", title="ΔCE", form="+.4f")]
     rank: Annotated[Interval, Column("its rank part, the mean of ln R, likewise", title="Δ rank part", form="+.4f")]
+    rank_share: Annotated[
+        Interval, Column("share of ΔCE that is its rank part; empty where CE does not differ", "rank share", form=".0%")
+    ]
     rbp: Annotated[Interval, Column("RBP_k of B less that of A, at the smallest k", title="ΔRBP", form="+.4f")]
     decided: Annotated[
         Interval,
@@ -103,6 +106,7 @@ def ladder_rows(pairs: Sequence[Compared], harms: Sequence[Hurt], level: float) 
             **pair.keys,
             ce=changes[CE].difference.interval(level),
             rank=changes[RANK].difference.interval(level),
+            rank_share=sums.rank_share(level),
             rbp=changes[rbp_name(sums.ks[0])].difference.interval(level) if sums.ks else Interval(np.nan),
             decided=decided.interval(level) if isfinite(decided.value) else Interval(np.nan),
             near=_near(pair),

@@ -75,6 +75,10 @@ class Comparison:
         if not moved:
             return [f"All {self.tokens:,} ranks of {self.a} and {self.b} on {self.dataset} are equal.", *texts]
         texts.append(f"{moved:,} of {self.tokens:,} ranks differ ({moved / self.tokens:.2%}).")
+        share = self.sums.rank_share(self.level)
+        if share.value == share.value:
+            ends = interval(share.low, share.high, ".0%")
+            texts.append(f"The rank part is {number(share.value, '.0%')} ({ends}) of the difference in CE.")
         same = self.same_top
         if same.value == same.value:
             ends = f" ({interval(same.low, same.high, '.2%')})" if same.low == same.low else ""

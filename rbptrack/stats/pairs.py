@@ -12,7 +12,7 @@ from scipy import special
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import CE, DocumentSums, FloatArray, IntArray, RankTable, rbp_name
-from rbptrack.stats.intervals import LEAST_DOCUMENTS
+from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval
 from rbptrack.stats.shares import Share, decade_of, in_step, num_decades, share_of
 
 ENTROPY, KL = "entropy", "kl"
@@ -207,6 +207,23 @@ class PairSums(DocumentSums):
             for metric, (a, b) in sums.items()
             if np.isfinite(a.sum() + b.sum())
         }
+
+    def rank_share(self, level: float) -> Interval:
+        """Return the share of the change of CE that is its rank part's; NaN where CE does not change significantly.
+
+        Source: Fieller, Journal of the Royal Statistical Society B 16, 1954, for a ratio of means over documents; the
+        ends are finite because the change is significant at this level.
+        """
+        change = share_of(self.nats_b - self.nats_a, self.tokens)
+        rank = share_of(self.rank_b - self.rank_a, self.tokens)
+        if not change.p < 1 - level or change.spread is None:
+            return Interval(np.nan)
+        t2 = (change.spread.half(level) / change.spread.se) ** 2 if change.spread.se else 0.0
+        a = change.value**2 - t2 * (change.influence**2).sum()
+        b = change.value * rank.value - t2 * (change.influence * rank.influence).sum()
+        c = rank.value**2 - t2 * (rank.influence**2).sum()
+        half = np.sqrt(max(b**2 - a * c, 0.0))
+        return Interval(rank.value / change.value, float((b - half) / a), float((b + half) / a))
 
     def p_flips(self) -> float:
         """Return P of as many tokens lost as gained: McNemar's test for tokens that come in documents.
