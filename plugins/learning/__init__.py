@@ -20,6 +20,7 @@ import pandas as pd
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, RbptrackError, Report, Runs, rbp_name
 from rbptrack.analysis.findings import Reason, Remark, around
+from rbptrack.analysis.same_tokens import SAME_TOKENS
 from rbptrack.ranks import IntArray, log_grid
 from rbptrack.stats.token_kinds import KINDS, kind_of
 
@@ -28,8 +29,8 @@ from .findings import Churn, Learnt
 from .rows import FlowRow, LearntRow, SpectrumRow
 from .trajectories import BoolArray, Trajectories
 
-_SAME = ["dataset", "family", "size", "dtype", "documents_hash", "sequence", "seq_len", "context", "candidates", "rank"]
-_SAME += ["vocab_size", "num_tokens"]
+_SAME = ["dataset", "family", "size", "dtype", *SAME_TOKENS[1:]]
+_RECIPE = ["size", "dtype", "non_embedding_params", *SAME_TOKENS]
 _SOURCES = 5  # of most tokens
 
 
@@ -62,24 +63,24 @@ class Learning(Analyzer):
         for rows in self._models(runs.frame, report):
             keys = {name: str(rows[name].iloc[0]) for name in ("dataset", "family", "size")}
             try:
-                followed, seed = self._read(runs, rows)
+                followed = self._read(runs, rows)
+                seeds = self._seeds(runs, rows, report)
             except RbptrackError as error:
                 report.notes.append(Remark(f"{'-'.join(keys.values())} is left out: {error}.", Reason.UNREADABLE))
                 continue
             vocab_size = int(rows["vocab_size"].iloc[0])
             spectrum += self._spectrum(followed, keys, vocab_size)
             classes = list(self._classes(runs, str(rows["run_id"].iloc[0]), followed))
-            for k in (k for k in self.ks if k < vocab_size):
+            for k in filter(vocab_size.__gt__, self.ks):
                 of_k = keys | {"k": k}
-                flows += self._flows(followed, of_k, seed)
+                flows += self._flows(followed, of_k, seeds)
                 since = followed.learnt(k, span=self.span)
                 learnt += self._learnt(followed, of_k, since, classes)
                 every, last = learnt[-len(classes)], flows[-1]  # of all tokens, to the last checkpoint
-                case = last.case(size=last.size, metric=rbp_name(k))
-                churn = Churn(case=case, k=k, entering=last.entering.value, seeds=last.seeds, **around(last.leaving))
-                half, kept = every.half.value, followed.half_life(k)
-                held = Learnt(case=case, k=k, half=half, kept=kept, span=self.span, **around(every.learnt))
-                report.findings += [churn, held]
+                about: dict[str, Any] = {"k": k, "case": last.case(size=last.size, metric=rbp_name(k))}
+                churn = Churn(entering=last.entering.value, seeds=last.seeds, **about, **around(last.leaving))
+                times: dict[str, Any] = {"half": every.half.value, "kept": followed.half_life(k), "span": self.span}
+                report.findings += [churn, Learnt(**about, **times, **around(every.learnt))]
         if not flows:
             raise report.nothing_found(f"no model has {self.least} checkpoints on the same tokens (training_tokens)")
         report.add_rows("flows", flows, caption="Entering less leaving is the change of RBP_k, exactly.")
@@ -102,13 +103,10 @@ class Learning(Analyzer):
                 model = f"{rows['family'].iloc[0]}-{rows['size'].iloc[0]} on {rows['dataset'].iloc[0]}"
                 report.notes.append(f"{model}: {there} checkpoints, and {self.least} are needed (analyzer.least).")
 
-    def _read(self, runs: Runs, rows: pd.DataFrame) -> tuple[Trajectories, IntArray | None]:
-        """Return the checkpoints of the model that has most of them; and another run, a seed, at the last."""
+    def _read(self, runs: Runs, rows: pd.DataFrame) -> Trajectories:
+        """Return the checkpoints of the model that has most of them."""
         model = rows["model"].astype(str).str.partition("@")[0]
         first = rows[model == model.mode()[0]].drop_duplicates("training_tokens")
-        last = rows[rows["training_tokens"] == first["training_tokens"].max()]
-        others = last.loc[~last["commit"].isin(first["commit"]), "run_id"]
-        seed = self._ranks(runs, str(others.iloc[0]))[2] if len(others) else None
         tables = [self._ranks(runs, str(run_id)) for run_id in first["run_id"]]
         document, token, _ = tables[0]
         if any(not np.array_equal(document, table[0]) or not np.array_equal(token, table[1]) for table in tables):
@@ -118,7 +116,19 @@ class Learning(Analyzer):
         if len(sources):
             place = np.unique(np.asarray(sources), return_inverse=True)[1][place]
         trained = first["training_tokens"].to_numpy(dtype=np.float64)
-        return Trajectories(trained=trained, rank=np.stack([t[2] for t in tables]), document=place, token=token), seed
+        return Trajectories(trained=trained, rank=np.stack([t[2] for t in tables]), document=place, token=token)
+
+    def _seeds(self, runs: Runs, rows: pd.DataFrame, report: Report) -> list[IntArray]:
+        """Return the ranks of two runs of one recipe: at the last checkpoint, else of two final models of this size."""
+        recipe = runs.frame[_RECIPE].astype(str).agg(" ".join, axis=1)
+        alike = runs.frame[recipe == recipe[rows.index[-1]]]
+        ends = alike[alike["training_tokens"].fillna(-1).isin([rows["training_tokens"].max(), -1])]
+        for _, twins in ends.sort_values("training_tokens").groupby(["training_tokens", "family"], dropna=False):
+            two = twins.drop_duplicates("commit").head(2)
+            if len(two) == 2:
+                report.notes.append(f"Churn between two seeds: {' and '.join(two['model'])}.")
+                return [self._ranks(runs, str(run_id))[2] for run_id in two["run_id"]]
+        return []
 
     def _ranks(self, runs: Runs, run_id: str) -> tuple[IntArray, IntArray, IntArray]:
         pieces = [(p.column("document"), p.column("token"), p.rank.astype(np.int32)) for p in runs.rank_pieces(run_id)]
@@ -138,9 +148,8 @@ class Learning(Analyzer):
             largest = np.argsort(-np.bincount(followed.document), kind="stable")[:_SOURCES]
             yield from ((names[i], followed.document == i) for i in largest)
 
-    def _flows(self, followed: Trajectories, keys: dict[str, Any], seed: IntArray | None) -> Iterator[FlowRow]:
-        inside = followed.rank[-1] <= keys["k"]
-        floor = float("nan") if seed is None else float(((seed <= keys["k"]) != inside).mean()) / 2
+    def _flows(self, followed: Trajectories, keys: dict[str, Any], seeds: list[IntArray]) -> Iterator[FlowRow]:
+        floor = float(np.not_equal(*(rank <= keys["k"] for rank in seeds)).mean()) / 2 if seeds else float("nan")
         doublings = np.diff(np.log2(followed.trained))
         for i, (entering, leaving) in enumerate(followed.flows(keys["k"])):
             yield FlowRow(

@@ -36,13 +36,9 @@ class Churn(Finding):
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
         """Say what enters and leaves at the end of training, beside what two seeds differ in."""
         for churn in findings:
-            text = (
-                f"{_model(churn)}: to the last checkpoint {churn.entering:.1%} of the tokens enter the first {churn.k} "
-            )
-            text += f"and {estimate(churn, '.1%')} leave"
-            if isfinite(churn.seeds):
-                text += f"; between two runs of the same recipe {churn.seeds:.1%} do"
-            yield f"{text}."
+            flows = f"{churn.entering:.1%} of the tokens enter the first {churn.k} and {estimate(churn, '.1%')} leave"
+            seeds = f"; between two runs of the same recipe {churn.seeds:.1%} do" if isfinite(churn.seeds) else ""
+            yield f"{_model(churn)}: to the last checkpoint {flows}{seeds}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +63,9 @@ class Learnt(Finding):
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
         """Say the share that is learnt, by when half were, and how long tokens stay."""
         for learnt in findings:
-            half = (
-                f"half by {short_number(learnt.half)} training tokens" if isfinite(learnt.half) else "half not reached"
-            )
+            half = f"by {short_number(learnt.half)} training tokens" if isfinite(learnt.half) else "not reached"
             stay = f"{number(learnt.kept, '.1f')} doublings" if isfinite(learnt.kept) else "not reached"
             yield (
-                f"{_model(learnt)}: {estimate(learnt, '.1%')} of the tokens are in the first {learnt.k} to the end, "
+                f"{_model(learnt)}: {estimate(learnt, '.1%')} of the tokens stay in the first {learnt.k} to the end, "
                 f"for at least {learnt.span} checkpoints (half: {half}); half-life of a stay: {stay}."
             )

@@ -30,7 +30,7 @@ class FlowRow(OfModel):
     leaving_per_doubling: Annotated[float, Column("likewise", "leaving per 2x", form=".2%")]
     seeds: Annotated[
         float,
-        Column("share that enters, or leaves, between two runs of one recipe at the end", "two seeds", form=".2%"),
+        Column("share that enters, or leaves, between two seeds of one recipe (final models)", "two seeds", form=".2%"),
     ]
 
 

@@ -41,9 +41,7 @@ class Trajectories:
         return share_of(hits[sizes > 0], sizes[sizes > 0])
 
     def flows(self, k: int) -> list[tuple[Share, Share]]:
-        """Return the shares that enter the first k, and leave them, to each checkpoint; their difference is RBP_k's
-        change.
-        """
+        """Return the shares that enter the first k, and leave them, to each checkpoint: RBP_k changes by both."""
         inside = self.rank <= k
         flows = []
         for before, after in pairwise(inside):
@@ -64,8 +62,7 @@ class Trajectories:
         return np.stack(states)
 
     def learnt(self, k: int, *, span: int) -> IntArray:
-        """Return the checkpoint from which each token is inside to the end, (tokens,); their number where it is
-        unknown.
+        """Return the checkpoint from which each token is inside to the end, (tokens,); their number if unknown.
 
         A token that enters within the last `span` checkpoints is censored: whether it stays cannot be told.
         """
@@ -83,20 +80,13 @@ class Trajectories:
         return [self.share(since <= i, among) for i in range(len(self.trained) - span + 1)]
 
     def half(self, shares: Sequence[Share], level: float) -> Interval:
-        """Return training tokens by which half are learnt; the ends from the shares' intervals, NaN where not
-        reached.
-        """
-
-        def first(numbers: list[float]) -> float:
-            return next((float(self.trained[i]) for i, share in enumerate(numbers) if share >= 0.5), float("nan"))
-
+        """Return training tokens by which half are learnt, by the shares and their ends; NaN where not reached."""
         bands = [share.interval(level) for share in shares]
-        ends = ([getattr(band, name) for band in bands] for name in ("value", "high", "low"))
-        return Interval(*map(first, ends))
+        reached = ([getattr(band, end) >= 0.5 for band in bands] for end in ("value", "high", "low"))
+        return Interval(*(float(self.trained[at.index(True)]) if any(at) else float("nan") for at in reached))
 
     def half_life(self, k: int) -> float:
-        """Return doublings of training tokens after which half of the tokens that entered have left; NaN where not
-        reached.
+        """Return doublings of training tokens after which half of those that entered have left; NaN if not reached.
 
         Source: Kaplan and Meier 1958, of every stay that begins after the first checkpoint; those that last to the end
         are censored.
