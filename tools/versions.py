@@ -3,10 +3,12 @@
     python -m tools.versions [--torch 2.13.0] [--suite] [--only lowest newest] [--write]
 
 Each case is a fresh environment with the wheel (tools/fresh_environment.py): a demo of three models, every command, and
-the numbers compared with those of this environment: what was measured, and every table of the frozen store
-(tools/snapshot.py). --suite runs the tests there too. `--torch` keeps torch at one version, where others would need
-gigabytes; on a Python for which that one cannot be had, only analysis is tried, which needs no torch. --write keeps
-the results in docs/versions.json and writes the table in docs/reliability.md from it.
+the numbers compared with those of this environment: what was measured, and every table of the frozen store's
+measurements (tools/snapshot.py), imported from a bundle because an older MLflow cannot open a newer one's database.
+The lowest versions are tried on the oldest Python only: they have no wheels for newer ones. --suite runs the tests there
+too, --files some of them. `--torch` keeps torch at one version, where others would need gigabytes; on a Python for which
+that one cannot be had, --analysis tries what needs no torch. --write keeps the results in docs/versions.json and writes
+the table in docs/reliability.md from it.
 """
 
 from __future__ import annotations
@@ -14,25 +16,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 from tools.fresh_environment import ROOT, SWEEP, Environment, Failed, build, check_contents, output, use
-from tools.snapshot import differences, frozen
+from tools.snapshot import copied, differences, frozen
 
 RESULTS = ROOT / "docs/versions.json"
 PAGE = ROOT / "docs/reliability.md"
 BEGIN, END = "<!-- versions: written by tools/versions.py -->\n", "<!-- end of versions -->\n"
 SHOWN = ("torch", "transformers", "datasets", "mlflow", "hydra-core", "numpy", "pandas", "scipy", "pyarrow")
 NEEDS_TORCH = ("torch", "accelerate")
+SHOWN_DIFFERENCES = 10
 NEWEST_MINOR = 15  # of the Pythons that are looked for
 Numbers = dict[tuple[str, str, str], float]
 """Of a model, a dataset and a metric."""
@@ -97,8 +102,10 @@ def newest_python(torch: str) -> str:
     return sys.executable
 
 
-def try_case(case: Case, wheel: Path, *, python: str, torch: str, suite: bool, reference: Reference) -> None:
-    """Fill in what a case comes to."""
+def try_case(
+    case: Case, wheel: Path, *, python: str, torch: str, suite: Sequence[str] | None, reference: Reference
+) -> None:
+    """Fill in what a case comes to; `suite` holds the test files to run, None for no tests."""
     with tempfile.TemporaryDirectory(prefix="versions-") as temporary:
         place = Path(temporary)
         pins = place / "constraints.txt"
@@ -113,19 +120,24 @@ def try_case(case: Case, wheel: Path, *, python: str, torch: str, suite: bool, r
                 environment.install("-c", pins, *needed)
                 environment.install("--no-deps", wheel)
             case.versions = environment.versions(*(n for n in SHOWN if case.scope == "all" or n not in NEEDS_TORCH))
+            tables(environment, reference.bundle, place / "tables")
+            compared = list(differences(reference.tables, place / "tables", tolerance=TOLERANCE, ignored=[]))
+            case.tables = len(compared)
+            print("\n".join(f"  {line}" for line in compared[:SHOWN_DIFFERENCES]), flush=True)
             if case.scope == "all":
                 use(environment)
                 case.measured = difference(reference.measured, measured(environment))
-            tables(environment, place / "tables")
-            ignored: list[str] = []
-            compared = differences(reference.tables, place / "tables", tolerance=TOLERANCE, ignored=ignored)
-            case.tables = sum(1 for _ in compared)
-            if suite and case.scope == "all":
+                if case.measured > TOLERANCE:
+                    raise Failed(f"CE or RBP_k differs by {case.measured:.1g}")
+            if suite is not None and case.scope == "all":
                 environment.install("-c", pins, "-e", f"{ROOT}[dev]")
-                case.tests = tests(environment)
+                case.tests = tests(environment, suite)
         except Failed as error:
             lines = str(error).strip().splitlines()
-            case.result = f"failed: {lines[0][:200]} ... {lines[-1][:300]}"
+            reason = next(
+                (line.strip() for line in reversed(lines) if re.search("error", line, re.IGNORECASE)), lines[-1]
+            )
+            case.result = f"failed: {reason[:300]}"
             print(error, file=sys.stderr)
 
 
@@ -134,16 +146,20 @@ class Reference:
     """What this environment, the one that the tests run in, measures and computes."""
 
     measured: Numbers
+    bundle: Path
     tables: Path
 
 
 def reference(place: Path) -> Reference:
-    """Measure and analyse in this environment."""
+    """Measure and analyse in this environment, and bundle the frozen store's measurements."""
     place.mkdir()
     here = Here(place)
     output([here.python, "-m", "rbptrack", *SWEEP, "analyzers=[]"], cwd=place)
-    tables(here, place / "tables")
-    return Reference(measured(here), place / "tables")
+    bundle = place / "frozen.zip"
+    store = copied(frozen(), place / "frozen")
+    output([here.python, "-m", "rbptrack", "export", f"out={bundle}", "tokens=true"], cwd=store)
+    tables(here, bundle, place / "tables")
+    return Reference(measured(here), bundle, place / "tables")
 
 
 @dataclass
@@ -174,14 +190,17 @@ def difference(expected: Numbers, found: Numbers) -> float:
     return max(abs(found[key] / value - 1) for key, value in expected.items())
 
 
-def tables(environment: Environment | Here, out: Path) -> None:
-    """Write every table of the frozen store."""
-    output([environment.python, ROOT / "tools/snapshot.py", out, frozen()], cwd=environment.folder)
+def tables(environment: Environment | Here, bundle: Path, out: Path) -> None:
+    """Import a bundle into a store of the environment's own, and write every table of its analyses."""
+    store = out.with_name("store")
+    store.mkdir()
+    output([environment.python, "-m", "rbptrack", "import", bundle], cwd=store)
+    output([environment.python, ROOT / "tools/snapshot.py", out, store], cwd=environment.folder)
 
 
-def tests(environment: Environment) -> str:
-    """Run the tests with an environment's versions; return their summary. Failed if one fails."""
-    command = [environment.python, "-m", "pytest", "-p", "no:cacheprovider"]
+def tests(environment: Environment, files: Sequence[str]) -> str:
+    """Run test files, by default all, with an environment's versions; return their summary. Failed if one fails."""
+    command = [environment.python, "-m", "pytest", "-p", "no:cacheprovider", *files]
     return output(command, cwd=ROOT).strip().splitlines()[-1]
 
 
@@ -193,11 +212,13 @@ def cell(value: float | None, form: str) -> str:
 def table(cases: list[Case]) -> str:
     """Return the cases as Markdown."""
     head = ["Dependencies", "Python", *SHOWN, "Works", "Measured", "Tables"]
+    if tested := any(case.tests for case in cases):
+        head.append("Tests")
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for case in cases:
         works = {"works": "yes" if case.scope == "all" else "analysis, without torch"}.get(case.result, case.result)
         versions = [case.versions.get(name, "").partition("+")[0] for name in SHOWN]
-        numbers = [cell(case.measured, "{:.1g}"), cell(case.tables, "{}")]
+        numbers = [cell(case.measured, "{:.1g}"), cell(case.tables, "{}"), *([case.tests] if tested else [])]
         lines.append("| " + " | ".join([case.dependencies, case.python, *versions, works, *numbers]) + " |")
     return "\n".join(lines) + "\n"
 
@@ -219,9 +240,11 @@ def main() -> int:
     parser.add_argument("--analysis", nargs="+", default=[], metavar="PYTHON", help="to try without torch")
     parser.add_argument("--torch", default="", metavar="VERSION", help="the one version of torch to install")
     parser.add_argument("--suite", action="store_true", help="run the tests in each environment, too")
+    parser.add_argument("--files", nargs="+", default=[], metavar="TEST", help="run only these test files")
     parser.add_argument("--write", action="store_true", help="keep the results and the table in docs/")
     options = parser.parse_args()
     pythons = options.python or list(dict.fromkeys([sys.executable, newest_python(options.torch)]))
+    suite = options.files if options.suite or options.files else None
     wanted = [(python, "all") for python in pythons] + [(python, "analysis") for python in options.analysis]
     cases: list[Case] = []
     with tempfile.TemporaryDirectory(prefix="versions-") as temporary:
@@ -230,9 +253,11 @@ def main() -> int:
         expected = reference(Path(temporary, "reference"))
         for python, scope in wanted:
             for dependencies in options.only:
+                if dependencies == "lowest" and python != pythons[0]:
+                    continue
                 case = Case(dependencies, python, scope)
                 print(f"{dependencies} on {python}:", flush=True)
-                try_case(case, wheel, python=python, torch=options.torch, suite=options.suite, reference=expected)
+                try_case(case, wheel, python=python, torch=options.torch, suite=suite, reference=expected)
                 print(f"  {case.result}; measured {case.measured}; tables {case.tables}; {case.tests}", flush=True)
                 cases.append(case)
                 if options.write:
