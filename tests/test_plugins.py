@@ -224,6 +224,13 @@ def test_an_installed_package_extends_everything(site: Path, program: Program, t
     variant = program("analyze", "analyzer=ranking_top1", cwd=tmp_path, PYTHONPATH=path)
     assert variant.returncode == 0, variant.stdout + variant.stderr
     assert re.search(r"tiny-15k leads on pydocs with RBP_1 = 0\.\d+", variant.stdout)
+    several = program("analyze", "*r*k?n*", cwd=tmp_path, PYTHONPATH=path)
+    assert several.returncode == 0, several.stdout + several.stderr
+    assert "tiny-15k leads on pydocs" in several.stdout
+    assert "plugin left out: rbptrack-example: rbptrack_example.absent:Absent" in several.stderr
+    refused = program("analyze", "broken", cwd=tmp_path, PYTHONPATH=path)
+    assert refused.returncode == 2
+    assert "the analyzer broken cannot be used" in refused.stderr
 
 
 def test_the_example_package_is_short() -> None:

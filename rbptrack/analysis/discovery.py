@@ -7,7 +7,7 @@ is used; one that cannot be used is named, and hides no other.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from inspect import isabstract, isclass
@@ -117,12 +117,13 @@ class Plugins(Generic[P]):
         else:
             self.sources[source.name] = source
 
-    def load(self) -> Mapping[str, type[P]]:
-        """Import all of them; returns those that can be used, by name."""
-        for name in self.names:
-            if name not in self._classes:
+    def load(self, names: Collection[str] | None = None) -> Mapping[str, type[P]]:
+        """Import some of them, by default all; returns those that can be used, by name."""
+        chosen = self.names if names is None else sorted(names)
+        for name in chosen:
+            if name in self.sources and name not in self._classes:
                 self._load(name)
-        return {name: self._classes[name] for name in self.names}
+        return {name: self._classes[name] for name in chosen if name in self._classes}
 
     def select(self, name: str) -> type[P]:
         """Import the plugin of that name; BadInput with the options, or with what is wrong with it."""

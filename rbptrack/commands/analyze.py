@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -33,8 +33,7 @@ def _read(arguments: Sequence[str]) -> Request:
     plugins = find_analyzers(plugin_folders(arguments))
     words = [word if "=" in word or word.startswith("-") else f"analyzer={word}" for word in arguments]
     patterns = next((word.partition("=")[2] for word in words if word.startswith("analyzer=")), _default())
-    names = {name for pattern in split_list(patterns) for name in match(pattern, plugins.names)}
-    classes = _register(names, plugins)
+    classes = _register(split_list(patterns), plugins)
     complain_of_broken(plugins)
     options = [option for cls in classes.values() for option in options_of(cls, "analyzer.")]
     if classes:
@@ -49,17 +48,18 @@ def _default() -> str:
     return next(str(entry["analyzer"]) for entry in defaults if "analyzer" in entry)
 
 
-def _register(names: Collection[str], plugins: Plugins[Analyzer]) -> dict[str, type[Analyzer]]:
+def _register(patterns: Sequence[str], plugins: Plugins[Analyzer]) -> dict[str, type[Analyzer]]:
     """Make analyzers options of the group `analyzer`; returns them by name.
 
-    A name that no plugin has may be a config of a package, a variant of any of them: then all are.
+    A broken one is left out where a pattern matches it, and refused where it is named. A name that no plugin has may be
+    a config of a package, a variant of any of them: then all are registered.
     """
-    if not names:
-        register_plugins("analyzer", plugins.load())
-        return {}
-    classes = {name: plugins.select(name) for name in sorted(names)}
+    names = {name for pattern in patterns for name in match(pattern, plugins.names)}
+    for name in names.intersection(patterns):
+        plugins.select(name)
+    classes = dict(plugins.load(names or None))
     register_plugins("analyzer", classes)
-    return classes
+    return classes if names else {}
 
 
 def _check_options(words: Sequence[str], options: Sequence[Option]) -> None:
