@@ -25,6 +25,7 @@ from rbptrack.stats.k_law import fit_k_law, k_slopes
 from rbptrack.stats.size_laws import LawValues, law_values, positive
 from rbptrack.stats.spread import Spread
 
+from .figure8 import predicted_law_rows, rank_fit_rows
 from .figures import draw
 from .findings import PublishedExponent, SequencesSucceed
 from .rows import WORDS, KRow, SequenceRow, SizeRow, sequence_rows, verdict_rows
@@ -32,6 +33,11 @@ from .uncertainty import implied_se, rounding_se
 
 _UNIT = 0.001  # published values have three decimals
 _LEVEL = 0.95  # nominal coverage of the intervals
+
+_FIGURE_8 = (
+    "The rank distribution and its predictions by the authors' own code (powerlaw 1.5, continuous integrals), beside "
+    "the measured values. The analyzer lognormal has the exact sums."
+)
 
 Cell = tuple[PublishedExponent, dict[str, Any]]
 """The difference of a cell with its interval and p, and its row so far."""
@@ -90,6 +96,11 @@ class Reproduction(Analyzer):
         report.add_rows("law_in_size", in_sizes)
         report.add_rows("law_in_k", in_ks)
         report.add_rows("sequences", sequences, caption="Success of tokens in a row, as imported.")
+        ranks = list(rank_fit_rows(published))
+        report.add_rows("figure_8b", ranks, caption=_FIGURE_8)
+        report.add_rows(
+            "figure_8c", predicted_law_rows(ranks), caption="Least squares through the values of figure_8b."
+        )
         report.add_metrics("alpha_minus_published/{family}/{dataset}/{metric}", in_sizes, "difference")
         caption = f"Your exponents against the published ones ({PUBLISHED_IN}). Bars: 95% intervals. Line: equality."
         report.drawings["yours_against_published"] = Drawing(draw(in_sizes, in_ks), caption)

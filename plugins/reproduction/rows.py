@@ -85,6 +85,34 @@ class SequenceRow(OfSize):
     ]
 
 
+@dataclass(kw_only=True)
+class RankFitRow(OfSize):
+    """A model in figures 8b and 8c, as the authors' code computes them, beside what was measured."""
+
+    zipf: Annotated[float, Column("exponent of the power law in the rank, by their estimate", "α of ranks", form=".3f")]
+    mu: Annotated[float, Column("of their lognormal; empty where the likelihood has no maximum", "μ", form=".3f")]
+    sigma: Annotated[float, Column("of their lognormal", "σ", form=".3f")]
+    ratio: Annotated[float, Column("ln likelihood ratio; below 0 the lognormal fits better", title="R", form=".4g")]
+    p: Annotated[float, Column("of R as `powerlaw` computes it: every token independent", title="p", form=".2g")]
+    p_documents: Annotated[float, Column("of the same R with documents independent: ours", "p, documents", form=".2g")]
+    neg_log_rbp_1: Annotated[float, Column("by their integral over the lognormal", "-ln RBP_1, theirs", form=".3f")]
+    neg_log_rbp_1_measured: Annotated[float, Column("measured", "-ln RBP_1", form=".3f")]
+    ce: Annotated[float, Column("by their integral: the entropy of the lognormal", "CE, theirs", "nats", form=".3f")]
+    entropy_measured: Annotated[float, Column("measured", "entropy of ranks", "nats", form=".3f")]
+    ce_measured: Annotated[float, Column("measured", "CE", "nats", form=".3f")]
+
+
+@dataclass(kw_only=True)
+class PredictedLawRow(OfMetric):
+    """A line of figure 8c: least squares on both logarithms, through predicted and through measured values."""
+
+    sizes: Annotated[int, Column("models")]
+    predicted: Annotated[float, Column("exponent of the values that their integrals predict", "α, theirs", form=".3f")]
+    predicted_r2: Annotated[float, Column("R^2 of that line", title="R², theirs", form=".3f")]
+    measured: Annotated[float, Column("exponent of the measured values", title="α", form=".3f")]
+    r2: R2
+
+
 def verdict_rows(table: int, rows: Sequence[SizeRow] | Sequence[KRow]) -> Iterator[VerdictRow]:
     """Yield the cells of each family on each dataset, counted by verdict."""
     for dataset, family in sorted({(row.dataset, row.family) for row in rows}):
