@@ -88,9 +88,9 @@ def seeded() -> None:
         torch.manual_seed(0)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def collected(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What a module leaves open, and is let off for, is closed by its end: not later, in another's test."""
+    """Close by its end what a test leaves open and is excused for: not later, in another's."""
     yield
     if any("ResourceWarning" in str(mark.args) for mark in request.node.iter_markers("filterwarnings")):
         with warnings.catch_warnings():

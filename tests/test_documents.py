@@ -29,8 +29,8 @@ from rbptrack.sources.pin import of_dataset
 from tests.conftest import EMBEDDED
 from tests.test_sequences import byte_tokenizer
 
-# `datasets` leaves a CSV file open whose first row was asked for
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+# `datasets` leaves a CSV file open that it does not read to its end: its first row was wanted, or a row is damaged.
+leaves_csv_open = pytest.mark.filterwarnings(r"ignore:unclosed file .*\.csv'>:ResourceWarning")
 CONFIG = DatasetConfig(name="mine", split="train", seq_len=8)
 ROWS: list[dict[str, Any]] = [
     {"text": "one line\nand another", "kind": "a", "meta": {"set": "x"}},
@@ -63,7 +63,7 @@ def load(config: DatasetConfig, *files: str) -> list[tuple[str, tuple[str, ...]]
     return [(d.id, d.fields) for d in load_documents(config, of_dataset(config))]
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.zst", "a.csv", "a.parquet"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.zst", pytest.param("a.csv", marks=leaves_csv_open), "a.parquet"])
 def test_rows_are_documents(name: str, tmp_path: Path) -> None:
     path = write(tmp_path, name)
     assert load(CONFIG, path) == [(f"{name}:{i}", (row["text"],)) for i, row in enumerate(ROWS)]
@@ -222,7 +222,9 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=leaves_csv_open if name == "ragged.csv" else ()) for name in DAMAGED]
+)
 def test_damaged_files_are_refused_in_a_line(name: str, tmp_path: Path) -> None:
     content, words = DAMAGED[name]
     (tmp_path / name).write_bytes(content)

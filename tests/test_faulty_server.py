@@ -26,9 +26,6 @@ from tests.faulty import Fault, Proxy
 from tests.patience import PATIENCE, at_first_part
 from tests.server import end, free_port, start_mlflow
 
-# MLflow's pool of database connections is closed by the interpreter's end only.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-
 
 class Restartable:
     """`mlflow server` on a SQLite database, which can be killed and started again on the same port."""

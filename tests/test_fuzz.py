@@ -9,11 +9,13 @@ import pytest
 from tests.campaigns.fuzz import TARGETS, Judge, mutated
 from tests.campaigns.recorded import note
 
-# `datasets` leaves a CSV file open whose first row was asked for
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+# `datasets` leaves a CSV file open that it does not read to its end.
+CSV_LEFT_OPEN = pytest.param(
+    "documents .csv", marks=pytest.mark.filterwarnings(r"ignore:unclosed file .*\.csv'>:ResourceWarning")
+)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [CSV_LEFT_OPEN if name == "documents .csv" else name for name in TARGETS])
 def test_damaged_input_is_read_or_refused(target: str) -> None:
     draw = random.Random(target)
     with Judge(target) as judge:

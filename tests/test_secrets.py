@@ -22,7 +22,6 @@ from tests.server import OTHERS_WARN, QUOTED, Server, databases, free_port, post
 
 pytestmark = [
     pytest.mark.skipif(postgres_binaries() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # MLflow's pool of connections
 ]
 
 PLANTED = {

@@ -29,8 +29,6 @@ from tests.server import PASSWORD, QUOTED, Door, Server, free_port, postgres_bin
 
 pytestmark = [
     pytest.mark.skipif(postgres_binaries() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),
-    # MLflow's pool of database connections is closed by the interpreter's end only.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
 
