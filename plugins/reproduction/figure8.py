@@ -185,7 +185,7 @@ def _p_of_documents(runs: Runs, run_ids: Sequence[str], fit: RankFit) -> float:
         return float("nan")
     if not numbers:
         return float("nan")
-    by_document = sum_by(np.concatenate(numbers), np.concatenate(sums))
+    by_document = sum_by(np.concatenate(numbers).tolist(), np.concatenate(sums))
     return document_p(by_document[:, 0], by_document[:, 1])
 
 
