@@ -48,8 +48,8 @@ class OneSign(Finding):
             side, word = ("above", "worse") if worse else ("below", "better")
             yield (
                 f"{where(finding)}: the laws curve. Measured CE and -ln RBP_k of the next larger model lie {side} "
-                f"the smaller ones' law in {alike} of {finding.errors} cases: larger models are {word} than the law predicts "
-                f"({p_in_words(finding.p_corrected)}, corrected)."
+                f"the smaller ones' law in {alike} of {finding.errors} cases: larger models are {word} than the law "
+                f"predicts ({p_in_words(finding.p_corrected)}, corrected)."
             )
         if undecided := with_verdict(findings, Verdict.UNTOLD):
             cases = counted(len(undecided), "case")
