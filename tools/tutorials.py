@@ -90,7 +90,7 @@ def run(page: Path, folder: Path, *, write: bool = False) -> None:
     """
     continued = _CONTINUES.search(page.read_text(encoding="utf-8"))
     home, place = folder / "home", folder / (continued[1] if continued else page.stem)
-    home.mkdir(exist_ok=True)
+    home.mkdir(exist_ok=True, parents=True)
     place.mkdir(exist_ok=True)
     for block in blocks(page):
         if block.title:
@@ -188,12 +188,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path, default=PAGES)
     parser.add_argument("--write", action="store_true", help="put what came into the pages")
+    parser.add_argument("--folder", type=Path, help="where the commands run, kept afterwards; by default a temporary folder")
     options = parser.parse_args()
     failed: list[Path] = []
     with tempfile.TemporaryDirectory(prefix="tutorials-") as folder:
         for page in options.pages:
             try:
-                run(page, Path(folder), write=options.write)
+                run(page, options.folder or Path(folder), write=options.write)
             except Different as error:
                 print(f"error: {page}: {error}", file=sys.stderr)
                 failed.append(page)
