@@ -188,7 +188,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path, default=PAGES)
     parser.add_argument("--write", action="store_true", help="put what came into the pages")
-    parser.add_argument("--folder", type=Path, help="where the commands run, kept afterwards; by default a temporary folder")
+    parser.add_argument(
+        "--folder", type=Path, help="where the commands run, kept afterwards; by default a temporary folder"
+    )
     options = parser.parse_args()
     failed: list[Path] = []
     with tempfile.TemporaryDirectory(prefix="tutorials-") as folder:
