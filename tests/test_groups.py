@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from rbptrack.plugins.emergence import Emergence
+from rbptrack.plugins.lack_of_fit.each_k import laws_at_each_k
+from rbptrack.plugins.lack_of_fit.surface import fit_surface
 from rbptrack.plugins.rank_and_ce import RankAndCe
 from rbptrack.plugins.tokens import Tokens
 
@@ -21,7 +23,7 @@ from rbptrack.analysis.resampling import effective_sources, resampled_in_words
 from rbptrack.ranks import DocumentCounts
 from rbptrack.reporting.computing import computed
 from rbptrack.stats.intervals import widening, worth
-from rbptrack.stats.size_laws import law_values
+from rbptrack.stats.size_laws import LawValues, law_values
 from tests.conftest import Program
 from tests.synthetic import changed, family_runs
 
@@ -167,3 +169,34 @@ def test_sources_of_uneven_size_widen_laws_by_their_effective_number() -> None:
         np.log(wide.draws / wide.values[:, None]), factor * np.log(narrow.draws / narrow.values[:, None])
     )
     np.testing.assert_allclose(wide.values, alone.values)
+
+
+def test_the_surface_corrects_for_few_sources_once() -> None:
+    """Corrected twice, the band of alpha(k) covered 96.7 to 99.2% in simulation; once, 93 to 97."""
+    rng = np.random.default_rng(5)
+    sizes, ks = np.geomspace(1e4, 1e7, 6), (1, 10)
+    tokens = rng.integers(200, 4000, 14)
+    shares = np.exp(-np.array([[3.0], [1.5]]) * sizes**-0.15)  # (ks, m)
+    ahead = rng.normal(1, 0.1, 14)
+    counts = [
+        DocumentCounts(
+            ks,
+            np.arange(14),
+            tokens,
+            tokens * 2.0,
+            np.stack([rng.binomial(tokens, np.clip(p * ahead, 0, 1)) for p in shares[:, i]], axis=1),
+            grouped=True,
+        )
+        for i in range(6)
+    ]
+    grouped = law_values(counts, replicates=300)
+    alone = law_values([replace(count, grouped=False) for count in counts], replicates=300)
+    assert grouped.factor == pytest.approx(widening(worth(np.sqrt(tokens)), 0.95))
+    options: dict[str, Any] = {"least_misses": 1, "margin": 0.05, "level": 0.95, "replicates": 50}
+
+    def surface_of(values: LawValues) -> Any:
+        return laws_at_each_k(counts, values, sizes, **options).surface
+
+    once = fit_surface(sizes, ks, *alone.of_ks(ks), documents=worth(np.sqrt(tokens)))
+    np.testing.assert_allclose(surface_of(grouped).band, once.band, rtol=1e-9)
+    np.testing.assert_allclose(surface_of(alone).band, once.band, rtol=1e-9)

@@ -19,7 +19,7 @@ decades of S to go from 10 to 90%: 5 to 7 decades for alpha of 0.2 to 0.3.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,6 +30,7 @@ from rbptrack.analysis.findings import Finding, Verdict, around, corrected
 from rbptrack.analysis.rows import UNKNOWN, cells_of, columns_of, exponent
 from rbptrack.stats.answers import Answers, answers_by_size, read_answers
 from rbptrack.stats.bootstrap import document_weights, drawn_sums
+from rbptrack.stats.intervals import detectable
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.segments import PositionBins
 from rbptrack.stats.size_laws import fit_law
@@ -150,6 +151,11 @@ class Emergence(Analyzer):
                 rows += of_size
                 findings.append(_independence(keys, case, success, of_size))
             laws += [LengthRow(**case.family.keys, k=case.k, **law.columns()) for law in case.laws]
+        tests = sum(not finding.reason for finding in findings)
+        findings = [
+            replace(finding, detectable=detectable(finding.interval, level=self.level, tests=max(tests, 1)))
+            for finding in findings
+        ]
         report.findings += corrected(findings, self._dependent)
         report.findings += [finding for case in studied if case.k == studied[0].k for finding in _exponent_of_n(case)]
         largest = {(row.family, row.dataset): row.size for row in rows}  # rows ascend in S
@@ -239,7 +245,7 @@ class Emergence(Analyzer):
                 case.family.s, case.answers, case.number, least=self.least_answers, level=self.level
             )
             rows += [AnswerRow(**case.family.size_keys[i], k=case.k, **cells) for i, cells in sizes]
-        report.findings += map(_answer, rows)
+        report.findings += [_answer(row, self.level) for row in rows]
         report.add_rows("answers", rows)
         report.add_metrics("answers/{family}-{size}/{dataset}/rbp_{k}", rows, "share")
         if rows:
@@ -291,6 +297,7 @@ def _exponent_of_n(case: Studied) -> Iterator[ExponentOfN]:
         yield ExponentOfN(
             case={**case.family.keys, "metric": rbp_name(case.k)},
             verdict=Verdict.UNTOLD if change.low <= 0 <= change.high else Verdict.DIFFERENT,
+            detectable=law.change.spread.detectable(law.change.level) if law.change else np.nan,
             length=law.length,
             alpha=law.law.alpha,
             sizes=law.law.points,
@@ -312,7 +319,7 @@ def _half(row: HalfRow, half: Threshold, span: float) -> HalfSucceed:
     )
 
 
-def _answer(row: AnswerRow) -> WholeAnswers:
+def _answer(row: AnswerRow, level: float) -> WholeAnswers:
     inside = row.share.low <= row.share_independent <= row.share.high
     return WholeAnswers(
         case=row.case(size=row.size, metric=rbp_name(row.k)),
@@ -322,5 +329,6 @@ def _answer(row: AnswerRow) -> WholeAnswers:
         length=row.mean_length,
         s=row.S,
         null=row.share_independent,
+        detectable=detectable(row.share, level=level),
         **around(row.share),
     )

@@ -43,14 +43,20 @@ class Independent(Finding):
                 f"{verdicts.count('more than any one')}."
             )
         elif tested:
-            widest = min(tested, key=lambda finding: finding.low / finding.null)
+            best = min(tested, key=lambda finding: 1 - finding.detectable / finding.null)
             yield (
-                f"No dependence between successes in a row is detected ({cases}); {widest.null:.0f} tokens may count "
-                f"as {interval(widest.low, widest.high, '.1f')} independent ones."
+                f"Undecided in all {counted(len(tested), 'case')} whether successes in a row are independent (each a "
+                f"model, dataset and k; corrected): detected would be, at best, {best.null:.0f} tokens that count as "
+                f"{max(best.null - best.detectable, 1):.1f} independent ones or fewer (80% power)."
             )
         for place, measurements in by_where([finding for finding in findings if finding.largest]).items():
             seen = [finding.window for finding in measurements if finding.window and not finding.reason]
             yield _of_windows(place, seen[0]) if seen else _untested(place, measurements)
+
+
+def _only_above(detectable: float, form: str, noun: str) -> str:
+    """Return which effect would have been detected where none was."""
+    return f"only {noun} above {number(detectable, form)} could have been detected, 80% power"
 
 
 def _of_windows(place: str, row: WindowRow) -> str:
@@ -94,13 +100,17 @@ class ExponentOfN(Finding):
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
         """Say whether alpha_N is alpha."""
         for finding in findings:
-            change = "no change of the exponent is detected"
+            sizes = f"{finding.sizes} of {finding.of} sizes"
             if finding.verdict is Verdict.DIFFERENT:
-                change = "the exponent changes"
+                change = f"the exponent changes by {estimate(finding, '+.3f')} to {finding.alpha:.3f} ({sizes})"
+            else:
+                change = "it is undecided whether the exponent changes"
+                change += f" ({sizes}; {_only_above(finding.detectable, '.3f', 'a change')})"
+            begin = f"{where(finding)}, {metric_of(finding)}"
+            yield f"{begin}: from single tokens to windows of {finding.length}, {change}."
             yield (
-                f"{where(finding)}, {metric_of(finding)}: from single tokens to windows of {finding.length}, {change} "
-                f"(alpha_N {finding.alpha:.3f}, a change of {estimate(finding)}; {finding.sizes} of {finding.of} "
-                f"sizes), and -ln p is {finding.per_token.value:.2f} times what independent tokens would give."
+                f"{begin}: -ln p of {finding.length} tokens is "
+                f"{finding.per_token.value:.2f} times the value for independent tokens."
             )
 
 
@@ -176,11 +186,18 @@ class WholeAnswers(Finding):
     @classmethod
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
         """Say of how many measurements RBP_k^length predicts the share of whole answers; then of the largest."""
-        inside = [finding for finding in findings if finding.verdict is not Verdict.DIFFERENT]
-        yield (
-            "RBP_k^length, as if tokens were independent, lies inside the interval of the share of whole answers in "
-            f"{some_of(len(inside), len(findings), 'case')} (each a model, dataset and k)."
-        )
+        different = with_verdict(findings, Verdict.DIFFERENT)
+        if different:
+            yield (
+                "The share of whole answers differs from RBP_k^length, its value for independent tokens, in "
+                f"{some_of(len(different), len(findings), 'case')} (each a model, dataset and k)."
+            )
+        if undecided := with_verdict(findings, Verdict.UNTOLD):
+            best = min(finding.detectable for finding in undecided)
+            yield (
+                f"Undecided in {some_of(len(undecided), len(findings), 'case')}: whether the share of whole answers is "
+                f"RBP_k^length ({_only_above(best, '.1%', 'a difference')})."
+            )
         for place, measurements in by_where(findings).items():
             largest = max(finding.s for finding in measurements)
             top = [finding for finding in measurements if finding.s == largest]

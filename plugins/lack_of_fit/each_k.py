@@ -13,7 +13,7 @@ from rbptrack.ranks import DocumentCounts, FloatArray, rbp_name
 from rbptrack.stats import linear
 from rbptrack.stats.intervals import Interval, worth
 from rbptrack.stats.power_law import PowerLawFit, scatters
-from rbptrack.stats.size_laws import LawValues
+from rbptrack.stats.size_laws import LawValues, widened
 
 from .bends import LEAST_SIZES
 from .surface import Limit, Surface, fit_surface, largest_k_without_gap
@@ -132,7 +132,10 @@ def laws_at_each_k(
     surface = None
     if len(s) >= LEAST_SIZES and laws:
         documents = worth(np.sqrt(counts[0].tokens))
-        surface = fit_surface(s, list(laws), *values.of_ks(list(laws)), documents=documents, level=level)
+        y, draws = values.of_ks(list(laws))
+        if values.factor != 1:  # the surface corrects for few sources itself: twice is too wide
+            draws = widened(y, draws, 1 / values.factor)
+        surface = fit_surface(s, list(laws), y, draws, documents=documents, level=level)
     rng, rows = np.random.default_rng(0), []
     for k, few in zip(ks, misses, strict=True):
         y, draws = values.of(rbp_name(k))

@@ -32,6 +32,24 @@ class Interval:
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
 
 
+def detectable(number: Interval, *, level: float, tests: int = 1, power: float = 0.8) -> float:
+    """Return the smallest distance from a null that an interval as wide would have excluded in 80% of repetitions.
+
+    Source: the sample size formula turned round (Cohen, Statistical Power Analysis, 1988), for a normal estimate.
+
+    Args:
+        number: an estimate and its interval of coverage `level`.
+        level: nominal coverage.
+        tests: how many tests the level that decides is corrected for (Bonferroni).
+        power: share of repetitions.
+
+    """
+    from scipy import special  # not for everyone who needs `Interval`
+
+    se = (number.high - number.low) / 2 / float(special.ndtri(0.5 + level / 2))
+    return se * float(special.ndtri(1 - (1 - level) / (2 * tests)) + special.ndtri(power))
+
+
 def percentiles(draws: FloatArray, *, level: float) -> tuple[float, float]:
     """Return the percentile interval of bootstrap draws; from -infinity where a replicate has no success at all.
 

@@ -64,12 +64,14 @@ class LawValues:
         metrics: names of the columns: `ce`, then `rbp_<k>` of each k.
         values: (m, metrics): CE in nats, -ln RBP_k; infinite where RBP_k is 0.
         draws: the same in each bootstrap replicate, (m, replicates, metrics).
+        factor: by which draws were `widened`: over sources, which are few and of uneven size.
 
     """
 
     metrics: tuple[str, ...]
     values: FloatArray
     draws: FloatArray
+    factor: float = 1.0
 
     def of(self, metric: str) -> tuple[FloatArray, FloatArray]:
         """Return values, (m,), and replicates, (m, replicates), of one metric."""
@@ -80,7 +82,7 @@ class LawValues:
         """Select some metrics, as far as they exist."""
         columns = [i for i, metric in enumerate(self.metrics) if metric in metrics]
         named = tuple(self.metrics[i] for i in columns)
-        return LawValues(named, self.values[:, columns], self.draws[:, :, columns])
+        return LawValues(named, self.values[:, columns], self.draws[:, :, columns], self.factor)
 
     def of_ks(self, ks: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Return -ln RBP_k, (m, ks), and its replicates, (m, replicates, ks)."""
@@ -111,9 +113,10 @@ def law_values(counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_
         draws[:, place] = bootstrap_metrics(sums, weights).T
     values = np.concatenate([_negative_logs(bootstrap_metrics(c, once)) for c in counts])
     logs = _negative_logs(draws.transpose(1, 2, 0))
-    if counts[0].grouped:  # sources are few, and of uneven size
-        logs = widened(values, logs, widening(worth(np.sqrt(counts[0].tokens)), 0.95))
-    return LawValues(metrics, values, logs)
+    factor = widening(worth(np.sqrt(counts[0].tokens)), 0.95) if counts[0].grouped else 1.0
+    if factor != 1:
+        logs = widened(values, logs, factor)
+    return LawValues(metrics, values, logs, factor)
 
 
 def widened(values: FloatArray, draws: FloatArray, factor: float) -> FloatArray:
