@@ -20,8 +20,23 @@ for cell in json.loads(pathlib.Path(sys.argv[1]).read_text())["cells"]:
 """
 
 
-def test_there_are_two() -> None:
-    assert len(NOTEBOOKS) == 2
+SHOWN = (
+    "measured.plot()",
+    "runs.plot(k=",
+    "runs.compare(",
+    "runs.filter(",
+    'runs["nano-38k/pydocs"]',
+    'report["laws"]',
+    "rbptrack.report(",
+    "k=(1, 5, 50)",
+    ".to_pandas()",
+)
+
+
+def test_one_notebook_shows_the_whole_api() -> None:
+    (path,) = NOTEBOOKS
+    sources = "".join("".join(cell["source"]) for cell in json.loads(path.read_text())["cells"])
+    assert not [call for call in SHOWN if call not in sources]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.commands import plan as command
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.request import measuring, sweep_of
-from rbptrack.config.schema import Config, Dtype, ModelConfig
+from rbptrack.config.schema import Config, Dtype, FilterConfig, ModelConfig
 from rbptrack.models.parameters import Parameters
 from rbptrack.sources import hub
 from rbptrack.sweep import resources
@@ -294,7 +295,10 @@ def test_faults_of_one_cause_are_one_line(
     assert command.main(["model=pythia/14m,pythia/31m", "dataset=pydocs", "on=h100"]) == 1
     out = capsys.readouterr().out
     assert out.count("cannot be reached") == 1
-    assert "pythia-14m, pythia-31m: " in out
+    assert "2 of 2 cells cannot be measured:" in out
+    assert "  pythia-14m, pythia-31m / pydocs: " in out
+    assert "(1 more alike)" in out
+    assert "to measure" not in out
 
 
 def test_cells_that_cannot_be_measured_are_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,4 +306,23 @@ def test_cells_that_cannot_be_measured_are_counted_apart(capsys: pytest.CaptureF
     command._show([ready, Plan("llama-7b", "wiki", status="meta-llama/x is gated")])
     printed = capsys.readouterr().out
     assert "1 to measure " in printed
-    assert "1 cell cannot be measured: see status" in printed
+    assert "1 of 2 cells cannot be measured:\n  llama-7b / wiki: meta-llama/x is gated\n" in printed
+    assert printed.index("1 to measure") < printed.index("llama-7b"), "the table has only cells that can be measured"
+
+
+def test_tokens_are_exact_where_the_store_knows_them(
+    untouched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an empty cache, as on another machine: of the measured model, and of others with its tokenizer."""
+    shutil.copytree(untouched, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    monkeypatch.setenv("RBPTRACK_CACHE", str(tmp_path / "empty"))
+    cells = asked("model=nano/6k,nano/2m", "dataset.documents=25")
+    resolver, store = Resolver(), Store(cells[0].tracking)
+    measured, sibling = (plan(cell, resolver, store.reader, of(80e9), elsewhere=True) for cell in cells)
+    logged = store.reader.runs(FilterConfig(model=["nano-6k"], dataset=["stdlib"]))[0]
+    assert (measured.status, sibling.status) == ("measured", "to measure")
+    for each in (measured, sibling):
+        assert (each.tokens, each.documents) == (logged["num_tokens"], 25)
+        assert not each.estimated
+        assert each.flops_estimated

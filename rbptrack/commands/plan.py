@@ -53,6 +53,9 @@ def _plan(request: Request, *, form: PlanFormat, on: Device | None) -> int:
         for number, cell in enumerate(cells):
             status.update(escape(f"[{number + 1}/{len(cells)}] {cell.title}"))
             plans.append(plan(cell, resolver, reader, device, elsewhere=on is not None))
+        for number, cell in enumerate(cells):
+            if plans[number].status == "to measure" and plans[number].estimated:  # a later cell's texts may be its own
+                plans[number] = plan(cell, resolver, reader, device, elsewhere=on is not None)
     if form is PlanFormat.csv:
         sys.stdout.write(_csv(plans))
     elif form is PlanFormat.json:
@@ -162,6 +165,7 @@ def _csv(plans: Sequence[Plan]) -> str:
 
 
 def _show(plans: Sequence[Plan]) -> None:
+    """Print a table of the cells that can be measured, and below it the others."""
     headers = ["model", "dataset", "S", "params", "docs", "tokens", "FLOPs", "time", "memory", "download", "status"]
     rows = [
         [
@@ -171,13 +175,14 @@ def _show(plans: Sequence[Plan]) -> None:
             _count(p.total_params),
             _count(p.documents),
             _about(p) + _count(p.tokens),
-            _about(p) + _flops(p.flops),
+            "~" * (p.flops is not None and p.flops_estimated) + _flops(p.flops),
             "?" if p.seconds is None else duration(p.seconds),
             _bytes(p.memory_bytes),
             _bytes(p.download_bytes),
-            _status(p),
+            p.status,
         ]
         for p in plans
+        if p.total_params is not None
     ]
     ahead = [p for p in plans if p.status != "measured" and p.total_params is not None]
     weights = {p.model: p.download_bytes for p in ahead}
@@ -193,25 +198,28 @@ def _show(plans: Sequence[Plan]) -> None:
             "",
         ]
     )
-    table(headers, rows, first_out=["params", "FLOPs", "docs", "download", "S", "memory", "tokens", "time"])
-    if unreachable := sum(p.total_params is None for p in plans):
-        say(f"{counted(unreachable, 'cell')} cannot be measured: see status")
+    if len(rows) > 1:
+        table(headers, rows, first_out=["params", "FLOPs", "docs", "download", "S", "memory", "tokens", "time"])
     free = next((p.device_bytes for p in plans if p.device_bytes), None)
     if free:
         say(f"memory of the device: {_bytes(free)}; '~': an estimate; exact after the first tokenisation")
+    _show_unreachable([p for p in plans if p.total_params is None], len(plans))
+
+
+def _show_unreachable(plans: Sequence[Plan], total: int) -> None:
+    """Print the cells that cannot be measured, those with one cause in one line."""
+    if not plans:
+        return
+    say(f"{len(plans):,} of {counted(total, 'cell')} cannot be measured:")
     causes: dict[str, list[Plan]] = {}
-    for p in (p for p in plans if p.total_params is None):
+    for p in plans:
         causes.setdefault(_REPOSITORY.sub("", p.status), []).append(p)
     for alike in causes.values():
-        models = list(dict.fromkeys(p.model for p in alike))
-        said = f"{', '.join(models)}: {alike[0].status}"
-        say(said + (f" ({models[0]}; the others likewise)" if len({p.status for p in alike}) > 1 else ""))
-
-
-def _status(p: Plan) -> str:
-    if p.total_params is not None:
-        return p.status
-    return "gated" if "gated" in p.status else "cannot"
+        models = ", ".join(dict.fromkeys(p.model for p in alike))
+        datasets = ", ".join(dict.fromkeys(p.dataset for p in alike))
+        texts = dict.fromkeys(p.status for p in alike)
+        others = f" ({len(texts) - 1} more alike)" if len(texts) > 1 else ""
+        say(f"  {models} / {datasets}: {next(iter(texts))}{others}")
 
 
 def _about(p: Plan) -> str:

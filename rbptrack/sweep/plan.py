@@ -14,7 +14,10 @@ from rbptrack.sources import cache, hub
 from rbptrack.sources.pin import Source
 from rbptrack.sweep.devices import Device
 from rbptrack.sweep.resolve import Resolved, Resolver
+from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.runs_table import LoggedRun
+from rbptrack.tracking.schema import Metric
 
 if TYPE_CHECKING:
     from rbptrack.models.parameters import Parameters
@@ -37,6 +40,7 @@ class Plan:
     documents: int | None = None
     tokens: int | None = None  # scored tokens
     estimated: bool = True  # of documents and tokens: the texts were not tokenised yet
+    flops_estimated: bool = True  # the tokens that the model reads are estimated from those that are scored
     flops: float | None = None  # (2 S + 2 d |V|) per token that a model reads
     memory_bytes: float | None = None  # weights, activations of a batch, and scoring
     device_bytes: int | None = None  # memory of the device that has it free
@@ -57,8 +61,10 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device,
     try:
         cell = resolver.resolve(config)
         counts = cell.count_parameters()
+        run = reader.find_all([cell.fingerprint]).get(cell.fingerprint)
+        if run and (stored := _stored_size(run, cell.dataset)):
+            cell.note_size(asdict(stored))
         size = size_of(cell)
-        measured = reader.find(cell.fingerprint) is not None
     except RbptrackError as error:
         return Plan(config.model.name, config.dataset.name, status=str(error))
     from rbptrack.models.device import device_of, free_memory
@@ -66,7 +72,7 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device,
     free = int(device.memory_bytes) if elsewhere else free_memory(device_of(cell.model.device))
     needed, gpus = memory_and_gpus(cell, free, most=MOST_GPUS if elsewhere else 1)
     flops = operations(cell, size)
-    if measured:
+    if run:
         status = "measured"
     elif gpus is None and not cell.model.device_map:  # a map spreads over several
         status = "too large"
@@ -80,6 +86,7 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device,
         documents=size.documents,
         tokens=size.tokens,
         estimated=size.estimated,
+        flops_estimated=size.estimated or size.read_estimated,
         flops=flops,
         memory_bytes=needed,
         device_bytes=free,
@@ -146,6 +153,24 @@ class Size:
     tokens: int | None
     read: int | None  # tokens that a model reads: with overlap and special tokens more than are scored
     estimated: bool
+    read_estimated: bool = False  # although documents and tokens are exact
+
+
+def _stored_size(run: LoggedRun, dataset: DatasetConfig) -> Size | None:
+    """Return the documents and tokens that a measurement of these texts logged; None where it logged none."""
+    documents = MeasurementParams.read(run.params).num_documents
+    tokens = run.metrics.get(Metric.NUM_TOKENS)
+    if documents is None or tokens is None:
+        return None
+    read = int(tokens * _overlap(dataset, tokens / documents))
+    return Size(documents, int(tokens), read, estimated=False, read_estimated=True)
+
+
+def _overlap(dataset: DatasetConfig, tokens: float) -> float:
+    """Return how many tokens a model reads for each token of documents of such a length."""
+    if dataset.sequence is SequenceRule.slide and tokens > dataset.seq_len:
+        return dataset.seq_len / (dataset.seq_len - dataset.context)
+    return 1.0
 
 
 def size_of(cell: Resolved) -> Size:
@@ -174,10 +199,8 @@ def _estimate(dataset: DatasetConfig, documents: int | None, text_bytes: float |
     tokens = max(2.0, text_bytes / _BYTES_PER_TOKEN)
     if dataset.sequence is SequenceRule.truncate:
         read = min(tokens, dataset.seq_len)
-    elif dataset.sequence is SequenceRule.slide and tokens > dataset.seq_len:
-        read = tokens * dataset.seq_len / (dataset.seq_len - dataset.context)
     else:
-        read = tokens
+        read = tokens * _overlap(dataset, tokens)
     scored = min(tokens, dataset.seq_len) if dataset.sequence is SequenceRule.truncate else tokens
     return Size(documents, int(documents * (scored - 1)), int(documents * read), estimated=True)
 

@@ -124,6 +124,10 @@ class Resolved:
         """Return the size of the work, where it was computed before or can be now."""
         return self._resolver.remembered_size(self, compute)
 
+    def note_size(self, size: dict[str, Any]) -> None:
+        """Take note of the size of these texts as the store knows it, for all cells with this tokenizer."""
+        self._resolver.note_size(self, size)
+
     def count_parameters(self) -> Parameters:
         """Return the model's parameters, counted from the architecture without weights."""
         return self._resolver.counted(self)
@@ -145,6 +149,7 @@ class Resolver:
         self._splits: dict[tuple[str, str], str] = {}
         self._parts: dict[tuple[str, str], tuple[Any, PreTrainedTokenizerBase]] = {}
         self._counts: dict[str, Parameters] = {}
+        self._stored_sizes: dict[str, dict[str, Any]] = {}
         self._loaded: dict[tuple[object, ...], CausalModel] = {}
         self._fits: dict[str, _Fit] = {}
         self._groups: dict[str, DocumentGroups] = {}
@@ -225,10 +230,17 @@ class Resolver:
 
     def remembered_size(self, cell: Resolved, compute: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
         """Return the size of a cell's texts, where it was computed before or can be now."""
+        key = self._size_key(cell)
+        size: dict[str, Any] | None = _remembered(key, compute)
+        return size or self._stored_sizes.get(key)
+
+    def note_size(self, cell: Resolved, size: dict[str, Any]) -> None:
+        """Take note of the size of a cell's texts as the store knows it."""
+        self._stored_sizes[self._size_key(cell)] = size
+
+    def _size_key(self, cell: Resolved) -> str:
         tokenizer = self._tokenizer(cell.model).identity
-        asked = repr((cell.dataset, cell.texts.identity, tokenizer, cell.model.chat_template))
-        size: dict[str, Any] | None = _remembered(f"size of {asked}", compute)
-        return size
+        return f"size of {(cell.dataset, cell.texts.identity, tokenizer, cell.model.chat_template)!r}"
 
     @property
     def pinned(self) -> list[tuple[tuple[str, ...], Source]]:
