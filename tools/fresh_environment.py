@@ -117,7 +117,7 @@ class Environment:
         return dict(zip(packages, lines, strict=True))
 
     def rbptrack(self, *words: str, expected: str, code: int = 0) -> None:
-        """Run the installed command; Failed if it does not say what is expected, or loads a module from elsewhere."""
+        """Run the installed command; Failed if its output lacks the expected text, or it loads a module from elsewhere."""
         self._loaded.unlink(missing_ok=True)
         began = time.monotonic()
         variables = {

@@ -3,7 +3,7 @@
     python -m tools.versions [--torch 2.13.0] [--suite] [--only lowest newest] [--write]
 
 Each case is a fresh environment with the wheel (tools/fresh_environment.py): a demo of three models, every command, and
-the numbers compared with those of this environment: what was measured, and every table of the frozen store's
+the numbers compared with those of this environment: CE and RBP_k, and every table of the frozen store's
 measurements (tools/snapshot.py), imported from a bundle because an older MLflow cannot open a newer one's database.
 The lowest versions are tried on the oldest Python only: they have no wheels for newer ones. --suite runs the tests there
 too, --files some of them. `--torch` keeps torch at one version, where others would need gigabytes; on a Python for which
@@ -183,11 +183,11 @@ def measured(environment: Environment | Here) -> Numbers:
     }
 
 
-def difference(expected: Numbers, found: Numbers) -> float:
+def difference(expected: Numbers, actual: Numbers) -> float:
     """Return the largest relative difference; Failed if one has a number that the other lacks."""
-    if expected.keys() != found.keys():
-        raise Failed(f"measurements differ: {sorted(expected.keys() ^ found.keys())[:5]}")
-    return max(abs(found[key] / value - 1) for key, value in expected.items())
+    if expected.keys() != actual.keys():
+        raise Failed(f"measurements differ: {sorted(expected.keys() ^ actual.keys())[:5]}")
+    return max(abs(actual[key] / value - 1) for key, value in expected.items())
 
 
 def tables(environment: Environment | Here, bundle: Path, out: Path) -> None:

@@ -151,15 +151,18 @@ class PowerLaw(Analyzer):
 
         form = Form(self.form, self.parameters)
         fitted: dict[tuple[str, str, str], Fitted] = {}
-        refused: dict[str, list[str]] = {}
+        refused: dict[tuple[str, str], list[str]] = {}
         for law in shown:
             tokens = self._unit.trained_on(law.family)
             try:
                 key = (law.family.dataset, law.metric, law.family.name)
                 fitted[key] = fit_beside(form, law, tokens, level=self.level)
             except BadInput as error:
-                refused.setdefault(f"{law.family}: {form.text} is not fitted to", []).append(f"{law.label} ({error})")
-        notes = [f"{begin} {listed(cases)}." for begin, cases in refused.items()]
+                refused.setdefault((str(law.family), str(error)), []).append(law.label)
+        notes = [
+            f"{family}: {form.text} is not fitted to {listed(labels)}: {reason}."
+            for (family, reason), labels in refused.items()
+        ]
         if not fitted:
             raise BadInput(notes[0])
         report.notes += notes

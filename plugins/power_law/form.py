@@ -308,9 +308,9 @@ class FormAgainstPowerLaw(Finding):
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
         """Say how often the form is preferred to the power law, and how often it is not."""
         kinds = {
-            "is preferred to the power law": with_verdict(findings, Verdict.YES),
-            "is worse than it": with_verdict(findings, Verdict.NO),
-            "cannot be told from it": with_verdict(findings, Verdict.UNTOLD),
+            "fits better than the power law": with_verdict(findings, Verdict.YES),
+            "fits worse than the power law": with_verdict(findings, Verdict.NO),
+            "cannot be told apart from it": with_verdict(findings, Verdict.UNTOLD),
         }
         counts = [f"{kind} in {len(cases)}" for kind, cases in kinds.items() if cases]
         yield f"Of {len(findings)} laws, {findings[0].form} {listed(counts)} (AICc, differences above {_DECISIVE:.0f})."

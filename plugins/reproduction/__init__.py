@@ -141,7 +141,7 @@ class Reproduction(Analyzer):
             yield self._cell(family, {"metric": metric}, row, spread, inverse=law.high < 0)
 
     def _in_k(self, family: Family, published: pd.DataFrame, values: LawValues, *, sampled: bool) -> Iterator[Cell]:
-        """Yield every size that Table 1 lists; of sampling errors that are not known there is no interval."""
+        """Yield every size that Table 1 lists; without sampling errors it has no interval."""
         every = np.array([k for k in rbp_ks(values.metrics) if k <= self.largest_k and k != family.vocab_size])
         if len(every) < 3:
             return
@@ -180,7 +180,7 @@ class Reproduction(Analyzer):
         *,
         inverse: bool = False,
     ) -> Cell:
-        """Return the difference of a cell with its interval and p, none where the error is not known; and the row so
+        """Return the difference of a cell with its interval and p, none where the error is unknown; and the row so
         far.
         """
         difference = row["yours"] - row["published"]
@@ -217,7 +217,7 @@ def _of(published: pd.DataFrame, family: str, dataset: str) -> pd.DataFrame:
 
 
 def _published_runs(runs: Runs, in_size: pd.DataFrame) -> Runs:
-    """Return the runs of families and datasets that the tables hold; NothingToSay where there is none."""
+    """Return the runs of families and datasets that the tables hold; NothingToSay without any."""
     published = set(zip(in_size["family"], in_size["dataset"], strict=True))
     wanted = [key in published for key in zip(runs.frame["family"], runs.frame["dataset"], strict=True)]
     if not any(wanted):

@@ -190,7 +190,7 @@ def _p_of_documents(runs: Runs, run_ids: Sequence[str], fit: RankFit) -> float:
 
 
 def predicted_law_rows(rows: Sequence[RankFitRow]) -> Iterator[PredictedLawRow]:
-    """Yield figure 8c's two lines for each family of at least 3 sizes, and the lines of what was measured."""
+    """Yield figure 8c's two lines for each family of at least 3 sizes, and the lines of the measured values."""
     for dataset, family in dict.fromkeys((row.dataset, row.family) for row in rows):
         sizes = [row for row in rows if (row.dataset, row.family) == (dataset, family)]
         if len(sizes) < 3:

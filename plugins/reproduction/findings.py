@@ -1,4 +1,4 @@
-"""What is said of the authors' exponents beside the measured ones."""
+"""Sentences about the authors' exponents beside the measured ones."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Compared:
     published_se: Annotated[float, Column("its standard error: as R^2, sizes and rounding imply; in k as yours")]
     published_r2: Annotated[float, Column("their R^2", title="their R²", form=".3f")]
     yours: Annotated[float, Column("your exponent", form=".3f")]
-    se: Annotated[float, Column("its standard error; empty where sampling errors are not known")]
+    se: Annotated[float, Column("its standard error; empty where sampling errors are unknown")]
     r2: R2
     difference: Annotated[Interval, Column("yours - published", form="+.3f", low=_BOTH, bare=True)]
     p_corrected: Corrected
@@ -87,7 +87,7 @@ class SequenceRow(OfSize):
 
 @dataclass(kw_only=True)
 class RankFitRow(OfSize):
-    """A model in figures 8b and 8c, as the authors' code computes them, beside what was measured."""
+    """A model in figures 8b and 8c, as the authors' code computes them, beside the measured values."""
 
     zipf: Annotated[float, Column("exponent of the power law in the rank, by their estimate", "α of ranks", form=".3f")]
     mu: Annotated[float, Column("of their lognormal; empty where the likelihood has no maximum", "μ", form=".3f")]

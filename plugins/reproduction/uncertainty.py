@@ -1,4 +1,4 @@
-"""How uncertain published exponents are, of which only the value and R^2 are printed."""
+"""How uncertain published exponents are. Only their value and R^2 are printed."""
 
 from __future__ import annotations
 
