@@ -72,7 +72,7 @@ def grid(
     tau: Sequence[float] = (0.0, 0.01),
     **more: Sequence[float],
 ) -> list[Design]:
-    """Every combination, the settings that matter most to a reader (6 sizes, 200 documents) first."""
+    """Return every combination, the settings that matter most to a reader (6 sizes, 200 documents) first."""
     combinations = [
         Design(*values[:4], more=tuple(zip(more, values[4:], strict=True)))
         for values in product(m, documents, tails, tau, *more.values())
@@ -90,7 +90,7 @@ _LENGTHS = 0.7  # spread of the logarithm of documents' lengths
 
 
 def texts(rng: np.random.Generator, truth: Array, design: Design) -> tuple[Array, Array]:
-    """What a family measures on documents with heavy tails, and its paired bootstraps.
+    """Return what a family measures on documents with heavy tails, and its paired bootstraps.
 
     A document has a length (lognormal), a difficulty and a slope in ln S that all sizes and metrics share, and an own
     deviation in each. Its tails are those of t with 3 degrees of freedom or a skewed lognormal.
@@ -136,5 +136,5 @@ def scatter(rng: np.random.Generator, design: Design, metrics: int = 1) -> Array
 
 
 def covers(low: float, true: float, high: float) -> bool:
-    """Whether an interval holds the truth."""
+    """Return whether an interval holds the truth."""
     return bool(low <= true <= high)

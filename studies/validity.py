@@ -134,7 +134,7 @@ class Claim:
 
 
 def claims(kept: Mapping[str, Any]) -> list[Claim]:
-    """The claims whose rows were drawn often enough to tell."""
+    """Return the claims whose rows were drawn often enough to tell."""
     drawn: list[Claim] = []
     for experiment in EXPERIMENTS.values():
         names = [name for name, owner, _ in rows() if owner is experiment and name in kept]
@@ -160,7 +160,7 @@ def claims(kept: Mapping[str, Any]) -> list[Claim]:
 
 
 def table(results: Path) -> str:
-    """The claims that miss their nominal share by most, and the rows that have not run, in Markdown."""
+    """Return the claims that miss their nominal share by most, and the rows that have not run, in Markdown."""
     kept = json.loads(results.read_text()) if results.exists() else {}
     lines = ["| experiment | claim | nominal | median | worst | where | draws |", "|---|---|---:|---:|---:|---|---:|"]
     for claim in sorted(claims(kept), key=lambda claim: claim.miss, reverse=True)[:_SHOWN]:

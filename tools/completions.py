@@ -96,7 +96,7 @@ def functions_of(text: str) -> Iterator[tuple[str, str]]:
 
 @torch.no_grad()
 def completed(model: torch.nn.Module, items: list[Item], goes_on: torch.Tensor) -> np.ndarray:
-    """Whether each item is completed. Greedy decoding finds the rest where each of its tokens is first, given those before."""
+    """Return whether each item is completed. Greedy decoding finds the rest where each of its tokens is first, given those before."""
     right = []
     for begin in range(0, len(items), AT_ONCE):
         batch = items[begin : begin + AT_ONCE]

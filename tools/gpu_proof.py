@@ -59,7 +59,7 @@ CPU = Scale(("pythia-14m",), 133, 3000, 300, 1, ("nano/6k",), ("pydocs",), (torc
 
 
 def paths(head: Head, device: torch.device) -> Iterator[tuple[str, Scorer]]:
-    """Every way to score a head on a device."""
+    """Yield every way to score a head on a device."""
     yield "plain torch", Scorer(head, chunk_tokens=256, kernel=False)
     if kernels.available(device):
         yield "reduce", Scorer(head, chunk_tokens=256, kernel=True, fused=False)
@@ -151,7 +151,7 @@ def speeds(scale: Scale, device: torch.device) -> Iterator[dict[str, Any]]:
 
 
 def demo(scale: Scale, device: torch.device) -> Iterator[dict[str, Any]]:
-    """The demo's sweep on the device against the CPU; and kernels on the embedded models' own states."""
+    """Yield the demo's sweep on the device against the CPU; and kernels on the embedded models' own states."""
     composer, resolver = Composer("config", []), Resolver()
     for name in scale.models:
         for dataset in scale.datasets:
@@ -195,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> list[dict[str, Any]]:
 
 
 def _markdown(here: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
-    """A table for each step."""
+    """Return a table for each step."""
     lines = [f"Device: {here['gpu'] or here['processor']}; torch {here['torch']}, rbptrack {here['rbptrack']}."]
     for step in dict.fromkeys(row["step"] for row in rows):
         chosen = [{k: v for k, v in row.items() if k != "step"} for row in rows if row["step"] == step]

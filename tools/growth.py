@@ -53,7 +53,7 @@ class Results:
         print(self.rows[-1], flush=True)
 
     def has(self, about: dict[str, Any]) -> bool:
-        """Whether it was measured before."""
+        """Return whether it was measured before."""
         return any(about.items() <= row.items() for row in self.rows)
 
 
@@ -114,7 +114,7 @@ assert len(runs) == N, len(runs)
 
 
 def store_figures(results: Results, about: dict[str, Any], chosen: str, *, cwd: Path, uri: str, limit: float) -> None:
-    """The figures of one store whose names hold one of the words that were chosen."""
+    """Measure the figures of one store whose names hold one of the words that were chosen."""
     n = about["n"]
     python, program = [sys.executable, "-c"], [sys.executable, "-m", "rbptrack"]
     commands = {
@@ -221,7 +221,7 @@ def tables(results: Results, work: Path, sizes: Iterable[int], analyzers: Iterab
 
 
 def show(results: Results) -> None:
-    """A row per figure and backend: seconds (see `_spent`) and peak memory at each size, and the exponent."""
+    """Print a row per figure and backend: seconds (see `_spent`) and peak memory at each size, and the exponent."""
     for kind in (("sqlite", "postgresql"), ("",)):
         rows = [r for r in results.rows if r["backend"] in kind]
         sizes = sorted({r["n"] for r in rows})

@@ -59,7 +59,7 @@ def services(work: Path) -> Iterator[str]:
 
 
 def measurement(number: int, folder: Path) -> Any:
-    """A complete record with artifacts of its own; its numbers tell it from every other."""
+    """Return a complete record with artifacts of its own; its numbers tell it from every other."""
     from rbptrack.ranks import RankTable
     from rbptrack.tracking.record import Record, add_artifacts, curves, k_metrics
     from rbptrack.tracking.schema import MeasurementTags
@@ -91,7 +91,7 @@ def measurement(number: int, folder: Path) -> Any:
 
 
 def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -> None:
-    """One process of several writers: threads that take numbers from a list until it is empty."""
+    """Write measurements in one process of several: threads that take numbers from a list until it is empty."""
     import requests
 
     from rbptrack.base.errors import StoreAway

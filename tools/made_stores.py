@@ -33,7 +33,7 @@ Rows = dict[str, list[tuple[Any, ...]]]
 
 
 def seed(folder: Path) -> Path:
-    """The folder of a store with the real measurements from which the others are copied."""
+    """Return the folder of a store with the real measurements from which the others are copied."""
     if not (folder / DATABASE).exists():
         folder.mkdir(parents=True, exist_ok=True)
         words = ["-m", "model=nano/*", "dataset=pydocs", "dataset.documents=20", "analyzers=[]"]
@@ -42,7 +42,7 @@ def seed(folder: Path) -> Path:
 
 
 def on_sqlite(seed: Path, folder: Path, n: int) -> Path:
-    """The folder of a SQLite store of n measurements."""
+    """Return the folder of a SQLite store of n measurements."""
     if not folder.exists():
         began, unfinished = time.monotonic(), folder.with_name(f"{folder.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -66,7 +66,7 @@ def on_sqlite(seed: Path, folder: Path, n: int) -> Path:
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[Any]:
-    """A database server of this machine, for as long as the block lasts; its databases stay in the folder."""
+    """Yield a database server of this machine, for as long as the block lasts; its databases stay in the folder."""
     from tests import server
 
     place = server.Server(0, server.free_port())
@@ -77,7 +77,7 @@ def postgres(folder: Path) -> Iterator[Any]:
 
 
 def on_postgres(seed: Path, server: Any, n: int, *, artifacts: Path) -> str:
-    """The address of a database of n measurements."""
+    """Return the address of a database of n measurements."""
     import psycopg
 
     name, unfinished, began = f"made_{n}", f"unfinished_{n}", time.monotonic()
@@ -110,7 +110,7 @@ def on_postgres(seed: Path, server: Any, n: int, *, artifacts: Path) -> str:
 
 
 def copies(seed: Path, n: int, experiment: int) -> tuple[dict[str, list[str]], Iterator[Rows]]:
-    """The columns of each table, and the rows of n measurements, some hundreds of measurements at a time."""
+    """Yield the columns of each table, and the rows of n measurements, some hundreds of measurements at a time."""
     with closing(sqlite3.connect(seed / DATABASE)) as database:
         by_size = (
             "select run_uuid from params where key='model.non_embedding_params' and run_uuid in "
@@ -138,7 +138,7 @@ def copies(seed: Path, n: int, experiment: int) -> tuple[dict[str, list[str]], I
 def _measurement(
     tables: dict[str, tuple[list[str], list[tuple[Any, ...]]]], i: int, experiment: int
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """The rows of measurement i, each with its table, from those of a real one."""
+    """Yield the rows of measurement i, each with its table, from those of a real one."""
     size, dataset, family = i % SIZES, i // SIZES % DATASETS, i // FAMILY
     s = 1e6 * 3.0**size
     values = {

@@ -109,7 +109,7 @@ def compare(name: str, dataset: str, models: dict[Dtype, CausalModel], corpus: C
 
 
 def _logits(model: CausalModel) -> LogitsOf:
-    """The logits as rbptrack computes them, (sequences * length, vocabulary)."""
+    """Return the logits as rbptrack computes them, (sequences * length, vocabulary)."""
     return lambda tokens: model.head.logits(model.backbone(tokens).flatten(0, 1))
 
 
@@ -204,7 +204,7 @@ _aten: Any = torch.ops.aten
 
 
 def to_tf32(x: Tensor) -> Tensor:
-    """The nearest TF32 number of each float32."""
+    """Return the nearest TF32 number of each float32."""
     if x.dtype != torch.float32:
         return x
     bits = x.contiguous().view(torch.int32)

@@ -46,7 +46,7 @@ KS = (1, 3, 10, 30, 100, 300, 1000, 3000)
 
 
 def neg_log_rbp(k: np.ndarray, s: float, *, family: int, dataset: int) -> np.ndarray:
-    """The law: -ln RBP_k at size s; falls with k as k^-0.4 and a cut-off at |V|."""
+    """Return the law: -ln RBP_k at size s; falls with k as k^-0.4 and a cut-off at |V|."""
     alpha = 0.06 + 0.012 * np.log(k) + 0.003 * family
     level = (1.1 + 0.15 * dataset) * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5)
     return level * (s / 1e8) ** -alpha
@@ -70,7 +70,7 @@ def table(
     each: int,
     **law: object,
 ) -> RankTable:
-    """One measurement: what all models share of each token's difficulty, and the model's own part."""
+    """Return one measurement: what all models share of each token's difficulty, and the model's own part."""
     tokens = len(shared)
     hardness = special.ndtr(np.sqrt(0.8) * shared + np.sqrt(0.2) * own.normal(size=tokens))
     rank = np.clip(ranks(hardness, **law), 1, VOCABULARY)  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def table(
 
 
 def difficulties(dataset: int, block: int, documents: int, each: int) -> np.ndarray:
-    """What every model finds of the tokens of some documents, (tokens,): of the document, of stretches, of each token."""
+    """Return what every model finds of the tokens of some documents, (tokens,): of the document, of stretches, of each token."""
     rng = np.random.default_rng([dataset, block])
     stretches = np.convolve(rng.normal(size=documents * each + 4), np.full(5, 5**-0.5), mode="valid")
     own = np.repeat(rng.normal(0, 1, documents), each)
@@ -96,7 +96,7 @@ def difficulties(dataset: int, block: int, documents: int, each: int) -> np.ndar
 
 
 def write(path: Path, *, documents: int, each: int, s: float, family: int, dataset: int) -> RankHistogram:
-    """One model's table of a dataset, a row group of some documents at a time, and its histogram."""
+    """Return one model's table of a dataset, a row group of some documents at a time, and its histogram."""
     scatter = float(np.exp(np.random.default_rng([family, int(s)]).normal(0, 0.01)))
     block = max(1, _BLOCK // each)
     histogram: RankHistogram | None = None
@@ -119,7 +119,7 @@ def write(path: Path, *, documents: int, each: int, s: float, family: int, datas
 def log(
     writer: Writer, about: MeasurementTags, *, documents: int, each: int, s: float, family: int, dataset: int
 ) -> None:
-    """The measurement as a finished run."""
+    """Log the measurement as a finished run."""
     with tempfile.TemporaryDirectory() as name:
         histogram = write(Path(name, RANKS), documents=documents, each=each, s=s, family=family, dataset=dataset)
         histogram.write(Path(name, HISTOGRAM))

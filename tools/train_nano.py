@@ -113,7 +113,7 @@ def source_files() -> Iterator[tuple[str, str]]:
 
 
 def docstrings(text: str) -> str:
-    """The docstrings of a module's text of at least 80 characters, in order, separated by blank lines."""
+    """Return the docstrings of a module's text of at least 80 characters, in order, separated by blank lines."""
     nodes = (
         n
         for n in ast.walk(ast.parse(text))
@@ -214,7 +214,7 @@ class Run:
         return self.keep[-1] if self.keep else training_tokens(self.size) // (BATCH * CONTEXT)
 
     def rate(self, step: int) -> float:
-        """The learning rate of a 0-based step: linear warm-up, then linear decay to zero, or none for checkpoints."""
+        """Return the learning rate of a 0-based step: linear warm-up, then linear decay to zero, or none for checkpoints."""
         peak = 0.02 * math.sqrt(56 / SIZES[self.size][1])
         if self.keep:  # whatever its length: a longer run goes through the same checkpoints
             return peak * min(1.0, (step + 1) / 40)
@@ -234,7 +234,7 @@ def parameters(size: str) -> int:
 
 
 def build_model(size: str) -> GPTNeoXForCausalLM:
-    """A GPT-NeoX causal LM of the named size with random weights (tied embeddings, rotary positions)."""
+    """Return a GPT-NeoX causal LM of the named size with random weights (tied embeddings, rotary positions)."""
     layers, width, heads = SIZES[size]
     config = GPTNeoXConfig(
         vocab_size=VOCABULARY,
@@ -389,7 +389,7 @@ def main() -> None:
 
 
 def runs(command: str, sizes: list[str]) -> list[Run]:
-    """What a command trains, the smallest sizes first."""
+    """Return what a command trains, the smallest sizes first."""
     if command == "seeds":
         return [Run(size, seed) for size in sizes for seed in MORE_SEEDS.get(size, ())]
     if command == "checkpoints":
