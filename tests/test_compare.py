@@ -10,7 +10,7 @@ from rbptrack.plugins.compare.rows import TEXT
 
 from rbptrack.analysis import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.ranks import DocumentCounts
+from rbptrack.ranks import DocumentCounts, RankTable
 from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.contrasts import holm
 from tests.synthetic import changed, family_runs, ranked, runs_of_tables, together, with_columns
@@ -38,7 +38,9 @@ def test_a_planted_difference_is_found_and_none_is_not() -> None:
     assert table.loc[("better", "one"), ["families", "exponents"]].tolist() == ["different", "undecided"]
     assert table.loc[("one", "same"), ["families", "exponents"]].tolist() == ["undecided"] * 2
     said = sentences_of(report.findings)
-    assert said[0].startswith("better and one follow different laws, with exponents that cannot be told apart (RBP_1")
+    assert said[0].startswith(
+        "better and one follow different laws, with exponents without a significant difference (RBP_1"
+    )
     assert "better and one on text: by RBP_1, better is better at 4 and one at 0 of 4 sizes" in " ".join(said)
 
 
@@ -105,7 +107,7 @@ def test_two_datasets_of_a_family_are_compared_by_their_laws_only() -> None:
             family_runs(SIZES, alpha=0.1, a=2.0, dataset="code", documents_hash="c", seed=1),
         )
     )
-    assert set(report.tables) == {"summary", "laws"}
+    assert set(report.tables) == {"summary", "laws", "rank_and_rest"}
     assert report.tables["summary"].frame["pairs"].eq(0).all()
     exponents = report.tables["laws"].frame.set_index("metric").loc["RBP_1"]
     assert exponents["on"] == "toy"
@@ -196,3 +198,27 @@ def test_the_same_recipe_is_rarely_called_different() -> None:
         differences = [paired_differences(a, b, replicates=300, seed=1)["rbp_1"] for a, b in combinations(counts, 2)]
         wrong += (simultaneous_differences(differences, level=0.95)[1] < 0.05).any()
     assert wrong / draws <= 0.09
+
+
+def test_both_parts_of_ce_are_compared_as_laws() -> None:
+    """The second family's ranks are twice those of the first, at equal p R: only its rank part is larger."""
+    rng = np.random.default_rng(11)
+    sizes = np.geomspace(1e4, 1e6, 5)
+    tables: dict[str, dict[str, RankTable]] = {"a": {}, "b": {}}
+    hard = rng.normal(2, 0.5, 60).repeat(30)
+    for i, s in enumerate(sizes):
+        log_rank = np.maximum(hard * (s / 1e4) ** -0.05 + rng.normal(0, 0.5, 1800), 0)
+        rest = rng.exponential(1, 1800)
+        for name, factor in (("a", 1), ("b", 2)):
+            rank = np.rint(np.exp(log_rank)).astype(int) * factor
+            tables[name][f"{name}{i}"] = ranked(
+                rank, documents=60, vocab_size=5000, logprob=-np.log(rank) - rest * (s / 1e4) ** -0.02
+            )
+    runs = together(*(runs_of_tables(sizes, table, family=name) for name, table in tables.items()))
+    rows = Compare(gaps=0).analyze(runs).tables["rank_and_rest"].frame.set_index("metric")
+    rank = rows.loc["rank part of CE"]
+    assert rank["verdict"] == "different"
+    assert rank["ratio_low"] < rank["ratio"] < rank["ratio_high"] < 0.9
+    rest = rows.loc["rest of CE"]
+    assert rest["verdict"] == "undecided"
+    assert rest["ratio"] == pytest.approx(1, abs=1e-9)

@@ -86,7 +86,7 @@ def test_small_sources_and_a_rest_have_numbers_without_intervals() -> None:
     assert np.isfinite(rows["ce_low"]).tolist() == np.isfinite(rows["alpha_low"]).tolist() == [True, True, False, False]
     assert set(report.tables["contrasts"].frame["source"]) == {"site 0"}
     assert any("1 of 5 sources have fewer than 10 documents (site 2)" in note for note in report.notes)
-    assert any("of 5 sources the 3 of most tokens are told apart" in note for note in report.notes)
+    assert any("of 5 sources the 3 of most tokens are kept apart" in note for note in report.notes)
 
 
 def test_one_model_is_enough_for_levels() -> None:

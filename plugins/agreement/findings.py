@@ -1,4 +1,4 @@
-"""What is said of two models on the same tokens: how often they agree, what changed, and how far from a reference."""
+"""Findings about two models on the same tokens: agreement, changes, and distance from a reference."""
 
 from __future__ import annotations
 

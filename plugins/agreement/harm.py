@@ -28,7 +28,7 @@ class LadderRow(PairRow):
     """What one model, precision or checkpoint costs against another."""
 
     ce: Annotated[Interval, Column("CE of B less that of A, nats", title="ΔCE", form="+.4f")]
-    rank: Annotated[Interval, Column("its rank part, the mean of ln R, likewise", title="Δ rank part", form="+.4f")]
+    rank: Annotated[Interval, Column("mean of ln R of B less that of A, nats", title="Δ rank part", form="+.4f")]
     rank_share: Annotated[
         Interval, Column("share of ΔCE that is its rank part; empty where CE does not differ", "rank share", form=".0%")
     ]
@@ -49,7 +49,7 @@ def harm_of(pairs: Sequence[Compared], *, delta: float, level: float) -> list[Hu
     Source: one-sided t tests over documents of no harm, and of harm of delta or more (Schuirmann 1987).
 
     Args:
-        pairs: what was counted.
+        pairs: the counts of each pair.
         delta: harm within which a model counts as unharmed; 0: none does.
         level: 1 - the size of the tests, corrected over all (Holm), those of harm and those of delta apart.
 

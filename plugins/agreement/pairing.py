@@ -12,7 +12,7 @@ Measured = tuple[str, str]  # run id and name
 
 
 def pairs_named(models: Mapping[str, str], a: str, b: str) -> Iterator[tuple[Measured, Measured]]:
-    """Yield every two of which pattern a names the one and b the other; in one order, where both orders fit."""
+    """Yield every two whose names match patterns a and b; in one order, where both orders match."""
     for left, right in combinations(models.items(), 2):
         for first, second in ((left, right), (right, left)):
             if fnmatchcase(first[1], a or "*") and fnmatchcase(second[1], b or "*"):

@@ -64,7 +64,7 @@ class FarRow(OfReference):
 
 @dataclass(frozen=True)
 class Beside:
-    """A measurement and what was counted of it beside its reference, by document and by source."""
+    """A measurement and its counts beside its reference, by document and by source."""
 
     row: pd.Series[Any]
     documents: ReferenceSums

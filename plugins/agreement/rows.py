@@ -85,13 +85,13 @@ class TokenRow(PairRow):
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Two measurements of the same tokens, by the names that tell them from the others, and what was counted.
+    """Two measurements of the same tokens, by unique names, with their counts.
 
     Attributes:
         dataset: on which.
         a: name of the first.
         b: of the second.
-        documents: what was counted, by document.
+        documents: counts by document.
         sums: by source, where sources are named; else by document.
         worst: the tokens that cost b most more than a.
         lacking: run ids of those without the column `top`.
@@ -162,7 +162,7 @@ def token_rows(pair: TokenPairs, keys: Mapping[str, str], texts: Mapping[int, st
 
 
 def decade_rows(pair: Compared) -> Iterator[DecadeRow]:
-    """Yield tokens by the decades of their ranks, where there are any."""
+    """Yield tokens by the decades of their ranks, decades without tokens left out."""
     moves = pair.sums.moves
     names = decade_names(len(moves))
     for i, row in enumerate(moves):

@@ -36,11 +36,13 @@ from rbptrack.ranks import CE, metric_label
 from rbptrack.stats.contrasts import Apart, contrast, holm, verdict_of
 from rbptrack.stats.intervals import Interval
 
+from .caveats import caveats
 from .differences import LOG_NATS, Difference, simultaneous_differences
 from .findings import ApartAtEqualCe, LawsApart, ModelsDiffer, SameExponents
 from .gaps import align, gap_row
 from .pairs import BITS, Pair, Side, pairs_of, read_sides, with_words
 from .rows import TEXT, EqualRow, LawRow, ModelRow, PairRow, SummaryRow, WordRow
+from .split import CAPTION, split_rows
 
 _Law = tuple[LawRow, LawsApart, SameExponents]
 
@@ -106,15 +108,18 @@ class Compare(Analyzer):
         report.findings += [same for *_, same in laws]
         report.findings += [apart for _, apart in equal]
         report.findings += _of_models(summary)
+        split = split_rows(runs, pairs, self.level)
+        report.findings += [part for _, part in split]
         report.add_rows("summary", summary)
         report.add_rows("laws", (row for row, *_ in laws))
         report.add_rows("at_equal_ce", (_equal_row(*case) for case in equal))
         report.add_rows("models", models)
+        report.add_rows("rank_and_rest", (row for row, _ in split), caption=CAPTION)
         self._add_metrics(report, models, laws)
         self._gaps(report, runs, families)
         self._words(report, pairs)
         self._draw(report, pairs, laws)
-        report.notes += _caveats(pairs, models)
+        report.notes += caveats(pairs, models)
         report.summary = next(name for name in ("summary", "gaps", "models") if name in report.tables)
         return report
 
@@ -380,23 +385,3 @@ def _of_models(summary: Iterable[SummaryRow]) -> Iterator[ModelsDiffer]:
                 a_better=row.A_better,
                 b_better=row.B_better,
             )
-
-
-def _caveats(pairs: list[Pair], models: list[ModelRow]) -> Iterator[str]:
-    for side in {side.path: side for pair in pairs for side in (pair.a, pair.b)}.values():
-        moved = side.family.column("split_difference")
-        if np.isfinite(moved).any():
-            yield (
-                f"{side.path}: {np.isfinite(moved).sum()} of {len(moved)} models were split in half precision, which "
-                f"moved some ranks (logits differ by up to {np.nanmax(moved):.2g} of the largest from the whole "
-                "model's): differences of a few places against them are of the split, not of the models."
-            )
-    for pair in (pair for pair in pairs if pair.same_dataset and pair.other_tokens):
-        instead = "whole words and bits per byte, as here" if pair.a.words and pair.b.words else "nats of the text"
-        text = f"{pair.keys['A']} and {pair.keys['B']} cut {pair.keys['on']} into different tokens: compare {instead}"
-        yield f"{text}, not RBP_k or CE."
-    for a, b in dict.fromkeys((row.A, row.B) for row in models if not row.documents > 0):
-        yield (
-            f"{a} and {b}: imported without ranks; logged values, taken to be of the same texts, with logged "
-            "standard errors where there are any. Without them a difference is undecided."
-        )

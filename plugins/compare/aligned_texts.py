@@ -66,13 +66,13 @@ def aligned(a: Words, b: Words) -> tuple[Words, Words] | None:
     Source: the same words in both, where one side begins or ends some words later.
     """
     for shift in dict.fromkeys((len(a.texts) - len(b.texts), *_SHIFTS)):  # both at the end, or else at the beginning
-        one, two = a[max(shift, 0) :], b[max(-shift, 0) :]
-        size = min(len(one.texts), len(two.texts))
-        same = [_same(x, y) for x, y in zip(one.texts, two.texts, strict=False)]
+        first, second = a[max(shift, 0) :], b[max(-shift, 0) :]
+        size = min(len(first.texts), len(second.texts))
+        same = [_same(x, y) for x, y in zip(first.texts, second.texts, strict=False)]
         inner = same[1 : size - 1]
         if sum(same) >= max(1.0, _ALIKE * len(inner)):
             part = slice(0 if same[0] else 1, size if same[-1] else size - 1)
-            return one[part], two[part]
+            return first[part], second[part]
     return None
 
 

@@ -35,7 +35,7 @@ class Difference:
     Attributes:
         a: the metric's value of a.
         b: of b.
-        se: standard error of a - b; NaN where it is not known.
+        se: standard error of a - b; NaN where it is unknown.
         t: (replicate's difference - difference) / replicate's standard error in each document bootstrap, (replicates,);
             the same draws of documents in every difference on the same texts.
 
@@ -58,7 +58,7 @@ def paired_differences(
     """Return CE, RBP_k of every k that both have, and ln of the nats of the text, by metric, over the same documents.
 
     Each is a ratio of sums over documents, so its standard error is the infinitesimal jackknife's, documents paired; in
-    a bootstrap replicate likewise.
+    a bootstrap replicate too.
 
     Source: the studentized bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 12.5).
     """
@@ -86,17 +86,17 @@ def simultaneous_differences(differences: Sequence[Difference], *, level: float)
 
     Returns:
         How many standard errors an interval reaches to each side so that all hold at once, and p of every difference,
-        corrected for their number, (differences,); NaN where there is no standard error.
+        corrected for their number, (differences,); NaN without a standard error.
 
     Source: the step of Romano and Wolf, Econometrica 73, 2005, by the largest studentized bootstrap difference.
 
     """
-    known = [d for d in differences if np.isfinite(d.se)]
-    if not known:
+    with_error = [d for d in differences if np.isfinite(d.se)]
+    if not with_error:
         return float("nan"), np.full(len(differences), np.nan)
-    largest = np.sort(np.max([np.abs(d.t) for d in known], axis=0))
+    largest = np.sort(np.max([np.abs(d.t) for d in with_error], axis=0))
     without_error = {True: np.inf, False: 0.0}
-    size = np.array([abs(d.value) / d.se if d.se > 0 else without_error[bool(d.value)] for d in known])
+    size = np.array([abs(d.value) / d.se if d.se > 0 else without_error[bool(d.value)] for d in with_error])
     p = (1 + len(largest) - np.searchsorted(largest, size, side="left")) / (1 + len(largest))
     corrected = np.full(len(differences), np.nan)
     corrected[[np.isfinite(d.se) for d in differences]] = p
@@ -113,12 +113,12 @@ def _ratios(counts: DocumentCounts) -> dict[str, _Ratio]:
     return ratios | {LOG_NATS: (counts.nats, np.ones(len(tokens)))}
 
 
-def _difference(one: _Ratio, other: _Ratio, weights: Weights, *, logs: bool) -> Difference:
-    value, variance = (float(v[0]) for v in _values(one, other, np.ones((1, weights.shape[1])), logs=logs))
-    draws, variances = _values(one, other, weights, logs=logs)
-    a, b = (float(x.sum() / n.sum()) for x, n in (one, other))
+def _difference(first: _Ratio, second: _Ratio, weights: Weights, *, logs: bool) -> Difference:
+    value, variance = (float(v[0]) for v in _values(first, second, np.ones((1, weights.shape[1])), logs=logs))
+    draws, variances = _values(first, second, weights, logs=logs)
+    a, b = (float(x.sum() / n.sum()) for x, n in (first, second))
     if logs:
-        a, b = float(np.log(one[0].sum())), float(np.log(other[0].sum()))
+        a, b = float(np.log(first[0].sum())), float(np.log(second[0].sum()))
     return Difference(a, b, float(np.sqrt(variance)), _studentized(draws, value, variances))
 
 
@@ -127,13 +127,13 @@ def _studentized(draws: FloatArray, value: float, variances: FloatArray) -> Floa
         return np.nan_to_num((draws - value) / np.sqrt(variances), nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _values(one: _Ratio, other: _Ratio, weights: Weights, *, logs: bool) -> tuple[FloatArray, FloatArray]:
+def _values(first: _Ratio, second: _Ratio, weights: Weights, *, logs: bool) -> tuple[FloatArray, FloatArray]:
     """Return difference of two ratios (or of their logarithms) and its variance for each row of weights, (replicates,).
 
-    The variance is sum_d w_d i_d^2 with i_d = (x_d - p n_d) / sum(w n) of the one less that of the other, a quadratic
-    form in the four sums' products, so that all replicates cost two matrix products.
+    The variance is sum_d w_d i_d^2 with i_d = (x_d - p n_d) / sum(w n) of the first less that of the second: a
+    quadratic form in the four sums' products, so that all replicates cost two matrix products.
     """
-    columns = np.column_stack([*one, *other])  # (documents, 4): x, n, x', n'
+    columns = np.column_stack([*first, *second])  # (documents, 4): x, n, x', n'
     documents = len(columns)
     totals = drawn_sums(weights, columns)
     products = drawn_sums(weights, columns[:, :, None] * columns[:, None, :])

@@ -1,4 +1,4 @@
-"""What is said of two sides: their laws, exponents, models, what is left at equal cross-entropy, gaps on the text."""
+"""Findings about two sides: their laws, exponents, models, differences at equal cross-entropy, gaps on the text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXPONENTS = {
     Verdict.DIFFERENT: "different exponents",
     Verdict.CLOSE: "slightly different exponents",
     Verdict.SAME: "the same exponent",
-    Verdict.UNTOLD: "exponents that cannot be told apart",
+    Verdict.UNTOLD: "exponents without a significant difference",
 }
 
 
@@ -97,7 +97,7 @@ class SameExponents(Finding):
         words = {
             "differ": (Verdict.DIFFERENT, Verdict.CLOSE),
             "are the same within the margin": (Verdict.SAME,),
-            "cannot be told apart": (Verdict.UNTOLD,),
+            "do not differ significantly": (Verdict.UNTOLD,),
         }
         counts = {text: len(with_verdict(findings, *verdicts)) for text, verdicts in words.items()}
         every = {len(findings): "all" if len(findings) > 1 else "it"}
@@ -130,7 +130,7 @@ class ApartAtEqualCe(Finding):
         shown = [finding for finding in findings if finding.shown]
         apart = with_verdict(shown, Verdict.DIFFERENT)
         if shown and not apart:
-            yield f"At equal cross-entropy no pair of families is told apart ({some_of(0, len(shown), 'pair')})."
+            yield f"At equal cross-entropy no families differ significantly ({some_of(0, len(shown), 'pair')})."
         for finding in apart[:_FEW]:
             a = finding.case["a"]
             b = finding.case["b"]
@@ -140,7 +140,8 @@ class ApartAtEqualCe(Finding):
                 f"of {a} is {estimate(finding)} times that of {b}."
             )
         if len(apart) > _FEW:
-            yield f"At equal cross-entropy {len(apart)} of {counted(len(shown), 'pair')} of families are told apart."
+            pairs = counted(len(shown), "pair")
+            yield f"At equal cross-entropy {len(apart)} of {pairs} of families differ significantly."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ class Aligned:
         a: name of the one.
         b: of the other.
         dataset: the text.
-        gaps: what was found.
+        gaps: the gaps on the text.
         sources: of the documents, where they are named.
 
     """
@@ -103,7 +103,7 @@ def align(
     Args:
         runs: the measurements.
         pairs: of families.
-        notes: get a sentence for what is left out.
+        notes: get a sentence for each pair that is left out.
         within: largest ratio of two S that count as equal.
         words: of a segment.
         most: segments of each direction.

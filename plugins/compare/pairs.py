@@ -35,7 +35,7 @@ _SAME_BYTES = 0.005  # a first token that is not scored is longer in one tokeniz
 
 @dataclass(frozen=True)
 class Side:
-    """One family on one dataset, and what was counted at each size, ascending in S; nothing where it was not kept."""
+    """One family on one dataset, and its counts at each size, ascending in S; none where they were not kept."""
 
     family: Family
     counts: list[DocumentCounts]

@@ -28,7 +28,7 @@ class PairRow:
 
 @dataclass(kw_only=True)
 class SummaryRow(PairRow):
-    """What is found of one pair and metric."""
+    """The verdicts on one pair and metric."""
 
     pairs: Annotated[int, Column("pairs of models of equal S; none between datasets")]
     A_better: Annotated[int, Column(f"pairs in which A's model is better on these texts ({_SURE})", title="A better")]
@@ -55,13 +55,13 @@ class LawRow(PairRow):
     difference: Annotated[Interval, Column("A's exponent less B's", form="+.3f", low=_LOW, bare=True)]
     p_exponents: Annotated[float, Column(f"p of equal exponents, {_SURE} (Holm)", "p of equal α", form=".3g")]
     margin: Annotated[float, Column("difference below which exponents count as the same", form=".3f")]
-    p_equivalent: Annotated[float, Column("p of a difference at or beyond the margin, likewise", form=".3g")]
+    p_equivalent: Annotated[float, Column("p of a difference at or beyond the margin (Holm)", form=".3g")]
     verdict: Annotated[str, Column("of the exponents: equivalent, different, both (within the margin) or undecided")]
 
 
 @dataclass(kw_only=True)
 class EqualRow(PairRow):
-    """What is left at equal cross-entropy."""
+    """The difference at equal cross-entropy."""
 
     at: Annotated[
         float, Column("CE in nats (across tokenizers bits per byte): the middle of what both have", form=".3f")
@@ -113,7 +113,7 @@ class OfTwoModels:
 class GapRow(OfTwoModels):
     """Nats per byte of words of a kind."""
 
-    words: Annotated[str, Column("words of which kind, punctuation around them left away; other: mixed, as in code")]
+    words: Annotated[str, Column("kind of word, without the punctuation around it; other: mixed, as in code")]
     share: Annotated[float, Column("of the bytes that both have scored in whole words", form=".1%")]
     nats_A: Annotated[float, Column("nats per byte of A", title="nats per byte, A", form=".4f")]
     nats_B: Annotated[float, Column("of B", title="B", form=".4f")]

@@ -47,7 +47,7 @@ class Domains(Analyzer):
     Attributes:
         ks: the k to count at.
         shown: the k of the summary, figures and sentences.
-        most: how many sources are told apart, those of most tokens; the others are counted together.
+        most: how many sources are kept apart, those of most tokens; the others are counted together.
         level: nominal coverage of the intervals; tests have size 1 - level, corrected over all pairs (Holm).
 
     """
@@ -210,7 +210,7 @@ def _few(sources: Sequence[Source], count: int) -> Iterator[str]:
         )
     if sources[-1].several:
         yield (
-            f"{family}: of {count} sources the {len(sources) - 1} of most tokens are told apart "
+            f"{family}: of {count} sources the {len(sources) - 1} of most tokens are kept apart "
             f"(analyzer.most={len(sources) - 1})."
         )
 

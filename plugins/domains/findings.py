@@ -1,4 +1,4 @@
-"""What is said of sources of documents against each other."""
+"""Findings about sources of documents against each other."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class OfSource(OfFamily):
 
 @dataclass(kw_only=True)
 class SummaryRow(OfSource):
-    """What is known of a source."""
+    """A source and its counts."""
 
     documents: Annotated[int, Column(f"its documents; no interval from fewer than {LEAST_DOCUMENTS}", form=",.0f")]
     share: Annotated[float, Column("its share of the scored tokens", form=".1%")]

@@ -27,7 +27,7 @@ class Source:
         counts: by document, of each size, ascending in S.
         share: of the scored tokens.
         level: nominal coverage of the intervals.
-        several: whether it is a rest of small sources put together, of which nothing but numbers is said.
+        several: whether it holds all small sources together; sentences leave it out.
 
     """
 
@@ -45,7 +45,7 @@ class Source:
 
     @property
     def enough(self) -> bool:
-        """Whether there are documents enough for intervals."""
+        """Whether it has enough documents for intervals."""
         return self.documents >= LEAST_DOCUMENTS and not self.several
 
     @property
@@ -78,7 +78,7 @@ class Source:
         return np.nan_to_num(tilt, nan=0.0, posinf=0.0, neginf=0.0)
 
     def law(self, metric: str) -> PowerLawFit | None:
-        """Return the law of one metric; None where there is none."""
+        """Return the law of one metric; None if it has no law."""
         return self.values.fit(metric, self.family.s, level=self.level) if self.values else None
 
     def alpha(self, metric: str) -> Interval:
@@ -105,5 +105,5 @@ class Source:
 
 
 def _by_document(counts: DocumentCounts) -> dict[str, FloatArray]:
-    """Return sums by document, of which a metric is the total per token: nats of CE, hits of RBP_k."""
+    """Return sums by document; a metric is their total per token: nats of CE, hits of RBP_k."""
     return {CE: counts.nats} | {rbp_name(k): counts.hits[:, i] for i, k in enumerate(counts.ks)}

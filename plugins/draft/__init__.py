@@ -74,7 +74,7 @@ class Draft(Analyzer):
             f"A step of the draft is taken to cost {self.cost:g} of a pass of the reference (analyzer.cost)."
             if self.cost
             else "What a step of the draft costs is taken from the parameters of both models, embeddings included; "
-            "analyzer.cost= gives what was measured."
+            "analyzer.cost= sets a measured cost."
         )
         self._draw(report)
         return report

@@ -1,4 +1,4 @@
-"""What is counted of the drafts of a family: acceptance, tokens in a row, speed-up, and the law in size."""
+"""Counts of the drafts of a family: acceptance, tokens in a row, speed-up, and the law in size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAMPLING = "sampling"
 
 @dataclass(frozen=True)
 class Drafts:
-    """The drafts of a family for one reference on one dataset, and what was counted of each, ascending in S."""
+    """The drafts of a family for one reference on one dataset, and the counts of each, ascending in S."""
 
     family: Family
     reference: str

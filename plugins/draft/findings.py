@@ -1,4 +1,4 @@
-"""What is said of models as drafts of a larger one: what is accepted, how much faster that is, and the law in size."""
+"""Findings about models as drafts of a larger one: acceptance, speed-up, and the law in size."""
 
 from __future__ import annotations
 

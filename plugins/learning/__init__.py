@@ -40,7 +40,7 @@ class Learning(Analyzer):
 
     Attributes:
         ks: the k to follow.
-        least: checkpoints of a model; with fewer nothing is said.
+        least: checkpoints of a model; models with fewer are left out.
         span: checkpoints, the last ones, over which a token must be held to count as learnt.
         per_decade: how many k per decade the spectrum has.
         level: nominal coverage of the intervals.

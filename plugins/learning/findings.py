@@ -1,4 +1,4 @@
-"""What is said of tokens that are learnt, and forgotten."""
+"""Findings about tokens that are learnt, and forgotten."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Churn(Finding):
     Attributes:
         k: of RBP_k.
         entering: the share that enters.
-        seeds: the share that leaves, or enters, between two runs of one recipe; NaN where there are none.
+        seeds: the share that leaves, or enters, between two runs of one recipe; NaN without such runs.
 
     """
 

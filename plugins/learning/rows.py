@@ -1,4 +1,4 @@
-"""Rows of the tables of what is learnt."""
+"""Rows of the tables of learnt and forgotten tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FlowRow(OfModel):
     leaving: Annotated[Interval, Column("share whose rank leaves them", form=".2%")]
     net: Annotated[float, Column("entering less leaving: the change of RBP_k", form="+.2%")]
     entering_per_doubling: Annotated[float, Column("per doubling of training tokens", "entering per 2x", form=".2%")]
-    leaving_per_doubling: Annotated[float, Column("likewise", "leaving per 2x", form=".2%")]
+    leaving_per_doubling: Annotated[float, Column("per doubling of training tokens", "leaving per 2x", form=".2%")]
     seeds: Annotated[
         float,
         Column("share that enters, or leaves, between two seeds of one recipe (final models)", "two seeds", form=".2%"),
@@ -36,7 +36,7 @@ class FlowRow(OfModel):
 
 @dataclass(kw_only=True)
 class LearntRow(OfModel):
-    """What is learnt of a class of tokens."""
+    """The learnt share of a class of tokens."""
 
     tokens_of: Annotated[str, Column("all tokens, a kind of token, or a source of the documents", title="of")]
     tokens: Annotated[int, Column("how many", form=",.0f")]

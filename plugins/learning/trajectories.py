@@ -1,4 +1,4 @@
-"""The rank of every token at every checkpoint: what enters the first k and leaves, what is learnt, and for how long."""
+"""The rank of every token at every checkpoint: tokens that enter the first k, leave, are learnt, and for how long."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Trajectories:
     def learnt(self, k: int, *, span: int) -> IntArray:
         """Return the checkpoint from which each token is inside to the end, (tokens,); their number if unknown.
 
-        A token that enters within the last `span` checkpoints is censored: whether it stays cannot be told.
+        A token that enters within the last `span` checkpoints is censored: it may not stay.
         """
         states = self.states(k)
         count = len(states)

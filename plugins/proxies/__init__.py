@@ -49,8 +49,8 @@ class Proxies(Analyzer):
 
     Attributes:
         k: of RBP_k.
-        least: models of one dataset and task, fewer of which are left out.
-        seen: datasets that the models may have been trained on: said beside what is found there.
+        least: models of one dataset and task; with fewer the task is left out.
+        seen: datasets that the models may have been trained on: sentences about them say so.
         level: nominal coverage of the intervals; tests have size 1 - level, corrected (Holm).
 
     """
@@ -101,7 +101,7 @@ class Proxies(Analyzer):
         for dataset, rows in frame.groupby("dataset", sort=True):
             kept = list[int]()
             means = list[FloatArray]()
-            known = list[float]()
+            shares = list[float]()
             for place, run_id in zip(rows.index, map(str, rows["run_id"]), strict=True):
                 try:
                     solutions = self._solutions(runs, run_id)
@@ -116,9 +116,9 @@ class Proxies(Analyzer):
                 kept.append(place)
                 means.append(SIGNS * solutions.means)
                 long = solutions.tokens >= _KNOWN_TOKENS
-                known.append(float(solutions.first[long].mean()) if long.any() else 0.0)
+                shares.append(float(solutions.first[long].mean()) if long.any() else 0.0)
             if kept:
-                yield Answered(str(dataset), rows.loc[kept], np.stack(means), np.array(known))
+                yield Answered(str(dataset), rows.loc[kept], np.stack(means), np.array(shares))
 
     def _solutions(self, runs: Runs, run_id: str) -> Solutions | None:
         """Return the proxies of a model's solutions; None where the texts have no field after the first."""

@@ -23,9 +23,9 @@ def draw_proxies(panels: Sequence[tuple[str, str, pd.DataFrame]]) -> Figure:
     with style():
         figure, axes = panel_per([title for title, *_ in panels], legend=_LEGEND)
         for ax, (_, proxy, rows) in zip(axes, panels, strict=True):
-            for name, mine in rows.groupby("family", sort=False):
+            for name, points in rows.groupby("family", sort=False):
                 colour, marker = colour_and_marker(families.index(str(name)))
-                ax.plot(mine["best"], mine["score"], marker, color=colour, ms=5, label=str(name))
+                ax.plot(points["best"], points["score"], marker, color=colour, ms=5, label=str(name))
             ax.set(xlabel=proxy, ylabel="score")
         legend_of_all(figure, legend=_LEGEND)
         return figure

@@ -1,4 +1,4 @@
-"""What is said of statistics of known answers: which orders models as a task's scores do, and what it forecasts."""
+"""Findings about statistics of known answers: which orders models as a task's scores do, and what it forecasts."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Chosen(Finding):
         """Say what limits the share of pairs."""
         if not isfinite(self.low):
             return "; an interval needs 4 families"
-        return "" if self.verdict is Verdict.YES else "; that this beats chance cannot be told"
+        return "" if self.verdict is Verdict.YES else "; whether this beats chance is undecided"
 
     def order(self) -> str:
         """Say how many proxies order models, or what could have been seen."""
@@ -88,7 +88,7 @@ class Chosen(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class Orders(Finding):
-    """The rank correlation of one proxy with a task's scores: `Chosen` says how many there are, the table which."""
+    """The rank correlation of one proxy with a task's scores: `Chosen` says how many, the table which."""
 
     question: str = "proxy orders models"
 

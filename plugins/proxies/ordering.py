@@ -15,7 +15,7 @@ from rbptrack.stats.shares import Share
 from rbptrack.stats.spread import Spread
 
 _POWER = 0.8
-_LEAST_FAMILIES = 4  # from which an error over families is told
+_LEAST_FAMILIES = 4  # from which an error over families is given
 
 
 @dataclass(frozen=True)
@@ -72,16 +72,16 @@ class Arrangement:
         return min(1.0, 2 * float(self.chance[self.pairs + abs(in_order) :].sum())) if in_order else 1.0
 
     def detectable(self, level: float) -> float:
-        """Return the smallest tau that would have been told from 0 in 80% of such sets; NaN where none would.
+        """Return the smallest tau that would have been significant in 80% of such sets; NaN where none would.
 
         Source: the normal approximation to Kendall's score, its variance in proportion to 1 - tau^2 (Kendall, Rank
         Correlation Methods, 1948), above the exact quantile of chance.
         """
         tail = 2 * np.cumsum(self.chance[::-1])[: self.pairs]  # of pairs, pairs - 1, ..., 1 in order
-        told = np.flatnonzero(tail < 1 - level)
-        if not len(told):
+        ordered = np.flatnonzero(tail < 1 - level)
+        if not len(ordered):
             return float("nan")
-        least = self.pairs - int(told[-1])
+        least = self.pairs - int(ordered[-1])
         score = np.arange(-self.pairs, self.pairs + 1)
         spread = float(np.sqrt(self.chance @ score**2)) * float(special.ndtri(_POWER))
         a, b, c = self.pairs**2 + spread**2, -2 * self.pairs * least, least**2 - spread**2
@@ -122,13 +122,13 @@ class Association:
 def associated(values: FloatArray, scores: FloatArray, arrangement: Arrangement) -> Association:
     """Return how a proxy (turned so that higher is better) orders models by their scores, (models,) both.
 
-    NaN where a value is not known, or all are the same.
+    NaN where a value is unknown, or all are the same.
 
     Source: Spearman, American Journal of Psychology 15, 1904; Kendall, Biometrika 30, 1938, by strata of models.
     """
     if not np.isfinite(values).all() or np.ptp(values) == 0 or np.ptp(scores) == 0:
         return Association(float("nan"), float("nan"), float("nan"))
-    from scipy import stats  # takes half a second: only where there are scores
+    from scipy import stats  # takes half a second: only where scores exist
 
     in_order = arrangement.in_order(values, scores)
     spearman = float(stats.spearmanr(values, scores).statistic)

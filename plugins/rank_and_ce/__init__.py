@@ -252,7 +252,7 @@ class RankAndCe(Analyzer):
         report.add_rows("collapse", (curve.row() for curve in findings))
 
     def _collapsed(self, place: str, k: int, points: pd.DataFrame, resampled: Resampled) -> CollapsesOnCe | None:
-        """Return the curve of one dataset, or of all together; None where there are too few points for one."""
+        """Return the curve of one dataset, or of all together; None with too few points."""
         usable = points[points[f"rbp_{k}"].between(0, 1, inclusive="neither")]
         if len(usable) < 4 or np.ptp(usable["ce"]) == 0:
             return None
@@ -364,9 +364,9 @@ class RankAndCe(Analyzer):
         made = []
         for dataset, of_dataset in points.groupby("dataset", sort=False):
             for k, (column, outcome) in product(self.ks, outcomes.items()):
-                known = of_dataset[of_dataset[f"{column}_{k}"].notna()]
-                share, ce, rbp = (known[name].to_numpy() for name in (f"{column}_{k}", "ce", f"rbp_{k}"))
-                families = pd.factorize(known["family"])[0]
+                measured = of_dataset[of_dataset[f"{column}_{k}"].notna()]
+                share, ce, rbp = (measured[name].to_numpy() for name in (f"{column}_{k}", "ce", f"rbp_{k}"))
+                families = pd.factorize(measured["family"])[0]
                 if prediction := predict_left_out(share, ce, rbp, families, sizes=left_out == "sizes"):
                     made.append((str(dataset), outcome, k, prediction))
         needed = families_needed(len(made), self.level) if made and left_out == "families" else 0

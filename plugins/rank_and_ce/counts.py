@@ -1,4 +1,4 @@
-"""What is counted of each measurement, and of all of them together: points of curves, tables of sizes."""
+"""Counts of each measurement, and of all of them together: points of curves, tables of sizes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Counts(Pooled):
         return point[k], draws[k]
 
     def resampled(self, replicates: int, seed: int) -> tuple[FloatArray, dict[int, FloatArray]]:
-        """Return CE, (replicates,), and -ln RBP_k of each k, likewise, in document bootstraps."""
+        """Return CE, (replicates,), and -ln RBP_k of each k, (replicates,), in document bootstraps."""
         weights = document_weights(len(self.joint.tokens), replicates=replicates, seed=seed)
         tokens, nats, *hits = drawn_sums(weights, self.joint.metric_sums()).T
         with np.errstate(divide="ignore"):

@@ -103,7 +103,7 @@ def collapse(
 
 
 def _joint_freedom(scatter: float, sampling: float, freedom: float, documents: float) -> float:
-    """Return degrees of freedom of a sum of two variances, of which the second comes from so many documents."""
+    """Return degrees of freedom of a sum of two variances; the second comes from so many documents."""
     parts = scatter**2 / freedom + sampling**2 / max(documents - 1, 1)
     return (scatter + sampling) ** 2 / parts if parts > 0 else freedom
 
@@ -239,11 +239,11 @@ def families_needed(cases: int, level: float) -> int:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Shares of whole sequences at what was left out, predicted by CE and by RBP_k.
+    """Shares of whole sequences of left-out models, predicted by CE and by RBP_k.
 
     Attributes:
         points: predictions made.
-        families: of which the points are.
+        families: number of families of the points.
         error_ce: root mean square error of ln(-ln share), by a line in ln CE.
         error_rbp: the same, by a line in ln(-ln RBP_k).
         p: of outcomes that lean to neither.
@@ -276,14 +276,16 @@ def predict_left_out(
     """
     usable = (share > 0) & (share < 1) & (rbp > 0) & (rbp < 1)
     y, families = np.log(-np.log(share[usable])), families[usable]
-    predictors, each, errors = (np.log(ce[usable]), np.log(-np.log(rbp[usable]))), np.unique(families), []
+    predictors = (np.log(ce[usable]), np.log(-np.log(rbp[usable])))
+    names = np.unique(families)
+    errors = []
     for x in predictors:
         error = np.full(len(y), np.nan) if sizes else held_out_errors(x, y, families)
-        for own in (families == family for family in each if sizes):
+        for own in (families == family for family in names if sizes):
             error[own] = held_out_errors(x[own], y[own], np.arange(own.sum()))
         errors.append(error)
     made = np.isfinite(errors[0]) & np.isfinite(errors[1])
-    if made.sum() < 4 or (not sizes and len(each) < 2):
+    if made.sum() < 4 or (not sizes and len(names) < 2):
         return None
     error_ce, error_rbp = (float(np.sqrt(np.mean(error[made] ** 2))) for error in errors)
     leaning = (Leaning.within if sizes else Leaning.across)(*predictors, y, families)
@@ -291,4 +293,4 @@ def predict_left_out(
     better = "undecided"
     if agrees:
         better = "RBP_k" if leaning.lean < 0 else "CE"
-    return Prediction(int(made.sum()), len(each), error_ce, error_rbp, leaning.p, better)
+    return Prediction(int(made.sum()), len(names), error_ce, error_rbp, leaning.p, better)

@@ -1,4 +1,4 @@
-"""What is said of ranks and cross-entropy: at equal loss, at equal probability, and as predictors of sequences."""
+"""Findings about ranks and cross-entropy: at equal loss, at equal probability, and as predictors of sequences."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ class RanksAtEqualP(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class Predicts(Finding):
-    """Which of RBP_k (yes) and CE (no) predicts how often whole sequences of what was left out succeed.
+    """Which of RBP_k (yes) and CE (no) predicts how often whole sequences of left-out models succeed.
 
     Attributes:
         left_out: sizes or families.

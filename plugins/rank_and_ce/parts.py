@@ -28,7 +28,7 @@ class Parts:
         values: CE, rank and rest, (m, 3).
         draws: the same in each replicate, (m, replicates, 3).
         bands: the rank part by `rbptrack.ranks.BANDS`, (m, bands).
-        band_draws: likewise, (m, replicates, bands).
+        band_draws: the same in each replicate, (m, replicates, bands).
         widening: of percentile intervals, for few documents.
 
     """

@@ -205,7 +205,7 @@ class Rates:
     Attributes:
         share: of the tokens that lies in each bin of -ln p.
         rate: share of a bin's tokens with R <= k; NaN in a bin without tokens.
-        nats: mean -ln p of a bin's tokens; NaN likewise.
+        nats: mean -ln p of a bin's tokens; NaN without tokens.
 
     """
 
@@ -238,12 +238,11 @@ def split_of_gain(first: Rates, second: Rates) -> FloatArray:
     Source: Kitagawa, Journal of the American Statistical Association 50, 1955.
     """
     w, w_b = first.share, second.share
-    one = np.where(np.isnan(first.rate), second.rate, first.rate)  # a bin that one of them lacks
-    other = np.where(np.isnan(second.rate), first.rate, second.rate)
-    one, other = np.nan_to_num(one), np.nan_to_num(other)
+    rate = np.nan_to_num(np.where(np.isnan(first.rate), second.rate, first.rate))  # a bin that one of them lacks
+    rate_b = np.nan_to_num(np.where(np.isnan(second.rate), first.rate, second.rate))
     moved = np.nan_to_num(second.nats - first.nats) * _slope(first, second)
-    within = ((w + w_b) / 2 * (other - one - moved)).sum(axis=1)
-    whole = (w_b * other - w * one).sum(axis=1)
+    within = ((w + w_b) / 2 * (rate_b - rate - moved)).sum(axis=1)
+    whole = (w_b * rate_b - w * rate).sum(axis=1)
     return np.stack([whole - within, within], axis=1)
 
 
@@ -251,7 +250,7 @@ def _slope(first: Rates, second: Rates) -> FloatArray:
     """Return how the rate changes with -ln p at each bin that both models have, (nats,); 0 elsewhere. For all
     replicates.
     """
-    both = [np.stack([getattr(each, name) for each in (first, second)]) for name in ("nats", "rate")]
+    both = [np.stack([getattr(rates, name) for rates in (first, second)]) for name in ("nats", "rate")]
     there = np.flatnonzero(np.isfinite(both[0]).all(axis=(0, 1)))
     slope = np.zeros(both[0].shape[2])
     if len(there) > 1:

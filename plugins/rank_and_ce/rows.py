@@ -104,11 +104,11 @@ class PredictionRow:
     """Whole sequences predicted by CE and by RBP_k."""
 
     dataset: Annotated[str, Column("the dataset")]
-    outcome: Annotated[str, Column("what is predicted: windows of N tokens, or whole answers, with every R <= k")]
+    outcome: Annotated[str, Column("predicted quantity: windows of N tokens, or whole answers, with every R <= k")]
     k: Annotated[int, Column("of R <= k")]
     left_out: Annotated[str, Column("sizes one at a time, or families")]
     points: Annotated[int, Column("predictions made")]
-    families: Annotated[int, Column("of which the points are")]
+    families: Annotated[int, Column("number of families of the points")]
     error_ce: Annotated[float, Column("root mean square error of ln(-ln share), by a line in ln CE", "error by CE")]
     error_rbp: Annotated[float, Column("the same, by a line in ln(-ln RBP_k)", "error by RBP_k")]
     p: Annotated[

@@ -183,7 +183,7 @@ def ways_of_classing(pieces: Iterable[RankTable], texts: Mapping[int, str]) -> I
 
     Args:
         pieces: of the table.
-        texts: of tokens, by id; empty where they are not known.
+        texts: of tokens, by id; empty where they are unknown.
 
     """
     occurrences: dict[str, list[IntArray]] = {"token": [], "field": []}
@@ -195,15 +195,15 @@ def ways_of_classing(pieces: Iterable[RankTable], texts: Mapping[int, str]) -> I
     times, fields = (added(counts) for counts in occurrences.values())
     ids = np.flatnonzero(times).tolist()
     last_field = len(fields) - 1
-    known = bool(ids) and not unknown
-    if known and texts:
+    countable = bool(ids) and not unknown
+    if countable and texts:
         kind, start = np.full(len(times), len(KINDS) - 1), np.ones(len(times), dtype=np.int64)
         for i in ids:
             text = texts.get(i, "")
             kind[i], start[i] = kind_of(text), 0 if starts_word(text) else 1
         yield Way("kind", "token", kind, KINDS)
         yield Way("word", "token", start, ("begins a word", "inside a word"))
-    if known:
+    if countable:
         yield Way("frequency", "token", *frequency_bins(times))
     if last_field > 0:
         yield Way("field", "field", np.arange(last_field + 1), [f"field {i}" for i in range(last_field + 1)])

@@ -1,4 +1,4 @@
-"""What is said of classes of tokens, and of early against late positions."""
+"""Findings about classes of tokens, and about early against late positions."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ClassesDiffer(Finding):
             if not finding.pairs:
                 yield f"{where(finding)}, by {finding.case['by']}: all tokens that have a law are in one class."
                 continue
-            verdict = "classes cannot be told apart"
+            verdict = "classes do not differ significantly"
             if finding.verdict is Verdict.DIFFERENT:
                 verdict = f"they differ, {p_in_words(finding.p_corrected)}, corrected"
             yield (
@@ -114,9 +114,9 @@ class LateAgainstEarly(Finding):
         early: the early positions.
         late: the late ones.
         alpha_early: the exponent there.
-        alpha_late: likewise.
+        alpha_late: of late positions.
         reached: documents that reach the last bin.
-        documents: how many there are.
+        documents: their number.
 
     """
 

@@ -65,7 +65,7 @@ class PositionCurves:
         last: last position, (bins,).
         tokens: scored tokens of each bin, over the runs of the smallest size together, (bins,).
         documents: how many documents count.
-        every_document: how many there are.
+        every_document: their number.
         sums: per size, (documents, bins, 2 + ks): tokens, nats, hits.
         values: CE and -ln RBP_k, (m, bins, metrics).
         draws: the same in bootstrap replicates, (m, replicates, bins, metrics).

@@ -84,7 +84,7 @@ def _same_tokens(a: RankTable, b: RankTable) -> bool:
 
 @dataclass(frozen=True)
 class PairSums(DocumentSums):
-    """What is counted of two models, by document.
+    """Counts of two models, by document.
 
     Attributes:
         ks: the k of `hits_a` and `hits_b`.
@@ -95,20 +95,20 @@ class PairSums(DocumentSums):
         lost: tokens that a ranks first and b does not, (documents,).
         gained: tokens that b ranks first and a does not, (documents,).
         nats_a: sums of -ln p(target), (documents,).
-        nats_b: likewise.
+        nats_b: that of b.
         rank_a: sums of ln R, the part of the loss that ranks fix, nats, (documents,).
-        rank_b: likewise.
+        rank_b: sums of ln R of b.
         rest_a: sums of -ln(p R), the rest of the loss, (documents,).
-        rest_b: likewise.
+        rest_b: sums of -ln(p R) of b.
         decided: tokens gained less tokens lost, each by the mean of both models' margins, nats, (documents,); NaN where
             a table does not say. A margin is ln p(top) - ln p(target). One model's alone would regress to the mean.
-        near: tokens lost or gained at a tie or nearly one: the mean margin is at most `NEAR`, (documents,); likewise.
+        near: tokens lost or gained at a tie or nearly one: the mean margin is at most `NEAR`, (documents,).
         entropy_a: sums of the distribution's entropy, nats, (documents,); NaN where a table does not say.
-        entropy_b: likewise.
-        kl_a: sums of KL to the reference, nats, (documents,); NaN where there was none.
-        kl_b: likewise; to be compared where the reference is the same.
+        entropy_b: that of b.
+        kl_a: sums of KL to the reference, nats, (documents,); NaN without a reference.
+        kl_b: that of b; comparable where the reference is the same.
         hits_a: tokens with rank <= k, (documents, len(ks)).
-        hits_b: likewise.
+        hits_b: that of b.
         moves: tokens by the decade of their rank in a and in b: 1, 2 to 10, 11 to 100, ..., (decades, decades).
 
     """
