@@ -215,7 +215,7 @@ def test_models_are_chosen_by_name() -> None:
     runs = runs_of_tables([1e5, 1e6], {"small": table(rank), "large": table(rank)})
     rows = Agreement(a="*-100000").analyze(runs).tables["summary"].frame
     assert rows[["A", "B"]].to_numpy().tolist() == [["toy-100000", "toy-1000000"]]
-    with pytest.raises(BadInput, match=r"analyzer\.a=pythia analyzer\.b=\*; there are toy-100000, toy-1000000"):
+    with pytest.raises(BadInput, match=r"analyzer\.a=pythia analyzer\.b=\*; available: toy-100000, toy-1000000"):
         Agreement(a="pythia").analyze(runs)
 
 
