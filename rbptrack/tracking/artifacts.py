@@ -58,7 +58,8 @@ class Artifacts:
         """Return a hash of the files that analyses read of a measurement; empty for a remote store, where none
         changes.
         """
-        here, whole = Path(self.artifact_uri(run_id)), hashlib.sha256()
+        here = Path(self.artifact_uri(run_id))
+        whole = hashlib.sha256()
         for path in (here / name for name in (RANKS, HISTOGRAM, DOCUMENTS, TOKENS)):
             if path.is_absolute() and path.is_file():
                 with path.open("rb") as file:
@@ -103,7 +104,9 @@ class Artifacts:
         here = Path(self.artifact_uri(run_id))
         if here.is_absolute():  # MLflow's own way asks the database several times for each folder
             return sorted(path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file())
-        client, names, folders = self.connection.open(), list[str](), [""]
+        client = self.connection.open()
+        names = list[str]()
+        folders = [""]
         with self.connection.explained():
             while folders:
                 for entry in client.list_artifacts(run_id, folders.pop() or None):

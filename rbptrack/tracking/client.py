@@ -32,8 +32,10 @@ class Client:
 
     def experiment(self, name: str) -> Experiment | None:
         """Return the experiment of a name, deleted or not, if there is one."""
-        known = self._client.get_experiment_by_name(name)
-        return Experiment(known.experiment_id, known.artifact_location, known.lifecycle_stage) if known else None
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
+            return None
+        return Experiment(experiment.experiment_id, experiment.artifact_location, experiment.lifecycle_stage)
 
     def run(self, run_id: str) -> LoggedRun:
         """Return one run."""
@@ -54,7 +56,8 @@ class Client:
         return self._search(experiments, " and ".join(parts), limit=limit)
 
     def _search(self, experiments: Sequence[str], wanted: str, *, limit: int | None = None) -> list[LoggedRun]:
-        runs, token = list[LoggedRun](), None
+        runs = list[LoggedRun]()
+        token = None
         while True:
             page = self._client.search_runs(
                 list(experiments),
@@ -69,13 +72,13 @@ class Client:
                 return runs
 
     def finished(
-        self, experiment: str, chosen: FilterConfig, run_ids: Sequence[str], each: Callable[[LoggedRun], T]
+        self, experiment: str, chosen: FilterConfig, run_ids: Sequence[str], read: Callable[[LoggedRun], T]
     ) -> list[T]:
         """Return the records of finished measurements: at least those of run_ids, or those that may pass the filters.
 
         A measurement that may pass comes with every other one of its fingerprint, of which one may be newer.
         """
-        return list(map(each, self._finished(experiment, chosen, run_ids)))
+        return list(map(read, self._finished(experiment, chosen, run_ids)))
 
     def _finished(self, experiment: str, chosen: FilterConfig, run_ids: Sequence[str]) -> list[LoggedRun]:
         inside = [experiment]
@@ -98,9 +101,9 @@ class Client:
         fingerprints = dict.fromkeys(run.tags.get(Tag.FINGERPRINT, "") for run in runs)
         same = [
             run
-            for each in fingerprints
-            if each
-            for run in self.search(experiments, {Tag.FINGERPRINT: each}, status="FINISHED")
+            for fingerprint in fingerprints
+            if fingerprint
+            for run in self.search(experiments, {Tag.FINGERPRINT: fingerprint}, status="FINISHED")
         ]
         return list({run.run_id: run for run in (*runs, *same)}.values())
 
@@ -108,7 +111,8 @@ class Client:
         """Return the ids of finished measurements whose metrics point to no LoggedModel; none where the server has no
         such.
         """
-        linked, token = set[str](), None
+        linked = set[str]()
+        token = None
         while True:
             try:
                 page = self._client.search_logged_models([experiment], page_token=token)
@@ -152,13 +156,14 @@ def tags_like(chosen: FilterConfig) -> str:
     MLflow joins conditions by `and` only, so a filter of several patterns is not among them. Its `%` and `_` match what
     `*` and `?` do; other runs may satisfy the conditions, too.
     """
-    asked = [(tag, getattr(chosen, name)) for name, tag in FILTERED.items()]
-    single = [(tag, patterns[0]) for tag, patterns in asked if len(patterns) == 1 and _PLAIN.fullmatch(patterns[0])]
+    filters = [(tag, getattr(chosen, name)) for name, tag in FILTERED.items()]
+    single = [(tag, patterns[0]) for tag, patterns in filters if len(patterns) == 1 and _PLAIN.fullmatch(patterns[0])]
     return " and ".join(f"tags.`{tag}` LIKE '{p.replace('*', '%').replace('?', '_')}'" for tag, p in single)
 
 
 def _logged(run: Run) -> LoggedRun:
-    info, data = run.info, run.data
+    info = run.info
+    data = run.data
     return LoggedRun(
         info.run_id,
         str(info.run_name),

@@ -67,7 +67,8 @@ class Connection:
         self.experiment = config.experiment
         self.database = local.database_of(self.uri)
         self.tables = self.database
-        self._config, self._create_missing = config, create
+        self._config = config
+        self._create_missing = create
         self._client: MlflowClient | None = None
         self._source: Tables | None = None
         self._analyses: Self | None = None
@@ -197,7 +198,8 @@ class Connection:
         self._copy = TemporaryFolder()
         with self.explained():
             self.tables = local.copied(database, self._copy.path)
-        self.uri, self._create_missing = f"sqlite:///{self.tables}", False
+        self.uri = f"sqlite:///{self.tables}"
+        self._create_missing = False
 
     def repair_moved(self) -> int:
         """Relocate a local store that was moved, even without artifacts, else BadInput; returns how many addresses."""
@@ -222,7 +224,8 @@ class Connection:
 
         """
         slow = threading.Timer(_SLOW_SECONDS, say_slow, [self.shown])
-        slow.daemon, began = True, time.monotonic()
+        slow.daemon = True
+        began = time.monotonic()
         try:
             if self.database is None:
                 slow.start()

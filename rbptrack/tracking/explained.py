@@ -40,7 +40,8 @@ def explained(uri: str) -> Iterator[None]:
 
 
 def _in_words(error: Exception, uri: str) -> RbptrackError:
-    shown, text = uri, redact(" ".join(str(error).split()))
+    shown = uri
+    text = redact(" ".join(str(error).split()))
     if "out-of-date database schema" in text or "Can't locate revision" in text or "schema version" in text:
         import mlflow
 

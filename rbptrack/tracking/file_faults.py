@@ -52,25 +52,25 @@ def file_faults(record: Record, folder: Path, *, bounded: bool) -> Iterator[tupl
     try:
         if bounded:
             limits.check_parquet(folder / HISTOGRAM, most=limits.BYTES["parquet"])
-        told = RankHistogram.read(folder / HISTOGRAM)
+        stored = RankHistogram.read(folder / HISTOGRAM)
     except (RbptrackError, OSError, ValueError) as error:
         yield HISTOGRAM, str(error).replace(f"{folder}/", "")
         return
-    if text := _histogram(told):
+    if text := _histogram(stored):
         yield HISTOGRAM, text
         return
     ranks = table.histogram()
-    if not _same(ranks, told):
+    if not _same(ranks, stored):
         yield HISTOGRAM, "its ranks do not give its histogram"
     yield from (("", text) for text in _contradictions(record, table, ranks))
 
 
-def _same(ranks: RankHistogram, told: RankHistogram) -> bool:
+def _same(ranks: RankHistogram, stored: RankHistogram) -> bool:
     """Return whether two histograms agree, as far as sums of ln p that are a little above 0 allow."""
-    if ranks.vocab_size != told.vocab_size or not np.array_equal(ranks.rank, told.rank):
+    if ranks.vocab_size != stored.vocab_size or not np.array_equal(ranks.rank, stored.rank):
         return False
-    allowed = 1e-5 * np.abs(told.logprob) + ABOVE_ZERO * told.count * (told.rank == 1)  # only a sure token's is
-    return np.array_equal(ranks.count, told.count) and bool((np.abs(ranks.logprob - told.logprob) <= allowed).all())
+    allowed = 1e-5 * np.abs(stored.logprob) + ABOVE_ZERO * stored.count * (stored.rank == 1)  # only a sure token's is
+    return np.array_equal(ranks.count, stored.count) and bool((np.abs(ranks.logprob - stored.logprob) <= allowed).all())
 
 
 def _check_length(path: Path, record: Record, *, bounded: bool) -> None:
@@ -84,8 +84,8 @@ def _check_length(path: Path, record: Record, *, bounded: bool) -> None:
     except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
         raise BadInput(f"{path.name} is damaged") from error
     if rows != record.metrics.get(Metric.NUM_TOKENS):
-        told = record.metrics.get(Metric.NUM_TOKENS)
-        raise BadInput(f"its ranks do not give its numbers: {rows:,} ranks, but num_tokens is {told}")
+        stored = record.metrics.get(Metric.NUM_TOKENS)
+        raise BadInput(f"its ranks do not give its numbers: {rows:,} ranks, but num_tokens is {stored}")
     if bounded and rows > min(limits.ROWS_OF_RANKS, limits.RANKS_PER_BYTE * path.stat().st_size):
         raise BadInput(f"would unpack to {rows:,} ranks, which is out of proportion to its size")
 
@@ -136,9 +136,9 @@ def _token_texts(path: Path, table: RankTable) -> str:
     return f"{len(lacking):,} tokens of its ranks have no text, the first {lacking[0]}" if len(lacking) else ""
 
 
-def _histogram(told: RankHistogram) -> str:
+def _histogram(stored: RankHistogram) -> str:
     """Describe a histogram's internal faults; empty if there are none."""
-    kinds = [column.dtype for column in (told.rank, told.count, told.logprob)]
+    kinds = [column.dtype for column in (stored.rank, stored.count, stored.logprob)]
     if [kind.kind for kind in kinds] != ["i", "i", "f"]:
         return f"must hold two columns of whole numbers and one of numbers; got {', '.join(map(str, kinds))}"
     return ""
@@ -157,7 +157,8 @@ def _contradictions(record: Record, table: RankTable, ranks: RankHistogram) -> I
     if Metric.CE_RANK in record.metrics:
         expected |= dict(zip((Metric.CE_RANK, Metric.CE_REST), split_sums(table) / len(table), strict=False))
     if table.compared:
-        names, means = (Metric.KL, Metric.ACCEPTANCE, Metric.SAME_TOP), table.compared_sums() / len(table)
+        names = (Metric.KL, Metric.ACCEPTANCE, Metric.SAME_TOP)
+        means = table.compared_sums() / len(table)
         expected |= dict(zip(names, means, strict=True))
         if (table.column("top") < 0).any():  # handed on without ids
             del expected[Metric.SAME_TOP]
@@ -169,10 +170,10 @@ def _contradictions(record: Record, table: RankTable, ranks: RankHistogram) -> I
         expected[Metric.NON_EMBEDDING_PARAMS] = params.non_embedding_params
     capped = ABOVE_ZERO * float(np.mean(table.column("logprob") == 0))  # what was above 0 is read as 0
     for name, value in expected.items():
-        told = record.metrics.get(name)
+        stored = record.metrics.get(name)
         below = capped if name == Metric.CE else 0.0
-        if told is not None and not -allowed - below <= (told - value) / max(1.0, abs(value)) <= allowed:
-            yield f"its ranks do not give its numbers: {name} is {told:g}, and should be {value:g}"
+        if stored is not None and not -allowed - below <= (stored - value) / max(1.0, abs(value)) <= allowed:
+            yield f"its ranks do not give its numbers: {name} is {stored:g}, and should be {value:g}"
     curve = record.curves.get(Metric.RBP_CURVE, {})
     steps = np.array([k for k in curve if 1 <= k <= ranks.vocab_size], dtype=np.int64)
     if len(steps) < len(curve):

@@ -35,7 +35,9 @@ class Heartbeat:
     """
 
     def __init__(self, writer: Writer, run_id: str, *, every: float = EVERY_SECONDS) -> None:
-        self._writer, self._run_id, self._every = Writer(writer.connection.another()), run_id, every
+        self._writer = Writer(writer.connection.another())
+        self._run_id = run_id
+        self._every = every
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._report_until_stopped, name="rbptrack-live", daemon=True)
         self.away = ""
@@ -57,9 +59,11 @@ class Heartbeat:
         while not self._stop.wait(pause):
             try:
                 self._report()
-                pause, self.away = self._every, ""
+                pause = self._every
+                self.away = ""
             except Exception as error:  # whatever it was, a run whose process lives must not look dead
-                pause, self.away = min(2 * pause, max(self._every, LONGEST_PAUSE)), str(error)
+                pause = min(2 * pause, max(self._every, LONGEST_PAUSE))
+                self.away = str(error)
 
     def _report(self) -> None:
         self._writer.log(self._run_id, tags=heartbeat())
@@ -92,7 +96,10 @@ class Live(Heartbeat):
     def __init__(self, writer: Writer, run_id: str, *, every: float) -> None:
         super().__init__(writer, run_id, every=min(every, MOST_SECONDS))
         self._lock = threading.Lock()
-        self._tokens, self._nats, self._hits, self._reported = 0, 0.0, 0, 0
+        self._tokens = 0
+        self._nats = 0.0
+        self._hits = 0
+        self._reported = 0
         self._began = time.time()
         self._monitors = _monitors()
 
@@ -107,7 +114,9 @@ class Live(Heartbeat):
         super()._report()
         self._writer.log(self._run_id, metrics=self._load(), step=int(time.time() - self._began))
         with self._lock:
-            tokens, nats, hits = self._tokens, self._nats, self._hits
+            tokens = self._tokens
+            nats = self._nats
+            hits = self._hits
         if tokens > self._reported:
             self._reported = tokens
             numbers = {"tokens": tokens, Metric.CE: nats / tokens, rbp_name(1): hits / tokens}

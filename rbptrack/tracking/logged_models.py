@@ -150,7 +150,8 @@ def pointer_of_run(run: Run) -> Pointer | None:
 def _name(record: Record) -> str:
     """Return the name of its model, as MLflow takes it: `pythia-1_4b@step1000`, `opt-6_7b bfloat16`."""
     params = MeasurementParams.read(record.params)
-    revision, name = params.revision or "main", record.tags[Tag.MODEL]
+    revision = params.revision or "main"
+    name = record.tags[Tag.MODEL]
     if revision != "main" and not name.endswith(f"@{revision}"):
         name += f"@{revision}"
     precision = "tf32" if params.tf32 else params.dtype or "float32"

@@ -104,8 +104,8 @@ class LoggableMeasurement(Measurement):
         """
         connection = Connection(TrackingConfig(uri=tracking_uri, experiment=experiment))
         about = MeasurementTags(self._fingerprint(), self.family, self.size, self.model, self.dataset, sweep)
-        if known := Reader(connection).find(about.fingerprint):
-            return known
+        if run_id := Reader(connection).find(about.fingerprint):
+            return run_id
         record = Record(about.title, about.tags() | (tags or {}), self.params.params() | software_versions())
         counts = self._document_counts(ks)
         record.add_results(self, non_embedding_params=self.non_embedding_params, counts=counts)

@@ -21,7 +21,8 @@ def stood_in(database: Path, artifacts: str, experiment: str, *, surely: bool = 
 
     `surely`: it is known to have moved, so that the artifacts need not have come along.
     """
-    there, beside = _path(artifacts), artifact_folder(database, experiment)
+    there = _path(artifacts)
+    beside = artifact_folder(database, experiment)
     if there is None or there.resolve() == beside.resolve():
         return None
     for folder in there.parents:
@@ -65,7 +66,8 @@ def check_files(database: Path, old: Path, tables: Path) -> None:
         if there.is_relative_to(old) and there.exists():
             lacking += not (database.parent / there.relative_to(old)).exists()
     if lacking:
-        source, target = shlex.quote(str(old / "artifacts")), shlex.quote(str(database.parent))
+        source = shlex.quote(str(old / "artifacts"))
+        target = shlex.quote(str(database.parent))
         raise BadInput(
             f"the tracking store {database} was copied from {old} without the artifacts of {lacking} runs.\n"
             f"Repair: cp -an {source} {target}/, or go on without them: "

@@ -78,14 +78,16 @@ def make_experiment(client: MlflowClient, name: str, uri: str, artifacts: str) -
 @contextmanager
 def _loggers_kept() -> Iterator[None]:
     """Undo what migrations do to loggers: some versions of alembic's set-up disable all that exist."""
-    known = [each for each in logging.Logger.manager.loggerDict.values() if isinstance(each, logging.Logger)]
-    before, root = [(each, each.disabled) for each in known], logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    loggers = [logger for logger in logging.Logger.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
+    before = [(logger, logger.disabled) for logger in loggers]
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+    level = root.level
     try:
         yield
     finally:
-        for each, disabled in before:
-            each.disabled = disabled
+        for logger, disabled in before:
+            logger.disabled = disabled
         root.handlers[:] = handlers
         root.setLevel(level)
 

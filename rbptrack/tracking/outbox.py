@@ -156,7 +156,8 @@ def repair_and_deliver(tracking: TrackingConfig, *, tell: Tell) -> Delivered:
         tell: shows a line per run that was closed, per record that was delivered, and per reason why others wait.
 
     """
-    done, connection = Delivered(), Connection(tracking)
+    done = Delivered()
+    connection = Connection(tracking)
     try:
         for name in repair(connection):
             tell(f"{name} was left running by a process that is gone: now KILLED; measured again, it continues")
@@ -164,11 +165,11 @@ def repair_and_deliver(tracking: TrackingConfig, *, tell: Tell) -> Delivered:
     except StoreAway as error:
         done.away = str(error)
         tell(done.away)
-    known: dict[tuple[str, str], Connection] = {}
+    connections: dict[tuple[str, str], Connection] = {}
     for path in waiting():
-        with locked(path) as mine:
-            if mine and (path / FILE).exists():  # else another process delivers it
-                _deliver_waiting(path, tracking, known, done, tell)
+        with locked(path) as is_free:
+            if is_free and (path / FILE).exists():  # else another process delivers it
+                _deliver_waiting(path, tracking, connections, done, tell)
     for why, paths in done.waits.items():
         who = f"{_name(paths[0])} waits" if len(paths) == 1 else f"{len(paths):,} measurements wait"
         tell(f"{who} in {os.path.commonpath(paths)}: {why}")
@@ -186,7 +187,8 @@ def _verify_what_was_cut_off(connection: Connection, tell: Tell) -> None:
         return
     tell(f"this machine went down while {short_path(str(database))} was written: verifying what it got since")
     with suppress(BadInput):  # it holds no measurement yet
-        done, writer = verify(Reader(connection), FilterConfig(), read_data=True, since=since), Writer(connection)
+        done = verify(Reader(connection), FilterConfig(), read_data=True, since=since)
+        writer = Writer(connection)
         for fault in done.faults:
             tell(f"{fault.name} (run {fault.run_id}): {fault.text}; it does not count as measured")
         for run_id, why in done.damaged.items():
@@ -195,12 +197,12 @@ def _verify_what_was_cut_off(connection: Connection, tell: Tell) -> None:
 
 
 def _deliver_waiting(
-    path: Path, tracking: TrackingConfig, known: dict[tuple[str, str], Connection], done: Delivered, tell: Tell
+    path: Path, tracking: TrackingConfig, connections: dict[tuple[str, str], Connection], done: Delivered, tell: Tell
 ) -> None:
     try:
         record = Record.read(path)
         address = (record.tags[Tag.STORE], record.tags[Tag.EXPERIMENT])
-        connection = known[address] = known.get(address) or _connection(*address, record, tracking)
+        connection = connections[address] = connections.get(address) or _connection(*address, record, tracking)
         run_id, there = _deliver(connection, record, path, tell=tell)
         done.runs[record.fingerprint] = run_id
         if there:
@@ -232,9 +234,9 @@ def _discard_finished(connection: Connection) -> None:
         return
     reader = Reader(connection)
     for parts in (path for path in partial().glob("*") if path.is_dir()):
-        with locked(parts) as mine, suppress(RbptrackError):
+        with locked(parts) as is_free, suppress(RbptrackError):
             began = begun(parts)
-            if mine and reader.find(parts.name) and (not began or reader.knows(began)):
+            if is_free and reader.find(parts.name) and (not began or reader.knows(began)):
                 discard(parts)
 
 
@@ -246,8 +248,8 @@ def _tidy() -> None:
                 with locked(path.with_suffix("")):
                     pass
         elif not (path / FILE).exists():
-            with locked(path) as mine:
-                if mine and not (path / FILE).exists():
+            with locked(path) as is_free:
+                if is_free and not (path / FILE).exists():
                     shutil.rmtree(path, ignore_errors=True)
     for place in (*folder().glob("*"), folder(), partial()):
         with suppress(OSError):  # not there, or not empty

@@ -24,7 +24,8 @@ def draw_rank_distribution(histogram: RankHistogram, title: str, path: Path) -> 
     across = _Scale(0.8, histogram.vocab_size * 1.25, _LEFT, _WIDE - _RIGHT)
     down = _Scale(float(share.min()) / 2, 2.0, _HIGH - _BOTTOM, _TOP)
     image = Image.new("RGB", (_WIDE, _HIGH), "white")
-    pen, font = ImageDraw.Draw(image), ImageFont.load_default(_LETTERS)
+    pen = ImageDraw.Draw(image)
+    font = ImageFont.load_default(_LETTERS)
     options: dict[str, Any] = {"fill": _INK, "font": font}
     for decade in across.decades():
         x = int(across(decade))
@@ -35,14 +36,16 @@ def draw_rank_distribution(histogram: RankHistogram, title: str, path: Path) -> 
         pen.line([_LEFT, y, _WIDE - _RIGHT, y], fill=_GRID, width=2)
         pen.text((_LEFT - 12, y), f"{decade:g}", anchor="rm", **options)
     pixels = np.array(image)
-    right, below = across(histogram.rank).astype(int), down(share).astype(int)
+    right = across(histogram.rank).astype(int)
+    below = down(share).astype(int)
     for step in np.ndindex(5, 5):
         pixels[below + step[1] - 2, right + step[0] - 2] = _POINT
     image = Image.fromarray(pixels)
     pen = ImageDraw.Draw(image)
     edges = np.unique(np.rint(np.geomspace(1, histogram.vocab_size + 1, 40)).astype(np.int64))
     mass, _ = np.histogram(histogram.rank, bins=edges, weights=share)
-    centre, height = np.sqrt(edges[:-1] * (edges[1:] - 1.0))[mass > 0], (mass / np.diff(edges))[mass > 0]
+    centre = np.sqrt(edges[:-1] * (edges[1:] - 1.0))[mass > 0]
+    height = (mass / np.diff(edges))[mass > 0]
     pen.line(np.stack([across(centre), down(height)], axis=1).ravel().tolist(), fill=_LINE, width=4, joint="curve")
     pen.line([_LEFT, _TOP, _LEFT, _HIGH - _BOTTOM, _WIDE - _RIGHT, _HIGH - _BOTTOM], fill=_INK, width=2)
     pen.text((_WIDE / 2, 30), title, anchor="mm", **options)
@@ -56,8 +59,10 @@ class _Scale:
     """A log10 axis from low to high as pixels."""
 
     def __init__(self, low: float, high: float, first: int, last: int) -> None:
-        self._low, self._high = np.log10(low), np.log10(high)
-        self._first, self._last = first, last
+        self._low = np.log10(low)
+        self._high = np.log10(high)
+        self._first = first
+        self._last = last
 
     def __call__(self, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
         part = (np.log10(np.asarray(values, dtype=np.float64)) - self._low) / (self._high - self._low)

@@ -45,7 +45,8 @@ def alive(tags: Mapping[str, str]) -> bool:
     On this machine the process is looked up; if the machine has booted since, all its processes have ended. Elsewhere
     a heartbeat younger than STALE_SECONDS counts.
     """
-    owner, here = _owner(tags), _machine()
+    owner = _owner(tags)
+    here = _machine()
     if not owner:
         return False
     if owner.get("host") == here["host"] and "booted" in owner:
@@ -58,9 +59,10 @@ def alive(tags: Mapping[str, str]) -> bool:
 
 def rebooted_since(tags: Mapping[str, str]) -> bool:
     """Return whether these tags name a process of this machine, and the machine has booted since."""
-    owner, here = _owner(tags), _machine()
-    mine = owner.get("host") == here["host"] and here["machine"] and owner.get("machine") == here["machine"]
-    return bool(mine) and "booted" in owner and not _same_boot(owner, here)
+    owner = _owner(tags)
+    here = _machine()
+    same_machine = owner.get("host") == here["host"] and here["machine"] and owner.get("machine") == here["machine"]
+    return bool(same_machine) and "booted" in owner and not _same_boot(owner, here)
 
 
 def _same_boot(owner: Mapping[str, Any], here: Mapping[str, Any]) -> bool:

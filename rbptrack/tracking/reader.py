@@ -64,7 +64,7 @@ class Reader(Artifacts):
                 run_ids = source.with_fingerprints(fingerprints)
             return self._finished(FilterConfig(), run_ids, self._as_read) if run_ids else []
         if len(fingerprints) <= _FEW:
-            return [run for each in fingerprints for run in self.measurements(each, status="FINISHED")]
+            return [run for fingerprint in fingerprints for run in self.measurements(fingerprint, status="FINISHED")]
         return self._finished(FilterConfig(), (), self._as_read)
 
     def has_ranks(self, run: LoggedRun) -> bool:
@@ -160,17 +160,19 @@ class Reader(Artifacts):
         rows = [{"run_id": i, **{k: run.tags.get(t, "") for k, t in about.items()}} for i, run in runs.items()]
         return [runs[row["run_id"]] for row in passing(rows, chosen, self._sweep_runs(chosen.sweep))]
 
-    def _finished(self, chosen: FilterConfig, run_ids: Sequence[str], each: Callable[[LoggedRun], T]) -> list[T]:
+    def _finished(self, chosen: FilterConfig, run_ids: Sequence[str], read: Callable[[LoggedRun], T]) -> list[T]:
         """Return the records of finished measurements: at least those of run_ids, or those that may pass the
         filters.
         """
-        source, experiment = self.connection.source, self.connection.experiment_id
+        source = self.connection.source
+        experiment = self.connection.experiment_id
         with self.connection.explained():
-            return source.finished(experiment, chosen, run_ids, each)
+            return source.finished(experiment, chosen, run_ids, read)
 
     def without_model(self) -> list[str]:
         """Return the ids of finished measurements whose metrics point to no LoggedModel; they can be linked to one."""
-        source, experiment = self.connection.source, self.connection.experiment_id
+        source = self.connection.source
+        experiment = self.connection.experiment_id
         with self.connection.explained():
             return source.without_model(experiment)
 

@@ -191,7 +191,9 @@ def for_charts(record: Record) -> dict[str, float]:
 
 def describe(record: Record) -> str:
     """Return Markdown for people who meet the run in MLflow: what was measured, the headline numbers, where to look."""
-    tags, params, metrics = record.tags, MeasurementParams.read(record.params), record.metrics
+    tags = record.tags
+    params = MeasurementParams.read(record.params)
+    metrics = record.metrics
     documents = "" if params.num_documents is None else f"{params.num_documents:,} documents, "
     lines = [f"**{tags[Tag.MODEL]}** on **{tags[Tag.DATASET]}**"]
     if Metric.NUM_TOKENS in metrics:

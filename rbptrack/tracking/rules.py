@@ -36,8 +36,8 @@ def shown(value: object) -> str:
 
 def fault(rule: str, value: object = None, *, column: str = "") -> PydanticCustomError:
     """Return the error for a value that breaks a rule; a column is given where the rule is about several."""
-    said = rule if value is None else f"{rule}; got {shown(value)}"
-    return PydanticCustomError("rule", "{said}", {"said": said, "column": column})
+    text = rule if value is None else f"{rule}; got {shown(value)}"
+    return PydanticCustomError("rule", "{said}", {"said": text, "column": column})
 
 
 def _number(value: object) -> float:
@@ -208,17 +208,17 @@ class ScoreRow(BaseModel):
 
 def faults(error: ValidationError) -> Iterator[tuple[str, str]]:
     """Yield column (or key) and sentence of every fault that pydantic found."""
-    for one in error.errors(include_url=False):
-        path = [str(part) for part in one["loc"] if part != "[key]"]
-        context = one.get("ctx", {})
+    for detail in error.errors(include_url=False):
+        path = [str(part) for part in detail["loc"] if part != "[key]"]
+        context = detail.get("ctx", {})
         column = context.get("column") or ".".join(path[1:] if path[:1] in (["rbp"], ["errors"]) else path)
-        if one["type"] == "rule":
+        if detail["type"] == "rule":
             yield column, str(context["said"])
-        elif one["type"] == "missing":
+        elif detail["type"] == "missing":
             yield column, "is missing"
-        elif one["type"] == "extra_forbidden":
+        elif detail["type"] == "extra_forbidden":
             yield column, "is unknown"
-        elif one["type"] == "json_invalid":
-            yield column, str(one["msg"])
+        elif detail["type"] == "json_invalid":
+            yield column, str(detail["msg"])
         else:
-            yield column, f"{one['msg'][:1].lower()}{one['msg'][1:]}; got {shown(one['input'])}"
+            yield column, f"{detail['msg'][:1].lower()}{detail['msg'][1:]}; got {shown(detail['input'])}"

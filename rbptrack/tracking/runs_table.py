@@ -55,7 +55,8 @@ class LoggedRun:
         """Return the measurement of a run that was read whole, without what belongs to the store or to the process."""
         tags = {k: v for k, v in self.tags.items() if k.startswith(Tag.PREFIX) and k not in OF_THE_PROCESS}
         metrics = {k: v for k, v in self.metrics.items() if k not in CURVES and not k.startswith(NOT_OF_THE_RECORD)}
-        started, ended = (self.started or 0) / 1000, (self.ended or self.started or 0) / 1000
+        started = (self.started or 0) / 1000
+        ended = (self.ended or self.started or 0) / 1000
         return Record(self.name, tags, dict(self.params), metrics, self.curves, self.dataset, started, ended)
 
 
@@ -121,7 +122,8 @@ _NUMBERS = (Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE, Met
 
 def columns_of(run: LoggedRun | Record, params: MeasurementParams) -> dict[str, Any]:
     """Return the columns of a run that `rbptrack.tracking.rules` are about, as they are, unchecked."""
-    metrics, tags = run.metrics, run.tags
+    metrics = run.metrics
+    tags = run.tags
     return {
         "family": tags.get(Tag.FAMILY),
         "size": tags.get(Tag.SIZE),
@@ -145,8 +147,8 @@ def columns_of(run: LoggedRun | Record, params: MeasurementParams) -> dict[str, 
 def newest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Keep one row per fingerprint: a measurement that was made again by force replaces the older one."""
     latest: dict[str, dict[str, Any]] = {}
-    for each in sorted(rows, key=lambda r: r["started"]):
-        latest[each["fingerprint"] or each["run_id"]] = each
+    for candidate in sorted(rows, key=lambda r: r["started"]):
+        latest[candidate["fingerprint"] or candidate["run_id"]] = candidate
     return list(latest.values())
 
 

@@ -83,11 +83,11 @@ class Tables:
         with self._opened() as ask:
             runs = _runs(ask(query, {k: v for k, v in values.items() if v} | more))
             for some in _parts(list(runs)):
-                _fill(ask, {each: runs[each] for each in some})
+                _fill(ask, {run_id: runs[run_id] for run_id in some})
         return list(runs.values())
 
     def finished(
-        self, experiment: str, chosen: FilterConfig, run_ids: Sequence[str], each: Callable[[LoggedRun], T]
+        self, experiment: str, chosen: FilterConfig, run_ids: Sequence[str], read: Callable[[LoggedRun], T]
     ) -> list[T]:
         """Yield the records of finished measurements; some hundreds at a time are in memory.
 
@@ -96,7 +96,7 @@ class Tables:
             chosen: what passes these filters is read, and every other measurement of the same fingerprint, of which
                 one may be newer; all where nothing passes. What belongs to a sweep is not known here.
             run_ids: only these; all where there are none.
-            each: what is kept of a run.
+            read: what is kept of a run.
 
         """
         query = (
@@ -111,7 +111,7 @@ class Tables:
             for names in _parts([run_id for run_id in runs if run_id in wanted]):
                 some = {run_id: runs.pop(run_id) for run_id in names}
                 _fill(ask, some)
-                kept += map(each, some.values())
+                kept += map(read, some.values())
         return kept
 
     def without_model(self, experiment: str) -> list[str]:
@@ -163,7 +163,7 @@ class Tables:
         inside, values = _named("r", run_ids)
         of_run = "l.run_uuid = m.run_uuid and l.key = m.key"
         same = " and ".join([of_run, *(f"l.{name} = m.{name}" for name in ("value", "step", "timestamp", "is_nan"))])
-        asked = {
+        queries = {
             "the last value of its metric {} is not in the metric's history": "select l.run_uuid, l.key from "
             f"latest_metrics l left join metrics m on {same} where l.run_uuid in {inside} and m.key is null",
             "its metric {} has a history and no last value": "select distinct m.run_uuid, m.key from "
@@ -171,7 +171,7 @@ class Tables:
         }
         faults: dict[str, list[str]] = {}
         with self._opened() as ask:
-            for text, query in asked.items():
+            for text, query in queries.items():
                 for run_id, key in ask(query, values):
                     faults.setdefault(run_id, []).append(text.format(key))
         return faults
@@ -250,7 +250,7 @@ def _passing(ask: Ask, run_ids: Iterable[str], chosen: FilterConfig) -> set[str]
     passed = {
         run_id
         for run_id, tags in tags_by_run.items()
-        if all(passes([tags.get(tag) or ""], each) for tag, each in patterns.items())
+        if all(passes([tags.get(tag) or ""], wanted) for tag, wanted in patterns.items())
     }
     same = {tags_by_run[run_id][Tag.FINGERPRINT] for run_id in passed if Tag.FINGERPRINT in tags_by_run[run_id]}
     return passed | {i for i, tags in tags_by_run.items() if tags.get(Tag.FINGERPRINT) in same} or set(tags_by_run)

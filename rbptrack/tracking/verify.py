@@ -92,15 +92,15 @@ def verify(
     runs = [run for run in reader.finished(chosen) if not since or _ended(reader, run) >= since]
     for at in range(0, len(runs), _AT_ONCE):
         some = runs[at : at + _AT_ONCE]
-        known = reader.records([run.run_id for run in some])
+        records = reader.records([run.run_id for run in some])
         rows: dict[str, list[str]] = {}
-        if known:
+        if records:
             rows = reader.metric_faults([run.run_id for run in some])
         for run in some:
             done.measurements += 1
             with suppress(BadInput):  # else `_measurement` says what is wrong with the params
                 done.split += split_difference(MeasurementParams.read(run.params)) is not None
-            texts = [*_measurement(reader, run, known.get(run.run_id), read_data), *rows.get(run.run_id, [])]
+            texts = [*_measurement(reader, run, records.get(run.run_id), read_data), *rows.get(run.run_id, [])]
             made = None if Tag.FINGERPRINT not in run.tags else identify(run.params)
             done.unidentified += made is None
             if made is not None and run.tags[Tag.FINGERPRINT] not in made:
@@ -131,7 +131,7 @@ def _ended(reader: Reader, run: LoggedRun) -> float:
     return (run.ended or run.started) / 1000
 
 
-def _measurement(reader: Reader, run: LoggedRun, known: Record | None, read_data: bool) -> Iterator[str]:
+def _measurement(reader: Reader, run: LoggedRun, record: Record | None, read_data: bool) -> Iterator[str]:
     lacking = [tag for tag in (Tag.FINGERPRINT, Tag.RECORD, Tag.MODEL) if not run.tags.get(tag)]
     yield from (f"it lacks its tag {tag}" for tag in lacking)
     try:
@@ -150,7 +150,7 @@ def _measurement(reader: Reader, run: LoggedRun, known: Record | None, read_data
     yield from (f"{name} is empty" for name, size in sizes.items() if not size)
     if read_data and all(sizes.get(name) for name in wanted):
         try:
-            yield from _contents(reader, run, known or reader.record(run.run_id))
+            yield from _contents(reader, run, record or reader.record(run.run_id))
         except StoreAway:
             raise
         except (RbptrackError, OSError) as error:
@@ -160,8 +160,8 @@ def _measurement(reader: Reader, run: LoggedRun, known: Record | None, read_data
 def _missing_numbers(run: LoggedRun) -> Iterator[str]:
     wanted = [Metric.CE, Metric.NUM_TOKENS]
     size = MeasurementParams.read(run.params).vocab_size or 0
-    asked = run.params.get("k.values", "").strip("[]").split(",")
-    wanted += [rbp_name(int(k)) for k in asked if k.strip().isdecimal() and 1 <= int(k) <= size]
+    ks = run.params.get("k.values", "").strip("[]").split(",")
+    wanted += [rbp_name(int(k)) for k in ks if k.strip().isdecimal() and 1 <= int(k) <= size]
     yield from (f"it lacks its metric {name}" for name in wanted if name not in run.metrics)
     if not any(map(parse_rbp_name, run.metrics)):
         yield "it lacks every rbp_<k>"
@@ -192,12 +192,12 @@ def _contents(reader: Reader, run: LoggedRun, record: Record) -> Iterator[str]:
 def _config(path: Path, run: LoggedRun) -> Iterator[str]:
     """Yield params that are not what the measurement's own config says."""
     try:
-        said = flattened(OmegaConf.to_container(OmegaConf.load(path)))
+        options = flattened(OmegaConf.to_container(OmegaConf.load(path)))
     except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
         yield f"{CONFIG} is damaged: {first_line(error)}"
         return
-    wanted = compared(said)
-    for key, text in said.items():
+    wanted = compared(options)
+    for key, text in options.items():
         logged = run.params.get(key)
         if logged is None and key not in wanted:  # left out by design
             continue
@@ -225,8 +225,8 @@ def unlooked(connection: Connection) -> str:
 def _sqlite(database: Path) -> Iterator[str]:
     try:
         with closing(reading(database)) as checked:
-            said = [str(line) for (line,) in checked.execute("pragma integrity_check(20)")]
-            yield from (line for text in said for line in text.splitlines() if line != "ok")
+            reports = [str(line) for (line,) in checked.execute("pragma integrity_check(20)")]
+            yield from (line for text in reports for line in text.splitlines() if line != "ok")
             for table, number, parent, _ in checked.execute("pragma foreign_key_check").fetchmany(20):
                 yield f"row {number} of the table {table} names none of {parent}"
     except sqlite3.DatabaseError as error:

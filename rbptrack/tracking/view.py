@@ -31,9 +31,11 @@ from rbptrack.tracking.uri import TRAINING_MODE
 
 TAG = "mlflow.sharedViewState."
 NAME = "rbptrack"
-OLDEST, NEWEST = (3, 15), (3, 17)  # versions of MLflow that are known to open the view
+OLDEST = (3, 15)
+NEWEST = (3, 17)  # versions of MLflow that are known to open the view
 _MANY = 10_000
-_CURVES, _RUNS = "rbptrack-curves", "rbptrack-runs"
+_CURVES = "rbptrack-curves"
+_RUNS = "rbptrack-runs"
 _NO_ANALYSES = f"tags.`{Tag.KIND}` != '{Kind.ANALYSIS}'"  # their hundreds of metrics would be columns of the page
 PAGE = 100  # runs that MLflow's page loads at a time
 _MOST_SECTIONS = 8  # datasets with a section of their own
@@ -79,13 +81,13 @@ def search_filter(chosen: FilterConfig) -> str:
 
 def chosen_runs(runs: Iterable[LoggedRun], chosen: FilterConfig) -> list[LoggedRun]:
     """Return the runs of an experiment that MLflow's page shows for `search_filter`."""
-    asked = {key: getattr(chosen, key) for key in FILTERS if getattr(chosen, key)}
-    kinds = (Kind.MEASUREMENT,) if asked else (Kind.MEASUREMENT, Kind.SWEEP, Kind.REPORT, Kind.TRAINING)
+    patterns_by_key = {key: getattr(chosen, key) for key in FILTERS if getattr(chosen, key)}
+    kinds = (Kind.MEASUREMENT,) if patterns_by_key else (Kind.MEASUREMENT, Kind.SWEEP, Kind.REPORT, Kind.TRAINING)
     return [
         run
         for run in runs
         if run.tags.get(Tag.KIND) in kinds
-        and all(passes(names_of(_tags(run), key), patterns) for key, patterns in asked.items())
+        and all(passes(names_of(_tags(run), key), patterns) for key, patterns in patterns_by_key.items())
     ]
 
 

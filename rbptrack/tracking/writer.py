@@ -15,7 +15,6 @@ import pandas as pd
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
-from PIL import Image
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import sync_tree
@@ -26,8 +25,9 @@ from rbptrack.tracking.context import source_tags
 from rbptrack.tracking.logged_models import LoggedModels, Pointer, pointer_of_run
 from rbptrack.tracking.process import marks
 from rbptrack.tracking.reader import Reader
-from rbptrack.tracking.record import FIGURE, RANKS, SCORES_FILE, Record, artifacts, color, describe, for_charts
+from rbptrack.tracking.record import RANKS, SCORES_FILE, Record, color, describe, for_charts
 from rbptrack.tracking.schema import Tag, scores_tags
+from rbptrack.tracking.uploads import log_artifacts
 from rbptrack.tracking.view import TAG as VIEW_TAG
 from rbptrack.tracking.view import Shown, preset, view_key
 
@@ -85,9 +85,9 @@ class Writer:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
                 return None
-        mine = run.info.experiment_id == self.connection.experiment_id and run.info.lifecycle_stage == "active"
+        ours = run.info.experiment_id == self.connection.experiment_id and run.info.lifecycle_stage == "active"
         closed = {Tag.DAMAGED, Tag.DUPLICATE} & set(run.data.tags)  # their numbers would stay beside what is logged now
-        return run if mine and run.info.status != "FINISHED" and not closed else None
+        return run if ours and run.info.status != "FINISHED" and not closed else None
 
     def _writing(self) -> MlflowClient:
         """Return the client, with this process's mark that it writes left beside a local store."""
@@ -122,9 +122,10 @@ class Writer:
 
     def take_back(self, record: Record) -> bool:
         """Delete the runs of a record that this process made, finished or not; whether none of another is left."""
-        mine, none_left = marks()[Tag.PROCESS], True
+        ours = marks()[Tag.PROCESS]
+        none_left = True
         for run in Reader(self.connection).search({Tag.RECORD: record.tags[Tag.RECORD]}):
-            if run.tags.get(Tag.PROCESS) == mine:
+            if run.tags.get(Tag.PROCESS) == ours:
                 self.delete(run.run_id)
             else:  # of another import of the same measurement, at the same time or before
                 none_left = False
@@ -186,7 +187,7 @@ class Writer:
     def _on_disk(self, run_id: str) -> Iterator[Path]:
         """Have the disk hold what is put into a run's artifacts; yields their folder, which a server has elsewhere."""
         place = Path(Reader(self.connection).artifact_uri(run_id))
-        made = [each.parent for each in place.parents[1:] if not each.exists()]
+        made = [folder.parent for folder in place.parents[1:] if not folder.exists()]
         yield place
         if place.is_absolute() and place.is_dir():
             sync_tree(place, above=[*place.parents[:2], *made])  # the run's and the experiment's, for their names
@@ -227,11 +228,11 @@ class Writer:
         client = self.connection.open()
         with self.connection.explained():
             dataset = [Dataset(source_type="rbptrack", **record.dataset)] if record.dataset else []
-            inputs = [DatasetInput(each, [InputTag("mlflow.data.context", "evaluation")]) for each in dataset]
+            inputs = [DatasetInput(used, [InputTag("mlflow.data.context", "evaluation")]) for used in dataset]
             if inputs or model:
                 client.log_inputs(run_id, inputs, [LoggedModelInput(model.model_id)] if model else None)
             with self._on_disk(run_id) as place:
-                _log_artifacts(client, run_id, folder, place)
+                log_artifacts(client, run_id, folder, place)
             client.set_terminated(run_id, "FINISHED")
         return run_id
 
@@ -288,28 +289,3 @@ def _params_to_log(
     logged = client.get_run(run_id).data.params if params else {}
     missing = [Param(k, str(v)) for k, v in params.items() if k not in logged]
     return missing, {f"{Tag.LATER}{k}": str(v) for k, v in params.items() if logged.get(k, str(v)) != str(v)}
-
-
-def _log_artifacts(client: MlflowClient, run_id: str, folder: Path, place: Path) -> None:
-    """Log a record's artifacts, and its figure once more, as the UI's image grid takes it."""
-    figure = folder / FIGURE
-    if figure.exists() and "mlflow.loggedImages" not in client.get_run(run_id).data.tags:
-        with Image.open(figure) as image:
-            client.log_image(run_id, image, key="rank_distribution", step=0)
-    for path in artifacts(folder):
-        if not _linked(path, place / path.relative_to(folder)):
-            parent = path.relative_to(folder).parent.as_posix()
-            client.log_artifact(run_id, str(path), None if parent == "." else parent)
-
-
-def _linked(path: Path, artifact: Path) -> bool:
-    """Give a file, which is on the disk, a second name as a local store's artifact; False where it must be copied."""
-    if not artifact.is_absolute():
-        return False
-    try:
-        artifact.parent.mkdir(parents=True, exist_ok=True)
-        artifact.unlink(missing_ok=True)
-        artifact.hardlink_to(path)
-    except OSError:  # another file system, or one without links; what else is wrong, MLflow's copying says
-        return False
-    return True

@@ -28,7 +28,8 @@ def begin(database: Path) -> None:
     if _begun.get(database) == os.getpid():
         return
     _begun[database] = os.getpid()
-    mark, since = database.parent / FOLDER / f"{os.getpid()}-{time.time_ns():x}.json", time.time()
+    mark = database.parent / FOLDER / f"{os.getpid()}-{time.time_ns():x}.json"
+    since = time.time()
     with suppress(OSError):  # a full disk, or one that cannot be written: what follows says so
         for path, tags, began in _left(database):
             if not alive(tags) and not rebooted_since(tags):  # killed, and the system has what it wrote
@@ -60,8 +61,8 @@ def _left(database: Path) -> Iterator[tuple[Path, dict[str, str], float]]:
     """Yield each mark, whose process it is of, and since when."""
     for path in sorted((database.parent / FOLDER).glob("*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            said = json.loads(path.read_text(encoding="utf-8"))
-            yield path, {Tag.PROCESS: said["process"], Tag.HEARTBEAT: f"{time.time():.0f}"}, float(said["since"])
+            mark = json.loads(path.read_text(encoding="utf-8"))
+            yield path, {Tag.PROCESS: mark["process"], Tag.HEARTBEAT: f"{time.time():.0f}"}, float(mark["since"])
 
 
 def _end(mark: Path, process: int) -> None:
