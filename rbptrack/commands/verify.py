@@ -1,4 +1,4 @@
-"""`python -m rbptrack verify`: whether the store holds what was written; no model, no torch."""
+"""`python -m rbptrack verify`: check the store's files and numbers; no model, no torch."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class Artifacts:
 
     @cached_property
     def _uncached(self) -> TemporaryDirectory[str]:
-        """Holds what was fetched and could not be cached, for as long as this reader lives."""
+        """Holds fetched files that could not be cached, for as long as this reader lives."""
         return TemporaryDirectory()
 
     def artifact_uri(self, run_id: str) -> str:

@@ -31,7 +31,7 @@ class Client:
         self._client = client
 
     def experiment(self, name: str) -> Experiment | None:
-        """Return the experiment of a name, deleted or not, if there is one."""
+        """Return the experiment of a name, deleted or not; None if no experiment has it."""
         experiment = self._client.get_experiment_by_name(name)
         if experiment is None:
             return None
@@ -76,7 +76,7 @@ class Client:
     ) -> list[T]:
         """Return the records of finished measurements: at least those of run_ids, or those that may pass the filters.
 
-        A measurement that may pass comes with every other one of its fingerprint, of which one may be newer.
+        A measurement that may pass comes with every other one of its fingerprint: another may be newer.
         """
         return list(map(read, self._finished(experiment, chosen, run_ids)))
 
@@ -97,7 +97,7 @@ class Client:
         return self._search(inside, finished)
 
     def _with_newer(self, experiments: Sequence[str], runs: list[LoggedRun]) -> list[LoggedRun]:
-        """Add all others of the same fingerprints, of which one may be newer."""
+        """Add all others of the same fingerprints: another may be newer."""
         fingerprints = dict.fromkeys(run.tags.get(Tag.FINGERPRINT, "") for run in runs)
         same = [
             run

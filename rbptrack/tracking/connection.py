@@ -32,7 +32,7 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else 
 
 _ANALYSES = "-analyses"
 _AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again
-_SLOW_SECONDS = 10.0  # after which a wait is said
+_SLOW_SECONDS = 10.0  # after which a message reports the wait
 _IMPATIENT = "10"  # seconds of a request, once a server was waited for in vain
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class Connection:
 
     @property
     def experiment_ids(self) -> list[str]:
-        """MLflow's ids of the experiment and of the one of its analyses, where there is one; opens the store."""
+        """MLflow's ids of the experiment and of its analyses', where that exists; opens the store."""
         source = self.source
         with self.explained():
             analyses = source.experiment(f"{self.experiment}{_ANALYSES}")
@@ -265,7 +265,7 @@ class Connection:
         return client
 
     def _settle(self, database: Path, artifacts: str) -> None:
-        """Make a store that was copied or moved its own: what is written to it must never reach the original.
+        """Make a store that was copied or moved its own: writing to it must never reach the original.
 
         Raises:
             BadInput: artifacts are lacking that the original has.

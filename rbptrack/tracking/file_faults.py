@@ -1,6 +1,6 @@
 """Whether a measurement's files say what its record does: ranks that give its RBP_k, CE, histogram and curves.
 
-Of what others hand on, before it is imported; of what is handed on; and of a store that is verified.
+Checked before an import, before an export, and when a store is verified.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROUNDED = 0.02  # where the authors' files gave the numbers
 
 
 def file_faults(record: Record, folder: Path, *, bounded: bool) -> Iterator[tuple[str, str]]:
-    """Yield every fault in a measurement's files, as file and sentence; `bounded` by limits of what others hand on."""
+    """Yield every fault in a measurement's files, as file and sentence; `bounded` by the limits of imports."""
     for figure in sorted(folder.glob("figures/*")):
         if text := _figure(figure):
             yield f"figures/{figure.name}", text
@@ -121,7 +121,7 @@ def _ranks(table: RankTable) -> Iterator[str]:
 
 
 def _token_texts(path: Path, table: RankTable) -> str:
-    """Describe faults in the texts of tokens; empty if there are none and every token of the ranks has one."""
+    """Describe faults in the texts of tokens; empty if none is found and every token of the ranks has a text."""
     try:
         texts = read_token_texts(path)
     except (ValueError, AttributeError, RecursionError) as error:
@@ -137,7 +137,7 @@ def _token_texts(path: Path, table: RankTable) -> str:
 
 
 def _histogram(stored: RankHistogram) -> str:
-    """Describe a histogram's internal faults; empty if there are none."""
+    """Describe a histogram's internal faults; empty if it has none."""
     kinds = [column.dtype for column in (stored.rank, stored.count, stored.logprob)]
     if [kind.kind for kind in kinds] != ["i", "i", "f"]:
         return f"must hold two columns of whole numbers and one of numbers; got {', '.join(map(str, kinds))}"
@@ -160,7 +160,7 @@ def _contradictions(record: Record, table: RankTable, ranks: RankHistogram) -> I
         names = (Metric.KL, Metric.ACCEPTANCE, Metric.SAME_TOP)
         means = table.compared_sums() / len(table)
         expected |= dict(zip(names, means, strict=True))
-        if (table.column("top") < 0).any():  # handed on without ids
+        if (table.column("top") < 0).any():  # exported without IDs
             del expected[Metric.SAME_TOP]
     for name in record.metrics:
         k = parse_rbp_name(name)
@@ -168,7 +168,7 @@ def _contradictions(record: Record, table: RankTable, ranks: RankHistogram) -> I
             expected[name] = ranks.rbp(k)
     if params.non_embedding_params is not None:
         expected[Metric.NON_EMBEDDING_PARAMS] = params.non_embedding_params
-    capped = ABOVE_ZERO * float(np.mean(table.column("logprob") == 0))  # what was above 0 is read as 0
+    capped = ABOVE_ZERO * float(np.mean(table.column("logprob") == 0))  # values above 0 are read as 0
     for name, value in expected.items():
         stored = record.metrics.get(name)
         below = capped if name == Metric.CE else 0.0

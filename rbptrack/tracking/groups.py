@@ -1,7 +1,7 @@
 """Where documents come from: the artifact documents.parquet, and the tag that says by which field they are grouped.
 
 Documents of one source (a site, a book, a repository) resemble each other, so bootstraps resample sources where they
-are known. A grouping is no part of what was measured: it is filled in later for measurements that lack it.
+are known. A grouping is not part of a measurement's numbers: measurements that lack it get it later.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DocumentGroups:
 
     @property
     def tag(self) -> str:
-        """The value of the tag `rbptrack.groups`: how many there are, by which field, and a hash of who is in which."""
+        """The value of the tag `rbptrack.groups`: how many groups, by which field, and a hash of who is in which."""
         listed = "\n".join(self.groups)
         return f"{len(set(self.groups))} by {self.field} {hashlib.sha256(listed.encode()).hexdigest()[:8]}"
 

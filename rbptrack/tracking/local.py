@@ -36,7 +36,7 @@ def artifact_folder(database: Path, experiment: str) -> Path:
 
 
 def is_made(database: Path) -> bool:
-    """Return whether there is a store; an empty file is none."""
+    """Return whether a store exists; an empty file is none."""
     return database.exists() and database.stat().st_size > 0
 
 
@@ -95,7 +95,7 @@ def check_ours(database: Path) -> None:
         with closing(reading(database)) as connection:
             tables = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
     except sqlite3.DatabaseError as error:
-        if "locked" in str(error):  # another program is at work in it: what is measured waits until it has ended
+        if "locked" in str(error):  # another program is at work in it: measurements wait until it has ended
             return
         raise BadInput(f"the tracking store {database} is not a readable database: {error}") from error
     check_tables(str(database), tables)
@@ -141,7 +141,7 @@ def tag_values(database: Path, tag: str) -> set[str]:
 
 
 def measured(database: Path) -> set[str]:
-    """Return `nano-6k/stdlib`, for every measurement in a store, likewise."""
+    """Return `nano-6k/stdlib`, for every measurement in a store, for Tab completion."""
     query = (
         "select m.value || '/' || d.value from tags m join tags d on d.run_uuid = m.run_uuid and d.key = ? "
         "where m.key = 'rbptrack.model'"
@@ -150,7 +150,7 @@ def measured(database: Path) -> set[str]:
 
 
 def metrics(database: Path) -> list[str]:
-    """Return the metrics `ce` and `rbp_<k>` in a store, likewise."""
+    """Return the metrics `ce` and `rbp_<k>` in a store, for Tab completion."""
     query = "select distinct key from latest_metrics where key = ? or key glob 'rbp_[0-9]*'"
     names = {name for (name,) in _at_once(database, query, "ce")}
     return sorted(names, key=lambda name: (len(name), name))

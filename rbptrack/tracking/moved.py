@@ -95,7 +95,7 @@ def relocate(database: Path, old: Path) -> int:
 
 
 def repair(database: Path, experiment: str) -> int:
-    """Relocate a store of which the user says that it was moved, with its artifacts or without; returns how many."""
+    """Relocate a store that was moved, with its artifacts or without; returns how many paths changed."""
     with closing(reading(database)) as connection:
         query = "select artifact_location from experiments where name = ?"
         row = connection.execute(query, (experiment,)).fetchone()

@@ -49,7 +49,7 @@ def waiting() -> list[Path]:
 
 
 def find(connection: Connection, fingerprint: str) -> Record | None:
-    """Return the record of this fingerprint that waits for a store, if there is one."""
+    """Return the record of this fingerprint that waits for a store; None if none waits."""
     for path in sorted(folder().glob(f"*/{fingerprint}.*/{FILE}"), reverse=True):
         with suppress(FileNotFoundError):  # another process has delivered it in this moment
             record = Record.read(path.parent)
@@ -138,7 +138,7 @@ def _deliver(connection: Connection, record: Record, path: Path, *, tell: Tell) 
 class Delivered:
     """What a delivery did."""
 
-    runs: dict[str, str] = field(default_factory=dict)  # fingerprint -> run id of what was delivered
+    runs: dict[str, str] = field(default_factory=dict)  # fingerprint -> run ID of the delivered measurement
     waits: dict[str, list[Path]] = field(default_factory=dict)  # reason -> folders of those that wait, for any store
     away: str = ""  # why the store of the call could not be reached; empty where it was
 
@@ -180,7 +180,7 @@ def repair_and_deliver(tracking: TrackingConfig, *, tell: Tell) -> Delivered:
 
 
 def _verify_what_was_cut_off(connection: Connection, tell: Tell) -> None:
-    """Read what a store got while this machine went down, before it counts as measured; what is damaged does not."""
+    """Read what a store got while this machine went down, before it counts as measured; damaged measurements do not."""
     database = connection.database
     since = writing.cut_off(database) if database is not None and connection.exists else None
     if database is None or since is None:

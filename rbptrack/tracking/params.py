@@ -1,4 +1,4 @@
-"""The params of a measurement's run: which there are, how they are written, and how they are read again."""
+"""The params of a measurement's run: which, how they are written, and how they are read again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ResolvedParams:
     total_params: Annotated[int | None, "model.total_params"]  # every parameter, tied ones once
     vocab_size: Annotated[int | None, "model.vocab_size"]
     device: Annotated[str | None, "model.device_used"]
-    dataset_commit: Annotated[str | None, "dataset.commit"]  # likewise
+    dataset_commit: Annotated[str | None, "dataset.commit"]  # `id@commit`, or a hash of its files
     texts_hash: Annotated[str | None, "dataset.texts_hash"]  # SHA-256
     num_documents: Annotated[int | None, "dataset.num_documents"]
     prefix: Annotated[str | None, "dataset.prefix"]  # ids that stand before every window, where they are several
@@ -29,7 +29,7 @@ class ResolvedParams:
     split_difference: Annotated[str | None, "model.split_difference"] = None  # of logits; release 0.1 split models
     chat_template: Annotated[str | None, "dataset.chat_template"] = None  # SHA-256, of a conversation's
     reference: Annotated[str | None, "reference.name"] = None  # with its precision where that is not float32
-    reference_commit: Annotated[str | None, "reference.commit"] = None  # likewise
+    reference_commit: Annotated[str | None, "reference.commit"] = None  # `id@commit`, or a hash of its files
     reference_params: Annotated[int | None, "reference.total_params"] = None  # tied ones once
 
     def params(self) -> dict[str, str]:
@@ -39,7 +39,7 @@ class ResolvedParams:
 
     @classmethod
     def unknown(cls) -> Self:
-        """Return params of which nothing is known."""
+        """Return params without a value."""
         return cls.read({})
 
     @classmethod
@@ -54,7 +54,7 @@ class MeasurementParams(ResolvedParams):
 
     repo: Annotated[str | None, "model.repo"]
     revision: Annotated[str | None, "model.revision"]  # as it was asked for; sets a training's checkpoints apart
-    training_tokens: Annotated[float | None, "model.training_tokens"]  # 0 where it is not known
+    training_tokens: Annotated[float | None, "model.training_tokens"]  # 0 if unknown
     dtype: Annotated[str | None, "model.dtype"]
     tf32: Annotated[bool | None, "model.tf32"]  # whether float32 products round their factors to TF32
     dataset_repo: Annotated[str | None, "dataset.repo"]

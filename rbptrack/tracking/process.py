@@ -66,7 +66,7 @@ def rebooted_since(tags: Mapping[str, str]) -> bool:
 
 
 def _same_boot(owner: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
-    """Return whether the kernel runs that the process ran on, by its id; where there is none, by the clock."""
+    """Return whether the kernel runs that the process ran on, by its ID; without one, by the clock."""
     if owner.get("boot") and here["boot"]:
         return bool(owner["boot"] == here["boot"])
     return bool(abs(owner["booted"] - here["booted"]) < _SAME_BOOT_SECONDS)
@@ -109,7 +109,7 @@ def _lives(pid: int, created: float) -> bool:
         return same and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:
         return False
-    except psutil.AccessDenied:  # another user's: it is there, and more is not known
+    except psutil.AccessDenied:  # another user's: it exists, and the rest is unknown
         return True
 
 

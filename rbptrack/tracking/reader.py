@@ -106,7 +106,7 @@ class Reader(Artifacts):
             return source.run(run_id)
 
     def knows(self, run_id: str) -> bool:
-        """Return whether there is a run of this id in the experiment."""
+        """Return whether the experiment has a run of this ID."""
         return bool(self.search(run_id=run_id, limit=1))
 
     def runs(self, chosen: FilterConfig, *, run_ids: Sequence[str] = ()) -> Runs:
@@ -181,13 +181,13 @@ class Reader(Artifacts):
         return _usable(self._as_read(run))
 
     def _as_read(self, run: LoggedRun) -> LoggedRun:
-        """Return the run, of which its artifacts' address is kept."""
+        """Return the run and keep the address of its artifacts."""
         if run.artifacts:  # else each artifact costs a question of where its run keeps it
             self._locations[run.run_id] = self._located(run.artifacts)
         return run
 
     def sweep_run(self, sweep: str) -> str | None:
-        """Return the run id of a sweep's own run, if there is one of that name."""
+        """Return the run ID of a sweep's own run; None if no sweep has that name."""
         runs = self.search({Tag.KIND: Kind.SWEEP})
         return next((run.run_id for run in runs if run.tags.get(Tag.SWEEP) == sweep), None)
 
@@ -235,7 +235,7 @@ class Reader(Artifacts):
 
 
 def _usable(run: LoggedRun) -> dict[str, Any] | None:
-    """Return the row of a run; None where it holds no measurement, which standard error is told."""
+    """Return the row of a run; None, with a message, where it holds no measurement."""
     try:
         return row(run)
     except Unusable as error:

@@ -1,6 +1,6 @@
 """A finished measurement as a store keeps it: tags, params, metrics and curves in one JSON file, beside its artifacts.
 
-What is measured, imported or waiting for a tracking server that is away is such a folder first, complete on disk.
+A new or imported measurement is such a folder first, complete on disk; so is one that waits for a tracking server.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Record:
     def add_results(
         self, measurement: Measurement, *, non_embedding_params: int, counts: DocumentCounts | None = None
     ) -> None:
-        """Take over the metrics and curves of what was measured, which ended now.
+        """Take over the metrics and curves of a measurement that ended now.
 
         `counts` are per-document sums of the k that become metrics; by default the measurement's.
         """
@@ -190,7 +190,7 @@ def for_charts(record: Record) -> dict[str, float]:
 
 
 def describe(record: Record) -> str:
-    """Return Markdown for people who meet the run in MLflow: what was measured, the headline numbers, where to look."""
+    """Return Markdown for people who meet the run in MLflow: model and dataset, the headline numbers, where to look."""
     tags = record.tags
     params = MeasurementParams.read(record.params)
     metrics = record.metrics

@@ -49,7 +49,7 @@ class LoggedRun:
     ended: int | None = None  # milliseconds since 1970, if it has ended
     artifacts: str = ""  # the address of its artifacts
     curves: dict[str, dict[int, float]] = field(default_factory=dict)  # by step, where it was read whole
-    dataset: dict[str, str] = field(default_factory=dict)  # of MLflow's dataset input, likewise
+    dataset: dict[str, str] = field(default_factory=dict)  # of MLflow's dataset input, where it was read whole
 
     def record(self) -> Record:
         """Return the measurement of a run that was read whole, without what belongs to the store or to the process."""

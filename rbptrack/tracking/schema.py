@@ -40,7 +40,7 @@ class Tag:
     MODEL = "rbptrack.model"
     DATASET = "rbptrack.dataset"
     SWEEP = "rbptrack.sweep"
-    SWEPT = "rbptrack.swept"  # what was swept besides model and dataset: `seed=3`
+    SWEPT = "rbptrack.swept"  # swept besides model and dataset: `seed=3`
     NOTES = "rbptrack.notes"  # what the engine changed on the way
     RECORD = "rbptrack.record"  # the id of a record, by which it is delivered once
     FORCED = "rbptrack.forced"  # measured again although it had been measured
@@ -56,8 +56,8 @@ class Tag:
     CLAIM = "rbptrack.claim"  # of runs of earlier versions
     RESUMED = "mlflow.rbptrack.resumed"
     STORE = "rbptrack.store"  # of a record in the outbox: where it belongs
-    EXPERIMENT = "rbptrack.experiment"  # likewise
-    ARTIFACTS = "rbptrack.artifacts"  # likewise
+    EXPERIMENT = "rbptrack.experiment"  # of such a record
+    ARTIFACTS = "rbptrack.artifacts"  # of such a record
     LATER = "rbptrack.later/"  # prefix of a param whose value changed after it was first logged
     DAMAGED = "rbptrack.damaged"  # what `verify` found wrong with a measurement that it marked
     DUPLICATE = "rbptrack.duplicate"  # the run that is read instead: two processes finished the same measurement

@@ -12,7 +12,7 @@ from rbptrack.tracking.reader import Reader
 if TYPE_CHECKING:
     from rbptrack.tracking.writer import Writer
 
-_PATIENCE_SECONDS = 15.0  # how long a store that was there is waited for before a measurement begins without it
+_PATIENCE_SECONDS = 15.0  # how long to wait for a store that answered before; then a measurement begins without it
 _GIVEN_UP: set[str] = set()  # stores that this process waited for in vain
 
 

@@ -22,7 +22,7 @@ Values = dict[str, Any]
 Ask = Callable[[str, Values], Iterable[Any]]
 
 REVISIONS = ("6f8d9c3b2a1e", "1971f2d9a75b", "17e22815139b", "b7e2c1a4d9f3", "75868b020152", "dc11669786a5")
-"""Of the tables as MLflow 3.15 to 3.17 make them; tests hold what is read here against its client."""
+"""Of the tables as MLflow 3.15 to 3.17 make them; tests compare the answers with its client's."""
 
 _RUNS = 500  # that are named in one question
 _INDEX = "rbptrack_fingerprints"
@@ -47,7 +47,7 @@ class Tables:
         return False
 
     def experiment(self, name: str) -> Experiment | None:
-        """Return the experiment of a name, deleted or not, if there is one."""
+        """Return the experiment of a name, deleted or not; None if no experiment has it."""
         query = "select experiment_id, artifact_location, lifecycle_stage from experiments where name = :name"
         with self._opened() as ask:
             rows = [Experiment(str(number), place, stage) for number, place, stage in ask(query, {"name": name})]
@@ -93,10 +93,10 @@ class Tables:
 
         Args:
             experiment: MLflow's id.
-            chosen: what passes these filters is read, and every other measurement of the same fingerprint, of which
-                one may be newer; all where nothing passes. What belongs to a sweep is not known here.
-            run_ids: only these; all where there are none.
-            read: what is kept of a run.
+            chosen: measurements that pass these filters are read, and all others of the same fingerprints: one may be
+                newer. All are read if none passes. The filter of sweeps is not applied here.
+            run_ids: only these; all if empty.
+            read: makes the answer of a run.
 
         """
         query = (

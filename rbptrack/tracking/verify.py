@@ -1,4 +1,4 @@
-"""Whether a store holds what was written: its database, and every finished measurement with its files."""
+"""Check a store: its database, and every finished measurement with its files."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class Fault:
 
 @dataclass
 class Verified:
-    """What was looked at, and what is wrong."""
+    """Which measurements were checked, and their faults."""
 
     measurements: int = 0  # how many were looked at
     unidentified: int = 0  # those whose params do not suffice to make their fingerprint again
     split: int = 0  # of models that were split in half precision, which moved some of their ranks
     faults: list[Fault] = field(default_factory=list)
-    cured: list[str] = field(default_factory=list)  # run ids marked as damaged before, every file of which is whole now
+    cured: list[str] = field(default_factory=list)  # run ids marked as damaged before; every file is whole now
 
     @property
     def damaged(self) -> dict[str, str]:
@@ -98,7 +98,7 @@ def verify(
             rows = reader.metric_faults([run.run_id for run in some])
         for run in some:
             done.measurements += 1
-            with suppress(BadInput):  # else `_measurement` says what is wrong with the params
+            with suppress(BadInput):  # else `_measurement` names the fault
                 done.split += split_difference(MeasurementParams.read(run.params)) is not None
             texts = [*_measurement(reader, run, records.get(run.run_id), read_data), *rows.get(run.run_id, [])]
             made = None if Tag.FINGERPRINT not in run.tags else identify(run.params)

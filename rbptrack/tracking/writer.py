@@ -61,7 +61,7 @@ class Writer:
             return str(run.info.run_id)
 
     def resume(self, run_id: str, *, tags: Mapping[str, str] = MappingProxyType({})) -> bool:
-        """Make an unfinished run this process's own and RUNNING again; False if there is no such run here."""
+        """Make an unfinished run this process's own and RUNNING again; False if this experiment lacks it."""
         run = self._unfinished(run_id)
         if run is not None:
             times = int(run.data.tags.get(Tag.RESUMED, "0")) + 1
@@ -76,7 +76,7 @@ class Writer:
         return own and run is not None and run.info.status == "RUNNING"
 
     def _unfinished(self, run_id: str) -> Run | None:
-        """Return a run of this experiment that has not FINISHED and was not deleted, if there is one of this id."""
+        """Return a run of this experiment that has not FINISHED and was not deleted; None if none has this ID."""
         client = self.connection.open()
         with self.connection.explained():
             try:
@@ -86,7 +86,7 @@ class Writer:
                     raise
                 return None
         ours = run.info.experiment_id == self.connection.experiment_id and run.info.lifecycle_stage == "active"
-        closed = {Tag.DAMAGED, Tag.DUPLICATE} & set(run.data.tags)  # their numbers would stay beside what is logged now
+        closed = {Tag.DAMAGED, Tag.DUPLICATE} & set(run.data.tags)  # their numbers would stay beside the new ones
         return run if ours and run.info.status != "FINISHED" and not closed else None
 
     def _writing(self) -> MlflowClient:
@@ -116,7 +116,7 @@ class Writer:
             client.set_terminated(run_id, status)
 
     def withdraw(self, run_id: str) -> None:
-        """Delete an unfinished run that another made superfluous; nothing if there is none of this id here."""
+        """Delete an unfinished run that another made superfluous, if this experiment has it."""
         if self._unfinished(run_id) is not None:
             self.delete(run_id)
 
@@ -185,7 +185,7 @@ class Writer:
 
     @contextmanager
     def _on_disk(self, run_id: str) -> Iterator[Path]:
-        """Have the disk hold what is put into a run's artifacts; yields their folder, which a server has elsewhere."""
+        """Sync a run's new artifacts to the disk; yields their folder, which a server has elsewhere."""
         place = Path(Reader(self.connection).artifact_uri(run_id))
         made = [folder.parent for folder in place.parents[1:] if not folder.exists()]
         yield place
@@ -195,8 +195,7 @@ class Writer:
     def deliver(self, record: Record, folder: Path, run_id: str = "") -> str:
         """Log a finished measurement, complete, into the run that it began or a new one; returns the run's id.
 
-        May be called again after a failure at any point: what is there already stays as it is, and a record that was
-        delivered is not delivered twice.
+        May be called again after a failure at any point: logged data stays as it is, and a record is delivered once.
         """
         reader = Reader(self.connection)
         same = {Tag.RECORD: record.tags[Tag.RECORD]}
