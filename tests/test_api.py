@@ -245,7 +245,7 @@ def test_a_compiled_model_is_given_back_without_a_hook(nano: tuple[Any, object])
 
 def test_bad_input_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BadInput, match="there is no tracking store"):
+    with pytest.raises(BadInput, match="no tracking store at"):
         rbptrack.runs()
     with pytest.raises(BadInput, match="family= gives no pattern: the generator is empty"):
         rbptrack.runs(family=(name for name in ()))  # type: ignore[arg-type]

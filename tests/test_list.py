@@ -160,7 +160,7 @@ def test_what_is_removed_is_passed_over(  # type: ignore[no-untyped-def]
 ) -> None:
     shutil.copytree(untouched, tmp_path / "store")
     monkeypatch.chdir(tmp_path / "store")
-    with pytest.raises(BadInput, match="2 measurements: nano-6k/pydocs, nano-6k/stdlib: there is no terminal"):
+    with pytest.raises(BadInput, match="2 measurements: nano-6k/pydocs, nano-6k/stdlib: no terminal"):
         rm(["size=6k"])
     assert said(rm, "nano-6k/stdlib", "nano-15k/stdlib", "yes=true") == [
         "removed 2 measurements: nano-6k/stdlib, nano-15k/stdlib"

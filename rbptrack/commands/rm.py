@@ -36,7 +36,7 @@ def _rm(config: RmConfig) -> int:
 def _confirmed(what: str) -> bool:
     """Return whether somebody at a terminal says yes."""
     if not sys.stdin.isatty():
-        raise BadInput(f"{what}: there is no terminal to ask at; add yes=true to remove them")
+        raise BadInput(f"{what}: no terminal to ask at; add yes=true to remove them")
     return input(f"remove {what}? [y/N] ").strip().lower() in ("y", "yes")
 
 

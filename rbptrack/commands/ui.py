@@ -32,7 +32,7 @@ _REFUSED_PORTS = (5060, 5061)  # browsers refuse these between 5000 and 6000: th
 def _ui(config: UiConfig) -> int:
     store = Store(config.tracking, create=False)
     if not store.exists:
-        raise BadInput(f"there is no tracking store at {store.database}: measure something first")
+        raise BadInput(f"no tracking store at {store.database}: measure something first")
     wanted = search_filter(config.filter)
     remote = store.uri.rstrip("/") if store.uri.startswith(("http://", "https://")) else ""
     if not remote:

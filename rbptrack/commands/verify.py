@@ -22,7 +22,7 @@ def _verify(config: VerifyConfig) -> int:
     store = Store(config.tracking, create=False)
     if not store.exists:
         store.check_writable()  # says so where something else stands there
-        raise BadInput(f"there is no tracking store at {store.database}: measure something first")
+        raise BadInput(f"no tracking store at {store.database}: measure something first")
     broken = list(database_faults(store))
     as_json = config.format is Format.json
     for line in broken if not as_json else ():
@@ -49,7 +49,7 @@ def _verify(config: VerifyConfig) -> int:
         try:
             mark(store.writer, done)
         except RbptrackError as error:
-            complain(f"list cannot show what is damaged: {first_line(error)}")
+            complain(f"list cannot show the damaged runs: {first_line(error)}")
     if as_json:
         print_json({"database": broken, **asdict(done), "damaged": done.damaged})
     else:

@@ -92,9 +92,9 @@ def give_up(connection: Connection, folder: Path) -> None:
 
 
 def keep_one(connection: Connection, record: Record, run_id: str, *, tell: Callable[[str], None]) -> str:
-    """Of runs that finished the same measurement, keep the one with the smallest id; returns that id.
+    """Keep the run with the smallest ID of those that finished the same measurement; returns that ID.
 
-    The others are marked as its duplicates and no longer count as measured. Whoever finishes last sees them all, so
+    The others are marked as its duplicates and no longer count as measured. The last to finish sees them all, so
     that every process keeps the same one. Measurements that were made again by force replace older ones instead.
 
     Args:

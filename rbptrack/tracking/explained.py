@@ -57,7 +57,7 @@ def _in_words(error: Exception, uri: str) -> RbptrackError:
     if "error code 403" in text or ("Permission denied" in text and is_server(uri)):
         return BadInput(f"the tracking server {shown} does not permit this: {text[:200]}")
     if "disk is full" in text or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-        return BadInput(f"the disk of the tracking store {shown} is full: free some space; what was measured is kept")
+        return BadInput(f"the disk of the tracking store {shown} is full: free some space; measurements are kept")
     if "readonly database" in text or getattr(error, "errno", None) in (errno.EROFS, errno.EACCES):
         return BadInput(f"the tracking store {shown} is not writable: {text[:200]}")
     if refused := _REFUSED.search(text):

@@ -89,7 +89,7 @@ def working(writer: Writer, name: str, tags: Mapping[str, str]) -> Iterator[str]
 class Live(Heartbeat):
     """Reports about a cell that is measured: a heartbeat, its progress, and the machine's load.
 
-    It logs `progress/tokens`, and with scored tokens as step `progress/ce` and `progress/rbp_1`, both over what was
+    It logs `progress/tokens`, and with scored tokens as step `progress/ce` and `progress/rbp_1`, both over the tokens
     measured so far; and MLflow's system metrics (`system/...`).
     """
 

@@ -117,7 +117,7 @@ class Reader(Artifacts):
 
         """
         if not self.connection.exists:
-            raise BadInput(f"there is no tracking store at {self.connection.database}: measure something first")
+            raise BadInput(f"no tracking store at {self.connection.database}: measure something first")
         rows = list(filter(None, self._finished(chosen, run_ids, self._row)))
         if run_ids:
             wanted = set(run_ids)

@@ -79,7 +79,7 @@ def whole(least: int, most: int) -> Callable[[object], int]:
         rule = f"must be a whole number from {least} to {most:,}" if least == 0 else "must be a whole number above 0"
         digits = isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value.strip(), re.ASCII)
         if isinstance(value, str) and not digits:
-            raise fault(rule, value)  # 50257.0 is what is left of a number that went through a float
+            raise fault(rule, value)  # 50257.0 was a whole number before it became a float
         if isinstance(value, bool) or (number := _number(value)) != int(number) or number < least:
             raise fault(rule, value)
         if number > most:
