@@ -204,11 +204,6 @@ SEQUENCE_SUCCESS = "sequence_success_"
 """Beginning of metrics that imports have: shares of sequences that succeed."""
 
 
-def sequence_success_name(k: int, n: int) -> str:
-    """Return the metric of the share of runs of n scored tokens that all have rank <= k."""
-    return f"{SEQUENCE_SUCCESS}k{k}_n{n}"
-
-
 CURVES = (Metric.RBP_CURVE, Metric.NEG_LOG_RBP_CURVE)
 """Metrics whose steps are k."""
 
