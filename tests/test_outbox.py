@@ -167,7 +167,7 @@ def test_two_that_were_measured_while_the_store_was_away_are_one(
     check_delivered_once(a)
 
 
-@pytest.mark.parametrize("stopped", ["_log_artifacts", "describe"])
+@pytest.mark.parametrize("stopped", ["log_artifacts", "describe"])
 def test_a_delivery_that_was_stopped_is_completed(
     stopped: str, a: Store, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
