@@ -34,7 +34,7 @@ import numpy as np
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, rbp_name
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.analysis.findings import Verdict, around, by_sign, corrected, sure, within_margin
-from rbptrack.analysis.law_figures import Curves, draw_against_k, draw_ce_against_rbp, draw_exponents, draw_laws
+from rbptrack.analysis.law_figures import Curves, draw_against_k, draw_ce_against_rbp, draw_laws
 from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family, equally_trained, pooled_families
 from rbptrack.analysis.rows import exponent
 from rbptrack.analysis.sizes import SizeUnit
@@ -134,7 +134,10 @@ class PowerLaw(Analyzer):
             cells = exponent(one.law).columns("alpha") | {"r2": one.law.r2}
             report.metrics |= {f"{quantity}/{one.path}": value for quantity, value in cells.items()}
         self._findings(report, shown, contrasts)
-        held_out = [_at_largest(law, rows[law.path]) for law in shown if law.law.points > 3]
+        lead = self._lead_metrics(shown)
+        held_out = [
+            _at_largest(law, rows[law.path], opens=law.metric in lead) for law in shown if law.law.points > 3
+        ]
         report.findings += corrected(held_out, sure(self.level))
         report.findings += [_most_decisive(mine, points) for mine in by_family(shown).values()]
         signs = filter(None, (sign_test(laws_of_one) for laws_of_one in by_family(shown).values()))
@@ -250,6 +253,7 @@ class PowerLaw(Analyzer):
                     p_corrected=row.p_corrected,
                     verdict=row.verdict,
                     margin=row.margin,
+                    opens=one.metric in lead,
                     **around(row.difference),
                 )
             )
@@ -275,9 +279,6 @@ class PowerLaw(Analyzer):
         report.drawings["law_in_size"] = Drawing(
             draw_laws(laws, metrics, xlabel=self._unit.label, curves=curves), caption
         )
-        exponents = f"Exponent of every family on every dataset, with its {self.level:z.0%} interval. {HOLLOW}"
-        report.drawings["exponents"] = Drawing(draw_exponents(laws, metrics), exponents)
-        report.overview = ["law_in_size"]
         if all(one.metric == CE for one in laws):
             return  # imports of CE alone have no k
         alphas, r2s = [one.law.alpha for one in laws], [one.law.r2 for one in laws]
@@ -305,13 +306,14 @@ def _case(one: FamilyLaw) -> Cells:
     return one.family.keys | {"metric": one.metric}
 
 
-def _at_largest(law: FamilyLaw, row: LawRow) -> LargestHeldOut:
+def _at_largest(law: FamilyLaw, row: LawRow, *, opens: bool) -> LargestHeldOut:
     """Return the signed error at the largest size, held out of the law."""
     return LargestHeldOut(
         case=_case(law),
         p=row.held_out_p,
         detectable=row.held_out_detectable,
         size=law.family.labels[-1],
+        opens=opens,
         **around(row.held_out),
     )
 

@@ -126,14 +126,21 @@ class LawInSize(Finding):
                 cells.append(_cell(law, other, text, law.other))
         meaning = f"exponent of -ln RBP_k = A S^-alpha and of CE ({opening[0].level:.0%} interval); "
         meaning += f"S: {_IN_WORDS.get(size, size)}"
-        return Lead(cells=cells, sentence=next(cls.say(findings)), order=_ORDER, facts={ALPHA: meaning})
+        sentence = next(iter(cls.say(opening)))
+        return Lead(cells=cells, sentence=sentence, order=_ORDER, drawing="law_in_size", facts={ALPHA: meaning})
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgainstCE(Finding):
-    """The exponent of RBP_k minus that of CE, over the same models and documents."""
+    """The exponent of RBP_k minus that of CE, over the same models and documents.
+
+    Attributes:
+        opens: whether the law belongs to the first page.
+
+    """
 
     question: str = "same as CE"
+    opens: bool
 
     @classmethod
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
@@ -161,12 +168,13 @@ class AgainstCE(Finding):
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
         """Return the difference and its verdict."""
+        opening = [finding for finding in findings if finding.opens]
         cells = [
             _cell(finding, AGAINST_CE, f"{number(finding.estimate, '+.3f')} {verdict}", finding.interval)
-            for finding in findings
+            for finding in opening
             if (verdict := _AGAINST_CE.get(finding.verdict))
         ]
-        return Lead(cells=cells, sentence=next(iter(cls.say(findings)), ""), order=_ORDER)
+        return Lead(cells=cells, sentence=next(iter(cls.say(opening)), "") if opening else "", order=_ORDER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,11 +183,13 @@ class LargestHeldOut(Finding):
 
     Attributes:
         size: the largest size.
+        opens: whether the law belongs to the first page.
 
     """
 
     question: str = "error at the largest"
     size: str
+    opens: bool
 
     @classmethod
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
@@ -223,6 +233,7 @@ class LargestHeldOut(Finding):
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
         """The error with its interval."""
+        opening = [finding for finding in findings if finding.opens]
         cells = [
             _cell(
                 finding,
@@ -230,10 +241,10 @@ class LargestHeldOut(Finding):
                 f"{number(finding.estimate, '+.1%')} ({interval(finding.low, finding.high, '+.1%')})",
                 finding.interval,
             )
-            for finding in findings
+            for finding in opening
             if isfinite(finding.estimate)
         ]
-        sentence = next(iter(cls.say(findings)), "")
+        sentence = next(iter(cls.say(opening)), "")
         return Lead(cells=cells, sentence=sentence, order=_ORDER, facts={HELD_OUT: _HELD_OUT} if cells else {})
 
 

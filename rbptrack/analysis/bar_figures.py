@@ -26,6 +26,7 @@ class Bar:
         number: what is drawn.
         margin: what counts as 0, a grey bar behind it.
         published: a hollow point beside it.
+        title: what it says when it is pointed at.
 
     """
 
@@ -35,6 +36,7 @@ class Bar:
     number: Interval
     margin: float = 0.0
     published: float = float("nan")
+    title: str = ""
 
 
 def bar_panels(bars: Sequence[Bar], *, xlabel: str, ylabel: str, **options: Any) -> Figure:
@@ -63,7 +65,8 @@ def bar_panels(bars: Sequence[Bar], *, xlabel: str, ylabel: str, **options: Any)
                 numbers = np.array([(b.number.value, b.number.low, b.number.high, b.published) for b in mine])
                 value, low, high, published = numbers.reshape(-1, 4).T
                 drawn = {"marker": look.marker, "ls": "", "ms": 4.5, "color": look.colour, "lw": 1.1}
-                error_bars(ax, value, at, low, high, level=True, label=look.name, **drawn)
+                names = {"series": look.name, "titles": [bar.title for bar in mine]}
+                error_bars(ax, value, at, low, high, level=True, label=look.name, **names, **drawn)
                 if np.isfinite(published).any():
                     ax.plot(published, at, look.marker, ms=7, mfc="none", mec="black", mew=0.8)
             ax.use_sticky_edges = False  # so that the grey bars' ends are seen

@@ -18,6 +18,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from rbptrack.analysis.display import INTERVAL
+from rbptrack.analysis.marks import mark, mark_boxes
 from rbptrack.base.words import short_number
 
 # Okabe and Ito's colours, in an order of falling contrast to white.
@@ -82,8 +83,8 @@ def draw(figure: Figure, path: Path, formats: Iterable[str] = ()) -> None:
     """
     with style():
         _finish(figure)
+        lay_out(figure)
         figure.savefig(f"{path}.svg", metadata=_UNSAID)
-        figure.set_layout_engine("none")  # laid out by now; doing it again would take as long as drawing
         if "png" in formats:
             figure.savefig(f"{path}.png", dpi=min(_DOTS, _MOST_DOTS / figure.get_size_inches().max()))
         if "pdf" in formats:
@@ -92,10 +93,19 @@ def draw(figure: Figure, path: Path, formats: Iterable[str] = ()) -> None:
             draw_pages(figure, Path(f"{path}.pdf"))
 
 
+def lay_out(figure: Figure) -> None:
+    """Lay a figure out for good, which takes as long as drawing it, and mark its parts with their boxes."""
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+    figure.set_layout_engine("none")
+    mark_boxes(figure)
+
+
 def svg(figure: Figure) -> str:
     """Return a figure as SVG text."""
     buffer = StringIO()
     with style():
+        lay_out(figure)
         figure.savefig(buffer, format="svg", metadata=_UNSAID)
     return buffer.getvalue()[buffer.getvalue().index("<svg") :]
 
@@ -279,6 +289,8 @@ def error_bars(
     high: npt.ArrayLike,
     *,
     level: bool = False,
+    series: str = "",
+    titles: Sequence[str] = (),
     **options: Any,
 ) -> None:
     """Draw points with bars from low to high; a bar with an unknown or infinite end has no length on that side.
@@ -292,6 +304,8 @@ def error_bars(
         low: lower ends of the intervals of y, likewise.
         high: upper ends.
         level: whether the intervals are those of x, and the bars level.
+        series: what the points are of (a family, mostly), by which a page hides and shows them.
+        titles: what each point says when it is pointed at, (points,).
         options: of `Axes.plot`, for the points.
 
     """
@@ -302,5 +316,9 @@ def error_bars(
     along, across = bars.ravel(), np.repeat(fixed, 3)
     look = {"color": options["color"], "lw": options.get("lw", mpl.rcParams["lines.linewidth"])}
     look |= {"solid_capstyle": "butt", "label": INTERVAL}  # else half its width longer at each end
-    ax.plot(*((along, across) if level else (across, along)), **look)
-    ax.plot(x, y, **options)
+    (lines,) = ax.plot(*((along, across) if level else (across, along)), **look)
+    (points,) = ax.plot(x, y, **options)
+    if series:
+        drawn = np.isfinite(np.asarray(x, dtype=np.float64)) & np.isfinite(np.asarray(y, dtype=np.float64))
+        mark(lines, series=series)
+        mark(points, series=series, titles=[title for title, there in zip(titles, drawn, strict=False) if there])

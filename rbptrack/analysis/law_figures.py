@@ -1,4 +1,4 @@
-"""Figures of the laws in size: every law beside every other, exponents by family and by k, CE against -ln RBP_1."""
+"""Figures of the laws in size: every law beside every other, exponents by k, CE against -ln RBP_1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
-from rbptrack.analysis.bar_figures import Bar, bar_panels
 from rbptrack.analysis.family_figures import (
     Curve,
     FamilyStyle,
@@ -22,8 +21,9 @@ from rbptrack.analysis.family_figures import (
 )
 from rbptrack.analysis.figures import error_bars, grid, log_axis, style
 from rbptrack.analysis.laws import FamilyLaw, by_family
+from rbptrack.analysis.marks import mark
 from rbptrack.analysis.published import published_alpha
-from rbptrack.analysis.rows import exponent
+from rbptrack.base.words import short_number
 from rbptrack.ranks import CE, FloatArray, parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.stats.linear import straight_line
 from rbptrack.stats.power_law import PowerLawFit
@@ -72,22 +72,17 @@ def draw_laws(
     factor = np.sqrt(max(high / low for low, high in spans.values())) * 1.12
     published = False
     with style():
-        height = 2.1 if len(datasets) < 3 else 1.6
-        figure, axes = grid(len(datasets), len(shown), height=height, left=0.56, between=0.25, sharex=True)
+        figure, axes = grid(len(datasets), len(shown), height=2.4, left=0.5, between=0.85)
         for (i, j), ax in np.ndenumerate(axes):
             dataset, metric = datasets[i], shown[j]
-            ax.set(xlabel=xlabel, ylabel=law_axis_label(metric), title="" if i else law_axis_label(metric))
-            ax.set_label(f"{dataset}: {law_axis_label(metric)}")
-            ax.xaxis.label.set_visible(False)
-            ax.yaxis.label.set_visible(False)
+            title = f"{dataset}: {law_axis_label(metric)}"
+            ax.set(xlabel=xlabel, title=title)
+            ax.set_label(title)
+            mark(ax, dataset=dataset, metric=metric)
             for one in styles:
                 law = by_panel.get((dataset, metric, one.name))
                 if law:
-                    error = 1.96 * np.sqrt(np.diag(law.covariance)) * law.y
-                    look = {"marker": one.marker, "ls": "", "ms": 4, "color": one.colour, "label": one.name}
-                    error_bars(ax, law.s, law.y, law.y - error, law.y + error, **look)
-                    line = np.array([law.s.min(), law.s.max()])
-                    ax.plot(line, law.predict(line), ls=one.line, lw=1.2, color=one.colour)
+                    _draw_law(ax, one, law)
                     if curve := (curves or {}).get((dataset, metric, one.name)):
                         ax.plot(*curve, ls="--", lw=1.0, color="black")
                     published |= _draw_published(ax, one, dataset, metric, law.s, law.y)
@@ -98,16 +93,26 @@ def draw_laws(
                 middle = np.sqrt(np.prod(spans[dataset, metric]))
                 log_axis(ax.yaxis, low=middle / factor, high=middle * factor)
                 ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if factor > _WIDE else _FINE))
-        for dataset, row in zip(datasets, axes, strict=True):
-            box = row[0].get_position()
-            figure.text(0.008, (box.y0 + box.y1) / 2, dataset, rotation=90, va="center", weight="bold")
-        down = figure.get_size_inches()[1]
-        figure.text(0.5, 0.06 / down, xlabel, ha="center")
         if len(styles) > 1 or published:
             dotted = Line2D([], [], ls=_DOTTED, lw=1.6, color="#57606a", label="published exponent")
             legend_above(figure, styles, [dotted] * published)
         say_left_out(figure, names)
         return figure
+
+
+def _draw_law(ax: Any, look: FamilyStyle, law: PowerLawFit) -> None:
+    """Points with their intervals, and the line through them."""
+    error = 1.96 * np.sqrt(np.diag(law.covariance)) * law.y
+    low, high = law.y - error, law.y + error
+    titles = [
+        f"{look.name}, S = {short_number(law.s[i])}: {law.y[i]:.3f} ({low[i]:.3f} to {high[i]:.3f})"
+        for i in range(len(law.s))
+    ]
+    drawn = {"marker": look.marker, "ls": "", "ms": 4, "color": look.colour, "label": look.name}
+    error_bars(ax, law.s, law.y, low, high, series=look.name, titles=titles, **drawn)
+    ends = np.array([law.s.min(), law.s.max()])
+    (line,) = ax.plot(ends, law.predict(ends), ls=look.line, lw=1.2, color=look.colour)
+    mark(line, series=look.name)
 
 
 def _draw_published(ax: Any, one: FamilyStyle, dataset: str, metric: str, s: Any, y: Any) -> bool:
@@ -116,20 +121,10 @@ def _draw_published(ax: Any, one: FamilyStyle, dataset: str, metric: str, s: Any
     if not np.isfinite(alpha):
         return False
     line, middle = np.array([s.min(), s.max()]), np.exp(np.log(s).mean())
-    ax.plot(line, np.exp(np.log(y).mean()) * (line / middle) ** -alpha, ls=_DOTTED, lw=1.6, color=one.colour)
+    level = np.exp(np.log(y).mean())
+    (drawn,) = ax.plot(line, level * (line / middle) ** -alpha, ls=_DOTTED, lw=1.6, color=one.colour)
+    mark(drawn, series=one.name)
     return True
-
-
-def draw_exponents(laws: Sequence[FamilyLaw], metrics: Sequence[str]) -> Figure:
-    """Return alpha of every family with its interval: a panel per metric, a row per dataset; hollow: published."""
-    bars = []
-    for metric in metrics:
-        title = "α of CE" if metric == CE else f"α of RBP$_{{{parse_rbp_name(metric)}}}$"
-        for one in (one for one in laws if one.metric == metric):
-            dataset, family = one.family.dataset, one.family.name
-            theirs = published_alpha(family, dataset, metric)
-            bars.append(Bar(title, dataset, family, exponent(one.law), published=theirs))
-    return bar_panels(bars, xlabel="α", ylabel="dataset", columns=len(metrics))
 
 
 def draw_against_k(laws: Sequence[FamilyLaw], quantity: str, *, ylabel: str) -> tuple[Figure, list[Any]]:

@@ -105,11 +105,12 @@ def _save(out: Path, folder: Path, page: Callable[..., str]) -> None:
     """Save the page as the user's file, and the tables that it links in a folder beside it."""
     beside = f"{out.stem}-tables"
     with tempfile.TemporaryDirectory(prefix=".report-", dir=out.parent) as unfinished:  # else half of them, if it fails
-        for file in [*folder.glob("*/tables/*.csv"), *folder.glob("*/columns.csv")]:
+        kept = ("tables/*.csv", "tables/notes.txt", "figures/*.svg", "columns.csv")
+        for file in [file for pattern in kept for file in folder.glob(f"*/{pattern}")]:
             place = Path(unfinished, beside, file.relative_to(folder).parts[0], file.name)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, place)
-        Path(unfinished, out.name).write_text(page(tables=quote(beside) + "/{analyzer}"), encoding="utf-8")
+        Path(unfinished, out.name).write_text(page(files=quote(beside) + "/{analyzer}"), encoding="utf-8")
         for file in [path for path in Path(unfinished).rglob("*") if path.is_file()]:
             place = out.parent / file.relative_to(unfinished)
             make_folder(place.parent)

@@ -1,17 +1,15 @@
 """A report as files of a folder, which is how it is kept, handed on by other processes, and found again.
 
-tables/*.csv and columns.csv are for people's own analyses, figures/* for papers and slides; report.json is the whole.
+tables/*.csv and columns.csv are for people's own analyses, tables/notes.txt has every sentence, figures/* for papers and slides; report.json is the whole.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import pandas as pd
 
@@ -22,6 +20,7 @@ from rbptrack.analysis.lead import Cell, Lead
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.names import file_name
 from rbptrack.console.tables import plain
+from rbptrack.reporting.svg import inline
 
 _WHOLE = "report.json"
 _FORMAT = 2  # of that file
@@ -52,6 +51,7 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = ()) -> N
         (folder / sub).mkdir(parents=True, exist_ok=True)
     for name, table in report.tables.items():
         (folder / "tables" / f"{file_name(name)}.csv").write_text(as_csv(table.frame), encoding="utf-8")
+    (folder / "tables" / "notes.txt").write_text("\n".join([*report.notes, ""]), encoding="utf-8")
     meanings = [(name, *pair) for name, table in report.tables.items() for pair in table.columns.items()]
     if meanings:
         said = pd.DataFrame(meanings, columns=["table", "column", "meaning"])
@@ -140,28 +140,3 @@ def _column(values: pd.Series) -> dict[str, Any]:
     kept = kind in ("bool", "boolean", "string", "str") or pd.api.types.is_numeric_dtype(values.dtype)
     return {"data": [plain(value) for value in values.tolist()], "dtype": kind if kept else "object"}
 
-
-def inline(text: str) -> str:
-    """Return a drawing for the inside of an HTML page: the same picture in half the characters.
-
-    Coordinates have one decimal (a tenth of a point), names that nothing refers to are left out, and each style is said
-    once, as a class. Names and classes are hashes of what they stand for, so that drawings on one page may share them.
-
-    Args:
-        text: an SVG as matplotlib writes it.
-
-    """
-    text, used, styles = text[text.index("<svg") :], set(re.findall(r"#([\w-]+)", text)), dict[str, str]()
-
-    def as_class(style: re.Match[str]) -> str:
-        name = f"s{crc32(style[1].encode()):x}"
-        styles[name] = style[1]
-        return f'class="{name}"'
-
-    def shortened(tag: re.Match[str]) -> str:
-        short = re.sub(r' id="([\w-]+)"', lambda one: one[0] if one[1] in used else "", tag[0])
-        return re.sub(r'style="([^"]*)"', as_class, re.sub(r"(\.\d)\d{2,}", r"\1", re.sub(r"\s+", " ", short)))
-
-    text = re.sub(r">\s+<", "><", re.sub(r"<[^>]+>", shortened, text))
-    rules = "".join(f".{name}{{{style}}}" for name, style in styles.items())
-    return text.replace("</svg>", f"<style>{rules}</style></svg>").strip()

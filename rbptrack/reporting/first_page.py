@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import nan
 
 from rbptrack.analysis.lead import Cell, Lead
 from rbptrack.analysis.phrases import upper_first
@@ -31,6 +32,11 @@ class Row:
         """Return the text of a line for a metric; empty if it has none."""
         cell = self.cells.get((line, metric))
         return cell.text if cell else ""
+
+    def value(self, line: str, metric: str = "") -> float:
+        """Return the number behind it; NaN where there is none."""
+        cell = self.cells.get((line, metric))
+        return cell.value if cell else nan
 
 
 @dataclass(frozen=True)

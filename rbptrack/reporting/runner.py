@@ -205,7 +205,8 @@ def _log(analyses: Analyses, analyzer: Analyzer, folder: Path, sweep: str) -> tu
         writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
         writer.log(run_id, metrics={metric_name(name): value for name, value in section.report.metrics.items()})
         facts, run_page = [("store", measured.shown)], measured.run_page
-        page = render(f"{analyzer.name}, {scope}", runs, [section], facts=facts, run_page=run_page, tables="tables")
+        title = f"{analyzer.name}, {scope}"
+        page = render(title, runs, [section], facts=facts, run_page=run_page, files="{folder}", live=False)
         (folder / "report.html").write_text(page, encoding="utf-8")
         writer.log_folder(run_id, folder)
     analyses.remember(analyzer, folder, run_id)

@@ -8,6 +8,7 @@ from rbptrack.analysis.contract import Report
 from rbptrack.analysis.findings import Finding, NothingToSay, Reason
 from rbptrack.analysis.lead import Lead
 from rbptrack.base.errors import RbptrackError
+from rbptrack.reporting.forest import FOREST, forest
 
 
 def tell(report: Report) -> None:
@@ -20,6 +21,9 @@ def tell(report: Report) -> None:
     if texts and not report.headline:
         report.headline = texts[0].rstrip(".")
     report.leads += leads_of(report.findings)
+    if drawing := forest(report.leads):
+        report.drawings = {FOREST: drawing, **report.drawings}
+        report.overview.append(FOREST)
     report.overview += [lead.drawing for lead in report.leads if lead.drawing]
 
 

@@ -1,0 +1,45 @@
+"""Names of a drawing's parts, which its SVG keeps: what a page shows, hides and labels them by."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+_POINT = 72  # per inch
+
+
+def mark(artist: Any, *, titles: Sequence[str] = (), **names: str) -> None:
+    """Name a part of a drawing.
+
+    Args:
+        artist: a panel, line or legend.
+        titles: one for each point that it draws, in their order: shown where the point is pointed at.
+        names: such as `metric="rbp_10"`; they become `data-metric` and so on.
+
+    """
+    artist.set_gid(json.dumps(names | ({"titles": list(titles)} if titles else {})))
+
+
+def mark_boxes(figure: Figure) -> None:
+    """Mark every panel, legend and text of a laid-out figure with the box that it fills, so that it can stand alone."""
+    scale, down = _POINT / figure.dpi, figure.get_size_inches()[1] * _POINT
+    parts = [(ax, "panel", ax.get_tightbbox(bbox_extra_artists=list(ax.texts))) for ax in figure.axes]
+    parts += [(one, "legend", one.get_window_extent()) for one in figure.legends]
+    parts += [(text, "text", text.get_window_extent()) for text in figure.texts if text.get_text()]
+    for part, kind, box in parts:
+        if box is None:  # not visible
+            continue
+        corner = f"{box.x0 * scale - 1:.0f} {down - box.y1 * scale - 1:.0f}"
+        names = json.loads(part.get_gid() or "{}")
+        label = _plain(part.get_label() or part.get_title()) if kind == "panel" else kind
+        size = f"{box.width * scale + 2:.0f} {box.height * scale + 2:.0f}"
+        mark(part, **names, part=kind, label=label, box=f"{corner} {size}")
+
+
+def _plain(text: str) -> str:
+    """Return a title without formulas."""
+    return re.sub(r"\$_\{?(\w+)\}?\$", r"_\1", text).replace("\n", " ").replace("$", "")
