@@ -14,6 +14,7 @@ from rbptrack.plugins.power_law import PowerLaw
 from rbptrack.analysis import Drawing, Runs
 from rbptrack.analysis.family_figures import FEW_FAMILIES, MOST_FAMILIES, family_legends, family_styles, say_left_out
 from rbptrack.analysis.figures import COLOURS, LINES, MARKERS, draw, grid, grow, panel_per
+from rbptrack.reporting.telling import tell
 from tests.synthetic import family_runs, together
 
 FAMILIES = 24
@@ -32,7 +33,9 @@ def runs() -> Runs:
 
 @pytest.fixture(scope="module")
 def drawings(runs: Runs) -> dict[str, Drawing]:
-    return PowerLaw(ks=[1], replicates=10, curve_points=1).analyze(runs).drawings
+    report = PowerLaw(ks=[1], replicates=10, curve_points=1).analyze(runs)
+    tell(report)
+    return report.drawings
 
 
 def texts(figure: Figure) -> list[str]:
@@ -46,7 +49,7 @@ def test_every_family_that_is_drawn_has_a_look_of_its_own() -> None:
     assert MOST_FAMILIES == 21
 
 
-@pytest.mark.parametrize("name", ["law_in_size", "exponents", "alpha_against_k", "r2_against_k", "ce_against_rbp_1"])
+@pytest.mark.parametrize("name", ["law_in_size", "intervals", "alpha_against_k", "r2_against_k", "ce_against_rbp_1"])
 def test_legends_of_many_families_fit(name: str, drawings: dict[str, Drawing]) -> None:
     figure = drawings[name].figure
     canvas: Any = FigureCanvasAgg(figure)

@@ -111,6 +111,9 @@ def test_labels_of_a_log_axis_have_room(panels: int) -> None:
         assert 2 <= len(labels) <= 0.5 + ax.get_position().width * 10 / 0.45
 
 
+_UNSEEN = ("style", "script", "head", "metadata", "title")  # the last: of points, until one is pointed at
+
+
 class Shown(HTMLParser):
     """The words that a reader sees before anything is opened."""
 
@@ -120,17 +123,17 @@ class Shown(HTMLParser):
         self._open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("details", "summary", "style", "head", "metadata"):
+        if tag in ("details", "summary", *_UNSEEN):
             self._open.append("opened" if tag == "details" and "open" in dict(attrs) else tag)
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in ("details", "summary", "style", "head", "metadata"):
+        if tag in ("details", "summary", *_UNSEEN):
             self._open.pop()
 
     def handle_data(self, data: str) -> None:
         around = self._open[:-2] if self._open[-1:] == ["summary"] else self._open
         hidden = "details" in around
-        if not hidden and not {"style", "head", "metadata"} & set(self._open):
+        if not hidden and not {*_UNSEEN} & set(self._open):
             self.words += data.split()
 
 
@@ -214,8 +217,11 @@ def test_the_first_page_is_made_of_the_leads_of_all_analyzers(capsys: pytest.Cap
     assert "α, all parameters" in printed
     assert "no cell opens" not in printed
     html = render("t", RUNS, [section(report)])
-    assert html.split("<table class=lead>")[1].split("</table>")[0].count("<tr>") == 2  # the heads, and a row
-    assert "<td class=w>1,000 (the last tried)</td>" in html
+    first, more = (part.split("</table>")[0] for part in html.split('<table class="lead sorts">')[1:])
+    assert first.count("<tr>") == 2  # the heads, and a row
+    assert ">1,000 (the last tried)</span></td>" in first
+    assert f'data-v="{row.value("α", "rbp_10")}"' in first
+    assert more.count("<tr>") == len(page.lines), "the other lines of the row, on request"
     assert 3 <= html.split('<ul class="first">')[1].split("</ul>")[0].count("<li>") <= 6
     assert first_page([Lead(cells=cells)]) is None
 
@@ -280,7 +286,7 @@ def test_a_hundred_measurements_leave_room_for_a_sentence_of_every_analyzer() ->
     assert words.count("pythia") > 6
     assert 500 < len(words) < 2000
     assert len(page) < 400_000
-    places = ['<p class="headline">', "<figcaption>Models with", "<table class=lead>", '<details class="part"']
+    places = ['<p class="headline">', "<figcaption>α of every family", '<table class="lead', '<details class="part"']
     assert sorted(places, key=page.index) == places, "what was found comes first"
 
 

@@ -36,6 +36,7 @@ from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.analysis.findings import Verdict, around, by_sign, corrected, sure, within_margin
 from rbptrack.analysis.law_figures import Curves, draw_against_k, draw_ce_against_rbp, draw_laws
 from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family, equally_trained, pooled_families
+from rbptrack.analysis.published import published_alpha
 from rbptrack.analysis.rows import exponent
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.base.words import listed
@@ -276,6 +277,9 @@ class PowerLaw(Analyzer):
     def _drawings(self, report: Report, laws: list[FamilyLaw], curves: Curves) -> None:
         metrics = self._lead_metrics(laws)
         caption = f"{LAWS} Black dashes: {self.form}." if curves else LAWS
+        drawn = [one for one in laws if one.metric in metrics]
+        if any(np.isfinite(published_alpha(one.family.name, one.family.dataset, one.metric)) for one in drawn):
+            caption += " Dotted: the published exponent."
         report.drawings["law_in_size"] = Drawing(
             draw_laws(laws, metrics, xlabel=self._unit.label, curves=curves), caption
         )

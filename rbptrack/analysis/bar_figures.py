@@ -64,9 +64,16 @@ def bar_panels(bars: Sequence[Bar], *, xlabel: str, ylabel: str, **options: Any)
                         ax.barh(place, 2 * bar.margin, left=-bar.margin, height=step, color="#d9d9d9", lw=0)
                 numbers = np.array([(b.number.value, b.number.low, b.number.high, b.published) for b in mine])
                 value, low, high, published = numbers.reshape(-1, 4).T
-                drawn = {"marker": look.marker, "ls": "", "ms": 4.5, "color": look.colour, "lw": 1.1}
-                names = {"series": look.name, "titles": [bar.title for bar in mine]}
-                error_bars(ax, value, at, low, high, level=True, label=look.name, **names, **drawn)
+                drawn: dict[str, Any] = {
+                    "marker": look.marker,
+                    "ls": "",
+                    "ms": 4.5,
+                    "color": look.colour,
+                    "lw": 1.1,
+                    "label": look.name,
+                }
+                titles = [bar.title for bar in mine]
+                error_bars(ax, value, at, low, high, level=True, series=look.name, titles=titles, **drawn)
                 if np.isfinite(published).any():
                     ax.plot(published, at, look.marker, ms=7, mfc="none", mec="black", mew=0.8)
             ax.use_sticky_edges = False  # so that the grey bars' ends are seen

@@ -27,17 +27,22 @@ def mark(artist: Any, *, titles: Sequence[str] = (), **names: str) -> None:
 def mark_boxes(figure: Figure) -> None:
     """Mark every panel, legend and text of a laid-out figure with the box that it fills, so that it can stand alone."""
     scale, down = _POINT / figure.dpi, figure.get_size_inches()[1] * _POINT
+    parts: list[tuple[Any, str, Any]]
     parts = [(ax, "panel", ax.get_tightbbox(bbox_extra_artists=list(ax.texts))) for ax in figure.axes]
     parts += [(one, "legend", one.get_window_extent()) for one in figure.legends]
     parts += [(text, "text", text.get_window_extent()) for text in figure.texts if text.get_text()]
-    for part, kind, box in parts:
-        if box is None:  # not visible
-            continue
-        corner = f"{box.x0 * scale - 1:.0f} {down - box.y1 * scale - 1:.0f}"
+    boxes = [(part, kind, box) for part, kind, box in parts if box is not None]  # None: not visible
+    across, high = (
+        max((getattr(box, side) for _, kind, box in boxes if kind == "panel"), default=0)
+        for side in ("width", "height")
+    )
+    for part, kind, box in boxes:
+        wide, tall = (across, high) if kind == "panel" else (box.width, box.height)  # so that panels are alike
+        corner = f"{(box.x1 - wide) * scale - 1:.0f} {down - box.y1 * scale - 1:.0f}"
         names = json.loads(part.get_gid() or "{}")
         label = _plain(part.get_label() or part.get_title()) if kind == "panel" else kind
-        size = f"{box.width * scale + 2:.0f} {box.height * scale + 2:.0f}"
-        mark(part, **names, part=kind, label=label, box=f"{corner} {size}")
+        names |= {"part": kind, "label": label, "box": f"{corner} {wide * scale + 2:.0f} {tall * scale + 2:.0f}"}
+        mark(part, **names)
 
 
 def _plain(text: str) -> str:

@@ -1,6 +1,7 @@
 """A report as files of a folder, which is how it is kept, handed on by other processes, and found again.
 
-tables/*.csv and columns.csv are for people's own analyses, tables/notes.txt has every sentence, figures/* for papers and slides; report.json is the whole.
+tables/*.csv and columns.csv are for people's own analyses, tables/notes.txt has every sentence, figures/* are for
+papers and slides; report.json is the whole.
 """
 
 from __future__ import annotations
@@ -139,4 +140,3 @@ def _column(values: pd.Series) -> dict[str, Any]:
     kind = str(values.dtype)
     kept = kind in ("bool", "boolean", "string", "str") or pd.api.types.is_numeric_dtype(values.dtype)
     return {"data": [plain(value) for value in values.tolist()], "dtype": kind if kept else "object"}
-

@@ -46,7 +46,7 @@ class FirstPage:
     Attributes:
         rows: a family on a dataset each, in the order of first appearance.
         metrics: the columns, likewise.
-        lines: what is said of each metric, likewise.
+        lines: what is said of each metric; first the one that opens rows.
         remarks: what is said of all metrics together: columns of their own.
         sentences: by the order of the leads.
         facts: terms of the lines and remarks, and what they mean.
@@ -85,7 +85,7 @@ def first_page(leads: Iterable[Lead]) -> FirstPage | None:
         Row(family, dataset, {(c.line, c.metric): c for c in shown if (c.family, c.dataset) == (family, dataset)})
         for family, dataset in places
     ]
-    lines = list(dict.fromkeys(cell.line for cell in shown if cell.metric))
+    lines = list(dict.fromkeys(cell.line for cell in [*opening, *shown] if cell.metric))
     remarks = list(dict.fromkeys(cell.line for cell in shown if not cell.metric))
     facts = {term: meaning for lead in ordered for term, meaning in lead.facts.items() if term in (*lines, *remarks)}
     sentences = [upper_first(lead.sentence) for lead in ordered if lead.sentence][:_MOST]

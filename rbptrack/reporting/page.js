@@ -96,7 +96,13 @@
       });
       all("[data-series]", figure).forEach(group => group.classList.toggle("off", state.off.has(group.dataset.series)));
       hide();
+      resize();
     };
+    const resize = () => panels.forEach(panel => { // letters keep their size
+      const { width } = panel.getBoundingClientRect();
+      if (width) panel.style.setProperty("--letters", Math.min(1, parseFloat(panel.style.getPropertyValue("--w")) / width));
+    });
+    addEventListener("resize", resize);
     const labelled = (input, ...texts) => make("label", {}, input, ...texts);
     const inWords = metric => {
       const k = /^rbp_(\d+)$/.exec(metric);

@@ -111,7 +111,7 @@ def render(
         lead=lead,
         first=lead.sentences if lead else [_headline(s) for s in sections if s.report.overview],
         overview=overview,
-        shared=shared,
+        parts=shared,
         styles=_beside("page.css"),
         script=_beside("page.js") if live else "",
         remarks=list(dict.fromkeys(remarks)),

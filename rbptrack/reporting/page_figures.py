@@ -10,6 +10,7 @@ from markupsafe import Markup
 from rbptrack.reporting.files import InlineFigure
 from rbptrack.reporting.svg import Piece, Pieces
 
+_MOST_IN_A_ROW = 4  # panels
 MOST_CHARACTERS = 50_000  # of a section's figures; those beyond are links to files
 
 
@@ -32,7 +33,8 @@ class ShownFigure:
 def show(figure: InlineFigure, shared: Pieces) -> ShownFigure:
     """Show a figure panel by panel; as it is where its parts have no names."""
     pieces = shared.take(figure.svg)
-    return ShownFigure(_joined(pieces) if pieces else Markup(figure.svg), figure.caption)  # noqa: S704 - escaped
+    html = _joined(pieces) if pieces else figure.svg
+    return ShownFigure(Markup(html), figure.caption)  # noqa: S704 - escaped
 
 
 def show_together(figures: Sequence[InlineFigure], shared: Pieces) -> list[ShownFigure]:
@@ -42,11 +44,13 @@ def show_together(figures: Sequence[InlineFigure], shared: Pieces) -> list[Shown
     others = [show(figure, shared) for figure, pieces in taken if all("metric" not in piece.names for piece in pieces)]
     if not named:
         return others
-    last = named[-1][1]  # its legend stands for all
-    pieces = [piece for piece in last if piece.names["part"] == "legend"]
-    pieces += [piece for _, mine in named for piece in mine if piece.names["part"] != "legend"]
     captions = " ".join(dict.fromkeys(figure.caption for figure, _ in named))
-    return [ShownFigure(_joined(pieces), captions, live=len(named) > 1), *others]
+    metrics = {piece.names["metric"] for _, pieces in named for piece in pieces if "metric" in piece.names}
+    html = _joined(piece for piece in named[-1][1] if piece.names["part"] == "legend")  # it stands for all
+    for _, pieces in named:
+        panels = _joined(piece for piece in pieces if piece.names["part"] != "legend")
+        html += f'<div class="row" style="--n:{min(_MOST_IN_A_ROW, len(metrics))}">{panels}</div>'
+    return [ShownFigure(Markup(html), captions, live=len(named) > 1), *others]  # noqa: S704 - escaped
 
 
 def within(figures: Iterable[tuple[str, InlineFigure]]) -> tuple[list[InlineFigure], list[str]]:
@@ -63,5 +67,5 @@ def within(figures: Iterable[tuple[str, InlineFigure]]) -> tuple[list[InlineFigu
     return shown, names
 
 
-def _joined(pieces: Iterable[Piece]) -> Markup:
-    return Markup("".join(piece.html for piece in pieces))  # noqa: S704 - escaped
+def _joined(pieces: Iterable[Piece]) -> str:
+    return "".join(piece.html for piece in pieces)

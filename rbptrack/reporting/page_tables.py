@@ -26,7 +26,19 @@ class ShownTable:
     csv: str = ""
 
 
-def shown_table(name: str, table: Table, *, most: int = _MOST_ROWS, links: Sequence[str] = (), csv: str = "") -> ShownTable:
+def shown_table(
+    name: str, table: Table, *, most: int = _MOST_ROWS, links: Sequence[str] = (), csv: str = ""
+) -> ShownTable:
+    """Show the first rows of a table.
+
+    Args:
+        name: of the table.
+        table: all of it.
+        most: rows.
+        links: addresses of the rows' runs.
+        csv: address of its file.
+
+    """
     columns, rows = readable(replace(table, frame=table.frame.head(most))), len(table.frame)
     meanings = {column: table.columns[column] for column in map(str, table.frame.columns) if column in table.columns}
     more = f"The first {most} of {rows:,} rows." if rows > most else ""

@@ -11,7 +11,7 @@ from zlib import crc32
 
 _PIXELS = 1.36  # of the screen per point of a drawing: letters of 9.5 points become 13 pixels high
 _TAG = re.compile(r"<[^>]+>|[^<]+")
-_MARKED = re.compile(r' id="(\{[^"]*\})"')
+_MARKED = re.compile(r""" id=(?:"(\{[^"]*\})"|'(\{[^']*\})')""")
 _NAMED = re.compile(r'<(path|clipPath) id="([^"]+)".*?(?:</clipPath>|(?<!clipPath)/>)')
 
 
@@ -31,15 +31,15 @@ def inline(text: str) -> str:
     written: list[str] = []
     groups: list[bool] = []  # of those that are open, whether they are written
     titles: list[str] = []  # of the points to come
-    for token in _TAG.findall(re.sub(r">\s+<", "><", text)):
-        if token == "</g>":
-            written += [token] * groups.pop()
-        elif not token.startswith("<"):
-            written.append(token)
+    for bit in _TAG.findall(re.sub(r">\s+<", "><", text)):
+        if bit == "</g>":
+            written += [bit] * groups.pop()
+        elif not bit.startswith("<"):
+            written.append(bit)
         else:
-            names = json.loads(unescape(marked[1])) if (marked := _MARKED.search(token)) else {}
+            names = json.loads(unescape(marked[1] or marked[2])) if (marked := _MARKED.search(bit)) else {}
             titles = names.pop("titles", [] if names else titles)
-            tag = _shortened(_MARKED.sub("", token), used, styles)
+            tag = _shortened(_MARKED.sub("", bit), used, styles)
             if tag.startswith("<g"):
                 tag = f"{tag[:-1]}{_data(names)}>"
                 groups.append(tag != "<g>")
@@ -139,7 +139,7 @@ class Pieces:
     @property
     def defs(self) -> str:
         """What pieces refer to, as an SVG without a size."""
-        return f'<svg class="shared" aria-hidden="true">{"".join(self.shared.values())}</svg>' if self.shared else ""
+        return f'<svg class="defs" aria-hidden="true">{"".join(self.shared.values())}</svg>' if self.shared else ""
 
 
 def _piece(body: str, begin: int) -> Piece:
@@ -154,4 +154,3 @@ def _piece(body: str, begin: int) -> Piece:
     names = {name: unescape(value) for name, value in re.findall(r'data-([\w-]+)="([^"]*)"', opening)}
     inside = re.sub(r" {4,}", "", inside.removesuffix("</g>")).replace("xlink:href", "href")
     return Piece(names, inside)
-
