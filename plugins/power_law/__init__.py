@@ -136,9 +136,7 @@ class PowerLaw(Analyzer):
             report.metrics |= {f"{quantity}/{one.path}": value for quantity, value in cells.items()}
         self._findings(report, shown, contrasts)
         lead = self._lead_metrics(shown)
-        held_out = [
-            _at_largest(law, rows[law.path], opens=law.metric in lead) for law in shown if law.law.points > 3
-        ]
+        held_out = [_at_largest(law, rows[law.path], opens=law.metric in lead) for law in shown if law.law.points > 3]
         report.findings += corrected(held_out, sure(self.level))
         report.findings += [_most_decisive(mine, points) for mine in by_family(shown).values()]
         signs = filter(None, (sign_test(laws_of_one) for laws_of_one in by_family(shown).values()))

@@ -32,10 +32,9 @@ def mark_boxes(figure: Figure) -> None:
     parts += [(one, "legend", one.get_window_extent()) for one in figure.legends]
     parts += [(text, "text", text.get_window_extent()) for text in figure.texts if text.get_text()]
     boxes = [(part, kind, box) for part, kind, box in parts if box is not None]  # None: not visible
-    across, high = (
-        max((getattr(box, side) for _, kind, box in boxes if kind == "panel"), default=0)
-        for side in ("width", "height")
-    )
+    panels = [box for _, kind, box in boxes if kind == "panel"]
+    across = max((box.width for box in panels), default=0.0)
+    high = max((box.height for box in panels), default=0.0)
     for part, kind, box in boxes:
         wide, tall = (across, high) if kind == "panel" else (box.width, box.height)  # so that panels are alike
         corner = f"{(box.x1 - wide) * scale - 1:.0f} {down - box.y1 * scale - 1:.0f}"
