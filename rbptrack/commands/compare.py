@@ -42,7 +42,7 @@ def _compare(config: CompareConfig) -> int:
         if out:
             scope = f"{comparison.a} and {comparison.b} on {comparison.dataset}"
             command = f"{program()} compare {' '.join(config.runs)}"
-            page = render(scope, runs, [section], facts=[("command", command)], tables=None)
+            page = render(scope, runs, [section], facts=[("command", command)], files=None)
             write_whole(out, page)
     if config.format is Format.json:
         print_json(_document(comparison))

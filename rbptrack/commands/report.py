@@ -24,6 +24,7 @@ from rbptrack.config.request import Request
 from rbptrack.config.schema import ReportConfig
 from rbptrack.console.output import complain, say
 from rbptrack.reporting.page import render
+from rbptrack.reporting.pdf import browser, print_page
 from rbptrack.reporting.runner import Findings, analyze_all, choose, say_reused
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import report_tags
@@ -40,6 +41,10 @@ def _report(request: Request) -> int:
     analyzers = choose(plugins, config.analyzers)
     complain_of_broken(plugins)
     out = user_path(config.out) if config.out else None
+    if out and out.suffix.lower() not in (".html", ".pdf"):
+        raise BadInput(f"out={config.out}: a report is written as .html or .pdf")
+    if out and out.suffix.lower() == ".pdf":
+        browser()
     if out and out.is_dir():
         raise BadInput(f"out={config.out} is a folder: give a file, such as out=report.html")
     if out:
@@ -110,7 +115,13 @@ def _save(out: Path, folder: Path, page: Callable[..., str]) -> None:
             place = Path(unfinished, beside, file.relative_to(folder).parts[0], file.name)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, place)
-        Path(unfinished, out.name).write_text(page(files=quote(beside) + "/{analyzer}"), encoding="utf-8")
+        if out.suffix.lower() == ".pdf":
+            whole = Path(unfinished, "page.html")
+            whole.write_text(page(files=f"{(out.parent / beside).as_uri()}/{{analyzer}}"), encoding="utf-8")
+            print_page(whole, Path(unfinished, out.name))
+            whole.unlink()
+        else:
+            Path(unfinished, out.name).write_text(page(files=quote(beside) + "/{analyzer}"), encoding="utf-8")
         for file in [path for path in Path(unfinished).rglob("*") if path.is_file()]:
             place = out.parent / file.relative_to(unfinished)
             make_folder(place.parent)

@@ -96,7 +96,7 @@ def report(
         scope, facts = counted(len(runs), "measurement"), [("store", reader.connection.shown)]
         run_page = reader.connection.run_page
         html = render(
-            scope, runs, findings.sections, facts=facts, silent=findings.silent, run_page=run_page, tables=None
+            scope, runs, findings.sections, facts=facts, silent=findings.silent, run_page=run_page, files=None
         )
     headlines = {section.name: _headline(section) for section in findings.sections}
     return ReportPage(html, headlines, dict(findings.silent))

@@ -73,7 +73,7 @@ def render(
     facts: Sequence[tuple[str, str]] = (),
     silent: Sequence[tuple[str, str]] = (),
     run_page: str = "",
-    files: str = "{analyzer}/{folder}",
+    files: str | None = "{analyzer}/{folder}",
     live: bool = True,
 ) -> str:
     """Return the page: what was measured and found, every section folded, and what identifies it all.
@@ -85,7 +85,8 @@ def render(
         facts: name and value of what else the reader should know: the command, the store.
         silent: name and reason of analyzers that had nothing to say.
         run_page: the address of a run's page in MLflow, `{}` for the run's ID; empty where no server is known.
-        files: the folder, `tables` or `figures`, of an analyzer's files, as the page links it.
+        files: the folder, `tables` or `figures`, of an analyzer's files, as the page links it; None: files are named
+            only, and every sentence stands on the page.
         live: whether a script lets readers choose what the first figure shows, and sort its table.
 
     """
@@ -154,7 +155,7 @@ def _template() -> jinja2.Template:
     return environment.from_string(text)
 
 
-def _section(section: Section, shared: Pieces, files: str) -> dict[str, object]:
+def _section(section: Section, shared: Pieces, files: str | None) -> dict[str, object]:
     """Return what the template shows of a section."""
     report = section.report
     notes = [note for note in report.notes if not isinstance(note, Remark)]
@@ -167,16 +168,13 @@ def _section(section: Section, shared: Pieces, files: str) -> dict[str, object]:
         "about": section.about,
         "headline": _headline(section),
         "options": section.options,
-        "notes": notes if len(notes) <= _MOST_FOLDED else notes[:_MOST_SENTENCES],
+        "notes": notes if len(notes) <= _MOST_FOLDED or files is None else notes[:_MOST_SENTENCES],
         "count": len(notes),
-        "every": files.format(analyzer=section.name, folder="tables") + "/notes.txt",
+        "every": _address(section, "tables", "notes.txt", files),
         "folds": len(notes) > _MOST_SENTENCES,
         "summary": shown_table(first, report.tables[first], csv=_csv(section, first, files)) if opens else None,
         "figures": [show(figure, shared) for figure in figures],
-        "linked": [
-            (spaced(name), f"{files.format(analyzer=section.name, folder='figures')}/{file_name(name)}.svg")
-            for name in linked
-        ],
+        "linked": [(spaced(name), _address(section, "figures", f"{file_name(name)}.svg", files)) for name in linked],
         "tables": [
             (spaced(name), counted(len(table.frame), "row"), _csv(section, name, files))
             for name, table in report.tables.items()
@@ -185,9 +183,14 @@ def _section(section: Section, shared: Pieces, files: str) -> dict[str, object]:
     }
 
 
-def _csv(section: Section, name: str, files: str) -> str:
+def _csv(section: Section, name: str, files: str | None) -> str:
     """Return the address of a table's file from the page."""
-    return f"{files.format(analyzer=section.name, folder='tables')}/{file_name(name)}.csv"
+    return _address(section, "tables", f"{file_name(name)}.csv", files)
+
+
+def _address(section: Section, folder: str, name: str, files: str | None) -> str:
+    """Return the address of a file from the page; empty if the page knows none."""
+    return "" if files is None else f"{files.format(analyzer=section.name, folder=folder)}/{name}"
 
 
 def _headline(section: Section) -> str:
@@ -196,7 +199,7 @@ def _headline(section: Section) -> str:
     return upper_first((section.report.headline or next(own, section.about)).rstrip(".") + ".")
 
 
-def _overview(sections: Sequence[Section], shared: Pieces, files: str) -> list[ShownFigure | ShownTable]:
+def _overview(sections: Sequence[Section], shared: Pieces, files: str | None) -> list[ShownFigure | ShownTable]:
     """Return what stands above every section: figures, then tables."""
     named = [(section, name) for section in sections for name in section.report.overview]
     figures = [section.figures[name] for section, name in named if name in section.figures]

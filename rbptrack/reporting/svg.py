@@ -134,7 +134,7 @@ class Pieces:
     def css(self) -> str:
         """The classes; letters grow and shrink with the variable --letters."""
         rules = "".join(f".{name}{{{style}}}" for name, style in self.rules.items())
-        return re.sub(r"font: ([^;}]*?)([\d.]+)px", r"font: \1calc(\2px*var(--letters,1))", rules)
+        return re.sub(r"font-size: ([\d.]+)px", r"font-size: calc(\1px * var(--letters, 1))", rules)
 
     @property
     def defs(self) -> str:

@@ -63,7 +63,7 @@ MEASURE = Command(
 REPORT = Command(
     "report",
     "every analysis of what was measured, as one page",
-    "report [FILTERS] [analyzers=NAME,...] [out=FILE.html] [--open]",
+    "report [FILTERS] [analyzers=NAME,...] [out=FILE.html|FILE.pdf] [--open]",
     f"""Runs every analyzer over the measurements in the tracking store and writes one page, report.html, into the
     store. Nothing is measured. {FILTERS_IN_WORDS}""",
     NoOptions,
@@ -72,6 +72,7 @@ REPORT = Command(
         "report": "everything that was measured",
         "report family=nano,pythia dataset=wiki": "two families on one dataset",
         "report out=laws.html": "into a file of yours",
+        "report out=laws.pdf": "the same, printed by Chromium where it is installed",
     },
 )
 
