@@ -47,12 +47,12 @@ def browser() -> Iterator[Any]:
 
 
 def report_of(folder: Path) -> Path:
-    """Find the first whole report of a sweep in the folder's store: the demo's."""
+    """Find the newest whole report of a sweep in the folder's store: the demo's."""
     reports = folder.glob("mlruns/artifacts/rbptrack/*/artifacts/report.html")
     whole = [path for path in reports if all((path.parent / figure).exists() for figure in FIGURES)]
     if not whole:
         raise SystemExit(f"error: no whole report of a sweep in {folder}: run `rbptrack demo` there")
-    return min(whole, key=lambda path: path.stat().st_mtime)
+    return max(whole, key=lambda path: path.stat().st_mtime)
 
 
 def picture_report(chromium: Any, report: Path) -> None:

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = tuple(ROOT / "docs" / name for name in ("first-law.md", "why-ranks.md", "your-models.md"))
 README = ROOT / "README.md"
 LEFT_OUT = "..."
-PATIENCE = 900.0  # seconds that a command is given
+PATIENCE = 3600.0  # seconds that a command is given
 
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _CONTINUES = re.compile(r"^<!-- continues (\S+)\.md -->$", re.MULTILINE)
