@@ -271,3 +271,18 @@ def test_a_measurement_is_found_by_its_name_or_the_beginning_of_its_id() -> None
     assert runs[f"{first['model']}/{first['dataset']}"]["run_id"] == first["run_id"]
     with pytest.raises(BadInput, match="no measurement is called x/y"):
         runs["x/y"]
+
+
+def test_measuring_loads_no_mlflow(program: Program, tmp_path: Path) -> None:
+    """It was half of the processor time of a first call."""
+    code = f"""
+import sys
+from transformers import AutoModelForCausalLM, AutoTokenizer
+import rbptrack
+folder = {str(EMBEDDED / "models/6k")!r}
+model, tokenizer = AutoModelForCausalLM.from_pretrained(folder, dtype="float32"), AutoTokenizer.from_pretrained(folder)
+print(rbptrack.measure(model, tokenizer, ["a few words, " * 20], seq_len=64))
+assert "mlflow" not in sys.modules
+"""
+    done = program("-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

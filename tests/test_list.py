@@ -92,6 +92,7 @@ def test_quiet_prints_run_ids(said, monkeypatch: pytest.MonkeyPatch) -> None:  #
         (["columns=model,datset"], "Did you mean dataset?"),
         (["columns=rpb_10"], "Did you mean rbp_10"),
         (["family=nanoo"], r"no measurement has family=nanoo. Did you mean nano\? The store has nano"),
+        (["model", "nano/6k"], r"'model' is an option\. Write model=nano/6k"),
         (["size=116k"], r"Did you mean 115k.* The store has 6k, 15k, 38k, 115k"),
     ],
 )

@@ -135,6 +135,8 @@ class Command(Generic[T]):
                 raise no_flag(word, words[number + 1 :], keys, [*flags, "--quiet", "--help"])
             if "=" not in word and not self.bare_word:
                 raise BadInput(f"{word}: expected key=value. {self.usage}")
+            if word in self.lists and number + 1 < len(words) and "=" not in words[number + 1]:
+                raise BadInput(f"'{word}' is an option. Write {word}={words[number + 1]}")
             bare += [word] if "=" not in word else []
             if "=" in word:
                 yield word

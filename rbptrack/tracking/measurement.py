@@ -26,7 +26,6 @@ from rbptrack.tracking.params import MeasurementParams, software_versions
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import Record, add_artifacts, k_metrics
 from rbptrack.tracking.schema import MeasurementTags
-from rbptrack.tracking.writer import Writer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,6 +101,8 @@ class LoggableMeasurement(Measurement):
             StoreAway: the store does not answer.
 
         """
+        from rbptrack.tracking.writer import Writer  # MLflow, which takes a second: not before something is logged
+
         connection = Connection(TrackingConfig(uri=tracking_uri, experiment=experiment))
         about = MeasurementTags(self._fingerprint(), self.family, self.size, self.model, self.dataset, sweep)
         if run_id := Reader(connection).find(about.fingerprint):
