@@ -128,6 +128,7 @@ def _charts(page: Any, address: str, shots: Path) -> None:
         page.get_by_text(f"{dataset}: law in size").wait_for()
         for what in ("-ln RBP_1", "-ln RBP_100", "CE", "bits per byte"):
             chart = card.filter(has_text=f"log10 S vs. log10 {what} on {dataset}").first
+            chart.scroll_into_view_if_needed()  # MLflow draws a chart when it comes into view
             points = chart.locator(".scatterlayer .points path")
             points.nth(3).wait_for(state="attached")
             assert points.count() == 4
