@@ -53,7 +53,8 @@ class Killed(Analyzer):
 
     def analyze(self, runs):
         meet()
-        if parent_process():
+        if parent_process() and not Path("killed-once").exists():
+            Path("killed-once").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return Report(headline="said here")
 
@@ -65,6 +66,38 @@ class Silent(Analyzer):
     def analyze(self, runs):
         meet()
         raise RbptrackError("nothing to say" + " here" * (parent_process() is None))
+
+
+@dataclass(kw_only=True)
+class Ends(Analyzer):
+    name: ClassVar[str] = "ends"
+
+    def analyze(self, runs):
+        os._exit(0)
+
+
+@dataclass(kw_only=True)
+class Forks(Analyzer):
+    name: ClassVar[str] = "forks"
+
+    def analyze(self, runs):
+        child = os.fork()
+        with Path("returned").open("a") as file:
+            file.write("one\\n")
+        if child:
+            os.waitpid(child, 0)
+        return Report(headline="forked")
+
+
+@dataclass(kw_only=True)
+class Shuts(Analyzer):
+    name: ClassVar[str] = "shuts"
+
+    def analyze(self, runs):
+        import io, sys
+        os.close(1)
+        sys.stdout = sys.stderr = io.StringIO()
+        return Report(headline="shut")
 
 
 @dataclass(kw_only=True)
@@ -92,7 +125,7 @@ class Stop(Analyzer):
     def analyze(self, runs):
         while not Path("pid").exists():
             time.sleep(0.05)
-        os.kill(os.getpid(), int(os.environ["STOP"]))
+        os.kill(os.getppid(), int(os.environ["STOP"]))
         time.sleep(600)
 """
 
@@ -134,7 +167,7 @@ def test_an_analyzer_in_another_process_finds_the_same(store: Path, monkeypatch:
     there = analysed(names, store / "there")
     assert [s.name for s in there.sections] == [s.name for s in here.sections] == ["lack_of_fit", "alone", "tokens"]
     assert [s.figures for s in there.sections] == [s.figures for s in here.sections], "byte for byte"
-    assert [f.sections[1].report.headline for f in (here, there)] == ["said here", "said elsewhere"]
+    assert [f.sections[1].report.headline for f in (here, there)] == ["said elsewhere", "said elsewhere"]
     assert files(store / "there") == files(store / "here")
     assert len(files(store / "there")) > 2
     assert there.silent == here.silent
@@ -169,3 +202,26 @@ def test_other_processes_end_with_the_first(number: signal.Signals, store: Path)
     run = subprocess.run([sys.executable, "-c", code], cwd=store, env=environment, timeout=PATIENCE, check=False)
     assert run.returncode == -number
     until_they_end([int((store / "pid").read_text())])
+
+
+@pytest.mark.parametrize("cores", [{0}, {0, 1}])
+def test_an_analyzer_that_ends_forks_or_shuts_stdout_costs_no_other_its_result(
+    cores: set[int], store: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores, raising=False)
+    findings = analysed(["tokens", "ends", "forks", "shuts", "alone"], store / "there")
+    assert [section.name for section in findings.sections] == ["alone", "forks", "shuts", "tokens"]
+    assert {s.name: s.report.headline for s in findings.sections if s.name != "tokens"}["forks"] == "forked"
+    assert findings.failed == 1
+    assert "ended its process (exit code 0) before it returned a report" in dict(findings.silent)["ends"]
+    print("stdout is ours")
+    assert "stdout is ours" in capfd.readouterr().out
+    assert (store / "returned").read_text().count("one") == 2, "the forked process came back, and ended there"
+
+
+def test_a_report_with_an_analyzer_that_ends_its_process_exits_with_1(store: Path) -> None:
+    command = [sys.executable, "-m", "rbptrack", "report", "analyzers=[ends,tokens]", "out=page.html"]
+    run = subprocess.run(command, cwd=store, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert run.returncode == 1, run.stderr
+    assert "analyzer ends failed: Ends ended its process (exit code 0)" in run.stderr
+    assert "tokens" in (store / "page.html").read_text(encoding="utf-8")

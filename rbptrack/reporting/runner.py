@@ -28,7 +28,7 @@ from rbptrack.reporting.page import Section, first_page_of, render
 from rbptrack.reporting.reuse import Analyses
 from rbptrack.reporting.telling import skipped
 from rbptrack.reporting.terminal import show_first_page, show_others
-from rbptrack.reporting.workers import shared, spare_memory_work
+from rbptrack.reporting.workers import computed_apart, shared, spare_memory_work
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import analysis_tags
 
@@ -177,8 +177,10 @@ def _say_unsaid(unsaid: dict[str, list[str]]) -> None:
 
 
 def _make(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequence[str]) -> None:
-    """Compute an analyzer in this process and write its report."""
+    """Compute an analyzer, that of others in a process of its own, and write its report."""
     with AnalyzerProgress(analyzer.name, len(runs)) as progress:
+        if computed_apart(analyzer, runs, folder, formats):
+            return
         runs.watch(progress)
         try:
             write_report(computed(analyzer, runs), folder, formats)

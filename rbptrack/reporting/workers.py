@@ -20,7 +20,7 @@ import psutil
 
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.findings import NothingToSay
-from rbptrack.analysis.plugin_code import import_path, path_of
+from rbptrack.analysis.plugin_code import BUILT_IN, import_path, path_of
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.process import cores, leave_out_what_is_loaded
@@ -72,6 +72,48 @@ def shared(
         for one in analyzers:
             with suppress(OSError):
                 (folder / one.name).rmdir()  # of one that had nothing to say
+
+
+def computed_apart(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequence[str]) -> bool:
+    """Compute the analyzer of others in a process of its own, and write its report; return False if none could start.
+
+    There it may end its process (`os._exit`), fork, close or replace stdout: the report goes on without it.
+
+    Raises:
+        AnalyzerFault: it ended its process, or has another fault.
+        RbptrackError: what it says of its input.
+
+    """
+    if type(analyzer).__module__.startswith(f"{BUILT_IN}.") or len(sent := _sent(runs, analyzer)) < 2:
+        return False
+    forks = sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules
+    context = get_context("fork" if forks else "spawn")
+    paths = [] if forks else list(filter(None, [path_of(analyzer)]))
+    end, theirs = Pipe(duplex=False)
+    process = context.Process(target=_help_with_one, args=(theirs, paths, sent, folder, formats))
+    try:
+        process.start()
+        theirs.close()
+        outcome: Outcome = end.recv()
+    except EOFError as error:
+        process.join()
+        raise AnalyzerFault(
+            f"{type(analyzer).__name__} ended its process ({_ending(process.exitcode)}) before it returned a report\n"
+            "return Report(...), or raise an error; os._exit loses what was computed"
+        ) from error
+    finally:
+        end.close()
+        if process.is_alive():  # it has answered, or an error or interrupt came
+            process.kill()
+        process.join()
+    if isinstance(outcome, RbptrackError):
+        raise outcome
+    return True
+
+
+def _ending(code: int | None) -> str:
+    """Return how a process ended: its exit code, or the signal that killed it."""
+    return f"signal {-code}" if code and code < 0 else f"exit code {code}"
 
 
 def _context(runs: Runs) -> ForkContext | SpawnContext | None:
@@ -130,6 +172,24 @@ def _takes(place: Path) -> bool:
 
 def _help(told: Connection, paths: Sequence[Path], sent: Sequence[bytes], folder: Path, formats: Sequence[str]) -> None:
     """Take analyzers from the last one on, as long as the process lives that this one works for."""
+    _begin_helping(paths)
+    runs, *analyzers = (pickle.loads(one) for one in sent)  # noqa: S301 - made by this program a moment ago
+    for analyzer in reversed(analyzers):
+        if _takes(folder / analyzer.name):
+            told.send((analyzer.name, _made(analyzer, runs, folder / analyzer.name, formats)))
+
+
+def _help_with_one(
+    told: Connection, paths: Sequence[Path], sent: Sequence[bytes], folder: Path, formats: Sequence[str]
+) -> None:
+    """Compute one analyzer into a folder, and send what came of it."""
+    _begin_helping(paths)
+    runs, analyzer = (pickle.loads(one) for one in sent)  # noqa: S301 - made by this program a moment ago
+    told.send(_made(analyzer, runs, folder, formats))
+
+
+def _begin_helping(paths: Sequence[Path]) -> None:
+    """Prepare a process that works for the first one, and ends with it."""
     guard()
     spare_memory_work()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which then ends this one
@@ -138,10 +198,6 @@ def _help(told: Connection, paths: Sequence[Path], sent: Sequence[bytes], folder
     threading.Thread(target=_end_with_the_first, name="rbptrack-first-process", daemon=True).start()
     for path in paths:
         import_path(path)
-    runs, *analyzers = (pickle.loads(one) for one in sent)  # noqa: S301 - made by this program a moment ago
-    for one in reversed(analyzers):
-        if _takes(folder / one.name):
-            told.send((one.name, _made(one, runs, folder / one.name, formats)))
 
 
 def _end_with_the_first() -> None:
@@ -153,6 +209,7 @@ def _end_with_the_first() -> None:
 
 def _made(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequence[str]) -> Outcome:
     """Compute an analyzer and write its report; returns what `computed` raised."""
+    this_process = os.getpid()
     try:
         write_report(computed(analyzer, runs), folder, formats)
     except NothingToSay as error:
@@ -160,6 +217,9 @@ def _made(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequence[str]) 
     except RbptrackError as error:
         kind = AnalyzerFault if isinstance(error, AnalyzerFault) else RbptrackError
         return kind(str(error))  # without its cause, which may not be sendable
+    finally:
+        if os.getpid() != this_process:  # a process that the analyzer forked and that came back from it
+            os._exit(1)
     return True
 
 
