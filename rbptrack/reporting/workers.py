@@ -87,7 +87,7 @@ def computed_apart(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequen
     if type(analyzer).__module__.startswith(f"{BUILT_IN}.") or len(sent := _sent(runs, analyzer)) < 2:
         return False
     forks = sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules
-    context = get_context("fork" if forks else "spawn")
+    context: ForkContext | SpawnContext = get_context("fork") if forks else get_context("spawn")
     paths = [] if forks else list(filter(None, [path_of(analyzer)]))
     end, theirs = Pipe(duplex=False)
     process = context.Process(target=_help_with_one, args=(theirs, paths, sent, folder, formats))
