@@ -21,8 +21,8 @@ from tests.conftest import ROOT
 from tests.synthetic import family_runs
 
 ORDINARY = {
-    "agreement", "authors", "compare", "domains", "draft", "emergence", "gpus", "learning", "lognormal", "reproduction",
-    "scores", "table", "tokens", "training",
+    "agreement", "authors", "compare", "domains", "draft", "emergence", "gpus", "hub", "learning", "lognormal",
+    "reproduction", "scores", "table", "tokens", "training",
 }  # fmt: skip
 """Names of plugins that are words of the trade, too: a table, the tokens of a text, a lognormal distribution."""
 

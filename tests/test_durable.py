@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,8 +14,8 @@ import pytest
 from rbptrack.base.files import unfinished, write_whole
 from rbptrack.base.user_paths import check_writable_folder
 from rbptrack.commands import report
-from rbptrack.exchange import hub_folder
 from tests.conftest import ROOT
+from tests.exported import exported
 from tests.patience import PATIENCE
 from tests.power import Power
 
@@ -45,13 +44,6 @@ def test_a_name_as_long_as_file_systems_take_is_written(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-class Nothing:
-    """A store without records."""
-
-    def records(self, run_ids: list[str]) -> dict[str, Any]:
-        return {}
-
-
 def test_files_of_the_user_are_on_the_disk_when_a_command_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,8 +57,7 @@ def test_files_of_the_user_are_on_the_disk_when_a_command_says_so(
 
     monkeypatch.setattr(os, "fsync", synced)
     runs = pd.DataFrame([{"run_id": "1", "family": "a", "model": "a-1", "dataset": "w", "ce": 2.0, "rbp_1": 0.5}])
-    store: Any = Nothing()
-    hub_folder.write(store, runs, tmp_path / "hub")
+    exported(runs, tmp_path / "hub")
     table = tmp_path / "made" / "k_law" / "tables" / "a.csv"
     table.parent.mkdir(parents=True)
     table.write_text("a\n")

@@ -18,11 +18,12 @@ from rbptrack.analysis.shown import ShownReport
 from rbptrack.base.errors import MissingArtifact
 from rbptrack.base.words import from_spreadsheet
 from rbptrack.commands import list_, plan
-from rbptrack.exchange import hub_folder, tables
+from rbptrack.exchange import tables
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.files import InlineFigure, inline
 from rbptrack.reporting.page import Section, render
 from rbptrack.sweep.plan import Plan
+from tests.exported import exported
 from tests.synthetic import changed, family_runs, ranked
 
 HOSTILE = """<script>alert("x")</script><img src=x onerror='alert(1)'>"""
@@ -112,7 +113,7 @@ def written(writer: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> st
         tables.write(held, frame, folder / "t.csv", documents=writer == "documents", tokens=False)
         return (folder / "t.csv").read_text()
     if writer in ("README.md", "measurements.csv"):
-        hub_folder.write(held, frame, folder / "hub")
+        exported(frame, folder / "hub")
         return (folder / "hub" / writer).read_text()
     if writer == "plan":
         return plan._csv([Plan(name, name) for name in NAMES])

@@ -13,38 +13,29 @@ import pandas as pd
 import pytest
 import yaml
 
-from rbptrack.exchange import hub_folder
-from rbptrack.tracking.record import Record
 from tests.conftest import Program
+from tests.exported import exported
 from tests.imported import scores_in
 
-COLUMNS = ("run_id", "family", "size", "model", "dataset", "num_tokens", "ce", "rbp_1", "rbp_10", "rbp_1_se")
-OF_THE_HUB = {"model.repo": "EleutherAI/pythia-70m", "dataset.repo": "Salesforce/wikitext"}
-OF_THE_HUB |= {"dataset.commit": "Salesforce/wikitext@abc", "model.dtype": "float32"}
+OF_THE_HUB = {"repo": "EleutherAI/pythia-70m", "revision": "main", "dataset_repo": "Salesforce/wikitext"}
+OF_THE_HUB |= {"dataset_commit": "Salesforce/wikitext@abc", "ended": "1970-01-02T00:00:00+00:00", "dtype": "float32"}
 
 
-class Held:
-    """A store that holds these records."""
-
-    def __init__(self, *params: dict[str, str]) -> None:
-        self.of_runs = {str(i): Record("a", {}, each, started=0.0, ended=86400.0) for i, each in enumerate(params)}
-
-    def records(self, run_ids: list[str]) -> dict[str, Record]:
-        return {run_id: self.of_runs[run_id] for run_id in run_ids}
-
-
-def measurements(count: int) -> pd.DataFrame:
-    rows = [(str(i), "pythia", "70m", "pythia-70m", "wiki", 1000, 3.5, 0.25, 0.5, 0.01) for i in range(count)]
-    return pd.DataFrame(rows, columns=COLUMNS)
+def measurements(*others: dict[str, str]) -> pd.DataFrame:
+    """One measurement that belongs to the hub, and others that differ from it in some columns."""
+    numbers = {"num_tokens": 1000, "ce": 3.5, "rbp_1": 0.25, "rbp_10": 0.5, "rbp_1_se": 0.01}
+    names = {"family": "pythia", "size": "70m", "model": "pythia-70m", "dataset": "wiki"}
+    rows = [{"run_id": str(i)} | names | numbers | OF_THE_HUB | other for i, other in enumerate([{}, *others])]
+    return pd.DataFrame(rows)
 
 
 def test_a_folder_for_the_hub_is_read_by_the_hubs_own_library_and_by_us(tmp_path: Path) -> None:
     from huggingface_hub import DatasetCard
     from huggingface_hub._eval_results import parse_eval_result_entries
 
-    others: list[dict[str, str]] = [{"model.revision": "step1000"}, {"model.repo": "../../a"}, {"dataset.repo": ""}, {}]
-    held: Any = Held(OF_THE_HUB, *(OF_THE_HUB | other for other in others))
-    assert hub_folder.write(held, measurements(5), tmp_path / "out") == 1  # of one text once, of the main revision
+    others: list[dict[str, str]] = [{"revision": "step1000"}, {"repo": "../../a"}, {"dataset_repo": ""}, {}]
+    words = exported(measurements(*others), tmp_path / "out")
+    assert words.endswith("; .eval_results of 1)")  # of one text once, of the main revision
     [path] = (tmp_path / "out").rglob("*.yaml")
     assert path.relative_to(tmp_path / "out").as_posix() == (
         "models/EleutherAI/pythia-70m/.eval_results/rbptrack-wiki.yaml"
@@ -65,21 +56,59 @@ def test_a_folder_for_the_hub_is_read_by_the_hubs_own_library_and_by_us(tmp_path
 
 
 def test_the_folders_table_is_what_import_takes(program: Program, swept: tuple[Path, str], with_store: Path) -> None:
-    done = program("export", f"hub={with_store / 'hub'}", "dataset=stdlib", cwd=swept[0])
+    done = program("export", "to=hub", f"out={with_store / 'hub'}", "dataset=stdlib", cwd=swept[0])
     assert done.returncode == 0, done.stderr
     assert ".eval_results of 0" in done.stdout
     done = program("import", "hub/measurements.csv", cwd=with_store)
     assert done.returncode == 0, done.stderr
     assert "4 imported" in done.stdout
     for line, said in (
-        ("export hub=hub", "exists already"),
-        ("export to=nobody", "no exporter matches nobody. Options: wandb"),
+        ("export to=hub out=hub", "exists already"),
+        ("export to=hub", "to=hub makes a folder; name it: out=FOLDER"),
+        ("export hub=other", "hub=FOLDER was removed; write to=hub out=FOLDER"),
+        ("export to=nobody", "no exporter matches nobody. Options: hub, wandb"),
         ("export to=wandb out=nowhere", "no such folder"),
-        ("export to=wandb hub=x", "one export at a time"),
+        ("export to=wandb ranks=csv", "are two exports; run one at a time"),
     ):
         done = program(*line.split(), cwd=with_store)
         assert done.returncode, line
         assert said in done.stderr, (line, done.stderr)
+
+
+KILLED = """
+import os
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rbptrack.analysis.exporting import Exporter
+
+
+@dataclass(kw_only=True)
+class Killed(Exporter):
+    makes_folder: ClassVar[bool] = True
+    signal: int = 9
+
+    def export(self, runs, out):
+        (out / "half.csv").write_text("half")
+        if self.signal:
+            os.kill(os.getpid(), self.signal)
+        return "whole"
+"""
+
+
+def test_a_killed_export_leaves_no_folder(program: Program, with_store: Path) -> None:
+    folder = with_store / "plugins" / "exporters"
+    folder.mkdir(parents=True)
+    (folder / "killed.py").write_text(KILLED)
+    (with_store / "t.csv").write_text("model,dataset,ce\na-1b,wiki,2.5\n")
+    assert program("import", "t.csv", "without_s=true", cwd=with_store).returncode == 0
+    for signal in (9, 15):
+        assert program("export", "to=killed", f"signal={signal}", "out=made", cwd=with_store).returncode
+        assert not (with_store / "made").exists()
+    done = program("export", "to=killed", "signal=0", "out=made", cwd=with_store)
+    assert done.returncode == 0, done.stderr
+    assert (with_store / "made/half.csv").read_text() == "half"
+    assert not list(with_store.glob("*.tmp"))  # of the one that could not tidy up, too
 
 
 LINES = """

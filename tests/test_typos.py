@@ -90,11 +90,11 @@ TYPOS = {
     "report out=~nosuchuser/x.html": "no user of this machine is called so",
     "model=hf model.path=~nosuchuser/m-1k": "no user of this machine is called so",
     f"import {LONG}.zip": "is too long: a name has at most 255 bytes",
-    f"export hub={LONG}": "is too long: a name has at most 255 bytes",
+    f"export to=hub out={LONG}": "is too long: a name has at most 255 bytes",
     f"--config-dir {LONG}": "is too long: a name has at most 255 bytes",
     "export out=/proc/x.zip": "/proc cannot be written: No such file or directory",
     "report out=/proc/x.html": "/proc cannot be written: No such file or directory",
-    "export hub=/etc/passwd/x": "/etc/passwd is a file, not a folder",
+    "export to=hub out=/etc/passwd/x": "/etc/passwd is a file, not a folder",
     # flags and folders
     "--confg-dir=x": "Did you mean --config-dir?",
     "--multirn model=nano/6k": "Did you mean --multirun?",

@@ -5,14 +5,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from rbptrack.analysis.plugin import Plugin
 from rbptrack.analysis.runs import Runs
+from rbptrack.base import __version__ as __version__  # for exporters
+from rbptrack.base.names import file_name as file_name
 
 
 @dataclass(kw_only=True)
 class Exporter(Plugin):
     """Base of exporters: the subclass is a dataclass, its fields are options of `export to=NAME`."""
+
+    makes_folder: ClassVar[bool] = False
+    """Whether `out` is a new folder, which appears whole when `export` has returned, or not at all."""
 
     @abstractmethod
     def export(self, runs: Runs, out: Path) -> str:
@@ -20,7 +26,7 @@ class Exporter(Plugin):
 
         Args:
             runs: the measurements.
-            out: a folder that is there and can be written, for exporters that write files.
+            out: a folder for exporters that write files: the user's, or with `makes_folder` an empty one.
 
         Raises:
             BadInput: something that it needs is missing, such as a package.

@@ -56,6 +56,10 @@ COLUMNS: Mapping[str, str] = {
     "kl": "Float64",
     "acceptance": "Float64",
     "same_top": "Float64",
+    "repo": "string",
+    "dataset_repo": "string",
+    "dataset_commit": "string",
+    "ended": "string",
 }
 """The columns of `Runs.frame` and their types; after them one Float64 pair rbp_<k>, rbp_<k>_se per logged k."""
 
@@ -65,7 +69,8 @@ SCORES = ("model", "revision", "task", "score", "n")
 
 T = TypeVar("T")
 _COMPARED = ("reference", "reference_commit", "reference_params", "kl", "acceptance", "same_top")
-_OPTIONAL = ("training_tokens", "imported", "without_ranks", "groups", "split_difference", *_COMPARED)  # few know them
+_FROM = ("repo", "dataset_repo", "dataset_commit", "ended")
+_OPTIONAL = ("training_tokens", "imported", "without_ranks", "groups", "split_difference", *_COMPARED, *_FROM)
 _EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
 _PAPER_K = (500, 2500, 10000)  # the larger k of its Table 2
 

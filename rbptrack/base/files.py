@@ -33,7 +33,7 @@ except ImportError:  # Windows
 _PREFIX = "rbptrack-"
 _LOCK = ".rbptrack-alive"
 _LONGEST_NAME = 255  # bytes of a file's name
-_UNFINISHED = re.compile(r".+\.(zip|csv|parquet|html)\.[0-9a-f]{8}\.tmp")
+_UNFINISHED = re.compile(r".+\.(zip|csv|parquet|html|folder)\.[0-9a-f]{8}\.tmp")
 _AT_ONCE = 8  # files that are synced
 _NEW_SECONDS = 60.0  # a folder of this age without a lock may be one that is being made
 
@@ -132,10 +132,7 @@ def unfinished(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Yield a file to be written in the same folder, which becomes `path` when the block ends, and goes where it
     raises.
     """
-    # Not the process's number: two machines that share a folder, or two containers, give the same one.
-    ending = f".{secrets.token_hex(4)}.tmp"
-    kept = os.fsencode(path.name)[: _LONGEST_NAME - len(ending)].decode(errors="ignore")
-    other = path.with_name(kept + ending)
+    other = _beside(path)
     with _held(other) if durable else nullcontext():
         try:
             yield other
@@ -145,25 +142,66 @@ def unfinished(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
+def unfinished_folder(path: Path) -> Iterator[Path]:
+    """Yield a folder to be filled, which becomes `path` when the block ends, and goes where it raises.
+
+    When this returns it is on the disk. There must be nothing at `path`.
+    """
+    other = _beside(path, ".folder")
+    other.mkdir()
+    with _locked(other):
+        try:
+            yield other
+            sync_tree(other)
+            other.rename(path)
+            sync([path.parent])
+        finally:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _beside(path: Path, kind: str = "") -> Path:
+    """Return a name for what becomes `path`, in the same folder."""
+    # Not the process's number: two machines that share a folder, or two containers, give the same one.
+    ending = f"{kind}.{secrets.token_hex(4)}.tmp"
+    kept = os.fsencode(path.name)[: _LONGEST_NAME - len(ending)].decode(errors="ignore")
+    return path.with_name(kept + ending)
+
+
+@contextmanager
 def _held(path: Path) -> Iterator[None]:
     """Make a file that is locked as long as the block and its process last: `clear_unfinished` leaves it alone."""
+    path.touch(exist_ok=False)
+    with _locked(path):
+        yield
+
+
+@contextmanager
+def _locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Lock a file or folder; a file system without locks is taken as it is, unless somebody else may hold the lock."""
     if fcntl is None:
         yield
         return
-    with path.open("xb") as file:
-        with suppress(OSError):  # a file system without locks: there nothing is cleared
-            fcntl.flock(file, fcntl.LOCK_EX)
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError) if wait else nullcontext():
+            fcntl.flock(opened, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
+    finally:
+        os.close(opened)
 
 
 def clear_unfinished(folder: Path) -> None:
-    """Remove what processes that were killed left of files for users (`out.zip.0123abcd.tmp`) in a folder."""
+    """Remove what processes that were killed left for users (`out.zip.0123abcd.tmp`, `out.folder.0123abcd.tmp`)."""
     for path in folder.glob("*.tmp"):
-        if fcntl is None or not _UNFINISHED.fullmatch(path.name) or path.is_symlink() or not path.is_file():
+        kind = _UNFINISHED.fullmatch(path.name)
+        is_ours = kind is not None and path.is_dir() == (kind[1] == "folder") and not path.is_symlink()
+        if fcntl is None or not is_ours:
             continue
-        with suppress(OSError), path.open("rb") as file:  # one that lives has a lock
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
+        with suppress(OSError), _locked(path, wait=False):  # one that lives has a lock
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
 
 
 def write_whole(path: Path, text: str, *, durable: bool = False) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 
 from rbptrack.analysis.discovery import EXPORTERS, discover
 from rbptrack.analysis.exporting import Exporter
 from rbptrack.base.errors import BadInput, said_of_the_disk, unknown
+from rbptrack.base.files import unfinished_folder
 from rbptrack.base.user_paths import check_writable_folder, user_path
 from rbptrack.base.words import compact_bytes, counted
 from rbptrack.commands.declaration import with_options
 from rbptrack.commands.declared.exchange import EXPORT, ExportConfig
 from rbptrack.config.paths import plugin_folders
 from rbptrack.console.output import say
-from rbptrack.exchange import bundle, hub_folder, tables
+from rbptrack.exchange import bundle, tables
 from rbptrack.exchange.intake import guarded
 from rbptrack.tracking.store import Store
 
@@ -28,10 +30,6 @@ def _export(config: ExportConfig) -> int:
         raise unknown("kind of table", config.ranks, _TABLES)
     if config.documents and not config.ranks:
         raise BadInput(f"documents=true says what a row of a table is: give ranks={' or ranks='.join(_TABLES)}, too")
-    if sum(map(bool, (config.hub, config.to, config.ranks))) > 1:
-        raise BadInput("one export at a time: hub=FOLDER, to=NAME or ranks=KIND")
-    if config.hub:
-        return _export_for_hub(config)
     if not config.out:
         raise BadInput(f"out=... is missing: {EXPORT.usage}")
     out, ending = user_path(config.out), f".{config.ranks or 'zip'}"
@@ -58,26 +56,24 @@ def _check_new(out: Path) -> None:
 
 def _export_to(config: ExportConfig, cls: type[Exporter]) -> int:
     """Export with an exporter, which gets measurements as analyzers do."""
-    out = user_path(config.out or ".")
-    if not out.is_dir():
-        raise BadInput(f"out={config.out}: no such folder")
-    check_writable_folder(out)
     exporter = cls(**{option.name: getattr(config, option.name) for option in fields(cls)})
+    out = user_path(config.out or ".")
+    if cls.makes_folder:
+        if not config.out:
+            raise BadInput(f"to={exporter.name} makes a folder; name it: out=FOLDER")
+        _check_new(out)
+    elif not out.is_dir():
+        raise BadInput(f"out={config.out}: no such folder")
+    else:
+        check_writable_folder(out)
     runs = Store(config.tracking).reader.runs(config.filter)
-    with guarded(f"the exporter {exporter.name}"):
-        words = exporter.export(runs, out)
-    say(str(words))
-    return 0
-
-
-def _export_for_hub(config: ExportConfig) -> int:
-    out = user_path(config.hub)
-    _check_new(out)
-    reader = Store(config.tracking).reader
-    runs = reader.runs(config.filter).frame
-    with said_of_the_disk(out.absolute().parent):
-        written = hub_folder.write(reader, runs, out)
-    say(f"{counted(len(runs), 'measurement')}: {out} (README.md, {hub_folder.DATA}; .eval_results of {written})")
+    with (
+        said_of_the_disk(out.absolute().parent),
+        unfinished_folder(out) if cls.makes_folder else nullcontext(out) as folder,
+        guarded(f"the exporter {exporter.name}"),
+    ):
+        words = exporter.export(runs, folder)
+    say(f"{out}: {words}" if cls.makes_folder else str(words))
     return 0
 
 
@@ -89,6 +85,6 @@ def main(arguments: Sequence[str]) -> int:
     exporters = discover(EXPORTERS, plugin_folders(arguments))
     exporter = exporters.select(name)
     config = with_options(EXPORT, exporter).parsed(arguments)
-    if config.hub or config.ranks:
-        raise BadInput("one export at a time: hub=FOLDER, to=NAME or ranks=KIND")
+    if config.ranks:
+        raise BadInput("to=NAME and ranks=KIND are two exports; run one at a time")
     return _export_to(config, exporter)

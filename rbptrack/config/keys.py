@@ -24,6 +24,7 @@ REMOVED = {
     "scores": "scores= was removed; import FILE takes scores, too",
     "scores_map": "scores_map was renamed: names=FILE.csv",
     "scores_metric": "scores_metric was renamed: metric=NAME",
+    "hub": "hub=FOLDER was removed; write to=hub out=FOLDER",
     "output": "output= was removed; format=csv gives CSV",
 }
 """Keys of earlier versions, and the sentence that their user gets; those of `model` hold for `reference` too."""

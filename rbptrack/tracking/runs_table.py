@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -82,6 +83,10 @@ def row(run: LoggedRun) -> dict[str, Any]:
         "without_ranks": came_without_ranks(tags, params),
         "revision": params.revision,
         "commit": params.commit,
+        "repo": params.repo,
+        "dataset_repo": params.dataset_repo,
+        "dataset_commit": params.dataset_commit,
+        "ended": _iso(run.ended or run.started),
         "software": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "split_difference": split_difference(params),
         "candidates": params.candidates,
@@ -96,6 +101,13 @@ def row(run: LoggedRun) -> dict[str, Any]:
         **{name: value for name, value in run.metrics.items() if name.startswith(SEQUENCE_SUCCESS)},
         **checked,
     }
+
+
+def _iso(milliseconds: int) -> str:
+    """Format a time since 1970 as ISO 8601; empty where a damaged store holds no time."""
+    with suppress(TypeError, ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
+    return ""
 
 
 def split_difference(params: MeasurementParams) -> float | None:

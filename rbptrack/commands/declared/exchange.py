@@ -42,7 +42,6 @@ class ExportConfig:
     ranks: str = option(
         "ranks=csv", "or parquet: ranks as a table, to join with your own by dataset and id", values=("csv", "parquet")
     )
-    hub: str = option("hub=FOLDER", "a folder to upload; it must not exist yet", values="files")
     to: str = option("to=EXPORTER", "an exporter, with its options; out=FOLDER is where it writes files")
     plugins: dict[str, list[str]] = option(
         "plugins.path=FOLDER,...", "more folders of plugins", lambda: {"path": []}, values="files"
@@ -58,15 +57,14 @@ class ExportConfig:
 EXPORT = Command(
     "export",
     "measurements as one file for others",
-    "export out=bundle.zip | ranks=csv|parquet out=FILE | hub=FOLDER | to=EXPORTER [FILTERS]",
+    "export out=bundle.zip | ranks=csv|parquet out=FILE | to=EXPORTER [FILTERS]",
     """Writes measurements into one file that `rbptrack import` reads into any other store, with the same fingerprints
     and numbers: whoever gets it can analyse them without a model. What is damaged is named and left out; the command
     then ends with 1. With ranks= it writes one table instead, a row per scored token (rank, ln p, entropy, document and
     its id and group) or, with documents=true, per document (tokens, bytes, CE, bits per byte, RBP_k).
 
-    hub=FOLDER writes a folder for the Hugging Face hub: a dataset card (README.md), the measurements as a table, and
-    .eval_results for the repositories of models. to=EXPORTER hands measurements to another tool; `rbptrack plugins`
-    lists exporters and their options.""",
+    to=EXPORTER hands measurements to another tool, or makes a folder for it; `rbptrack plugins` lists exporters and
+    their options.""",
     ExportConfig,
     more={"OPTION=...": "an option of the exporter, such as project=NAME or offline=true"},
     examples={
