@@ -33,8 +33,9 @@ from rbptrack.reporting.svg import Pieces
 from rbptrack.reporting.typeset import typeset
 
 _MOST_SENTENCES = 8  # of a section before they fold, below its figures
-_MOST_FOLDED = 12  # and are cut: all are in a file
-_MOST_RUNS = 40  # of the tables of measurements
+_MOST_FOLDED = 12  # before they are cut to the first few: all are in a file
+_FIRST_SENTENCES = 4
+_MOST_RUNS = 16  # of the tables of measurements
 _SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "pyarrow", "mlflow")
 
 
@@ -168,7 +169,7 @@ def _section(section: Section, shared: Pieces, files: str | None) -> dict[str, o
         "about": section.about,
         "headline": _headline(section),
         "options": section.options,
-        "notes": notes if len(notes) <= _MOST_FOLDED or files is None else notes[:_MOST_SENTENCES],
+        "notes": notes if len(notes) <= _MOST_FOLDED or files is None else notes[:_FIRST_SENTENCES],
         "count": len(notes),
         "every": _address(section, "tables", "notes.txt", files),
         "folds": len(notes) > _MOST_SENTENCES,

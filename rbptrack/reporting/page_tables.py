@@ -12,7 +12,7 @@ from rbptrack.analysis.contract import Table
 from rbptrack.reporting.columns import JOINED, Shown, readable
 from rbptrack.reporting.typeset import typeset
 
-_MOST_ROWS = 12  # of a table on the page; all of them are in its CSV file
+_MOST_ROWS = 6  # of a table on the page; all of them are in its CSV file
 
 
 @dataclass(frozen=True)
