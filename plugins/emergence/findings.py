@@ -1,4 +1,4 @@
-"""What is said of sequences of successes: independence, the size at which half succeed, whole answers."""
+"""Findings about sequences of successes: independence, the size at which half succeed, whole answers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ExponentOfN(Finding):
         length: N.
         alpha: alpha_N.
         sizes: how many have it.
-        of: how many there are.
+        of: their number.
         per_token: N_eff / N, geometric mean over these sizes; 1 if independent.
 
     """

@@ -138,11 +138,11 @@ class SuccessByLength:
         return float(min(1.0, len(tested) * 2 * special.ndtr(-np.nanmax(z))))
 
     def consistent(self, j: int) -> list[str]:
-        """Return the nulls from which ln p_N cannot be told, in the order of `NULLS`."""
+        """Return the nulls that ln p_N does not contradict, in the order of `NULLS`."""
         return [null for null, inside in self._zero_inside.items() if inside[j]]
 
     def verdict(self, j: int) -> str:
-        """Return the simplest null from which the measured share cannot be told, in a word; empty if none is tested."""
+        """Return the simplest null that the measured share does not contradict, in a word; empty if none is tested."""
         if not self.enough[j]:
             return "too few runs"
         if not self.tested(j):

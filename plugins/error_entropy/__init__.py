@@ -88,7 +88,7 @@ class ErrorEntropy(Analyzer):
         report.findings += [finding for parts in families for finding in _shares(parts)]
         for parts in (parts for parts in families if len(parts.family.s) < 3):
             there = len(parts.family.s)
-            text = f"{parts.family}: which part of CE scales needs 3 sizes, and there are {there}."
+            text = f"{parts.family}: which part of CE scales needs 3 sizes; found {there}."
             report.notes.append(Remark(text, Reason.FEW_SIZES, needed=3, there=there))
         for name in sorted({parts.family.name for parts in families}):
             report.drawings[f"parts_{name}"] = Drawing(
@@ -134,7 +134,7 @@ def _scaling(parts: Parts) -> Iterator[FollowsAPowerLaw]:
 
 
 def _shares(parts: Parts) -> Iterator[ShareOfFall]:
-    """Yield the parts' shares in CE's fall over all sizes, or why there are none."""
+    """Yield the parts' shares in CE's fall over all sizes, or the reason why they are missing."""
     ce = parts.values["ce"]
     if len(ce) < 3:
         return

@@ -27,7 +27,7 @@ class Decomposition(DocumentMeans):
     Attributes:
         parts: of these texts as they are (plug-in), (4,).
         influence: each document's part in their sampling error, to first order, (documents, 4); columns sum to 0.
-        corrected: of unlimited text like these (`smooth_parts`), (4,); NaN where it cannot be told.
+        corrected: of unlimited text like these (`smooth_parts`), (4,); NaN if undecided.
         corrected_influence: each document's part in their sampling error, (documents, 4).
         runs: how many runs this is the mean of.
 

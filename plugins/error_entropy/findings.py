@@ -1,4 +1,4 @@
-"""What is said of the parts of cross-entropy: which of them scales, and as CE does."""
+"""Findings about the parts of cross-entropy: which of them scales, and as CE does."""
 
 from __future__ import annotations
 

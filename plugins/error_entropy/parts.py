@@ -60,7 +60,7 @@ class Parts:
 
     @property
     def is_corrected(self) -> bool:
-        """Whether there are ranks enough to correct every size for bias."""
+        """Whether every size has ranks enough to be corrected for bias."""
         return bool(np.isfinite(self.values["error_entropy_corrected"]).all())
 
     @property

@@ -57,7 +57,7 @@ def smooth_parts(ranks: BinnedRanks) -> tuple[FloatArray, FloatArray]:
     Returns:
         The parts, (4,), with the jackknife's correction of bias (Quenouille 1956), the first the sum of the others;
         and each document's influence on them to first order, (documents, 4). NaN where ranks fall in fewer than 8
-        bins, too few to take them for smooth, or where there is one document.
+        bins, too few to take them for smooth, or a single document.
 
     """
     count, cost = ranks.count, ranks.cost

@@ -37,7 +37,7 @@ class Hub(Exporter):
     makes_folder: ClassVar[bool] = True
 
     def export(self, runs: Runs, out: Path) -> str:
-        """Write the folder; returns what is in it."""
+        """Write the folder; returns a line about its contents."""
         frame = runs.frame
         numbers = [column for column in frame.columns if column.startswith("rbp_") or column.endswith("_se")]
         taken = [column for column in _COLUMNS if column in frame.columns] + numbers

@@ -115,7 +115,7 @@ class KLaw(Analyzer):
         return [k for k in family.logged_ks if k <= self.largest]
 
     def _fitted_k(self, family: Family) -> list[int]:
-        """Return the k of the fit: even in ln k; of imported numbers without ranks, all that there are."""
+        """Return the k of the fit: even in ln k; of imported numbers without ranks, all."""
         return [int(k) for k in log_grid(self._every_k(family)[-1])] if family.vocab_size else self._every_k(family)
 
     def _worth_rows(self, family: Family, curves: KCurves) -> Iterator[WorthRow]:

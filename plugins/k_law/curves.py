@@ -34,7 +34,7 @@ def size_factor_read_off(s: FloatArray, at_k: FloatArray, at_larger_k: FloatArra
     """
     x, at, beyond = np.log(s), np.log(at_k), np.log(at_larger_k)
     if (np.diff(at) >= 0).any():
-        return float("nan"), 0  # there is no unique size to read off
+        return float("nan"), 0  # no unique size to read off
     inside = (beyond <= at[0]) & (beyond >= at[-1])
     factors = np.interp(-beyond[inside], -at, x) - x[inside]
     return (float(np.exp(factors.mean())), int(inside.sum())) if inside.any() else (float("nan"), 0)

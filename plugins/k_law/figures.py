@@ -17,7 +17,7 @@ from rbptrack.analysis.published import published_beta
 from .curves import KCurves
 from .rows import SlopeRow
 
-LARGEST_FACTOR = 1e6  # a factor in S that may be larger is not known, and not shown
+LARGEST_FACTOR = 1e6  # a factor in S that may be larger is unknown, and not shown
 _DOTTED = (0, (1, 1.5))
 
 

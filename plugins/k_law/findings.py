@@ -1,4 +1,4 @@
-"""What is said of the law in k, and of what a larger k is worth in model size."""
+"""Findings about the law in k, and about the worth of a larger k in model size."""
 
 from __future__ import annotations
 

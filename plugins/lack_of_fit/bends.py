@@ -17,7 +17,7 @@ from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.spread import Spread
 
 LEAST_SIZES = 5
-"""Of which a line and a bend leave two free."""
+"""Sizes that leave two degrees of freedom beside a line and a bend."""
 
 LEAST_KEPT = 1 / 3
 """Share of a bend left without either end size, below which one model may have made it; a parabola keeps 0.64."""

@@ -23,7 +23,7 @@ UNKNOWN = Interval(NAN)
 
 
 class LawAtK(StrEnum):
-    """What is said of the law at one k."""
+    """The result about the law at one k."""
 
     HOLDS = "law holds"
     NOISE = "noise-limited"
@@ -87,7 +87,7 @@ class EachK:
 
     @property
     def focus(self) -> int:
-        """The k to examine: the first at which no law is seen though there are misses, else the last with misses."""
+        """The k to examine: the first with misses and no law, else the last with misses."""
         missed = [law for law in self.laws if law.misses > 0]
         return next((law.k for law in missed if not law.alpha.low > 0), missed[-1].k)
 

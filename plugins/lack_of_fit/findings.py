@@ -1,4 +1,4 @@
-"""What is said of the limits of the law in size: bends, floors, and the k up to which it holds."""
+"""Findings about the limits of the law in size: bends, floors, and the k up to which it holds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rbptrack.base.words import listed, number, p_in_words, some_of
 from .bends import LEAST_KEPT
 
 _ORDER = 30  # on the first page
-_BENDS = {Verdict.YES: "yes", Verdict.NO: "no", Verdict.UNTOLD: "cannot be told"}
+_BENDS = {Verdict.YES: "yes", Verdict.NO: "no", Verdict.UNTOLD: "undecided"}
 _MOST = 4  # cases that a sentence lists
 
 
@@ -27,7 +27,7 @@ class Bends(Finding):
     Attributes:
         k: at which the bend is clearest; 0 where one metric was tested.
         kept: the least share of the bend that is left without either end size.
-        straight: whether the departure is shown to lie within the margin.
+        straight: whether the departure's interval lies within the margin.
         floor_seen: the smallest floor, as share of y at the largest size, that would have been found in 80%.
         size: of the test.
         sizes: how many the family has.
@@ -46,7 +46,7 @@ class Bends(Finding):
 
     @property
     def is_tested(self) -> bool:
-        """Whether there were sizes enough for the test."""
+        """Whether the sizes were enough for the test."""
         return isfinite(self.p)
 
     @classmethod
@@ -69,7 +69,7 @@ class Bends(Finding):
                     "one model may have made it."
                 )
         if few := [finding for finding in findings if finding.needed and not finding.is_tested]:
-            sizes = f"{few[0].needed} sizes, and there are {few[0].sizes}"
+            sizes = f"{few[0].needed} sizes; found {few[0].sizes}"
             yield f"{listed([where(finding) for finding in few])}: whether the law bends needs {sizes}."
 
     @classmethod
@@ -124,7 +124,7 @@ class StraightUpTo(Finding):
         vocabulary: |V|.
         ks: every k tried.
         verdicts: of each k.
-        shown: the largest k up to which the law is shown to be straight within the margin.
+        shown: the largest k up to which the law is straight within the margin (95% confidence).
         exceeded: the smallest k at which it is shown not to be; 0 at none.
 
     """
@@ -147,7 +147,7 @@ class StraightUpTo(Finding):
 
     @classmethod
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
-        """Say up to which k the law holds in each case, and what is beyond."""
+        """Say up to which k the law holds in each case, and what happens beyond."""
         limits = [f"{finding.limit} ({where(finding)})" for finding in findings[:_MOST]]
         more = f" and {len(findings) - _MOST} more cases" if len(findings) > _MOST else ""
         yield f"The law in size holds {listed(limits)}{more}."
@@ -198,7 +198,7 @@ def _overall(findings: Sequence[Bends], bent: Sequence[Bends]) -> str:
     undecided = with_verdict(findings, Verdict.UNTOLD)
     if not undecided:
         return text
-    text += f"; {len(undecided)} cannot be told"
+    text += f"; {len(undecided)} undecided"
     floors = [finding.floor_seen for finding in undecided if isfinite(finding.floor_seen)]
     if floors:
         ends = dict.fromkeys(number(share, ".0%") for share in (min(floors), max(floors)))

@@ -47,7 +47,7 @@ class FormFit:
         form: M0, M1 or M2.
         alpha: exponent; below the break for M2.
         e: E of M1, in y's unit, with its interval; NaN for the others.
-        share: E / y at the largest size, with its 95% profile-likelihood interval; likewise.
+        share: E / y at the largest size, with its 95% profile-likelihood interval.
         tau: scatter between models, in ln y.
         log_likelihood: at the optimum.
         aicc: Akaike's criterion for small samples, tau counted (Hurvich and Tsai, Biometrika 76, 1989).
@@ -164,7 +164,7 @@ def fit_forms(laws: Iterable[tuple[npt.ArrayLike, npt.ArrayLike, FloatArray]]) -
     """Fit every form that m sizes allow; M1 and its interval from the profile over E / y at the largest size.
 
     Source: profile likelihood (Venzon and Moolgavkar, Applied Statistics 37, 1988), with the ratio that is exact for a
-    linear model whose variance is not known.
+    linear model of unknown variance.
 
     Args:
         laws: of each the sizes S, (m,), positive values, (m,), and the sampling covariance of ln y, (m, m).

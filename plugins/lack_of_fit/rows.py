@@ -71,9 +71,9 @@ class KRow(OfFamily):
 
 @dataclass(kw_only=True)
 class FloorRow(OfMetric):
-    """What is known of a bend and a floor of one metric (`bends.FloorTest`)."""
+    """A bend and a floor of one metric (`bends.FloorTest`)."""
 
-    floor: Annotated[Verdict, Column("whether there is one, corrected over all rows")]
+    floor: Annotated[Verdict, Column("whether the law has one, corrected over all rows")]
     departure: Annotated[Interval, Column(_FLATTENS)]
     p_bend: P
     p_floor: Annotated[float, Column("one-sided, the largest by both S and without the smallest size", form=".3g")]
@@ -88,7 +88,7 @@ class FormRow(OfMetric):
     """One form of the law of one metric."""
 
     form: Annotated[str, Column("M0: A S^-alpha; M1: E + A S^-alpha, from 6 sizes; M2: broken, from 12 sizes")]
-    preferred: Annotated[bool, Column("the form to use: M1 where there is a floor, M2 by AICc, else M0")]
+    preferred: Annotated[bool, Column("the form to use: M1 with a floor, M2 by AICc, else M0")]
     aicc: Annotated[float, Column("Akaike's criterion for small samples, tau counted; lower is better", "AICc")]
     alpha: Annotated[float, Column("exponent under this form (below the break for M2)", title="α", form=".3f")]
     E: Annotated[Interval, Column("floor, in y's unit")]

@@ -32,7 +32,7 @@ _LENGTH = float(np.log(10))  # ln k over which scatter keeps a correlation of 1/
 
 @dataclass(frozen=True)
 class Limit:
-    """k*: where the departure from a power law reaches a margin, with what is certain on either side.
+    """k*: where the departure from a power law reaches a margin, with certain values on either side.
 
     Attributes:
         margin: departure in ln y.

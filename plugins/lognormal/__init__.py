@@ -7,7 +7,7 @@ neither. So (beta, gamma) come first, and mu, sigma only where gamma's interval 
 Nine candidates are fitted by maximum likelihood, each normalised by its sum over every rank: Zipf, lognormal (two
 forms), Zipf-Mandelbrot, Weibull, negative binomial, a point mass at 1 with a lognormal, a shifted power law with
 cutoff, and two lognormals. With beta = 1 - mu / sigma^2 and gamma = 1 / (2 sigma^2), an interval of gamma that
-includes 0 means that the ranks cannot be told from Zipf's law.
+includes 0 means that the ranks agree with Zipf's law, too.
 
 How far off: KL per token, beside the KL that independent tokens of the best candidate would show; the largest |RBP_k
 fitted - observed|; AIC; Vuong's z against the lognormal, clustered by document. The integrals of the paper's appendix

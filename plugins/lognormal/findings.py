@@ -1,4 +1,4 @@
-"""What is said of the distribution of ranks: the nearest candidate, and whether it is lognormal or Zipf's law."""
+"""Findings about the distribution of ranks: the nearest candidate, and whether it is lognormal or Zipf's law."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ShapeOfRanks(Finding):
 
     Attributes:
         best: the candidate with the lowest AIC.
-        candidates: how many there are.
+        candidates: their number.
         distance: the largest distance of the fitted lognormal's RBP_k from the observed one.
 
     """
@@ -37,7 +37,7 @@ class ShapeOfRanks(Finding):
         text = f"Of {findings[0].candidates} candidates the best (by AIC) is {nearest} in {times}; the lognormal "
         text += f"misses RBP_k by up to {max(finding.distance for finding in findings):.3f}"
         if zipf := [finding for finding in with_verdict(findings, Verdict.UNTOLD) if isfinite(finding.low)]:
-            text += f"; in {len(zipf)} of {len(findings)} it cannot be told from Zipf's law"
+            text += f"; in {len(zipf)} of {len(findings)} it agrees with Zipf's law, too"
         if convex := with_verdict(findings, Verdict.NO):
             text += f"; in {len(convex)} of {len(findings)} gamma lies below 0, which excludes both"
         yield f"{text}."
@@ -68,7 +68,7 @@ class DistributionOfRanks(Finding):
         entropy_off: the lognormal's entropy less the observed one, of each size.
         p1_off: the lognormal's -ln RBP_1 over the observed one, less 1.
         exponents: of the observed and of the implied -ln RBP_1; empty below 3 sizes.
-        integral_off: the largest distance of the appendix's integral from the exact sum; NaN where there is none.
+        integral_off: the largest distance of the appendix's integral from the exact sum; NaN without one.
         terms: of the sizes whose mu and sigma are identified.
 
     """
@@ -103,7 +103,7 @@ class DistributionOfRanks(Finding):
         if isfinite(self.estimate):
             yield f"mu/sigma changes by {estimate(self, '+.3f')} per unit of ln S"
         else:
-            yield "how mu/sigma changes with S cannot be told: gamma may be near 0"
+            yield "undecided how mu/sigma changes with S: gamma may be near 0"
         yield self._implied()
         if len(self.terms) > 1:
             first = self.terms[0]

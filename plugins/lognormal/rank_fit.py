@@ -19,7 +19,7 @@ from .rank_distributions import CANDIDATES, Candidate, Support
 from .rank_lognormal import log_features, maximum_likelihood
 
 LEAST_RANKS = 8
-"""Different ranks, fewer of which do not tell candidates apart."""
+"""Fewer different ranks than this do not distinguish candidates."""
 
 
 @dataclass(frozen=True)

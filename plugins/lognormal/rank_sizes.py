@@ -19,7 +19,7 @@ from .rank_lognormal import fit_lognormal, information_covariance, log_sums
 
 @dataclass(frozen=True)
 class RanksOfSize:
-    """What is fitted to the ranks of one size.
+    """The fits to the ranks of one size.
 
     Attributes:
         histogram: its ranks.
@@ -48,7 +48,7 @@ class RanksOfSize:
 
     @property
     def limit(self) -> bool:
-        """Whether gamma's interval reaches 0 or below, or is not known: mu and sigma are not identifiable."""
+        """Whether gamma's interval reaches 0 or below, or is unknown: mu and sigma are not identifiable."""
         return not self.gamma.low > 0
 
     @property
@@ -70,7 +70,7 @@ def fit_size(
     """Fit every candidate to the ranks of one size, and return (beta, gamma) of the lognormal with gamma free.
 
     Source: maximum likelihood (`fit_ranks`, `fit_lognormal`); intervals by bootstrap over documents, or from Fisher
-    information where documents are not known; none where they are fewer than 10.
+    information where documents are unknown; none where they are fewer than 10.
 
     Args:
         histogram: the ranks.

@@ -1,4 +1,4 @@
-"""What is said of laws in size: exponents, whether RBP_k gains faster than CE, and the error at the largest size."""
+"""Findings about laws in size: exponents, whether RBP_k gains faster than CE, and the error at the largest size."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class LawInSize(Finding):
         largest: S of the largest.
         level: nominal coverage of the interval.
         size: what S is: non_embedding_params, total_params or training_flops.
-        other: the exponent by the other count of parameters; NaN where that is not known.
+        other: the exponent by the other count of parameters; NaN if unknown.
         opens: whether the law belongs to the first page.
 
     """
@@ -102,7 +102,7 @@ class LawInSize(Finding):
         """Say how much exponents change with the other count of parameters."""
         counted_twice = [law for law in findings if isfinite(law.other.value)]
         if not counted_twice:
-            return "The other count of parameters is not known of these models: alpha stands for one definition of S."
+            return "Only one parameter count is known for these models, so alpha is given for that one alone."
         most = max(counted_twice, key=lambda law: abs(law.change))
         by = _OTHER.get(most.size, "non-embedding parameters")
         alphas = f"{number(most.estimate, '.3f')} becomes {number(most.other.value, '.3f')}"
@@ -217,7 +217,7 @@ class LargestHeldOut(Finding):
 
     @classmethod
     def _undecided(cls, findings: Sequence[Self], laws: int) -> str:
-        """What was measured where nothing can be told, and which error could have been detected."""
+        """Say the measured errors of undecided laws, and which error could have been detected."""
         errors = sorted(finding.estimate for finding in findings)
         detectable = [finding.detectable for finding in findings if isfinite(finding.detectable)]
         cases = some_of(len(findings), laws, "law")

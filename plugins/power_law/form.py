@@ -119,7 +119,7 @@ class Form:
         raise self._refused(f"only + - * / **, numbers, names and {', '.join(_FUNCTIONS)} are read")
 
     def initial(self) -> Parameters:
-        """Return the parameters with what was asked of them; NaN where no starting value was given."""
+        """Return the parameters with the user's settings; NaN where no starting value was given."""
         parameters = Parameters()
         for name in self.model().param_names:
             given = self.parameters.get(name, {})
@@ -219,7 +219,7 @@ def fit_form(form: Form, variables: Mapping[str, FloatArray], y: FloatArray) -> 
     model, logs, parameters = form.model(), np.log(y), form.initial()
     free = [name for name, parameter in parameters.items() if parameter.vary]
     if len(free) >= len(y):
-        raise BadInput(f"{len(free)} free parameters need more than {len(free)} sizes; there are {len(y)}")
+        raise BadInput(f"{len(free)} free parameters need more than {len(free)} sizes; found {len(y)}")
 
     def residual(trial: Parameters) -> FloatArray:
         with np.errstate(all="ignore"):
@@ -258,7 +258,7 @@ def _evaluated(model: ExpressionModel, parameters: Parameters, variables: Mappin
 
 
 def _start(share: float, low: float, high: float) -> float:
-    """Return a starting value at a share of the range: of two bounds, or of decades from the one there is."""
+    """Return a starting value at a share of the range: of two bounds, or of decades from a single one."""
     if isfinite(low) and isfinite(high):
         return low + share * (high - low)
     step = float(10 ** (_DECADES[0] + share * (_DECADES[1] - _DECADES[0])))
@@ -310,7 +310,7 @@ class FormAgainstPowerLaw(Finding):
         kinds = {
             "fits better than the power law": with_verdict(findings, Verdict.YES),
             "fits worse than the power law": with_verdict(findings, Verdict.NO),
-            "cannot be told apart from it": with_verdict(findings, Verdict.UNTOLD),
+            "undecided": with_verdict(findings, Verdict.UNTOLD),
         }
         counts = [f"{kind} in {len(cases)}" for kind, cases in kinds.items() if cases]
         yield f"Of {len(findings)} laws, {findings[0].form} {listed(counts)} (AICc, differences above {_DECISIVE:.0f})."
@@ -334,7 +334,7 @@ def fit_beside(form: Form, law: FamilyLaw, tokens: FloatArray, *, level: float) 
     Args:
         form: what to fit.
         law: the points, and the power law.
-        tokens: D of each size, (m,); NaN where it is not known.
+        tokens: D of each size, (m,); NaN if unknown.
         level: nominal coverage of the intervals.
 
     Raises:
@@ -343,7 +343,7 @@ def fit_beside(form: Form, law: FamilyLaw, tokens: FloatArray, *, level: float) 
     """
     s, y = law.law.s, law.law.y
     if "D" in form.variables and not np.isfinite(tokens).all():
-        raise BadInput("D is not known of every model; give analyzer.training_tokens")
+        raise BadInput("D is unknown for some models; give analyzer.training_tokens")
     known = {name: values for name, values in (("S", s), ("D", tokens)) if name in form.variables}
     curve = fit_form(form, known, y)
     intervals, reason = curve.intervals(level)

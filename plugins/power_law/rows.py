@@ -56,7 +56,10 @@ class ContrastRow(OfMetric):
     p_corrected: Corrected
     margin: Annotated[float, Column("difference below which exponents count as the same", form=".3f")]
     p_equivalent: Annotated[
-        float, Column("of a difference at or beyond the margin (two one-sided tests), corrected likewise", form=".3g")
+        float,
+        Column(
+            "of a difference at or beyond the margin (two one-sided tests), corrected over the same cases", form=".3g"
+        ),
     ]
     verdict: Annotated[Verdict, Column("equivalent, different, both (different, but within the margin) or undecided")]
 

@@ -64,7 +64,7 @@ class Training(Analyzer):
                 laws += self._fit({"dataset": str(dataset), "family": str(family)}, rows, report.notes)
             elif several > 1:
                 text = (
-                    f"{family} on {dataset}: the law needs 8 checkpoints of 3 sizes at 3 values of D; there are "
+                    f"{family} on {dataset}: the law needs 8 checkpoints of 3 sizes at 3 values of D; found "
                     f"{len(rows)} of {counted(sizes, 'size')} at {several}."
                 )
                 report.notes.append(Remark(text, "few checkpoints"))

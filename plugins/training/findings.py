@@ -1,4 +1,4 @@
-"""What is said of the law in size and training tokens: how the best size grows with compute."""
+"""Findings about the law in size and training tokens: how the best size grows with compute."""
 
 from __future__ import annotations
 

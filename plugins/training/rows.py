@@ -83,7 +83,7 @@ class Fitted:
 
     @property
     def budgets(self) -> FloatArray:
-        """Compute budgets within what was measured, (4,)."""
+        """Compute budgets within the measured range, (4,)."""
         low, high = np.quantile(6 * self.s * self.d, [0.25, 0.9])
         return np.geomspace(low, high, 4)
 

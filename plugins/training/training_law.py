@@ -23,7 +23,7 @@ from rbptrack.ranks import FloatArray
 from rbptrack.stats.intervals import Interval
 
 WORST_CONDITION = 25.0
-"""Beyond it size and tokens go together, and their exponents cannot be told apart (`design_condition`)."""
+"""Beyond it size and tokens go together, and their exponents cannot be separated (`design_condition`)."""
 
 NAMES = ("log_e", "log_a", "alpha", "log_b", "beta")
 _STARTS = [(share, alpha, beta) for share in (0.05, 0.4, 0.8) for alpha in (0.15, 0.5) for beta in (0.15, 0.5)]
@@ -119,7 +119,7 @@ def fit_training_law(s: npt.ArrayLike, d: npt.ArrayLike, y: npt.ArrayLike, *, le
     if (condition := design_condition(size, tokens)) > WORST_CONDITION:
         raise RbptrackError(
             f"tokens go with sizes (condition {condition:.3g}, at most {WORST_CONDITION:g}; D / S from "
-            f"{(tokens / size).min():.3g} to {(tokens / size).max():.3g}): their exponents cannot be told apart"
+            f"{(tokens / size).min():.3g} to {(tokens / size).max():.3g}): their exponents cannot be separated"
         )
     centre = np.array([np.log(size).mean(), np.log(tokens).mean()])
     x, t, logs = np.log(size) - centre[0], np.log(tokens) - centre[1], np.log(values)

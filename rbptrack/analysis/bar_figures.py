@@ -23,7 +23,7 @@ class Bar:
         panel: its title.
         row: its place, from above.
         series: decides colour and marker; empty: all are alike.
-        number: what is drawn.
+        number: the value and its interval.
         margin: what counts as 0, a grey bar behind it.
         published: a hollow point beside it.
         title: what it says when it is pointed at.

@@ -79,10 +79,10 @@ class Report:
         tables: by name, in the order of the page.
         drawings: by name, in the order of the page.
         metrics: quantity/family/dataset/metric -> number, for the MLflow UI.
-        findings: what was found and how sure it is, as data: their sentences come before the notes.
+        findings: the results and how sure they are, as data: their sentences come before the notes.
         notes: sentences for people, shown as they are.
         summary: the name of the table that the terminal shows, if any; on the page it stands open, the others folded.
-        headline: one sentence without a full stop: what was found and how sure it is, in at most some 40 words however
+        headline: one sentence without a full stop: the result and how sure it is, in at most some 40 words however
             many families there are. It is what the page shows of an analyzer before its section is opened, and what
             the terminal shows after a sweep; where it is empty, the first sentence of the findings or notes is.
         overview: names of tables and drawings that stand at the top of the page, above every section.
@@ -175,7 +175,7 @@ class Report:
         for note in dict.fromkeys(self.notes):
             key = (note.reason, *note.values.items()) if isinstance(note, Remark) and note.reason else note
             same.setdefault(key, []).append(note)
-        said = [f"{one[0].rstrip('.')}{f' ({len(one) - 1} more likewise)' * (len(one) > 1)}" for one in same.values()]
+        said = [f"{one[0].rstrip('.')}{f' ({len(one) - 1} more like this)' * (len(one) > 1)}" for one in same.values()]
         remarks = [note for note in self.notes if isinstance(note, Remark)]
         return NothingToSay(f"{'. '.join(said)}." if said else otherwise, remarks)
 

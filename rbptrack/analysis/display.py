@@ -12,7 +12,7 @@ from rbptrack.base.words import compact, for_spreadsheets
 from rbptrack.ranks import is_rbp_column, parse_rbp_name, rbp_ks, rbp_name, se_name
 
 INTERVAL = "_interval"
-"""The label of bars and bands in figures, which no legend shows: what is drawn of an interval."""
+"""The label of bars and bands in figures, which no legend shows: the interval."""
 
 HEADLINE_KS = (1, 10, 100)
 """The k that summaries show."""

@@ -20,7 +20,7 @@ class Job:
     """One process, and what it is to have.
 
     Jobs with the same `cells` pull from that file until none is left, so that one which begins late, or twice, does no
-    harm: it goes on with what it had begun, or ends at once. On SIGTERM a job saves what it has measured, and ends with
+    harm: it goes on with what it had begun, or ends at once. On SIGTERM a job saves its finished tokens, and ends with
     exit code 75 where it has finished a cell or a shard since it began: begun again, it will get on.
 
     Attributes:
@@ -128,7 +128,7 @@ class Executor(Plugin):
 
     @abstractmethod
     def check(self, jobs: Sequence[Job]) -> str:
-        """Check that the jobs can be had, now or ever, else raise BadInput; returns a line that says what was found."""
+        """Check that the jobs can be had, now or ever, else raise BadInput; returns a line about the machines."""
 
     @abstractmethod
     def submit(self, jobs: Sequence[Job]) -> None:

@@ -22,7 +22,7 @@ class Exporter(Plugin):
 
     @abstractmethod
     def export(self, runs: Runs, out: Path) -> str:
-        """Hand measurements on; returns in words what was done.
+        """Export measurements; returns a line about the result.
 
         Args:
             runs: the measurements.

@@ -126,7 +126,7 @@ class Family:
 
     @cached_property
     def vocab_size(self) -> int:
-        """The smallest |V| of the models: the largest k that all of them have; 0 where it is not known."""
+        """The smallest |V| of the models: the largest k that all of them have; 0 if unknown."""
         smallest = self.rows["vocab_size"].min()
         return 0 if pd.isna(smallest) else int(smallest)
 
@@ -142,7 +142,7 @@ class Family:
         return len(hashes) == 1 and not any(map(pd.isna, hashes))
 
     def require_ranks(self) -> None:
-        """Raise WithoutRanks where not even |V| is known, as of imported metrics: there are no ranks to read."""
+        """Raise WithoutRanks where not even |V| is known, as of imported metrics without ranks."""
         if not self.vocab_size:
             raise WithoutRanks
 
@@ -181,7 +181,7 @@ def read_families(
             pooled, which for counts over the same text is their mean.
         notes: gets a `Remark` for everything that is left out.
         least: how many sizes a family must have, also after runs were left out.
-        several: what is done with several runs of one size, for the note.
+        several: the treatment of several runs of one size, for the note.
 
     Yields:
         The family of the runs that could be read, and one value per size, ascending in S.
@@ -217,7 +217,7 @@ def read_families(
 
 
 def _by_source(value: T, groups: Sequence[str]) -> T:
-    """Return sums over documents as sums over their sources, which are what is resampled where they are known."""
+    """Return sums over documents as sums over their sources, which are resampled where they are known."""
     grouped = getattr(value, "in_groups", None)
     return grouped(groups) if grouped and len(groups) and not getattr(value, "grouped", False) else value
 

@@ -43,7 +43,7 @@ class FamilyStyle(NamedTuple):
 FEW_FAMILIES = len(COLOURS)
 """Families that a legend inside each panel has room for; more have one above all panels."""
 MOST_FAMILIES = 3 * FEW_FAMILIES
-"""Families that a figure draws: more cannot be told apart."""
+"""Families that a figure draws: readers cannot distinguish more."""
 
 
 def family_styles(names: Iterable[str]) -> list[FamilyStyle]:
@@ -113,7 +113,7 @@ class Curve:
         label: for the legend; empty: none.
         x: of the points, (points,).
         y: likewise.
-        low: lower ends of the intervals, (points,); None: there are none.
+        low: lower ends of the intervals, (points,); None: no intervals.
         high: upper ends.
         bars: whether intervals are bars, not a band.
         options: of `Axes.plot`.

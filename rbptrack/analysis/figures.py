@@ -67,7 +67,7 @@ class CellFigure(Figure):
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Apply the style to what is drawn inside."""
+    """Apply the style to drawings made inside."""
     with mpl.rc_context(_STYLE):
         yield
 
@@ -254,7 +254,7 @@ def log_axis(axis: Any, *, low: float, high: float) -> None:
     decades = np.log10(high / low)
     box, inches = axis.axes.get_position(), axis.axes.figure.get_size_inches()
     room = box.width * inches[0] / 0.45 if axis.axis_name == "x" else box.height * inches[1] / 0.3  # for so many labels
-    labelled = {2.5: (1.0,), 1.2: (1.0, 3.0), 0.5: (1.0, 2.0, 5.0)}  # in each decade, where there are more than so many
+    labelled = {2.5: (1.0,), 1.2: (1.0, 3.0), 0.5: (1.0, 2.0, 5.0)}  # in each decade, above so many decades
     fine = tuple(np.arange(1.0, 10, 0.5 if decades < 0.25 else 1.0))
     subs = next((each for most, each in labelled.items() if decades > most), fine)
     if len(subs) < 4 and decades * len(subs) > room:

@@ -61,7 +61,7 @@ class Finding:
         null: the value of the estimate that the null hypothesis has.
         margin: distance from `null` within which the estimate counts as the same, on the scale of the estimate.
         detectable: the smallest distance from `null` that would have been found in 80% of repetitions, at the level
-            that decides; NaN where that is not known.
+            that decides; NaN if unknown.
 
     Raises:
         ValueError: the verdict is SAME without a margin, or with an interval that is not inside it: a fault of the
@@ -97,7 +97,7 @@ class Finding:
 
     @classmethod
     def say(cls, findings: Sequence[Self]) -> Iterable[str]:
-        """Say what was found, in sentences with their full stops; the first says the whole in at most 60 words.
+        """Say the result in sentences with their full stops; the first says the whole in at most 60 words.
 
         Args:
             findings: all of this class and one question in a report.

@@ -13,7 +13,7 @@
             for row in json.loads(path.read_text()):
                 yield ImportedMeasurement(columns={"model": row["id"], "dataset": self.dataset, "ce": row["loss"]})
 
-rbptrack checks every value, names what is wrong with its place, and imports all of it or nothing.
+rbptrack checks every value, names each fault with its place, and imports all of it or nothing.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ImportedMeasurement:
         columns: model and dataset, a result (`ce`, `rbp_10`, ...), and where known family, size, non_embedding_params,
             total_params, training_tokens, vocab_size, seq_len, context, num_documents, num_tokens, dtype, sequence,
             bits_per_byte, tie_rate, and standard errors (`ce_se`). None is missing.
-        place: where it stands in the file, such as `row 3`, for what is wrong with it.
+        place: where it stands in the file, such as `row 3`, for its faults.
         places: column -> where that value stands, where it is another place.
         metrics: numbers beside the columns, by name.
         ranks: the rank of every scored token, where they are known. Without a result in the columns CE and RBP_k are
@@ -144,7 +144,7 @@ class ImportedScore:
         task: its name.
         score: the share of items that are right, from 0 to 1.
         revision: of the model; empty for the main one.
-        n: how many items the task has; None where that is not known.
+        n: how many items the task has; None if unknown.
         place: where it stands in the file.
 
     """
@@ -159,7 +159,7 @@ class ImportedScore:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that is wrong with the file: where, and what. All faults are said together, and nothing is imported.
+    """A fault of the file, with its place. All faults are reported together, and nothing is imported.
 
     Attributes:
         place: such as `line 3, column ce`; empty: the file as a whole.
@@ -184,7 +184,7 @@ class Importer(Plugin):
 
     @abstractmethod
     def read(self, path: Path) -> Iterator[Imported]:
-        """Yield what the file or folder holds, and what is wrong with it.
+        """Yield the contents of the file or folder, and its faults.
 
         Raises:
             BadInput: it cannot be read at all.

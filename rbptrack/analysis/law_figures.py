@@ -116,7 +116,7 @@ def _draw_law(ax: Any, look: FamilyStyle, law: PowerLawFit) -> None:
 
 
 def _draw_published(ax: Any, one: FamilyStyle, dataset: str, metric: str, s: Any, y: Any) -> bool:
-    """Return the published slope through the middle of the points, if there is one."""
+    """Return the published slope through the middle of the points, if one was published."""
     alpha = published_alpha(one.name, dataset, metric)
     if not np.isfinite(alpha):
         return False

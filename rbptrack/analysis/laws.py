@@ -32,13 +32,13 @@ class FamilyLaw:
         family: whose.
         metric: `ce` or `rbp_<k>`.
         law: the fit.
-        logged: whether it was fitted to logged metrics, because there were no ranks.
+        logged: whether it was fitted to logged metrics, for want of ranks.
         seeds: the law over all runs, where some size has several; `law` then has its exponent and interval.
-        other: the law by the other definition of S (`SizeUnit.other`); None where that is not known of every model.
+        other: the law by the other definition of S (`SizeUnit.other`); None if unknown for some model.
         to_ce: the law of the metric over CE, of the same models and documents: its alpha is that of the metric less
-            that of CE (`ratio_laws`). Of the metrics asked for; None for CE and where there were no ranks.
+            that of CE (`ratio_laws`). Of the metrics asked for; None for CE and without ranks.
         draws: the exponent in every document bootstrap, (replicates,), the same draws of documents for all families
-            that read the same texts; None where there were no ranks, or draws were not asked for.
+            that read the same texts; None without ranks, or if draws were not requested.
 
     """
 
@@ -111,7 +111,7 @@ class LawReader:
         return laws
 
     def _ks(self, family: Family) -> list[int]:
-        if not family.vocab_size:  # imported without ranks: what was logged is all there is
+        if not family.vocab_size:  # imported without ranks: only logged values exist
             return family.logged_ks
         grid = log_grid(family.vocab_size, per_decade=self.per_decade)
         return sorted({*grid.tolist(), *(k for k in self.asked if k <= family.vocab_size)})
@@ -121,7 +121,7 @@ class LawReader:
     ) -> Iterator[FamilyLaw]:
         sizes = self.unit.of(family)
         if not np.isfinite(sizes).all():
-            notes.append(f"{family}: not fitted, {self.unit.name} is not known for every model.")
+            notes.append(f"{family}: not fitted, {self.unit.name} is unknown for some models.")
             return
         values = law_values([reduce(operator.add, runs) for runs in counts], replicates=self.replicates)
         runs = [run for several in counts for run in several]
@@ -164,7 +164,7 @@ class LawReader:
         return replace(law, recipe=seeds.recipe), seeds
 
     def _other(self, family: Family) -> FloatArray | None:
-        """Return S of each size by the other definition; None where there is none, or it is not known of every
+        """Return S of each size by the other definition; None without one, or if it is unknown for some
         model.
         """
         sizes = family.column(self.unit.other) if self.unit.other else np.array([np.nan])
@@ -228,11 +228,11 @@ def equally_trained(
 def pooled_families(
     laws: Sequence[FamilyLaw], notes: list[str], *, level: float
 ) -> Iterator[tuple[Pooled, list[FamilyLaw]]]:
-    """Yield the families of each dataset and metric taken together, 3 or more; notes say where there are fewer."""
+    """Yield the families of each dataset and metric taken together, 3 or more; notes name those with fewer."""
     for dataset, metric in dict.fromkeys((one.family.dataset, one.label) for one in laws):
         group = [one for one in laws if (one.family.dataset, one.label) == (dataset, metric)]
         if len(group) < 3:
-            notes.append(f"{metric} on {dataset}: pooling needs 3 families, and there are {len(group)}.")
+            notes.append(f"{metric} on {dataset}: pooling needs 3 families; found {len(group)}.")
         else:
             alphas, errors = [one.law.alpha for one in group], [one.law.se for one in group]
             yield pool(alphas, errors, shared=_shared_errors(group), level=level), group

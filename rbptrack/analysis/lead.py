@@ -18,7 +18,7 @@ class Cell:
         text: as people read it.
         family: its row; with a dataset.
         dataset: its row.
-        metric: its column, such as `rbp_10`; empty for what is said of all metrics together.
+        metric: its column, such as `rbp_10`; empty for all metrics together.
         value: the number behind the text.
         low: lower end of its interval.
         high: upper end.
@@ -45,7 +45,7 @@ class Lead:
 
     Attributes:
         cells: of its table.
-        sentence: what was found, in one sentence.
+        sentence: the result in one sentence.
         order: place of the sentence, and of the analyzer's section; the smallest first.
         drawing: the name of a drawing of the report that belongs on the first page.
         facts: terms of the cells, and what they mean.

@@ -16,7 +16,7 @@ F = TypeVar("F", bound="Finding")
 
 
 def interval(low: float, high: float, form: str = ".3f") -> str:
-    """Return `0.104 to 0.120`; `no interval` where there is none."""
+    """Return `0.104 to 0.120`; `no interval` without one."""
     if low != low or high != high:
         return "no interval"
     return f"{number(low, form)} to {number(high, form)}"

@@ -20,7 +20,7 @@ BUILT_IN = "rbptrack.plugins"
 """The package of the plugins that ship with rbptrack, in a checkout and in a wheel."""
 
 FOLDERS = ("importers", "exporters", "executors")
-"""Folders of `plugins/` that hold plugins of one kind; what else is there are analyzers."""
+"""Folders of `plugins/` that hold plugins of one kind; all others are analyzers."""
 
 _FROM_PATH = "rbptrack_plugin_"  # begins the names of modules from files and folders
 

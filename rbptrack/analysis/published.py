@@ -23,12 +23,12 @@ def published_in_k() -> pd.DataFrame:
 
 
 def published_alpha(family: str, dataset: str, metric: str) -> float:
-    """Return the published exponent of one law in size; NaN where there is none."""
+    """Return the published exponent of one law in size; NaN if none was published."""
     return _alphas().get((family, dataset, metric), float("nan"))
 
 
 def published_beta(family: str, dataset: str, size: str) -> float:
-    """Return the published exponent of one law in k; NaN where there is none."""
+    """Return the published exponent of one law in k; NaN if none was published."""
     return _betas().get((family, dataset, size), float("nan"))
 
 

@@ -61,7 +61,7 @@ def resampled_in_words(frame: pd.DataFrame, effective: Mapping[str, float] | Non
 
     Args:
         frame: `Runs.frame`.
-        effective: as how many equal sources those of a dataset count; where it is not given, as many as there are.
+        effective: as how many equal sources those of a dataset count; their number, if not given.
 
     """
     sources, datasets = sources_of(frame), sorted(set(map(str, frame["dataset"].dropna())))
@@ -85,7 +85,7 @@ def without_few(report: Report, frame: pd.DataFrame) -> None:
     """Take intervals and p over fewer than `LEAST` sources or documents out of tables, findings and figures.
 
     Verdicts that rest on them are undecided. Imports that do not say how many documents they have stay as they are, and
-    so does what is said of one source (a column or case `source`): there its own documents were resampled.
+    so do results about one source (a column or case `source`): there its own documents were resampled.
     """
     few = _few(frame)
     if not few:

@@ -94,7 +94,7 @@ class OfSize(OfFamily):
 
 
 def exponent(law: PowerLawFit | None) -> Interval:
-    """Return the exponent of a law and its interval; unknown where there is no law."""
+    """Return the exponent of a law and its interval; unknown without a law."""
     return law.exponent if law else UNKNOWN
 
 

@@ -83,7 +83,7 @@ def _values(runs: Runs, family: Family, k: int) -> tuple[FloatArray, FloatArray]
 
 
 def _share(runs: Runs, row: pd.Series, k: int) -> float:
-    """Return RBP_k as it was logged, else from the ranks; NaN where there are none."""
+    """Return RBP_k as it was logged, else from the ranks; NaN without ranks."""
     logged = row.get(rbp_name(k))
     if logged is not None and not pd.isna(logged):
         return float(logged)

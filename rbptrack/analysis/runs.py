@@ -80,7 +80,7 @@ class Unreadable(RbptrackError):
 
 
 class WithoutRanks(Unreadable):
-    """A measurement was imported without ranks: there is no artifact to read."""
+    """A measurement was imported without ranks: it has no artifact to read."""
 
     def __init__(self, text: str = "imported without ranks") -> None:
         super().__init__(text)
@@ -191,7 +191,7 @@ class Runs(Selection):
             yield piece
 
     def scores(self) -> pd.DataFrame:
-        """Return the scores of tasks that were imported, with the columns of `SCORES`; no row where there are none."""
+        """Return the scores of tasks that were imported, with the columns of `SCORES`; no row without any."""
         return self._scores()
 
     def groups(self, run: str | pd.Series) -> Sequence[str]:

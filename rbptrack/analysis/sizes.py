@@ -54,7 +54,7 @@ class SizeUnit:
         return _OTHER.get(self.name, "")
 
     def of(self, family: Family) -> FloatArray:
-        """Return S of each size of a family, (m,); NaN where it is not known."""
+        """Return S of each size of a family, (m,); NaN if unknown."""
         if self.name == "training_flops":
             return np.asarray(6 * family.s * self.trained_on(family))
         return family.s if self.name == "non_embedding_params" else family.column(self.name)

@@ -105,7 +105,7 @@ def _is_ours(module: str) -> bool:
 
 
 LONGEST_HEADLINE = 60
-"""Words of an analyzer's headline, however many families there are."""
+"""Words of an analyzer's headline, for any number of families."""
 
 
 class AnalyzerContract:

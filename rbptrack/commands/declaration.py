@@ -41,7 +41,7 @@ class Command(Generic[T]):
         composed: the schema of what Hydra composes for it, whose options it takes too.
         more: options that its page explains beside those that these two declare, and what each means.
         examples: commands without the program's name, and what each does.
-        bare_word: the option that a word without `=` gives; empty: there is none.
+        bare_word: the option that a word without `=` gives; empty for none.
 
     """
 

@@ -11,14 +11,14 @@ from rbptrack.console.output import program
 
 EVERYWHERE = {
     "-h, --help": "this page, or the help of a command",
-    "-q, --quiet": "print only errors, and what was asked for",
+    "-q, --quiet": "print only errors and requested output",
     "--json": "format=json, where a command has it",
     "--version": "the version",
 }
 
 EXAMPLES = {
     "'model=nano/*' dataset=stdlib,pydocs": "measure a family of small embedded models on two corpora, fit its law",
-    "report dataset=stdlib": "the analyses of what was measured, as one page",
+    "report dataset=stdlib": "the analyses of the measurements, as one page",
     "ui": "the same in MLflow",
 }
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def explain(command: str, arguments: Sequence[str]) -> None:
-    """Print what a command does, and what there is to name; other arguments may name more folders of it."""
+    """Print the help of a command, and the names it takes; other arguments may name more folders of it."""
     COMMANDS[command].show_help()
     arguments = [word for word in arguments if word not in HELP_FLAGS]
     if command == "measure":

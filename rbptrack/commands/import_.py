@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     if sentence := next(filter(None, map(removed, typed)), ""):
         raise BadInput(sentence)
     if not typed.get("path"):
-        IMPORT.parsed(words)  # a wrong option is said first
+        IMPORT.parsed(words)  # a wrong option is an error before anything else
         raise BadInput(f"what to import? {IMPORT.usage}")
     path = user_path(typed["path"])
     if not path.exists():
@@ -101,14 +101,14 @@ def _keep_scores(store: Store, table: pd.DataFrame, path: Path) -> None:
     say(f"{what} imported from {path}" if new else f"{what}: skipped, in the store already")
     try:
         measured = store.reader.runs(FilterConfig()).frame
-    except BadInput:  # there is none yet
+    except BadInput:  # the store does not exist yet
         measured = pd.DataFrame({"model": [], "commit": []})
     if names := unmatched(table["model"], measured):
         complain(f"no measurement here is of {shortened(names)}; names=FILE.csv says which model a name is")
 
 
 def _summarise(path: Path, done: Imported) -> None:
-    """Print what was imported, and what the imported measurements lack."""
+    """Print the number of imported measurements, and their gaps."""
     skipped = f", {done.skipped} skipped: in the store already" if done.skipped else ""
     say(f"{done.imported} imported from {path}{skipped}")
     if done.without_size:

@@ -95,7 +95,7 @@ def _with_rbp(runs: Runs, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def _by_size(values: pd.Series) -> pd.Series:
-    """Return keys to sort by: sizes by what they mean, numbers as they are, what is missing last."""
+    """Return keys to sort by: sizes by their value, numbers as they are, missing values last."""
     if not pd.api.types.is_string_dtype(values):
         return values
     places = sorted(set(values.dropna()), key=lambda name: [size_key(part) for part in str(name).split("-")])

@@ -100,12 +100,12 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
     hours = "hours" if device.name.startswith("this") else "GPU-hours"
     spent = f"{whole / _HOUR:.2g} {hours}" if whole >= (_HOUR if hours == "hours" else _MINUTE) else duration(whole)
     say_wrapped(
-        f"time: {spent} on {device.name}, of which {cell.title} takes {duration(longest)}; from {rates} "
-        f"({device.source}), of which {device.share:.0%} is assumed to be reached"
+        f"time: {spent} on {device.name} (longest cell: {cell.title}, {duration(longest)}); from {rates} "
+        f"({device.source}), assuming {device.share:.0%} of it is reached"
     )
     if not elsewhere and device.name.startswith("this"):
         if cells[0].launch is not None:
-            return  # what is said of its jobs says it
+            return  # the sentence about its jobs says it
         say("on=h100 estimates for a GPU: on=h100, a100, l4, ...")
         return
     by_gpus: dict[int, list[str]] = {}
@@ -131,7 +131,7 @@ def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], executor: Executo
     if not seconds:
         return
     room = 0
-    with suppress(BadInput):  # no cluster answers here: what it has is not known
+    with suppress(BadInput):  # no cluster answers here
         room = executor.room(max(p.gpus or 1 for p in plans) if executor.gpus == "auto" else float(executor.gpus))
     limit = 60.0 * (executor.minutes or math.inf)
     counts = cut(seconds, jobs=room or 1, most=min(LONG_SECONDS, SHARE_OF_TIME * limit))

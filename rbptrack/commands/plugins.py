@@ -1,4 +1,4 @@
-"""`python -m rbptrack plugins`: every analyzer there is, where it comes from, its options, and what failed to load."""
+"""`python -m rbptrack plugins`: every plugin, its source and options, and load errors."""
 
 from __future__ import annotations
 

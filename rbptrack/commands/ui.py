@@ -44,7 +44,7 @@ def _ui(config: UiConfig) -> int:
         repair_and_deliver(config.tracking, tell=say)
     runs = chosen_runs(store.reader.search(), config.filter)
     if not runs:
-        store.reader.runs(config.filter)  # raises, with the names nearest to what was asked for
+        store.reader.runs(config.filter)  # raises, with the nearest names
     if len(runs) > PAGE:
         say(f"the charts show {PAGE} of {len(runs):,} runs (MLflow's limit), of every size; narrow them: size=6k,15k")
     if len(runs) > PAGE or not wanted:

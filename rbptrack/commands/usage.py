@@ -26,7 +26,7 @@ def asks_for_help(arguments: Sequence[str]) -> bool:
 
 
 def write(text: str, *, style: str = "", indent: int = 0) -> None:
-    """Print a paragraph of a help page; a help page is what was asked for, so quiet does not silence it."""
+    """Print a paragraph of a help page; the user asked for it, so quiet does not silence it."""
     width = max(sentence_width() - indent, _NARROWEST)
     for line in wrap(text, width, **_WHOLE) or [""]:
         _print(" " * indent + line, style)

@@ -67,7 +67,7 @@ def _faults(analyzer: Analyzer, runs: Runs) -> Iterator[None]:
 
 
 def _place(analyzer: Analyzer, error: BaseException | None = None) -> str:
-    """Return the analyzer's file, with the line where an error left it; the package's name where there is no file."""
+    """Return the analyzer's file, with the line where an error left it; the package's name without a file."""
     try:
         file = inspect.getfile(type(analyzer))
     except (TypeError, OSError):

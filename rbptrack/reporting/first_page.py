@@ -20,7 +20,7 @@ class Row:
     Attributes:
         family: its name.
         dataset: its name.
-        cells: by line and metric; under the metric "", what is said of all metrics together.
+        cells: by line and metric; under the metric "", the cells of all metrics together.
 
     """
 
@@ -34,7 +34,7 @@ class Row:
         return cell.text if cell else ""
 
     def value(self, line: str, metric: str = "") -> float:
-        """Return the number behind it; NaN where there is none."""
+        """Return the number behind it; NaN without one."""
         cell = self.cells.get((line, metric))
         return cell.value if cell else nan
 
@@ -45,9 +45,9 @@ class FirstPage:
 
     Attributes:
         rows: a family on a dataset each, in the order of first appearance.
-        metrics: the columns, likewise.
-        lines: what is said of each metric; first the one that opens rows.
-        remarks: what is said of all metrics together: columns of their own.
+        metrics: the columns.
+        lines: those of each metric; first the one that opens rows.
+        remarks: lines of all metrics together: columns of their own.
         sentences: by the order of the leads.
         facts: terms of the lines and remarks, and what they mean.
 

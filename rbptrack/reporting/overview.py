@@ -1,4 +1,4 @@
-"""The top of a report in words: what was measured, with which models, on which texts, and how."""
+"""The top of a report in words: the measurements, models, texts, and settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports as one self-contained HTML page: one page that says what was found, and all else folded below it."""
+"""Reports as one self-contained HTML page: the results first, and all else folded below them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def render(
     files: str | None = "{analyzer}/{folder}",
     live: bool = True,
 ) -> str:
-    """Return the page: what was measured and found, every section folded, and what identifies it all.
+    """Return the page: measurements and results, every section folded, and the identities of all.
 
     Args:
         scope: which measurements these are: a sweep, say.

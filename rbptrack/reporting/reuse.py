@@ -1,4 +1,4 @@
-"""Analyses that are there already: found in the store by a hash of everything that determines what they say.
+"""Cached analyses: found in the store by a hash of everything that determines what they say.
 
 The cache of this user remembers which run of the store holds the analysis of a hash, and a hash of that run's files:
 what somebody else put there, or changed, is not taken for it.
@@ -27,7 +27,7 @@ from rbptrack.sources import cache
 from rbptrack.sources.fingerprint import contents_hash
 from rbptrack.tracking.reader import Reader
 
-_SILENT = "- "  # begins what is remembered of one that had nothing to say, in place of a run's id
+_SILENT = "- "  # begins the record of one that had nothing to say, in place of a run's id
 
 
 class Analyses:
@@ -74,7 +74,7 @@ class Analyses:
         try:
             yield
         except NothingToSay as error:
-            if all(one.reason != Reason.UNREADABLE for one in error.remarks):  # what is away may come back
+            if all(one.reason != Reason.UNREADABLE for one in error.remarks):  # an unreachable store may come back
                 cache.remember(self._name(analyzer), f"{_SILENT}{redact(skipped(error))}")
             raise
 

@@ -110,7 +110,7 @@ def analyze(
         folder: where its files are laid.
         sweep: that the measurements are of; empty where they are of more than one.
         formats: of the figures, beside SVG.
-        again: whether an analysis that is there already is computed anew.
+        again: whether a cached analysis is computed anew.
 
     Returns:
         The section of the page; the run's id, empty where the store cannot be written; whether it was there already.

@@ -14,7 +14,7 @@ from rbptrack.reporting.forest import FOREST, forest
 def tell(report: Report) -> None:
     """Put the sentences of a report's findings before its notes, and their leads to its own.
 
-    The first sentence becomes the headline where there is none; drawings of leads go to the top of the page.
+    The first sentence becomes the headline of a report without one; drawings of leads go to the top of the page.
     """
     texts = sentences_of(report.findings)
     report.notes[:0] = texts

@@ -99,7 +99,7 @@ def computed_apart(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequen
         process.join()
         raise AnalyzerFault(
             f"{type(analyzer).__name__} ended its process ({_ending(process.exitcode)}) before it returned a report\n"
-            "return Report(...), or raise an error; os._exit loses what was computed"
+            "return Report(...), or raise an error; os._exit loses its results"
         ) from error
     finally:
         end.close()
@@ -224,7 +224,7 @@ def _made(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequence[str]) 
 
 
 def spare_memory_work() -> None:
-    """Keep freed memory for the next array, and leave what was imported out of garbage collection.
+    """Keep freed memory for the next array, and leave imported modules out of garbage collection.
 
     Counting half a million tokens makes and frees some ten arrays of 4 MB. By default glibc hands such memory back each
     time, and the system fills its pages with zeros anew: 40% of the time of counting. Collections look at every

@@ -39,7 +39,7 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
         How the cell ended; None for a shard whose cell another one will deliver.
 
     Raises:
-        BadInput: something is wrong with what was asked; no run began.
+        BadInput: the request is invalid; no run began.
         CellFailed: the run that had begun could not be finished; it is marked FAILED (KILLED for an interrupt).
 
     """
@@ -49,7 +49,7 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
     # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
     with locked(delivery.folder, waits=delivery.waits):
         if ended := measured_before.outcome_of(cell, delivery):
-            discard(delivery.folder)  # what is left there was measured by a process that died, or elsewhere
+            discard(delivery.folder)  # leftovers of a process that died, or of another machine
             return ended
         corpus = _corpus(cell, delivery)
         return _measure(cell, corpus, cell.load_model(), delivery)
@@ -63,7 +63,7 @@ def _corpus(cell: Resolved, delivery: Delivery) -> Corpus:
 
 
 def _run_shard(cell: Resolved, delivery: Delivery, shard: Shard) -> Outcome | None:
-    """Measure a shard's share; whoever then finds every share on disk delivers the cell, as if it had measured it."""
+    """Measure a shard's share; the job that then finds every share on disk delivers the whole cell."""
     from rbptrack.engine.measure import Share
     from rbptrack.engine.shards import complete
 
@@ -217,7 +217,7 @@ def _resolved(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, s
 def _complete(
     record: Record, result: Measurement, model: CausalModel, delivery: Delivery, groups: DocumentGroups | None
 ) -> Path:
-    """Fill in what was measured, and lay the artifacts beside it; returns the record's folder."""
+    """Fill in the results, and lay the artifacts beside it; returns the record's folder."""
     counts = result.counts.in_groups(groups.of(result.counts)) if groups else None
     record.add_results(result, non_embedding_params=model.non_embedding_params, counts=counts)
     record.tags |= {Tag.GROUPS: groups.tag} if groups else {}

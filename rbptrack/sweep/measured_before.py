@@ -1,4 +1,4 @@
-"""What of a cell was measured before; and what it lacks of what is asked for now: k, or the sources of documents."""
+"""Find a cell's earlier measurement and add any k or document sources that it lacks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def outcomes_of(cells: Sequence[tuple[Resolved, Delivery]]) -> dict[int, Outcome
 
 
 def forced_where_columns_are_missing(delivery: Delivery) -> Delivery:
-    """Return the same delivery; a forced one where what was measured before lacks columns that are asked for."""
+    """Return the same delivery; a forced one where the earlier measurement lacks requested columns."""
     if delivery.config.again is not Again.columns or delivery.force:
         return delivery
     reader = delivery.store.reader
@@ -68,7 +68,7 @@ def _has_columns(reader: Reader, run_id: str) -> bool:
 
 
 def outcome_of(cell: Resolved, delivery: Delivery) -> Outcome | None:
-    """Find what was measured before, in the store or waiting for it, once no other process measures the cell.
+    """Find an earlier measurement, in the store or waiting for it, once no other process measures the cell.
 
     A store that stays away is asked no longer: nothing is known of it then.
     """

@@ -139,7 +139,7 @@ class Resolver:
     A sweep has one, each of its jobs elsewhere one of its own.
 
     Args:
-        pinned: what another resolver pinned on the hub, by its keys: there is no need to ask again, and a branch may
+        pinned: what another resolver pinned on the hub, by its keys: another request is not needed, and a branch may
             have moved since.
 
     """
@@ -244,7 +244,7 @@ class Resolver:
 
     @property
     def pinned(self) -> list[tuple[tuple[str, ...], Source]]:
-        """What was pinned on the hub; local files are looked at again, because they may change."""
+        """The pinned files of the hub; local files are looked at again, because they may change."""
         return [(key, source) for key, source in self._sources.items() if source.revision is not None]
 
     def _split(self, dataset: DatasetConfig, texts: Source) -> str:

@@ -39,7 +39,7 @@ PLAN = Command(
     sequence's activations and scoring, against what the device has free now. Download: weights that are not cached yet.
 
     Time: FLOPs over the rate of a matrix product, which is measured now on this machine's device or, with on=, taken
-    from a GPU's data sheet. What share of it is assumed is said below the table, and how many GPUs each model needs.
+    from a GPU's data sheet. The assumed share stands below the table, with the number of GPUs for each model.
     Loading weights and reading texts is not in it.
 
     The exit code is 1 if a cell cannot be measured.""",

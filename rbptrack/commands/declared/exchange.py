@@ -59,7 +59,7 @@ EXPORT = Command(
     "measurements as one file for others",
     "export out=bundle.zip | ranks=csv|parquet out=FILE | to=EXPORTER [FILTERS]",
     """Writes measurements into one file that `rbptrack import` reads into any other store, with the same fingerprints
-    and numbers: whoever gets it can analyse them without a model. What is damaged is named and left out; the command
+    and numbers: its reader can analyse them without a model. Damaged measurements are named and left out; the command
     then ends with 1. With ranks= it writes one table instead, a row per scored token (rank, ln p, entropy, document and
     its id and group) or, with documents=true, per document (tokens, bytes, CE, bits per byte, RBP_k).
 

@@ -45,7 +45,7 @@ class RmConfig:
 
     runs: list[str] = option(default=list, values="measurements")
     filter: FilterConfig = field(default_factory=FilterConfig)
-    yes: bool = option("yes=true", "do not ask; needed where there is no terminal", False)
+    yes: bool = option("yes=true", "do not ask; needed without a terminal", False)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
@@ -95,7 +95,7 @@ CACHE = Command(
     """Shows where the cache is and how large; clear removes what rbptrack has put there, and nothing else.
 
     It holds selected texts of hub datasets (documents), tokenised corpora (tokens), the commits that revisions stood
-    for, and what was read from tracking servers (artifacts; at most RBPTRACK_CACHE_BYTES, or else 5 GB), in the folder
+    for, and files from tracking servers (artifacts; at most RBPTRACK_CACHE_BYTES, or else 5 GB), in the folder
     RBPTRACK_CACHE, or else in the system's place for caches. Everything in it is made again when it is needed. Weights
     are in the hub's own cache: hf cache ls, hf cache rm.""",
     CacheConfig,

@@ -46,7 +46,7 @@ MEASURE = Command(
         "reference=MODEL": "compare to a second model in the same pass: KL, acceptance, its first token's rank",
         "analyzers=NAME,...": "what analyses a sweep at its end; all by default, [] for none",
         "figures=svg,png,pdf": "how the analyses' figures are drawn; svg alone by default",
-        "force=true": "measure again what was measured before",
+        "force=true": "measure again, though results exist",
         "again=columns": "measure again only runs whose rank tables lack newer columns",
         "again=analyses": "recompute even if an identical analysis exists",
         "model.dtype=bfloat16": "and every other key of a config: --cfg job shows all, with their values",
@@ -62,7 +62,7 @@ MEASURE = Command(
 
 REPORT = Command(
     "report",
-    "every analysis of what was measured, as one page",
+    "all analyses of the measurements, as one page",
     "report [FILTERS] [analyzers=NAME,...] [out=FILE.html|FILE.pdf] [--open]",
     f"""Runs every analyzer over the measurements in the tracking store and writes one page, report.html, into the
     store. Nothing is measured. {FILTERS_IN_WORDS}""",
