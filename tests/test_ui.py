@@ -172,7 +172,7 @@ def _artifacts(page: Any, address: str, swept: Swept, shots: Path) -> None:
     page.wait_for_function("[...document.images].some(i => i.naturalWidth > 300 && i.offsetWidth > 0)")
     page.screenshot(path=shots / "image.png")
     page.goto(f"{experiment}/runs/{sweep.info.run_id}/artifacts/report.html")
-    page.frame_locator("iframe").locator("svg").first.wait_for()
+    page.frame_locator("iframe").locator("svg.panel:not(.off)").first.wait_for()
     page.screenshot(path=shots / "report.png")
     page.goto(f"{experiment}/runs/{measured.info.run_id}")
     page.get_by_text("scored tokens.").first.wait_for()  # the description
