@@ -98,7 +98,7 @@ def test_nothing_found_says_why() -> None:
 def test_nothing_found_gives_each_reason_once() -> None:
     notes: list[str] = [Remark(f"m{i} needs 3 sizes.", Reason.FEW_SIZES, needed=3, there=1) for i in range(14)]
     none = Report(notes=notes).nothing_found("")
-    assert str(none) == "m0 needs 3 sizes (13 more likewise)."
+    assert str(none) == "m0 needs 3 sizes (13 more like this)."
     assert skipped(pickle.loads(pickle.dumps(none))) == "3 sizes needed and 1 there"
 
 

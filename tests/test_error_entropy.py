@@ -125,7 +125,7 @@ def test_a_power_law_that_leaves_a_seventh_of_the_variance_does_not_fit() -> Non
 def test_one_size_is_decomposed_and_no_law_is_claimed() -> None:
     report = ErrorEntropy().analyze(family_runs([1e5], alpha=0.1, a=3.0))
     assert set(report.tables) == {"summary", "parts"}
-    assert report.notes[0] == "toy on text: which part of CE scales needs 3 sizes, and there are 1."
+    assert report.notes[0] == "toy on text: which part of CE scales needs 3 sizes; found 1."
 
 
 def test_a_family_that_does_not_improve() -> None:

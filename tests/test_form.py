@@ -116,7 +116,7 @@ def test_the_report() -> None:
     panel = report.drawings["law_in_size"].figure.axes[0]
     assert any(line.get_linestyle() == "--" and line.get_color() == "black" for line in panel.lines)
     assert any(text.startswith(f"Of 2 laws, {FLOOR}") for text in sentences_of(report.findings))
-    with pytest.raises(BadInput, match=r"fitted to CE and RBP_1: D is not known of every model"):
+    with pytest.raises(BadInput, match=r"fitted to CE and RBP_1: D is unknown for some models"):
         PowerLaw(ks=[1], form="A*D**-b").analyze(runs)
     with pytest.raises(BadInput, match=r"give analyzer\.form"):
         PowerLaw(parameters=options).analyze(runs)

@@ -113,7 +113,7 @@ def test_a_planted_deviation_is_found() -> None:
 def test_four_sizes_cannot_tell_a_bend() -> None:
     report = LackOfFit().analyze(runs_from(SIZES[::2], tailed(lambda s: 0.02), tokens=500))
     assert asked(report, "bends").verdict == Verdict.UNTOLD
-    assert "whether the law bends needs 5 sizes, and there are 4" in " ".join(sentences_of(report.findings))
+    assert "whether the law bends needs 5 sizes; found 4" in " ".join(sentences_of(report.findings))
     assert LawAtK.BENDS not in set(report.tables["verdicts"].frame["verdict"])
 
 

@@ -249,12 +249,12 @@ def test_what_was_assumed_is_said(
     two = Plan("nano-2m", "stdlib", flops=1e18, seconds=72_000.0, gpus=2, status="to measure")
     command._show_time([one, two], cells, data_sheet("h100"), elsewhere=True)
     said = " ".join(capsys.readouterr().out.split())
-    assert "time: 40 GPU-hours on h100, of which nano-2m / stdlib takes 20:00:00" in said
-    assert "from 67 TFLOP/s in float32 (its data sheet), of which 50% is assumed to be reached" in said
+    assert "time: 40 GPU-hours on h100 (longest cell: nano-2m / stdlib, 20:00:00)" in said
+    assert "from 67 TFLOP/s in float32 (its data sheet), assuming 50% of it is reached" in said
     assert "one GPU a job: launch=NAME: nano-6k" in said
     assert "2 GPUs a job: launch=NAME launch.gpus=2 model.device_map=auto: nano-2m" in said
     command._show_time([one], cells[:1], data_sheet("h100"), elsewhere=True)
-    assert "time: 0.028 GPU-hours on h100, of which" in " ".join(capsys.readouterr().out.split())
+    assert "time: 0.028 GPU-hours on h100 (longest cell: " in " ".join(capsys.readouterr().out.split())
     command._show_time([replace(one, seconds=None)], cells[:1], data_sheet("h100"), elsewhere=True)
     assert not capsys.readouterr().out  # nothing is known, so nothing is said
 

@@ -73,7 +73,7 @@ def test_both_definitions_of_s_and_the_difference_from_ce() -> None:
     np.testing.assert_allclose(swapped.tables["laws"].frame["alpha_other"], laws["alpha"][["CE", "RBP_1"]])
     runs.frame["total_params"] = None
     said = sentences_of(PowerLaw(ks=[1]).analyze(runs).findings)
-    assert "The other count of parameters is not known of these models: alpha stands for one definition of S." in said
+    assert "Only one parameter count is known for these models, so alpha is given for that one alone." in said
 
 
 def test_the_same_size_twice_is_said() -> None:
@@ -155,7 +155,7 @@ def test_size_may_be_total_parameters_or_training_compute() -> None:
         fitted(runs, size="width")
     with pytest.raises(BadInput, match="training_flops needs tokens"):
         fitted(runs, size="training_flops")
-    with pytest.raises(RbptrackError, match="training_flops is not known for every model"):
+    with pytest.raises(RbptrackError, match="training_flops is unknown for some models"):
         fitted(runs, size="training_flops", training_tokens={"other*": 1e9})
 
 

@@ -90,7 +90,7 @@ def test_a_quantised_head_scores_through_its_module(bits: int, dtype: Dtype, tmp
     model = load_model(config, of_model(config), candidates=ROWS - 5)
     assert model.head.product is not None
     assert model.vocab_size == ROWS - 5
-    assert any("its head is quantised" in note and "of which 0.001 may be" in note for note in model.notes) is (
+    assert any("its head is quantised" in note and "(0.001 is allowed)" in note for note in model.notes) is (
         dtype is Dtype.float32
     )
     tokens = torch.arange(3, 33)[None]
