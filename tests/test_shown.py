@@ -76,7 +76,7 @@ def test_parts_of_a_report_by_name(runs: ShownRuns) -> None:
     report = rbptrack.analyze(runs, "power_law", ks=[1, 10])
     laws = report["laws"]
     assert laws is report.tables["laws"].frame
-    assert report["exponents"] is report.drawings["exponents"].figure
+    assert report["law_in_size"] is report.drawings["law_in_size"].figure
     assert "max-width" in report._repr_html_()
     with pytest.raises(BadInput, match=r"no table or drawing matches lawz\. Did you mean laws"):
         report["lawz"]

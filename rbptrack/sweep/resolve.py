@@ -230,17 +230,14 @@ class Resolver:
 
     def remembered_size(self, cell: Resolved, compute: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
         """Return the size of a cell's texts, where it was computed before or can be now."""
-        key = self._size_key(cell)
-        size: dict[str, Any] | None = _remembered(key, compute)
-        return size or self._stored_sizes.get(key)
+        tokenizer = self._tokenizer(cell.model).identity
+        asked = repr((cell.dataset, cell.texts.identity, tokenizer, cell.model.chat_template))
+        size: dict[str, Any] | None = _remembered(f"size of {asked}", compute)
+        return size or self._stored_sizes.get(_size_key(cell))
 
     def note_size(self, cell: Resolved, size: dict[str, Any]) -> None:
         """Take note of the size of a cell's texts as the store knows it."""
-        self._stored_sizes[self._size_key(cell)] = size
-
-    def _size_key(self, cell: Resolved) -> str:
-        tokenizer = self._tokenizer(cell.model).identity
-        return f"size of {(cell.dataset, cell.texts.identity, tokenizer, cell.model.chat_template)!r}"
+        self._stored_sizes[_size_key(cell)] = size
 
     @property
     def pinned(self) -> list[tuple[tuple[str, ...], Source]]:
@@ -355,3 +352,10 @@ def _load(
         loaded.clear()  # before loading: two models need not fit
         loaded[key] = load_model(model, weights, candidates=candidates, without=without)
     return loaded[key]
+
+
+def _size_key(cell: Resolved) -> str:
+    """Return a text that cells with the same number of tokens share: the same documents, sequences, tokenizer rules."""
+    from rbptrack.corpus.tokens import tokenizer_hash
+
+    return repr((cell.dataset, cell.texts.identity, tokenizer_hash(cell.tokenizer), cell.model.chat_template))
