@@ -121,38 +121,46 @@ def test_the_report_is_one_page_until_it_is_opened_and_fits_a_screen_and_paper(s
 def _charts(page: Any, address: str, shots: Path) -> None:
     """All eight runs, as eight curves of RBP_k over a log axis, and a straight line of four points for each dataset."""
     page.goto(address)
-    card = page.locator('[data-testid="experiment-view-compare-runs-card"]')
     page.get_by_text("matching runs").wait_for()
     page.get_by_role("row").filter(has_text="sweep 2").first.wait_for()  # the sweep's own run, with the report
     for dataset in ("pydocs", "stdlib"):
         page.get_by_text(f"{dataset}: law in size").wait_for()
-        for what in ("-ln RBP_1", "-ln RBP_100", "CE", "bits per byte"):
-            chart = card.filter(has_text=f"log10 S vs. log10 {what} on {dataset}").first
-            chart.scroll_into_view_if_needed()  # MLflow draws a chart when it comes into view
-            points = chart.locator(".scatterlayer .points path")
+        for what in ("CE", "-ln RBP_1", "-ln RBP_100", "bits per byte"):
+            points = _card(page, f"log10 S vs. log10 {what} on {dataset}").locator(".scatterlayer .points path")
             points.nth(3).wait_for(state="attached")
             assert points.count() == 4
-    for i, name in enumerate(("rbp_curve", "neg_log_rbp_curve"), start=10):
-        card.nth(i).scroll_into_view_if_needed()
-        card.nth(i).locator(".scatterlayer .trace").nth(7).wait_for(state="attached")
-        legend = card.nth(i).get_by_text(re.compile(rf"nano-.*\({name}\)"))
+    page.screenshot(path=shots / "charts.png")
+    for name in ("rbp_curve", "neg_log_rbp_curve"):
+        chart = _card(page, re.compile(f"^{name}"))
+        chart.locator(".scatterlayer .trace").nth(7).wait_for(state="attached")
+        legend = chart.get_by_text(re.compile(rf"nano-.*\({name}\)"))
         legend.nth(7).wait_for(state="attached")
         assert legend.count() == 8
     for decade in ("1", "10", "100", "1000"):  # a log axis
-        tick = card.nth(10).locator(".xtick").filter(has_text=re.compile(rf"^\s*{decade}\s*$"))
-        tick.first.wait_for(state="attached")
-    page.screenshot(path=shots / "charts.png")
-    images = "[...document.images].filter(i => !i.src.startsWith('data:') && i.naturalWidth > 100).length >= 2"
-    card.nth(10).hover()
-    for step in range(200):  # charts are drawn when they come into view; MLflow's own follow those of the view
-        if page.evaluate(images):
-            break
-        page.mouse.wheel(0, 200 if step % 40 < 20 else -200)
-        page.wait_for_timeout(500)
-    page.wait_for_function(images)
+        ticks = _card(page, re.compile("^rbp_curve")).locator(".xtick")
+        ticks.filter(has_text=re.compile(rf"^\s*{decade}\s*$")).first.wait_for(state="attached")
+    _card(page, "rank_distribution")
+    page.wait_for_function(
+        "[...document.images].filter(i => !i.src.startsWith('data:') && i.naturalWidth > 100).length >= 2"
+    )
     page.get_by_text("Add chart").nth(3).wait_for(state="attached")
     assert page.get_by_text("Add chart").count() == 4, "two datasets, ranks, all runs, and no section of MLflow's"
     page.screenshot(path=shots / "images.png")
+
+
+def _card(page: Any, title: str | re.Pattern[str]) -> Any:
+    """Return the chart of a title, scrolled to: MLflow has only the charts near those in view on its page."""
+    cards = page.locator('[data-testid="experiment-view-compare-runs-card"]')
+    cards.first.wait_for()
+    chart = cards.filter(has_text=title)
+    cards.first.hover()
+    for step in range(200):
+        if chart.count():
+            break
+        page.mouse.wheel(0, 300 if step % 40 < 20 else -300)
+        page.wait_for_timeout(300)
+    chart.first.scroll_into_view_if_needed()
+    return chart.first
 
 
 def _compare(page: Any, shots: Path) -> None:

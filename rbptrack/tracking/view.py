@@ -189,14 +189,14 @@ def _state(view: Shown) -> dict[str, Any]:
         "compareRunSections": [
             *(_section(_size_section(dataset), f"{dataset}: law in size", columns=2) for dataset in datasets),
             *(_section(_training_section(dataset), f"{dataset}: while trained", columns=2) for dataset in trained),
-            _section(_CURVES, "Ranks: RBP_k and -ln RBP_k against k", columns=2),
+            _section(_CURVES, "Ranks: RBP_k and -ln RBP_k against k (Step = k)", columns=2),
             _section(_RUNS, "All runs", columns=1),
         ],
         "compareRunCharts": [
             *(c for d in datasets for c in _laws(view, d, _size_section(d), Metric.LAW_SIZE)),
             *(c for d in trained for c in _laws(view, d, _training_section(d), Metric.LAW_TOKENS)),
-            _line(Metric.RBP_CURVE, "RBP_k against k (Step = k)", scale="linear"),
-            _line(Metric.NEG_LOG_RBP_CURVE, "-ln RBP_k against k (Step = k)", scale="log"),
+            _line(Metric.RBP_CURVE, "RBP_k against k", scale="linear"),
+            _line(Metric.NEG_LOG_RBP_CURVE, "-ln RBP_k against k", scale="log"),
             {
                 **_chart("PARALLEL", _RUNS, "size-dataset-rbp", "Size, dataset and RBP"),
                 "selectedParams": ["dataset.name"],
