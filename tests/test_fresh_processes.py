@@ -18,6 +18,7 @@ CALLS = {
     "analyze": ("analyze", "k_law", "dataset=pydocs"),
     "bench": ("bench", "--help"),  # its measurements take minutes: tests/test_bench.py
     "cache": ("cache",),
+    "compare": ("compare", "nano-6k/pydocs", "nano-115k/pydocs"),
     "completion": ("completion", "bash"),
     "demo": ("demo", "model=nano/6k", "dataset=pydocs", "dataset.documents=25", "analyzers=[]"),  # measured already
     "export": ("export", "size=6k", "out=part.zip"),

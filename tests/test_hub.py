@@ -191,7 +191,7 @@ def test_plan_before_the_cost(paper: tuple[Path, Path, str], mirror: Mirror, ask
     mirror.faults["gemma-2-2b/resolve"] = [("gated", 999)]
     shown = asking(*arguments, cwd=folder).stdout
     assert re.search(r"gpt2-small +humaneval .* to measure", shown)
-    assert re.search(r"gemma2-2b +hotpotqa .* gated", shown)
+    assert "gemma2-2b / humaneval, hotpotqa: model google/gemma-2-2b is gated" in shown
     assert max(len(line) for line in shown.splitlines() if "gated: ask" not in line) <= 100, shown
 
 

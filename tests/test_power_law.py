@@ -254,7 +254,7 @@ def test_a_largest_model_off_the_law_is_said_to_be_worse_or_better(factor: float
     assert f"larger models are {word} than the law predicts" in text
     (text,) = LargestHeldOut.say([replace(error, verdict=Verdict.UNTOLD) for error in errors])
     assert text.startswith("Undecided in all ")
-    assert "could have been detected (80% power)" in text
+    assert "with 80% power, the smallest error that could be detected is " in text
 
 
 def test_signs_of_scatter_are_no_finding() -> None:

@@ -310,7 +310,7 @@ def test_a_stopped_measurement_continues_where_it_was(
     assert repaired == (stop == signal.SIGKILL)
     (continued,) = runs(with_store, "measurement")
     assert (continued.info.run_id, continued.info.status) == (run.info.run_id, "FINISHED")
-    assert continued.data.tags["rbptrack.resumed"] == "1"
+    assert continued.data.tags["mlflow.rbptrack.resumed"] == "1"
     assert artifact(continued, "ranks.parquet").read_bytes() == uninterrupted
 
 

@@ -56,5 +56,5 @@ def test_checkpoints_on_a_ray_are_refused() -> None:
 
 
 def test_two_sizes_are_too_few() -> None:
-    with pytest.raises(RbptrackError, match="there are 10 of 2 sizes at 5"):
+    with pytest.raises(RbptrackError, match="found 10 of 2 sizes at 5"):
         Training().analyze(checkpoints(2))

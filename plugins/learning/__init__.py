@@ -120,7 +120,7 @@ class Learning(Analyzer):
 
     def _seeds(self, runs: Runs, rows: pd.DataFrame, report: Report) -> list[IntArray]:
         """Return the ranks of two runs of one recipe: at the last checkpoint, else of two final models of this size."""
-        recipe = runs.frame[_RECIPE].astype(str).agg(" ".join, axis=1)
+        recipe = runs.frame.groupby(_RECIPE, dropna=False).ngroup()
         alike = runs.frame[recipe == recipe[rows.index[-1]]]
         ends = alike[alike["training_tokens"].fillna(-1).isin([rows["training_tokens"].max(), -1])]
         for _, twins in ends.sort_values("training_tokens").groupby(["training_tokens", "family"], dropna=False):

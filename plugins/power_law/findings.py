@@ -122,8 +122,7 @@ class LawInSize(Finding):
             text = f"{number(law.estimate, '.3f')} ({interval(law.low, law.high)})"
             cells.append(_cell(law, ALPHA, text, law.interval, opens=True))
             if isfinite(law.other.value):
-                text = f"{number(law.other.value, '.3f')} ({interval(law.other.low, law.other.high)})"
-                cells.append(_cell(law, other, text, law.other))
+                cells.append(_cell(law, other, number(law.other.value, ".3f"), law.other))
         meaning = f"exponent of -ln RBP_k = A S^-alpha and of CE ({opening[0].level:.0%} interval); "
         meaning += f"S: {_IN_WORDS.get(size, size)}"
         sentence = next(iter(cls.say(opening)))
@@ -228,7 +227,8 @@ class LargestHeldOut(Finding):
         )
         if not detectable:
             return f"{text}."
-        return f"{text}; only errors above {number(min(detectable), '.1%')} could have been detected (80% power)."
+        least = dict.fromkeys([number(min(detectable), ".1%"), number(max(detectable), ".1%")])
+        return f"{text}; with 80% power, the smallest error that could be detected is {' to '.join(least)}."
 
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
@@ -238,7 +238,7 @@ class LargestHeldOut(Finding):
             _cell(
                 finding,
                 HELD_OUT,
-                f"{number(finding.estimate, '+.1%')} ({interval(finding.low, finding.high, '+.1%')})",
+                f"{number(finding.estimate, '+.1%')} ({interval(100 * finding.low, 100 * finding.high, '.0f')}%)",
                 finding.interval,
             )
             for finding in opening

@@ -51,8 +51,7 @@ def draw_against_size(runs: Runs, ks: Sequence[int]) -> Figure:
             every = np.concatenate(sizes)
             ax.set(xlabel=SIZE, ylabel=f"−ln RBP$_{{{ks[row]}}}$", title=datasets[column] if not row else "")
             log_axis(ax.xaxis, low=float(every.min()) / 1.6, high=float(every.max()) * 1.6)
-            low, high = ax.dataLim.intervaly
-            log_axis(ax.yaxis, low=low / 1.15, high=high * 1.15)
+            log_axis(ax.yaxis, low=ax.dataLim.minposy / 1.15, high=ax.dataLim.y1 * 1.15)  # a bar may reach below 0
         family_legends(figure, list(axes.flat), looks, fontsize=8.5)
         say_left_out(figure, {family.name for family in parts})
     return figure

@@ -47,7 +47,8 @@ def show_first_page(page: FirstPage) -> None:
     cut = max(0, len(rows) - _MOST_ROWS)
     say("")
     title = f"{next(iter(families))}. {title}" if len(families) == 1 else title
-    table(heads, rows[:_MOST_ROWS] if cut > 1 else rows, title=title, text_columns=heads.index("metric") + 1)
+    shown = rows[:_MOST_ROWS] if cut > 1 else rows
+    table(heads, shown, title=title, text_columns=heads.index("metric") + 1, first_out=page.lines[1:])
     if cut > 1:
         say(f"and {cut:,} more rows in the report")
     for row in page.rows[:_MOST_ROWS]:
