@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -109,9 +111,6 @@ def _reasons(module: ModuleType) -> Iterator[str]:
 
 
 def _own_modules(module: ModuleType) -> list[ModuleType]:
-    """List a plugin's modules: the one of its class, and those beside it that it has imported."""
-    return [
-        own
-        for name, own in sorted(sys.modules.items())
-        if name == module.__name__ or name.startswith(f"{module.__name__}.")
-    ]
+    """List a plugin's modules: the one of its class, and those beside it."""
+    names = sorted(name for _, name, _ in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{module.__name__}."))
+    return [module, *map(importlib.import_module, names)]
