@@ -32,7 +32,7 @@ def mine(folder: Path, body: str) -> Any:
         ("return Report(metrics={'m': 'high'})", "metrics['m'] is a str", "a number is expected"),
         ("return Report(metrics={'': 1.0})", "metrics have the name ''", "a name is a text"),
         ("return Report(notes='two')", "notes are no texts", "notes=['...'] is expected"),
-        ("return Report(overview=['t'])", "overview names no table or drawing: 't'", "There are: none"),
+        ("return Report(overview=['t'])", "overview names no table or drawing: 't'", "It has: none"),
         ("return Report(tables={'t': Table([1])})", "tables['t'] holds a list", "a DataFrame"),
         ("return Report(tables={'t': Table(pd.DataFrame({1: [2]}))})", "has columns [1]", "each once"),
         ("return Report(tables={'t': Table(frame[['ce']], {'b': ''})})", "that it has not: 'b'", "Columns: ce"),

@@ -3,8 +3,8 @@
 Four questions have four answers: whether two *models* of equal S differ on these very texts, whether the *laws* lie
 apart (other models of the same recipes would differ), whether their *exponents* do, and whether anything is left at
 equal cross-entropy. Tokens of different tokenizers do not compare: whole words (`words_10`: -ln of the share of words
-whose every token has R <= 10) and bits per byte take the place of RBP_k and CE. Where in the text two models differ is
-said in nats per byte, which any two tokenizers share.
+whose every token has R <= 10) and bits per byte take the place of RBP_k and CE. The difference by
+place in the text is in nats per byte, which any two tokenizers share.
 
 Each question is Holm-corrected over all pairs and metrics. Laws over the same sizes are compared by the law of their
 ratio. Models of equal S (within 25%) are compared on these very texts by a joint document bootstrap; another seed of

@@ -107,7 +107,7 @@ def part_errors(influence: FloatArray, *, level: float = 0.95) -> FloatArray:
 
     Source: the infinitesimal jackknife (Efron 1982, chapter 6); simulated in docs/validity.md.
     """
-    wider = np.apply_along_axis(lambda one: widening(worth(one), level), 1, influence)
+    wider = np.apply_along_axis(lambda column: widening(worth(column), level), 1, influence)
     return np.asarray(np.sqrt((influence**2).sum(axis=1)) * wider)
 
 
@@ -127,7 +127,7 @@ def shares_of_fall(values: FloatArray, influence: FloatArray, *, level: float) -
 
     Returns:
         A share for each part; None where CE does not fall by more than 3 standard errors from the first size to the
-        last: there is nothing to share.
+        last: nothing is left to share.
 
     """
     fall, moved = values[0, 0] - values[-1, 0], influence[0, :, 0] - influence[-1, :, 0]

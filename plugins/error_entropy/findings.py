@@ -82,7 +82,7 @@ class FollowsAPowerLaw(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class ShareOfFall(Finding):
-    """The share of a part in CE's fall over all sizes; without a part, the reason why there is none.
+    """The share of a part in CE's fall over all sizes; without a part, the reason why it has none.
 
     Attributes:
         bias_low: KL without correction for bias over the corrected one, the lowest of all sizes.

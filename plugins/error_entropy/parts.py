@@ -47,7 +47,7 @@ class Parts:
         errors: part -> its standard error at each size, (m,).
         laws: of the parts that are positive at every size.
         against_ce: part -> whether its exponent is CE's; only of parts with a law.
-        shares: part -> its share in CE's fall over all sizes; empty where CE does not fall or there are two sizes.
+        shares: part -> its share in CE's fall over all sizes; empty where CE does not fall or with two sizes.
 
     """
 

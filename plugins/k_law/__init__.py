@@ -36,12 +36,12 @@ from .rows import SlopeRow, WorthRow, slope_rows
 
 NAN = float("nan")
 _AGAINST_K = (
-    "Points: measured -ln RBP_k at the k of the fit. Lines: B k^-beta, fitted to each size. Dotted, where there is "
-    "one: the authors' published exponent, through the middle of the points."
+    "Points: measured -ln RBP_k at the k of the fit. Lines: B k^-beta, fitted to each size. Dotted, if one is "
+    "published: the authors' exponent, through the middle of the points."
 )
 _BETA = (
-    "Exponent of the law in k of each model, with its {:z.0%} interval (documents resampled). Hollow, where there is "
-    "one: the authors' published exponent."
+    "Exponent of the law in k of each model, with its {:z.0%} interval (documents resampled). Hollow, if one is "
+    "published: the authors' exponent."
 )
 _WORTH = "How many times larger a model must be to gain as much RBP as 2k gains over k (the paper's eq. 10)."
 

@@ -91,9 +91,9 @@ def k_curves(
     fit = fit_k_law(ks[inside], y[:, inside])
     if len(counts[0].document) < LEAST_DOCUMENTS:
         return KCurves(ks, y, draws, fit, [Interval(float(beta)) for beta in fit.beta])
-    chosen = [one.select(fit.ks.tolist()) for one in counts]
-    ends = [beta_interval(one, replicates=replicates, level=level) for one in chosen]
-    beta = [replace(one, value=float(value)) for one, value in zip(ends, fit.beta, strict=True)]
+    chosen = [document_counts.select(fit.ks.tolist()) for document_counts in counts]
+    ends = [beta_interval(document_counts, replicates=replicates, level=level) for document_counts in chosen]
+    beta = [replace(end, value=float(value)) for end, value in zip(ends, fit.beta, strict=True)]
     return KCurves(ks, y, draws, fit, beta)
 
 

@@ -55,13 +55,13 @@ def draw_worth(table: pd.DataFrame) -> Figure:
     """Draw what doubling k is worth, against k: by eq. 10 with its interval, and as read off between sizes."""
     quantities = table[["factor_in_s", "factor_low", "factor_high", "factor_measured"]].to_numpy(dtype=np.float64)
     finite = quantities[np.isfinite(quantities)]
-    known = table[table["factor_high"] < LARGEST_FACTOR]
-    known = known.rename(columns={"factor_low": "factor_in_s_low", "factor_high": "factor_in_s_high"})
+    bounded = table[table["factor_high"] < LARGEST_FACTOR]
+    bounded = bounded.rename(columns={"factor_low": "factor_in_s_low", "factor_high": "factor_in_s_high"})
     where = {"panel": "{dataset}", "series": "{family}"}
     points: dict[str, Any] = {"ls": "", "marker": "o", "ms": 4.5, "markevery": 1}
     curves = [
-        *curves_of(known, "k", "factor_in_s", **where, label="{family}, eq. 10", ends="band", marker=""),
-        *curves_of(known, "k", "factor_measured", **where, label="{family}, measured", **points),
+        *curves_of(bounded, "k", "factor_in_s", **where, label="{family}, eq. 10", ends="band", marker=""),
+        *curves_of(bounded, "k", "factor_measured", **where, label="{family}, measured", **points),
     ]
     figure, axes = curve_panels(curves, xlabel="k", ylabel="factor in S that 2k is worth over k", sharey=True)
     for ax in axes:

@@ -86,7 +86,7 @@ class LackOfFit(Analyzer):
         for family, counts in read_families(runs, lambda f, i: self._load(runs, f, i), report.notes, least=3):
             values = law_values(counts, replicates=self.replicates)
             grid = [count.select(self._grid(family)) for count in counts]
-            each = laws_at_each_k(
+            at_each_k = laws_at_each_k(
                 grid,
                 values,
                 family.s,
@@ -95,11 +95,11 @@ class LackOfFit(Analyzer):
                 level=self.level,
                 replicates=self.replicates,
             )
-            judged.append((family, each))
+            judged.append((family, at_each_k))
             laws += self._laws(family, values)
-            missed = most_misses(grid, family.s, each.focus, self.top)
-            documents += [DocumentRow(**family.keys, k=each.focus, **cells) for cells in missed]
-            tokens += self._tokens(family, runs, each.focus)
+            missed = most_misses(grid, family.s, at_each_k.focus, self.top)
+            documents += [DocumentRow(**family.keys, k=at_each_k.focus, **cells) for cells in missed]
+            tokens += self._tokens(family, runs, at_each_k.focus)
         if any(not family.vocab_size for family in families(runs, [], least=3)):
             reader = LawReader(self.ks, 1, SizeUnit("non_embedding_params", {}), self.level, self.replicates)
             laws += [(law.family, law.metric, law.law) for law in reader.read(runs, []) if law.logged]
@@ -123,23 +123,25 @@ class LackOfFit(Analyzer):
         bends = self._bends(judged, metrics)
         floors = self._floors(metrics)
         for i, bend in enumerate(bends[: len(judged)]):
-            family, each = judged[i]
-            judged[i] = (family, replace(each, bends=bend.verdict == Verdict.YES))
+            family, at_each_k = judged[i]
+            judged[i] = (family, replace(at_each_k, bends=bend.verdict == Verdict.YES))
         report.findings = [*bends, *(self._straight(*case) for case in judged), *floors]
         report.add_rows("summary", (summary_row(*case, bend) for case, bend in zip(judged, bends, strict=False)))
         report.add_rows("verdicts", (row for case in judged for row in k_rows(*case)))
         report.add_rows("floors", (row for metric in metrics for row in floor_rows(metric, floors)))
         report.add_rows("forms", (row for metric in metrics for row in form_rows(metric, floors)))
-        report.metrics = {f"k_star/{family.path}": float(each.k_star) for family, each in judged}
-        report.metrics |= {f"surface_p/{family.path}": each.surface.p for family, each in judged if each.surface}
+        report.metrics = {f"k_star/{family.path}": float(at_each_k.k_star) for family, at_each_k in judged}
+        report.metrics |= {
+            f"surface_p/{family.path}": at_each_k.surface.p for family, at_each_k in judged if at_each_k.surface
+        }
 
     def _grid(self, family: Family) -> list[int]:
         return [int(k) for k in log_grid(family.vocab_size, per_decade=self.per_decade)[:-1]]
 
     def _load(self, runs: Runs, family: Family, run_id: str) -> DocumentCounts:
         family.require_ranks()
-        asked = [k for k in self.ks if k <= family.vocab_size]
-        return runs.document_counts(run_id, sorted({*self._grid(family), *asked}))
+        ks = [k for k in self.ks if k <= family.vocab_size]
+        return runs.document_counts(run_id, sorted({*self._grid(family), *ks}))
 
     def _laws(self, family: Family, values: LawValues) -> Iterator[tuple[Family, str, PowerLawFit]]:
         """Yield CE's law, and those of the k asked for."""
@@ -153,7 +155,7 @@ class LackOfFit(Analyzer):
         """
         ranked = {family.path for family, _ in judged}
         logged = [(metric, metric.test) for metric in metrics if metric.family.path not in ranked and metric.test]
-        cases = sum(each.surface is not None for _, each in judged) + len(logged)
+        cases = sum(at_each_k.surface is not None for _, at_each_k in judged) + len(logged)
         findings = [self._bend_of(*case, cases) for case in judged]
         for metric, test in logged:
             findings.append(
@@ -175,11 +177,11 @@ class LackOfFit(Analyzer):
             return Verdict.YES if bends.kept >= LEAST_KEPT else Verdict.UNTOLD
         return Verdict.NO if bends.straight else Verdict.UNTOLD
 
-    def _bend_of(self, family: Family, each: EachK, cases: int) -> Bends:
+    def _bend_of(self, family: Family, at_each_k: EachK, cases: int) -> Bends:
         """Return the one test of a family: over all k, at the k whose bend is clearest."""
         bends = Bends(case=family.keys, needed=LEAST_SIZES, sizes=len(family.s), margin=self.margin)
-        surface = each.surface
-        if surface is None or each.limit is None:
+        surface = at_each_k.surface
+        if surface is None or at_each_k.limit is None:
             return replace(bends, reason=Reason.FEW_SIZES)
         at = int(np.argmax(np.abs(surface.bend) / np.maximum(surface.bend_se, 1e-300)))
         low, high = surface.bend_band
@@ -190,7 +192,7 @@ class LackOfFit(Analyzer):
             kept=surface.kept,
             size=1 - self.level,
             floor_seen=surface.floor_seen(family.s, cases=cases),
-            straight=bool(each.limit.shown == surface.ks[-1]),
+            straight=bool(at_each_k.limit.shown == surface.ks[-1]),
             **around(Interval(float(surface.bend[at]), float(low[at]), float(high[at]))),
         )
 
@@ -203,17 +205,17 @@ class LackOfFit(Analyzer):
         ]
         return corrected(findings, sure(self.level, Verdict.YES))
 
-    def _straight(self, family: Family, each: EachK) -> StraightUpTo:
+    def _straight(self, family: Family, at_each_k: EachK) -> StraightUpTo:
         return StraightUpTo(
             case=family.keys,
-            estimate=each.k_star or float("nan"),
+            estimate=at_each_k.k_star or float("nan"),
             margin=self.margin,
-            last_k=each.last_k,
+            last_k=at_each_k.last_k,
             vocabulary=family.vocab_size,
-            ks=[law.k for law in each.laws],
-            verdicts=[verdict.value for verdict in each.verdicts],
-            shown=each.limit.shown if each.limit else 0,
-            exceeded=each.limit.exceeded if each.limit else 0,
+            ks=[law.k for law in at_each_k.laws],
+            verdicts=[verdict.value for verdict in at_each_k.verdicts],
+            shown=at_each_k.limit.shown if at_each_k.limit else 0,
+            exceeded=at_each_k.limit.exceeded if at_each_k.limit else 0,
         )
 
     def _tokens(self, family: Family, runs: Runs, k: int) -> Iterator[TokenRow]:

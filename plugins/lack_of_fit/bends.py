@@ -177,10 +177,10 @@ def floor_test(law: PowerLawFit, other: PowerLawFit | None, *, tests: int = 1) -
 
     """
     bend, every = bend_of(law.s, law.y, law.covariance), [1.0] if other is None else []
-    for one in filter(None, (law, other)):
-        kept = one.s > one.s.min()
-        without = bend_of(one.s[kept], one.y[kept], one.covariance[np.ix_(kept, kept)])
-        every += [bend_of(one.s, one.y, one.covariance).p_upwards, without.p_upwards]
+    for form in filter(None, (law, other)):
+        kept = form.s > form.s.min()
+        without = bend_of(form.s[kept], form.y[kept], form.covariance[np.ix_(kept, kept)])
+        every += [bend_of(form.s, form.y, form.covariance).p_upwards, without.p_upwards]
     spread, seen = bend.spread, float("nan")
     if spread.se > 0:
         freedom = spread.freedom * (spread.se**2 / spread.residual) ** 2 if spread.residual else 1e6

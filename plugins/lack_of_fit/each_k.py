@@ -126,8 +126,8 @@ def laws_at_each_k(
     ks, tokens = counts[0].ks, np.array([c.tokens.sum() for c in counts], dtype=np.float64)  # (m,)
     misses = (tokens[:, None] - np.stack([c.hits.sum(axis=0) for c in counts])).min(axis=0)  # (ks,)
     enough = [k for k, fewest in zip(ks, misses, strict=True) if fewest >= least_misses]
-    each = values.fit_each(s, level=level)
-    laws = {k: each[rbp_name(k)] for k in enough if rbp_name(k) in each}
+    fits = values.fit_each(s, level=level)
+    laws = {k: fits[rbp_name(k)] for k in enough if rbp_name(k) in fits}
     taus = dict(zip(laws, scatters(list(laws.values())).tolist(), strict=True))
     surface = None
     if len(s) >= LEAST_SIZES and laws:
@@ -158,8 +158,8 @@ def _cells(
     cells = dict[str, Any]()
     if surface:
         at = int(np.searchsorted(surface.ks, k))
-        tau, low, high = (float(each[at]) for each in (surface.tau, *surface.band))
-        bend = (float(each[at]) for each in (surface.bend, *surface.bend_band))
+        tau, low, high = (float(bound[at]) for bound in (surface.tau, *surface.band))
+        bend = (float(bound[at]) for bound in (surface.bend, *surface.bend_band))
         cells = {"band_low": low, "band_high": high, "departure": Interval(*bend)}
     noise = law.covariance + tau**2 * np.eye(law.points)
     expected = expected_r2(law, noise, replicates=replicates, level=level, rng=rng)

@@ -43,15 +43,17 @@ def draw(
         level: nominal coverage of the bands.
 
     """
-    strips = {f"{f.name} / {f.dataset}": ([law.k for law in each.laws], each.verdicts) for f, each in judged}
+    strips = {
+        f"{f.name} / {f.dataset}": ([law.k for law in at_each_k.laws], at_each_k.verdicts) for f, at_each_k in judged
+    }
     drawings = {"verdict_of_each_k": Drawing(draw_verdicts(strips, _FILLS, ylabel="family / dataset"), _EACH_K)}
-    if any(each.surface for _, each in judged):
+    if any(at_each_k.surface for _, at_each_k in judged):
         figure, axes = curve_panels(_curves(verdicts, "departure"), xlabel="k", ylabel=_OFF)
         for ax, edge in product(axes, (-margin, 0.0, margin)):
             ax.axhline(edge, ls=":" if edge else "-", lw=0.8, color="#57606a")
         drawings["departure"] = Drawing(figure, _DEPARTURE)
     figure, axes = curve_panels(_curves(verdicts, "r2", "expected"), xlabel="k", ylabel=_LOG, sharey=True)
-    axes[0].set_ylim(max(0.0, np.nanmin([law.r2 for _, each in judged for law in each.laws]) - 0.02), 1.003)
+    axes[0].set_ylim(max(0.0, np.nanmin([law.r2 for _, at_each_k in judged for law in at_each_k.laws]) - 0.02), 1.003)
     drawings["r2_observed_and_expected"] = Drawing(figure, _R2.format(level))
     return drawings
 

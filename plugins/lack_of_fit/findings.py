@@ -156,7 +156,7 @@ class StraightUpTo(Finding):
             if beyond := finding.beyond():
                 text += f"; beyond, {listed(beyond)}"
             if finding.shown:
-                text += f". It is shown to be straight within {finding.margin:.0%} up to k = {finding.shown:,}"
+                text += f". It is straight within {finding.margin:.0%} up to k = {finding.shown:,}"
             yield text + (f", and not to be from k = {finding.exceeded:,}." if finding.exceeded else ".")
 
     def beyond(self) -> list[str]:

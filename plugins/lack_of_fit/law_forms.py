@@ -119,13 +119,13 @@ class Points:
         alphas = (level + special.lambertw(level * np.exp(-level) * share / (1 - share)).real) / -middle
         curves = np.exp(np.minimum(-alphas[..., None] * self.x, 500))
         turned = np.log(share[..., None] + (1 - share[..., None]) * curves) @ self.vectors  # (shares, slopes, m)
-        one = self.vectors.sum(axis=0)
+        ones = self.vectors.sum(axis=0)
         off = self.vectors.T @ self.values - turned
-        about = off @ one / (one @ one)
-        off = off - about[..., None] * one  # small, so that the difference of squares below keeps its digits
+        about = off @ ones / (ones @ ones)
+        off = off - about[..., None] * ones  # small, so that the difference of squares below keeps its digits
         weight = 1 / (self.variances + tau2[:, None])  # (scatters, m)
-        moved = off @ (weight * one).T / (weight @ one**2)  # (shares, slopes, scatters)
-        deviance = off**2 @ weight.T - moved**2 * (weight @ one**2) - np.log(weight / (2 * np.pi)).sum(axis=1)
+        moved = off @ (weight * ones).T / (weight @ ones**2)  # (shares, slopes, scatters)
+        deviance = off**2 @ weight.T - moved**2 * (weight @ ones**2) - np.log(weight / (2 * np.pi)).sum(axis=1)
         level = about[..., None] + moved
         at = np.clip(deviance.argmin(axis=1), 1, _SLOPES - 2)[:, None]
         before, here, after = (np.take_along_axis(deviance, at + i, axis=1)[:, 0] for i in (-1, 0, 1))
@@ -173,33 +173,33 @@ def fit_forms(laws: Iterable[tuple[npt.ArrayLike, npt.ArrayLike, FloatArray]]) -
     every = [Points.of(*law) for law in laws]
     forms: dict[int, Forms] = {}
     for m in {len(points.x) for points in every}:
-        mine = [i for i, points in enumerate(every) if len(points.x) == m]
-        forms |= dict(zip(mine, _fit_alike([every[i] for i in mine], m), strict=True))
+        same_size = [i for i, points in enumerate(every) if len(points.x) == m]
+        forms |= dict(zip(same_size, _fit_alike([every[i] for i in same_size], m), strict=True))
     return [forms[i] for i in range(len(every))]
 
 
 def _fit_alike(every: Sequence[Points], m: int) -> list[Forms]:
     """Return the forms of laws that have equally many sizes: all starts of all of them at once."""
     plain = [
-        one.fit("M0", *ends[0])
-        for one, ends in zip(every, _searched("M0", every, [[[-p.line[0]]] for p in every]), strict=True)
+        points.fit("M0", *ends[0])
+        for points, ends in zip(every, _searched("M0", every, [[[-p.line[0]]] for p in every]), strict=True)
     ]
     forms = [Forms((fit,)) for fit in plain]
-    falling = [i for i, one in enumerate(every) if one.line[0] < 0 and m >= GATES["M1"]]
+    falling = [i for i, points in enumerate(every) if points.line[0] < 0 and m >= GATES["M1"]]
     if not falling:
         return forms
     bent = [every[i] for i in falling]
-    floors = [_floor(one) for one in bent]
+    floors = [_floor(points) for points in bent]
     ends = _searched("M1", bent, [[[share, alpha]] for share, *_, alpha in floors])
-    breaks = _searched("M2", bent, [one.breaks for one in bent]) if m >= GATES["M2"] else [[] for _ in bent]
-    for i, one, (_, low, high, top, _), with_floor, broken in zip(falling, bent, floors, ends, breaks, strict=True):
-        m1 = one.fit("M1", *with_floor[0])
+    breaks = _searched("M2", bent, [points.breaks for points in bent]) if m >= GATES["M2"] else [[] for _ in bent]
+    for i, points, (_, low, high, top, _), with_floor, broken in zip(falling, bent, floors, ends, breaks, strict=True):
+        m1 = points.fit("M1", *with_floor[0])
         share, e = Interval(m1.share.value, low, high), Interval(m1.e.value, low * top, high * top)
         fits = [plain[i], replace(m1, share=share, e=e)]
         if broken:
             best = min(broken, key=lambda end: end[0])
             same = [p[2] for deviance, p in broken if deviance < best[0] + 2 * _SAME_FIT]
-            fits.append(one.fit("M2", *best, agreed=len(same) >= 2 and bool(np.ptp(same) < 0.02 * np.ptp(one.x))))
+            fits.append(points.fit("M2", *best, agreed=len(same) >= 2 and bool(np.ptp(same) < 0.02 * np.ptp(points.x))))
         forms[i] = Forms(tuple(fits))
     return forms
 
@@ -240,12 +240,12 @@ def _searched(
         Of each start the deviance, and the parameters with tau^2 and the level behind them.
 
     """
-    law_of_start = np.repeat(np.arange(len(every)), [len(each) for each in starts])
+    law_of_start = np.repeat(np.arange(len(every)), [len(law_starts) for law_starts in starts])
     x, values, variances = (
-        np.stack([getattr(one, name) for one in every])[law_of_start] for name in ("x", "values", "variances")
+        np.stack([getattr(points, name) for points in every])[law_of_start] for name in ("x", "values", "variances")
     )
-    vectors = np.stack([one.vectors for one in every])[law_of_start]
-    square = np.array([one.line[1] for one in every])[law_of_start]
+    vectors = np.stack([points.vectors for points in every])[law_of_start]
+    square = np.array([points.line[1] for points in every])[law_of_start]
     floor = np.maximum(1e-12, 1e-9 * values.var(axis=1))
     top = 6 * np.maximum.reduce([square, variances.mean(axis=1), 2 * floor])
     inside = np.sort(x, axis=1)
@@ -255,16 +255,18 @@ def _searched(
         "M2": [(-50.0, 50.0), (-50.0, 50.0), (inside[:, 1], inside[:, -2])],
     }
     ends_of = zip(*limits[form], (np.log(floor), np.log(top)), strict=True)
-    low, high = (np.column_stack([end + np.zeros(len(law_of_start)) for end in each]) for each in ends_of)
+    low, high = (np.column_stack([end + np.zeros(len(law_of_start)) for end in bound]) for bound in ends_of)
 
     def deviance(p: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return minus twice the log-likelihood at the best level, and that level, (starts, several)."""
         off = (values[which, None] - _shape(form, p[..., :-1], x[which, None])) @ vectors[which]
-        one, variance = vectors[which, None].sum(axis=2), variances[which, None] + np.exp(p[..., -1:])
-        level = (one * off / variance).sum(axis=-1) / (one**2 / variance).sum(axis=-1)
-        return (np.log(2 * np.pi * variance) + (off - level[..., None] * one) ** 2 / variance).sum(axis=-1), level
+        ones, variance = vectors[which, None].sum(axis=2), variances[which, None] + np.exp(p[..., -1:])
+        level = (ones * off / variance).sum(axis=-1) / (ones**2 / variance).sum(axis=-1)
+        return (np.log(2 * np.pi * variance) + (off - level[..., None] * ones) ** 2 / variance).sum(axis=-1), level
 
-    begin = np.column_stack([[start for each in starts for start in each], np.log(np.maximum(square, 2 * floor))])
+    begin = np.column_stack(
+        [[start for law_starts in starts for start in law_starts], np.log(np.maximum(square, 2 * floor))]
+    )
     ends, lowest = minimise(lambda p, which: deviance(p, which)[0], begin, low=low, high=high, tolerance=1e-6)
     levels = deviance(ends[:, None], np.arange(len(law_of_start)))[1]
     whole = np.column_stack([ends[:, :-1], np.exp(ends[:, -1:]), levels])

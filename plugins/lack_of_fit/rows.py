@@ -36,7 +36,7 @@ class SummaryRow(OfFamily):
     p: P
     p_corrected: Corrected
     floor_seen: FloorSeen
-    straight_to: Annotated[int, Column("largest k up to which the law is shown to be straight within the margin")]
+    straight_to: Annotated[int, Column("largest k up to which the law is straight within the margin, by its interval")]
     bent_from: Annotated[int, Column("smallest k at which it is shown not to be; 0: at none")]
     misses: Annotated[int, Column("tokens with rank above k*, fewest of all sizes")]
     vocabulary: Annotated[int, Column("smallest |V| of the family", title="|V|")]
@@ -145,17 +145,17 @@ class Metric(NamedTuple):
         return self.family.keys | {"metric": self.metric}
 
 
-def summary_row(family: Family, each: EachK, bends: Bends) -> SummaryRow:
+def summary_row(family: Family, at_each_k: EachK, bends: Bends) -> SummaryRow:
     """Return the summary of one family on a dataset."""
-    surface = each.surface
-    star = each.k_star
-    limit = each.limit
-    beyond = pd.Series([v.value for law, v in zip(each.laws, each.verdicts, strict=True) if law.k > star])
+    surface = at_each_k.surface
+    star = at_each_k.k_star
+    limit = at_each_k.limit
+    beyond = pd.Series([v.value for law, v in zip(at_each_k.laws, at_each_k.verdicts, strict=True) if law.k > star])
     return SummaryRow(
         **family.keys,
         sizes=len(family.s),
         k_star=star,
-        last_k=each.last_k,
+        last_k=at_each_k.last_k,
         beyond=str(beyond.mode().iloc[0]) if len(beyond) else "",
         bends=bends.verdict,
         p=bends.p,
@@ -163,16 +163,16 @@ def summary_row(family: Family, each: EachK, bends: Bends) -> SummaryRow:
         floor_seen=bends.floor_seen,
         straight_to=limit.shown if limit else 0,
         bent_from=limit.exceeded if limit else 0,
-        misses=next((law.misses for law in each.laws if law.k == star), 0),
+        misses=next((law.misses for law in at_each_k.laws if law.k == star), 0),
         vocabulary=family.vocab_size,
         scatter=surface.sigma if surface else float("nan"),
         scatter_fits=surface.better_scatter if surface else "",
     )
 
 
-def k_rows(family: Family, each: EachK) -> Iterator[KRow]:
+def k_rows(family: Family, at_each_k: EachK) -> Iterator[KRow]:
     """Yield the law at each k."""
-    for law, verdict in zip(each.laws, each.verdicts, strict=True):
+    for law, verdict in zip(at_each_k.laws, at_each_k.verdicts, strict=True):
         yield KRow(**family.keys, verdict=verdict, **vars(law))
 
 
@@ -200,7 +200,7 @@ def form_rows(metric: Metric, floors: Sequence[Floor]) -> Iterator[FormRow]:
         yield FormRow(**metric.keys, form=fit.form, preferred=preferred, aicc=fit.aicc, alpha=fit.alpha, E=fit.e)
 
 
-def model_rows(family: Family, each: EachK) -> Iterator[ModelRow]:
+def model_rows(family: Family, at_each_k: EachK) -> Iterator[ModelRow]:
     """Yield how far each model is ahead of its size."""
-    for keys, offset in zip(family.size_keys, each.surface.offset if each.surface else (), strict=False):
+    for keys, offset in zip(family.size_keys, at_each_k.surface.offset if at_each_k.surface else (), strict=False):
         yield ModelRow(**keys, ahead=float(np.exp(offset)))

@@ -37,8 +37,8 @@ class Limit:
     Attributes:
         margin: departure in ln y.
         k: largest k up to which the estimated departure stays within the margin.
-        shown: largest k up to which the departure is shown to be within the margin; 0 where not even at the first k.
-        exceeded: smallest k at which it is shown to be beyond; 0 where at none.
+        shown: largest k up to which the interval of the departure lies within the margin; 0 if at no k.
+        exceeded: smallest k at which it lies beyond; 0 where at none.
 
     """
 

@@ -208,15 +208,15 @@ def _starts(name: str, data: FloatArray, support: Support) -> FloatArray:
     beta, gamma = _constrained(data, support, support.weight).T
     slope, none = _zipf(data, support, support.weight)[:, 0], np.zeros(len(data))
     mean, log_gamma = np.maximum(data @ support.x, 1.5), np.log(np.maximum(gamma, 1e-3))
-    one = {
+    single_starts = {
         "lognormal_cdfdiff": [beta, log_gamma],
         "zipf_mandelbrot": [slope, none],
         "weibull": [none - 1.5, none + np.log(0.5)],
         "negative_binomial": [none + np.log(0.2), np.log(0.2 / mean)],
         "shifted_cutoff": [slope, none, -np.log(mean) - 2],
     }
-    if name in one:
-        return np.stack(one[name], axis=1)[None]
+    if name in single_starts:
+        return np.stack(single_starts[name], axis=1)[None]
     mean_log = data @ support.log
     spread = np.sqrt(np.maximum(data @ support.log**2 - mean_log**2, 0.1))
 

@@ -29,7 +29,7 @@ class RanksOfSize:
         free: (beta, gamma), gamma free to be negative, (2,).
         draws: the same in bootstrap replicates, (replicates, 2).
         beta: with its interval.
-        gamma: likewise.
+        gamma: with its interval.
         ratio: the ends of the interval of mu/sigma.
         interval_from: where the intervals come from.
 
@@ -109,7 +109,7 @@ def fit_size(
         scores = {n: vuong(f, reference, documents, support) for n, f in fits.items() if n != "lognormal"}
     best = min(fits.values(), key=lambda fit: fit.aic)
     floor = sampling_kl(best, tokens=histogram.num_tokens)
-    beta, gamma = (Interval(*map(float, each)) for each in np.vstack([free, ends_of_both]).T)
+    beta, gamma = (Interval(*map(float, bounds)) for bounds in np.vstack([free, ends_of_both]).T)
     ratio_ends = float(ends[0]), float(ends[1])
     return RanksOfSize(histogram, fits, scores, floor, free, draws, beta, gamma, ratio_ends, source)
 
@@ -120,7 +120,7 @@ class LognormalTrend:
 
     Attributes:
         beta: change of beta per unit of ln S.
-        gamma: likewise.
+        gamma: change of gamma per unit of ln S.
         mu_over_sigma: change of mu/sigma at the geometric mean of the sizes; None where gamma may be near 0 there (its
             interval reaches below half of it): Zipf's law has no mu and sigma.
         r2: of both lines, (2,).

@@ -19,7 +19,7 @@ class Shape(StrEnum):
     """What the interval of gamma says, gamma free to be negative."""
 
     CONCAVE = "lognormal or another concave law"
-    ZIPF = "cannot be told from Zipf's law"
+    ZIPF = "undecided against Zipf's law"
     CONVEX = "convex: neither lognormal nor Zipf"
     UNKNOWN = "no interval: fewer than 10 documents"
 

@@ -67,7 +67,7 @@ Cells = dict[str, Any]
 
 LAWS = "Models with 95% sampling intervals, and least squares on both logarithms; equal exponents have equal slopes."
 PROFILE = "By least squares in ln y; profile intervals (lmfit) take errors as independent and alike at all sizes."
-HOLLOW = "Hollow, where there is one: the authors' published exponent."
+HOLLOW = "Hollow, if one exists: the authors' published exponent."
 ALPHA_AGAINST_K = f"Exponent of the law in size against k, with its interval. Thin lines: that of CE. {HOLLOW}"
 CE_AGAINST_RBP = "A point per model and a straight line per family, as in figure 8a of the paper."
 
@@ -118,30 +118,30 @@ class PowerLaw(Analyzer):
         if self.parameters and not self.form:
             raise BadInput("analyzer.parameters are those of a form; give analyzer.form")
         report = Report(summary="laws")
-        asked = (self.ks, self.curve_points, self._unit)
-        reader = LawReader(*asked, level=self.level, replicates=self.replicates, draws=self.pool)
+        options = (self.ks, self.curve_points, self._unit)
+        reader = LawReader(*options, level=self.level, replicates=self.replicates, draws=self.pool)
         laws = reader.read(runs, report.notes)
         if not laws:
             raise report.nothing_found("no measurement to fit")
-        shown = [one for one in laws if one.logged or one.metric in (CE, *map(rbp_name, self.ks))]
+        shown = [law for law in laws if law.logged or law.metric in (CE, *map(rbp_name, self.ks))]
         contrasts = self._against_ce(shown)
-        rows, points = law_rows(shown), {one.path: point_rows(one) for one in shown}
+        rows, points = law_rows(shown), {law.path: point_rows(law) for law in shown}
         report.add_rows("laws", rows.values())
         caption = "Tested over the same documents and models; p are corrected over all rows (Holm)."
         report.add_rows("against_ce", contrasts.values(), caption=caption)
-        report.add_rows("points", (row for mine in points.values() for row in mine))
+        report.add_rows("points", (row for family_points in points.values() for row in family_points))
         self._tables(report, laws, shown)
-        for one in shown:
-            cells = exponent(one.law).columns("alpha") | {"r2": one.law.r2}
-            report.metrics |= {f"{quantity}/{one.path}": value for quantity, value in cells.items()}
+        for law in shown:
+            cells = exponent(law.law).columns("alpha") | {"r2": law.law.r2}
+            report.metrics |= {f"{quantity}/{law.path}": value for quantity, value in cells.items()}
         self._findings(report, shown, contrasts)
         lead = self._lead_metrics(shown)
         held_out = [_at_largest(law, rows[law.path], opens=law.metric in lead) for law in shown if law.law.points > 3]
         report.findings += corrected(held_out, sure(self.level))
-        report.findings += [_most_decisive(mine, points) for mine in by_family(shown).values()]
+        report.findings += [_most_decisive(family_laws, points) for family_laws in by_family(shown).values()]
         signs = filter(None, (sign_test(laws_of_one) for laws_of_one in by_family(shown).values()))
         report.findings += corrected(signs, sure(self.level))
-        seeds = [_within_seeds(one, one.seeds) for one in shown if one.seeds]
+        seeds = [_within_seeds(law, law.seeds) for law in shown if law.seeds]
         report.findings += corrected(seeds, sure(self.level, Verdict.NO))
         curves = self._own_form(report, shown) if self.form else {}
         self._drawings(report, laws, curves)
@@ -181,20 +181,20 @@ class PowerLaw(Analyzer):
 
     def _against_ce(self, shown: list[FamilyLaw]) -> dict[str, ContrastRow]:
         """Return each RBP_k against CE, by the law's path; p are corrected over all of them (Holm)."""
-        ce = {one.family.path: one.law.alpha for one in shown if one.metric == CE}
-        pairs = [(one, one.to_ce, ce[one.family.path]) for one in shown if one.to_ce and one.family.path in ce]
-        margins = [self.margin * max(one.law.alpha, alpha_ce, 1e-9) for one, _, alpha_ce in pairs]
+        ce = {law.family.path: law.law.alpha for law in shown if law.metric == CE}
+        pairs = [(law, law.to_ce, ce[law.family.path]) for law in shown if law.to_ce and law.family.path in ce]
+        margins = [self.margin * max(law.law.alpha, alpha_ce, 1e-9) for law, _, alpha_ce in pairs]
         tested = [
             contrast(to_ce.alpha, to_ce.spread, margin=margin, level=self.level)
             for (_, to_ce, _), margin in zip(pairs, margins, strict=True)
         ]
-        different, same = holm([one.p_different for one in tested]), holm([one.p_equivalent for one in tested])
+        different, same = holm([law.p_different for law in tested]), holm([law.p_equivalent for law in tested])
         rows = {}
-        for (one, _, alpha_ce), alone, p_different, p_same in zip(pairs, tested, different, same, strict=True):
+        for (law, _, alpha_ce), alone, p_different, p_same in zip(pairs, tested, different, same, strict=True):
             both = replace(alone, p_different=float(p_different), p_equivalent=float(p_same))
-            rows[one.path] = ContrastRow(
-                **one.keys,
-                alpha=one.law.alpha,
+            rows[law.path] = ContrastRow(
+                **law.keys,
+                alpha=law.law.alpha,
                 alpha_ce=alpha_ce,
                 margin=both.margin,
                 difference=both.difference,
@@ -207,25 +207,25 @@ class PowerLaw(Analyzer):
 
     def _tables(self, report: Report, laws: list[FamilyLaw], shown: list[FamilyLaw]) -> None:
         report.add_rows("fits", fit_rows(laws))
-        report.add_rows("seeds", (seed_row(one, one.seeds) for one in shown if one.seeds))
+        report.add_rows("seeds", (seed_row(law, law.seeds) for law in shown if law.seeds))
         self._forecasts(report, shown)
         if self.pool:
             report.add_rows("pooled", self._pooled(shown, report.notes))
         if self.training_tokens:
             equal = equally_trained(shown, self._unit, report.notes, level=self.level)
-            report.add_rows("equal_tokens", (equal_row(*one) for one in equal))
+            report.add_rows("equal_tokens", (equal_row(*law) for law in equal))
 
     def _forecasts(self, report: Report, shown: list[FamilyLaw]) -> None:
         """Add the results of forecasts from fewer sizes, and the requested forecasts with intervals as wide as those
         errors.
         """
-        tests = backtest([one.law for one in shown], [one.family.rows["family"].iloc[0] for one in shown])
+        tests = backtest([law.law for law in shown], [law.family.rows["family"].iloc[0] for law in shown])
         rows = []
-        for (i, one), s in product(enumerate(shown), self.forecast):
-            told = tests.forecast(i, s, level=self.level)
-            rbp, beyond = NAN if one.metric == CE else float(np.exp(-told.y.value)), s / one.law.s.max()
-            cells: Cells = {"predicted": told.y, "refused": told.refused, "rbp": rbp}
-            rows.append(ForecastRow(**one.keys, S=s, beyond=beyond, **cells))
+        for (i, law), s in product(enumerate(shown), self.forecast):
+            prediction = tests.forecast(i, s, level=self.level)
+            rbp, beyond = NAN if law.metric == CE else float(np.exp(-prediction.y.value)), s / law.law.s.max()
+            cells: Cells = {"predicted": prediction.y, "refused": prediction.refused, "rbp": rbp}
+            rows.append(ForecastRow(**law.keys, S=s, beyond=beyond, **cells))
         report.add_rows("forecasts", rows)
         made = []
         for test in tests.made:
@@ -237,37 +237,37 @@ class PowerLaw(Analyzer):
 
     def _pooled(self, shown: list[FamilyLaw], notes: list[str]) -> Iterator[PooledRow]:
         for pooled, group in pooled_families(shown, notes, level=self.level):
-            for one, shrunk in zip(group, pooled.shrunk, strict=True):
-                cells: Cells = {"between": pooled.between, "alpha": one.law.alpha, "shrunk": float(shrunk)}
-                yield PooledRow(**one.keys, mean=pooled.mean, **cells)
+            for law, shrunk in zip(group, pooled.shrunk, strict=True):
+                cells: Cells = {"between": pooled.between, "alpha": law.law.alpha, "shrunk": float(shrunk)}
+                yield PooledRow(**law.keys, mean=pooled.mean, **cells)
 
     def _findings(self, report: Report, shown: list[FamilyLaw], contrasts: Mapping[str, ContrastRow]) -> None:
         lead = self._lead_metrics(shown)
-        report.findings += [self._law(one, opens=one.metric in lead) for one in shown]
-        for one, row in ((one, contrasts[one.path]) for one in shown if one.path in contrasts):
+        report.findings += [self._law(law, opens=law.metric in lead) for law in shown]
+        for law, row in ((law, contrasts[law.path]) for law in shown if law.path in contrasts):
             report.findings.append(
                 AgainstCE(
-                    case=_case(one),
+                    case=_case(law),
                     p=row.p_different,
                     p_corrected=row.p_corrected,
                     verdict=row.verdict,
                     margin=row.margin,
-                    opens=one.metric in lead,
+                    opens=law.metric in lead,
                     **around(row.difference),
                 )
             )
 
-    def _law(self, one: FamilyLaw, *, opens: bool) -> LawInSize:
-        alpha = exponent(one.law)
+    def _law(self, law: FamilyLaw, *, opens: bool) -> LawInSize:
+        alpha = exponent(law.law)
         return LawInSize(
-            case=_case(one),
+            case=_case(law),
             verdict=by_sign(alpha),
-            sizes=one.law.points,
-            smallest=one.law.s.min(),
-            largest=one.law.s.max(),
+            sizes=law.law.points,
+            smallest=law.law.s.min(),
+            largest=law.law.s.max(),
             level=self.level,
             size=self.size,
-            other=exponent(one.other),
+            other=exponent(law.other),
             opens=opens,
             **around(alpha),
         )
@@ -275,37 +275,37 @@ class PowerLaw(Analyzer):
     def _drawings(self, report: Report, laws: list[FamilyLaw], curves: Curves) -> None:
         metrics = self._lead_metrics(laws)
         caption = f"{LAWS} Black dashes: {self.form}." if curves else LAWS
-        drawn = [one for one in laws if one.metric in metrics]
-        if any(np.isfinite(published_alpha(one.family.name, one.family.dataset, one.metric)) for one in drawn):
+        drawn = [law for law in laws if law.metric in metrics]
+        if any(np.isfinite(published_alpha(law.family.name, law.family.dataset, law.metric)) for law in drawn):
             caption += " Dotted: the published exponent."
         report.drawings["law_in_size"] = Drawing(
             draw_laws(laws, metrics, xlabel=self._unit.label, curves=curves), caption
         )
-        if all(one.metric == CE for one in laws):
+        if all(law.metric == CE for law in laws):
             return  # imports of CE alone have no k
-        alphas, r2s = [one.law.alpha for one in laws], [one.law.r2 for one in laws]
+        alphas, r2s = [law.law.alpha for law in laws], [law.law.r2 for law in laws]
         figure, axes = draw_against_k(laws, "alpha", ylabel="α")
         axes[0].set_ylim(min(0.0, *alphas) * 1.1, max(alphas) * 1.25)  # intervals that explode near |V| are cut off
         report.drawings["alpha_against_k"] = Drawing(figure, ALPHA_AGAINST_K)
         figure, axes = draw_against_k(laws, "r2", ylabel="R² of the fit on log axes")
         axes[0].set_ylim(max(0.0, min(r2s) - 0.03), 1.005)
         report.drawings["r2_against_k"] = Drawing(figure, "R² of each law in size against k. Thin lines: that of CE.")
-        asked = [k for k in sorted(self.ks) if {rbp_name(k), CE} <= {one.metric for one in laws}]
-        if asked:
-            figure = draw_ce_against_rbp(laws, asked[0])[0]
-            report.drawings[f"ce_against_{rbp_name(asked[0])}"] = Drawing(figure, CE_AGAINST_RBP)
+        asked_ks = [k for k in sorted(self.ks) if {rbp_name(k), CE} <= {law.metric for law in laws}]
+        if asked_ks:
+            figure = draw_ce_against_rbp(laws, asked_ks[0])[0]
+            report.drawings[f"ce_against_{rbp_name(asked_ks[0])}"] = Drawing(figure, CE_AGAINST_RBP)
 
     def _lead_metrics(self, laws: list[FamilyLaw]) -> list[str]:
         """Return the metrics of the page's first table and figure: CE, and RBP_k of the k asked for; five at most."""
-        fitted = [one.metric for one in laws]
+        fitted = [law.metric for law in laws]
         ks = HEADLINE_KS if tuple(self.ks) == KS else sorted(self.ks)
-        asked = [m for m in map(rbp_name, ks) if m in fitted]
+        asked_metrics = [m for m in map(rbp_name, ks) if m in fitted]
         logged = [m for m in dict.fromkeys(fitted) if m != CE]
-        return [CE] * (CE in fitted) + (asked or logged)[:4]
+        return [CE] * (CE in fitted) + (asked_metrics or logged)[:4]
 
 
-def _case(one: FamilyLaw) -> Cells:
-    return one.family.keys | {"metric": one.metric}
+def _case(law: FamilyLaw) -> Cells:
+    return law.family.keys | {"metric": law.metric}
 
 
 def _at_largest(law: FamilyLaw, row: LawRow, *, opens: bool) -> LargestHeldOut:
@@ -320,18 +320,18 @@ def _at_largest(law: FamilyLaw, row: LawRow, *, opens: bool) -> LargestHeldOut:
     )
 
 
-def _most_decisive(mine: list[FamilyLaw], points: Mapping[str, Sequence[PointRow]]) -> SizeThatDecides:
+def _most_decisive(family_laws: list[FamilyLaw], points: Mapping[str, Sequence[PointRow]]) -> SizeThatDecides:
     """Return the size that moves an exponent of the family most."""
     moved = [
-        (abs(row.alpha_without - one.law.alpha) / max(abs(one.law.alpha), 1e-9), one, row)
-        for one in mine
-        for row in points[one.path]
+        (abs(row.alpha_without - law.law.alpha) / max(abs(law.law.alpha), 1e-9), law, row)
+        for law in family_laws
+        for row in points[law.path]
     ]
-    share, one, row = max(moved, key=lambda each: -1.0 if np.isnan(each[0]) else each[0])
-    alpha, without = one.law.alpha, row.alpha_without
-    return SizeThatDecides(case=_case(one), estimate=share, size=row.size, alpha=alpha, without=without)
+    share, law, row = max(moved, key=lambda share_and_law: -1.0 if np.isnan(share_and_law[0]) else share_and_law[0])
+    alpha, without = law.law.alpha, row.alpha_without
+    return SizeThatDecides(case=_case(law), estimate=share, size=row.size, alpha=alpha, without=without)
 
 
-def _within_seeds(one: FamilyLaw, seeds: NestedFit) -> FitsWithinSeeds:
+def _within_seeds(law: FamilyLaw, seeds: NestedFit) -> FitsWithinSeeds:
     """Return whether a power law fits within the scatter of several runs of a size."""
-    return FitsWithinSeeds(case=_case(one), estimate=seeds.seed, p=seeds.p, runs=seeds.runs, sizes=seeds.sizes)
+    return FitsWithinSeeds(case=_case(law), estimate=seeds.seed, p=seeds.p, runs=seeds.runs, sizes=seeds.sizes)

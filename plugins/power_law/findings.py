@@ -194,9 +194,9 @@ class LargestHeldOut(Finding):
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
         """Say where the largest model is worse or better than the smaller ones' law predicts."""
         errors = [finding for finding in findings if isfinite(finding.estimate)]
-        told = with_verdict(errors, Verdict.DIFFERENT)
+        shown = with_verdict(errors, Verdict.DIFFERENT)
         for word, side in (("worse", "above"), ("better", "below")):
-            laws = [error for error in told if (error.estimate > 0) == (side == "above")]
+            laws = [error for error in shown if (error.estimate > 0) == (side == "above")]
             if len(laws) == 1:
                 share = number(abs(laws[0].estimate), ".1%")
                 yield (
@@ -232,7 +232,7 @@ class LargestHeldOut(Finding):
 
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
-        """The error with its interval."""
+        """Return the error with its interval."""
         opening = [finding for finding in findings if finding.opens]
         cells = [
             _cell(

@@ -63,8 +63,8 @@ class Form:
         """Refuse what cannot be fitted."""
         initial = self.initial()
         if unknown := sorted(set(map(str, self.parameters)) - set(initial)):
-            known = listed(sorted(initial)) or "none"
-            raise BadInput(f"analyzer.parameters: {', '.join(unknown)} is not in the form; its parameters: {known}")
+            names = listed(sorted(initial)) or "none"
+            raise BadInput(f"analyzer.parameters: {', '.join(unknown)} is not in the form; its parameters: {names}")
         if not any(parameter.vary for parameter in initial.values()):
             raise self._refused("it has no free parameter")
 
@@ -185,9 +185,9 @@ class Curve:
             name: Interval(*(float(end) for end in (best, low, high)))
             for name, ((_, low), (_, best), (_, high)) in profiles.items()
         }
-        found = {name: number for name, number in intervals.items() if isfinite(number.low) and isfinite(number.high)}
-        unbounded = sorted(set(intervals) - set(found))
-        return found, f"the profile of {listed(unbounded)} does not end" if unbounded else ""
+        bounded = {name: number for name, number in intervals.items() if isfinite(number.low) and isfinite(number.high)}
+        unbounded = sorted(set(intervals) - set(bounded))
+        return bounded, f"the profile of {listed(unbounded)} does not end" if unbounded else ""
 
 
 def aicc(squares: float, points: int, free: int) -> float:
@@ -344,8 +344,8 @@ def fit_beside(form: Form, law: FamilyLaw, tokens: FloatArray, *, level: float) 
     s, y = law.law.s, law.law.y
     if "D" in form.variables and not np.isfinite(tokens).all():
         raise BadInput("D is unknown for some models; give analyzer.training_tokens")
-    known = {name: values for name, values in (("S", s), ("D", tokens)) if name in form.variables}
-    curve = fit_form(form, known, y)
+    given = {name: values for name, values in (("S", s), ("D", tokens)) if name in form.variables}
+    curve = fit_form(form, given, y)
     intervals, reason = curve.intervals(level)
     line = linear.least_squares(linear.centred(np.log(s)), np.log(y))[1]
     power_law = aicc(float(line @ line), len(s), 3)
@@ -357,7 +357,7 @@ def fit_beside(form: Form, law: FamilyLaw, tokens: FloatArray, *, level: float) 
         aicc=curve.aicc,
         aicc_power_law=power_law,
         difference=difference,
-        held_out_error=_held_out(form, known, s, y),
+        held_out_error=_held_out(form, given, s, y),
         held_out_power_law=float(held_out_error(s, y)),
     )
     parameters = []
@@ -371,16 +371,16 @@ def fit_beside(form: Form, law: FamilyLaw, tokens: FloatArray, *, level: float) 
     case = law.family.keys | {"metric": law.metric}
     finding = FormAgainstPowerLaw(case=case, estimate=difference, form=form.text, verdict=verdict)
     at = np.geomspace(s.min(), s.max(), 60)
-    logs = {name: np.interp(np.log(at), np.log(s), np.log(values)) for name, values in known.items()}
+    logs = {name: np.interp(np.log(at), np.log(s), np.log(values)) for name, values in given.items()}
     return Fitted(row, parameters, finding, (at, curve.predict({name: np.exp(line) for name, line in logs.items()})))
 
 
-def _held_out(form: Form, known: Mapping[str, FloatArray], s: FloatArray, y: FloatArray) -> float:
+def _held_out(form: Form, given: Mapping[str, FloatArray], s: FloatArray, y: FloatArray) -> float:
     """Return measured / predicted - 1 at the largest size by the form fitted to the others; NaN where it cannot be."""
     kept = s < s.max()
     try:
-        curve = fit_form(form, {name: values[kept] for name, values in known.items()}, y[kept])
+        curve = fit_form(form, {name: values[kept] for name, values in given.items()}, y[kept])
     except BadInput:
         return nan
-    predicted = curve.predict({name: values[~kept] for name, values in known.items()})
+    predicted = curve.predict({name: values[~kept] for name, values in given.items()})
     return float(np.mean(y[~kept]) / np.mean(predicted) - 1)

@@ -17,7 +17,7 @@ from rbptrack.stats.intervals import Interval
 
 @dataclass(frozen=True)
 class Bar:
-    """A number with its interval: in which panel, which row, and of which series (a family, mostly).
+    """A number with its interval: its panel, its row, and its series (mostly a family).
 
     Attributes:
         panel: its title.
@@ -57,12 +57,12 @@ def bar_panels(bars: Sequence[Bar], *, xlabel: str, ylabel: str, **options: Any)
         figure, axes = panel_per(titles, height=height, left=0.45 + 0.085 * longest, **options)
         for ax, title in zip(axes, titles, strict=True):
             for number, look in enumerate(styles):
-                mine = [bar for bar in bars if (bar.panel, bar.series) == (title, look.name)]
-                at = [rows[title].index(bar.row) + (number - (len(styles) - 1) / 2) * step for bar in mine]
-                for bar, place in zip(mine, at, strict=True):
+                panel_bars = [bar for bar in bars if (bar.panel, bar.series) == (title, look.name)]
+                at = [rows[title].index(bar.row) + (number - (len(styles) - 1) / 2) * step for bar in panel_bars]
+                for bar, place in zip(panel_bars, at, strict=True):
                     if bar.margin:
                         ax.barh(place, 2 * bar.margin, left=-bar.margin, height=step, color="#d9d9d9", lw=0)
-                numbers = np.array([(b.number.value, b.number.low, b.number.high, b.published) for b in mine])
+                numbers = np.array([(b.number.value, b.number.low, b.number.high, b.published) for b in panel_bars])
                 value, low, high, published = numbers.reshape(-1, 4).T
                 drawn: dict[str, Any] = {
                     "marker": look.marker,
@@ -72,7 +72,7 @@ def bar_panels(bars: Sequence[Bar], *, xlabel: str, ylabel: str, **options: Any)
                     "lw": 1.1,
                     "label": look.name,
                 }
-                titles = [bar.title for bar in mine]
+                titles = [bar.title for bar in panel_bars]
                 error_bars(ax, value, at, low, high, level=True, series=look.name, titles=titles, **drawn)
                 if np.isfinite(published).any():
                     ax.plot(published, at, look.marker, ms=7, mfc="none", mec="black", mew=0.8)

@@ -41,4 +41,4 @@ class Kept(Generic[V]):
 
 
 def _bytes(value: object) -> int:
-    return sum(each.nbytes for each in vars(value).values() if isinstance(each, np.ndarray))
+    return sum(array.nbytes for array in vars(value).values() if isinstance(array, np.ndarray))

@@ -25,8 +25,8 @@ def on_each_dataset(rows: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, bool]]:
     """Yield the rows of each family on a dataset, which are beside each other; whether only their size differs,
     ascending.
     """
-    told = ["family", "dataset", *COMPARABLE, "revision"]
-    codes = np.column_stack([pd.factorize(rows[key])[0] for key in told])
+    columns = ["family", "dataset", *COMPARABLE, "revision"]
+    codes = np.column_stack([pd.factorize(rows[key])[0] for key in columns])
     sizes = rows["non_embedding_params"].to_numpy(np.float64, na_value=np.nan)
     first = np.flatnonzero((codes[1:, :2] != codes[:-1, :2]).any(axis=1)) + 1
     for low, high in pairwise([0, *first.tolist(), len(rows)] if len(rows) else []):

@@ -83,7 +83,7 @@ class Report:
         notes: sentences for people, shown as they are.
         summary: the name of the table that the terminal shows, if any; on the page it stands open, the others folded.
         headline: one sentence without a full stop: the result and how sure it is, in at most some 40 words however
-            many families there are. It is what the page shows of an analyzer before its section is opened, and what
+            many families it covers. It is what the page shows of an analyzer before its section is opened, and what
             the terminal shows after a sweep; where it is empty, the first sentence of the findings or notes is.
         overview: names of tables and drawings that stand at the top of the page, above every section.
         leads: parts of the first page; those of the findings are added.
@@ -140,13 +140,21 @@ class Report:
             raise ValueError(f"table {name}: no meaning is given for {', '.join(unknown)}")
         if not len(frame):
             return
-        known = {column: one if isinstance(one, Column) else Column(one) for column, one in columns.items()}
+        described = {
+            column: column_or_meaning if isinstance(column_or_meaning, Column) else Column(column_or_meaning)
+            for column, column_or_meaning in columns.items()
+        }
         self.tables[name] = Table(
             frame.reindex(columns=list(columns)),
-            {column: one.meaning for column, one in known.items()},
+            {column: described_column.meaning for column, described_column in described.items()},
             caption,
-            {column: one.heading for column, one in known.items() if one.heading} | dict(titles or {}),
-            {column: one.form for column, one in known.items() if one.form},
+            {
+                column: described_column.heading
+                for column, described_column in described.items()
+                if described_column.heading
+            }
+            | dict(titles or {}),
+            {column: described_column.form for column, described_column in described.items() if described_column.form},
         )
 
     def add_metrics(self, name: str, rows: Iterable[Any], column: str) -> None:
@@ -166,8 +174,8 @@ class Report:
                 self.metrics[name.format_map(parts)] = float(cells[column])
 
     def nothing_found(self, otherwise: str) -> NothingToSay:
-        """Return the error to raise where nothing could be analysed: the notes say why; `otherwise` where there are
-        none.
+        """Return the error to raise where nothing could be analysed: the notes say why; `otherwise` says it without
+        notes.
 
         Of remarks with one reason, the first is kept and the others are counted.
         """
@@ -175,9 +183,12 @@ class Report:
         for note in dict.fromkeys(self.notes):
             key = (note.reason, *note.values.items()) if isinstance(note, Remark) and note.reason else note
             same.setdefault(key, []).append(note)
-        said = [f"{one[0].rstrip('.')}{f' ({len(one) - 1} more like this)' * (len(one) > 1)}" for one in same.values()]
+        reasons = [
+            f"{alike[0].rstrip('.')}{f' ({len(alike) - 1} more like this)' * (len(alike) > 1)}"
+            for alike in same.values()
+        ]
         remarks = [note for note in self.notes if isinstance(note, Remark)]
-        return NothingToSay(f"{'. '.join(said)}." if said else otherwise, remarks)
+        return NothingToSay(f"{'. '.join(reasons)}." if reasons else otherwise, remarks)
 
 
 @dataclass(kw_only=True)

@@ -126,7 +126,7 @@ class Plugins(Generic[P]):
         return {name: self._classes[name] for name in chosen if name in self._classes}
 
     def select(self, name: str) -> type[P]:
-        """Import the plugin of that name; BadInput with the options, or with what is wrong with it."""
+        """Import the plugin of that name; BadInput lists the options, or says what ails it."""
         before = len(self.broken)
         if name in self.sources and name not in self._classes:
             self._load(name)
@@ -194,7 +194,7 @@ def _candidates(folder: Path, kind: Kind[P]) -> Iterator[Path]:
 
 
 def _announce(folder: Path) -> None:
-    """Say which of the working folder's plugins run, where that was not said of these: whoever made them, they run."""
+    """Say which of the working folder's plugins run, once per set of files: they run, no matter who wrote them."""
     paths = [path for kind in KINDS for path in _candidates(folder, kind)]
     names = "\n".join(map(str, paths))
     key = f"plugins/{crc32(bytes(Path.cwd())):08x}"

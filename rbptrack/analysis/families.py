@@ -55,13 +55,13 @@ class Pooled:
 
 def _add(value: Any, other: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _add(one, other[key]) for key, one in value.items()}
+        return {key: _add(item, other[key]) for key, item in value.items()}
     return None if value is None or other is None else value + other
 
 
 def _grouped(value: Any, groups: Sequence[str]) -> Any:
     if isinstance(value, dict):
-        return {key: _grouped(one, groups) for key, one in value.items()}
+        return {key: _grouped(item, groups) for key, item in value.items()}
     return value.in_groups(groups) if hasattr(value, "in_groups") else value
 
 
@@ -177,7 +177,7 @@ def read_families(
 
     Args:
         runs: the measurements.
-        load: from a family and a run id to what is wanted of that run. It must add (`+`): the runs of one size are
+        load: from a family and a run id to a value of that run. It must add (`+`): the runs of one size are
             pooled, which for counts over the same text is their mean.
         notes: gets a `Remark` for everything that is left out.
         least: how many sizes a family must have, also after runs were left out.
@@ -242,16 +242,16 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
             notes.append(Remark(f"{where}: its runs mix {mixed}. Laws are fitted to each kind apart.", Reason.KINDS))
         for label, part in parts(rows, keys):
             ordered = part if alike else part.sort_values(["non_embedding_params", "run_id"])
-            one = Family(f"{family} {label}".strip(), dataset, ordered)
-            sizes = len(one.s)
+            family_part = Family(f"{family} {label}".strip(), dataset, ordered)
+            sizes = len(family_part.s)
             if sizes < least:
-                notes.append(few_sizes(one, least))
+                notes.append(few_sizes(family_part, least))
                 continue
             if sizes < len(part):
-                runs_of = zip(one.run_ids, one.labels, strict=True)
+                runs_of = zip(family_part.run_ids, family_part.labels, strict=True)
                 more = ", ".join(f"{len(i)} runs of {name}" for i, name in runs_of if len(i) > 1)
-                notes.append(Remark(f"{one}: {more}; {several}.", Reason.SEVERAL_RUNS))
-            every_family.append(one)
+                notes.append(Remark(f"{family_part}: {more}; {several}.", Reason.SEVERAL_RUNS))
+            every_family.append(family_part)
     return every_family
 
 

@@ -71,7 +71,7 @@ def legend_above(figure: Figure, styles: Sequence[FamilyStyle], more: Sequence[L
     """
     handles = [Line2D([], [], marker=s.marker, ls=s.line, color=s.colour, label=s.name, ms=4.5) for s in styles]
     handles += more
-    longest = max(len(str(one.get_label())) for one in handles)
+    longest = max(len(str(handle.get_label())) for handle in handles)
     columns = min(len(handles), max(1, int(WIDTH / (0.7 + 0.075 * longest))))
     rows = -(-len(handles) // columns)
     grow(figure, above=0.28 + 0.2 * (rows - 1))
@@ -112,7 +112,7 @@ class Curve:
         series: decides colour, marker and line style: a family, mostly.
         label: for the legend; empty: none.
         x: of the points, (points,).
-        y: likewise.
+        y: column of the other axis.
         low: lower ends of the intervals, (points,); None: no intervals.
         high: upper ends.
         bars: whether intervals are bars, not a band.
@@ -152,8 +152,8 @@ def curves_of(
         x: a column.
         y: another.
         panel: title of the panel, columns in braces: `{family} on {dataset}`.
-        series: likewise.
-        label: likewise.
+        series: column that names the curve.
+        label: column that names it in the legend.
         ends: how the columns y_low and y_high are drawn: `bars`, `band`, or not.
         options: of `Axes.plot`.
 
@@ -171,7 +171,7 @@ def side_by_side(curves: Iterable[Curve]) -> list[Curve]:
     every = list(curves)
     names = list(dict.fromkeys(curve.series for curve in every))
     moved = {name: 1.03 ** (place - len(names) / 2) for place, name in enumerate(names)}
-    return [replace(one, x=np.asarray(one.x, dtype=np.float64) * moved[one.series]) for one in every]
+    return [replace(curve, x=np.asarray(curve.x, dtype=np.float64) * moved[curve.series]) for curve in every]
 
 
 def curve_panels(
@@ -196,7 +196,7 @@ def curve_panels(
         options: of `panel_per`.
 
     """
-    looks = {one.name: one for one in _looks([curve.series for curve in curves], shades=shades)}
+    looks = {look.name: look for look in _looks([curve.series for curve in curves], shades=shades)}
     every = [curve for curve in curves if curve.series in looks]
     titles = list(dict.fromkeys(curve.panel for curve in every))
     if legend:
@@ -206,13 +206,13 @@ def curve_panels(
         figure, axes = panel_per(titles, **options)
         say_left_out(figure, {curve.series for curve in curves})
         for ax, title in zip(axes, titles, strict=True):
-            mine = [curve for curve in every if curve.panel == title]
-            for curve in mine:
+            panel_curves = [curve for curve in every if curve.panel == title]
+            for curve in panel_curves:
                 curve.draw(ax, looks[curve.series])
             ax.set(xlabel=xlabel, ylabel=ylabel)
             for name in logs:
-                shown = every if options.get(f"share{name}") else mine
-                values = np.concatenate([np.asarray(getattr(one, name), dtype=np.float64) for one in shown])
+                shown = every if options.get(f"share{name}") else panel_curves
+                values = np.concatenate([np.asarray(getattr(curve, name), dtype=np.float64) for curve in shown])
                 values = values[np.isfinite(values) & (values > 0)]
                 if len(values):
                     log_axis(getattr(ax, f"{name}axis"), low=values.min() / 1.2, high=values.max() * 1.2)

@@ -22,7 +22,11 @@ def draw_pages(figure: Figure, path: Path) -> None:
     A panel's title on its page is its label (`Axes.set_label`) where it has one, else its title. Legends stand below.
     """
     panels = [ax for ax in figure.axes if ax.get_visible()]
-    legend = [pair for one in figure.legends for pair in zip(one.legend_handles, _texts(one), strict=True)]
+    legend = [
+        pair
+        for legend_box in figure.legends
+        for pair in zip(legend_box.legend_handles, _texts(legend_box), strict=True)
+    ]
     figure.legends.clear()
     figure.texts.clear()
     for text in figure.findobj(Text):
@@ -56,8 +60,8 @@ def _alone(figure: Figure, ax: Any, legend: list[tuple[Any, str]], *, alone: boo
     for axis, labels in ((ax.xaxis, "labelbottom"), (ax.yaxis, "labelleft")):
         axis.label.set_visible(True)
         ax.tick_params(**{labels: True, "labelsize": _LEGEND_LETTERS})
-    for one in figure.legends[:]:
-        one.remove()
+    for legend_box in figure.legends[:]:
+        legend_box.remove()
     if entries:
         figure.legend(
             list(entries.values()),

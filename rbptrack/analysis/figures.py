@@ -132,7 +132,7 @@ def _words(figure: Figure) -> list[Text]:
     legends = [*figure.legends, *filter(None, (ax.get_legend() for ax in figure.axes))]
     of_axes = [text for ax in figure.axes for text in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts)]
     own = [text for text in figure.get_children() if isinstance(text, Text)]
-    return [*own, *of_axes, *(text for one in legends for text in (*one.get_texts(), one.get_title()))]
+    return [*own, *of_axes, *(text for legend in legends for text in (*legend.get_texts(), legend.get_title()))]
 
 
 def _typeset(text: str) -> str:
@@ -180,14 +180,14 @@ def grid(
         options: of `Figure.subplots`.
 
     """
-    down, each = height * rows + 0.97 - between, (width - legend) / columns
+    down, panel_width = height * rows + 0.97 - between, (width - legend) / columns
     figure = CellFigure(figsize=(width, down))
     figure.subplots_adjust(
         left=left / width,
         right=1 - (legend + 0.12) / width,
         bottom=0.5 / down,
         top=1 - 0.32 / down,
-        wspace=left / (each - left),
+        wspace=left / (panel_width - left),
         hspace=between / (height - between),
     )
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
@@ -256,7 +256,7 @@ def log_axis(axis: Any, *, low: float, high: float) -> None:
     room = box.width * inches[0] / 0.45 if axis.axis_name == "x" else box.height * inches[1] / 0.3  # for so many labels
     labelled = {2.5: (1.0,), 1.2: (1.0, 3.0), 0.5: (1.0, 2.0, 5.0)}  # in each decade, above so many decades
     fine = tuple(np.arange(1.0, 10, 0.5 if decades < 0.25 else 1.0))
-    subs = next((each for most, each in labelled.items() if decades > most), fine)
+    subs = next((multiples for most, multiples in labelled.items() if decades > most), fine)
     if len(subs) < 4 and decades * len(subs) > room:
         subs = (1.0,) if decades >= 1 or len(subs) < 3 else (1.0, 3.0)
     base = 10.0 if decades <= room or decades < 3 else 100.0
@@ -300,8 +300,8 @@ def error_bars(
     Args:
         ax: the panel.
         x: of the points, (points,).
-        y: likewise.
-        low: lower ends of the intervals of y, likewise.
+        y: of the points, (points,).
+        low: lower ends of the intervals of y, (points,).
         high: upper ends.
         level: whether the intervals are those of x, and the bars level.
         series: what the points are of (a family, mostly), by which a page hides and shows them.
@@ -309,7 +309,7 @@ def error_bars(
         options: of `Axes.plot`, for the points.
 
     """
-    middle, fixed = (np.asarray(one, dtype=np.float64) for one in ((x, y) if level else (y, x)))
+    middle, fixed = (np.asarray(axis_values, dtype=np.float64) for axis_values in ((x, y) if level else (y, x)))
     ends = (np.minimum(middle, low), np.maximum(middle, high), np.full(len(middle), np.nan))
     bars = np.stack([np.where(np.isinf(end), middle, end) for end in ends], axis=1)
     bars[:, :2] = np.where(np.isnan(bars[:, :2]), middle[:, None], bars[:, :2])

@@ -153,7 +153,7 @@ def corrected(findings: Iterable[F], decide: Callable[[F], Verdict | str] | None
 
 def sure(level: float, verdict: Verdict = Verdict.DIFFERENT) -> Callable[[Finding], Verdict]:
     """Return the verdict for `corrected` where the corrected p is below 1 - level, else UNTOLD."""
-    return lambda one: verdict if one.p_corrected < 1 - level else Verdict.UNTOLD
+    return lambda finding: verdict if finding.p_corrected < 1 - level else Verdict.UNTOLD
 
 
 class Reason(StrEnum):

@@ -55,10 +55,10 @@ def draw_laws(
         curves: others through the same points, drawn as black dashes.
 
     """
-    by_panel = {(one.family.dataset, one.metric, one.family.name): one.law for one in laws if one.metric in metrics}
+    by_panel = {(law.family.dataset, law.metric, law.family.name): law.law for law in laws if law.metric in metrics}
     names = {key[2] for key in by_panel}
     styles = family_styles(names)
-    drawn = {one.name for one in styles}
+    drawn = {look.name for look in styles}
     by_panel = {key: law for key, law in by_panel.items() if key[2] in drawn}
     datasets = sorted({key[0] for key in by_panel})
     shown = [m for m in metrics if any(key[1] == m for key in by_panel)]
@@ -79,13 +79,13 @@ def draw_laws(
             ax.set(xlabel=xlabel, title=title)
             ax.set_label(title)
             mark(ax, dataset=dataset, metric=metric)
-            for one in styles:
-                law = by_panel.get((dataset, metric, one.name))
+            for look in styles:
+                law = by_panel.get((dataset, metric, look.name))
                 if law:
-                    _draw_law(ax, one, law)
-                    if curve := (curves or {}).get((dataset, metric, one.name)):
+                    _draw_law(ax, look, law)
+                    if curve := (curves or {}).get((dataset, metric, look.name)):
                         ax.plot(*curve, ls="--", lw=1.0, color="black")
-                    published |= _draw_published(ax, one, dataset, metric, law.s, law.y)
+                    published |= _draw_published(ax, look, dataset, metric, law.s, law.y)
                     if len(styles) == 1:
                         ax.text(0.96, 0.93, f"α = {law.alpha:.3f}", transform=ax.transAxes, ha="right", va="top")
             log_axis(ax.xaxis, low=s.min() / 1.6, high=s.max() * 1.6)
@@ -115,15 +115,15 @@ def _draw_law(ax: Any, look: FamilyStyle, law: PowerLawFit) -> None:
     mark(line, series=look.name)
 
 
-def _draw_published(ax: Any, one: FamilyStyle, dataset: str, metric: str, s: Any, y: Any) -> bool:
+def _draw_published(ax: Any, look: FamilyStyle, dataset: str, metric: str, s: Any, y: Any) -> bool:
     """Return the published slope through the middle of the points, if one was published."""
-    alpha = published_alpha(one.name, dataset, metric)
+    alpha = published_alpha(look.name, dataset, metric)
     if not np.isfinite(alpha):
         return False
     line, middle = np.array([s.min(), s.max()]), np.exp(np.log(s).mean())
     level = np.exp(np.log(y).mean())
-    (drawn,) = ax.plot(line, level * (line / middle) ** -alpha, ls=_DOTTED, lw=1.6, color=one.colour)
-    mark(drawn, series=one.name)
+    (drawn,) = ax.plot(line, level * (line / middle) ** -alpha, ls=_DOTTED, lw=1.6, color=look.colour)
+    mark(drawn, series=look.name)
     return True
 
 
@@ -137,8 +137,8 @@ def draw_against_k(laws: Sequence[FamilyLaw], quantity: str, *, ylabel: str) -> 
 
     """
     curves = []
-    for _, mine in sorted(by_family(laws).items()):
-        family, by_metric = mine[-1].family, {one.metric: one.law for one in mine}
+    for _, family_laws in sorted(by_family(laws).items()):
+        family, by_metric = family_laws[-1].family, {law.metric: law.law for law in family_laws}
         ks = rbp_ks(by_metric)
         values = {n: [getattr(by_metric[rbp_name(k)], n) for k in ks] for n in (quantity, "low", "high")}
         curve = Curve(family.dataset, family.name, family.name, ks, values[quantity])

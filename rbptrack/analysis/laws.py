@@ -99,12 +99,12 @@ class LawReader:
             return [runs.document_counts(run_id, self._ks(family))]  # lists add to the runs of a size
 
         laws: list[FamilyLaw] = []
-        said: list[str] = []
-        for family, counts in read_families(runs, load, said, least=3, several="their scatter is fitted"):
+        family_notes: list[str] = []
+        for family, counts in read_families(runs, load, family_notes, least=3, several="their scatter is fitted"):
             laws += self._of_counts(family, counts, notes)
-        unranked = [note for note in said if isinstance(note, Remark) and note.reason == Reason.NO_RANKS]
-        notes += [note for note in said if note not in unranked]  # their logged metrics are fitted
-        fitted = {one.family.path for one in laws}
+        unranked = [note for note in family_notes if isinstance(note, Remark) and note.reason == Reason.NO_RANKS]
+        notes += [note for note in family_notes if note not in unranked]  # their logged metrics are fitted
+        fitted = {law.family.path for law in laws}
         for family in every.values():
             if family.path not in fitted:
                 laws += self._of_logged(family, notes)
@@ -125,33 +125,37 @@ class LawReader:
             return
         values = law_values([reduce(operator.add, runs) for runs in counts], replicates=self.replicates)
         runs = [run for several in counts for run in several]
-        each = law_values(runs, replicates=self.replicates) if len(runs) > len(counts) else None
+        run_values = law_values(runs, replicates=self.replicates) if len(runs) > len(counts) else None
         several, other = [len(runs) for runs in counts], self._other(family)
-        asked = values.only([CE, *map(rbp_name, self.asked)])
-        fits = self._fit(values, sizes, each, several)
-        by_other = {} if other is None else self._fit(asked, other, each, several)
-        to_ce = ratio_laws(sizes, asked, CE, level=self.level)
+        asked_values = values.only([CE, *map(rbp_name, self.asked)])
+        fits = self._fit(values, sizes, run_values, several)
+        by_other = {} if other is None else self._fit(asked_values, other, run_values, several)
+        to_ce = ratio_laws(sizes, asked_values, CE, level=self.level)
         for metric in values.metrics:
             if metric in fits:
                 (law, seeds), by_other_s = fits[metric], by_other[metric][0] if metric in by_other else None
-                one = FamilyLaw(family, metric, law, seeds=seeds, other=by_other_s, to_ce=to_ce.get(metric))
+                family_law = FamilyLaw(family, metric, law, seeds=seeds, other=by_other_s, to_ce=to_ce.get(metric))
                 if self.draws:
-                    one = replace(one, draws=line_draws(sizes, values.of(metric)[1], at=float(sizes[0]))[1])
-                yield one
-            elif metric in asked.metrics:
+                    family_law = replace(
+                        family_law, draws=line_draws(sizes, values.of(metric)[1], at=float(sizes[0]))[1]
+                    )
+                yield family_law
+            elif metric in asked_values.metrics:
                 label = metric_label(metric)
                 notes.append(f"{family}: {label} is 0 or 1, or nearly, at some size, so no law is fitted to it.")
 
     def _fit(
-        self, values: LawValues, sizes: FloatArray, each: LawValues | None, several: Sequence[int]
+        self, values: LawValues, sizes: FloatArray, run_values: LawValues | None, several: Sequence[int]
     ) -> dict[str, tuple[PowerLawFit, NestedFit | None]]:
         """Return the laws by metric; where some size has several runs, over all runs, seeds' scatter apart from
         sizes'.
         """
         laws = values.fit_each(sizes, level=self.level)
-        if each is None:
+        if run_values is None:
             return {metric: (law, None) for metric, law in laws.items()}
-        return {metric: self._nested(law, np.repeat(sizes, several), *each.of(metric)) for metric, law in laws.items()}
+        return {
+            metric: self._nested(law, np.repeat(sizes, several), *run_values.of(metric)) for metric, law in laws.items()
+        }
 
     def _nested(
         self, law: PowerLawFit, sizes: FloatArray, y: FloatArray, draws: FloatArray
@@ -194,8 +198,8 @@ class LawReader:
 def by_family(laws: Iterable[FamilyLaw]) -> dict[str, list[FamilyLaw]]:
     """Return the laws of each family on a dataset, by its path, in the order in which they come."""
     grouped: dict[str, list[FamilyLaw]] = {}
-    for one in laws:
-        grouped.setdefault(one.family.path, []).append(one)
+    for law in laws:
+        grouped.setdefault(law.family.path, []).append(law)
     return grouped
 
 
@@ -211,37 +215,39 @@ def equally_trained(
         level: nominal coverage of the intervals.
 
     """
-    for one in laws:
-        trained, law = unit.trained_on(one.family), one.law
+    for family_law in laws:
+        trained, law = unit.trained_on(family_law.family), family_law.law
         values, times = np.unique(trained[np.isfinite(trained)], return_counts=True)
         if not len(values) or times.max() < 3:
-            text = f"{one.family}: no 3 models are known to be trained on equally many tokens."
+            text = f"{family_law.family}: no 3 models are known to be trained on equally many tokens."
             notes += [text] * (text not in notes)
             continue
         tokens = float(values[times.argmax()])
         kept = trained == tokens
         covariance = law.covariance[np.ix_(kept, kept)]
         equal = fit_power_law(law.s[kept], law.y[kept], covariance=covariance, level=level)
-        yield FamilyLaw(one.family, one.metric, equal), tokens
+        yield FamilyLaw(family_law.family, family_law.metric, equal), tokens
 
 
 def pooled_families(
     laws: Sequence[FamilyLaw], notes: list[str], *, level: float
 ) -> Iterator[tuple[Pooled, list[FamilyLaw]]]:
     """Yield the families of each dataset and metric taken together, 3 or more; notes name those with fewer."""
-    for dataset, metric in dict.fromkeys((one.family.dataset, one.label) for one in laws):
-        group = [one for one in laws if (one.family.dataset, one.label) == (dataset, metric)]
+    for dataset, metric in dict.fromkeys((family_law.family.dataset, family_law.label) for family_law in laws):
+        group = [
+            family_law for family_law in laws if (family_law.family.dataset, family_law.label) == (dataset, metric)
+        ]
         if len(group) < 3:
             notes.append(f"{metric} on {dataset}: pooling needs 3 families; found {len(group)}.")
         else:
-            alphas, errors = [one.law.alpha for one in group], [one.law.se for one in group]
+            alphas, errors = [family_law.law.alpha for family_law in group], [family_law.law.se for family_law in group]
             yield pool(alphas, errors, shared=_shared_errors(group), level=level), group
 
 
 def _shared_errors(group: Sequence[FamilyLaw]) -> FloatArray:
     """Return sampling covariance between the exponents of families that read the same texts, (families, families)."""
     shared = np.zeros((len(group), len(group)))
-    for (i, one), (j, two) in combinations(enumerate(group), 2):
-        if one.draws is not None and two.draws is not None and one.family.shares_texts(two.family):
-            shared[i, j] = shared[j, i] = np.cov(one.draws, two.draws)[0, 1]
+    for (i, first), (j, second) in combinations(enumerate(group), 2):
+        if first.draws is not None and second.draws is not None and first.family.shares_texts(second.family):
+            shared[i, j] = shared[j, i] = np.cov(first.draws, second.draws)[0, 1]
     return shared

@@ -29,7 +29,7 @@ def mark_boxes(figure: Figure) -> None:
     scale, down = _POINT / figure.dpi, figure.get_size_inches()[1] * _POINT
     parts: list[tuple[Any, str, Any]]
     parts = [(ax, "panel", ax.get_tightbbox(bbox_extra_artists=list(ax.texts))) for ax in figure.axes]
-    parts += [(one, "legend", one.get_window_extent()) for one in figure.legends]
+    parts += [(legend, "legend", legend.get_window_extent()) for legend in figure.legends]
     parts += [(text, "text", text.get_window_extent()) for text in figure.texts if text.get_text()]
     boxes = [(part, kind, box) for part, kind, box in parts if box is not None]  # None: not visible
     panels = [box for _, kind, box in boxes if kind == "panel"]

@@ -22,33 +22,33 @@ def interval(low: float, high: float, form: str = ".3f") -> str:
     return f"{number(low, form)} to {number(high, form)}"
 
 
-def estimate(one: Finding, form: str = ".3f") -> str:
+def estimate(finding: Finding, form: str = ".3f") -> str:
     """Return `0.112 (0.104 to 0.120)`; without parentheses where no interval is known."""
-    known = isfinite(one.low) and isfinite(one.high)
-    return number(one.estimate, form) + (f" ({interval(one.low, one.high, form)})" if known else "")
+    is_bounded = isfinite(finding.low) and isfinite(finding.high)
+    return number(finding.estimate, form) + (f" ({interval(finding.low, finding.high, form)})" if is_bounded else "")
 
 
-def where(one: Finding) -> str:
+def where(finding: Finding) -> str:
     """Return `nano on pydocs`: the family and the dataset of a finding's case."""
-    return " on ".join(one.case[key] for key in ("family", "dataset") if one.case.get(key))
+    return " on ".join(finding.case[key] for key in ("family", "dataset") if finding.case.get(key))
 
 
 def by_where(findings: Sequence[F]) -> dict[str, list[F]]:
     """Return the findings of each family on a dataset, in the order in which they come."""
     grouped: dict[str, list[F]] = {}
-    for one in findings:
-        grouped.setdefault(where(one), []).append(one)
+    for finding in findings:
+        grouped.setdefault(where(finding), []).append(finding)
     return grouped
 
 
-def metric_of(one: Finding) -> str:
+def metric_of(finding: Finding) -> str:
     """Return CE or RBP_10."""
-    return metric_label(one.case["metric"])
+    return metric_label(finding.case["metric"])
 
 
 def with_verdict(findings: Sequence[F], *verdicts: Verdict) -> list[F]:
     """Return the findings that have one of the verdicts."""
-    return [one for one in findings if one.verdict in verdicts]
+    return [finding for finding in findings if finding.verdict in verdicts]
 
 
 def upper_first(text: str) -> str:

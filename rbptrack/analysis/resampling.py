@@ -20,7 +20,7 @@ LEAST = 10
 """From fewer sources no interval is given."""
 
 _ENOUGH = 20  # of equal size
-_UNEVEN = 0.8  # effective sources over their number, below which they are said
+_UNEVEN = 0.8  # effective sources over their number, below which a report gives them
 _GROUPS = re.compile(r"(?P<number>\d{1,9}) by (?P<field>.+) \S+")
 _COVERED = "88 to 99%"  # of nominal 95% intervals from 10 to 19 sources, by studies/groups.py
 _ENDS = ("low", "high", "se", "p", "p_corrected")
@@ -35,9 +35,9 @@ def sources_of(frame: pd.DataFrame) -> dict[str, tuple[int, str]]:
     """
     sources: dict[str, tuple[int, str]] = {}
     for dataset, group in frame.loc[frame["groups"].notna(), ["dataset", "groups"]].itertuples(index=False):
-        if not (said := _GROUPS.fullmatch(str(group))):
+        if not (match := _GROUPS.fullmatch(str(group))):
             continue  # a tag that somebody else wrote
-        number, field = said["number"], said["field"]
+        number, field = match["number"], match["field"]
         sources[str(dataset)] = min(sources.get(str(dataset), (int(number), field)), (int(number), field))
     return sources
 
@@ -65,7 +65,7 @@ def resampled_in_words(frame: pd.DataFrame, effective: Mapping[str, float] | Non
 
     """
     sources, datasets = sources_of(frame), sorted(set(map(str, frame["dataset"].dropna())))
-    said = []
+    sentences = []
     for name in (name for name in datasets if name in sources):
         number, field = sources[name]
         counting = min((effective or {}).get(name, number), number)
@@ -74,11 +74,11 @@ def resampled_in_words(frame: pd.DataFrame, effective: Mapping[str, float] | Non
             text += f", which count as {counting:.0f} of equal size"
         few = ", too few for an interval of all texts" if number < LEAST else ""
         near = f"; intervals are approximate (95% ones cover {_COVERED} in simulation)" if counting < _ENOUGH else ""
-        said.append(f"{text}{few or near}.")
-    if len(said) < len(datasets):
-        others = " of the other datasets" if said else ""
-        said.append(f"Documents{others} are taken as independent; dataset.group names the source they come from.")
-    return " ".join(said)
+        sentences.append(f"{text}{few or near}.")
+    if len(sentences) < len(datasets):
+        others = " of the other datasets" if sentences else ""
+        sentences.append(f"Documents{others} are taken as independent; dataset.group names the source they come from.")
+    return " ".join(sentences)
 
 
 def without_few(report: Report, frame: pd.DataFrame) -> None:
@@ -108,10 +108,11 @@ def without_few(report: Report, frame: pd.DataFrame) -> None:
             drawn.set_visible(drawn.get_visible() and drawn.get_label() != INTERVAL)
     nothing: Any = dict.fromkeys(("low", "high", "p", "p_corrected"), np.nan) | {"verdict": Verdict.UNTOLD}
     report.findings[:] = [
-        replace(one, **nothing)
-        if "source" not in one.case and _is_few(one.case.get("family", ""), one.case.get("dataset", ""), few)
-        else one
-        for one in report.findings
+        replace(finding, **nothing)
+        if "source" not in finding.case
+        and _is_few(finding.case.get("family", ""), finding.case.get("dataset", ""), few)
+        else finding
+        for finding in report.findings
     ]
 
 
@@ -132,6 +133,6 @@ def _is_few(family: object, dataset: object, few: set[tuple[str, str, str]]) -> 
     """Return whether a family on a dataset has too few; a part of a family names its texts: `nano texts 3fa9c1d2`."""
     named = str(family).partition(" texts ")[2][:8]
     return any(
-        dataset == where and str(family).split(" ")[0] in ("", one.split(" ")[0]) and named in ("", texts)
-        for one, where, texts in few
+        dataset == where and str(family).split(" ")[0] in ("", name.split(" ")[0]) and named in ("", texts)
+        for name, where, texts in few
     )

@@ -141,13 +141,16 @@ def frame_of(rows: Iterable[Any]) -> tuple[pd.DataFrame, Mapping[str, Column]]:
 def _fields(row: Any) -> Mapping[str, tuple[Column, bool]]:
     """Return each field's `Column`, and whether it is an `Interval`."""
     hints = get_type_hints(row, include_extras=True)
-    told = {}
+    columns = {}
     for name in (f.name for f in fields(row)):
-        column = next((one for one in getattr(hints[name], "__metadata__", ()) if isinstance(one, Column)), None)
+        column = next(
+            (annotation for annotation in getattr(hints[name], "__metadata__", ()) if isinstance(annotation, Column)),
+            None,
+        )
         if column is None:
             raise TypeError(f"{row.__name__}: no Column says what {name} means")
-        told[name] = column, hints[name].__origin__ is Interval
-    return told
+        columns[name] = column, hints[name].__origin__ is Interval
+    return columns
 
 
 def _ends(name: str, column: Column) -> tuple[str, str]:

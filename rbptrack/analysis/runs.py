@@ -95,10 +95,10 @@ class Runs(Selection):
         frame: one row per measurement with the columns of `COLUMNS` and rbp_<k>.
         histogram: loads the rank histogram of a run id.
         ranks: loads the rank table of a run id.
-        pieces: loads it in pieces of whole documents, of which one is in memory at a time; by default it is one piece.
+        pieces: loads it in pieces of whole documents, one in memory at a time; by default in one piece.
         token_texts: loads the texts of a run's tokens, by id; by default none is known.
         groups: loads the source of each document of a run, by its number; by default none is known.
-        scores: loads the scores of tasks that were imported; by default there are none.
+        scores: loads the imported scores of tasks; by default none.
 
     """
 
@@ -173,8 +173,10 @@ class Runs(Selection):
         """Return the texts of tokens of one run, quoted, so that spaces show: `" the"`; `id 262` where it is not
         known.
         """
-        known = self.vocabulary(run)
-        return [json.dumps(known[t], ensure_ascii=False) if t in known else f"id {t}" for t in map(int, tokens)]
+        vocabulary = self.vocabulary(run)
+        return [
+            json.dumps(vocabulary[t], ensure_ascii=False) if t in vocabulary else f"id {t}" for t in map(int, tokens)
+        ]
 
     def ranks(self, run: str | pd.Series) -> RankTable:
         """Return the rank table of one run; loaded at each call: reduce it at once. Raises Unreadable."""
@@ -209,7 +211,7 @@ class Runs(Selection):
         named = self.frame.loc[same & self.frame["groups"].notna(), ["groups", "run_id"]].to_numpy().tolist()
         if not named or self._groups is None:
             return ()
-        source = min(named, key=lambda each: (int(each[0].split()[0]), each))[1]
+        source = min(named, key=lambda source_and_run: (int(source_and_run[0].split()[0]), source_and_run))[1]
         if run_id not in self._sources:
             try:
                 of_number = self._readable(self._groups, source)

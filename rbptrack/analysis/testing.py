@@ -237,8 +237,8 @@ class NeedsRanks(AnalyzerContract):
         """Check that it analyses the other runs, and that a note or the error names the run or its model."""
         frame = self.runs().frame
         run_id, model = frame[["run_id", "model"]].iloc[0]
-        said = self._said_of(frame, unreadable=run_id)
-        words = said if isinstance(said, str) else " ".join(said.notes)
+        message = self._said_of(frame, unreadable=run_id)
+        words = message if isinstance(message, str) else " ".join(message.notes)
         assert run_id in words or model in words, f"{model} was left out without a word"
 
 
@@ -250,8 +250,8 @@ class NeedsSizes(AnalyzerContract):
         least=3)`.
         """
         frame = self.runs().frame
-        said = self._said_of(frame[frame["non_embedding_params"] == frame["non_embedding_params"].min()])
-        assert isinstance(said, str), "a law was reported of one size"
+        message = self._said_of(frame[frame["non_embedding_params"] == frame["non_embedding_params"].min()])
+        assert isinstance(message, str), "a law was reported of one size"
 
 
 class NeedsFamilies(AnalyzerContract):
@@ -260,5 +260,7 @@ class NeedsFamilies(AnalyzerContract):
     def test_one_family_is_too_few(self) -> None:
         """Check that it raises a RbptrackError."""
         frame = self.runs().frame
-        one = frame[(frame["family"] == frame["family"].iloc[0]) & (frame["dataset"] == frame["dataset"].iloc[0])]
-        assert isinstance(self._said_of(one), str), "one family was compared"
+        family_rows = frame[
+            (frame["family"] == frame["family"].iloc[0]) & (frame["dataset"] == frame["dataset"].iloc[0])
+        ]
+        assert isinstance(self._said_of(family_rows), str), "one family was compared"

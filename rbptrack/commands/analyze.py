@@ -102,7 +102,7 @@ def _run(config: AnalyzeConfig, form: Format) -> None:
             analyzer,
             folder=Path(folder),
             sweep=sweep,
-            formats=[one.value for one in config.figures],
+            formats=[format_.value for format_ in config.figures],
             again=config.again,
         )
     if form is Format.json:

@@ -64,14 +64,14 @@ def _columns(runs: Runs, config: ListConfig) -> list[str]:
 
 def _column(runs: Runs, name: str) -> str:
     """Return the frame's name of a column that is called so, or titled so, whatever its case."""
-    known = {name.lower(): name for name in runs.frame.columns}
-    known |= {shown.lower(): column for column, shown in TITLES.items() if column in runs.frame.columns}
-    known |= {"± se": "ce_se", "se": "ce_se"}
-    if name.lower() in known:
-        return known[name.lower()]
+    columns_by_name = {name.lower(): name for name in runs.frame.columns}
+    columns_by_name |= {shown.lower(): column for column, shown in TITLES.items() if column in runs.frame.columns}
+    columns_by_name |= {"± se": "ce_se", "se": "ce_se"}
+    if name.lower() in columns_by_name:
+        return columns_by_name[name.lower()]
     if parse_rbp_name(name.lower()):
         return name.lower()
-    raise unknown("column", name, [*dict.fromkeys(known.values())], label="Columns")
+    raise unknown("column", name, [*dict.fromkeys(columns_by_name.values())], label="Columns")
 
 
 def _with_rbp(runs: Runs, columns: Sequence[str]) -> pd.DataFrame:

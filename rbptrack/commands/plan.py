@@ -94,7 +94,7 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
     ahead = [(p, c) for p, c in zip(plans, cells, strict=True) if p.status == "to measure" and p.seconds is not None]
     if not ahead:
         return
-    longest, cell = max(((p.seconds or 0.0, c) for p, c in ahead), key=lambda each: each[0])
+    longest, cell = max(((p.seconds or 0.0, c) for p, c in ahead), key=lambda seconds_and_cell: seconds_and_cell[0])
     rates = ", ".join(f"{device.rates[k] / 1e12:.3g} TFLOP/s in {k}" for k in {precision(c.model) for _, c in ahead})
     whole = sum((p.seconds or 0.0) * (p.gpus or 1) for p, _ in ahead)
     hours = "hours" if device.name.startswith("this") else "GPU-hours"

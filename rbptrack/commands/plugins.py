@@ -23,7 +23,9 @@ def _plugins(config: PluginsConfig) -> int:
     packages, wrong = config_packages()
     broken = list(dict.fromkeys([*(line for plugins in catalogues for line in plugins.broken), *wrong]))
     if config.format is Format.json:
-        lists = {f"{one.kind.word}s": [_entry(name, one) for name in one.names] for one in catalogues}
+        lists = {
+            f"{catalogue.kind.word}s": [_entry(name, catalogue) for name in catalogue.names] for catalogue in catalogues
+        }
         print_json({**lists, "broken": broken})
         return 1 if broken else 0
     for plugins in catalogues:

@@ -1,6 +1,6 @@
 """The columns of tables as people read them: titles with units, and how each number is written.
 
-Machine names stay in the CSV files. What the page shows for them is said where the column is made: by the `Column` of a
+Machine names stay in the CSV files. The column itself says what the page shows for them: by the `Column` of a
 row's field, or by `Table.titles` and `Table.forms`; else by its name and its numbers.
 """
 
@@ -110,9 +110,9 @@ def _writer(values: pd.Series, name: str, form: str) -> Callable[[Any], str]:
         return lambda v: _or_empty(v, _three_digits)
     if form:
         return lambda v: _or_empty(v, lambda x: _minus(number(x, form)))
-    known = pd.to_numeric(values, errors="coerce").astype(np.float64)
-    size = known.abs()[np.isfinite(known) & (known != 0)].to_numpy()
-    if pd.api.types.is_integer_dtype(values) or bool(len(known.dropna()) and (known.dropna() % 1 == 0).all()):
+    numbers = pd.to_numeric(values, errors="coerce").astype(np.float64)
+    size = numbers.abs()[np.isfinite(numbers) & (numbers != 0)].to_numpy()
+    if pd.api.types.is_integer_dtype(values) or bool(len(numbers.dropna()) and (numbers.dropna() % 1 == 0).all()):
         return lambda v: _or_empty(v, lambda x: _minus(f"{x:,.0f}"))
     if name.startswith("p_") or name == "p" or not len(size) or size.max() / np.quantile(size, 0.05) > 1e4:
         return lambda v: _or_empty(v, _three_digits)

@@ -32,7 +32,7 @@ class AnalyzerFault(RbptrackError):
 
 
 def computed(analyzer: Analyzer, runs: Runs) -> Report:
-    """Return the analyzer's report, with the sentences and leads of its findings, each class of which is asked once.
+    """Return the analyzer's report, with the sentences and leads of its findings. Each class is asked once.
 
     Raises:
         AnalyzerFault: it or its findings raised, or it returned something else than a report.
@@ -148,7 +148,7 @@ def _wrong_names(report: Report) -> str:
     if absent := [name for name in report.overview if name not in shown]:
         return (
             f"returned a report whose overview names no table or drawing: {absent[0]!r}\n"
-            f"There are: {', '.join(shown) or 'none'}"
+            f"It has: {', '.join(shown) or 'none'}"
         )
     return ""
 

@@ -1,4 +1,4 @@
-"""A report as files of a folder, which is how it is kept, handed on by other processes, and found again.
+"""A report as files of a folder, as which it is kept, passed on by other processes, and found again.
 
 tables/*.csv and columns.csv are for people's own analyses, tables/notes.txt has every sentence, figures/* are for
 papers and slides; report.json is the whole.
@@ -55,8 +55,8 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = ()) -> N
     (folder / "tables" / "notes.txt").write_text("\n".join([*report.notes, ""]), encoding="utf-8")
     meanings = [(name, *pair) for name, table in report.tables.items() for pair in table.columns.items()]
     if meanings:
-        said = pd.DataFrame(meanings, columns=["table", "column", "meaning"])
-        (folder / "columns.csv").write_text(as_csv(said), encoding="utf-8")
+        described = pd.DataFrame(meanings, columns=["table", "column", "meaning"])
+        (folder / "columns.csv").write_text(as_csv(described), encoding="utf-8")
     for name, drawing in report.drawings.items():
         from rbptrack.analysis.figures import draw  # matplotlib: not for those who find a report again
 
@@ -92,10 +92,10 @@ def read_report(folder: Path) -> StoredReport:
     if whole.pop("format", 1) != _FORMAT:
         raise UnknownFormat(f"{folder / _WHOLE} was written by another version of rbptrack")
     tables = {
-        name: Table(**table | {"frame": pd.DataFrame({c: pd.Series(**one) for c, one in table["frame"].items()})})
+        name: Table(**table | {"frame": pd.DataFrame({c: pd.Series(**column) for c, column in table["frame"].items()})})
         for name, table in whole.pop("tables").items()
     }
-    notes = [Remark(one[0], one[1], **one[2]) if isinstance(one, list) else one for one in whole.pop("notes")]
+    notes = [Remark(note[0], note[1], **note[2]) if isinstance(note, list) else note for note in whole.pop("notes")]
     findings = whole.pop("findings")
     leads = [Lead(**lead | {"cells": [Cell(**cell) for cell in lead["cells"]]}) for lead in whole.pop("leads")]
     captions = whole.pop("captions").items()

@@ -66,8 +66,8 @@ def _texts(frame: pd.DataFrame) -> str:
     if len(parts) <= _FEW:
         return listed(parts)
     tokens = frame["num_tokens"].dropna()
-    each = f", up to {short_number(tokens.max())} scored tokens each" if len(tokens) else ""
-    return f"{listed(sorted(set(frame['dataset'])))}{each}"
+    at_most = f", up to {short_number(tokens.max())} scored tokens each" if len(tokens) else ""
+    return f"{listed(sorted(set(frame['dataset'])))}{at_most}"
 
 
 def _how(frame: pd.DataFrame) -> str:
@@ -77,13 +77,13 @@ def _how(frame: pd.DataFrame) -> str:
         settings = sorted(set(frame[column].dropna()))
         return [str(value) if isinstance(value, str) else f"{value:,}" for value in settings]
 
-    said = []
+    parts = []
     if precision := values("dtype"):
-        said.append(f"precision {listed(precision)}")
+        parts.append(f"precision {listed(precision)}")
     if vocabularies := values("vocab_size"):
-        said.append(f"|V| = {listed(vocabularies[:_FEW])}")
+        parts.append(f"|V| = {listed(vocabularies[:_FEW])}")
     if rules := values("sequence"):
         lengths = values("seq_len")
-        said.append(f"sequence rule {listed(rules)}" + (f" at {listed(lengths[:_FEW])} tokens" if lengths else ""))
-    text = "; ".join(said)
+        parts.append(f"sequence rule {listed(rules)}" + (f" at {listed(lengths[:_FEW])} tokens" if lengths else ""))
+    text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""

@@ -162,7 +162,7 @@ def _section(section: Section, shared: Pieces, files: str | None) -> dict[str, o
     notes = [note for note in report.notes if not isinstance(note, Remark)]
     first = report.summary or next(iter(report.tables), "")
     opens = first and first not in report.overview
-    figures, linked = within((name, one) for name, one in section.figures.items() if name not in report.overview)
+    figures, linked = within((name, figure) for name, figure in section.figures.items() if name not in report.overview)
     return {
         "name": section.name,
         "title": spaced(section.name),

@@ -46,7 +46,7 @@ def shown_table(
 
 
 def _html(columns: Sequence[Shown], meanings: Mapping[str, str], links: Sequence[str]) -> Markup:
-    """Return the table; numbers stand right, and the cells of `model` are links where there are any."""
+    """Return the table; numbers stand right, and cells of `model` become links."""
     numbers = [" class=n" if column.number else "" for column in columns]
     kinds = [" class='n i'" if c.title in JOINED else kind for c, kind in zip(columns, numbers, strict=True)]
     heads = [

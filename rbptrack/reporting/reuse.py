@@ -74,7 +74,9 @@ class Analyses:
         try:
             yield
         except NothingToSay as error:
-            if all(one.reason != Reason.UNREADABLE for one in error.remarks):  # an unreachable store may come back
+            if all(
+                remark.reason != Reason.UNREADABLE for remark in error.remarks
+            ):  # an unreachable store may come back
                 cache.remember(self._name(analyzer), f"{_SILENT}{redact(skipped(error))}")
             raise
 

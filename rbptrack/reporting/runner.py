@@ -142,23 +142,31 @@ def analyze_all(
     failure never stops the others. See `analyze`.
     """
     findings, analyses = Findings(), Analyses(reader, runs, formats)
-    findings.reused = [one.name for one in analyzers if not again and analyses.find(one, folder / one.name)]
-    findings.sections = [_section(one, folder / one.name) for one in analyzers if one.name in findings.reused]
-    for one in analyzers:
-        if one.name not in findings.reused and not again and (reason := analyses.silence(one)):
-            findings.be_silent(one, reason)
-    left = [one for one in analyzers if one.name not in {*findings.reused, *(name for name, _ in findings.silent)}]
+    findings.reused = [
+        analyzer.name for analyzer in analyzers if not again and analyses.find(analyzer, folder / analyzer.name)
+    ]
+    findings.sections = [
+        _section(analyzer, folder / analyzer.name) for analyzer in analyzers if analyzer.name in findings.reused
+    ]
+    for analyzer in analyzers:
+        if analyzer.name not in findings.reused and not again and (reason := analyses.silence(analyzer)):
+            findings.be_silent(analyzer, reason)
+    left = [
+        analyzer
+        for analyzer in analyzers
+        if analyzer.name not in {*findings.reused, *(name for name, _ in findings.silent)}
+    ]
     if left:
         spare_memory_work()
     with shared(left, runs, folder, formats) as turns:
-        for one, outcome in turns:
-            with _caught(findings, one), analyses.noting_silence(one):
+        for analyzer, outcome in turns:
+            with _caught(findings, analyzer), analyses.noting_silence(analyzer):
                 if isinstance(outcome, RbptrackError):
                     raise outcome
                 if not outcome:
-                    _make(one, runs, folder / one.name, formats)
-                with _caught(findings, one, logging=True):
-                    findings.sections.append(_log(analyses, one, folder / one.name, sweep)[0])
+                    _make(analyzer, runs, folder / analyzer.name, formats)
+                with _caught(findings, analyzer, logging=True):
+                    findings.sections.append(_log(analyses, analyzer, folder / analyzer.name, sweep)[0])
     findings.sort()
     if page := first_page_of(findings.sections):
         show_first_page(page)

@@ -19,8 +19,9 @@ def inline(text: str) -> str:
     """Shorten a drawing to less than half its characters; the picture stays.
 
     Coordinates have one decimal (a tenth of a point), names that nothing refers to and groups that say nothing are left
-    out, and each style is said once, as a class. Names and classes are hashes of what they stand for, so that drawings
-    on one page may share them. What `rbptrack.analysis.marks` named becomes `data-` attributes, and titles of points.
+    out, and each style is written once, as a class. Names and classes are hashes of what they stand for, so that
+    drawings on one page may share them. What `rbptrack.analysis.marks` named becomes `data-` attributes, and
+    titles of points.
 
     Args:
         text: an SVG as matplotlib writes it.
@@ -53,7 +54,7 @@ def inline(text: str) -> str:
 
 
 def _shortened(tag: str, used: set[str], styles: dict[str, str]) -> str:
-    """One tag; its style is added to `styles`, by class."""
+    """Shorten one tag, and add its style to `styles`, by class."""
 
     def as_class(style: re.Match[str]) -> str:
         name = f"s{crc32(style[1].encode()):x}"
@@ -62,10 +63,10 @@ def _shortened(tag: str, used: set[str], styles: dict[str, str]) -> str:
 
     tag = re.sub(r"\s+", " ", tag).replace(' transform="rotate(-0 ', ' transform="rotate(0 ')
     tag = re.sub(r' transform="rotate\(0 [^"]*"', "", tag)
-    tag = re.sub(r' id="([\w-]+)"', lambda one: one[0] if one[1] in used else "", tag)
+    tag = re.sub(r' id="([\w-]+)"', lambda match: match[0] if match[1] in used else "", tag)
     tag = re.sub(r'style="([^"]*)"', as_class, re.sub(r"(\.\d)\d{2,}", r"\1", tag))
-    tag = re.sub(r' (x|y|d|width|height)="[^"]*"', lambda one: re.sub(r"(\.\d)\d+|\.0+(?!\d)", r"\1", one[0]), tag)
-    return re.sub(r'(?<= d=")[^"]*', lambda one: re.sub(" ?([MLCQz]) ?", r"\1", one[0]), tag)
+    tag = re.sub(r' (x|y|d|width|height)="[^"]*"', lambda match: re.sub(r"(\.\d)\d+|\.0+(?!\d)", r"\1", match[0]), tag)
+    return re.sub(r'(?<= d=")[^"]*', lambda match: re.sub(" ?([MLCQz]) ?", r"\1", match[0]), tag)
 
 
 def _data(names: Mapping[str, str]) -> str:
@@ -143,7 +144,7 @@ class Pieces:
 
 
 def _piece(body: str, begin: int) -> Piece:
-    """The group that begins there."""
+    """Return the group that begins there."""
     depth, end = 0, begin
     for tag in re.finditer(r"<(/?)g[ >]", body[begin:]):
         depth += -1 if tag[1] else 1

@@ -49,9 +49,11 @@ def _groups(findings: Iterable[Finding]) -> list[list[Finding]]:
 def skipped(error: RbptrackError) -> str:
     """Say why an analyzer reports nothing: `3 sizes needed and 2 there`; the error's own words where it has no code."""
     remarks = error.remarks if isinstance(error, NothingToSay) else []
-    few = [one.values for one in remarks if one.reason == Reason.FEW_SIZES]
-    if few and len(few) == len([one for one in remarks if one.reason not in (Reason.KINDS, Reason.SEVERAL_RUNS)]):
+    few = [remark.values for remark in remarks if remark.reason == Reason.FEW_SIZES]
+    if few and len(few) == len(
+        [remark for remark in remarks if remark.reason not in (Reason.KINDS, Reason.SEVERAL_RUNS)]
+    ):
         return f"{max(v['needed'] for v in few)} sizes needed and {max(v['there'] for v in few)} there"
-    if remarks and all(one.reason == Reason.NO_RANKS for one in remarks):
+    if remarks and all(remark.reason == Reason.NO_RANKS for remark in remarks):
         return "imported without ranks"
     return " ".join(str(error).split())

@@ -66,8 +66,8 @@ def show_others(sections: Sequence[Section], *, whole: bool) -> None:
             whole = False
         elif not section.findings:
             made = listed([counted(len(report.tables), "table"), counted(len(section.figures), "figure")])
-            said = report.headline or next((note for note in report.notes if not isinstance(note, Remark)), made)
-            say_wrapped(f"{section.name}: {said}", lines=2)
+            sentence = report.headline or next((note for note in report.notes if not isinstance(note, Remark)), made)
+            say_wrapped(f"{section.name}: {sentence}", lines=2)
 
 
 def _show_table(title: str, report: Report) -> None:

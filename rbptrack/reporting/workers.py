@@ -48,7 +48,7 @@ def shared(
     """Yield each analyzer in its turn: with False for this process to make, else when another has written
     folder/<name>.
 
-    As many processes as there are other cores and memory for, and none for little work. They take analyzers from the
+    As many processes as other cores and memory allow, and none for little work. They take analyzers from the
     end of the list, and this one from its beginning: neighbours read the same sums. They end with the block, and with
     this process however that one ends.
     """
@@ -66,12 +66,12 @@ def shared(
                 processes.append(process)
         yield _turns(analyzers, folder, ends)
     finally:
-        for each in processes:  # of an error or an interrupt, in the middle of what they do
-            each.kill()
-            each.join()
-        for one in analyzers:
+        for helper in processes:  # of an error or an interrupt, in the middle of what they do
+            helper.kill()
+            helper.join()
+        for analyzer in analyzers:
             with suppress(OSError):
-                (folder / one.name).rmdir()  # of one that had nothing to say
+                (folder / analyzer.name).rmdir()  # of one that had nothing to say
 
 
 def computed_apart(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequence[str]) -> bool:
@@ -119,7 +119,7 @@ def _ending(code: int | None) -> str:
 def _context(runs: Runs) -> ForkContext | SpawnContext | None:
     """Return the way to start processes; None if they are not worth their start.
 
-    A fork has every import made, but also the locks of other threads: those of torch and of whoever reports to a store
+    A fork has every import made, but also the locks of other threads: those of torch and of reports to a store
     might be held for ever. Those of BLAS and Arrow take care of forks.
     """
     if sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules:
@@ -133,14 +133,14 @@ def _sent(runs: Runs, *analyzers: Analyzer) -> list[bytes]:
     sent = list[bytes]()
     with suppress(*_UNSENDABLE):
         sent = [pickle.dumps(runs)]
-        for one in analyzers:
+        for analyzer in analyzers:
             with suppress(*_UNSENDABLE):
-                sent.append(pickle.dumps(one))
+                sent.append(pickle.dumps(analyzer))
     return sent
 
 
 def _turns(analyzers: Sequence[Analyzer], folder: Path, ends: list[Connection]) -> Iterator[tuple[Analyzer, Outcome]]:
-    left = {one.name: one for one in analyzers}
+    left = {analyzer.name: analyzer for analyzer in analyzers}
 
     def told(seconds: float | None) -> Iterator[tuple[Analyzer, Outcome]]:
         ready = wait(ends, seconds)
@@ -152,13 +152,13 @@ def _turns(analyzers: Sequence[Analyzer], folder: Path, ends: list[Connection]) 
             else:
                 yield left.pop(name), outcome
 
-    for one in analyzers:
+    for analyzer in analyzers:
         yield from told(0)
-        if _takes(folder / one.name):
-            yield left.pop(one.name), False
+        if _takes(folder / analyzer.name):
+            yield left.pop(analyzer.name), False
     while left and ends:
         yield from told(None)
-    yield from ((one, False) for one in left.values())  # whose process was lost
+    yield from ((analyzer, False) for analyzer in left.values())  # whose process was lost
 
 
 def _takes(place: Path) -> bool:
@@ -170,22 +170,24 @@ def _takes(place: Path) -> bool:
     return True
 
 
-def _help(told: Connection, paths: Sequence[Path], sent: Sequence[bytes], folder: Path, formats: Sequence[str]) -> None:
+def _help(
+    answers: Connection, paths: Sequence[Path], sent: Sequence[bytes], folder: Path, formats: Sequence[str]
+) -> None:
     """Take analyzers from the last one on, as long as the process lives that this one works for."""
     _begin_helping(paths)
-    runs, *analyzers = (pickle.loads(one) for one in sent)  # noqa: S301 - made by this program a moment ago
+    runs, *analyzers = (pickle.loads(pickled) for pickled in sent)  # noqa: S301 - made by this program a moment ago
     for analyzer in reversed(analyzers):
         if _takes(folder / analyzer.name):
-            told.send((analyzer.name, _made(analyzer, runs, folder / analyzer.name, formats)))
+            answers.send((analyzer.name, _made(analyzer, runs, folder / analyzer.name, formats)))
 
 
 def _help_with_one(
-    told: Connection, paths: Sequence[Path], sent: Sequence[bytes], folder: Path, formats: Sequence[str]
+    answers: Connection, paths: Sequence[Path], sent: Sequence[bytes], folder: Path, formats: Sequence[str]
 ) -> None:
     """Compute one analyzer into a folder, and send what came of it."""
     _begin_helping(paths)
-    runs, analyzer = (pickle.loads(one) for one in sent)  # noqa: S301 - made by this program a moment ago
-    told.send(_made(analyzer, runs, folder, formats))
+    runs, analyzer = (pickle.loads(pickled) for pickled in sent)  # noqa: S301 - made by this program a moment ago
+    answers.send(_made(analyzer, runs, folder, formats))
 
 
 def _begin_helping(paths: Sequence[Path]) -> None:
@@ -228,7 +230,7 @@ def spare_memory_work() -> None:
 
     Counting half a million tokens makes and frees some ten arrays of 4 MB. By default glibc hands such memory back each
     time, and the system fills its pages with zeros anew: 40% of the time of counting. Collections look at every
-    object that there is; the modules' own, hundreds of thousands, are never garbage.
+    object in memory; the modules' own, hundreds of thousands, are never garbage.
     """
     leave_out_what_is_loaded()
     with suppress(OSError, AttributeError, TypeError):  # another C library

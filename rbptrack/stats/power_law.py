@@ -209,9 +209,9 @@ def held_out_error(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
 def hold_largest_out(law: PowerLawFit) -> HeldOut:
     """Return `held_out_error` of a law with its interval.
 
-    It counts scatter between the smaller models, of their line and of one more model, and sampling error, most of which
-    the prediction shares with the values measured over the same documents. With few sizes it is wide: one residual or
-    two tell the scatter.
+    It counts scatter between the smaller models, of their line and of one more model, and sampling error. The
+    prediction shares most of the latter with the values measured over the same documents. With few sizes it is wide:
+    the scatter then rests on one residual or two.
 
     Source: `linear.held_out_error`.
     """

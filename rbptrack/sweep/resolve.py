@@ -217,7 +217,7 @@ class Resolver:
         texts = repr((cell.dataset, cell.texts.identity))
         if texts not in self._groups:
             documents = load_documents(cell.dataset, cell.texts)
-            ids, groups = (tuple(getattr(each, name) for each in documents) for name in ("id", "group"))
+            ids, groups = (tuple(getattr(document, name) for document in documents) for name in ("id", "group"))
             self._groups = {texts: DocumentGroups(cell.dataset.group, ids, groups, texts_hash(documents))}
         return self._groups[texts]
 
@@ -231,8 +231,8 @@ class Resolver:
     def remembered_size(self, cell: Resolved, compute: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
         """Return the size of a cell's texts, where it was computed before or can be now."""
         tokenizer = self._tokenizer(cell.model).identity
-        asked = repr((cell.dataset, cell.texts.identity, tokenizer, cell.model.chat_template))
-        size: dict[str, Any] | None = _remembered(f"size of {asked}", compute)
+        key = repr((cell.dataset, cell.texts.identity, tokenizer, cell.model.chat_template))
+        size: dict[str, Any] | None = _remembered(f"size of {key}", compute)
         return size or self._stored_sizes.get(_size_key(cell))
 
     def note_size(self, cell: Resolved, size: dict[str, Any]) -> None:
@@ -285,11 +285,11 @@ class Resolver:
         dataset = config.dataset
         given = config.model.chat_template
         chat = chat_file(given) if given and dataset.chat else str(dataset.chat)
-        asked = repr((files, config.candidates, dataset.seq_len, dataset.sequence, chat))
-        if asked not in self._fits:
-            fit = _Fit(**_remembered(asked, lambda: asdict(self._checked(config, *models))))
-            self._fits[asked] = replace(fit, without=tuple(fit.without))
-        return self._fits[asked]
+        key = repr((files, config.candidates, dataset.seq_len, dataset.sequence, chat))
+        if key not in self._fits:
+            fit = _Fit(**_remembered(key, lambda: asdict(self._checked(config, *models))))
+            self._fits[key] = replace(fit, without=tuple(fit.without))
+        return self._fits[key]
 
     def _checked(self, config: CellConfig, model: ModelConfig, other: ModelConfig | None = None) -> _Fit:
         from rbptrack.corpus.chat import template_hash, template_of
@@ -311,7 +311,7 @@ class Resolver:
             theirs, own = self.parts(other)
             check_fit(f"reference {other.name}", theirs, own, seq_len)
             check_same_tokenizer(other.name, tokenizer, own)
-            named = (candidates(each, tokenizer, Candidates.tokenizer)[0] for each in (architecture, theirs))
+            named = (candidates(side, tokenizer, Candidates.tokenizer)[0] for side in (architecture, theirs))
             reference = candidates(theirs, tokenizer, config.candidates)[0], min(named)
         now = text_prefix(tokenizer).tolist() if config.dataset.sequence is SequenceRule.slide else None
         same = now is None or now == prefix_of_first_version(tokenizer).tolist()
@@ -320,9 +320,9 @@ class Resolver:
         return _Fit(rows, without, None if same else now, reference, hashed)
 
 
-def _remembered(asked: str, compute: Callable[[], Any]) -> Any:
+def _remembered(key: str, compute: Callable[[], Any]) -> Any:
     """Return a result that the same code computed of the same inputs, from this user's cache; None is not kept."""
-    name = f"fits/{fingerprint({'asked': asked, 'code': own_code(), **{n: version(n) for n in _LIBRARIES}})}"
+    name = f"fits/{fingerprint({'asked': key, 'code': own_code(), **{n: version(n) for n in _LIBRARIES}})}"
     if kept := cache.recall(name):
         return json.loads(kept)
     made = compute()

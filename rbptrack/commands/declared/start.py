@@ -29,8 +29,8 @@ MEASURE = Command(
     """Measures every model on every dataset, logs each measurement to the tracking store, and fits the laws.
 
     Models and datasets take lists, patterns (* stays inside a folder, ** crosses folders) and, after !, names to leave
-    out: 'model=pythia/*,!pythia/12b'. bash takes patterns without quotes; zsh needs them, and ! does in both. What was
-    measured before is skipped, and a new k is computed from its stored ranks.""",
+    out: 'model=pythia/*,!pythia/12b'. bash takes patterns without quotes; zsh needs them, and ! does in both. Cells
+    measured before are skipped, and a new k is computed from its stored ranks.""",
     NoOptions,
     Config,
     more={
