@@ -32,6 +32,7 @@ PATIENCE = 3600.0  # seconds that a command is given
 
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _CONTINUES = re.compile(r"^<!-- continues (\S+)\.md -->$", re.MULTILINE)
+_PROGRESS = re.compile(r"tok/s  [\d:]+ left")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _VARIES = (
     (re.compile(r"\d{8}-\d{6}(?:-\w+)?"), "SWEEP"),
@@ -111,7 +112,7 @@ def run(page: Path, folder: Path, *, write: bool = False) -> None:
 
 
 def _output(words: str, folder: Path, home: Path) -> list[str]:
-    """Return the lines that a command prints, standard error included."""
+    """Return the lines that a command prints, standard error included; without progress, which slow machines show."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     kept = {name: value for name, value in os.environ.items() if name in ("LANG", "LC_ALL", "CI", "OMP_NUM_THREADS")}
     done = subprocess.run(
@@ -121,7 +122,7 @@ def _output(words: str, folder: Path, home: Path) -> list[str]:
     )  # fmt: skip
     if done.returncode:
         raise Different(f"$ {words}\nended with {done.returncode}:\n{done.stdout}")
-    return done.stdout.rstrip("\n").splitlines()
+    return [line for line in done.stdout.rstrip("\n").splitlines() if not _PROGRESS.search(line)]
 
 
 def check(command: Command, printed: Sequence[str]) -> None:
