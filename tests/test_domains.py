@@ -67,7 +67,7 @@ def test_what_cannot_be_told_has_what_could_have_been_seen() -> None:
     untold = [finding for finding in findings if finding.verdict == "undecided"]
     assert untold
     assert all(finding.detectable > 1.3 * (finding.high - finding.low) / 2 for finding in untold)
-    assert "would have been seen in 80% of such texts" in " ".join(sentences_of(findings))
+    assert "could have been detected (80% power)" in " ".join(sentences_of(findings))
 
 
 def test_equal_sources_are_rarely_called_different() -> None:

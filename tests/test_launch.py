@@ -436,7 +436,7 @@ def test_a_job_that_is_lost_begins_again_as_often_as_it_may(
         "1 job was lost: NODE_FAIL",
     ]
     cells = asked("model=nano/6k,nano/15k")
-    assert [o.message for o in drive.results.collect(cells)] == ["x", "its job never began"]
+    assert [o.message for o in drive.results.collect(cells)] == ["x", "its job never started"]
     assert capsys.readouterr().out.count("nano-6k / pydocs  failed: x") == 1
     again = Teller(report_file(drive.jobs[0]))
     assert again.knows_end_of(tasks_of(cells)[0])

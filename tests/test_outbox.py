@@ -163,7 +163,7 @@ def test_two_that_were_measured_while_the_store_was_away_are_one(
         assert len(outbox.waiting()) == 2
     deliver()
     out = capsys.readouterr().out
-    assert out.count("delivered nano-6k / wiki to ") == out.count("nano-6k / wiki is finished in ") == 1
+    assert out.count("delivered nano-6k / wiki to ") == out.count("nano-6k / wiki is already finished in ") == 1
     check_delivered_once(a)
 
 

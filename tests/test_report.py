@@ -194,10 +194,10 @@ def test_the_first_page_is_made_of_the_leads_of_all_analyzers(capsys: pytest.Cap
     assert alone
     (row,) = alone.rows
     assert (alone.labels, alone.remarks) == (["CE", "RBP_1", "RBP_10"], [])
-    assert row.text("less CE's", "ce") == ""
+    assert row.text("minus CE's", "ce") == ""
     assert row.text("α", "rbp_10").count(" to ") == 1
     assert row.cells["α", "rbp_10"].value == report.metrics["alpha/toy/text/rbp_10"], "numbers, to sort and to draw"
-    assert re.fullmatch(r"[+-]\d\.\d{3} (differs|undecided|same|differs, but little)", row.text("less CE's", "rbp_10"))
+    assert re.fullmatch(r"[+-]\d\.\d{3} (differs|undecided|same|differs, but little)", row.text("minus CE's", "rbp_10"))
     place = {"family": "toy", "dataset": "text"}
     cells = [
         Cell(line="straight up to k", text="1,000 (the last tried)", **place),

@@ -200,7 +200,7 @@ def test_a_report_says_in_a_line_what_was_there_already(
 ) -> None:
     asked = ("report", "analyzers=mine")
     first, second, third = (program(*asked, *more, cwd=store.folder).stdout for more in ((), (), ("again=yes",)))
-    line = "the analysis was there already, of the same measurements, options and code; again=yes computes anew"
+    line = "the analysis exists already, of the same measurements, options and code; again=yes recomputes"
     assert [line in " ".join(said.split()) for said in (first, second, third)] == [False, True, False]
     assert program(*asked, "figures=svg,pdf", cwd=store.folder).returncode == 0
     assert list(store.folder.glob("mlruns/artifacts/*/*/artifacts/figures/f.pdf"))

@@ -202,7 +202,7 @@ def test_that_another_process_is_at_work_is_said(
         assert waiting.result()
     assert shown.startswith("0 of 1 cell ended, 0 running, 1 at work in another process; ")
     assert shown.endswith("waits")
-    assert "another process in this folder is at work on it; waiting until it has ended" in capsys.readouterr().out
+    assert "another process in this folderis measuring it; waiting" in capsys.readouterr().out
     assert "1 running" in line()
 
 
@@ -348,12 +348,12 @@ def test_a_failed_and_a_lost_shard_are_named() -> None:
         assert results.take(0, number, outcome, whole=False)
     collected = results.collect(cells)  # of an interrupted sweep: only what is known
     assert [o.message for o in collected] == ["shard 2 of 4: out of memory"]
-    for cell_number, shard, why in ((0, 2, "its job was lost"), *((1, n, "its job never began") for n in range(4))):
+    for cell_number, shard, why in ((0, 2, "its job was lost"), *((1, n, "its job never started") for n in range(4))):
         results.lose(Task(cell_number, Shard(shard, 4), cells[cell_number]), why)
     lost, never = results.collect(cells)
     assert (lost.status, lost.title) == ("failed", "nano-15k / pydocs")
     assert lost.message == "shard 2 of 4: out of memory; shard 3 of 4: its job was lost"
-    assert never.message == "shard 1, 2, 3, 4 of 4: its job never began"
+    assert never.message == "shard 1, 2, 3, 4 of 4: its job never started"
     results.take(0, 2, Outcome("x", "m", "d", "skipped"), whole=True)
     assert not results.take(0, 1, Outcome("x", "m", "d", "measured"), whole=True)  # the first has said it
     assert results.collect(cells)[0].status == "skipped"

@@ -47,7 +47,7 @@ def test_beyond_the_largest_it_is_a_forecast_or_refused() -> None:
 
 
 def test_no_rise_no_size() -> None:
-    assert threshold(fit_power_law(S, S**0.01), 0.5).refused == "success is not shown to rise with size"
+    assert threshold(fit_power_law(S, S**0.01), 0.5).refused == "success does not rise significantly with size"
     assert "below a 10th" in threshold(law(0.2, 1e3), 0.5).refused
 
 

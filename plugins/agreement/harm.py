@@ -27,15 +27,15 @@ LADDER = "A row per model: what it costs against the first, and whether it ranks
 class LadderRow(PairRow):
     """What one model, precision or checkpoint costs against another."""
 
-    ce: Annotated[Interval, Column("CE of B less that of A, nats", title="ΔCE", form="+.4f")]
-    rank: Annotated[Interval, Column("mean of ln R of B less that of A, nats", title="Δ rank part", form="+.4f")]
+    ce: Annotated[Interval, Column("CE of B minus that of A, nats", title="ΔCE", form="+.4f")]
+    rank: Annotated[Interval, Column("mean of ln R of B minus that of A, nats", title="Δ rank part", form="+.4f")]
     rank_share: Annotated[
         Interval, Column("share of ΔCE that is its rank part; empty where CE does not differ", "rank share", form=".0%")
     ]
-    rbp: Annotated[Interval, Column("RBP_k of B less that of A, at the smallest k", title="ΔRBP", form="+.4f")]
+    rbp: Annotated[Interval, Column("RBP_k of B minus that of A, at the smallest k", title="ΔRBP", form="+.4f")]
     decided: Annotated[
         Interval,
-        Column("tokens gained less tokens lost, each by the mean of both margins, nats per token", form="+.4f"),
+        Column("tokens gained minus tokens lost, each by the mean of both margins, nats per token", form="+.4f"),
     ]
     near: Annotated[
         float, Column(f"of tokens lost or gained, the share within {NEAR} nats of a tie", "at near-ties", form=".0%")

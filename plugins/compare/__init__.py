@@ -295,12 +295,12 @@ class Compare(Analyzer):
             if (row.A, row.B, row.on, row.metric) in shown
         ]
         if gaps:
-            caption = f"Exponent of one side less the other's, {self.level:z.0%} intervals. Grey: counts as the same."
+            caption = f"Exponent of one side minus the other's, {self.level:z.0%} intervals. Grey: counts as the same."
             figure = bar_panels(gaps, xlabel="difference of exponents", ylabel="pair")
             report.drawings["exponents"] = Drawing(figure, caption)
 
     def _draw_models(self, report: Report) -> None:
-        caption = f"A's value less B's, with {self.level:z.0%} intervals over documents that hold for all at once."
+        caption = f"A's value minus B's, with {self.level:z.0%} intervals over documents that hold for all at once."
         table = report.tables["models"].frame.rename(columns={"low": "difference_low", "high": "difference_high"})
         for label in (_label(rbp_name(self.shown)), "CE"):
             rows = table[(table["metric"] == label) & table["paired"]]

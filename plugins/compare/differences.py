@@ -130,7 +130,7 @@ def _studentized(draws: FloatArray, value: float, variances: FloatArray) -> Floa
 def _values(first: _Ratio, second: _Ratio, weights: Weights, *, logs: bool) -> tuple[FloatArray, FloatArray]:
     """Return difference of two ratios (or of their logarithms) and its variance for each row of weights, (replicates,).
 
-    The variance is sum_d w_d i_d^2 with i_d = (x_d - p n_d) / sum(w n) of the first less that of the second: a
+    The variance is sum_d w_d i_d^2 with i_d = (x_d - p n_d) / sum(w n) of the first minus that of the second: a
     quadratic form in the four sums' products, so that all replicates cost two matrix products.
     """
     columns = np.column_stack([*first, *second])  # (documents, 4): x, n, x', n'

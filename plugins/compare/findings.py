@@ -81,7 +81,7 @@ class LawsApart(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class SameExponents(Finding):
-    """The exponent of one side less that of the other.
+    """The exponent of one side minus that of the other.
 
     Attributes:
         p_equivalent: of a difference at or beyond the margin, corrected.
@@ -202,7 +202,7 @@ class GapOnText(Finding):
             a, b, dataset = models
             if whole.verdict is not Verdict.DIFFERENT:
                 yield (
-                    f"{a} and {b} are not seen to differ in nats per byte on {dataset} (a difference of "
+                    f"{a} and {b} do not differ significantly in nats per byte on {dataset} (a difference of "
                     f"{estimate(whole, '+.3f')})."
                 )
                 continue

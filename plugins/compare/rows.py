@@ -52,7 +52,7 @@ class LawRow(PairRow):
     p_families: Annotated[float, Column(f"p of a ratio of 1, {_SURE} (Holm)", "p of equal laws", form=".3g")]
     alpha_A: Annotated[float, Column("A's exponent", title="α of A", form=".3f")]
     alpha_B: Annotated[float, Column("B's", title="α of B", form=".3f")]
-    difference: Annotated[Interval, Column("A's exponent less B's", form="+.3f", low=_LOW, bare=True)]
+    difference: Annotated[Interval, Column("A's exponent minus B's", form="+.3f", low=_LOW, bare=True)]
     p_exponents: Annotated[float, Column(f"p of equal exponents, {_SURE} (Holm)", "p of equal α", form=".3g")]
     margin: Annotated[float, Column("difference below which exponents count as the same", form=".3f")]
     p_equivalent: Annotated[float, Column("p of a difference at or beyond the margin (Holm)", form=".3g")]
@@ -118,7 +118,7 @@ class GapRow(OfTwoModels):
     nats_A: Annotated[float, Column("nats per byte of A", title="nats per byte, A", form=".4f")]
     nats_B: Annotated[float, Column("of B", title="B", form=".4f")]
     difference: Annotated[
-        Interval, Column("A's less B's: below 0, A is better (documents paired)", form="+.4f", bare=True)
+        Interval, Column("A's minus B's: below 0, A is better (documents paired)", form="+.4f", bare=True)
     ]
     p: P
     p_corrected: Corrected

@@ -48,7 +48,7 @@ class Contrast(Finding):
         low, high = (pick(values, key=lambda source: values[source]) for pick in (min, max))
         (ends,) = (pair for pair in pairs if {pair.case["source"], pair.case["than"]} == {low, high})
         least = number(ends.detectable, ".3f")
-        untold = f"undecided; a difference of {least} would have been seen in 80% of such texts"
+        untold = f"undecided; a difference of {least} could have been detected (80% power)"
         verdict = "they differ" if ends.verdict is Verdict.DIFFERENT else untold
         return (
             f"{place}: {quantity} is {number(values[low], '.3f')} in '{low}' and {number(values[high], '.3f')} in "

@@ -53,7 +53,7 @@ class ContrastRow(OfSource):
     than: Annotated[str, Column("the source that it is compared with")]
     quantity: Annotated[str, Column("CE and RBP_k of the largest size, or the exponent of RBP_k")]
     difference: Annotated[
-        Interval, Column("of the source less of the other, whose documents are others", form="+.3f", bare=True)
+        Interval, Column("of the source minus that of the other, whose documents are others", form="+.3f", bare=True)
     ]
     p: P
     p_corrected: Corrected

@@ -70,7 +70,7 @@ class Source:
         return replace(values, draws=draws)
 
     def _tilt(self, metric: str) -> FloatArray:
-        """Return the influence of each document on ln y of the largest size less that of the smallest, (documents,)."""
+        """Return each document's influence on ln y of the largest size minus that of the smallest, (documents,)."""
         ends = [self.shares[i][metric] for i in (0, -1)]
         with np.errstate(divide="ignore", invalid="ignore"):
             slopes = [share.value if metric == CE else share.value * np.log(share.value) for share in ends]

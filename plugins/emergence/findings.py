@@ -46,8 +46,8 @@ class Independent(Finding):
             best = min(tested, key=lambda finding: 1 - finding.detectable / finding.null)
             yield (
                 f"Undecided in all {counted(len(tested), 'case')} whether successes in a row are independent (each a "
-                f"model, dataset and k; corrected): detected would be, at best, {best.null:.0f} tokens that count as "
-                f"{max(best.null - best.detectable, 1):.1f} independent ones or fewer (80% power)."
+                f"model, dataset and k; corrected): at best, we could have detected {best.null:.0f} tokens that count "
+                f"as {max(best.null - best.detectable, 1):.1f} independent ones or fewer (80% power)."
             )
         for place, measurements in by_where([finding for finding in findings if finding.largest]).items():
             seen = [finding.window for finding in measurements if finding.window and not finding.reason]

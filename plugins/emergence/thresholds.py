@@ -53,7 +53,7 @@ def threshold(law: PowerLawFit, share: float, *, documents: float = np.inf) -> T
     y = float(-np.log(share))
     nothing, read_off = Interval(np.nan), _read_off(law.s, law.y, y)
     if law.low <= 0:
-        return Threshold(nothing, read_off, refused="success is not shown to rise with size")
+        return Threshold(nothing, read_off, refused="success does not rise significantly with size")
     with np.errstate(over="ignore"):  # of an exponent of all but 0
         size = float(np.exp((law.log_a - np.log(y)) / law.alpha))
     if size > law.s.max():

@@ -157,7 +157,7 @@ class StraightUpTo(Finding):
                 text += f"; beyond, {listed(beyond)}"
             if finding.shown:
                 text += f". It is straight within {finding.margin:.0%} up to k = {finding.shown:,}"
-            yield text + (f", and not to be from k = {finding.exceeded:,}." if finding.exceeded else ".")
+            yield text + (f", and not from k = {finding.exceeded:,}." if finding.exceeded else ".")
 
     def beyond(self) -> list[str]:
         """Return each verdict beyond the limit, and the k that have it."""
@@ -202,9 +202,9 @@ def _overall(findings: Sequence[Bends], bent: Sequence[Bends]) -> str:
     floors = [finding.floor_seen for finding in undecided if isfinite(finding.floor_seen)]
     if floors:
         ends = dict.fromkeys(number(share, ".0%") for share in (min(floors), max(floors)))
-        text += f": floors below {' to '.join(ends)} of y at the largest size stay unseen (80% power)"
+        text += f": floors below {' to '.join(ends)} of y at the largest size could not be detected (80% power)"
     elif any(finding.is_tested for finding in undecided):
-        text += ": no floor, however large, would be seen (80% power)"
+        text += ": no floor could be detected, however large (80% power)"
     return text
 
 
@@ -212,7 +212,7 @@ def _in_a_cell(finding: Bends) -> str:
     """Return the verdict, and what would have been seen."""
     text = _BENDS[finding.verdict]
     if finding.verdict is not Verdict.YES and isfinite(finding.floor_seen):
-        return f"{text} (a floor of {finding.floor_seen:.0%} would be seen)"
+        return f"{text} (a floor of {finding.floor_seen:.0%} would be detected)"
     if finding.verdict is Verdict.UNTOLD and finding.is_tested:
-        return f"{text} (no floor would be seen)"
+        return f"{text} (no floor would be detected)"
     return text

@@ -83,7 +83,7 @@ class Learning(Analyzer):
                 report.findings += [churn, Learnt(**about, **times, **around(every.learnt))]
         if not flows:
             raise report.nothing_found(f"no model has {self.least} checkpoints on the same tokens (training_tokens)")
-        report.add_rows("flows", flows, caption="Entering less leaving is the change of RBP_k, exactly.")
+        report.add_rows("flows", flows, caption="Entering minus leaving is the change of RBP_k, exactly.")
         report.add_rows("learnt", learnt)
         report.add_rows("spectrum", spectrum)
         caption = "How fast RBP_k grows with the logarithm of training tokens D, at every k; a line per checkpoint."

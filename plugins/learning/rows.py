@@ -25,7 +25,7 @@ class FlowRow(OfModel):
     end: Annotated[float, Column("of the next", "to", form="short")]
     entering: Annotated[Interval, Column("share of all tokens whose rank enters the first k", form=".2%")]
     leaving: Annotated[Interval, Column("share whose rank leaves them", form=".2%")]
-    net: Annotated[float, Column("entering less leaving: the change of RBP_k", form="+.2%")]
+    net: Annotated[float, Column("entering minus leaving: the change of RBP_k", form="+.2%")]
     entering_per_doubling: Annotated[float, Column("per doubling of training tokens", "entering per 2x", form=".2%")]
     leaving_per_doubling: Annotated[float, Column("per doubling of training tokens", "leaving per 2x", form=".2%")]
     seeds: Annotated[

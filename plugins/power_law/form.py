@@ -275,7 +275,7 @@ class FormRow(OfMetric):
     free: Annotated[int, Column("free parameters")]
     aicc: Annotated[float, Column("AICc of the form, constants left out", title="AICc", form=".1f")]
     aicc_power_law: Annotated[float, Column("that of the power law", title="AICc, power law", form=".1f")]
-    difference: Annotated[float, Column("AICc of the form less that of the power law", form="+.1f")]
+    difference: Annotated[float, Column("AICc of the form minus that of the power law", form="+.1f")]
     held_out_error: Annotated[
         float, Column("measured / predicted - 1 at the largest size, fitted to all smaller ones", form="+.1%")
     ]
@@ -294,7 +294,7 @@ class ParameterRow(OfMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class FormAgainstPowerLaw(Finding):
-    """AICc of a form less that of the power law: YES where the form is preferred, NO where the power law is.
+    """AICc of a form minus that of the power law: YES where the form is preferred, NO where the power law is.
 
     Attributes:
         form: the expression.

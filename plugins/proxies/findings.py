@@ -79,10 +79,10 @@ class Chosen(Finding):
         """Say how many proxies order models, or what could have been seen."""
         units = f"{self.units} models within their families" if self.within else f"{self.units} families"
         if not isfinite(self.detectable_order):
-            return f"no order of {units} could be told from chance, corrected for {self.tests} tests"
+            return f"no order of {units} could be significant, corrected for {self.tests} tests"
         text = f"{self.survive} of 32 proxies order {units} beyond chance (corrected for {self.tests} tests)"
         if not self.survive:
-            text += f"; a tau of {self.detectable_order:.2f} would have been seen in 80% of such sets"
+            text += f"; a tau of {self.detectable_order:.2f} could have been detected (80% power)"
         return text
 
 

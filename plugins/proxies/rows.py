@@ -52,7 +52,7 @@ class SummaryRow(OfTask):
     left_out_ce: Annotated[float, Column("by cross-entropy", "pairs right by CE", form=".0%")]
     detectable: Annotated[
         float,
-        Column("smallest τ that such models would have shown, corrected (power 80%)", "τ that would show", form=".2f"),
+        Column("smallest τ that could have been detected, corrected (80% power)", "τ that would show", form=".2f"),
     ]
 
 

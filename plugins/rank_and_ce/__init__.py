@@ -223,7 +223,7 @@ class RankAndCe(Analyzer):
             report.add_metrics(f"alpha_of_{part}/{{family}}/{{dataset}}", rows, f"alpha_{part}")
 
     def _spectrum_rows(self, family: Family, parts: Parts) -> Iterator[SpectrumRow]:
-        """Yield the bands of k below |V|; none where CE is not seen to fall."""
+        """Yield the bands of k below |V|; none where CE does not fall significantly."""
         if len(parts.values) < 2 or not parts.falls:
             return
         ends = [*(BANDS[1:] - 1), family.vocab_size]

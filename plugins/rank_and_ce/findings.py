@@ -67,7 +67,7 @@ class ShareOfFall(Finding):
             )
         for finding in findings:
             if finding.reason:
-                yield f"{where(finding)}: CE is not seen to fall from {finding.sizes}, so no share of it is given."
+                yield f"{where(finding)}: CE does not fall significantly from {finding.sizes}, so no share is given."
             else:
                 yield (
                     f"{where(finding)}: from {finding.sizes}, CE falls by {number(finding.fall, '.3f')} nats, its rank "
@@ -88,7 +88,7 @@ class ShareOfFall(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class ExponentsOfParts(Finding):
-    """The exponent of CE's rank part less that of the rest, over the same models and documents."""
+    """The exponent of CE's rank part minus that of the rest, over the same models and documents."""
 
     question: str = "rank falls faster than the rest"
 
@@ -105,7 +105,7 @@ class ExponentsOfParts(Finding):
         yield f"{text} (corrected)."
         for finding in findings:
             ends = estimate(finding, "+.3f")
-            text = f"{where(finding)}: the exponent of the rank part less that of the rest is {ends}"
+            text = f"{where(finding)}: the exponent of the rank part minus that of the rest is {ends}"
             if finding.verdict is Verdict.UNTOLD:
                 text += f"; undecided, a difference of {number(finding.detectable, '.3f')} would be detected (80%)"
             yield f"{text}."
@@ -292,5 +292,5 @@ class Predicts(Finding):
             yield f"Those are: {listed(named)}."
         else:
             yield (
-                f"For whole sequences of {left_out} left out, neither RBP_k nor CE is seen to predict better ({cases})."
+                f"For whole sequences of {left_out} left out, neither RBP_k nor CE is significantly better ({cases})."
             )

@@ -93,7 +93,7 @@ class Parts:
         return [fit_law(s, self.values[:, j], self.draws[:, :, j], level=level) for j in range(len(PARTS))]
 
     def contrast(self, s: FloatArray, level: float) -> PowerLawFit | None:
-        """Return the law of rank over rest: its alpha is the exponent of the rank part less that of the rest."""
+        """Return the law of rank over rest: its alpha is the exponent of the rank part minus that of the rest."""
         rank, rest = self.values[:, 1], self.values[:, 2]
         return ratio_law(s, rank, rest, self.draws[:, :, 1], self.draws[:, :, 2], level=level)
 

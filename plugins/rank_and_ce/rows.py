@@ -42,7 +42,7 @@ class PartLawRow(OfFamily):
     alpha_ce: Annotated[Interval, Column("exponent of CE", title="α of CE", form=".3f")]
     alpha_rank: Annotated[Interval, Column("exponent of the rank part", title="α of rank", form=".3f")]
     alpha_rest: Annotated[Interval, Column("exponent of the rest", title="α of rest", form=".3f")]
-    difference: Annotated[Interval, Column("rank's exponent less the rest's", form="+.3f", bare=True)]
+    difference: Annotated[Interval, Column("rank's exponent minus the rest's", form="+.3f", bare=True)]
     p: P
     p_corrected: Corrected
 
@@ -81,7 +81,7 @@ class SummaryRow(OfFamily):
 
     sizes: Annotated[str, Column("smallest and largest size compared")]
     k: K
-    gain: Annotated[float, Column("RBP_k of the largest size less that of the smallest")] = np.nan
+    gain: Annotated[float, Column("RBP_k of the largest size minus that of the smallest")] = np.nan
     within_share: Annotated[
         Interval, Column("share of the gain at equal p(target): unseen by cross-entropy", form=".1%", low=_RESAMPLED)
     ] = UNKNOWN
@@ -94,7 +94,7 @@ class GainRow(OfFamily):
     size: Annotated[str, Column("the larger size")]
     from_size: Annotated[str, Column("the next smaller one")]
     k: K
-    gain: Annotated[float, Column("RBP_k of the larger less that of the smaller")]
+    gain: Annotated[float, Column("RBP_k of the larger minus that of the smaller")]
     mix: Annotated[Interval, Column("part of it by tokens that move to higher p(target)", low=_RESAMPLED)]
     within: Annotated[Interval, Column("part of it by better ranks at equal p(target)", low=_RESAMPLED)]
 

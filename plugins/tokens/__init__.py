@@ -105,7 +105,7 @@ class Tokens(Analyzer):
             which = ", ".join(without) if len(without) <= 3 else f"{len(without)} families on their datasets"
             report.notes.append(
                 f"{which}: the texts of tokens were not kept (the Python API, an import, "
-                "an earlier version): kinds and places in words are not told."
+                "an earlier version): kinds and places in words are left out."
             )
         return report
 

@@ -43,7 +43,7 @@ SUMMARY: Columns = {name: LAWS[name] for name in (*_CLASS, "share", *_ALPHA, "ga
 }
 CONTRASTS: Columns = _CLASS | {
     "than": "the class that it is compared with",
-    "difference": Column("exponent less that of the other class (same models and documents: paired)", form="+.3f"),
+    "difference": Column("exponent minus that of the other class (same models and documents: paired)", form="+.3f"),
     "low": "lower end of its interval",
     "high": "upper end",
     "p": Column("two-sided p", form=".3g"),

@@ -33,7 +33,7 @@ class MetricChange:
     p_corrected: Corrected
     detectable: Annotated[
         float,
-        Column("smallest difference that these texts would have shown, corrected, with a power of 80%", form=".4f"),
+        Column("smallest difference that these texts could have shown, corrected (80% power)", form=".4f"),
     ]
     verdict: Annotated[str, Column("different or undecided")]
 

@@ -65,7 +65,7 @@ def deliver(store: Store, source: Source, *, tell: Callable[[str], None]) -> Imp
         if not left:
             raise type(error)(f"{error}. Nothing was imported") from error
         raise RbptrackError(
-            f"{error}. {done.imported} of the measurements are imported, and others may be half there: "
+            f"{error}. {done.imported} of the measurements are imported, and others may be incomplete: "
             "the same command completes them"
         ) from error
     return done

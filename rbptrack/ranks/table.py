@@ -87,7 +87,7 @@ class RankTable:
 
         """
         if name in _SPLIT and not self.ties_known:
-            raise LacksColumn(f"this measurement has no column {name}: its ranks count ties, in an unknown number")
+            raise LacksColumn(f"this measurement has no column {name}: its ranks include an unknown number of ties")
         if name in COMPARED.names and not self.compared:
             raise LacksColumn(f"this measurement has no column {name}: it was made without reference=MODEL")
         if name in ADDED.names and self.version == 1:

@@ -252,8 +252,8 @@ def _caught(findings: Findings, analyzer: Analyzer, *, logging: bool = False) ->
 def say_reused(analyses: int, *, remedy: str) -> None:
     """Say in one line which analyses were reused."""
     if analyses:
-        were = "the analysis was" if analyses == 1 else f"{analyses} analyses were"
-        say_wrapped(f"{were} there already, of the same measurements, options and code; {remedy} computes anew")
+        exist = "the analysis exists" if analyses == 1 else f"{analyses} analyses exist"
+        say_wrapped(f"{exist} already, of the same measurements, options and code; {remedy} recomputes")
 
 
 def options_text(analyzer: Analyzer) -> str:

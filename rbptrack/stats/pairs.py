@@ -43,7 +43,7 @@ class TokenPairs:
 
     @property
     def worse_by(self) -> FloatArray:
-        """-ln p(target) of b less that of a, nats, (tokens,)."""
+        """-ln p(target) of b minus that of a, nats, (tokens,)."""
         return np.asarray(self.a.column("logprob").astype(np.float64) - self.b.column("logprob"))
 
     @property
@@ -100,7 +100,7 @@ class PairSums(DocumentSums):
         rank_b: sums of ln R of b.
         rest_a: sums of -ln(p R), the rest of the loss, (documents,).
         rest_b: sums of -ln(p R) of b.
-        decided: tokens gained less tokens lost, each by the mean of both models' margins, nats, (documents,); NaN where
+        decided: tokens gained minus tokens lost, each by the mean of both models' margins, nats, (documents,); NaN if
             a table does not say. A margin is ln p(top) - ln p(target). One model's alone would regress to the mean.
         near: tokens lost or gained at a tie or nearly one: the mean margin is at most `NEAR`, (documents,).
         entropy_a: sums of the distribution's entropy, nats, (documents,); NaN where a table does not say.

@@ -68,7 +68,7 @@ class Delivery:
     def waits(self) -> None:
         """Say that another process in this folder is at work on the cell."""
         title = self.about.title
-        self.say_waiting(f"{title}: another process in this folder is at work on it; waiting until it has ended")
+        self.say_waiting(f"{title}: another process in this folderis measuring it; waiting")
 
     def say_waiting(self, why: str) -> None:
         """Say why the cell is not measured now, and show in the sweep's table that it waits."""

@@ -145,7 +145,7 @@ class Drive:
             by_place = takers(path)
             for place, task in enumerate(tasks):
                 if not self.results.knows_end_of(task):
-                    why = f"its job was lost; {CONTINUES}" if place in by_place else "its job never began"
+                    why = f"its job was lost; {CONTINUES}" if place in by_place else "its job never started"
                     self.results.lose(task, self._lost.get(by_place.get(place, -1), why))
 
 

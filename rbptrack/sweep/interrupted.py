@@ -30,9 +30,7 @@ def tell_what_is_kept(cells: Sequence[Config], resolved: Sequence[Resolved], res
     kept = sum(o.status in ("measured", "skipped") for o in outcomes) + len(complete)
     untouched = len(left) - len(partly) - len(complete)
     say(f"interrupted: {kept} of {len(cells)} cells measured, {len(partly)} partly, {untouched} not begun")
-    lines = [
-        f"{title}: measured, and not in the tracking store yet; the next command delivers it" for title in complete
-    ]
+    lines = [f"{title}: measured, and not in the tracking store yet; the next command uploads it" for title in complete]
     lines += [f"{title}: {tokens:,} scored tokens are saved" for title, tokens in partly]
     if len(lines) > _MOST:
         rest = sum(tokens for _, tokens in partly[max(0, _MOST - 1 - len(complete)) :])

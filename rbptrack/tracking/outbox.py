@@ -109,7 +109,7 @@ def send(connection: Connection, record: Record, measured: Path, run_id: str, *,
         except RbptrackError as error:
             return Sent(begun(path), str(error))
         except (KeyboardInterrupt, SystemExit):
-            tell(f"interrupted: {record.name} is measured, complete, and kept in {path}; the next command delivers it")
+            tell(f"interrupted: {record.name} is measured, complete, and kept in {path}; the next command uploads it")
             raise
     _tidy()
     return Sent(run_id, "")
@@ -160,7 +160,7 @@ def repair_and_deliver(tracking: TrackingConfig, *, tell: Tell) -> Delivered:
     connection = Connection(tracking)
     try:
         for name in repair(connection):
-            tell(f"{name} was left running by a process that is gone: now KILLED; measured again, it continues")
+            tell(f"{name} was left running by a process that is gone: now KILLED; the same command resumes it")
         _verify_what_was_cut_off(connection, tell)
     except StoreAway as error:
         done.away = str(error)
@@ -185,7 +185,7 @@ def _verify_what_was_cut_off(connection: Connection, tell: Tell) -> None:
     since = writing.cut_off(database) if database is not None and connection.exists else None
     if database is None or since is None:
         return
-    tell(f"this machine went down while {short_path(str(database))} was written: verifying what it got since")
+    tell(f"this machine went down while {short_path(str(database))} was written: checking everything written since")
     with suppress(BadInput):  # it holds no measurement yet
         done = verify(Reader(connection), FilterConfig(), read_data=True, since=since)
         writer = Writer(connection)
@@ -206,7 +206,7 @@ def _deliver_waiting(
         run_id, there = _deliver(connection, record, path, tell=tell)
         done.runs[record.fingerprint] = run_id
         if there:
-            tell(f"{record.name} is finished in {connection.shown} already (run {run_id}): not delivered again")
+            tell(f"{record.name} is already finished in {connection.shown} (run {run_id}): not uploaded again")
         else:
             tell(f"delivered {record.name} to {connection.shown} (run {run_id})")
     except RbptrackError as error:
