@@ -7,7 +7,7 @@ PIP = $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.t
 HYDRA_TESTS := $(patsubst %,tests/test_%.py,cells patterns places typos working_conf checkpoints not_ours protocol plan)
 RESULTS := $(CURDIR)/test-long.jsonl
 
-.PHONY: demo test test-long test-hydra docs tutorials install lint clean gpu-proof
+.PHONY: demo test test-long test-hydra docs install lint clean gpu-proof
 
 # The main job: 7 embedded models on 2 embedded corpora, the table of results and the fitted laws.
 demo: $(RUNS)
@@ -17,7 +17,8 @@ demo: $(RUNS)
 test: lint
 	$(RUN) -m pytest
 
-# What others get: the wheel with its dependencies in a fresh environment outside the checkout.
+# What others get: the wheel with its dependencies in a fresh environment outside the checkout, where the tutorials' commands
+# must work and print what their pages say.
 fresh: $(STAMP)
 	$(RUN) -m tools.fresh_environment
 
@@ -53,10 +54,6 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(RUN) -m tools.reference
 	DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict
-
-# The commands of the tutorials, in a new folder with an empty HOME: each must work and print what its page says.
-tutorials: $(STAMP)
-	$(RUN) -m tools.tutorials
 
 install: $(STAMP)
 

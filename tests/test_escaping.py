@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,14 @@ NAMES = [
     "a|b",
     "**a** `b` [c](javascript:alert(1))",
     'a,b "c"',
+    r"\input{/etc/passwd} $x$ 100% #1 & a_b ~ ^",
+    "\x1b[31mred\x1b]0;title\x07",
+    "[bold]a[/bold]",
+    "\u202egnp.exe",
+    "two\nlines\tand more",
 ]
+COMMANDING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What commands a terminal, but for the end of a line."""
 
 
 def of_names() -> pd.DataFrame:
@@ -144,3 +152,23 @@ def test_no_name_is_markup(writer: str, tmp_path: Path, capsys: pytest.CaptureFi
     else:
         front = yaml.safe_load(page.split("\n---\n")[0])
         assert all(name in front["pretty_name"] for name in NAMES)
+
+
+def test_no_name_is_a_command_of_latex(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = written("list latex", tmp_path, capsys).splitlines()
+    rows = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
+    assert len(rows) == len(NAMES)
+    assert any(r"\textbackslash input\{/etc/passwd\} \$x\$ 100\% \#1 \& a\_b" in row for row in rows)
+    for row in rows:
+        assert row.endswith(r" \\")
+        plain = re.sub(r"\\(?:textbackslash |textasciitilde |textasciicircum |[{}$%#&_])", "", row.removesuffix(r" \\"))
+        assert plain.count("&") == 1  # between the columns
+        assert not re.search(r"[\\{}$%#_~^]", plain)
+        assert not COMMANDING.search(plain)
+
+
+def test_no_name_commands_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = written("list table", tmp_path, capsys)
+    assert not COMMANDING.search(printed)
+    assert "[bold]a[/bold]" in printed
+    assert len(printed.splitlines()) == 1 + len(NAMES) + 1  # the headers, a line for each, how many

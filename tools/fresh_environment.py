@@ -3,9 +3,10 @@
     python -m tools.fresh_environment [--sdist] [--python PYTHON] [--constraints FILE]
 
 Outside the checkout: builds from the tracked files, checks that the wheel holds all of `rbptrack/`, `conf/` and
-`plugins/`, installs it with its dependencies and no extras, and runs the demo with three models, `list`, `analyze` with
-an analyzer of one file, `report`, `plugins` and the example package. Every `rbptrack*` module that any of these
-processes loads must lie in that environment. Exit code 1, and the reason, if anything fails.
+`plugins/`, installs it with its dependencies and no extras, follows the tutorials (tools/tutorials.py: the demo, a sweep of
+one's own models, figures, export), and runs `analyze` with the README's analyzer, `report`, `plugins` and the example
+package. Every `rbptrack*` module that any of these processes loads must lie in that environment. Exit code 1, and the
+reason, if anything fails.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import time
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from tools import tutorials
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = {"rbptrack/conf/": "conf/", "rbptrack/plugins/": "plugins/", "rbptrack/": "rbptrack/"}
@@ -91,19 +94,23 @@ class Environment:
 
     Attributes:
         python: its interpreter.
+        programs: the folder of its commands.
         folder: where commands run.
+        watched: environment variables with which a process notes the modules that it loads.
 
     """
 
     def __init__(self, place: Path, interpreter: str) -> None:
         self._place = place / "environment"
         self.folder = place / "empty"
-        self.python = self._place / "bin/python"
-        self._watch = place / "watch"
+        self.programs = self._place / "bin"
+        self.python = self.programs / "python"
         self._loaded = place / "loaded.txt"
         self.folder.mkdir()
-        self._watch.mkdir()
-        (self._watch / "sitecustomize.py").write_text(WATCH)
+        watch = place / "watch"
+        watch.mkdir()
+        (watch / "sitecustomize.py").write_text(WATCH)
+        self.watched = {"PYTHONPATH": str(watch), "RBPTRACK_LOADED": str(self._loaded)}
         output([interpreter, "-m", "venv", self._place], cwd=place)
 
     def install(self, *what: str | Path) -> None:
@@ -120,30 +127,47 @@ class Environment:
         """Run the installed command; Failed if its output lacks the expected text, or it loads a module from elsewhere."""
         self._loaded.unlink(missing_ok=True)
         began = time.monotonic()
-        variables = {
-            "PYTHONPATH": str(self._watch),
-            "RBPTRACK_LOADED": str(self._loaded),
+        variables = self.watched | {
             "RBPTRACK_CACHE": str(self._place.with_name("cache")),
             "HF_HOME": str(self._place.with_name("hub")),
             "HF_HUB_OFFLINE": "1",
         }
-        text = output([self._place / "bin/rbptrack", *words], cwd=self.folder, code=code, **variables)
+        text = output([self.programs / "rbptrack", *words], cwd=self.folder, code=code, **variables)
         shown = " ".join(["rbptrack", *words])
         if not re.search(expected, text):
             raise Failed(f"{shown} does not say {expected!r}:\n{text}")
+        print(f"  {shown}: {self.loaded(shown)} modules, {time.monotonic() - began:.0f} s", flush=True)
+
+    def loaded(self, shown: str) -> int:
+        """Count the modules of rbptrack that were loaded since the last command; Failed if one lies elsewhere, or none was."""
         modules = set(self._loaded.read_text().split("\n")) - {""} if self._loaded.exists() else set()
         if not modules:
             raise Failed(f"{shown}: no module of rbptrack was seen")
         allowed = (self._place, self.folder)  # the folder: the user's own plugins/
         if elsewhere := sorted(name for name in modules if not any(map(Path(name).is_relative_to, allowed))):
             raise Failed(f"{shown} loads {len(elsewhere)} modules from elsewhere: {', '.join(elsewhere[:5])}")
-        print(f"  {shown}: {len(modules)} modules, {time.monotonic() - began:.0f} s", flush=True)
+        return len(modules)
+
+
+def learn(environment: Environment) -> None:
+    """Follow the tutorials, and go on in the first one's folder; Failed if a command does not print what its page says."""
+    for page in tutorials.PAGES:
+        try:
+            tutorials.run(page, environment.folder, programs=environment.programs, variables=environment.watched)
+        except tutorials.Different as error:
+            raise Failed(f"{page.name}: {error}") from None
+        print(f"  {page.name}: {environment.loaded(page.name)} modules", flush=True)
+    environment.folder /= tutorials.PAGES[0].stem
+
+
+def measure(environment: Environment) -> None:
+    """Measure with three of the demo's models on a few documents."""
+    environment.rbptrack(*SWEEP, expected="6 measured")
 
 
 def use(environment: Environment) -> None:
-    """Do what somebody does who has installed the package; Failed if a step does not work."""
+    """Do what somebody does who has installed the package, where something is measured; Failed if a step does not work."""
     environment.rbptrack("--version", expected=r"rbptrack \d")
-    environment.rbptrack(*SWEEP, expected="6 measured")
     if dropped := {path.name for path in environment.folder.iterdir()} - {"mlruns"}:
         raise Failed(f"the demo leaves {', '.join(sorted(dropped))} in the working folder")
     environment.rbptrack("list", expected=r"nano-38k +stdlib")
@@ -177,6 +201,7 @@ def main() -> int:
             environment = Environment(place, options.python)
             environment.install("-c", options.constraints.absolute(), built)
             print(f"installed with its dependencies, {time.monotonic() - began:.0f} s", flush=True)
+            learn(environment)
             use(environment)
         except Failed as error:
             print(f"error: {error}", file=sys.stderr)

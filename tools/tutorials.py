@@ -1,12 +1,12 @@
 """Run the commands of the tutorials, and compare what they print with what the pages say.
 
-python -m tools.tutorials              # every tutorial, each in a new folder; `make tutorials`
+python -m tools.tutorials              # every tutorial, each in a new folder; `make fresh` does it with the installed wheel
 python -m tools.tutorials --write      # put what came into the pages, the README's lines included
 python -m tools.tutorials docs/first-law.md
 
 A block ```console holds commands after `$ `, each with the lines that it prints; `...` stands for lines left out. A block
 with a title (```yaml title="conf/model/mine/1b.yaml") is a file, written before the next command. Commands run by bash in a
-new folder, with an empty HOME, and with the `rbptrack` and `python` of this environment first in PATH; a page that says
+new folder, with an empty HOME, and with an environment's `rbptrack` and `python` first in PATH; a page that says
 `<!-- continues first-law.md -->` in that page's folder, after it.
 """
 
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -29,6 +29,8 @@ PAGES = tuple(ROOT / "docs" / name for name in ("first-law.md", "why-ranks.md", 
 README = ROOT / "README.md"
 LEFT_OUT = "..."
 PATIENCE = 3600.0  # seconds that a command is given
+
+HERE = Path(sys.executable).parent
 
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _CONTINUES = re.compile(r"^<!-- continues (\S+)\.md -->$", re.MULTILINE)
@@ -82,8 +84,17 @@ def blocks(page: Path) -> Iterator[Block]:
             yield Block(title, text)
 
 
-def run(page: Path, folder: Path, *, write: bool = False) -> None:
+def run(
+    page: Path, folder: Path, *, programs: Path = HERE, variables: Mapping[str, str] | None = None, write: bool = False
+) -> None:
     """Do what a page says, below a folder.
+
+    Args:
+        page: a Markdown file.
+        folder: holds HOME and a folder per page.
+        programs: where `rbptrack` and `python` are.
+        variables: of the commands' environment, besides those that a shell needs.
+        write: put what is printed into the page and the README instead of comparing it.
 
     Raises:
         Different: a command failed, or printed something else.
@@ -99,7 +110,7 @@ def run(page: Path, folder: Path, *, write: bool = False) -> None:
             (place / block.title).write_text(block.text, encoding="utf-8")
         for command in () if block.title else block.commands():
             began = time.monotonic()
-            printed = _output(command.words, place, home)
+            printed = _output(command.words, place, home, programs, variables or {})
             print(f"{page.name}: $ {command.words.splitlines()[0]}  {time.monotonic() - began:.0f} s", flush=True)
             if write:
                 _rewrite(page, command, printed)
@@ -111,13 +122,18 @@ def run(page: Path, folder: Path, *, write: bool = False) -> None:
                 check(command, printed)
 
 
-def _output(words: str, folder: Path, home: Path) -> list[str]:
+def _output(words: str, folder: Path, home: Path, programs: Path, variables: Mapping[str, str]) -> list[str]:
     """Return the lines that a command prints, standard error included; without progress, which slow machines show."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     kept = {name: value for name, value in os.environ.items() if name in ("LANG", "LC_ALL", "CI", "OMP_NUM_THREADS")}
+    shell = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "COLUMNS": "100",
+        "HF_HUB_OFFLINE": "1",
+    }
     done = subprocess.run(
         ["bash", "-c", words],
-        cwd=folder, env=kept | {"PATH": path, "HOME": str(home), "COLUMNS": "100", "HF_HUB_OFFLINE": "1"},
+        cwd=folder, env=kept | shell | variables,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE,
     )  # fmt: skip
     if done.returncode:

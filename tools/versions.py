@@ -29,7 +29,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tools.fresh_environment import ROOT, SWEEP, Environment, Failed, build, check_contents, output, use
+from tools.fresh_environment import ROOT, SWEEP, Environment, Failed, build, check_contents, measure, output, use
 from tools.snapshot import copied, differences, frozen
 
 RESULTS = ROOT / "docs/versions.json"
@@ -126,6 +126,7 @@ def try_case(
             case.tables = len(compared)
             print("\n".join(f"  {line}" for line in compared[:SHOWN_DIFFERENCES]), flush=True)
             if case.scope == "all":
+                measure(environment)
                 use(environment)
                 case.measured = difference(reference.measured, measured(environment))
                 if case.measured > TOLERANCE:

@@ -16,7 +16,7 @@ from rbptrack.base.words import counted, for_markdown
 from rbptrack.commands.declared.closer import LIST, ListConfig, ListFormat
 from rbptrack.commands.usage import entries
 from rbptrack.config.patterns import size_key
-from rbptrack.console.output import quiet, say
+from rbptrack.console.output import on_a_line, quiet, say
 from rbptrack.console.tables import print_json, table
 from rbptrack.ranks import histogram_parts, parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.tracking.store import Store
@@ -115,7 +115,7 @@ def _write(frame: pd.DataFrame, columns: Sequence[str], config: ListConfig, tota
         sys.stdout.write("\n")
     elif config.format is ListFormat.latex:
         aligned = ["l" if _words(frame, column) else "r" for column in columns]
-        shown = presented(frame, columns, errors=errors)
+        shown = presented(frame, columns, errors=errors).map(on_a_line)
         sys.stdout.write(shown.to_latex(index=False, escape=True, column_format="".join(aligned)))
     elif config.columns == ["all"]:
         for row in frame.to_dict("records"):

@@ -18,6 +18,7 @@ WIDTH = 100
 """Columns of the longest sentence, and of all of them without a terminal."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_BREAK = re.compile(r"[\t\n]")
 _QUIET = "RBPTRACK_QUIET"  # in the environment, because launchers start other processes
 
 
@@ -115,6 +116,11 @@ def complain_alike(errors: Sequence[tuple[str, str]]) -> None:
 def printable(text: str) -> str:
     """Return the text with control characters, which would command the terminal, as `?`."""
     return _CONTROL.sub("?", text)
+
+
+def on_a_line(text: str) -> str:
+    """Return the text as a cell of a table: printable, ends of lines and tabs as spaces."""
+    return printable(_BREAK.sub(" ", text))
 
 
 def _fitted(text: str, width: int | None) -> str:

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from rbptrack.console.output import columns, console, printable, quiet, say_wrapped
+from rbptrack.console.output import columns, console, on_a_line, printable, quiet, say_wrapped
 
 
 class Format(Enum):
@@ -49,7 +49,8 @@ def table(
     """
     if quiet():
         return
-    headers, rows = list(map(printable, headers)), [list(map(printable, row)) for row in rows]
+    headers = [on_a_line(name) for name in headers]
+    rows = [[on_a_line(cell) for cell in row] for row in rows]
     width = columns()
     kept = _kept(headers, rows, width, text_columns, first_out)
     widths = {i: _width(headers, rows, i) for i in kept}
