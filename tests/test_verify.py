@@ -173,9 +173,12 @@ def test_what_is_damaged_is_named_and_measured_again(store: Path, program: Progr
     assert program("verify", "read_data=true", cwd=store).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["ce", "rbp_10", "non_embedding_params"])
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [("ce", 1.01), ("rbp_10", 1.01), ("non_embedding_params", 1.01), ("ce_se", 0.8), ("rbp_10_se", 1.2)],
+)
 def test_a_number_that_was_altered_is_named_and_marked(
-    name: str, store: Path, capsys: pytest.CaptureFixture[str]
+    name: str, factor: float, store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In its value and its history alike, so that only the ranks (of S, the param) say otherwise; until it is cured."""
     run = run_of(store, "nano-15k", "stdlib")
@@ -190,9 +193,10 @@ def test_a_number_that_was_altered_is_named_and_marked(
         assert list_.main(["size=15k", "dataset=stdlib", "columns=model,damaged", "format=csv"]) == 0
         return capsys.readouterr().out
 
-    set_to(numbers[name] * 1.01)
+    set_to(numbers[name] * factor)
     assert verify_.main(["read_data=true", "size=15k", "dataset=stdlib"]) == 1
-    sentence = f"its ranks do not give its numbers: {name} is {numbers[name] * 1.01:g}, and should be {numbers[name]:g}"
+    altered = f"{numbers[name] * factor:g}"
+    sentence = f"its ranks do not give its numbers: {name} is {altered}, and should be {numbers[name]:g}"
     assert f"(run {run}): {sentence}" in capsys.readouterr().err
     assert sentence in listed()
     set_to(numbers[name])

@@ -5,6 +5,7 @@ Checked before an import, before an export, and when a store is verified.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,9 @@ from PIL import Image
 
 from rbptrack.base import limits
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.ranks import ABOVE_ZERO, RankHistogram, RankTable, parse_rbp_name, split_sums
+from rbptrack.ranks import ABOVE_ZERO, RankHistogram, RankTable, parse_rbp_name, rbp_ks, split_sums
 from rbptrack.tracking.params import MeasurementParams
-from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, read_token_texts
+from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, k_metrics, read_token_texts
 from rbptrack.tracking.rules import shown
 from rbptrack.tracking.runs_table import came_without_ranks
 from rbptrack.tracking.schema import Metric, Tag
@@ -26,6 +27,7 @@ EXACT = 1e-6
 """How far a number may be from the one that its ranks give."""
 
 _ROUNDED = 0.02  # where the authors' files gave the numbers
+_REDRAWN = 0.1  # relative: a standard error of 1,000 other draws, as another version may have made
 
 
 def file_faults(record: Record, folder: Path, *, bounded: bool) -> Iterator[tuple[str, str]]:
@@ -174,12 +176,28 @@ def _contradictions(record: Record, table: RankTable, ranks: RankHistogram) -> I
         below = capped if name == Metric.CE else 0.0
         if stored is not None and not -allowed - below <= (stored - value) / max(1.0, abs(value)) <= allowed:
             yield f"its ranks do not give its numbers: {name} is {stored:g}, and should be {value:g}"
+    yield from _standard_errors(record, table, ranks)
     curve = record.curves.get(Metric.RBP_CURVE, {})
     steps = np.array([k for k in curve if 1 <= k <= ranks.vocab_size], dtype=np.int64)
     if len(steps) < len(curve):
         yield f"curve {Metric.RBP_CURVE}: k must be from 1 to |V| = {ranks.vocab_size:,}"
     elif len(steps) and np.abs(ranks.rbp_curve(steps) - np.array(list(curve.values()))).max() > EXACT:
         yield f"its ranks do not give its curve {Metric.RBP_CURVE}"
+
+
+def _standard_errors(record: Record, table: RankTable, ranks: RankHistogram) -> Iterator[str]:
+    """Yield a sentence for each standard error that resampled documents do not give; of sources none is looked at."""
+    if Tag.GROUPS in record.tags or ranks.rank.max() > ranks.vocab_size:  # an impossible rank is named already
+        return
+    ks = [k for k in rbp_ks(record.metrics) if k <= ranks.vocab_size]
+    for name, value in k_metrics(ranks, table.document_counts(ks)).items():
+        stored = record.metrics.get(name)
+        if (
+            name.endswith("_se")
+            and stored is not None
+            and not math.isclose(stored, value, rel_tol=_REDRAWN, abs_tol=EXACT)
+        ):
+            yield f"its ranks do not give its numbers: {name} is {stored:g}, and should be {value:g}"
 
 
 def _figure(path: Path) -> str:
