@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
@@ -344,3 +347,35 @@ def test_the_terminal_shows_the_first_of_many_notes(capsys: pytest.CaptureFixtur
         terminal.show(section(Report(notes=[f"note {i}" for i in range(number)])))
         lines = capsys.readouterr().out.splitlines()
         assert lines == [f"note {i}" for i in range(40 if cut else number)] + [cut] * bool(cut)
+
+
+SAVED = """
+import os, signal, sys
+from pathlib import Path
+from rbptrack.base.user_paths import check_writable_folder
+from rbptrack.commands import report
+
+def stop(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+out = Path("report.html").absolute()
+check_writable_folder(out.parent)
+if sys.argv[1] == "killed":
+    report.put = stop
+report._save(out, Path("analyses"), lambda files: "whole")
+"""
+
+
+def test_a_report_that_was_killed_while_it_was_saved_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "analyses/law/tables").mkdir(parents=True)
+    (tmp_path / "analyses/law/tables/laws.csv").write_text("alpha\n0.1\n")
+
+    def save(how: str) -> int:
+        return subprocess.run([sys.executable, "-c", SAVED, how], cwd=tmp_path, check=False).returncode
+
+    assert save("killed") == -signal.SIGKILL
+    assert [path.name for path in tmp_path.glob("report*") if not path.name.endswith(".tmp")] == []
+    assert len(list(tmp_path.glob("*.tmp"))) == 1
+    assert save("finished") == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["analyses", "report-tables", "report.html"]
+    assert (tmp_path / "report-tables/law/laws.csv").read_text() == "alpha\n0.1\n"

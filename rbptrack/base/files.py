@@ -147,14 +147,21 @@ def unfinished_folder(path: Path) -> Iterator[Path]:
 
     When this returns it is on the disk. There must be nothing at `path`.
     """
+    with folder_beside(path) as other:
+        yield other
+        sync_tree(other)
+        other.rename(path)
+        sync([path.parent])
+
+
+@contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """Yield a folder beside a path, gone when the block ends; `clear_unfinished` removes that of a killed process."""
     other = _beside(path, ".folder")
     other.mkdir()
     with _locked(other):
         try:
             yield other
-            sync_tree(other)
-            other.rename(path)
-            sync([path.parent])
         finally:
             shutil.rmtree(other, ignore_errors=True)
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError, said_of_the_disk
-from rbptrack.base.files import check_replaceable, make_folder, put
+from rbptrack.base.files import check_replaceable, folder_beside, make_folder, put
 from rbptrack.base.user_paths import check_writable_folder, user_path
 from rbptrack.base.words import counted, short_path
 from rbptrack.commands.declared.start import REPORT
@@ -109,7 +109,7 @@ def _write(
 def _save(out: Path, folder: Path, page: Callable[..., str]) -> None:
     """Save the page as the user's file, and the tables that it links in a folder beside it."""
     beside = f"{out.stem}-tables"
-    with tempfile.TemporaryDirectory(prefix=".report-", dir=out.parent) as unfinished:  # else half of them, if it fails
+    with folder_beside(out) as unfinished:  # else half of them, if it fails
         kept = ("tables/*.csv", "tables/notes.txt", "figures/*.svg", "columns.csv")
         for file in [file for pattern in kept for file in folder.glob(f"*/{pattern}")]:
             place = Path(unfinished, beside, file.relative_to(folder).parts[0], file.name)
