@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import json
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from rbptrack.sweep.plan import Plan, memory_and_gpus, plan, too_large
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.resources import Resources
 from rbptrack.tracking.store import Store
+from tests.conftest import Program
 
 
 def asked(*words: str) -> list[Config]:
@@ -326,3 +328,15 @@ def test_tokens_are_exact_where_the_store_knows_them(
         assert (each.tokens, each.documents) == (logged["num_tokens"], 25)
         assert not each.estimated
         assert each.flops_estimated
+
+
+def test_a_folder_with_one_split_needs_no_split(program: Program, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text(json.dumps({"text": "def f(x):\n    return x\n"}) + "\n")
+    line = ("plan", "model=nano/6k", "dataset=hf", f"dataset.path={folder}", "format=json")
+    done = program(*line, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder / "validation.jsonl").write_text((folder / "train.jsonl").read_text())
+    done = program(*line, cwd=tmp_path)
+    assert "give dataset.split=... Splits: train, validation" in done.stdout + done.stderr

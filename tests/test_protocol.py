@@ -35,7 +35,7 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> Config:
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "data/test.parquet")
     arguments = ["model=hf", f"model.path={tmp_path / 'model-1k'}", "dataset=hf", f"dataset.path={tmp_path / 'data'}"]
     arguments += ["dataset.fields=[question,answer]", "protocol=paper", f"dataset.seq_len={LENGTH}"]
-    composed: Config = Composer("config", []).compose_typed([*arguments, "dataset.documents=25"])
+    composed: Config = Composer("config", []).compose_typed([*arguments, "dataset.split=test", "dataset.documents=25"])
     return composed
 
 

@@ -245,7 +245,8 @@ def main() -> int:
     parser.add_argument("--files", nargs="+", default=[], metavar="TEST", help="run only these test files")
     parser.add_argument("--write", action="store_true", help="keep the results and the table in docs/")
     options = parser.parse_args()
-    pythons = options.python or list(dict.fromkeys([sys.executable, newest_python(options.torch)]))
+    pythons = [str(Path(shutil.which(name) or name).absolute()) for name in options.python or ()]
+    pythons = pythons or list(dict.fromkeys([sys.executable, newest_python(options.torch)]))
     suite = options.files if options.suite or options.files else None
     wanted = [(python, "all") for python in pythons] + [(python, "analysis") for python in options.analysis]
     cases: list[Case] = []
