@@ -43,10 +43,10 @@ def straight(s: float) -> tuple[list[float], float]:
 
 def test_a_law_at_every_k_is_said_to_hold() -> None:
     report, verdict = judged(lambda s: 0.05 * s**-0.1)
-    assert set(verdict) == {LawAtK.HOLDS}
-    assert asked(report, "straight up to k").estimate == verdict.index[-1]
+    assert set(verdict) == {LawAtK.NO_BEND}
+    assert asked(report, "no bend detected up to k").estimate == verdict.index[-1]
     assert verdict.index[-1] < 64, "RBP_|V| is 1 whatever the model"
-    assert asked(report, "straight up to k").last_k == verdict.index[-1]
+    assert asked(report, "no bend detected up to k").last_k == verdict.index[-1]
     assert f"up to k = {verdict.index[-1]}, the last k tried" in " ".join(sentences_of(report.findings))
 
 
@@ -57,7 +57,7 @@ def test_a_law_at_every_k_is_not_found_to_bend() -> None:
     assert bends.p_corrected > 0.05
     table = report.tables["verdicts"].frame
     assert ((table["band_low"] <= 0.1) & (table["band_high"] >= 0.1)).all()
-    assert sentences_of(report.findings)[0].startswith("No law is found to bend")
+    assert sentences_of(report.findings)[0].startswith("No bend is detected")
 
 
 def test_what_could_have_been_seen_is_said() -> None:
@@ -77,16 +77,16 @@ def test_what_could_have_been_seen_is_said() -> None:
 def test_a_planted_inverse_trend_is_found() -> None:
     """Beyond k = 32 larger models miss more."""
     report, verdict = judged(lambda s: 0.002 * (s / 1e4) ** 0.2)
-    assert verdict[1] == LawAtK.HOLDS
+    assert verdict[1] == LawAtK.NO_BEND
     assert (verdict[verdict.index >= 37] == LawAtK.INVERSE).all()
-    assert asked(report, "straight up to k").estimate < 37
+    assert asked(report, "no bend detected up to k").estimate < 37
     assert "inverse at k = " in " ".join(sentences_of(report.findings))
 
 
 def test_a_planted_noise_floor_is_found() -> None:
     """Beyond k = 32 some ten misses in 20,000 tokens, whatever the size."""
     report, verdict = judged(lambda s: 0.0008, tokens=500)
-    assert verdict[1] == LawAtK.HOLDS
+    assert verdict[1] == LawAtK.NO_BEND
     assert verdict.iloc[-1] == LawAtK.NOISE
     assert "noise-limited at k = " in " ".join(sentences_of(report.findings))
     row = report.tables["verdicts"].frame.iloc[-1]

@@ -203,7 +203,7 @@ def test_the_first_page_is_made_of_the_leads_of_all_analyzers(capsys: pytest.Cap
     assert re.fullmatch(r"[+-]\d\.\d{3} (differs|undecided|same|differs, but little)", row.text("minus CE's", "rbp_10"))
     place = {"family": "toy", "dataset": "text"}
     cells = [
-        Cell(line="straight up to k", text="1,000 (the last tried)", **place),
+        Cell(line="no bend detected up to k", text="1,000 (the last tried)", **place),
         Cell(line="bends", text="yes", metric="rbp_10", **place),
         Cell(line="bends", text="of a metric that no cell opens", metric="rbp_7", **place),
         Cell(line="bends", text="of a family that no cell opens", family="other", dataset="text"),
@@ -211,12 +211,12 @@ def test_the_first_page_is_made_of_the_leads_of_all_analyzers(capsys: pytest.Cap
     report.leads.append(Lead(cells=cells, sentence="it is straight.", order=1))
     page = first_page(report.leads)
     assert page
-    assert page.remarks == ["straight up to k"]
+    assert page.remarks == ["no bend detected up to k"]
     assert page.rows[0].text("bends", "rbp_10") == "yes"
     assert page.sentences[0] == "It is straight."
     terminal.show_first_page(page)
     printed = " ".join(capsys.readouterr().out.split())
-    assert printed.endswith("toy on text: straight up to k: 1,000 (the last tried)")
+    assert printed.endswith("toy on text: no bend detected up to k: 1,000 (the last tried)")
     assert "α, all parameters" in printed
     assert "no cell opens" not in printed
     html = render("t", RUNS, [section(report)])

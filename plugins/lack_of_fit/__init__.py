@@ -12,9 +12,9 @@ only if a third of it remains without the smallest or the largest size; with 6 s
 as much, false alarms are 1 to 6%. If no bend is detected, `floor_seen` is the smallest floor that would be detected
 with 80% power.
 
-k* is the largest k at which, and at every smaller k, the law holds. Forms by maximum likelihood: M0 the power law, M1
-with a floor E >= 0 (from 6 sizes, with a profile interval), M2 broken (from 12), preferred if AICc is lower by more
-than 2.
+k* is the largest k at which, and at every smaller k, no bend is detected. Forms by maximum likelihood: M0 the power
+law, M1 with a floor E >= 0 (from 6 sizes, with a profile interval), M2 broken (from 12), preferred if AICc is lower by
+more than 2.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LackOfFit(Analyzer):
 
     Each k below |V| is one of: *inverse* (alpha's interval lies below 0), *systematic deviation* (the family's one test
     over all k says that the law bends, and this k's departure is not 0), *noise-limited* (alpha's interval includes 0,
-    or too few misses are left to tell), *law holds*.
+    or too few misses are left to tell), *no bend detected*.
 
     Attributes:
         ks: the k that forms and floors are shown for, beside CE.

@@ -25,7 +25,7 @@ UNKNOWN = Interval(NAN)
 class LawAtK(StrEnum):
     """The result about the law at one k."""
 
-    HOLDS = "law holds"
+    NO_BEND = "no bend detected"
     NOISE = "noise-limited"
     BENDS = "systematic deviation"
     INVERSE = "inverse"
@@ -77,8 +77,8 @@ class EachK:
 
     @property
     def k_star(self) -> int:
-        """The largest k up to which the law holds; 0: at none."""
-        return largest_k_without_gap([law.k for law in self.laws], [v == LawAtK.HOLDS for v in self.verdicts])
+        """The largest k up to which, at every k, alpha is above 0 and no bend is detected; 0: at none."""
+        return largest_k_without_gap([law.k for law in self.laws], [v == LawAtK.NO_BEND for v in self.verdicts])
 
     @property
     def last_k(self) -> int:
@@ -96,7 +96,7 @@ class EachK:
             return LawAtK.INVERSE
         if self.bends and (law.departure.low > 0 or law.departure.high < 0):
             return LawAtK.BENDS
-        return LawAtK.HOLDS if law.alpha.low > 0 else LawAtK.NOISE
+        return LawAtK.NO_BEND if law.alpha.low > 0 else LawAtK.NOISE
 
 
 def laws_at_each_k(

@@ -24,7 +24,7 @@ _EACH_K = "Verdict on the law in size at each k, from k = 1 to |V|."
 _DEPARTURE = "Largest departure of the points from a line, in ln y; a power law has 0. Dotted: the margin."
 _R2 = "Lines: R² observed; bands: R² that noise and the usual scatter between models leave of a true law ({:z.0%})."
 _FILLS: dict[str, tuple[str, str]] = {
-    LawAtK.HOLDS: (COLOURS[0], ""),
+    LawAtK.NO_BEND: (COLOURS[0], ""),
     LawAtK.NOISE: ("#d9d9d9", "..."),
     LawAtK.BENDS: (COLOURS[1], "///"),
     LawAtK.INVERSE: (COLOURS[3], "xxx"),

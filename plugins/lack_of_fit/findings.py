@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, nan
 from typing import Self
@@ -17,7 +17,11 @@ from .bends import LEAST_KEPT
 
 _ORDER = 30  # on the first page
 _BENDS = {Verdict.YES: "yes", Verdict.NO: "no", Verdict.UNTOLD: "undecided"}
-_MOST = 4  # cases that a sentence lists
+_NO_BEND = "no bend detected up to k"
+_MEANS_BENDS = (
+    "whether the law levels off or turns; a floor is what would stay at any size, as share of y at the largest"
+)
+_MEANS_NO_BEND = "the largest k up to which, at every k, α is above 0 and the test over all k detects no bend"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +93,7 @@ class Bends(Finding):
             )
             for finding in findings
         ]
-        return Lead(cells=cells, sentence=next(cls.say(findings)), order=_ORDER)
+        return Lead(cells=cells, sentence=next(cls.say(findings)), order=_ORDER, facts={"bends": _MEANS_BENDS})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +121,7 @@ class Floor(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class StraightUpTo(Finding):
-    """The largest k up to which the law in size holds; NaN at none.
+    """The largest k up to which, at every k, alpha is above 0 and no bend is detected; NaN at none.
 
     Attributes:
         last_k: the last k tried.
@@ -129,7 +133,7 @@ class StraightUpTo(Finding):
 
     """
 
-    question: str = "straight up to k"
+    question: str = _NO_BEND
     last_k: int
     vocabulary: int
     ks: Sequence[int]
@@ -147,17 +151,21 @@ class StraightUpTo(Finding):
 
     @classmethod
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
-        """Say up to which k the law holds in each case, and what happens beyond."""
-        limits = [f"{finding.limit} ({where(finding)})" for finding in findings[:_MOST]]
-        more = f" and {len(findings) - _MOST} more cases" if len(findings) > _MOST else ""
-        yield f"The law in size holds {listed(limits)}{more}."
+        """Say up to which k no bend is detected and up to which the law is shown straight, and what happens beyond."""
+        limits = _by_text((finding.limit, finding) for finding in findings)
+        yield f"α is above 0 and no bend is detected {limits}."
+        margin = f"{findings[0].margin:.0%}"
+        shown = [(f"up to k = {finding.shown:,}", finding) for finding in findings if finding.shown]
+        if shown:
+            yield f"The law is shown straight (its departure's whole interval lies within {margin}) {_by_text(shown)}."
+        else:
+            yield f"At no k is the law shown straight: no departure's interval lies within {margin}."
         for finding in findings:
-            text = f"{where(finding)}: the law holds {finding.limit} (|V| = {finding.vocabulary:,})"
-            if beyond := finding.beyond():
-                text += f"; beyond, {listed(beyond)}"
-            if finding.shown:
-                text += f". It is straight within {finding.margin:.0%} up to k = {finding.shown:,}"
-            yield text + (f", and not from k = {finding.exceeded:,}." if finding.exceeded else ".")
+            beyond = finding.beyond()
+            if finding.exceeded:
+                beyond.append(f"shown to depart by more than {margin} from k = {finding.exceeded:,}")
+            if beyond:
+                yield f"{where(finding)}, beyond that (|V| = {finding.vocabulary:,}): {listed(beyond)}."
 
     def beyond(self) -> list[str]:
         """Return each verdict beyond the limit, and the k that have it."""
@@ -180,32 +188,55 @@ class StraightUpTo(Finding):
                     text += " (the last tried)"
             cells.append(
                 Cell(
-                    line="straight up to k",
+                    line=_NO_BEND,
                     text=text,
                     family=finding.case["family"],
                     dataset=finding.case["dataset"],
                     value=finding.estimate,
                 )
             )
-        return Lead(cells=cells, order=_ORDER)
+        return Lead(cells=cells, order=_ORDER, facts={_NO_BEND: _MEANS_NO_BEND})
+
+
+def _by_text(findings: Iterable[tuple[str, StraightUpTo]]) -> str:
+    """Return `up to k = 10 (a), up to k = 30 (b and c)`."""
+    cases: dict[str, list[str]] = {}
+    for text, finding in findings:
+        cases.setdefault(text, []).append(where(finding))
+    return listed([f"{text} ({listed(names)})" for text, names in cases.items()])
 
 
 def _overall(findings: Sequence[Bends], bent: Sequence[Bends]) -> str:
     """Return the sentence about all cases together."""
-    text = f"The law bends in {some_of(len(bent), len(findings), 'case')}" if bent else "No law is found to bend"
+    text = f"The law bends in {some_of(len(bent), len(findings), 'case')}" if bent else "No bend is detected"
     if straight := with_verdict(findings, Verdict.NO):
-        text += f"; it is straight within {straight[0].margin:.0%} in {len(straight)}"
-    undecided = with_verdict(findings, Verdict.UNTOLD)
-    if not undecided:
-        return text
-    text += f"; {len(undecided)} undecided"
+        text += f"; the law is straight within {straight[0].margin:.0%} in {len(straight)}"
+    if undecided := with_verdict(findings, Verdict.UNTOLD):
+        text += f"; {len(undecided)} undecided: {_why(undecided)}"
+    return text
+
+
+def _why(undecided: Sequence[Bends]) -> str:
+    """Return what could have been detected where nothing was."""
+
+    def of_them(count: int) -> str:
+        return "" if count == len(undecided) else f" in {count}"
+
     floors = [finding.floor_seen for finding in undecided if isfinite(finding.floor_seen)]
+    untested = sum(not finding.is_tested for finding in undecided)
+    blind = len(undecided) - untested - len(floors)
+    reasons = []
     if floors:
         ends = dict.fromkeys(number(share, ".0%") for share in (min(floors), max(floors)))
-        text += f": floors below {' to '.join(ends)} of y at the largest size could not be detected (80% power)"
-    elif any(finding.is_tested for finding in undecided):
-        text += ": no floor could be detected, however large (80% power)"
-    return text
+        reasons.append(
+            f"only floors above {' to '.join(ends)} of y at the largest size would be detected{of_them(len(floors))}"
+        )
+    if blind:
+        reasons.append(f"no floor, however large, would be detected{of_them(blind)}")
+    power = " (80% power)" if reasons else ""
+    if untested:
+        reasons.append(f"too few sizes{of_them(untested)}")
+    return listed(reasons) + power
 
 
 def _in_a_cell(finding: Bends) -> str:

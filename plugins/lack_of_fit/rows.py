@@ -29,7 +29,10 @@ class SummaryRow(OfFamily):
     """A family on a dataset."""
 
     sizes: Annotated[int, Column("number of sizes m")]
-    k_star: Annotated[int, Column("largest k up to which the law holds; 0: at none", title="k*")]
+    k_star: Annotated[
+        int,
+        Column("largest k up to which, at every k, alpha is above 0 and no bend is detected; 0: at none", title="k*"),
+    ]
     last_k: Annotated[int, Column("the last k tried: beyond it some model has too few misses")]
     beyond: Annotated[str, Column("what most k beyond k* are", title="beyond k*")]
     bends: Annotated[Verdict, Column("one test over all k, from 5 sizes")]
@@ -49,7 +52,7 @@ class KRow(OfFamily):
     """The law at one k (`each_k.AtK`)."""
 
     k: K
-    verdict: Annotated[LawAtK, Column("law holds, noise-limited, systematic deviation or inverse")]
+    verdict: Annotated[LawAtK, Column("no bend detected, noise-limited, systematic deviation or inverse")]
     alpha: Exponent
     band_low: Annotated[float, Column("lower end of a band that holds alpha at every k together", form=".3f")]
     band_high: Annotated[float, Column("upper end", form=".3f")]
