@@ -112,6 +112,8 @@ def test_a_killed_export_leaves_no_folder(program: Program, with_store: Path) ->
 
 
 LINES = """
+import io
+import os
 import sys
 from dataclasses import dataclass
 
@@ -123,8 +125,18 @@ class Lines(Exporter):
     project: str = ""
 
     def export(self, runs, out):
-        if not self.project:
-            sys.exit(0)
+        match self.project:
+            case "":
+                sys.exit(0)
+            case "ended":
+                os._exit(0)
+            case "forked":
+                if child := os.fork():
+                    os.waitpid(child, 0)
+            case "closed":
+                sys.stdout.close()
+            case "replaced":
+                sys.stdout = io.StringIO()
         return f"{len(runs.frame)} for {self.project}"
 """
 
@@ -141,6 +153,13 @@ def test_an_exporter_of_ones_own_is_a_file(program: Program, with_store: Path) -
     done = program("export", "to=lines", cwd=with_store)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "the exporter lines failed: SystemExit: 0" in done.stderr
+    done = program("export", "to=lines", "project=ended", cwd=with_store)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "the exporter lines failed: SystemExit: os._exit(0)" in done.stderr
+    for project in ("forked", "closed", "replaced"):
+        done = program("export", "to=lines", f"project={project}", cwd=with_store)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count(f"1 for {project}") == 1
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed: pip install '.[dev]'")

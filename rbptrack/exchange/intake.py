@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pandas as pd
 from pydantic import ValidationError
@@ -47,7 +48,20 @@ class Intake:
 
 @contextmanager
 def guarded(what: str) -> Iterator[None]:
-    """Turn what a plugin's code raises, `sys.exit(0)` too, into an error in words; those in words, and Ctrl-C, pass."""
+    """Turn what a plugin's code raises, `sys.exit(0)` and `os._exit` too, into an error in words; those in words, and
+    Ctrl-C, pass. A standard output that it replaced or closed comes back, and a process that it forked ends here.
+    """
+    this_process = os.getpid()
+    end_process = os._exit
+    streams = sys.stdout, sys.stderr
+    output = os.dup(1) if sys.stdout else None  # none: the program was started without one
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != this_process:
+            end_process(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = refuse
     try:
         yield
     except (RbptrackError, KeyboardInterrupt):
@@ -57,6 +71,16 @@ def guarded(what: str) -> Iterator[None]:
         if os.environ.get("HYDRA_FULL_ERROR"):
             traceback.print_exception(error)
         raise RbptrackError(f"{what} failed: {type(error).__name__}: {error}") from error
+    finally:
+        if os.getpid() != this_process:
+            end_process(1)
+        os._exit = end_process
+        sys.stdout, sys.stderr = streams
+        if output is not None:
+            if sys.stdout.closed:
+                os.dup2(output, 1)
+                sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - for the rest of the program
+            os.close(output)
 
 
 def importer_of(path: Path, importers: Plugins[Importer], *, wanted: str = "") -> type[Importer]:
