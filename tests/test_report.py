@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 from rbptrack.plugins.power_law import PowerLaw
 
 from rbptrack.analysis import Drawing, Report, Table
-from rbptrack.analysis.figures import draw, grid, log_axis, svg
+from rbptrack.analysis.axes import log_axis
+from rbptrack.analysis.figures import draw, grid, svg
 from rbptrack.analysis.findings import Finding, Remark, Verdict
 from rbptrack.analysis.lead import Cell, Lead
 from rbptrack.base.errors import RbptrackError

@@ -27,9 +27,9 @@ from typing import ClassVar
 import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, metric_part, rbp_name
+from rbptrack.analysis.axes import SIZE
 from rbptrack.analysis.bar_figures import Bar, bar_panels
 from rbptrack.analysis.family_figures import curve_panels, curves_of, side_by_side
-from rbptrack.analysis.figures import SIZE
 from rbptrack.analysis.findings import Finding, NothingToSay, Verdict, around, corrected, sure, within_margin
 from rbptrack.analysis.rows import exponent
 from rbptrack.ranks import CE, metric_label

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from rbptrack.analysis.axes import SIZE, length_axis, log_axis
 from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of, side_by_side
-from rbptrack.analysis.figures import COLOURS, SIZE, length_axis, log_axis
+from rbptrack.analysis.figures import COLOURS
 from rbptrack.stats.power_law import PowerLawFit
 
 from .thresholds import Threshold

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from rbptrack.analysis.axes import SIZE, log_axis
 from rbptrack.analysis.family_figures import Curve, curve_panels
-from rbptrack.analysis.figures import SIZE, log_axis
 
 from .parts import FITS, PARTS, Parts
 

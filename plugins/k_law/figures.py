@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from rbptrack.analysis.axes import SIZE, log_axis
 from rbptrack.analysis.families import Family
 from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of
-from rbptrack.analysis.figures import MARKERS, SIZE, log_axis
+from rbptrack.analysis.figures import MARKERS
 from rbptrack.analysis.published import published_beta
 
 from .curves import KCurves

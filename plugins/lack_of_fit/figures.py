@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from rbptrack.analysis import Drawing
+from rbptrack.analysis.axes import k_axis
 from rbptrack.analysis.families import Family
 from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of
-from rbptrack.analysis.figures import COLOURS, k_axis, panels, style
+from rbptrack.analysis.figures import COLOURS, panels, style
 
 from .each_k import EachK, LawAtK
 

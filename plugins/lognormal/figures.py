@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from rbptrack.analysis.axes import SIZE
 from rbptrack.analysis.families import Family
 from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of
-from rbptrack.analysis.figures import COLOURS, SIZE, colour_and_marker
+from rbptrack.analysis.figures import COLOURS, colour_and_marker
 
 from .rank_distributions import CANDIDATES
 from .rank_sizes import RanksOfSize

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from rbptrack.analysis.axes import length_axis, log_axis
 from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of
-from rbptrack.analysis.figures import length_axis, log_axis
 from rbptrack.analysis.rows import frame_of
 from rbptrack.ranks import FloatArray, metric_label
 

@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from rbptrack.analysis.axes import error_bars
 from rbptrack.analysis.family_figures import family_styles, legend_above, say_left_out
-from rbptrack.analysis.figures import error_bars, panel_per, style
+from rbptrack.analysis.figures import panel_per, style
 from rbptrack.stats.intervals import Interval
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from rbptrack.analysis.axes import error_bars, log_axis
 from rbptrack.analysis.display import INTERVAL
 from rbptrack.analysis.figures import (
     COLOURS,
@@ -20,12 +21,10 @@ from rbptrack.analysis.figures import (
     MARKERS,
     WIDTH,
     colour_and_marker,
-    error_bars,
     gradient,
     grow,
     legend_of_all,
     legend_room,
-    log_axis,
     panel_per,
     style,
 )

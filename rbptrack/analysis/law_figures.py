@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
+from rbptrack.analysis.axes import error_bars, log_axis
 from rbptrack.analysis.family_figures import (
     Curve,
     FamilyStyle,
@@ -19,7 +20,7 @@ from rbptrack.analysis.family_figures import (
     legend_above,
     say_left_out,
 )
-from rbptrack.analysis.figures import error_bars, grid, log_axis, style
+from rbptrack.analysis.figures import grid, style
 from rbptrack.analysis.laws import FamilyLaw, by_family
 from rbptrack.analysis.marks import mark
 from rbptrack.analysis.published import published_alpha

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from rbptrack.analysis.axes import SIZE, error_bars, k_axis, log_axis
 from rbptrack.analysis.families import Family, families
 from rbptrack.analysis.family_figures import FamilyStyle, family_legends, family_styles, say_left_out
-from rbptrack.analysis.figures import COLOURS, SIZE, error_bars, grid, k_axis, log_axis, style
+from rbptrack.analysis.figures import COLOURS, grid, style
 from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import FloatArray, RankHistogram, log_grid, rbp_name, se_name
