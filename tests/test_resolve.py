@@ -18,7 +18,8 @@ from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import cell, measured_before, resolve
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import Outcome
-from rbptrack.sweep.resolve import Resolved, Resolver
+from rbptrack.sweep.resolve import Resolver
+from rbptrack.sweep.resolved import Resolved
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.runs_table import LoggedRun
 from rbptrack.tracking.store import Store

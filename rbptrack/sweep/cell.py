@@ -17,7 +17,7 @@ from rbptrack.ranks.measurement import WHOLE, Measurement, Shard
 from rbptrack.sweep import measured_before
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
-from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.resolved import Resolved
 from rbptrack.tracking import claim, outbox
 from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, write_documents
 from rbptrack.tracking.live import Live

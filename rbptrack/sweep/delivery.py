@@ -16,7 +16,7 @@ from rbptrack.config.schema import Config
 from rbptrack.console.output import say
 from rbptrack.console.progress import CellState
 from rbptrack.sweep.outcome import Outcome
-from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.resolved import Resolved
 from rbptrack.tracking.params import compared
 from rbptrack.tracking.schema import MeasurementTags
 from rbptrack.tracking.store import Store

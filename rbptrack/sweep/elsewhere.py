@@ -13,7 +13,7 @@ from rbptrack.config.schema import Config
 from rbptrack.console.output import complain, say
 from rbptrack.sweep.drive import Drive
 from rbptrack.sweep.reports import Inbox
-from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.resolved import Resolved
 from rbptrack.sweep.resources import Pool, Resources
 from rbptrack.sweep.results import Results
 from rbptrack.sweep.tasks import Cell, Tasks

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rbptrack.base.process import leave_out_what_is_loaded
 from rbptrack.console.progress import SweepProgress
-from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.resolved import Resolved
 from rbptrack.sweep.results import Results
 from rbptrack.sweep.tasks import Task
 from rbptrack.sweep.work import work

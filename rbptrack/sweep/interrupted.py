@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rbptrack.config.paths import partial
 from rbptrack.config.schema import Config
 from rbptrack.console.output import say
-from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.resolved import Resolved
 from rbptrack.sweep.results import Results
 from rbptrack.tracking import outbox
 from rbptrack.tracking.store import Store

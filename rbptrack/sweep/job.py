@@ -17,7 +17,7 @@ from rbptrack.base.process import install_signals
 _GOT_ON = 75  # exit code of a job that received the signal to end, and had finished something since it began
 
 if TYPE_CHECKING:
-    from rbptrack.sweep.resolve import Resolved
+    from rbptrack.sweep.resolved import Resolved
     from rbptrack.sweep.tasks import Task, Tasks
 
 

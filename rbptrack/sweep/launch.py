@@ -31,7 +31,7 @@ from rbptrack.sweep.here import measure_here
 from rbptrack.sweep.interrupted import tell_what_is_kept
 from rbptrack.sweep.outcome import Outcome, announce, summarise
 from rbptrack.sweep.reports import Inbox
-from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.resolved import Resolved
 from rbptrack.sweep.results import Results
 from rbptrack.sweep.tasks import Task, shards
 from rbptrack.sweep.work import label, logged

@@ -13,7 +13,7 @@ from rbptrack.config.schema import Again
 from rbptrack.ranks import VERSION, is_rbp_column, rbp_ks, rbp_name
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import Outcome
-from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.resolved import Resolved
 from rbptrack.tracking import outbox
 from rbptrack.tracking.claim import find_after_others
 from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, document_table, write_documents

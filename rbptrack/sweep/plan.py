@@ -13,7 +13,8 @@ from rbptrack.config.schema import CellConfig, DatasetConfig, SequenceRule
 from rbptrack.sources import cache, hub
 from rbptrack.sources.pin import Source
 from rbptrack.sweep.devices import Device
-from rbptrack.sweep.resolve import Resolved, Resolver
+from rbptrack.sweep.resolve import Resolver
+from rbptrack.sweep.resolved import Resolved
 from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.runs_table import LoggedRun

@@ -12,7 +12,7 @@ from rbptrack.config.schema import Config
 from rbptrack.sweep.balance import cut
 from rbptrack.sweep.devices import KNOWN, Device, data_sheet, guessed, sheet_of
 from rbptrack.sweep.plan import MOST_GPUS, memory_and_gpus, operations, size_of, too_large
-from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.resolved import Resolved
 from rbptrack.sweep.tasks import Task, shards
 
 LONG_SECONDS = 4 * 3600.0  # that no task takes: a lost machine loses little

@@ -19,7 +19,7 @@ from rbptrack.console.progress import CellState
 from rbptrack.sweep import cell
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome, announce
-from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.resolved import Resolved
 from rbptrack.sweep.tasks import Task
 from rbptrack.tracking.store import Store
 
