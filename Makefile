@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
-PIP = $(RUN) -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
+PIP = $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 HYDRA_TESTS := $(patsubst %,tests/test_%.py,cells patterns places typos working_conf checkpoints not_ours protocol plan)
 RESULTS := $(CURDIR)/test-long.jsonl
 

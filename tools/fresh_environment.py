@@ -115,7 +115,7 @@ class Environment:
 
     def install(self, *what: str | Path) -> None:
         """Install packages with pip."""
-        output([self.python, "-m", "pip", "install", "--quiet", "--no-compile", *what], cwd=self.folder)
+        output([self.python, "-m", "pip", "install", "--quiet", *what], cwd=self.folder)
 
     def versions(self, *packages: str) -> dict[str, str]:
         """Return the versions of installed packages."""
