@@ -80,15 +80,18 @@ def _refuse_secrets(arguments: list[str]) -> None:
     for word in arguments:
         key, _, value = word.partition("=")
         if "=" not in word or "://" in key:
-            key, value = "a word of the command line", word
+            key = "a word of the command line"
+            value = word
         refuse_secret(key.lstrip("+~"), value.strip("'\""))
 
 
 def _dispatch(arguments: list[str]) -> int:
     if arguments and arguments[0] in COMMANDS:
-        name, arguments = arguments[0], arguments[1:]
+        name = arguments[0]
+        arguments = arguments[1:]
     elif arguments[:1] in (["-h"], ["--help"]):
-        name, arguments = "help", []
+        name = "help"
+        arguments = []
     elif arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
         raise _no_command(*arguments[:2])
     else:

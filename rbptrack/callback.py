@@ -57,8 +57,12 @@ class RankCallback(TrainerCallback):
         experiment: str = "rbptrack",
         **measuring: Any,
     ) -> None:
-        self._texts, self._tokenizer, self._ks, self._dataset = list(texts), tokenizer, list(ks), dataset
-        self._name, self._measuring = name, measuring
+        self._texts = list(texts)
+        self._tokenizer = tokenizer
+        self._ks = list(ks)
+        self._dataset = dataset
+        self._name = name
+        self._measuring = measuring
         tracking = TrackingConfig(uri=tracking_uri, experiment=experiment)
         self._writer = Store(tracking).writer if log else None
         self._run_id = ""

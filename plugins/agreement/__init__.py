@@ -175,7 +175,8 @@ class Agreement(Analyzer):
         flips = list[Flips]()
         for pair in pairs:
             tokens = pair.sums.tokens.sum()
-            lost, gained = pair.sums.lost.sum() / tokens, pair.sums.gained.sum() / tokens
+            lost = pair.sums.lost.sum() / tokens
+            gained = pair.sums.gained.sum() / tokens
             flips.append(Flips(case=pair.case, estimate=gained - lost, p=pair.sums.p_flips(), lost=lost, gained=gained))
         flips = corrected(flips, sure(self.level))
         rows = list[SummaryRow]()

@@ -100,7 +100,8 @@ class Beside:
         )
 
     def _turned(self, other: Beside) -> bool:
-        row, turned = self.row, other.row
+        row = self.row
+        turned = other.row
         both_ways = (row["commit"], row["reference_commit"]) == (turned["reference_commit"], turned["commit"])
         return both_ways and other is not self and all(row[name] == turned[name] for name in _SAME_TOKENS)
 

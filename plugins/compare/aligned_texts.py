@@ -66,7 +66,8 @@ def aligned(a: Words, b: Words) -> tuple[Words, Words] | None:
     Source: the same words in both, where one side begins or ends some words later.
     """
     for shift in dict.fromkeys((len(a.texts) - len(b.texts), *_SHIFTS)):  # both at the end, or else at the beginning
-        first, second = a[max(shift, 0) :], b[max(-shift, 0) :]
+        first = a[max(shift, 0) :]
+        second = b[max(-shift, 0) :]
         size = min(len(first.texts), len(second.texts))
         same = [_same(x, y) for x, y in zip(first.texts, second.texts, strict=False)]
         inner = same[1 : size - 1]
@@ -162,7 +163,11 @@ def text_gaps(
         most: how many segments are kept of each direction.
 
     """
-    numbers, rows, worst, best, unlike = list[int](), list[FloatArray](), list[Segment](), list[Segment](), 0
+    numbers = list[int]()
+    rows = list[FloatArray]()
+    worst = list[Segment]()
+    best = list[Segment]()
+    unlike = 0
     for tables in pieces:
         sides = [dict(_documents(*side)) for side in zip(tables, texts, strict=True)]
         for document in (number for number in sides[0] if number in sides[1]):
@@ -192,7 +197,8 @@ def text_gaps(
 def _documents(table: RankTable, texts: Mapping[int, str]) -> Iterator[tuple[int, Words]]:
     numbers, place = table.documents
     ends = np.append(np.flatnonzero(np.diff(place, prepend=-1)), len(place))
-    tokens, nats = table.column("token").tolist(), -table.column("logprob").astype(np.float64)
+    tokens = table.column("token").tolist()
+    nats = -table.column("logprob").astype(np.float64)
     for number, first, end in zip(numbers, ends[:-1], ends[1:], strict=True):
         yield int(number), Words.of([texts.get(token, "") for token in tokens[first:end]], nats[first:end])
 

@@ -118,7 +118,8 @@ def _difference(first: _Ratio, second: _Ratio, weights: Weights, *, logs: bool) 
     draws, variances = _values(first, second, weights, logs=logs)
     a, b = (float(x.sum() / n.sum()) for x, n in (first, second))
     if logs:
-        a, b = float(np.log(first[0].sum())), float(np.log(second[0].sum()))
+        a = float(np.log(first[0].sum()))
+        b = float(np.log(second[0].sum()))
     return Difference(a, b, float(np.sqrt(variance)), _studentized(draws, value, variances))
 
 
@@ -138,7 +139,8 @@ def _values(first: _Ratio, second: _Ratio, weights: Weights, *, logs: bool) -> t
     totals = drawn_sums(weights, columns)
     products = drawn_sums(weights, columns[:, :, None] * columns[:, None, :])
     with np.errstate(divide="ignore", invalid="ignore"):
-        p, q = totals[:, 0] / totals[:, 1], totals[:, 2] / totals[:, 3]
+        p = totals[:, 0] / totals[:, 1]
+        q = totals[:, 2] / totals[:, 3]
         a, b = (1 / totals[:, 0], 1 / totals[:, 2]) if logs else (1 / totals[:, 1], 1 / totals[:, 3])
         form = np.column_stack([a, -p * a, -b, q * b])
         value = np.log(p) - np.log(q) if logs else p - q

@@ -109,7 +109,8 @@ class Pair:
     @property
     def keys(self) -> dict[str, Any]:
         """What the two differ in, and what they share."""
-        a, b = self.a.family, self.b.family
+        a = self.a.family
+        b = self.b.family
         if self.same_dataset:
             return {"A": a.name, "B": b.name, "on": a.dataset}
         return {"A": a.dataset, "B": b.dataset, "on": a.name}
@@ -132,13 +133,15 @@ class Pair:
         self, i: int, j: int, ks: Sequence[int], *, replicates: int
     ) -> Iterator[tuple[str, Difference, dict[str, Any]]]:
         """Yield metric, difference, and how it was made, of the i-th model of A and the j-th of B on the same texts."""
-        a, b = self.a, self.b
+        a = self.a
+        b = self.b
         if not (a.counts and b.counts):
             left = a.logged(i, ks)
             right = b.logged(j, ks)
             for number, metric in enumerate(m for m in left if m in right):
                 seed = BOOTSTRAP_SEED + 1000 * (i + 1) + number
-                (x, x_se), (y, y_se) = left[metric], right[metric]
+                x, x_se = left[metric]
+                y, y_se = right[metric]
                 yield metric, logged_difference(x, y, x_se, y_se, replicates=replicates, seed=seed), {}
             return
         left_counts, right_counts = on_common_documents(a.counts[i], b.counts[j])

@@ -83,7 +83,8 @@ class WordCounts(DocumentSums):
 
         Source: arXiv 2510.20387, eq. 6, with a whole word as the window.
         """
-        token, (present, document) = table.column("token"), table.documents
+        token = table.column("token")
+        present, document = table.documents
         begins = Segments.of(table).begins
         size = len(present)
         ended = np.append(False, ~shapes.ends_blank[token[:-1]].astype(bool)) & ~begins

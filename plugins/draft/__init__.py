@@ -112,7 +112,8 @@ class Draft(Analyzer):
             return ReferenceSums.concatenate(parts)
 
         for family, counts in read_families(beside, load, report.notes):
-            sizes, large = family.column("total_params"), family.column("reference_params")
+            sizes = family.column("total_params")
+            large = family.column("reference_params")
             costs = [self.cost] * len(counts) if self.cost else (sizes / large).tolist()
             yield Drafts(family, reference, counts, costs, self.level)
 

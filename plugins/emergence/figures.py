@@ -29,7 +29,8 @@ _MEASURED: Any = {"ends": "bars", "ls": "-", "marker": "o", "color": COLOURS[0]}
 
 def draw_success(table: pd.DataFrame) -> Figure:
     """Return the paper's figure 7: p against S, a panel per dataset and k, N as colour; dashes: RBP_k^N."""
-    where, n = {"panel": "{dataset}, k = {k}", "series": "N = {N}"}, "N = {N}"
+    where = {"panel": "{dataset}, k = {k}", "series": "N = {N}"}
+    n = "N = {N}"
     table, floor = table.sort_values(["dataset", "k", "N"]), np.nanmax([table["p"].min() / 15, 1e-7])
     independent = curves_of(
         table[table["p_independent"] > floor], "S", "p_independent", **where, ls="--", marker="", lw=1
@@ -51,7 +52,8 @@ def draw_ladder(table: pd.DataFrame) -> Figure:
     panel = "{family} {size} on {dataset}, k = {k}"
     curves = list(curves_of(seen, "N", "p", panel=panel, series="measured", label="measured", **_MEASURED))
     for number, (null, label) in enumerate(NULLS.items(), start=1):
-        finite, look = seen[np.isfinite(seen[f"p_{null}"])], {"ls": "--", "marker": "", "color": COLOURS[number]}
+        finite = seen[np.isfinite(seen[f"p_{null}"])]
+        look = {"ls": "--", "marker": "", "color": COLOURS[number]}
         curves += curves_of(finite, "N", f"p_{null}", panel=panel, series=null, label=label, **look)
     figure, axes = curve_panels(curves, xlabel="", ylabel="−ln p", legend=1.5, logs="y")
     for ax in axes:
@@ -78,7 +80,8 @@ def draw_half(table: pd.DataFrame, laws: Mapping[tuple[str, str], tuple[PowerLaw
         laws: by `family on dataset` and N.
 
     """
-    k, n = table["k"].iloc[0], "N = {N}"
+    k = table["k"].iloc[0]
+    n = "N = {N}"
     panel = "{family} on {dataset}, k = {k}"
     curves = list(curves_of(table.sort_values("N"), "S", "p", panel=panel, series=n, label=n, ends="bars", ls=""))
     for (name, length), (law, half) in laws.items():
@@ -99,7 +102,8 @@ def draw_half(table: pd.DataFrame, laws: Mapping[tuple[str, str], tuple[PowerLaw
 
 def draw_answers(table: pd.DataFrame) -> Figure:
     """Return the share of whole answers against S, k as colour."""
-    where, k = {"panel": "{family} on {dataset}", "series": "k = {k}"}, "k = {k}"
+    where = {"panel": "{family} on {dataset}", "series": "k = {k}"}
+    k = "k = {k}"
     curves = list(curves_of(table, "S", "share", **where, label=k, ends="bars", ls=""))
     lines = {"share_by_law": ("RBP$_k^{length}$,\nRBP$_k$ by its law", "-")}
     lines["share_independent"] = ("RBP$_k^{length}$,\nRBP$_k$ measured", ":")

@@ -61,7 +61,8 @@ class SuccessByLength:
 
     def ratio(self, j: int) -> Interval:
         """Return rho_N = p_N / RBP_k^N: 1 where tokens are independent."""
-        point, draws = self.point, self.draws
+        point = self.point
+        draws = self.draws
         excess = point["measured"][0, j] - point["independent"][0, j]
         return self._exp(excess, draws["measured"][:, j] - draws["independent"][:, j])
 
@@ -181,7 +182,8 @@ def success_by_length(
         level: nominal coverage of the intervals.
 
     """
-    runs, documents = counts.runs.sum(axis=0), (counts.runs > 0).sum(axis=0)
+    runs = counts.runs.sum(axis=0)
+    documents = (counts.runs > 0).sum(axis=0)
     return SuccessByLength(
         lengths=counts.lengths,
         runs=runs,
@@ -242,7 +244,8 @@ def fit_length_laws(s: FloatArray, sizes: Sequence[SuccessByLength], *, level: f
         law = fit_power_law(s[keep], y[keep, j], covariance=paired_covariance(list(logs)), level=level)
         change = per_token = None
         if n > 1:
-            relative, ratio = logs - np.log(draws[keep, :, 0]), y[keep, j] / y[keep, 0]
+            relative = logs - np.log(draws[keep, :, 0])
+            ratio = y[keep, j] / y[keep, 0]
             change = fit_power_law(s[keep], ratio, covariance=paired_covariance(list(relative)), level=level)
             low, high = percentiles(relative.mean(axis=0), level=level)
             per_token = Interval(float(np.exp(np.log(ratio).mean()) / n), np.exp(low) / n, np.exp(high) / n)

@@ -51,7 +51,8 @@ def threshold(law: PowerLawFit, share: float, *, documents: float = np.inf) -> T
     refused where that is refused.
     """
     y = float(-np.log(share))
-    nothing, read_off = Interval(np.nan), _read_off(law.s, law.y, y)
+    nothing = Interval(np.nan)
+    read_off = _read_off(law.s, law.y, y)
     if law.low <= 0:
         return Threshold(nothing, read_off, refused="success does not rise significantly with size")
     with np.errstate(over="ignore"):  # of an exponent of all but 0
@@ -130,7 +131,8 @@ def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
 
 def _read_off(s: FloatArray, y: FloatArray, target: float) -> float:
     """Read off where ln y, drawn in straight lines over ln S, first falls to ln target."""
-    x, logs = np.log(s), np.log(y) - np.log(target)
+    x = np.log(s)
+    logs = np.log(y) - np.log(target)
     for i in range(len(x) - 1):
         if logs[i] > 0 >= logs[i + 1]:
             return float(np.exp(x[i] + (x[i + 1] - x[i]) * logs[i] / (logs[i] - logs[i + 1])))

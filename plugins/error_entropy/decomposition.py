@@ -71,10 +71,13 @@ def decompose_pieces(pieces: Iterable[RankTable], histogram: RankHistogram) -> D
     by_rank[0, histogram.rank] = -np.log(histogram.count / n)
     by_rank[1, histogram.rank] = log_q
     by_rank[2, histogram.rank] = np.exp(log_q + parts[3]) / histogram.count  # Q^(e) / count
-    influence, edges, binned = [], rank_bins(histogram), list[BinnedRanks]()
+    influence = []
+    edges = rank_bins(histogram)
+    binned = list[BinnedRanks]()
     nats = 0.0
     for piece in pieces:
-        rank, logprob = piece.rank, piece.column("logprob").astype(np.float64)
+        rank = piece.rank
+        logprob = piece.column("logprob").astype(np.float64)
         present, document = piece.documents
         tokens = np.bincount(document, minlength=len(present))
         nats -= float(logprob.sum())
@@ -130,7 +133,8 @@ def shares_of_fall(values: FloatArray, influence: FloatArray, *, level: float) -
         last: nothing is left to share.
 
     """
-    fall, moved = values[0, 0] - values[-1, 0], influence[0, :, 0] - influence[-1, :, 0]
+    fall = values[0, 0] - values[-1, 0]
+    moved = influence[0, :, 0] - influence[-1, :, 0]
     if not fall > 3 * np.sqrt(_unbiased(len(moved)) * float(moved @ moved)):
         return None
     shares = []

@@ -60,11 +60,13 @@ def smooth_parts(ranks: BinnedRanks) -> tuple[FloatArray, FloatArray]:
         bins, too few to take them for smooth, or a single document.
 
     """
-    count, cost = ranks.count, ranks.cost
+    count = ranks.count
+    cost = ranks.cost
     documents, bins = count.shape
     if bins < _LEAST_BINS or documents < 2:
         return np.full(4, np.nan), np.full((documents, 4), np.nan)
-    total, total_cost = count.sum(axis=0).astype(np.float64), cost.sum(axis=0)
+    total = count.sum(axis=0).astype(np.float64)
+    total_cost = cost.sum(axis=0)
     within = _within(ranks.edges, total, -total_cost / total)
     whole = _parts(total, total_cost, -total_cost / total, *within)
     blocks = [slice(first, first + _AT_ONCE // bins) for first in range(0, documents, _AT_ONCE // bins)]
@@ -86,7 +88,8 @@ def rank_bins(histogram: RankHistogram) -> IntArray:
     far = np.rint(np.geomspace(near[-1], vocab_size + 1, steps + 1))
     edges = np.unique(np.concatenate([near, far]))
     count = np.histogram(histogram.rank, bins=edges, weights=histogram.count)[0]
-    kept, inside = [1], 0
+    kept = [1]
+    inside = 0
     for edge, tokens in zip(edges[1:], count, strict=True):
         inside += int(tokens)
         if inside >= _LEAST_TOKENS:

@@ -176,7 +176,8 @@ def _inspect(content: Mapping[str, Any], metric: str) -> Iterator[Row]:
     """Yield the scores of inspect_ai, from the header of a log. Its numbers of samples count every epoch of each."""
     if content.get("status") not in (None, "success"):
         return
-    about, results = content["eval"], content["results"]
+    about = content["eval"]
+    results = content["results"]
     epochs = (about.get("config") or {}).get("epochs") or 1
     samples = results.get("completed_samples") or results.get("total_samples")
     scorers = Counter(score["name"] for score in results["scores"])

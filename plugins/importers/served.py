@@ -36,7 +36,8 @@ NOTE = (
     "a serving engine's log-probabilities: where its logits are bfloat16 they tie at many positions, which biases "
     "RBP_1 and RBP_10; float32 logits are recommended (vLLM: head_dtype=float32; SGLang: --enable-fp32-lm-head)"
 )
-_VLLM, _SGLANG = "vllm", "sglang"
+_VLLM = "vllm"
+_SGLANG = "sglang"
 _ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
 _ROUNDED = 1e-3  # of rank times p: log-probabilities in float32, printed with few digits
 _ROUNDED_TO_BFLOAT16 = 1.3e-2

@@ -32,7 +32,9 @@ def size_factor_read_off(s: FloatArray, at_k: FloatArray, at_larger_k: FloatArra
         throughout, or no measured size is large enough.
 
     """
-    x, at, beyond = np.log(s), np.log(at_k), np.log(at_larger_k)
+    x = np.log(s)
+    at = np.log(at_k)
+    beyond = np.log(at_larger_k)
     if (np.diff(at) >= 0).any():
         return float("nan"), 0  # no unique size to read off
     inside = (beyond <= at[0]) & (beyond >= at[-1])
@@ -84,7 +86,9 @@ def k_curves(
     law = law_values(counts, replicates=replicates)
     y, draws = law.values[:, 1:], law.draws[:, :, 1:]  # without CE
     usable = positive(y, axis=0) & positive(draws, axis=(0, 1))
-    ks, y, draws = np.asarray(counts[0].ks)[usable], y[:, usable], draws[:, :, usable]
+    ks = np.asarray(counts[0].ks)[usable]
+    y = y[:, usable]
+    draws = draws[:, :, usable]
     inside = np.isin(ks, fitted)
     if inside.sum() < 4:
         return None
@@ -105,7 +109,9 @@ def beta_interval(counts: DocumentCounts, *, replicates: int, level: float) -> I
     sum_d I_d^2 D/(D - 1). The interval is as wide as the documents that decide allow (`worth` of the I_d): of 20 with a
     skewed difficulty some 3 do.
     """
-    ks, tokens, hits = np.asarray(counts.ks), counts.tokens.astype(np.float64), counts.hits.astype(np.float64)
+    ks = np.asarray(counts.ks)
+    tokens = counts.tokens.astype(np.float64)
+    hits = counts.hits.astype(np.float64)
     slope = line_through(np.log(ks))[1]
 
     def estimate(weights: Weights) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -142,13 +148,16 @@ def worth_of_doubling(s: FloatArray, curves: KCurves, k: int, *, level: float) -
         `factor_measured` over `sizes_measured` (`size_factor_read_off`). None where the curves lack k or 2k.
 
     """
-    here, there = curves.at(k), curves.at(2 * k)
+    here = curves.at(k)
+    there = curves.at(2 * k)
     if here is None or there is None:
         return None
-    y, doubled = curves.y[:, here], curves.y[:, there]
+    y = curves.y[:, here]
+    doubled = curves.y[:, there]
     law = fit_power_law(s, y, covariance=paired_covariance(list(np.log(curves.draws[:, :, here]))), level=level)
     betas = np.log(y / doubled) / np.log(2)
-    beta, beta_se = float(betas.mean()), float(betas.std(ddof=1) / np.sqrt(len(betas)))
+    beta = float(betas.mean())
+    beta_se = float(betas.std(ddof=1) / np.sqrt(len(betas)))
     quantile = law.spread.half(level) / law.se if law.se > 0 else float(special.ndtri(0.5 + level / 2))
     low, high = fieller(beta, law.alpha, beta_se, law.se, quantile=quantile)
     measured, sizes = size_factor_read_off(s, y, doubled)

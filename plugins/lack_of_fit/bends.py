@@ -84,10 +84,12 @@ def bend_of(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> Bend:
         RbptrackError: fewer than 5 sizes.
 
     """
-    x, values = np.log(np.asarray(s, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
+    x = np.log(np.asarray(s, dtype=np.float64))
+    values = np.log(np.asarray(y, dtype=np.float64))
     if len(x) < LEAST_SIZES:
         raise RbptrackError(f"a bend needs at least {LEAST_SIZES} sizes; got {len(x)}")
-    at, design = np.array([0.0, 0.0, 1.0]), curved(x)
+    at = np.array([0.0, 0.0, 1.0])
+    design = curved(x)
     spread = linear.estimate_error(at, design, values, covariance)
     # Of few residuals the mean square is too small in most draws; raised by f / (median of chi^2_f) it is so in half.
     raised = spread.residual * spread.freedom / float(special.chdtri(spread.freedom, 0.5))
@@ -102,7 +104,8 @@ def floor_bends(x: FloatArray, alpha: FloatArray, shares: FloatArray) -> FloatAr
     """
     _, slope, bend = linear.inverse(curved(x))
     ahead, share = x.max() - x, shares[:, None, None]  # (m,); the shape is 0 at the largest size
-    low, high = np.zeros((len(shares), len(alpha))), np.full((len(shares), len(alpha)), 50.0)
+    low = np.zeros((len(shares), len(alpha)))
+    high = np.full((len(shares), len(alpha)), 50.0)
 
     def shape(exponent: FloatArray) -> FloatArray:
         return np.asarray(np.log(share + (1 - share) * np.exp(np.minimum(exponent[..., None] * ahead, 500))))
@@ -134,7 +137,8 @@ def smallest_floor(
         power: how often it has to.
 
     """
-    exponents, errors = np.atleast_1d(np.asarray(alpha, dtype=float)), np.atleast_1d(np.asarray(se, dtype=float))
+    exponents = np.atleast_1d(np.asarray(alpha, dtype=float))
+    errors = np.atleast_1d(np.asarray(se, dtype=float))
     falls = exponents > 0
     if not falls.any():
         return float("nan")
@@ -176,12 +180,14 @@ def floor_test(law: PowerLawFit, other: PowerLawFit | None, *, tests: int = 1) -
         tests: how many tests p is corrected for, for the smallest floor.
 
     """
-    bend, every = bend_of(law.s, law.y, law.covariance), [1.0] if other is None else []
+    bend = bend_of(law.s, law.y, law.covariance)
+    every = [1.0] if other is None else []
     for form in filter(None, (law, other)):
         kept = form.s > form.s.min()
         without = bend_of(form.s[kept], form.y[kept], form.covariance[np.ix_(kept, kept)])
         every += [bend_of(form.s, form.y, form.covariance).p_upwards, without.p_upwards]
-    spread, seen = bend.spread, float("nan")
+    spread = bend.spread
+    seen = float("nan")
     if spread.se > 0:
         freedom = spread.freedom * (spread.se**2 / spread.residual) ** 2 if spread.residual else 1e6
         critical = spread.half(1 - (1 - law.level) / tests) / spread.se

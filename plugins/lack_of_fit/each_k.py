@@ -136,7 +136,8 @@ def laws_at_each_k(
         if values.factor != 1:  # the surface corrects for few sources itself: twice is too wide
             draws = widened(y, draws, 1 / values.factor)
         surface = fit_surface(s, list(laws), y, draws, documents=documents, level=level)
-    rng, rows = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    rows = []
     for k, few in zip(ks, misses, strict=True):
         y, draws = values.of(rbp_name(k))
         effect = design_effect(float(np.exp(-y[-1])), np.exp(-draws[-1]), tokens=tokens[-1])

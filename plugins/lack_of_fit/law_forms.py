@@ -108,7 +108,9 @@ class Points:
         Over a grid of slopes in the middle of the range and of scatters, the level in closed form; a parabola goes
         through the best slope of each share and scatter.
         """
-        m, middle, slope = len(self.x), float(self.x.mean()), max(-self.line[0], 1e-6)
+        m = len(self.x)
+        middle = float(self.x.mean())
+        slope = max(-self.line[0], 1e-6)
         variance = self.line[1] * m / (m - 2) + float(self.variances.mean())
         reach = _REACH * max(np.sqrt(variance / np.sum((self.x - middle) ** 2)), 1e-6, 0.002 * slope)
         slopes = np.linspace(max(slope - reach, 1e-6), slope + reach, _SLOPES)
@@ -142,7 +144,8 @@ class Points:
         free, m = {"M0": 3, "M1": 4, "M2": 5}[form], len(self.x)  # tau and the level among them
         aicc = deviance + 2 * free + 2 * free * (free + 1) / (m - free - 1) if m > free + 1 else float("inf")
         share = float(parameters[0]) if form == "M1" else float("nan")
-        alpha, tau = float(parameters[int(form == "M1")]), float(np.sqrt(tau2))
+        alpha = float(parameters[int(form == "M1")])
+        tau = float(np.sqrt(tau2))
         e = share * float(np.exp(level))
         return FormFit(form, alpha, tau, -deviance / 2, aicc, Interval(e), Interval(share), agreed)
 
@@ -194,7 +197,8 @@ def _fit_alike(every: Sequence[Points], m: int) -> list[Forms]:
     breaks = _searched("M2", bent, [points.breaks for points in bent]) if m >= GATES["M2"] else [[] for _ in bent]
     for i, points, (_, low, high, top, _), with_floor, broken in zip(falling, bent, floors, ends, breaks, strict=True):
         m1 = points.fit("M1", *with_floor[0])
-        share, e = Interval(m1.share.value, low, high), Interval(m1.e.value, low * top, high * top)
+        share = Interval(m1.share.value, low, high)
+        e = Interval(m1.e.value, low * top, high * top)
         fits = [plain[i], replace(m1, share=share, e=e)]
         if broken:
             best = min(broken, key=lambda end: end[0])
@@ -206,7 +210,8 @@ def _fit_alike(every: Sequence[Points], m: int) -> list[Forms]:
 
 def _floor(points: Points) -> tuple[float, float, float, float, float]:
     """Return the likeliest floor's share on a grid, its interval, and y at the largest size and the exponent there."""
-    shares, m = SHARES, len(points.x)
+    shares = SHARES
+    m = len(points.x)
     over, tops, alpha = points.profile(shares)
     critical = m * float(np.log1p(special.stdtrit(m - 3, 0.975) ** 2 / (m - 3)))
     inside = np.flatnonzero(over <= over.min() + critical)
@@ -260,7 +265,8 @@ def _searched(
     def deviance(p: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return minus twice the log-likelihood at the best level, and that level, (starts, several)."""
         off = (values[which, None] - _shape(form, p[..., :-1], x[which, None])) @ vectors[which]
-        ones, variance = vectors[which, None].sum(axis=2), variances[which, None] + np.exp(p[..., -1:])
+        ones = vectors[which, None].sum(axis=2)
+        variance = variances[which, None] + np.exp(p[..., -1:])
         level = (ones * off / variance).sum(axis=-1) / (ones**2 / variance).sum(axis=-1)
         return (np.log(2 * np.pi * variance) + (off - level[..., None] * ones) ** 2 / variance).sum(axis=-1), level
 
@@ -276,8 +282,10 @@ def _searched(
 def _ends(grid: FloatArray, excess: FloatArray) -> tuple[float, float]:
     """Find where excess crosses 0 on either side of its minimum, by linear interpolation; the grid's ends if never."""
     inside = np.flatnonzero(excess <= 0)
-    first, last = int(inside[0]), int(inside[-1])
-    low, high = float(grid[first]), float(grid[last])
+    first = int(inside[0])
+    last = int(inside[-1])
+    low = float(grid[first])
+    high = float(grid[last])
     if first > 0:
         low = float(np.interp(0.0, [excess[first], excess[first - 1]], [grid[first], grid[first - 1]]))
     if last < len(grid) - 1:

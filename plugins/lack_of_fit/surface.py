@@ -185,18 +185,22 @@ def fit_surface(
         RbptrackError: fewer than 5 sizes, or values that are not positive.
 
     """
-    x, k = np.log(np.asarray(s, dtype=np.float64)), np.asarray(ks, dtype=np.int64)
-    values, replicates = np.asarray(y, dtype=np.float64), np.asarray(draws, dtype=np.float64)
+    x = np.log(np.asarray(s, dtype=np.float64))
+    k = np.asarray(ks, dtype=np.int64)
+    values = np.asarray(y, dtype=np.float64)
+    replicates = np.asarray(draws, dtype=np.float64)
     m = len(x)
     if m < 5:
         raise RbptrackError(f"a surface needs at least 5 sizes; got {m}")
     if not ((values > 0).all() and np.isfinite(values).all() and (replicates > 0).all()):
         raise RbptrackError("a surface needs positive, finite values")
-    logs, noise = np.log(values), np.log(replicates)
+    logs = np.log(values)
+    noise = np.log(replicates)
     n = max(documents, 2.0)
     few = 1.0 if np.isinf(n) else n / (n - 1)
     noise = (noise - noise.mean(axis=1, keepdims=True)) * np.sqrt(few / (replicates.shape[1] - 1))  # (m, replicates, K)
-    line, (_, slope, bend) = linear.centred(x), linear.inverse(curved(x))
+    line = linear.centred(x)
+    _, slope, bend = linear.inverse(curved(x))
     free = linear.free_of(curved(x))
     alpha = -slope @ logs
     size = np.abs(alpha)
@@ -209,9 +213,11 @@ def fit_surface(
         fit[rule] = float(np.sum((m - 3) * (np.log(variance) + own / variance)))
     tau = _scatter(rest, sampling, np.eye(m - 3) / (m - 3), size)[2]
     gap = np.abs(np.log(k)[:, None] - np.log(k)[None, :])
-    covariances, freedoms = [], []
+    covariances = []
+    freedoms = []
     for weights in (slope, bend):
-        share, drawn = float(weights @ weights), np.einsum("m,mbk->bk", weights, noise)
+        share = float(weights @ weights)
+        drawn = np.einsum("m,mbk->bk", weights, noise)
         form = linear.deciding(weights, free) / share
         _, freedom, scattered = _scatter(rest, sampling, form, size)
         scattering = share * np.outer(scattered, scattered) * np.exp(-gap / _LENGTH)

@@ -59,7 +59,9 @@ class Learning(Analyzer):
         if not 2 <= self.span < self.least:
             raise BadInput(f"analyzer.span must be at least 2 and below analyzer.least; got {self.span}, {self.least}")
         report = Report(summary="flows")
-        flows, learnt, spectrum = list[FlowRow](), list[LearntRow](), list[SpectrumRow]()
+        flows = list[FlowRow]()
+        learnt = list[LearntRow]()
+        spectrum = list[SpectrumRow]()
         for rows in self._models(runs.frame, report):
             keys = {name: str(rows[name].iloc[0]) for name in ("dataset", "family", "size")}
             try:

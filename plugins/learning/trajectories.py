@@ -45,7 +45,8 @@ class Trajectories:
         inside = self.rank <= k
         flows = []
         for before, after in pairwise(inside):
-            entering, leaving = after & ~before, before & ~after
+            entering = after & ~before
+            leaving = before & ~after
             if int(entering.sum()) - int(leaving.sum()) != int(after.sum()) - int(before.sum()):
                 raise ArithmeticError(f"flows at k = {k} do not add up to the change of RBP_k")
             flows.append((self.share(entering), self.share(leaving)))
@@ -93,13 +94,15 @@ class Trajectories:
         """
         states = self.states(k)
         times = np.log2(self.trained)
-        durations, left = list[FloatArray](), list[FloatArray]()
+        durations = list[FloatArray]()
+        left = list[FloatArray]()
         for i in range(1, len(states) - 1):
             stays = states[i + 1 :, states[i] & ~states[i - 1]]
             gone = np.append(~stays, np.ones((1, stays.shape[1]), dtype=np.bool_), axis=0).argmax(axis=0)
             left.append((gone < len(stays)).astype(np.float64))
             durations.append(times[i + 1 + np.minimum(gone, len(stays) - 1)] - times[i])
-        duration, event = np.concatenate(durations).round(9), np.concatenate(left)
+        duration = np.concatenate(durations).round(9)
+        event = np.concatenate(left)
         kept = 1.0
         for time in np.unique(duration[event > 0]):
             kept *= 1 - event[duration == time].sum() / (duration >= time).sum()

@@ -106,15 +106,19 @@ def _exact(vocab_size: int) -> Support:
 def _nodes(vocab_size: int) -> Support:
     if vocab_size <= _EXACT_UP_TO + 2 * _NODES_PER_BLOCK:
         return _exact(vocab_size)
-    points, weights = [np.log(np.arange(1, _EXACT_UP_TO + 1.0))], [np.ones(_EXACT_UP_TO)]
-    spread, first = [], []
+    points = [np.log(np.arange(1, _EXACT_UP_TO + 1.0))]
+    weights = [np.ones(_EXACT_UP_TO)]
+    spread = []
+    first = []
     angle = (2 * np.arange(_NODES_PER_BLOCK) + 1) * np.pi / (2 * _NODES_PER_BLOCK)
-    chebyshev, barycentric = np.cos(angle), np.sin(angle) * (-1.0) ** np.arange(_NODES_PER_BLOCK)
+    chebyshev = np.cos(angle)
+    barycentric = np.sin(angle) * (-1.0) ** np.arange(_NODES_PER_BLOCK)
     blocks = max(1, int(np.ceil(np.log2(vocab_size / _EXACT_UP_TO) - 0.1)))
     edges = np.unique(np.rint(np.geomspace(_EXACT_UP_TO, vocab_size, blocks + 1)).astype(np.int64))
     for block, (low, high) in enumerate(pairwise(edges)):
         t = np.log(np.arange(low + 1, high + 1.0))
-        middle, half = (t[-1] + t[0]) / 2, (t[-1] - t[0]) / 2
+        middle = (t[-1] + t[0]) / 2
+        half = (t[-1] - t[0]) / 2
         distance = (t[:, None] - middle) / half - chebyshev
         at_node = np.abs(distance) < 1e-15
         share = barycentric / np.where(at_node, 1.0, distance)
@@ -148,7 +152,8 @@ def lognormal_cdfdiff(theta: FloatArray, s: Support) -> FloatArray:
     The cell's integral of exp(-beta t - gamma t^2 + t) over t = ln k is taken by Gauss's rule in natural parameters,
     which stay finite in the power-law limit, where differences of the normal cdf at mu -> -infinity would cancel.
     """
-    slope, gamma = 1 - theta[..., :1, None], np.exp(theta[..., 1:2, None])
+    slope = 1 - theta[..., :1, None]
+    gamma = np.exp(theta[..., 1:2, None])
     parts = [
         np.log(np.exp(slope * t - gamma * square) @ weight) + log_width
         for t, square, weight, log_width in _cells(s.vocab_size, len(s.x))
@@ -166,7 +171,8 @@ def _cells(vocab_size: int, points: int) -> list[tuple[FloatArray, FloatArray, F
     result = []
     for some, order in ((slice(0, _EXACT_UP_TO), 8), (slice(_EXACT_UP_TO, None), 3)):
         node, weight = np.polynomial.legendre.leggauss(order)
-        low, high = np.log(s.x[some] - 0.5), np.log(s.x[some] + 0.5)
+        low = np.log(s.x[some] - 0.5)
+        high = np.log(s.x[some] + 0.5)
         t = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * node  # (points, order)
         log = s.log[some, None]
         result.append((t - log, t**2 - log**2, weight, np.log((high - low) / 2)))
@@ -184,7 +190,8 @@ def weibull(theta: FloatArray, s: Support) -> FloatArray:
     d = c / scale^c is used for the scale, because it stays finite as c -> 0, where this is Zipf's law with beta = 1 - c
     + d.
     """
-    c, d = np.exp(theta[..., :1]), np.exp(theta[..., 1:2])
+    c = np.exp(theta[..., :1])
+    d = np.exp(theta[..., 1:2])
     return _normalised((c - 1) * s.log - d * np.expm1(c * s.log) / c, s)
 
 
@@ -207,7 +214,8 @@ def two_lognormals(theta: FloatArray, s: Support) -> FloatArray:
     """Share w of one pmf-lognormal, 1 - w of another; theta = (logit w, beta_1, ln gamma_1, beta_2, ln gamma_2)."""
     parts = []
     for first in (1, 3):
-        beta, gamma = theta[..., first : first + 1], np.exp(theta[..., first + 1 : first + 2])
+        beta = theta[..., first : first + 1]
+        gamma = np.exp(theta[..., first + 1 : first + 2])
         parts.append(_normalised(-beta * s.log - gamma * s.log**2, s))
     logit = theta[..., :1]
     return np.asarray(np.logaddexp(parts[0] - _softplus(-logit), parts[1] - _softplus(logit)))

@@ -192,7 +192,8 @@ def _zipf(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
 
 def _point_mass(data: FloatArray, support: Support) -> FloatArray:
     """Fit a free mass at 1 and a lognormal on {2..V}; a mass below 0 means that the plain lognormal is best."""
-    rest, weight = data.copy(), support.weight.copy()
+    rest = data.copy()
+    weight = support.weight.copy()
     rest[:, 0] = weight[0] = 0.0
     body = _constrained(rest / rest.sum(axis=1, keepdims=True), support, weight)
     at_one = np.exp(CANDIDATES["lognormal"].log_pmf(body, support)[:, 0])
@@ -206,8 +207,10 @@ def _starts(name: str, data: FloatArray, support: Support) -> FloatArray:
     maxima.
     """
     beta, gamma = _constrained(data, support, support.weight).T
-    slope, none = _zipf(data, support, support.weight)[:, 0], np.zeros(len(data))
-    mean, log_gamma = np.maximum(data @ support.x, 1.5), np.log(np.maximum(gamma, 1e-3))
+    slope = _zipf(data, support, support.weight)[:, 0]
+    none = np.zeros(len(data))
+    mean = np.maximum(data @ support.x, 1.5)
+    log_gamma = np.log(np.maximum(gamma, 1e-3))
     single_starts = {
         "lognormal_cdfdiff": [beta, log_gamma],
         "zipf_mandelbrot": [slope, none],

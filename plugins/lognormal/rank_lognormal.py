@@ -91,7 +91,8 @@ def maximum_likelihood(
             if not worse.any():
                 break
             scale[worse] /= 2
-        theta, value = trial, trial_value
+        theta = trial
+        value = trial_value
         if np.abs(scale * step).max() < 1e-10:
             break
     return np.asarray(theta if mean_features.ndim > 1 else theta[0])

@@ -86,7 +86,8 @@ def fit_size(
         RbptrackError: too few ranks to fit anything to.
 
     """
-    support, fits = Support.nodes(histogram.vocab_size), fits or fit_ranks(histogram)
+    support = Support.nodes(histogram.vocab_size)
+    fits = fits or fit_ranks(histogram)
     free = fit_lognormal(log_sums(support.project(histogram.rank, histogram.count), support), support)
     few = documents is not None and len(documents) < LEAST_DOCUMENTS
     if documents is not None and not few:
@@ -102,7 +103,8 @@ def fit_size(
     ratio = mu_over_sigma(draws[draws[:, 1] > 0])
     ends = tuple(np.percentile(ratio, [tail, 100 - tail])) if len(ratio) else (np.nan, np.nan)
     if few:
-        ends_of_both, ends = np.full((2, 2), np.nan), (np.nan, np.nan)
+        ends_of_both = np.full((2, 2), np.nan)
+        ends = (np.nan, np.nan)
     scores = {}
     if documents is not None:
         reference = fits["lognormal"]
@@ -168,7 +170,8 @@ def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, leve
             at, centred(x), theta @ direction, np.einsum("iajb,a,b->ij", sampling, direction, direction)
         )
 
-    level_at, slope_at = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    level_at = np.array([1.0, 0.0])
+    slope_at = np.array([0.0, 1.0])
     slopes = [
         Interval.around(float(b), error(slope_at, direction).half(level))
         for b, direction in zip(slope, np.eye(2), strict=True)
@@ -189,7 +192,8 @@ def _change(middle: FloatArray, slope: FloatArray) -> tuple[float, FloatArray, F
     """Return d(mu/sigma)/d ln S at the middle of lines, and its derivatives by the lines' slopes and by their
     middles.
     """
-    (beta, gamma), (beta_slope, gamma_slope) = middle, slope
+    beta, gamma = middle
+    beta_slope, gamma_slope = slope
     root = np.sqrt(2 * gamma)
     by_slope = np.array([-1 / root, -(1 - beta) / root**3])
     by_middle = np.array([gamma_slope / root**3, beta_slope / root**3 + 3 * (1 - beta) * gamma_slope / root**5])

@@ -125,7 +125,8 @@ class PowerLaw(Analyzer):
             raise report.nothing_found("no measurement to fit")
         shown = [law for law in laws if law.logged or law.metric in (CE, *map(rbp_name, self.ks))]
         contrasts = self._against_ce(shown)
-        rows, points = law_rows(shown), {law.path: point_rows(law) for law in shown}
+        rows = law_rows(shown)
+        points = {law.path: point_rows(law) for law in shown}
         report.add_rows("laws", rows.values())
         caption = "Tested over the same documents and models; p are corrected over all rows (Holm)."
         report.add_rows("against_ce", contrasts.values(), caption=caption)
@@ -188,7 +189,8 @@ class PowerLaw(Analyzer):
             contrast(to_ce.alpha, to_ce.spread, margin=margin, level=self.level)
             for (_, to_ce, _), margin in zip(pairs, margins, strict=True)
         ]
-        different, same = holm([law.p_different for law in tested]), holm([law.p_equivalent for law in tested])
+        different = holm([law.p_different for law in tested])
+        same = holm([law.p_equivalent for law in tested])
         rows = {}
         for (law, _, alpha_ce), alone, p_different, p_same in zip(pairs, tested, different, same, strict=True):
             both = replace(alone, p_different=float(p_different), p_equivalent=float(p_same))
@@ -223,7 +225,8 @@ class PowerLaw(Analyzer):
         rows = []
         for (i, law), s in product(enumerate(shown), self.forecast):
             prediction = tests.forecast(i, s, level=self.level)
-            rbp, beyond = NAN if law.metric == CE else float(np.exp(-prediction.y.value)), s / law.law.s.max()
+            rbp = NAN if law.metric == CE else float(np.exp(-prediction.y.value))
+            beyond = s / law.law.s.max()
             cells: Cells = {"predicted": prediction.y, "refused": prediction.refused, "rbp": rbp}
             rows.append(ForecastRow(**law.keys, S=s, beyond=beyond, **cells))
         report.add_rows("forecasts", rows)
@@ -283,7 +286,8 @@ class PowerLaw(Analyzer):
         )
         if all(law.metric == CE for law in laws):
             return  # imports of CE alone have no k
-        alphas, r2s = [law.law.alpha for law in laws], [law.law.r2 for law in laws]
+        alphas = [law.law.alpha for law in laws]
+        r2s = [law.law.r2 for law in laws]
         figure, axes = draw_against_k(laws, "alpha", ylabel="α")
         axes[0].set_ylim(min(0.0, *alphas) * 1.1, max(alphas) * 1.25)  # intervals that explode near |V| are cut off
         report.drawings["alpha_against_k"] = Drawing(figure, ALPHA_AGAINST_K)
@@ -328,7 +332,8 @@ def _most_decisive(family_laws: list[FamilyLaw], points: Mapping[str, Sequence[P
         for row in points[law.path]
     ]
     share, law, row = max(moved, key=lambda share_and_law: -1.0 if np.isnan(share_and_law[0]) else share_and_law[0])
-    alpha, without = law.law.alpha, row.alpha_without
+    alpha = law.law.alpha
+    without = row.alpha_without
     return SizeThatDecides(case=_case(law), estimate=share, size=row.size, alpha=alpha, without=without)
 
 

@@ -27,7 +27,9 @@ _AGAINST_CE = {
     Verdict.CLOSE: "differs, but little",
     Verdict.UNTOLD: "undecided",
 }
-ALPHA, AGAINST_CE, HELD_OUT = "α", "minus CE's", "held-out error"
+ALPHA = "α"
+AGAINST_CE = "minus CE's"
+HELD_OUT = "held-out error"
 _HELD_OUT = (
     "measured / predicted - 1 at the largest model by the law of the smaller ones (95% interval); above 0, the model "
     "is worse than the law predicts"

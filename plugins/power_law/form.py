@@ -128,7 +128,8 @@ class Form:
             whole = all(isinstance(number, int | float) and number == number for number in options.values())
             if set(options) - set(_KEYS) or not whole or not isinstance(vary, bool):
                 raise BadInput(f"analyzer.parameters: {name} takes numbers {', '.join(_KEYS[:3])} and vary=false")
-            low, high = float(options.get("min", -inf)), float(options.get("max", inf))
+            low = float(options.get("min", -inf))
+            high = float(options.get("max", inf))
             value = float(options.get("value", nan))
             if low >= high or not (np.isnan(value) or low <= value <= high):
                 raise BadInput(f"analyzer.parameters: {name} needs min < max, and its value between them")
@@ -216,7 +217,9 @@ def fit_form(form: Form, variables: Mapping[str, FloatArray], y: FloatArray) -> 
         BadInput: as many free parameters as sizes, or no start converges.
 
     """
-    model, logs, parameters = form.model(), np.log(y), form.initial()
+    model = form.model()
+    logs = np.log(y)
+    parameters = form.initial()
     free = [name for name, parameter in parameters.items() if parameter.vary]
     if len(free) >= len(y):
         raise BadInput(f"{len(free)} free parameters need more than {len(free)} sizes; found {len(y)}")
@@ -341,7 +344,8 @@ def fit_beside(form: Form, law: FamilyLaw, tokens: FloatArray, *, level: float) 
         BadInput: it cannot be fitted to these points; the text says why.
 
     """
-    s, y = law.law.s, law.law.y
+    s = law.law.s
+    y = law.law.y
     if "D" in form.variables and not np.isfinite(tokens).all():
         raise BadInput("D is unknown for some models; give analyzer.training_tokens")
     given = {name: values for name, values in (("S", s), ("D", tokens)) if name in form.variables}

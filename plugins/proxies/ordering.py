@@ -84,7 +84,9 @@ class Arrangement:
         least = self.pairs - int(ordered[-1])
         score = np.arange(-self.pairs, self.pairs + 1)
         spread = float(np.sqrt(self.chance @ score**2)) * float(special.ndtri(_POWER))
-        a, b, c = self.pairs**2 + spread**2, -2 * self.pairs * least, least**2 - spread**2
+        a = self.pairs**2 + spread**2
+        b = -2 * self.pairs * least
+        c = least**2 - spread**2
         tau = (-b + np.sqrt(max(b**2 - 4 * a * c, 0.0))) / (2 * a)  # pairs tau = least + spread sqrt(1 - tau^2)
         return float(tau)
 
@@ -174,7 +176,8 @@ def leave_families_out(values: FloatArray, scores: FloatArray, families: Sequenc
     family = np.asarray(families)
     first, second = np.triu_indices(len(scores), k=1)
     unequal = scores[first] != scores[second]
-    first, second = first[unequal], second[unequal]
+    first = first[unequal]
+    second = second[unequal]
     agrees = np.sign(values[first] - values[second]) * np.sign(scores[first] - scores[second])[:, None]
     right = (agrees + 1) / 2  # (pairs, proxies)
     names = list(dict.fromkeys(families))

@@ -42,15 +42,7 @@ from .figures import draw_equal_loss, draw_ranks_at_p, draw_spectrum, draw_whole
 from .findings import CollapsesOnCe, ExponentsOfParts, Predicts, RanksAtEqualP, ShareOfFall
 from .parts import Parts, detectable
 from .rank_and_probability import PER_SIZE, RANK_EDGES, RankAndProbability, countable_ks, split_of_gain
-from .rows import (
-    FallRow,
-    GainRow,
-    PartLawRow,
-    PredictionRow,
-    SpectrumRow,
-    SplitRow,
-    SummaryRow,
-)
+from .rows import FallRow, GainRow, PartLawRow, PredictionRow, SpectrumRow, SplitRow, SummaryRow
 
 ALL = "all together"
 

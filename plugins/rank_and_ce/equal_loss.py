@@ -275,7 +275,8 @@ def predict_left_out(
 
     """
     usable = (share > 0) & (share < 1) & (rbp > 0) & (rbp < 1)
-    y, families = np.log(-np.log(share[usable])), families[usable]
+    y = np.log(-np.log(share[usable]))
+    families = families[usable]
     predictors = (np.log(ce[usable]), np.log(-np.log(rbp[usable])))
     names = np.unique(families)
     errors = []

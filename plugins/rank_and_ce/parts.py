@@ -94,7 +94,8 @@ class Parts:
 
     def contrast(self, s: FloatArray, level: float) -> PowerLawFit | None:
         """Return the law of rank over rest: its alpha is the exponent of the rank part minus that of the rest."""
-        rank, rest = self.values[:, 1], self.values[:, 2]
+        rank = self.values[:, 1]
+        rest = self.values[:, 2]
         return ratio_law(s, rank, rest, self.draws[:, :, 1], self.draws[:, :, 2], level=level)
 
 

@@ -98,7 +98,8 @@ class RankAndProbability(DocumentSums):
 
     def success(self, n: int, k: int) -> float:
         """Share of windows of N tokens that all have R <= k (arXiv 2510.20387, eq. 6); NaN without windows."""
-        place, column = self.lengths.index(n), self.ks.index(k)
+        place = self.lengths.index(n)
+        column = self.ks.index(k)
         windows = self.windows[:, place].sum()
         return float(self.successes[:, place, column].sum() / windows) if windows else float("nan")
 
@@ -107,7 +108,8 @@ class RankAndProbability(DocumentSums):
 
         Source: figure 1 of arXiv 2510.20387; R <= 1/p because probabilities add up to 1.
         """
-        tokens, upper = self.tokens.sum(axis=0), np.append(NATS_EDGES[1:], NATS_EDGES[-1] + 1)
+        tokens = self.tokens.sum(axis=0)
+        upper = np.append(NATS_EDGES[1:], NATS_EDGES[-1] + 1)
         low, median, high = quantiles_by_bin(tokens, RANK_EDGES.astype(np.float64), _TAILS).T
         columns = {"p": np.exp(-(NATS_EDGES + upper) / 2), "tokens": tokens.sum(axis=1), "bound": np.exp(upper)}
         columns |= {"rank_low": low, "rank_median": median, "rank_high": high}
@@ -128,9 +130,11 @@ class RankAndProbability(DocumentSums):
 
         Source: section 5.1 of arXiv 2510.20387.
         """
-        windows, n = self.windows.sum(axis=0), np.array(self.lengths)
+        windows = self.windows.sum(axis=0)
+        n = np.array(self.lengths)
         there = windows > 0
-        won, likelihood = self.successes[:, :, self.ks.index(1)].sum(axis=0), self.likelihood.sum(axis=0)
+        won = self.successes[:, :, self.ks.index(1)].sum(axis=0)
+        likelihood = self.likelihood.sum(axis=0)
         return {
             "N": n[there],
             "measured": won[there] / windows[there],
@@ -223,7 +227,8 @@ class Rates:
         places = [*(np.searchsorted(RANK_EDGES, counts.ks, side="right") - 1), -1]
         *hits, every = np.moveaxis(drawn_sums(weights, up_to[:, :, places]), 2, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            share, nats = every / every.sum(axis=1, keepdims=True), drawn_sums(weights, counts.nats) / every
+            share = every / every.sum(axis=1, keepdims=True)
+            nats = drawn_sums(weights, counts.nats) / every
             return {k: cls(share, hit / every, nats) for k, hit in zip(counts.ks, hits, strict=True)}
 
 
@@ -237,7 +242,8 @@ def split_of_gain(first: Rates, second: Rates) -> FloatArray:
 
     Source: Kitagawa, Journal of the American Statistical Association 50, 1955.
     """
-    w, w_b = first.share, second.share
+    w = first.share
+    w_b = second.share
     rate = np.nan_to_num(np.where(np.isnan(first.rate), second.rate, first.rate))  # a bin that one of them lacks
     rate_b = np.nan_to_num(np.where(np.isnan(second.rate), first.rate, second.rate))
     moved = np.nan_to_num(second.nats - first.nats) * _slope(first, second)

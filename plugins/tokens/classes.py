@@ -83,7 +83,8 @@ class ClassCounts(DocumentSums):
         """Count a rank table or a piece of whole documents; its tokens are of classes `member`, (tokens,)."""
         documents, document = table.documents
         shape = (len(documents), len(names))
-        cell, size = document * shape[1] + member, shape[0] * shape[1]
+        cell = document * shape[1] + member
+        size = shape[0] * shape[1]
         ordered, place = np.unique(np.asarray(ks, dtype=np.int64), return_inverse=True)
         smallest = np.searchsorted(ordered, np.arange(table.vocab_size + 1))[table.rank]  # the first k that R passes
         width = len(ordered) + 1
@@ -124,7 +125,8 @@ def mix_and_within(
         second: at another.
 
     """
-    (v, a), (u, b) = first, second
+    v, a = first
+    u, b = second
     return (u - v) * (a + b) / 2, (u + v) / 2 * (b - a)
 
 
@@ -147,14 +149,17 @@ def change_of_exponent(
         second: at the other.
 
     """
-    at, points, drawn = float(np.exp(np.log(s).mean())), [], []
+    at = float(np.exp(np.log(s).mean()))
+    points = []
+    drawn = []
     for laws, draws in (first, second):
         levels, alphas = zip(*(line_draws(s, replicates, at=at) for replicates in draws), strict=True)
         v = class_weights(share, np.array([float(law.predict(at)) for law in laws]))
         v_draws = class_weights(share, np.exp(np.stack(levels, axis=1)))
         points.append((v / v.sum(), np.array([law.alpha for law in laws])))
         drawn.append((v_draws / v_draws.sum(axis=1, keepdims=True), np.stack(alphas, axis=1)))
-    parts, part_draws = mix_and_within(*points), mix_and_within(*drawn)
+    parts = mix_and_within(*points)
+    part_draws = mix_and_within(*drawn)
     return np.array([part.sum() for part in parts]), np.stack([part.sum(axis=1) for part in part_draws], axis=1)
 
 
@@ -197,10 +202,12 @@ def ways_of_classing(pieces: Iterable[RankTable], texts: Mapping[int, str]) -> I
     last_field = len(fields) - 1
     countable = bool(ids) and not unknown
     if countable and texts:
-        kind, start = np.full(len(times), len(KINDS) - 1), np.ones(len(times), dtype=np.int64)
+        kind = np.full(len(times), len(KINDS) - 1)
+        start = np.ones(len(times), dtype=np.int64)
         for i in ids:
             text = texts.get(i, "")
-            kind[i], start[i] = kind_of(text), 0 if starts_word(text) else 1
+            kind[i] = kind_of(text)
+            start[i] = 0 if starts_word(text) else 1
         yield Way("kind", "token", kind, KINDS)
         yield Way("word", "token", start, ("begins a word", "inside a word"))
     if countable:

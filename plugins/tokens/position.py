@@ -39,7 +39,8 @@ class PositionSums(DocumentSums):
         """
         _, document = table.documents
         place = np.frexp(table.column("position").astype(np.float64))[1]  # 0, 1, 2-3, 4-7, ... -> 0, 1, 2, 3, ...
-        cell, size = document * _BINS + place, (int(document.max()) + 1) * _BINS
+        cell = document * _BINS + place
+        size = (int(document.max()) + 1) * _BINS
         nats = -table.column("logprob").astype(np.float64)
         columns = [np.bincount(cell, minlength=size), np.bincount(cell, weights=nats, minlength=size)]
         columns += [np.bincount(cell[table.rank <= k], minlength=size) for k in ks]

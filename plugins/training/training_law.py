@@ -122,7 +122,9 @@ def fit_training_law(s: npt.ArrayLike, d: npt.ArrayLike, y: npt.ArrayLike, *, le
             f"{(tokens / size).min():.3g} to {(tokens / size).max():.3g}): their exponents cannot be separated"
         )
     centre = np.array([np.log(size).mean(), np.log(tokens).mean()])
-    x, t, logs = np.log(size) - centre[0], np.log(tokens) - centre[1], np.log(values)
+    x = np.log(size) - centre[0]
+    t = np.log(tokens) - centre[1]
+    logs = np.log(values)
     fits = [_from(start, x, t, logs) for start in _STARTS]
     best = min(fits, key=lambda f: float(f.cost))
     near = [f.x for f in fits if f.cost <= best.cost * 1.002 + 1e-12]
@@ -138,7 +140,8 @@ def fit_training_law(s: npt.ArrayLike, d: npt.ArrayLike, y: npt.ArrayLike, *, le
     _, _, alpha, _, beta = best.x
     gradient = np.zeros((3, 5))
     gradient[0, 2] = gradient[1, 4] = 1.0
-    gradient[2, 2], gradient[2, 4] = -beta / (alpha + beta) ** 2, alpha / (alpha + beta) ** 2
+    gradient[2, 2] = -beta / (alpha + beta) ** 2
+    gradient[2, 4] = alpha / (alpha + beta) ** 2
     half = quantile * np.sqrt(np.maximum(np.diag(gradient @ variance @ gradient.T), 0))
     at = np.array([alpha, beta, beta / (alpha + beta)])
     first, second, optimal = map(Interval.around, at.tolist(), half.tolist())
@@ -166,7 +169,8 @@ def _log_law(p: FloatArray, x: FloatArray, t: FloatArray) -> FloatArray:
 
 def _from(start: tuple[float, float, float], x: FloatArray, t: FloatArray, logs: FloatArray) -> optimize.OptimizeResult:
     share, alpha, beta = start
-    least, middle = float(logs.min()), float(np.exp(logs.mean()))
+    least = float(logs.min())
+    middle = float(np.exp(logs.mean()))
     rest = np.log(max(middle - share * np.exp(least), 0.05 * middle) / 2)
     guess = np.array([np.log(share) + least, rest, alpha, rest, beta])
     low = np.array([least - 15, least - 15, 1e-3, least - 15, 1e-3])

@@ -19,7 +19,8 @@ def log_axis(axis: Any, *, low: float, high: float) -> None:
     """Set a log10 axis from low to high with plain numbers as labels, also where the range is below a decade."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (low, high)})
     decades = np.log10(high / low)
-    box, inches = axis.axes.get_position(), axis.axes.figure.get_size_inches()
+    box = axis.axes.get_position()
+    inches = axis.axes.figure.get_size_inches()
     room = box.width * inches[0] / 0.45 if axis.axis_name == "x" else box.height * inches[1] / 0.3  # for so many labels
     labelled = {2.5: (1.0,), 1.2: (1.0, 3.0), 0.5: (1.0, 2.0, 5.0)}  # in each decade, above so many decades
     fine = tuple(np.arange(1.0, 10, 0.5 if decades < 0.25 else 1.0))
@@ -80,7 +81,8 @@ def error_bars(
     ends = (np.minimum(middle, low), np.maximum(middle, high), np.full(len(middle), np.nan))
     bars = np.stack([np.where(np.isinf(end), middle, end) for end in ends], axis=1)
     bars[:, :2] = np.where(np.isnan(bars[:, :2]), middle[:, None], bars[:, :2])
-    along, across = bars.ravel(), np.repeat(fixed, 3)
+    along = bars.ravel()
+    across = np.repeat(fixed, 3)
     look = {"color": options["color"], "lw": options.get("lw", mpl.rcParams["lines.linewidth"])}
     look |= {"solid_capstyle": "butt", "label": INTERVAL}  # else half its width longer at each end
     (lines,) = ax.plot(*((along, across) if level else (across, along)), **look)

@@ -50,9 +50,11 @@ def bar_panels(bars: Sequence[Bar], *, xlabel: str, ylabel: str, **options: Any)
         options: of `panel_per`.
 
     """
-    titles, styles = list(dict.fromkeys(bar.panel for bar in bars)), family_styles(bar.series for bar in bars)
+    titles = list(dict.fromkeys(bar.panel for bar in bars))
+    styles = family_styles(bar.series for bar in bars)
     rows = {title: list(dict.fromkeys(bar.row for bar in bars if bar.panel == title)) for title in titles}
-    step, longest = 0.8 / len(styles), max(len(bar.row) for bar in bars)
+    step = 0.8 / len(styles)
+    longest = max(len(bar.row) for bar in bars)
     height = 1.3 + 0.17 * max(map(len, rows.values())) * max(len(styles), 2)
     with style():
         figure, axes = panel_per(titles, height=height, left=0.45 + 0.085 * longest, **options)

@@ -159,7 +159,8 @@ def curves_of(
     """
     keys = dict.fromkeys(name for _, name, *_ in Formatter().parse(panel + series + label) if name)
     for _, rows in table[table[y].notna()].groupby(list(keys), sort=False):
-        first, here = rows.iloc[0], rows.sort_values(x)
+        first = rows.iloc[0]
+        here = rows.sort_values(x)
         titled, coloured, called = (text.format_map(first) for text in (panel, series, label))
         low, high = (here[f"{y}_low"], here[f"{y}_high"]) if ends else (None, None)
         yield Curve(titled, coloured, called, here[x], here[y], low, high, bars=ends == "bars", options=options)

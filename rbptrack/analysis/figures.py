@@ -176,7 +176,8 @@ def grid(
         options: of `Figure.subplots`.
 
     """
-    down, panel_width = height * rows + 0.97 - between, (width - legend) / columns
+    down = height * rows + 0.97 - between
+    panel_width = (width - legend) / columns
     figure = CellFigure(figsize=(width, down))
     figure.subplots_adjust(
         left=left / width,

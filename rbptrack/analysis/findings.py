@@ -182,7 +182,8 @@ class Remark(str):
     def __new__(cls, text: str, reason: str = "", **values: Any) -> Remark:
         """Make a sentence with a reason code and its numbers."""
         made = super().__new__(cls, text)
-        made.reason, made.values = reason, values
+        made.reason = reason
+        made.values = values
         return made
 
 

@@ -75,7 +75,8 @@ def draw_laws(
     with style():
         figure, axes = grid(len(datasets), len(shown), height=2.4, left=0.5, between=0.85)
         for (i, j), ax in np.ndenumerate(axes):
-            dataset, metric = datasets[i], shown[j]
+            dataset = datasets[i]
+            metric = shown[j]
             title = f"{dataset}: {law_axis_label(metric)}"
             ax.set(xlabel=xlabel, title=title)
             ax.set_label(title)
@@ -104,7 +105,8 @@ def draw_laws(
 def _draw_law(ax: Any, look: FamilyStyle, law: PowerLawFit) -> None:
     """Points with their intervals, and the line through them."""
     error = 1.96 * np.sqrt(np.diag(law.covariance)) * law.y
-    low, high = law.y - error, law.y + error
+    low = law.y - error
+    high = law.y + error
     titles = [
         f"{look.name}, S = {short_number(law.s[i])}: {law.y[i]:.3f} ({low[i]:.3f} to {high[i]:.3f})"
         for i in range(len(law.s))
@@ -121,7 +123,8 @@ def _draw_published(ax: Any, look: FamilyStyle, dataset: str, metric: str, s: An
     alpha = published_alpha(look.name, dataset, metric)
     if not np.isfinite(alpha):
         return False
-    line, middle = np.array([s.min(), s.max()]), np.exp(np.log(s).mean())
+    line = np.array([s.min(), s.max()])
+    middle = np.exp(np.log(s).mean())
     level = np.exp(np.log(y).mean())
     (drawn,) = ax.plot(line, level * (line / middle) ** -alpha, ls=_DOTTED, lw=1.6, color=look.colour)
     mark(drawn, series=look.name)
@@ -139,7 +142,8 @@ def draw_against_k(laws: Sequence[FamilyLaw], quantity: str, *, ylabel: str) -> 
     """
     curves = []
     for _, family_laws in sorted(by_family(laws).items()):
-        family, by_metric = family_laws[-1].family, {law.metric: law.law for law in family_laws}
+        family = family_laws[-1].family
+        by_metric = {law.metric: law.law for law in family_laws}
         ks = rbp_ks(by_metric)
         values = {n: [getattr(by_metric[rbp_name(k)], n) for k in ks] for n in (quantity, "low", "high")}
         curve = Curve(family.dataset, family.name, family.name, ks, values[quantity])
@@ -169,10 +173,13 @@ def draw_ce_against_rbp(laws: Sequence[FamilyLaw], k: int) -> tuple[Figure, dict
         if law.metric in (CE, rbp_name(k)):
             both.setdefault((law.family.dataset, law.family.name), {})[law.metric] = law.law
     both = {key: pair for key, pair in both.items() if len(pair) == 2 and len(pair[CE].y) == len(pair[rbp_name(k)].y)}
-    r2, curves = {}, []
+    r2 = {}
+    curves = []
     for (dataset, name), pair in both.items():
-        x, y = pair[rbp_name(k)].y, pair[CE].y
-        label, look = name, {"marker": ""}
+        x = pair[rbp_name(k)].y
+        y = pair[CE].y
+        label = name
+        look = {"marker": ""}
         if np.ptp(x) > 0:  # else no line is defined: imported shares of few digits may all be equal
             line = straight_line(x, y)
             r2[dataset, name] = float(line.r2)
@@ -180,5 +187,6 @@ def draw_ce_against_rbp(laws: Sequence[FamilyLaw], k: int) -> tuple[Figure, dict
             curves.append(Curve(dataset, name, "", ends, line.intercept + line.slope * ends, options=look))
             label = f"{name}: R² = {r2[dataset, name]:.4f}"
         curves.append(Curve(dataset, name, label, x, y, options={"ls": "", "ms": 4.5, "markevery": 1}))
-    xlabel, ylabel = law_axis_label(rbp_name(k)), law_axis_label(CE)
+    xlabel = law_axis_label(rbp_name(k))
+    ylabel = law_axis_label(CE)
     return curve_panels(curves, xlabel=xlabel, ylabel=ylabel, logs="", height=3.2)[0], r2

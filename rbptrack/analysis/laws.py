@@ -126,14 +126,16 @@ class LawReader:
         values = law_values([reduce(operator.add, runs) for runs in counts], replicates=self.replicates)
         runs = [run for several in counts for run in several]
         run_values = law_values(runs, replicates=self.replicates) if len(runs) > len(counts) else None
-        several, other = [len(runs) for runs in counts], self._other(family)
+        several = [len(runs) for runs in counts]
+        other = self._other(family)
         asked_values = values.only([CE, *map(rbp_name, self.asked)])
         fits = self._fit(values, sizes, run_values, several)
         by_other = {} if other is None else self._fit(asked_values, other, run_values, several)
         to_ce = ratio_laws(sizes, asked_values, CE, level=self.level)
         for metric in values.metrics:
             if metric in fits:
-                (law, seeds), by_other_s = fits[metric], by_other[metric][0] if metric in by_other else None
+                law, seeds = fits[metric]
+                by_other_s = by_other[metric][0] if metric in by_other else None
                 family_law = FamilyLaw(family, metric, law, seeds=seeds, other=by_other_s, to_ce=to_ce.get(metric))
                 if self.draws:
                     family_law = replace(
@@ -163,7 +165,8 @@ class LawReader:
         if not (positive(y) and positive(draws)):
             return law, None
         seeds = fit_nested(sizes, y, paired_covariance(np.log(draws)), level=self.level)
-        alpha, spread = seeds.exponent, Spread.estimated(seeds.se, seeds.sizes - 2)
+        alpha = seeds.exponent
+        spread = Spread.estimated(seeds.se, seeds.sizes - 2)
         law = replace(law, alpha=alpha.value, log_a=seeds.log_a, low=alpha.low, high=alpha.high, spread=spread)
         return replace(law, recipe=seeds.recipe), seeds
 
@@ -175,9 +178,11 @@ class LawReader:
         return sizes if positive(sizes) and np.ptp(sizes) > 0 else None
 
     def _of_logged(self, family: Family, notes: list[str]) -> list[FamilyLaw]:
-        laws, sizes = [], self.unit.of(family)
+        laws = []
+        sizes = self.unit.of(family)
         for metric in [CE, *map(rbp_name, family.logged_ks)]:
-            logged, error = family.column(metric), np.nan_to_num(family.column(se_name(metric)))
+            logged = family.column(metric)
+            error = np.nan_to_num(family.column(se_name(metric)))
             with np.errstate(divide="ignore", invalid="ignore"):
                 y = logged if metric == CE else -np.log(logged)
                 log_se = error / logged / (1 if metric == CE else y)  # of ln y
@@ -216,7 +221,8 @@ def equally_trained(
 
     """
     for family_law in laws:
-        trained, law = unit.trained_on(family_law.family), family_law.law
+        trained = unit.trained_on(family_law.family)
+        law = family_law.law
         values, times = np.unique(trained[np.isfinite(trained)], return_counts=True)
         if not len(values) or times.max() < 3:
             text = f"{family_law.family}: no 3 models are known to be trained on equally many tokens."
@@ -240,7 +246,8 @@ def pooled_families(
         if len(group) < 3:
             notes.append(f"{metric} on {dataset}: pooling needs 3 families; found {len(group)}.")
         else:
-            alphas, errors = [family_law.law.alpha for family_law in group], [family_law.law.se for family_law in group]
+            alphas = [family_law.law.alpha for family_law in group]
+            errors = [family_law.law.se for family_law in group]
             yield pool(alphas, errors, shared=_shared_errors(group), level=level), group
 
 

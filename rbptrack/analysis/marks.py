@@ -26,7 +26,8 @@ def mark(artist: Any, *, titles: Sequence[str] = (), **names: str) -> None:
 
 def mark_boxes(figure: Figure) -> None:
     """Mark every panel, legend and text of a laid-out figure with the box that it fills, so that it can stand alone."""
-    scale, down = _POINT / figure.dpi, figure.get_size_inches()[1] * _POINT
+    scale = _POINT / figure.dpi
+    down = figure.get_size_inches()[1] * _POINT
     parts: list[tuple[Any, str, Any]]
     parts = [(ax, "panel", ax.get_tightbbox(bbox_extra_artists=list(ax.texts))) for ax in figure.axes]
     parts += [(legend, "legend", legend.get_window_extent()) for legend in figure.legends]

@@ -37,7 +37,8 @@ def sources_of(frame: pd.DataFrame) -> dict[str, tuple[int, str]]:
     for dataset, group in frame.loc[frame["groups"].notna(), ["dataset", "groups"]].itertuples(index=False):
         if not (match := _GROUPS.fullmatch(str(group))):
             continue  # a tag that somebody else wrote
-        number, field = match["number"], match["field"]
+        number = match["number"]
+        field = match["field"]
         sources[str(dataset)] = min(sources.get(str(dataset), (int(number), field)), (int(number), field))
     return sources
 
@@ -64,7 +65,8 @@ def resampled_in_words(frame: pd.DataFrame, effective: Mapping[str, float] | Non
         effective: as how many equal sources those of a dataset count; their number, if not given.
 
     """
-    sources, datasets = sources_of(frame), sorted(set(map(str, frame["dataset"].dropna())))
+    sources = sources_of(frame)
+    datasets = sorted(set(map(str, frame["dataset"].dropna())))
     sentences = []
     for name in (name for name in datasets if name in sources):
         number, field = sources[name]
@@ -101,7 +103,8 @@ def without_few(report: Report, frame: pd.DataFrame) -> None:
         words = {c: table.frame[c].mask(blank, "") for c in table.frame.columns if c == "interval"}
         kept = table.frame.assign(**words).assign(**{c: table.frame[c].astype(np.float64).mask(blank) for c in numbers})
         report.tables[name] = replace(table, frame=kept)
-    few_names, every = {dataset for _, dataset, _ in few}, set(map(str, frame["dataset"]))
+    few_names = {dataset for _, dataset, _ in few}
+    every = set(map(str, frame["dataset"]))
     for ax in (ax for drawing in report.drawings.values() for ax in drawing.figure.axes):
         panel = {name for name in every if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", ax.get_title())} or every
         for drawn in (*ax.lines, *ax.collections) if panel & few_names else ():
@@ -121,7 +124,8 @@ def _few(frame: pd.DataFrame) -> set[tuple[str, str, str]]:
     them.
     """
     sources = sources_of(frame)
-    few, names = set(), frame[["family", "dataset", "documents_hash", "num_documents"]].astype(object)
+    few = set()
+    names = frame[["family", "dataset", "documents_hash", "num_documents"]].astype(object)
     for family, dataset, texts, documents in names.itertuples(index=False):
         units = sources[dataset][0] if dataset in sources else documents
         if pd.notna(units) and units < LEAST:

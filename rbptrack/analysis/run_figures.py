@@ -62,7 +62,9 @@ def _draw_family(ax: Any, family: Family, look: FamilyStyle, runs: Runs, k: int)
     """Draw one family's points and its law; returns their sizes."""
     y, error = _values(runs, family, k)
     drawn = np.isfinite(y) & (y > 0)  # where every rank is at most k, -ln RBP_k is 0 and has no logarithm
-    s, y, error = family.s[drawn], y[drawn], error[drawn]
+    s = family.s[drawn]
+    y = y[drawn]
+    error = error[drawn]
     label = look.name
     if len(s) >= 3:
         law = fit_power_law(s, y)
@@ -103,7 +105,7 @@ def draw_ranks(histogram: RankHistogram, title: str) -> Figure:
     density = mass / np.diff(edges)
     with style():
         figure, axes = grid(1, 2, height=_HALF)
-        (ranks, hits) = axes.flat
+        ranks, hits = axes.flat
         ranks.plot(histogram.rank, share, ".", ms=3, color=COLOURS[4], label="each observed rank")
         ranks.plot(centre[mass > 0], density[mass > 0], lw=1.4, color=COLOURS[0], label="mean in bins of ln k")
         ranks.set(title=title, ylabel="P(R = k)", yscale="log")

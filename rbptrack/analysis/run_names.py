@@ -40,7 +40,9 @@ def _normal(word: str) -> str:
 
 def _names(row: Mapping[Any, Any]) -> set[str]:
     """Return every name of a measurement: `nano-6k/stdlib`, `nano/6k/stdlib`, and its model alone."""
-    model, slashed, dataset = str(row["model"]), f"{row['family']}/{row['size']}", str(row["dataset"])
+    model = str(row["model"])
+    slashed = f"{row['family']}/{row['size']}"
+    dataset = str(row["dataset"])
     return {name.lower() for name in (f"{model}/{dataset}", f"{slashed}/{dataset}", model, slashed)}
 
 

@@ -60,7 +60,9 @@ def example_runs(
         seed: of the drawn ranks.
 
     """
-    rng, rows, tables = np.random.default_rng(seed), [], dict[str, RankTable]()
+    rng = np.random.default_rng(seed)
+    rows = []
+    tables = dict[str, RankTable]()
     for family, sizes in (families or {"alpha": 5, "beta": 4}).items():
         for dataset in datasets:
             for i in range(sizes):
@@ -131,7 +133,8 @@ class AnalyzerContract:
         """Return the report, and whether the runs and the options were left as they were."""
         kept = vars(type(self)).get("_kept")
         if kept is None:
-            runs, options = self.runs(), self._options()
+            runs = self.runs()
+            options = self._options()
             before = runs.frame.copy(deep=True)
             report = self.analyzer.analyze(runs)
             kept = type(self)._kept = (report, runs.frame.equals(before), self._options() == options)
@@ -186,7 +189,8 @@ class AnalyzerContract:
 
     def test_same_input_same_output(self) -> None:
         """Check that a second call on the same measurements finds the same."""
-        first, second = self.report(), self.analyzer.analyze(self.runs())
+        first = self.report()
+        second = self.analyzer.analyze(self.runs())
         assert first.notes == second.notes
         assert repr(first.findings) == repr(second.findings)  # NaN is not itself
         assert sorted(first.drawings) == sorted(second.drawings)

@@ -259,7 +259,8 @@ def temporary_files() -> Iterator[None]:
         yield
         return
     clear_temporary()
-    before, folder = tempfile.tempdir, TemporaryFolder()
+    before = tempfile.tempdir
+    folder = TemporaryFolder()
     tempfile.tempdir = str(folder.path)
     try:
         yield

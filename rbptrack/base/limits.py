@@ -70,10 +70,12 @@ def _unpacked(path: Path, columns: Iterable[pq.ColumnChunkMetaData]) -> int:
             while at < end:
                 try:
                     header, at = _structure(content, at)
-                    unpacked, packed = header[_UNPACKED], header[_PACKED]
+                    unpacked = header[_UNPACKED]
+                    packed = header[_PACKED]
                 except (IndexError, KeyError, RecursionError) as error:
                     raise ValueError("a page's header is damaged") from error
-                total, at = total + unpacked, at + max(packed, 0)
+                total = total + unpacked
+                at = at + max(packed, 0)
     return total
 
 
@@ -82,7 +84,8 @@ _UNPACKED, _PACKED = 2, 3  # fields of a page's header in the Parquet format
 
 def _structure(content: mmap, at: int) -> tuple[dict[int, int], int]:
     """Return the whole numbers of a structure in Thrift's compact protocol, by field, and where it ends."""
-    fields, field = dict[int, int](), 0
+    fields = dict[int, int]()
+    field = 0
     while byte := content[at]:
         at += 1
         if byte >> 4:
@@ -112,7 +115,9 @@ def _number(content: mmap, at: int, *, signed: bool = True) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = content[at]
-        at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
+        at = at + 1
+        value = value | (byte & 127) << shift
+        shift = shift + 7
         if byte < 128:
             return (value >> 1 ^ -(value & 1)) if signed else value, at
         if shift > 63:

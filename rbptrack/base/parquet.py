@@ -47,7 +47,9 @@ class TableWriter:
     """
 
     def __init__(self, path: Path, schema: pa.Schema, *, durable: bool = False) -> None:
-        self._path, self._unfinished, self._durable = path, path.with_name(path.name + ".tmp"), durable
+        self._path = path
+        self._unfinished = path.with_name(path.name + ".tmp")
+        self._durable = durable
         self._metadata = schema.metadata or {}
         self._digest = _Digest(schema)
         self._file = pq.ParquetWriter(
@@ -116,7 +118,8 @@ def read_groups(path: Path, *, ascending: str = "") -> Iterator[tuple[pa.Table, 
         try:
             opened = pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=True)
             metadata = dict(opened.schema_arrow.metadata or {})
-            expected, identity = metadata.pop(_KEY, None), _identity(file.fileno())
+            expected = metadata.pop(_KEY, None)
+            identity = _identity(file.fileno())
             check = expected is not None and identity not in _verified_files
             digest = _Digest(opened.schema_arrow.with_metadata(metadata or None))
             groups = [[number] for number in range(opened.num_row_groups)]
@@ -148,7 +151,8 @@ def _ascending(file: pq.ParquetFile, column: str) -> bool:
     """Return whether no row group has a value below one of an earlier group's in this column; False where it is not
     known.
     """
-    place, groups = file.schema_arrow.get_field_index(column), range(file.num_row_groups)
+    place = file.schema_arrow.get_field_index(column)
+    groups = range(file.num_row_groups)
     statistics = [file.metadata.row_group(number).column(place).statistics for number in groups]
     if not all(group is not None and group.has_min_max for group in statistics):
         return len(statistics) == 1

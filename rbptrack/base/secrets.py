@@ -101,7 +101,8 @@ class _Record(logging.LogRecord):
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
-        self.msg, self.args = redact(self.getMessage()), None
+        self.msg = redact(self.getMessage())
+        self.args = None
         if self.exc_info and self.exc_info[0]:
             self.exc_text = redact("".join(traceback.format_exception(*self.exc_info)).rstrip("\n"))
 

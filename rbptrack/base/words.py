@@ -81,7 +81,8 @@ def spread(values: Iterable[float], form: str, names: Sequence[str] = (), *, uni
         return (
             listed([f"{text} ({name})" for text, name in zip(texts, names, strict=True)] if names else texts) + ending
         )
-    low, high = number(min(every), form), number(max(every), form)
+    low = number(min(every), form)
+    high = number(max(every), form)
     return low + ending if low == high else f"between {low} and {high}{ending} ({len(every)} values)"
 
 

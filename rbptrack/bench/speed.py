@@ -100,13 +100,15 @@ def compare(name: str, model: CausalModel, corpus: Corpus, *, engine: EngineConf
 
 def _compared(name: str, model: CausalModel, corpus: Corpus, engine: EngineConfig, rounds: int) -> Speed:
     with Engine(model, engine, longest=int(corpus.lengths.max()), targets=corpus.num_targets) as chosen:
-        batch_tokens, workers = chosen.batch_tokens, chosen.workers
+        batch_tokens = chosen.batch_tokens
+        workers = chosen.workers
         for _ in chosen.run([batch_of(corpus.first_tokens(1), [0])]):
             path = chosen.path
     engine = replace(engine, batch_tokens=batch_tokens)
     parts = corpus.parts(engine.part_tokens)
     batches = [batch_of(corpus, s) for part in parts for s in compose(corpus, range(*part), batch_tokens)]
-    scored, head_size = corpus.num_targets, model.head.weight.numel()
+    scored = corpus.num_targets
+    head_size = model.head.weight.numel()
     flops = 2.0 * (model.non_embedding_params * int(corpus.lengths.sum()) + head_size * scored)
     calls: dict[str, Callable[[], None]] = {
         "bare": lambda: bare(model, batches),
@@ -156,7 +158,8 @@ def _product(device: torch.device, dtype: torch.dtype) -> tuple[Seconds, float]:
 def _timed(call: Callable[[], object], device: torch.device) -> Seconds:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    wall, processor = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    processor = time.process_time()
     call()
     if device.type == "cuda":
         torch.cuda.synchronize(device)

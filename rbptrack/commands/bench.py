@@ -31,7 +31,8 @@ def _bench(config: BenchConfig) -> int:
     from rbptrack.bench.speed import compare
 
     names = _names(config)
-    here, resolver = machine.describe(), Resolver()
+    here = machine.describe()
+    resolver = Resolver()
     load = "" if here["load"] is None else f", load {here['load']:.1f}"
     say(f"{here['processor']}, {here['cores']} cores{load}, torch {here['torch']}, {config.dtype.value}")
     say(f"GPU: {here['gpu'] or 'none'}")
@@ -108,7 +109,8 @@ def _show(speed: Speed, *, gpu: bool) -> None:
         f"{speed.workers} at a time; {len(speed.rounds['ours'])} rounds in turn"
     )
     table(headers, rows, title=title, text_columns=1)
-    work, rate = speed.flops / speed.scored / 1e6, speed.flops / speed.seconds("limit", "wall") / 1e9
+    work = speed.flops / speed.scored / 1e6
+    rate = speed.flops / speed.seconds("limit", "wall") / 1e9
     say(f"limit: 2 S + 2 d V = {work:,.1f} MFLOP per token at {rate:,.0f} GFLOP/s, a large matrix product here")
     say(f"scored by {speed.path}")
 

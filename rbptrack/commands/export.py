@@ -32,7 +32,8 @@ def _export(config: ExportConfig) -> int:
         raise BadInput(f"documents=true says what a row of a table is: give ranks={' or ranks='.join(_TABLES)}, too")
     if not config.out:
         raise BadInput(f"out=... is missing: {EXPORT.usage}")
-    out, ending = user_path(config.out), f".{config.ranks or 'zip'}"
+    out = user_path(config.out)
+    ending = f".{config.ranks or 'zip'}"
     if out.suffix != ending:
         raise BadInput(f"out={config.out}: the file's name must end in {ending}")
     _check_new(out)

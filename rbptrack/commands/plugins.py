@@ -39,7 +39,8 @@ def _plugins(config: PluginsConfig) -> int:
 
 
 def _entry(name: str, plugins: Plugins[Any]) -> dict[str, object]:
-    cls, source = plugins.select(name), plugins.sources[name]
+    cls = plugins.select(name)
+    source = plugins.sources[name]
     options = {option.name: _value(option) for option in fields(cls)}
     return {
         "name": name,
@@ -51,7 +52,8 @@ def _entry(name: str, plugins: Plugins[Any]) -> dict[str, object]:
 
 
 def _show(name: str, plugins: Plugins[Any]) -> None:
-    cls, source = plugins.select(name), plugins.sources[name]
+    cls = plugins.select(name)
+    source = plugins.sources[name]
     origin = source.origin
     if source.is_built_in:
         origin = "rbptrack"

@@ -113,7 +113,8 @@ def _measured(row: pd.Series, run: LoggedRun) -> Iterator[tuple[str, str]]:
     tokens = "" if pd.isna(row["num_tokens"]) else f"{row['num_tokens']:,} scored tokens"
     documents = "" if pd.isna(row["num_documents"]) else f" of {row['num_documents']:,} documents"
     yield "text", tokens + documents
-    long, context = cell("seq_len", row["seq_len"]), cell("context", row["context"])
+    long = cell("seq_len", row["seq_len"])
+    context = cell("context", row["context"])
     rules = {
         "slide": f"{long} tokens, each repeating {context} of the one before",
         "truncate": f"the first {long} tokens of each document",

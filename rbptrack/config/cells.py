@@ -86,7 +86,8 @@ class _Base:
 
 class _Pieces:
     def __init__(self, composer: Composer, first: Sequence[str]) -> None:
-        self._composer, self._groups = composer, composer.groups()
+        self._composer = composer
+        self._groups = composer.groups()
         self._first = [word for word in first if _piece_of(word) in _PIECES]
         self._bases: dict[tuple[str, ...], _Base | None] = {}
         self._made: dict[tuple[object, ...], Any] = {}

@@ -62,7 +62,8 @@ def unused_configs() -> list[str]:
     """Return the working folder's configs that cannot be chosen, because a different one of that name ships with
     rbptrack.
     """
-    here, unused = working_conf(), list[str]()
+    here = working_conf()
+    unused = list[str]()
     for path in sorted(here.rglob("*.yaml")) if here else ():
         shipped = conf_folder() / path.relative_to(here or path)
         if shipped.is_file() and path.parent != here and shipped.read_bytes() != path.read_bytes():
@@ -89,7 +90,8 @@ def config_packages() -> tuple[dict[str, str], list[str]]:
 
 @lru_cache(maxsize=1)  # Hydra asks for the search path at each composition
 def _config_packages(places: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
-    packages, broken = dict[str, str](), list[str]()
+    packages = dict[str, str]()
+    broken = list[str]()
     for point in entry_points(group=CONFIG_POINTS):
         package = f"{point.dist.name} {point.dist.version}" if point.dist else "package"
         try:

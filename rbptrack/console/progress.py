@@ -75,7 +75,8 @@ class _Bar:
     def __init__(
         self, title: str, total: float, *parts: ProgressColumn, below: _Bar | None = None, **fields: Any
     ) -> None:
-        self._drawing, self._below = ExitStack(), below
+        self._drawing = ExitStack()
+        self._below = below
         self._bar: Progress | NotebookBars | None = below._bar if below else None
         shown = console(stderr=True)
         if not below and shown.is_terminal and not quiet():
@@ -124,7 +125,9 @@ class SweepProgress(_Bar):
     """
 
     def __init__(self, weights: Callable[[], Sequence[float]]) -> None:
-        self._weights, self._ended, self._began = weights, 0, time.monotonic()
+        self._weights = weights
+        self._ended = 0
+        self._began = time.monotonic()
         super().__init__("sweep", 1.0, *_PARTS, text="", left="", progress_label="")
 
     def over(self, items: Sequence[T]) -> Iterator[T]:
@@ -167,8 +170,14 @@ class CellProgress(_Bar):
     def __init__(
         self, title: str, *, total: int, progress_label: str, tell: Callable[[CellState], None] | None = None
     ) -> None:
-        self._title, self._total, self._progress_label, self._tell = title, total, progress_label, tell
-        self._done, self._began, self._said, self._kept = 0, time.monotonic(), time.monotonic(), 0.0
+        self._title = title
+        self._total = total
+        self._progress_label = progress_label
+        self._tell = tell
+        self._done = 0
+        self._began = time.monotonic()
+        self._said = time.monotonic()
+        self._kept = 0.0
         self._recent = deque([(self._began, 0)])  # when so many tokens were done
         self._says_speed = console(stderr=True).width >= _WITH_SPEED
         self._sweep = _SWEEPS[-1] if _SWEEPS else None
@@ -217,8 +226,10 @@ class AnalyzerProgress(_Bar):
     """
 
     def __init__(self, name: str, total: int) -> None:
-        self._name, self._total = name, total
-        self._done, self._said = 0, time.monotonic()
+        self._name = name
+        self._total = total
+        self._done = 0
+        self._said = time.monotonic()
         read = TextColumn("{task.completed:,}/{task.total:,} measurements")
         super().__init__(name, total, read, TimeRemainingColumn(compact=True))
 

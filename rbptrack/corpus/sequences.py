@@ -114,7 +114,8 @@ class Corpus:
     def parts(self, tokens: int) -> list[tuple[int, int]]:
         """Return ranges (low, high) of consecutive sequences low..high-1, each of about `tokens` tokens, in order."""
         cumulative = np.cumsum(self.lengths)
-        edges, low = [], 0
+        edges = []
+        low = 0
         while low < len(cumulative):
             done = cumulative[low - 1] if low else 0
             high = max(low + 1, int(np.searchsorted(cumulative, done + tokens, side="right")))
@@ -228,10 +229,14 @@ def _strides(begin: int, end: int, config: DatasetConfig, prefix: int) -> Iterat
     token is a target once, with at least `context` tokens before it (fewer only at the document's start). The stride
     from one sequence to the next is seq_len - context, less the prefix.
     """
-    start, first, room = begin, begin + 1, config.seq_len
+    start = begin
+    first = begin + 1
+    room = config.seq_len
     while True:
         stop = min(start + room, end)
         yield start, stop, first
         if stop == end:
             return
-        start, first, room = stop - config.context, stop, config.seq_len - prefix
+        start = stop - config.context
+        first = stop
+        room = config.seq_len - prefix

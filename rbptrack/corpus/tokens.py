@@ -106,7 +106,8 @@ def tokenise(
         texts = [talk.text for talk in talks] or [separator.join(d.fields) for d in batch]
         encoded = tokenizer(texts, return_offsets_mapping=True, verbose=False, add_special_tokens=not template)
         for number, (document, text) in enumerate(zip(batch, texts, strict=True)):
-            ids, offsets = np.array(encoded["input_ids"][number], np.int32), encoded["offset_mapping"][number]
+            ids = np.array(encoded["input_ids"][number], np.int32)
+            offsets = encoded["offset_mapping"][number]
             if talks:
                 missing = 0 if np.array_equal(ids[: len(prefix)], prefix) else len(prefix)
                 ids = np.concatenate([prefix[:missing], ids])
@@ -155,7 +156,8 @@ def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
     characters = 0
     for document in documents:
         length = sum(map(len, document.fields))
-        needed, available = length * _BYTES_PER_CHARACTER, int(psutil.virtual_memory().available)
+        needed = length * _BYTES_PER_CHARACTER
+        available = int(psutil.virtual_memory().available)
         if length > _BATCH_CHARACTERS and needed > available:
             raise BadInput(
                 f"document {document.id} has {length:,} characters: tokenising it would take about "
@@ -163,7 +165,8 @@ def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
             )
         if batch and (len(batch) == _BATCH_DOCUMENTS or characters + length > _BATCH_CHARACTERS):
             yield batch
-            batch, characters = [], 0
+            batch = []
+            characters = 0
         batch.append(document)
         characters += length
     if batch:
@@ -195,7 +198,8 @@ def _bytes(text: str, offsets: Sequence[tuple[int, int]], start: int, stop: int)
     once.
     """
     before = np.concatenate([[0], np.cumsum([len(c.encode()) for c in text])]) if not text.isascii() else None
-    counts, reached = [], start if before is None else int(before[start])
+    counts = []
+    reached = start if before is None else int(before[start])
     for _, end in offsets:
         within = min(end, stop)
         upto = within if before is None else int(before[within])

@@ -49,7 +49,8 @@ class Batch:
     def halves(self) -> tuple[Batch, Batch]:
         """Return the first and the second half of the sequences."""
         middle = self.num_sequences // 2
-        cut, shift = sum(self.target_counts[:middle]), middle * self.token_ids.shape[1]
+        cut = sum(self.target_counts[:middle])
+        shift = middle * self.token_ids.shape[1]
         first = Batch(
             token_ids=self.token_ids[:middle],
             state_index=self.state_index[:cut],
@@ -107,7 +108,8 @@ def batch_of(corpus: Corpus, sequences: list[int]) -> Batch:
     """Return the tensors for some sequences, given by their numbers in the corpus."""
     length = int(corpus.lengths[sequences].max())
     token_ids = np.zeros((len(sequences), length), dtype=np.int64)
-    state_index, target_index = [], []
+    state_index = []
+    target_index = []
     for row, sequence in enumerate(sequences):
         inputs = corpus.inputs(sequence)
         token_ids[row, : len(inputs)] = inputs

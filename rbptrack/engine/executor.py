@@ -64,8 +64,11 @@ class Engine:
     """
 
     def __init__(self, model: CausalModel, config: EngineConfig, *, longest: int, targets: int = 0) -> None:
-        self._model, self._cuda, self._brief = model, model.device.type == "cuda", not config.columns
-        self._kernel, self.path = config.kernel, ""
+        self._model = model
+        self._cuda = model.device.type == "cuda"
+        self._brief = not config.columns
+        self._kernel = config.kernel
+        self.path = ""
         if config.kernel in (Kernel.reduce, Kernel.fused) and not kernels.available(model.device):
             raise BadInput(f"engine.kernel={config.kernel.value} needs a CUDA device and Triton; auto does without")
         self._one_pass = config.kernel is Kernel.auto and targets * model.vocab_size >= _MANY_ENTRIES
@@ -125,7 +128,8 @@ class Engine:
             self._running.discard(ident)
 
     def _scores(self, batch: Batch) -> Scores:
-        todo, done = [batch], list[Scores]()
+        todo = [batch]
+        done = list[Scores]()
         while todo:
             piece = todo.pop(0)
             if piece.size > self._limit and piece.num_sequences > 1:
@@ -195,7 +199,8 @@ class Engine:
                 self._proven = True
                 return None
             scores, why = proved(scorer, states, target_ids)
-            self._proven, self._plain = True, self._plain or bool(why)
+            self._proven = True
+            self._plain = self._plain or bool(why)
             if why:
                 self.notes.append(f"plain torch scored instead of the {scorer.kind}: {why}")
                 log.warning("the %s is not used: %s", scorer.kind, why)
@@ -209,7 +214,8 @@ class Engine:
         with self._lock:
             if before != (self.chunk_tokens, self._limit):
                 return  # another thread did it meanwhile
-            chunk, divisible = self.chunk_tokens // 2, piece.num_sequences > 1
+            chunk = self.chunk_tokens // 2
+            divisible = piece.num_sequences > 1
             if chunk >= _MIN_CHUNK and (self._shrunk % 2 == 0 or not divisible):
                 self.chunk_tokens = chunk
                 what = f"the head's chunk is now {chunk} tokens"

@@ -70,7 +70,10 @@ class Share:
             batch_tokens=engine.batch_tokens or self._division.batch_tokens,
             chunk_tokens=engine.chunk_tokens or self._division.chunk_tokens,
         )
-        self._model, self._corpus, self._folder, self._shard = model, corpus, folder, shard
+        self._model = model
+        self._corpus = corpus
+        self._folder = folder
+        self._shard = shard
 
     @property
     def num_targets(self) -> int:
@@ -92,7 +95,8 @@ class Share:
 
         `waits` is called where another process is at work on the same sequences.
         """
-        began, waited = time.perf_counter(), 0.0
+        began = time.perf_counter()
+        waited = 0.0
         tokens = 0
         with (
             PeakMemory(self._model.device) as memory,
@@ -219,7 +223,8 @@ def _gather(wanted: list[Block], out: Path, ks: tuple[int, ...], *, version: int
         for block in wanted:
             table = first if block is wanted[0] else block.table().of_version(version)
             file.add(table.described())
-            histogram, counts = table.histogram(), table.document_counts(ks)
+            histogram = table.histogram()
+            counts = table.document_counts(ks)
             tied = int(np.count_nonzero(table.column("ties")))
             num_bytes = int(block.corpus.num_bytes[block.corpus.targets(*block.sequences)].sum())
             gathered = _Sums(histogram, counts, num_bytes, tied, table.compared_sums(), split_sums(table))

@@ -28,7 +28,8 @@ class PeakMemory:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._cuda = device, device.type == "cuda"
+        self._device = device
+        self._cuda = device.type == "cuda"
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample_until_stopped, name="rbptrack-memory", daemon=True)
         self.bytes = 0

@@ -53,7 +53,10 @@ class Block:
     """
 
     def __init__(self, corpus: Corpus, sequences: tuple[int, int], folder: Path, saved: list[Stretch]) -> None:
-        self.corpus, self.sequences, self._folder, self._saved = corpus, sequences, folder, saved
+        self.corpus = corpus
+        self.sequences = sequences
+        self._folder = folder
+        self._saved = saved
         self.wanted = Stretch(0, self.size)
 
     def cut(self, wanted: Stretch) -> Block:
@@ -80,7 +83,8 @@ class Block:
 
     def lacking(self) -> list[Stretch]:
         """Return the stretches to measure that have no part, in order."""
-        gaps, (done, end) = [], (self.wanted.begin, self.wanted.end)
+        gaps = []
+        done, end = (self.wanted.begin, self.wanted.end)
         for stretch in [*self._saved, Stretch(end, end)]:
             if done < min(stretch.begin, end):
                 gaps.append(Stretch(done, min(stretch.begin, end)))

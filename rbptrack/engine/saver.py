@@ -32,7 +32,10 @@ class Saver:
     """
 
     def __init__(self, vocab_size: int, *, strict: bool, seconds: float, on_part: Callable[[RankTable], None]) -> None:
-        self._vocab_size, self._strict, self._seconds, self._on_part = vocab_size, strict, seconds, on_part
+        self._vocab_size = vocab_size
+        self._strict = strict
+        self._seconds = seconds
+        self._on_part = on_part
         self._block: Block | None = None
         self._stretch = Stretch(0, 0)
         self._waiting: list[tuple[Tensor, Scores]] = []  # those of the stretch
@@ -60,7 +63,8 @@ class Saver:
         if self._waiting and (block is not self._block or stretch.begin != self._stretch.end):
             self._save()
         begin = self._stretch.begin if self._waiting else stretch.begin
-        self._block, self._stretch = block, Stretch(begin, stretch.end)
+        self._block = block
+        self._stretch = Stretch(begin, stretch.end)
         self._waiting.append((batch.target_index, scores))
         self.tokens += len(batch)
         if stretch.end == block.wanted.end or time.monotonic() - self._saved >= self._seconds:
@@ -70,7 +74,8 @@ class Saver:
 
     def _save(self) -> None:
         if self._block is not None and self._waiting:
-            scored, self._waiting = self._waiting, []
+            scored = self._waiting
+            self._waiting = []
             write = self._block.write
             self._writing.append(
                 self._writer.submit(write, self._stretch, scored, self._vocab_size, strict=self._strict)

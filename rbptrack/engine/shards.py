@@ -55,7 +55,8 @@ class Division:
             shards[0] = [(number, 0, high - low) for number, (low, high) in enumerate(ranges)]
         else:
             batches = list(_batches(corpus, ranges, batch_tokens))
-            total, done = sum(tokens for *_, tokens in batches), 0
+            total = sum(tokens for *_, tokens in batches)
+            done = 0
             for block, begin, end, tokens in batches:
                 shard = shards[min(count - 1, (done + tokens // 2) * count // total)]  # where the batch's middle falls
                 done += tokens

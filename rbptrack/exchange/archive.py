@@ -143,7 +143,8 @@ class Bundle:
                 raise BadInput(
                     f"{self.path}: measurement {folder[:12]} has more than {limits.ENTRIES_OF_ONE} files: not imported"
                 )
-        unpacked, packed = sum(e.file_size for e in listed), sum(e.compress_size for e in listed)
+        unpacked = sum(e.file_size for e in listed)
+        packed = sum(e.compress_size for e in listed)
         if unpacked > limits.BYTES_OF_BUNDLE or packed > self.path.stat().st_size:
             raise BadInput(f"{self.path} would unpack to {unpacked:,} bytes, or its entries overlap: not imported")
         if MANIFEST not in entries:

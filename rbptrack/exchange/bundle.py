@@ -116,7 +116,8 @@ def _collect(reader: Reader, run_id: str, record: Record | None, folder: Path, *
 
 def without_tokens(ranks: RankTable) -> RankTable:
     """Return the same ranks with -1 for the ids of target tokens and of those ranked first: they tell the text."""
-    table, hidden = ranks.table, pa.array(np.full(len(ranks), -1, dtype=np.int32))
+    table = ranks.table
+    hidden = pa.array(np.full(len(ranks), -1, dtype=np.int32))
     for index, column in enumerate(table.schema):
         if column.name in IDS:
             table = table.set_column(index, column, hidden)

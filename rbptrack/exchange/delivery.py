@@ -44,7 +44,9 @@ def deliver(store: Store, source: Source, *, tell: Callable[[str], None]) -> Imp
 
     """
     _patiently(lambda: repair(store), tell)  # an import that was killed left its last run RUNNING
-    reader, writer, done = store.reader, store.writer, Imported()
+    reader = store.reader
+    writer = store.writer
+    done = Imported()
     made: list[Record] = []
     try:
         for opened in source:
@@ -73,7 +75,8 @@ def deliver(store: Store, source: Source, *, tell: Callable[[str], None]) -> Imp
 
 def _patiently(call: Callable[[], object], tell: Callable[[str], None]) -> object:
     """Return the call's result; a store that does not answer is asked again for a while."""
-    deadline, has_said_it = time.monotonic() + _PATIENCE_SECONDS, False
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    has_said_it = False
     while True:
         try:
             return call()

@@ -14,7 +14,8 @@ class Faults:
     """Collects the faults of a source."""
 
     def __init__(self, source: object) -> None:
-        self._source, self._found = source, list[tuple[str, str]]()
+        self._source = source
+        self._found = list[tuple[str, str]]()
 
     def __len__(self) -> int:
         return len(self._found)

@@ -115,7 +115,8 @@ def laid(record: Record, ranks: RankTable | None, folder: Path) -> Path:
     """Return the folder with rank table, histogram and figure; the record gets the curves of all k."""
     folder.mkdir()
     if ranks is not None:
-        table, histogram = folder / "unlinked.parquet", ranks.histogram()
+        table = folder / "unlinked.parquet"
+        histogram = ranks.histogram()
         ranks.write(table)
         add_artifacts(folder, ranks=table, histogram=histogram, title=record.name)
         table.unlink()

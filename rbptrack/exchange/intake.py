@@ -225,7 +225,8 @@ def _table(rows: list[dict[str, Any]], problems: Faults) -> pd.DataFrame:
     keys = ["model", "revision", "task"]
     several = frame.drop_duplicates([*keys, "score"])
     for (model, _, task), scores in several[several.duplicated(keys, keep=False)].groupby(keys, sort=True):
-        first, second = scores.iloc[0], scores.iloc[1]
+        first = scores.iloc[0]
+        second = scores.iloc[1]
         text = f"{model} has two scores of {task}: {first['score']:g} in {first['place']} and {second['score']:g} in "
         problems.add("", f"{text}{second['place']}; leave one out")
     return frame.drop_duplicates(keys).drop(columns="place").reset_index(drop=True)

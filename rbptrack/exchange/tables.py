@@ -40,7 +40,8 @@ def write(reader: Reader, runs: pd.DataFrame, out: Path, *, documents: bool, tok
         RbptrackError: none can be read.
 
     """
-    written, ks = 0, rbp_ks(runs.columns)
+    written = 0
+    ks = rbp_ks(runs.columns)
     schema = _schema(ks, documents=documents, tokens=tokens, compared=bool(runs["reference"].notna().any()))
     opened: Any = pyarrow.csv.CSVWriter if out.suffix == ".csv" else pq.ParquetWriter
     quoted = for_spreadsheets if out.suffix == ".csv" else str

@@ -183,7 +183,8 @@ def check_fit(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_le
 
 def check_same_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> None:
     """Raise BadInput where a reference's tokenizer has other entries than the model's, or cuts texts otherwise."""
-    ids, others = tokenizer.get_vocab(), other.get_vocab()
+    ids = tokenizer.get_vocab()
+    others = other.get_vocab()
     remedy = f"a reference reads the same tokens. reference.tokenizer= names the model's, if {name} was trained with it"
     if ids != others:
         count = len({token for token, _ in ids.items() ^ others.items()})

@@ -109,7 +109,8 @@ class CausalModel:
 
     def activation_bytes(self, length: int) -> int:
         """Estimate the bytes that the backbone's activations take per token, in sequences of a length."""
-        width, size = self.head.weight.shape[1], self.head.weight.element_size()
+        width = self.head.weight.shape[1]
+        size = self.head.weight.element_size()
         other = self.reference.model.activation_bytes(length) if self.reference else 0
         return max(other, int(size * (12 * width + 4 * self.widest + 3 * self.heads * length)))
 
@@ -208,7 +209,8 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Caus
     backbone, output, logits, recorder = _recorded(module, tokens)
     head = head_of(output, logits, recorder, candidates=candidates)
     built = _counted(module)
-    counts, text = parameters(built), text_config(module.config)
+    counts = parameters(built)
+    text = text_config(module.config)
     heads = [part.get_output_embeddings() for part in _readers(built)]
     model = CausalModel(
         backbone=backbone,

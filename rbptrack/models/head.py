@@ -41,7 +41,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def begin(self, product: Tensor) -> None:
         """Follow a product, (1, tokens, vocabulary), from here on."""
-        self.product, self.steps, self._followed = product, [], {id(product): product}
+        self.product = product
+        self.steps = []
+        self._followed = {id(product): product}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -78,8 +80,10 @@ def head_of(output: nn.Module, logits: Tensor, recorder: Recorder, *, candidates
         Unmeasurable: the logits are not made from one matrix product with the vocabulary.
 
     """
-    weight, bias = resident(output, "weight"), resident(output, "bias")
-    product, multiply = recorder.product, None
+    weight = resident(output, "weight")
+    bias = resident(output, "bias")
+    product = recorder.product
+    multiply = None
     width = getattr(output, "in_features", None)
     if product is not None and not is_matrix(weight) and isinstance(width, int):
         stand_in = torch.zeros(1, 1, dtype=product.dtype, device=product.device)
@@ -89,7 +93,8 @@ def head_of(output: nn.Module, logits: Tensor, recorder: Recorder, *, candidates
         raise Unmeasurable("its output embeddings are not one matrix")
     rows = min(logits.shape[-1], candidates or logits.shape[-1])  # some models drop padded rows after the product
     if rows < weight.shape[0]:
-        weight, bias = weight[:rows], None if bias is None else bias[:rows]
+        weight = weight[:rows]
+        bias = None if bias is None else bias[:rows]
     steps_of_head = _scale_and_softcap(recorder.steps)
     if steps_of_head is not None:
         scale, softcap = steps_of_head
@@ -103,7 +108,9 @@ def _scale_and_softcap(steps: list[_Step]) -> tuple[float, float | None] | None:
     """Return factor and softcap, where the steps are nothing but products with numbers and at most one tanh; else
     None.
     """
-    before, after, capped = 1.0, 1.0, False
+    before = 1.0
+    after = 1.0
+    capped = False
     for step in steps:
         if step.name in _SHAPE_ONLY or _from_the_first(step):
             continue

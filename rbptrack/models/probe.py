@@ -105,7 +105,8 @@ def _distance(states: Tensor, other: Tensor) -> float:
     """Return root mean square of the difference of states (tokens, width), as a share of theirs; a NaN in both is
     none.
     """
-    difference, size = (states - other).float().nan_to_num(), other.float().nan_to_num()
+    difference = (states - other).float().nan_to_num()
+    size = other.float().nan_to_num()
     return float(difference.square().mean().sqrt() / size.square().mean().sqrt().clamp(min=1e-9))
 
 

@@ -67,7 +67,8 @@ class DocumentMeans(DocumentSums):
     runs: int = 1
 
     def __add__(self, other: Self) -> Self:
-        runs, names = self.runs + other.runs, (*self.SUMMED, *self.TOTALS)
+        runs = self.runs + other.runs
+        names = (*self.SUMMED, *self.TOTALS)
         means = {n: (self.runs / runs) * getattr(self, n) + (other.runs / runs) * getattr(other, n) for n in names}
         return _with(self, means | {"runs": runs})
 

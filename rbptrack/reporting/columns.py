@@ -24,7 +24,8 @@ HASHES = {"fingerprint", "documents_hash", "run_id", "commit"}
 """Columns whose first letters are enough."""
 
 _OPTIONAL_ENDS = ("_low", "_high", "_se")
-INTERVAL, ERROR = "interval", "± se"
+INTERVAL = "interval"
+ERROR = "± se"
 JOINED = (INTERVAL, ERROR)
 """Titles of the columns that belong to the one before them."""
 
@@ -51,7 +52,9 @@ def readable(table: Table) -> list[Shown]:
     """Return the columns as people read them; an interval's two ends, and a standard error, are joined to one column
     each.
     """
-    frame, own, forms = table.frame, table.titles, table.forms
+    frame = table.frame
+    own = table.titles
+    forms = table.forms
     shown: list[Shown] = []
     names = [str(name) for name in frame.columns]
     for name in names:

@@ -93,7 +93,8 @@ def report(
         if not findings.sections:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in findings.silent)
             raise RbptrackError(f"no analyzer had anything to say about these measurements. {reasons}")
-        scope, facts = counted(len(runs), "measurement"), [("store", reader.connection.shown)]
+        scope = counted(len(runs), "measurement")
+        facts = [("store", reader.connection.shown)]
         run_page = reader.connection.run_page
         html = render(
             scope, runs, findings.sections, facts=facts, silent=findings.silent, run_page=run_page, files=None

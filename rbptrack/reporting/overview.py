@@ -58,7 +58,8 @@ def _span(frame: pd.DataFrame) -> str:
 def _texts(frame: pd.DataFrame) -> str:
     parts = []
     for dataset, rows in frame.groupby("dataset", sort=True):
-        tokens, documents = rows["num_tokens"].dropna(), rows["num_documents"].dropna()
+        tokens = rows["num_tokens"].dropna()
+        documents = rows["num_documents"].dropna()
         largest = f"{tokens.max():,}" if len(tokens) else ""  # imports may lack it
         text = f"up to {largest}" if tokens.nunique() > 1 else largest
         documents_said = f" of {counted(int(documents.max()), 'document')}" if len(documents) else ""

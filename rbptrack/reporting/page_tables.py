@@ -39,7 +39,8 @@ def shown_table(
         csv: address of its file.
 
     """
-    columns, rows = readable(replace(table, frame=table.frame.head(most))), len(table.frame)
+    columns = readable(replace(table, frame=table.frame.head(most)))
+    rows = len(table.frame)
     meanings = {column: table.columns[column] for column in map(str, table.frame.columns) if column in table.columns}
     more = f"The first {most} of {rows:,} rows." if rows > most else ""
     return ShownTable(spaced(name), _html(columns, meanings, links), table.caption, more, csv)

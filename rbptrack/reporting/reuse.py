@@ -41,7 +41,9 @@ class Analyses:
     """
 
     def __init__(self, reader: Reader, runs: Runs, formats: Sequence[str]) -> None:
-        self._reader, self.runs, self._formats = reader, runs, formats
+        self._reader = reader
+        self.runs = runs
+        self._formats = formats
         self.connection = reader.connection
 
     def find(self, analyzer: Analyzer, folder: Path) -> str:

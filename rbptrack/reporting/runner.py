@@ -141,7 +141,8 @@ def analyze_all(
     """Run several analyzers, each into folder/<its name>; prints the laws, and what others' analyzers say. A
     failure never stops the others. See `analyze`.
     """
-    findings, analyses = Findings(), Analyses(reader, runs, formats)
+    findings = Findings()
+    analyses = Analyses(reader, runs, formats)
     findings.reused = [
         analyzer.name for analyzer in analyzers if not again and analyses.find(analyzer, folder / analyzer.name)
     ]
@@ -202,7 +203,9 @@ def _section(analyzer: Analyzer, folder: Path) -> Section:
 
 def _log(analyses: Analyses, analyzer: Analyzer, folder: Path, sweep: str) -> tuple[Section, str]:
     """Return the analysis as a run of its own, with everything under its folder."""
-    section, runs, measured = _section(analyzer, folder), analyses.runs, analyses.connection
+    section = _section(analyzer, folder)
+    runs = analyses.runs
+    measured = analyses.connection
     if measured.read_only:
         return section, ""
     from rbptrack.tracking.live import working  # MLflow: not before other processes have begun
@@ -214,7 +217,8 @@ def _log(analyses: Analyses, analyzer: Analyzer, folder: Path, sweep: str) -> tu
     with working(writer, f"{analyzer.name} / {sweep or scope}", tags) as run_id:
         writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
         writer.log(run_id, metrics={metric_name(name): value for name, value in section.report.metrics.items()})
-        facts, run_page = [("store", measured.shown)], measured.run_page
+        facts = [("store", measured.shown)]
+        run_page = measured.run_page
         title = f"{analyzer.name}, {scope}"
         page = render(title, runs, [section], facts=facts, run_page=run_page, files="{folder}", live=False)
         (folder / "report.html").write_text(page, encoding="utf-8")

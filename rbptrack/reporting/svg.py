@@ -145,7 +145,8 @@ class Pieces:
 
 def _piece(body: str, begin: int) -> Piece:
     """Return the group that begins there."""
-    depth, end = 0, begin
+    depth = 0
+    end = begin
     for tag in re.finditer(r"<(/?)g[ >]", body[begin:]):
         depth += -1 if tag[1] else 1
         if not depth:

@@ -52,7 +52,8 @@ def shared(
     end of the list, and this one from its beginning: neighbours read the same sums. They end with the block, and with
     this process however that one ends.
     """
-    ends, processes = list[Connection](), list[BaseProcess]()
+    ends = list[Connection]()
+    processes = list[BaseProcess]()
     try:
         if (context := _context(runs)) and len(analyzers) > _FEW and (sent := _sent(runs, *analyzers)):
             paths = [] if isinstance(context, ForkContext) else list(filter(None, map(path_of, analyzers)))

@@ -28,7 +28,9 @@ class PairScorer:
     """
 
     def __init__(self, scorer: Scorer, reference: Scorer, *, entries: int) -> None:
-        self._own, self._other, self._entries = scorer, reference, entries
+        self._own = scorer
+        self._other = reference
+        self._entries = entries
         device = scorer.head.weight.device
         tile = _TILE_ELEMENTS_CUDA if device.type == "cuda" else TILE_ELEMENTS
         self._rows = max(1, min(scorer.chunk, tile // entries))

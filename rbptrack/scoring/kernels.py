@@ -28,7 +28,8 @@ from torch import Tensor
 from rbptrack.scoring.scores import Scores, Sums
 
 BLOCK_T, BLOCK_V = 128, 256  # tokens and entries in a tile of logits: as many as keep a Hopper's matrix units busy
-WARPS, STAGES = 8, 3
+WARPS = 8
+STAGES = 3
 REDUCE_V = 2048  # entries that `reduce` reads at a time
 _SPLITS_AT_MOST = 64
 

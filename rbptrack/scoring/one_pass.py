@@ -49,7 +49,8 @@ def _power(y: Any) -> Any:
 @_compiled(reorder=True)
 def _compared(row: Any, own: Any) -> Any:
     """Count the entries above `own`, and those equal to it."""
-    greater, equal = np.int32(0), np.int32(0)
+    greater = np.int32(0)
+    equal = np.int32(0)
     for i in range(len(row)):
         greater += np.int32(row[i] > own)
         equal += np.int32(row[i] == own)
@@ -69,7 +70,8 @@ def _largest(row: Any) -> Any:
 @_compiled(reorder=True)
 def _summed(row: Any, highest: Any) -> Any:
     """Return the sums of e^(x - highest) and of (x - highest) e^(x - highest)."""
-    total, weighted = np.float32(0), np.float32(0)
+    total = np.float32(0)
+    weighted = np.float32(0)
     for i in range(len(row)):
         y = row[i] - highest
         y = _LEAST if y < _LEAST else y  # a NaN stays one
@@ -86,9 +88,14 @@ def reduce(logits: Any, own: Any, greater: Any, equal: Any, top: Any, highest: A
     A row that holds a NaN or an infinity above all, or nothing but -inf, has the total NaN.
     """
     for r in range(logits.shape[0]):
-        row, vocabulary = logits[r], logits.shape[1]
-        count_greater, count_equal, begin = 0, 0, 0
-        largest, sum_powers, sum_weighted = np.float32(-np.inf), 0.0, 0.0
+        row = logits[r]
+        vocabulary = logits.shape[1]
+        count_greater = 0
+        count_equal = 0
+        begin = 0
+        largest = np.float32(-np.inf)
+        sum_powers = 0.0
+        sum_weighted = 0.0
         for low in range(0, vocabulary, _STRETCH):
             stretch = row[low : min(low + _STRETCH, vocabulary)]
             above, same = _compared(stretch, own[r])
@@ -98,19 +105,23 @@ def reduce(logits: Any, own: Any, greater: Any, equal: Any, top: Any, highest: A
             if here > largest:
                 shift = np.float64(largest) - np.float64(here)
                 if shift == -np.inf:  # nothing but -inf until now
-                    sum_powers, sum_weighted = sum_powers * 0.0, 0.0
+                    sum_powers = sum_powers * 0.0
+                    sum_weighted = 0.0
                 else:
                     factor = np.exp(shift)
                     sum_weighted = (sum_weighted + shift * sum_powers) * factor
                     sum_powers *= factor
-                largest, begin = here, low
+                largest = here
+                begin = low
             powers, products = _summed(stretch, np.float32(0) if largest == -np.inf else largest)
             sum_powers += powers
             sum_weighted += products
         i = begin
         while i < vocabulary - 1 and row[i] != largest:
             i += 1
-        greater[r], equal[r], top[r] = count_greater, count_equal, i
+        greater[r] = count_greater
+        equal[r] = count_equal
+        top[r] = i
         highest[r] = largest
         total[r] = np.nan if largest == -np.inf else sum_powers
         weighted[r] = sum_weighted

@@ -11,8 +11,10 @@ from rbptrack.scoring.scores import Scores
 
 # How far a logit may be from torch's, as a share of the row's largest: sums are made in another order, and TF32 rounds
 # factors to 11 bits. Ranks may differ by as many entries as lie so near to the target.
-_SUMS, _TF32 = 2e-5, 5e-3
-_NATS, _TF32_NATS = 2e-3, 2e-2
+_SUMS = 2e-5
+_TF32 = 5e-3
+_NATS = 2e-3
+_TF32_NATS = 2e-2
 _ROWS = {"cuda": 1024, "cpu": 64}  # that plain torch scores too
 _LAST = 8  # one in so many of these stands at the end of the batch, where a kernel's tile is partly filled
 
@@ -43,7 +45,8 @@ def _difference(kernel: Scorer, hidden: Tensor, targets: Tensor, every: Scores) 
     """Describe how a kernel's scores, on the CPU, differ from those of plain torch by more than rounding explains."""
     rows = spread(len(targets), _ROWS[hidden.device.type])
     got = Scores(**{name: column[rows] for name, column in every.columns.items()})
-    hidden, targets = hidden[rows.to(hidden.device)], targets[rows.to(targets.device)]
+    hidden = hidden[rows.to(hidden.device)]
+    targets = targets[rows.to(targets.device)]
     plain = Scorer(kernel.head, chunk_tokens=min(kernel.chunk, len(rows)), kernel=False)
     want = _on_cpu(plain(hidden, targets))
     finite = torch.isfinite(want.logprob)

@@ -87,7 +87,8 @@ class Sums:
         ln p(target) = x - x_max - ln Z with Z = sum of e^(x - x_max), H = ln Z - sum of (x - x_max) e^(x - x_max) / Z.
         Neither x - x_max nor -ln Z is above 0, whatever is rounded.
         """
-        (greater, ties, top), (highest, total, weighted) = self.counts, self.sums
+        greater, ties, top = self.counts
+        highest, total, weighted = self.sums
         if highest.ndim > 1:
             largest = highest.amax(0)
             total, weighted = at_a_common_maximum(highest, largest, total, weighted)

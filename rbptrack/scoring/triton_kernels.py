@@ -39,7 +39,8 @@ def _product(
         h = tl.load(hidden[:, None] + at[None, :], mask=token_mask[:, None] & inside[None, :], other=0.0)
         w = tl.load(weight[None, :] + at[:, None], mask=entry_mask[None, :] & inside[:, None], other=0.0)
         if UPCAST:
-            h, w = h.to(tl.float32), w.to(tl.float32)
+            h = h.to(tl.float32)
+            w = w.to(tl.float32)
         sums = tl.dot(h, w, sums, input_precision=PRECISION)
     return sums
 

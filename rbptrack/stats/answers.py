@@ -76,7 +76,8 @@ def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = No
             be missing.
 
     """
-    field, position = table.column("field"), table.column("position")
+    field = table.column("field")
+    position = table.column("position")
     last = field.max()
     if (field == last).all():
         none = np.empty((0, len(ks)))

@@ -39,12 +39,14 @@ def _drawn(documents: int, replicates: int, seed: int) -> Weights:
 
 
 # Every analyzer asks for the same few, and drawing takes longer than using them; of many documents they are large.
-_kept, _kept_once = lru_cache(maxsize=8)(_drawn), lru_cache(maxsize=1)(_drawn)
+_kept = lru_cache(maxsize=8)(_drawn)
+_kept_once = lru_cache(maxsize=1)(_drawn)
 
 
 def _blocks(documents: int, replicates: int, seed: int, *, rows: int) -> Iterator[Weights]:
     """Yield the weights of some replicates at a time."""
-    rng, many = np.random.default_rng(seed), documents * replicates > _MOST_FLOATS
+    rng = np.random.default_rng(seed)
+    many = documents * replicates > _MOST_FLOATS
     shares = np.full(documents, 1 / documents)
     for first in range(0, replicates, rows):
         weights = np.empty((min(rows, replicates - first), documents), dtype=np.uint8 if many else np.float64)

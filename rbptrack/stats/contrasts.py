@@ -59,7 +59,8 @@ def verdict_of(p_different: float, p_equivalent: float, *, size: float) -> str:
 
     Source: two one-sided tests beside one of difference (Schuirmann 1987).
     """
-    different, equivalent = p_different < size, p_equivalent < size
+    different = p_different < size
+    equivalent = p_equivalent < size
     if different and equivalent:
         return "different, but within the margin"
     if different or equivalent:
@@ -117,7 +118,8 @@ def contrast(difference: float, spread: Spread, *, margin: float, level: float =
     if not margin > 0:
         raise RbptrackError(f"an equivalence margin must be above 0; got {margin}")
     equivalent = spread.p_beyond(margin - abs(difference))  # the larger of the two one-sided p
-    interval, different = Interval.around(difference, spread.half(level)), spread.p(abs(difference))
+    interval = Interval.around(difference, spread.half(level))
+    different = spread.p(abs(difference))
     return Contrast(interval, spread.se, different, margin, equivalent, round(1 - level, 12))
 
 
@@ -173,12 +175,15 @@ def laws_apart(
     """
     s_a, values_a = first
     s_b, values_b = second
-    a, b = values_a.fit(metric, s_a, level=level), values_b.fit(metric, s_b, level=level)
-    low, high = max(s_a.min(), s_b.min()), min(s_a.max(), s_b.max())
+    a = values_a.fit(metric, s_a, level=level)
+    b = values_b.fit(metric, s_b, level=level)
+    low = max(s_a.min(), s_b.min())
+    high = min(s_a.max(), s_b.max())
     if a is None or b is None:
         return None
     at = float(np.sqrt(low * high))
-    (y_a, draws_a), (y_b, draws_b) = values_a.of(metric), values_b.of(metric)
+    y_a, draws_a = values_a.of(metric)
+    y_b, draws_b = values_b.of(metric)
     if not same_texts:
         draws_b = np.roll(draws_b, 1, axis=1)  # corpora of equally many documents share their draws
     if np.array_equal(s_a, s_b):
@@ -212,7 +217,8 @@ def at_equal(values: LawValues, by: str) -> tuple[FloatArray, LawValues]:
     rest = tuple(metric for metric in values.metrics if metric != by)
     y, draws = zip(*(values.of(metric) for metric in rest), strict=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs, moved = np.log(np.stack(y, axis=1)), np.log(x_draws / x[:, None])
+        logs = np.log(np.stack(y, axis=1))
+        moved = np.log(x_draws / x[:, None])
         slopes = lines(np.log(x), logs)[1]
         left = np.exp(np.log(np.stack(draws, axis=2)) - slopes * moved[:, :, None])
     return x, LawValues(rest, np.stack(y, axis=1), left)

@@ -94,7 +94,8 @@ class Backtests:
 
         Source: this module's; simulated in studies/forecasts.py.
         """
-        fit, own_errors = self.laws[law], [error_of_law for error_of_law in self.made if error_of_law.law == law]
+        fit = self.laws[law]
+        own_errors = [error_of_law for error_of_law in self.made if error_of_law.law == law]
         if not own_errors:
             why = "no law: alpha's interval includes 0" if fit.points > _LEAST else "a backtest needs 4 sizes"
             return Forecast(_NONE, why)
@@ -145,18 +146,21 @@ def backtest(laws: Sequence[PowerLawFit], families: Sequence[Hashable] = ()) -> 
 
 
 def _backtests(number: int, law: PowerLawFit) -> Iterator[Backtest]:
-    x, logs = np.log(law.s), np.log(law.y)
+    x = np.log(law.s)
+    logs = np.log(law.y)
     for left_out in _LEFT_OUT:
         kept = law.points - left_out
         for j in range(kept, law.points) if kept >= _LEAST else ():
             weights, noise, bend = _line(x[:kept], x[j])
-            error, beyond = float(logs[j] - weights @ logs[:kept]), float(law.s[j] / law.s[kept - 1])
+            error = float(logs[j] - weights @ logs[:kept])
+            beyond = float(law.s[j] / law.s[kept - 1])
             yield Backtest(number, left_out, float(law.s[j]), beyond, error, noise, bend)
 
 
 def _line(x: FloatArray, at: float) -> tuple[FloatArray, float, float]:
     """Return the weights (m,) of a line's value at `at`, through points at x, (m,), and `noise` and `bend` there."""
-    centred, away = x - x.mean(), float(at - x.mean())
+    centred = x - x.mean()
+    away = float(at - x.mean())
     square = float(centred @ centred)
     weights = 1 / len(x) + away * centred / square
     return weights, float(np.sqrt(1 + weights @ weights)), abs(float(away**2 - weights @ centred**2))

@@ -111,7 +111,8 @@ def widening(documents: float, level: float) -> float:
     """
     from scipy import special  # not for everyone who needs `Interval`
 
-    n, quantile = max(documents, 2.0), 0.5 + level / 2
+    n = max(documents, 2.0)
+    quantile = 0.5 + level / 2
     return float(special.stdtrit(n - 1, quantile) / special.ndtri(quantile) * np.sqrt(n / (n - 1)))
 
 
@@ -176,7 +177,8 @@ def worth_of_share(successes: FloatArray, trials: FloatArray, *, level: float) -
 
     Source: the effective sample size of Korn and Graubard, Survey Methodology 24, 1998; `widening` for few sources.
     """
-    share, every = float(successes.sum() / trials.sum()), float(trials.sum())
+    share = float(successes.sum() / trials.sum())
+    every = float(trials.sum())
     variance = float((((successes - share * trials) / every) ** 2).sum()) * widening(len(trials), level) ** 2
     return min(every, share * (1 - share) / variance) if variance > 0 else float(len(trials))
 

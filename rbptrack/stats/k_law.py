@@ -54,7 +54,8 @@ def fit_k_law(ks: FloatArray, y: FloatArray) -> KLawFit:
         y: -ln RBP_k, (m, ks), positive and finite.
 
     """
-    t, logs = np.log(ks), np.log(y)
+    t = np.log(ks)
+    logs = np.log(y)
     coefficients = logs @ line_through(t).T  # (m, 2)
     residual = logs - coefficients @ np.stack([np.ones(len(t)), t])
     total = ((logs - logs.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)

@@ -183,7 +183,8 @@ def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns
     if spread <= _NO_SPREAD:
         return np.zeros(len(patterns))
     sampled = contrasts @ sampling @ contrasts.T + 1e-9 * spread * np.eye(len(z))
-    low, high = np.log(spread) - 18, np.log(spread) + 4
+    low = np.log(spread) - 18
+    high = np.log(spread) + 4
     parts = [contrasts @ part @ contrasts.T for part in patterns]
 
     def minus_twice(log_variances: FloatArray) -> tuple[float, FloatArray]:
@@ -238,7 +239,8 @@ def scatter(sampling: FloatArray, design: FloatArray, values: FloatArray) -> Flo
     whole = variances[:, None] + np.exp(grid)[..., None]
     minus_twice = (np.log(whole) + square[:, None] / whole).sum(axis=2)
     best = minus_twice.argmin(axis=1)
-    before, after = grid[every, np.maximum(best - 1, 0)], grid[every, np.minimum(best + 1, _GRID - 1)]
+    before = grid[every, np.maximum(best - 1, 0)]
+    after = grid[every, np.minimum(best + 1, _GRID - 1)]
     inside = (slope(before) < 0) & (slope(after) > 0)
     most_likely = np.exp(np.where(inside, crossing(lambda at: slope(at) > 0, before, after), grid[every, best]))
     none = (minus_twice[:, 0] - minus_twice[every, best] < _SAME_LIKELIHOOD) | (mean <= _NO_SPREAD)
@@ -250,7 +252,8 @@ def without_each(design: FloatArray, values: FloatArray) -> FloatArray:
 
     Source: deletion diagnostics of Belsley, Kuh and Welsch, Regression Diagnostics, 1980, chapter 2.
     """
-    (coefficients, residual), solved = least_squares(design, values), inverse(design)
+    coefficients, residual = least_squares(design, values)
+    solved = inverse(design)
     leverage = np.einsum("mp,pm->m", design, solved)
     return np.asarray(coefficients - (solved * (residual / (1 - leverage))).T)
 
@@ -270,10 +273,12 @@ def straight_line(x: npt.ArrayLike, y: npt.ArrayLike) -> Straight:
 
     Source: least squares, with the textbook error of m - 2 residuals.
     """
-    at, values = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    at = np.asarray(x, dtype=np.float64)
+    values = np.asarray(y, dtype=np.float64)
     (xx, xy), (_, yy) = np.cov(at, values, bias=True)
     r2 = float(np.clip(xy**2 / (xx * yy), 0, 1)) if yy > 0 else 0.0
-    slope, m = float(xy / xx), len(at)
+    slope = float(xy / xx)
+    m = len(at)
     error = float(np.sqrt((1 - r2) * yy / xx / (m - 2))) if m > 2 else 0.0
     return Straight(slope, float(values.mean() - slope * at.mean()), r2, error)
 

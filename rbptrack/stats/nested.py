@@ -68,9 +68,11 @@ def fit_nested(
         RbptrackError: fewer than 3 sizes, or y outside (0, inf).
 
     """
-    x, values = np.log(np.asarray(s, dtype=np.float64)), np.asarray(y, dtype=np.float64)
+    x = np.log(np.asarray(s, dtype=np.float64))
+    values = np.asarray(y, dtype=np.float64)
     sizes, member = np.unique(x, return_inverse=True)
-    n, m = len(x), len(sizes)
+    n = len(x)
+    m = len(sizes)
     if m < 3:
         raise RbptrackError(f"a law needs at least 3 sizes that differ; got {m}")
     if not (np.isfinite(values).all() and (values > 0).all()):
@@ -82,7 +84,8 @@ def fit_nested(
     if n > m:
         recipe2, seed2 = linear.reml(sampling, design, logs, same, np.eye(n))
     else:
-        recipe2, seed2 = float(linear.scatter(sampling[None], design, logs[None])[0]), 0.0
+        recipe2 = float(linear.scatter(sampling[None], design, logs[None])[0])
+        seed2 = 0.0
     total = sampling + recipe2 * same + seed2 * np.eye(n) + 1e-16 * np.eye(n)
     inverse = np.linalg.inv(total)
     variance = np.linalg.inv(design.T @ inverse @ design)
@@ -122,12 +125,11 @@ def pure_error(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray | None
         F and p, with (m - 2, n - m) degrees of freedom for m sizes; NaN where no size has two runs.
 
     """
-    logs, (sizes, member) = (
-        np.log(np.asarray(y, dtype=np.float64)),
-        np.unique(np.log(np.asarray(s, dtype=np.float64)), return_inverse=True),
-    )
+    logs = np.log(np.asarray(y, dtype=np.float64))
+    sizes, member = np.unique(np.log(np.asarray(s, dtype=np.float64)), return_inverse=True)
     sampling = np.zeros((len(logs), len(logs))) if covariance is None else np.asarray(covariance, dtype=np.float64)
-    n, m = len(logs), len(sizes)
+    n = len(logs)
+    m = len(sizes)
     if m < 3 or n == m:
         return float("nan"), float("nan")
     times = np.bincount(member).astype(np.float64)
@@ -181,7 +183,8 @@ def pool(
         level: nominal coverage of the mean's interval.
 
     """
-    values, errors = np.asarray(estimates, dtype=np.float64), np.asarray(se, dtype=np.float64)
+    values = np.asarray(estimates, dtype=np.float64)
+    errors = np.asarray(se, dtype=np.float64)
     n = len(values)
     if n < 3:
         raise RbptrackError(f"pooling needs at least 3 families; got {n}")

@@ -50,8 +50,10 @@ def minimise(
     stencil = np.concatenate(
         [np.zeros((1, count)), _NEAR * identity, -_NEAR * identity, _FAR * identity, _FAR * (identity[i] + identity[j])]
     )
-    value, damping = np.full(rows, np.inf), np.zeros(rows)
-    active, matrix = np.arange(rows), np.zeros((rows, count, count))
+    value = np.full(rows, np.inf)
+    damping = np.zeros(rows)
+    active = np.arange(rows)
+    matrix = np.zeros((rows, count, count))
     for _ in range(_STEPS):
         near, up, down, far, both = np.split(
             loss(theta[active][:, None] + stencil, active), np.cumsum([1, count, count, count]), axis=1
@@ -65,7 +67,10 @@ def minimise(
         slope = np.where(held, 0.0, slope)
         curve = np.where(held[:, :, None] | held[:, None, :], identity, curve)
         going = np.abs(slope).max(axis=1) > tolerance
-        active, at, slope, curve = active[going], at[going], slope[going], curve[going]
+        active = active[going]
+        at = at[going]
+        slope = slope[going]
+        curve = curve[going]
         if not len(active):
             break
         bends, axes = np.linalg.eigh(curve)
@@ -96,5 +101,6 @@ def crossing(is_beyond: Callable[[FloatArray], npt.NDArray[np.bool_]], low: Floa
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         beyond = is_beyond(middle)
-        low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+        low = np.where(beyond, low, middle)
+        high = np.where(beyond, middle, high)
     return np.asarray((low + high) / 2)

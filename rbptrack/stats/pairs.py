@@ -15,8 +15,10 @@ from rbptrack.ranks import CE, DocumentSums, FloatArray, IntArray, RankTable, rb
 from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval
 from rbptrack.stats.shares import Share, decade_of, in_step, num_decades, share_of
 
-ENTROPY, KL = "entropy", "kl"
-RANK, REST = "ce_rank", "ce_rest"
+ENTROPY = "entropy"
+KL = "kl"
+RANK = "ce_rank"
+REST = "ce_rest"
 PAIR_LABELS = {ENTROPY: ENTROPY, KL: "KL", RANK: "rank part of CE", REST: "rest of CE"}
 """What metrics of a pair are called, beside CE and RBP_k."""
 
@@ -146,7 +148,8 @@ class PairSums(DocumentSums):
     def of(cls, pair: TokenPairs, ks: Sequence[int]) -> PairSums:
         """Count one piece."""
         present, place = pair.a.documents
-        size, unknown = len(present), np.full(len(pair.a), np.nan)
+        size = len(present)
+        unknown = np.full(len(pair.a), np.nan)
 
         def by_document(values: FloatArray | IntArray) -> FloatArray:
             return np.bincount(place, weights=values, minlength=size)

@@ -30,7 +30,8 @@ class Segments:
     @classmethod
     def of(cls, table: RankTable) -> Segments:
         """Return the segments of a rank table, whose rows are in text order."""
-        document, position = table.column("document"), table.column("position")
+        document = table.column("document")
+        position = table.column("position")
         begins = np.ones(len(table), dtype=bool)
         begins[1:] = (document[1:] != document[:-1]) | (position[1:] != position[:-1] + 1)
         present, index = table.documents
@@ -76,10 +77,14 @@ class PositionBins:
         at_position = added(np.bincount(piece.column("position")) for piece in pieces())
         passed = _quantiles(at_position, np.arange(1, 16) / 16).astype(np.int64) + 1
         edges = np.unique(np.concatenate([[0, 1, 2, 4, 8, 16], passed]))
-        tokens, starts, windows = [], [], []
+        tokens = []
+        starts = []
+        windows = []
         for piece in pieces():
             segments = Segments.of(piece)
-            position, left, shape = piece.column("position"), segments.left, (segments.documents, len(edges))
+            position = piece.column("position")
+            left = segments.left
+            shape = (segments.documents, len(edges))
             cell = segments.document * shape[1] + bin_of(position, edges)
             begins = [left >= n for n in lengths]
             tokens.append(np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape))
@@ -146,7 +151,8 @@ def added(parts: Iterable[IntArray]) -> IntArray:
 
 def _quantiles(counts: IntArray, levels: FloatArray) -> FloatArray:
     """Return `np.quantile` of whole numbers, from the counts of 0, 1, ..."""
-    passed, place = np.cumsum(counts), levels * (counts.sum() - 1)
+    passed = np.cumsum(counts)
+    place = levels * (counts.sum() - 1)
     share = place - np.floor(place)
     low, high = (np.searchsorted(passed, np.floor(place) + i, side="right") for i in (0, 1))
     return np.asarray(np.where(share < 0.5, low + (high - low) * share, high - (high - low) * (1 - share)))
@@ -163,7 +169,8 @@ def bin_of(position: IntArray, edges: IntArray) -> IntArray:
 def _tokens_inside(windows: IntArray, n: int, edges: IntArray) -> FloatArray:
     """Return tokens in each bin of a window of N that starts in a bin, the mean over windows, (bins, bins)."""
     start = np.arange(len(windows))
-    last, begin = np.append(edges[1:], np.iinfo(np.int64).max), np.minimum(edges, len(start) - 1)
+    last = np.append(edges[1:], np.iinfo(np.int64).max)
+    begin = np.minimum(edges, len(start) - 1)
     overlap = np.minimum(start[:, None] + n, last) - np.maximum(start[:, None], edges)
     total = np.add.reduceat(windows[:, None] * np.clip(overlap, 0, None), begin)
     return np.asarray(total / np.maximum(np.add.reduceat(windows, begin), 1)[:, None])

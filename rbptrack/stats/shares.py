@@ -115,7 +115,8 @@ def ratio_and_error(values: FloatArray, units: FloatArray) -> tuple[float, float
 
     Source: the ratio estimator of clusters (Cochran, Sampling Techniques, 1977, section 6.3).
     """
-    documents, total = len(units), units.sum()
+    documents = len(units)
+    total = units.sum()
     ratio = float(values.sum() / total)
     influence = (values - ratio * units) / total
     return ratio, float(np.sqrt(documents / max(documents - 1, 1) * (influence**2).sum()))

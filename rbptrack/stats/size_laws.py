@@ -107,7 +107,8 @@ def law_values(counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_
     Source: the two sides of arXiv 2510.20387's law; replicates as in `document_weights`.
     """
     weights = document_weights(len(counts[0].document), replicates=replicates)
-    once, metrics = np.ones((1, len(counts[0].document))), (CE, *(rbp_name(k) for k in counts[0].ks))
+    once = np.ones((1, len(counts[0].document)))
+    metrics = (CE, *(rbp_name(k) for k in counts[0].ks))
     draws = np.empty((len(metrics), len(counts), len(weights)))  # one metric after another, as laws are fitted
     for place, sums in enumerate(counts):
         draws[:, place] = bootstrap_metrics(sums, weights).T

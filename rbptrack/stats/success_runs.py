@@ -62,9 +62,12 @@ class WindowCounts(DocumentSums):
     @cached_property
     def shuffled(self) -> FloatArray:
         """Successes if each document's hits fell anywhere in it, C(h_d, N)/C(n_d, N) a window: (documents, lengths)."""
-        n, h, length = self.tokens[:, None], self.hits[:, None], np.asarray(self.lengths)
+        n = self.tokens[:, None]
+        h = self.hits[:, None]
+        length = np.asarray(self.lengths)
         possible = (length <= h) & (length <= n)
-        h, n = np.where(possible, h, length), np.where(possible, n, length)
+        h = np.where(possible, h, length)
+        n = np.where(possible, n, length)
         log_share = _log_choose(h, length) - _log_choose(n, length)
         return np.asarray(np.where(possible, np.exp(log_share), 0.0) * self.windows)
 
@@ -75,7 +78,9 @@ def count_runs(table: RankTable, segments: Segments, *, k: int, lengths: Sequenc
 
     Source: arXiv 2510.20387, eqs. 6 to 8.
     """
-    begins, document, size = segments.begins, segments.document, segments.documents
+    begins = segments.begins
+    document = segments.document
+    size = segments.documents
     hit = table.rank <= k
     turns = begins.copy()  # where a stretch of hits or of misses begins; segments are never joined
     turns[1:] |= hit[1:] != hit[:-1]
@@ -99,7 +104,8 @@ def count_windows(
     Source: arXiv 2510.20387, eqs. 6 to 8.
     """
     segments = Segments.of(table)
-    document, size = segments.document, segments.documents
+    document = segments.document
+    size = segments.documents
     tokens = np.bincount(document, minlength=size)
     last = np.flatnonzero(np.append(segments.begins[1:], True))  # of each segment
     shape = (size, len(positions.edges))
@@ -139,7 +145,9 @@ def ladder(counts: WindowCounts, weights: Weights) -> dict[str, FloatArray]:
         [counts.windows, counts.successes, counts.shuffled, counts.tokens, counts.hits, counts.followed, counts.both]
     )
     total = drawn_sums(weights, columns)
-    windows, successes, shuffled = total[:, :width], total[:, width : 2 * width], total[:, 2 * width : 3 * width]
+    windows = total[:, :width]
+    successes = total[:, width : 2 * width]
+    shuffled = total[:, 2 * width : 3 * width]
     tokens, hits, followed, both = total[:, 3 * width :].T
     n = np.asarray(counts.lengths)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -162,7 +170,8 @@ def _per_document(
     """
     edges = np.sort(lengths)
     passed = np.searchsorted(edges, np.arange(edges[-1] + 1), side="right")  # how many N a stretch of a length has
-    cell, cells = document * (len(edges) + 1) + passed[np.minimum(length, edges[-1])], size * (len(edges) + 1)
+    cell = document * (len(edges) + 1) + passed[np.minimum(length, edges[-1])]
+    cells = size * (len(edges) + 1)
 
     def of_each(weights: IntArray | None) -> FloatArray:
         """Return sums over the stretches of at least N."""

@@ -14,7 +14,10 @@ from rbptrack.ranks import RankHistogram
 
 _WIDE, _HIGH = 1040, 784  # pixels; halved at the end, so that edges are smooth
 _LEFT, _RIGHT, _TOP, _BOTTOM = 130, 24, 90, 96  # around the plot
-_POINT, _LINE, _GRID, _INK = (190, 224, 244), (0, 114, 178), (232, 232, 232), (30, 30, 30)
+_POINT = (190, 224, 244)
+_LINE = (0, 114, 178)
+_GRID = (232, 232, 232)
+_INK = (30, 30, 30)
 _LETTERS = 22
 
 
