@@ -12,7 +12,7 @@ from rbptrack.plugins.domains import Domains
 
 from rbptrack.analysis import Runs
 from rbptrack.ranks import FloatArray, RankTable
-from tests.synthetic import runs_of_tables
+from tests.synthetic import changed, runs_of_tables
 
 DRAWS = 400
 SETTINGS = (  # documents of the two sources, sizes, difficulty of documents, scatter between models, sd of ln length
@@ -47,7 +47,7 @@ def drawn(seed: int, documents: tuple[int, int], sizes: int, kind: str, scatter:
         )  # fmt: skip
     plain, sources = runs_of_tables(s, tables), np.repeat(["a", "b"], documents).tolist()
     frame = plain.frame.assign(groups="2 by site abc")
-    return Runs(frame, histogram=plain.histogram, ranks=plain.ranks, groups=lambda _: sources)
+    return changed(plain, frame, groups=lambda _: sources)
 
 
 def main() -> None:

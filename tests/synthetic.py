@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis import Runs, Unreadable
+from rbptrack.analysis.source import Source, Tables
 from rbptrack.ranks import RankTable, rbp_name, se_name
 from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.runs_table import LoggedRun, row
@@ -179,7 +180,7 @@ def runs_of_tables(
         metrics |= {Metric.BITS_PER_BYTE: 1.0, Metric.TIE_RATE: 0.0} | {rbp_name(k): table.rbp(k) for k in (1, 10)}
         run = LoggedRun(run_id, about.title, 0, params.params(), metrics, about.tags())
         rows.append(row(run) | changes)
-    return Runs(pd.DataFrame(rows), histogram=lambda r: tables[r].histogram(), ranks=lambda r: tables[r])
+    return Runs(pd.DataFrame(rows), Tables(tables))
 
 
 def with_reference(table: RankTable, *, accept: Any, reference_rank: Any) -> RankTable:
@@ -190,11 +191,19 @@ def with_reference(table: RankTable, *, accept: Any, reference_rank: Any) -> Ran
     return with_columns(table, **added, reference_top=other, reference_rank=rank)
 
 
+class Given(Source):
+    """Measurements that are read by these functions, and otherwise as by another source."""
+
+    def __init__(self, other: Source | None = None, **readers: Any) -> None:
+        names = ["ranks", "histogram", "token_texts", "groups", "scores"]
+        names += [] if "ranks" in readers else ["rank_pieces"]
+        vars(self).update({name: getattr(other, name) for name in names} if other else {})
+        vars(self).update(readers)
+
+
 def changed(runs: Runs, frame: pd.DataFrame | None = None, **readers: Any) -> Runs:
     """The same measurements with another table, or read in other ways."""
-    kept = {"histogram": runs.histogram, "ranks": runs.ranks, "token_texts": runs.vocabulary}
-    kept |= {"groups": runs.groups, "scores": runs.scores}
-    return Runs(runs.frame if frame is None else frame, **kept | readers)
+    return Runs(runs.frame if frame is None else frame, Given(runs.source, **readers))
 
 
 def unreadable(run_id: str) -> NoReturn:
@@ -209,12 +218,12 @@ def together(*runs: Runs) -> Runs:
     def owner(run_id: str) -> Runs:
         return next(r for r in runs if run_id in set(r.frame["run_id"]))
 
-    return Runs(
-        frame,
-        histogram=lambda r: owner(r).histogram(r),
-        ranks=lambda r: owner(r).ranks(r),
-        token_texts=lambda r: owner(r).vocabulary(r),
-    )
+    read = {
+        "histogram": lambda r: owner(r).histogram(r),
+        "ranks": lambda r: owner(r).ranks(r),
+        "token_texts": lambda r: owner(r).vocabulary(r),
+    }
+    return Runs(frame, Given(**read))
 
 
 def in_pieces(runs: Runs, *, documents: int = 15) -> Runs:
@@ -234,4 +243,4 @@ def in_pieces(runs: Runs, *, documents: int = 15) -> Runs:
     def whole_table(run_id: str) -> RankTable:
         raise AssertionError(f"the whole rank table of {run_id} was read")
 
-    return changed(runs, ranks=whole_table, pieces=pieces)
+    return changed(runs, ranks=whole_table, rank_pieces=pieces)

@@ -19,7 +19,7 @@ from rbptrack.commands.export import main as export
 from rbptrack.exchange.bundle import without_tokens
 from rbptrack.ranks import RankTable, histogram_parts
 from rbptrack.stats.pairs import PairSums
-from tests.synthetic import changed, ranked, runs_of_tables, together, unreadable
+from tests.synthetic import Given, changed, ranked, runs_of_tables, together, unreadable
 
 
 def two(a: RankTable, b: RankTable) -> Runs:
@@ -94,7 +94,7 @@ def test_an_import_without_ranks_is_compared_by_its_logged_numbers() -> None:
 
         raise MissingArtifact(run_id)
 
-    runs = Runs(frame, histogram=unreadable, ranks=gone, pieces=gone)
+    runs = Runs(frame, Given(histogram=unreadable, ranks=gone))
     comparison = compare(runs, *frame["run_id"], ks=[1])
     changes = {change.label: change for change in comparison.changes}
     assert list(changes) == ["CE", "rank part of CE", "RBP_1"]

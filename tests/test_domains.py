@@ -100,6 +100,6 @@ def test_one_model_is_enough_for_levels() -> None:
 def test_without_sources_there_is_nothing_to_say() -> None:
     plain = by_domain([0.1, 0.1], documents=[3, 3])
     with pytest.raises(RbptrackError, match=r"dataset\.group"):
-        Domains().analyze(changed(plain, groups=None))
+        Domains().analyze(changed(plain, plain.frame.assign(groups=None)))
     with pytest.raises(BadInput, match=r"analyzer\.shown"):
         Domains(shown=7).analyze(plain)

@@ -11,6 +11,7 @@ from rbptrack.analysis.bounded_cache import Kept, V
 from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.testing import example_runs
 from rbptrack.ranks import RankHistogram, RankTable
+from tests.synthetic import Given
 
 
 def histogram(ranks: int) -> RankHistogram:
@@ -53,7 +54,7 @@ def test_numbers_do_not_depend_on_what_is_kept(most: int, monkeypatch: pytest.Mo
             super().__init__(most)
 
     monkeypatch.setattr("rbptrack.analysis.runs.Kept", Small)
-    runs = Runs(whole.frame, histogram=lambda run_id: ranks(run_id).histogram(), ranks=ranks)
+    runs = Runs(whole.frame, Given(ranks=ranks))
     for _ in range(2):
         for run_id in map(str, runs.frame["run_id"]):
             counts, expected = runs.document_counts(run_id, [1, 10]), whole.document_counts(run_id, [1, 10])

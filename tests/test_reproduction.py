@@ -13,7 +13,7 @@ from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import log_grid
 from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.power_law import fit_power_law, point_diagnostics
-from tests.synthetic import family_runs, together, unreadable
+from tests.synthetic import Given, family_runs, together, unreadable
 
 SIZES = np.geomspace(1e6, 1e10, 10)
 
@@ -99,7 +99,7 @@ def imported(alpha: float, *, family: str = "pythia", dataset: str = "c4", **col
     for i, k in enumerate((1, 10, 100, 10000)):
         frame[f"rbp_{k}"], frame[f"rbp_{k}_se"] = np.exp(-y[:, i]), None
     frame = frame.assign(ce_se=None, vocab_size=None, documents_hash=None, imported="authors", **columns)
-    return Runs(frame, histogram=unreadable, ranks=unreadable)
+    return Runs(frame, Given(ranks=unreadable))
 
 
 def test_imported_figures_are_compared_at_every_published_k() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from rbptrack.analysis.discovery import ANALYZERS, discover
 from rbptrack.analysis.findings import NothingToSay, Reason, Remark
-from rbptrack.analysis.runs import SCORES
+from rbptrack.analysis.source import SCORES
 from rbptrack.base.errors import RbptrackError
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.reporting import reuse

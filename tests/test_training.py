@@ -6,7 +6,7 @@ from rbptrack.plugins.training import Training
 from rbptrack.analysis import RbptrackError, Runs
 from rbptrack.analysis.runs import COLUMNS
 from rbptrack.reporting.telling import sentences_of
-from tests.synthetic import changed, unreadable
+from tests.synthetic import Given, changed, unreadable
 
 
 def checkpoints(sizes: int = 4, *, known: bool = True) -> Runs:
@@ -20,7 +20,7 @@ def checkpoints(sizes: int = 4, *, known: bool = True) -> Runs:
             row |= {"run_id": row["model"], "fingerprint": row["model"], "dataset": "text", "revision": f"step{step}"}
             row |= {"non_embedding_params": int(s), "training_tokens": d if known else None, "ce": ce}
             rows.append(row | {"rbp_1": np.exp(-(0.1 + 20 * s**-0.35 + 100 * d**-0.3))})
-    return Runs(pd.DataFrame(rows), histogram=unreadable, ranks=unreadable)
+    return Runs(pd.DataFrame(rows), Given(ranks=unreadable))
 
 
 def test_the_law_and_the_optimum_are_found() -> None:

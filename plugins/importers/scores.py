@@ -29,7 +29,7 @@ from rbptrack.analysis.importing import (
     not_a_file,
     user_path,
 )
-from rbptrack.analysis.runs import SCORES
+from rbptrack.analysis.source import SCORES
 
 from .table import check_once, rows_of_table
 

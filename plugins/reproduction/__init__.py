@@ -224,7 +224,7 @@ def _published_runs(runs: Runs, in_size: pd.DataFrame) -> Runs:
         names = ", ".join(sorted(set(in_size["family"])))
         texts = ", ".join(sorted(set(in_size["dataset"])))
         raise NothingToSay(f"nothing published to compare with: the authors' tables hold {names} on {texts}")
-    return Runs(runs.frame[wanted], histogram=runs.histogram, ranks=runs.ranks, pieces=runs.rank_pieces)
+    return Runs(runs.frame[wanted], runs.source)
 
 
 def _of_sequences(rows: Sequence[SequenceRow]) -> Iterator[SequencesSucceed]:

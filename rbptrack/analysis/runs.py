@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rbptrack.analysis.bounded_cache import Kept
 from rbptrack.analysis.selection import Selection
+from rbptrack.analysis.source import Source
 from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
 
@@ -63,10 +64,6 @@ COLUMNS: Mapping[str, str] = {
 }
 """The columns of `Runs.frame` and their types; after them one Float64 pair rbp_<k>, rbp_<k>_se per logged k."""
 
-SCORES = ("model", "revision", "task", "score", "n")
-"""Of scores of tasks: a model's name and revision (empty: the main one), the task, its score, how many items it has."""
-
-
 T = TypeVar("T")
 _COMPARED = ("reference", "reference_commit", "reference_params", "kl", "acceptance", "same_top")
 _FROM = ("repo", "dataset_repo", "dataset_commit", "ended")
@@ -93,43 +90,25 @@ class Runs(Selection):
 
     Args:
         frame: one row per measurement with the columns of `COLUMNS` and rbp_<k>.
-        histogram: loads the rank histogram of a run id.
-        ranks: loads the rank table of a run id.
-        pieces: loads it in pieces of whole documents, one in memory at a time; by default in one piece.
-        token_texts: loads the texts of a run's tokens, by id; by default none is known.
-        groups: loads the source of each document of a run, by its number; by default none is known.
-        scores: loads the imported scores of tasks; by default none.
+        source: where their ranks are read, when they are asked for.
 
     """
 
-    def __init__(
-        self,
-        frame: pd.DataFrame,
-        *,
-        histogram: Callable[[str], RankHistogram],
-        ranks: Callable[[str], RankTable],
-        pieces: Callable[[str], Iterable[RankTable]] | None = None,
-        token_texts: Callable[[str], Mapping[int, str]] | None = None,
-        groups: Callable[[str], Sequence[str]] | None = None,
-        scores: Callable[[], pd.DataFrame] | None = None,
-    ) -> None:
+    def __init__(self, frame: pd.DataFrame, source: Source) -> None:
         frame = frame.assign(**{c: None for c in _OPTIONAL if c not in frame.columns})
         missing = [c for c in COLUMNS if c not in frame.columns]
         if missing:
             raise RbptrackError(f"a table of runs lacks the columns {', '.join(missing)}")
         rbp = [c for c in frame.columns if is_rbp_column(c)]
         self.frame = frame.astype({**COLUMNS, **dict.fromkeys(rbp, "Float64")}).reset_index(drop=True)
-        self._histogram = histogram
-        self._pieces = pieces or (lambda run_id: [ranks(run_id)])
-        self._ranks = ranks  # not cached: a table is megabytes, and analyzers reduce it at once
-        self._token_texts = token_texts or (lambda _: {})
-        self._groups, self._sources = groups, dict[str, Sequence[str]]()
-        self._histograms, self._counts = Kept[RankHistogram](), Kept[DocumentCounts]()
+        self.source = source
+        self._sources = dict[str, Sequence[str]]()
+        self._histograms = Kept[RankHistogram]()
+        self._counts = Kept[DocumentCounts]()  # no whole table: it is megabytes, and analyzers reduce it at once
         self._read: Callable[[], None] | None = None
-        self._scores = scores or (lambda: pd.DataFrame(columns=list(SCORES)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for another process, which reads runs itself; fail if the loaders cannot be sent there."""
+        """Return the state for another process, which reads runs itself; fail if its source cannot be sent there."""
         return {name: value for name, value in vars(self).items() if name not in ("_histograms", "_counts", "_read")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -163,11 +142,11 @@ class Runs(Selection):
         """
         run_id = self.run_id(run)
         kept = self._histograms.get(run_id)
-        return self._histograms.keep(run_id, self._readable(self._histogram, run_id)) if kept is None else kept
+        return self._histograms.keep(run_id, self._readable(self.source.histogram, run_id)) if kept is None else kept
 
     def vocabulary(self, run: str | pd.Series) -> Mapping[int, str]:
         """Return the text of every token of a run's corpus, by id; empty where texts were not kept."""
-        return self._token_texts(self.run_id(run))
+        return self.source.token_texts(self.run_id(run))
 
     def token_texts(self, run: str | pd.Series, tokens: Iterable[int]) -> list[str]:
         """Return the texts of tokens of one run, quoted, so that spaces show: `" the"`; `id 262` where it is not
@@ -180,7 +159,7 @@ class Runs(Selection):
 
     def ranks(self, run: str | pd.Series) -> RankTable:
         """Return the rank table of one run; loaded at each call: reduce it at once. Raises Unreadable."""
-        return self._readable(self._ranks, self.run_id(run))
+        return self._readable(self.source.ranks, self.run_id(run))
 
     def rank_pieces(self, run: str | pd.Series) -> Iterator[RankTable]:
         """Yield the rank table of one run in pieces of whole documents, in text order; one at a time is in memory.
@@ -188,13 +167,13 @@ class Runs(Selection):
         For sums over documents, of tables that may be larger than memory. Raises Unreadable, also in the middle.
         """
         run_id = self.run_id(run)
-        pieces = self._readable(lambda run_id: iter(self._pieces(run_id)), run_id)
+        pieces = self._readable(lambda run_id: iter(self.source.rank_pieces(run_id)), run_id)
         while (piece := self._readable(lambda _: next(pieces, None), run_id)) is not None:
             yield piece
 
     def scores(self) -> pd.DataFrame:
         """Return the scores of tasks that were imported, with the columns of `SCORES`; no row without any."""
-        return self._scores()
+        return self.source.scores()
 
     def groups(self, run: str | pd.Series) -> Sequence[str]:
         """Return the source of each document with scored tokens of a run; empty where none is named, or the list is
@@ -209,12 +188,12 @@ class Runs(Selection):
         row = self.frame.loc[self.frame["run_id"] == run_id, ["documents_hash", "groups"]].iloc[0]
         same = self.frame["run_id"] == run_id if pd.isna(row["documents_hash"]) else self._same_texts(row)
         named = self.frame.loc[same & self.frame["groups"].notna(), ["groups", "run_id"]].to_numpy().tolist()
-        if not named or self._groups is None:
+        if not named:
             return ()
-        source = min(named, key=lambda source_and_run: (int(source_and_run[0].split()[0]), source_and_run))[1]
+        named_run = min(named, key=lambda source_and_run: (int(source_and_run[0].split()[0]), source_and_run))[1]
         if run_id not in self._sources:
             try:
-                of_number = self._readable(self._groups, source)
+                of_number = self._readable(self.source.groups, named_run)
                 self._sources[run_id] = [of_number[document] for document in self._documents(run_id)]
             except Unreadable:
                 self._sources[run_id] = ()
@@ -222,7 +201,7 @@ class Runs(Selection):
 
     @cached_property
     def _any_groups(self) -> bool:
-        return self._groups is not None and bool(self.frame["groups"].notna().any())
+        return bool(self.frame["groups"].notna().any())
 
     def _documents(self, run_id: str) -> list[int]:
         """Return the numbers of the documents of a run that have scored tokens."""

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import fields
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -31,14 +31,13 @@ from omegaconf import OmegaConf
 from rbptrack.analysis.contract import Analyzer, Report
 from rbptrack.analysis.findings import Finding
 from rbptrack.analysis.runs import COLUMNS, Runs
+from rbptrack.analysis.source import Source, Tables
 from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.ranks import RankTable, rbp_name, se_name
 
 FORBIDDEN = ("mlflow", "torch", "transformers", "datasets")
 PUBLIC = ("rbptrack.analysis", "rbptrack.stats", "rbptrack.ranks", "rbptrack.base.words")
 VOCABULARY = 256
-
-T = TypeVar("T")
 
 
 def example_runs(
@@ -69,8 +68,7 @@ def example_runs(
                 row, table = _example(family, dataset, 10**5 * 4**i, documents, tokens, rng)
                 rows.append(row)
                 tables[str(row["run_id"])] = table
-    frame = pd.DataFrame(rows)
-    return Runs(frame, histogram=lambda run_id: tables[run_id].histogram(), ranks=lambda run_id: tables[run_id])
+    return Runs(pd.DataFrame(rows), Tables(tables))
 
 
 def _example(
@@ -212,19 +210,7 @@ class AnalyzerContract:
 
     def _said_of(self, frame: pd.DataFrame, unreadable: str = "") -> Report | str:
         """Return the report of some of the runs, one of them perhaps without its ranks; or the words of the error."""
-        whole = self.runs()
-
-        def readable(load: Callable[[str], T]) -> Callable[[str], T]:
-            def read(run_id: str) -> T:
-                if run_id == unreadable:
-                    raise MissingArtifact(f"run {run_id} lacks its ranks")
-                return load(run_id)
-
-            return read
-
-        runs = Runs(
-            frame, histogram=readable(whole.histogram), ranks=readable(whole.ranks), token_texts=whole.vocabulary
-        )
+        runs = Runs(frame, _Lacking(self.runs().source, unreadable))
         try:
             report = self.analyzer.analyze(runs)
         except RbptrackError as error:
@@ -232,6 +218,22 @@ class AnalyzerContract:
             return str(error)
         assert isinstance(report, Report)
         return report
+
+
+class _Lacking(Source):
+    """Another source, in which the files of one run are missing."""
+
+    def __init__(self, whole: Source, lacking: str) -> None:
+        self._whole = whole
+        self._lacking = lacking
+
+    def ranks(self, run_id: str) -> RankTable:
+        if run_id == self._lacking:
+            raise MissingArtifact(f"run {run_id} lacks its ranks")
+        return self._whole.ranks(run_id)
+
+    def token_texts(self, run_id: str) -> Mapping[int, str]:
+        return self._whole.token_texts(run_id)
 
 
 class NeedsRanks(AnalyzerContract):

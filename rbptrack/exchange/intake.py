@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from rbptrack.analysis.discovery import Plugins
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.analysis.importing import Fault, ImportedMeasurement, ImportedScore, Importer, Peek
-from rbptrack.analysis.runs import SCORES
+from rbptrack.analysis.source import SCORES
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.process import raise_if_stopped
 from rbptrack.base.words import listed

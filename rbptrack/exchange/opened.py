@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 
 from rbptrack.analysis.runs import Runs
+from rbptrack.analysis.source import Source
 from rbptrack.base.errors import MissingArtifact
 from rbptrack.exchange.archive import Bundle
 from rbptrack.exchange.imported import AnyImportedRow
@@ -16,8 +18,6 @@ from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import HISTOGRAM, RANKS
 from rbptrack.tracking.runs_table import LoggedRun, row
-
-T = TypeVar("T")
 
 
 def unpacked(path: Path, folder: Path) -> pd.DataFrame:
@@ -53,22 +53,37 @@ def beside(frame: pd.DataFrame, folders: Mapping[str, Path], reader: Reader | No
         reader: of the store; None where every measurement is of a bundle.
 
     """
+    return Runs(frame, _Opened(folders, reader))
 
-    def either(name: str, load: Callable[[Path], T], stored: Callable[[str], T] | None) -> Callable[[str], T]:
-        def read(run_id: str) -> T:
-            if run_id not in folders and stored is not None:
-                return stored(run_id)
-            file = folders[run_id] / f"kept-{run_id}" / name
-            if not file.exists():
-                raise MissingArtifact(f"the bundle holds no {name} of {run_id[:12]}")
-            return load(file)
 
-        return read
+@dataclass(frozen=True)
+class _Opened(Source):
+    """Bundles that were unpacked, by run ID, and a store for all other runs."""
 
-    return Runs(
-        frame,
-        histogram=either(HISTOGRAM, RankHistogram.read, reader.histogram if reader else None),
-        ranks=either(RANKS, RankTable.read, reader.ranks if reader else None),
-        pieces=either(RANKS, RankTable.read_pieces, reader.rank_pieces if reader else None),
-        groups=reader.groups if reader else None,
-    )
+    folders: Mapping[str, Path]
+    store: Source | None
+
+    def ranks(self, run_id: str) -> RankTable:
+        stored = self._stored(run_id)
+        return stored.ranks(run_id) if stored else RankTable.read(self._file(run_id, RANKS))
+
+    def rank_pieces(self, run_id: str) -> Iterable[RankTable]:
+        stored = self._stored(run_id)
+        return stored.rank_pieces(run_id) if stored else RankTable.read_pieces(self._file(run_id, RANKS))
+
+    def histogram(self, run_id: str) -> RankHistogram:
+        stored = self._stored(run_id)
+        return stored.histogram(run_id) if stored else RankHistogram.read(self._file(run_id, HISTOGRAM))
+
+    def groups(self, run_id: str) -> Sequence[str]:
+        stored = self._stored(run_id)
+        return stored.groups(run_id) if stored else super().groups(run_id)
+
+    def _stored(self, run_id: str) -> Source | None:
+        return None if run_id in self.folders else self.store
+
+    def _file(self, run_id: str, name: str) -> Path:
+        file = self.folders[run_id] / f"kept-{run_id}" / name
+        if not file.exists():
+            raise MissingArtifact(f"the bundle holds no {name} of {run_id[:12]}")
+        return file

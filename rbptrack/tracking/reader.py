@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from rbptrack.analysis.runs import COLUMNS, SCORES, Runs
+from rbptrack.analysis.runs import COLUMNS, Runs
+from rbptrack.analysis.source import SCORES
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.patterns import fits
 from rbptrack.config.schema import FilterConfig
@@ -128,15 +129,7 @@ class Reader(Artifacts):
         if frame.empty:
             frame = pd.DataFrame(columns=list(COLUMNS))
         frame = frame.sort_values(["family", "non_embedding_params", "dataset"]) if len(frame) else frame
-        return Runs(
-            frame,
-            histogram=self.histogram,
-            ranks=self.ranks,
-            pieces=self.rank_pieces,
-            token_texts=self.token_texts,
-            groups=self.groups,
-            scores=self.scores,
-        )
+        return Runs(frame, self)
 
     def scores(self) -> pd.DataFrame:
         """Return the scores of tasks that were imported; of one model's scores in one task the newest."""
