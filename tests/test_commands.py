@@ -99,3 +99,16 @@ def test_measure_is_a_command_like_the_others(program: Program, tmp_path: Path) 
     shown = program("measure", "-h", cwd=tmp_path).stdout
     assert "python -m rbptrack 'model=nano/*'" in shown
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["page.docx", "page", "page.html.gz", "page.png"])
+def test_a_report_with_another_ending_is_refused_before_the_store_is_read(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rbptrack.commands.report.Store", lambda _: pytest.fail("the store is opened"))
+    monkeypatch.setattr("sys.argv", ["rbptrack", "report", f"out={name}"])
+    assert main() == 2
+    error = capsys.readouterr().err
+    assert error == f"error: out={name}: a report is written as .html or .pdf\n"
+    assert not list(tmp_path.iterdir())

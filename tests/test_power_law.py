@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rbptrack.plugins.power_law import PowerLaw
-from rbptrack.plugins.power_law.findings import LargestHeldOut
+from rbptrack.plugins.power_law.findings import AgainstCE, LargestHeldOut
 from rbptrack.plugins.power_law.pattern import OneSign
 
 from rbptrack.analysis import Runs
@@ -260,3 +260,18 @@ def test_a_largest_model_off_the_law_is_said_to_be_worse_or_better(factor: float
 def test_signs_of_scatter_are_no_finding() -> None:
     """In 5% of power laws; here of 40, so that more than 6 come in less than 1 of 100."""
     assert sum(signs_of(0.0, scatter=0.03, seed=seed).p < 0.05 for seed in range(40)) <= 6
+
+
+def test_an_undecided_comparison_with_ce_says_from_how_many_sizes_and_what_could_have_been_seen() -> None:
+    """The smallest detectable difference is wider than half an interval, and falls with the number of sizes."""
+    seen = []
+    for sizes in (4, 8):
+        runs = family_runs(np.geomspace(1e4, 1e7, sizes), alpha=0.1, a=3.0, tokens=400)
+        report = PowerLaw(ks=[1, 10], replicates=50).analyze(runs)
+        compared = [finding for finding in report.findings if isinstance(finding, AgainstCE)]
+        undecided = [replace(finding, verdict=Verdict.UNTOLD) for finding in compared]
+        (sentence,) = AgainstCE.say(undecided)
+        assert f"{len(compared)} undecided: from {sizes} sizes, only differences of alpha above" in sentence
+        seen.append(max(finding.detectable for finding in compared))
+        assert all(finding.detectable > (finding.high - finding.low) / 2 for finding in compared)
+    assert seen[1] < seen[0]

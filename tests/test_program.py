@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import shlex
 import shutil
 import signal
 import sqlite3
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -372,3 +376,26 @@ def test_another_launcher(program: Program, with_store: Path) -> None:
     assert "3 measured" in done.stdout
     assert re.search(r"pydocs +RBP_1 ", done.stdout)
     assert len(runs(with_store, "measurement")) == 3
+
+
+def test_on_a_terminal_each_phase_before_the_first_bar_has_a_name_and_foreign_libraries_are_silent(
+    clean: dict[str, str], tmp_path: Path
+) -> None:
+    cells = ["model=nano/6k,nano/15k", "dataset=stdlib", "dataset.documents=4", "analyzers=power_law"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        environment = clean | {"COLUMNS": "100", "LINES": "40", "TERM": "xterm"}
+        os.execve(sys.executable, [sys.executable, "-m", "rbptrack", "-m", *cells], environment)
+    printed = b""
+    with suppress(OSError):  # the terminal's other end is closed
+        while part := os.read(terminal, 65536):
+            printed += part
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    text = printed.decode()
+    phases = ["reading configs", "loading plugins", "looking for models and datasets"]
+    phases += ["looking for finished measurements", "reading and tokenizing stdlib", "loading nano-6k"]
+    assert [text.find(phase) for phase in phases] == sorted(text.find(phase) for phase in phases)
+    assert all(0 <= text.find(phase) < text.find("tokens  ") for phase in phases)
+    assert not re.search("torchao|pytree|Loading weights|[Ww]arning", text)

@@ -247,6 +247,7 @@ class PowerLaw(Analyzer):
     def _findings(self, report: Report, shown: list[FamilyLaw], contrasts: Mapping[str, ContrastRow]) -> None:
         lead = self._lead_metrics(shown)
         report.findings += [self._law(law, opens=law.metric in lead) for law in shown]
+        corrected_level = 1 - (1 - self.level) / max(len(contrasts), 1)
         for law, row in ((law, contrasts[law.path]) for law in shown if law.path in contrasts):
             report.findings.append(
                 AgainstCE(
@@ -255,6 +256,8 @@ class PowerLaw(Analyzer):
                     p_corrected=row.p_corrected,
                     verdict=row.verdict,
                     margin=row.margin,
+                    detectable=law.to_ce.spread.detectable(corrected_level) if law.to_ce else np.nan,
+                    sizes=law.law.points,
                     opens=law.metric in lead,
                     **around(row.difference),
                 )

@@ -136,11 +136,13 @@ class AgainstCE(Finding):
     """The exponent of RBP_k minus that of CE, over the same models and documents.
 
     Attributes:
+        sizes: how many models.
         opens: whether the law belongs to the first page.
 
     """
 
     question: str = "same as CE"
+    sizes: int
     opens: bool
 
     @classmethod
@@ -161,10 +163,13 @@ class AgainstCE(Finding):
             "faster than CE": faster,
             "slower than CE": [finding for finding in different if finding.estimate < 0],
             "as fast as CE": with_verdict(findings, Verdict.SAME, Verdict.CLOSE),
-            "undecided": with_verdict(findings, Verdict.UNTOLD),
         }
         counts = [f"{kind} in {len(cases)}" for kind, cases in kinds.items() if cases]
-        yield f"Of {counted(len(findings), 'comparison')} with CE, RBP_k improves {listed(counts)}."
+        undecided = with_verdict(findings, Verdict.UNTOLD)
+        if not counts:
+            counts = ["neither detectably faster nor as fast in any"]
+        why = f"; {len(undecided)} undecided: {_what_could_be_seen(undecided)}" if undecided else ""
+        yield f"Of {counted(len(findings), 'comparison')} with CE, RBP_k improves {listed(counts)}{why}."
 
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
@@ -302,6 +307,17 @@ class FitsWithinSeeds(Finding):
                 f"{place}: {laws[0].runs} runs of {counted(laws[0].sizes, 'size')} scatter by "
                 f"{interval(min(scatter), max(scatter), '.1f')}% in y beyond sampling error; {text}."
             )
+
+
+def _what_could_be_seen(undecided: Sequence[AgainstCE]) -> str:
+    """Say from how many sizes the differences come, and the smallest one that could have been detected."""
+    sizes = sorted({finding.sizes for finding in undecided})
+    count = counted(sizes[0], "size") if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} sizes"
+    seen = [finding.detectable for finding in undecided if isfinite(finding.detectable)]
+    if not seen:
+        return f"{count} are too few"
+    ends = dict.fromkeys(number(difference, ".3f") for difference in (min(seen), max(seen)))
+    return f"from {count}, only differences of alpha above {' to '.join(ends)} could be detected (80% power)"
 
 
 def _metrics(findings: Sequence[Finding]) -> str:

@@ -19,8 +19,9 @@ def _measure(request: Request) -> int:
         settings, cells = sweep_of(request)
     typed = any(o.startswith(("k=", "k.values=")) for o in request.overrides)
     ks = sorted({k for cell in cells for k in cell.k.values}) if typed else []
-    plugins = find_analyzers(settings.plugins.get("path", []))
-    analyzers = choose(plugins, settings.analyzers, ks=ks)  # a wrong name is an error even if none will run
+    with spinner("loading plugins"):
+        plugins = find_analyzers(settings.plugins.get("path", []))
+        analyzers = choose(plugins, settings.analyzers, ks=ks)  # a wrong name is an error even if none will run
     complain_of_broken(plugins)
     analyzers = analyzers if request.multirun else []
     with spinner("looking for models and datasets"):

@@ -14,8 +14,10 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.spinner import Spinner
 
 from rbptrack.base.words import compact, duration
 from rbptrack.console.notebook import NotebookBars, in_notebook
@@ -107,13 +109,23 @@ class _Bar:
 
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
-    """Show a spinner during work of unknown length; show nothing without a terminal."""
+    """Show a spinner during work of unknown length, below a sweep's bar if there is one; nothing without a terminal."""
     shown = console(stderr=True)
     if not shown.is_terminal or quiet():
         yield
-        return
-    with drawn(shown), shown.status(escape(text)):
-        yield
+    elif _SWEEPS:
+        with _SWEEPS[-1].phase(text):
+            yield
+    else:
+        status = Live(
+            Spinner("dots", escape(text), style="status.spinner"),
+            console=shown,
+            refresh_per_second=12.5,
+            transient=True,
+        )
+        with drawn(shown), status:
+            status.refresh()  # its thread may have to wait for an import
+            yield
 
 
 class SweepProgress(_Bar):
@@ -140,6 +152,18 @@ class SweepProgress(_Bar):
                 self._ended += 1
         finally:
             _SWEEPS.remove(self)
+
+    @contextmanager
+    def phase(self, text: str) -> Iterator[None]:
+        """Show what the sweep does between two cells' bars."""
+        if not self._bar:
+            yield
+            return
+        task = self._bar.add_task(text, total=None, text="", left="", progress_label="")
+        try:
+            yield
+        finally:
+            self._bar.remove_task(task)
 
     def show(self, part: float) -> str:
         """Show how far the sweep is, of whose present cell so much is done; returns the time left, in words."""

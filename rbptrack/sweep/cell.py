@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rbptrack.base.errors import RbptrackError, StoreAway, disk_trouble
 from rbptrack.base.process import raise_if_stopped, stop_code
 from rbptrack.console.output import say
-from rbptrack.console.progress import CellProgress
+from rbptrack.console.progress import CellProgress, spinner
 from rbptrack.engine.at_work import discard, locked
 from rbptrack.ranks.measurement import WHOLE, Measurement, Shard
 from rbptrack.sweep import measured_before
@@ -52,14 +52,20 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
             discard(delivery.folder)  # leftovers of a process that died, or of another machine
             return ended
         corpus = _corpus(cell, delivery)
-        return _measure(cell, corpus, cell.load_model(), delivery)
+        return _measure(cell, corpus, _model(cell), delivery)
 
 
 def _corpus(cell: Resolved, delivery: Delivery) -> Corpus:
     """Load the cell's sequences: all that is wrong with the input or the store is found before a run begins."""
     if delivery.store.database is not None:
         delivery.store.check_writable()
-    return cell.load_corpus()
+    with spinner(f"reading and tokenizing {cell.dataset.name}"):
+        return cell.load_corpus()
+
+
+def _model(cell: Resolved) -> CausalModel:
+    with spinner(f"loading {cell.model.name}"):
+        return cell.load_model()
 
 
 def _run_shard(cell: Resolved, delivery: Delivery, shard: Shard) -> Outcome | None:
@@ -68,7 +74,7 @@ def _run_shard(cell: Resolved, delivery: Delivery, shard: Shard) -> Outcome | No
     from rbptrack.engine.shards import complete
 
     corpus = _corpus(cell, delivery)
-    model = cell.load_model()
+    model = _model(cell)
     with locked(delivery.folder, waits=delivery.waits):  # else the folder may be one that is being removed
         if ended := measured_before.outcome_of(cell, delivery):
             return ended
@@ -105,8 +111,9 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
     ks, notes = measured_before.usable_ks(cell.ks, cell.candidates, about.model)
     if delivery.force and delivery.config.shards == 1:
         discard(folder)
-    record = _record(cell, corpus, model, delivery)
-    run_id = _begin(record, delivery)
+    with spinner("starting its run in the store"):
+        record = _record(cell, corpus, model, delivery)
+        run_id = _begin(record, delivery)
     writer = delivery.store.writer
     groups = cell.load_groups()
     with (
