@@ -109,7 +109,7 @@ class _Bar:
 
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
-    """Show a spinner during work of unknown length, below a sweep's bar if there is one; nothing without a terminal."""
+    """Show a spinner during work of unknown length, below a running sweep's bar; nothing without a terminal."""
     shown = console(stderr=True)
     if not shown.is_terminal or quiet():
         yield
