@@ -97,6 +97,16 @@ def test_the_figure_shows_what_is_chosen(folder: Path, browser: Any) -> None:
     assert groups.first.is_visible()
 
 
+def test_titles_keep_their_size_however_wide_their_panels_are(folder: Path, browser: Any) -> None:
+    """Formulas, which are set letter by letter, shrink with the other letters of a panel that is drawn larger."""
+    titles = "all => all.filter(a => a.clientWidth).map(a => a.querySelector('text:has(tspan)'))"
+    titles += ".map(a => a.getBoundingClientRect().height)"
+    for width in (390, 710):
+        heights = opened(browser, folder, width=width).locator("figure.choice svg.panel").evaluate_all(titles)
+        assert len(heights) == 7
+        assert max(heights) < 25, "pixels"
+
+
 def test_a_point_says_its_number_as_the_tables_have_it(folder: Path, browser: Any) -> None:
     page = opened(browser, folder)
     panel = page.locator("svg.panel[aria-label='α of RBP_1']")

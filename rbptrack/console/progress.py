@@ -156,7 +156,7 @@ class SweepProgress(_Bar):
     @contextmanager
     def phase(self, text: str) -> Iterator[None]:
         """Show what the sweep does between two cells' bars."""
-        if not self._bar:
+        if not isinstance(self._bar, Progress):
             yield
             return
         task = self._bar.add_task(text, total=None, text="", left="", progress_label="")
