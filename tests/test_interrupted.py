@@ -5,15 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rbptrack import __main__
 from rbptrack.base import process
 from rbptrack.base.errors import StoreAway
+from rbptrack.commands import measure
 from rbptrack.config.schema import SweepConfig, TrackingConfig
 from rbptrack.sweep import analyses
 from rbptrack.sweep.outcome import Outcome
@@ -139,3 +142,34 @@ def test_an_interrupt_that_became_an_error_is_no_failed_cell(
     with pytest.raises(SystemExit):
         run()
     assert statuses("measurement") == ["KILLED"]
+
+
+def test_whether_a_cell_is_measured_is_asked_once_a_sweep_before_it_is_measured_and_before_it_is_delivered(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Counter[str]()
+
+    def counted(name: str) -> None:
+        whole = getattr(Reader, name)
+
+        def counting(reader: Reader, fingerprints: Any) -> Any:
+            asked[name] += 1
+            return whole(reader, fingerprints)
+
+        monkeypatch.setattr(Reader, name, counting)
+
+    counted("find")
+    counted("find_all")
+    words = [
+        "-m",
+        "model=nano/6k,nano/15k",
+        "dataset=pydocs",
+        "dataset.documents=2",
+        "analyzers=[]",
+        "engine.threads=1",
+    ]
+    assert measure.main(words) == 0
+    assert asked == {"find_all": 1, "find": 4}
+    asked.clear()
+    assert measure.main(words) == 0
+    assert asked == {"find_all": 1}
