@@ -176,7 +176,7 @@ def test_what_the_page_holds() -> None:
     assert seen.index("It is so.") < seen.index("At the top.") < seen.index("Said <first>.")
     assert "<td>&lt;b&gt;</td>" in page
     assert page.count("shared") == 1, "what several analyzers say of the measurements stands once"
-    assert "In words: 9 findings, one by one" in page
+    assert "In words: 9 more findings" in page
     for folded in ("note 1", "shared", "What it shows.", "What it holds.", "too few sizes"):
         assert folded not in seen
     assert all(f"<li>note {i}</li>" in page for i in range(9)), "every sentence is there once the section is open"

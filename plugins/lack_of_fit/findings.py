@@ -185,7 +185,7 @@ class StraightUpTo(Finding):
             if isfinite(finding.estimate):
                 text = f"{finding.estimate:,.0f}"
                 if finding.estimate == finding.last_k:
-                    text += " (the last tried)"
+                    text += " (last tried)"
             cells.append(
                 Cell(
                     line=_NO_BEND,
@@ -243,7 +243,7 @@ def _in_a_cell(finding: Bends) -> str:
     """Return the verdict, and what would have been seen."""
     text = _BENDS[finding.verdict]
     if finding.verdict is not Verdict.YES and isfinite(finding.floor_seen):
-        return f"{text} (a floor of {finding.floor_seen:.0%} would be detected)"
+        return f"{text} (floors below {finding.floor_seen:.0%} undetectable)"
     if finding.verdict is Verdict.UNTOLD and finding.is_tested:
-        return f"{text} (no floor would be detected)"
+        return f"{text} (no floor detectable)"
     return text

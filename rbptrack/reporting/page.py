@@ -35,7 +35,7 @@ from rbptrack.reporting.typeset import typeset
 _MOST_SENTENCES = 8  # of a section before they fold, below its figures
 _MOST_FOLDED = 12  # before they are cut to the first few: all are in a file
 _FIRST_SENTENCES = 4
-_MOST_RUNS = 16  # of the tables of measurements
+_MOST_RUNS = 14  # of the tables of measurements
 _SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "pyarrow", "mlflow")
 
 
@@ -159,7 +159,8 @@ def _template() -> jinja2.Template:
 def _section(section: Section, shared: Pieces, files: str | None) -> dict[str, object]:
     """Return what the template shows of a section."""
     report = section.report
-    notes = [note for note in report.notes if not isinstance(note, Remark)]
+    headline = _headline(section)
+    notes = [note for note in report.notes if not isinstance(note, Remark) and _sentence(note) != headline]
     first = report.summary or next(iter(report.tables), "")
     opens = first and first not in report.overview
     figures, linked = within((name, figure) for name, figure in section.figures.items() if name not in report.overview)
@@ -167,7 +168,7 @@ def _section(section: Section, shared: Pieces, files: str | None) -> dict[str, o
         "name": section.name,
         "title": spaced(section.name),
         "about": section.about,
-        "headline": _headline(section),
+        "headline": headline,
         "options": section.options,
         "notes": notes if len(notes) <= _MOST_FOLDED or files is None else notes[:_FIRST_SENTENCES],
         "count": len(notes),
@@ -197,7 +198,11 @@ def _address(section: Section, folder: str, name: str, files: str | None) -> str
 def _headline(section: Section) -> str:
     """Return an analyzer's result in one sentence; its first note if it has no headline."""
     own = (note for note in section.report.notes if not isinstance(note, Remark))
-    return upper_first((section.report.headline or next(own, section.about)).rstrip(".") + ".")
+    return _sentence(section.report.headline or next(own, section.about))
+
+
+def _sentence(text: str) -> str:
+    return upper_first(text.rstrip(".") + ".")
 
 
 def _overview(sections: Sequence[Section], shared: Pieces, files: str | None) -> list[ShownFigure | ShownTable]:

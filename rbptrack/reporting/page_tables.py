@@ -12,7 +12,7 @@ from rbptrack.analysis.contract import Table
 from rbptrack.reporting.columns import JOINED, Shown, readable
 from rbptrack.reporting.typeset import typeset
 
-_MOST_ROWS = 6  # of a table on the page; all of them are in its CSV file
+_MOST_ROWS = 5  # of a table on the page; all of them are in its CSV file
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def shown_table(
     columns = readable(replace(table, frame=table.frame.head(most)))
     rows = len(table.frame)
     meanings = {column: table.columns[column] for column in map(str, table.frame.columns) if column in table.columns}
-    more = f"The first {most} of {rows:,} rows." if rows > most else ""
+    more = f"{most} of {rows:,} rows." if rows > most else ""
     return ShownTable(spaced(name), _html(columns, meanings, links), table.caption, more, csv)
 
 
