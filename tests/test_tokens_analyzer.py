@@ -109,7 +109,7 @@ def by_place(report: Report) -> Finding:
 
 
 def test_without_texts_frequency_is_left(runs: Runs) -> None:
-    plain = changed(runs, token_texts=None)
+    plain = changed(runs, token_texts=lambda _: {})
     report = Tokens(ks=[1], shown=1, replicates=100).analyze(plain)
     assert "laws" not in report.tables or set(report.tables["laws"].frame["by"]) == {"share of the corpus"}
     assert any("the texts of tokens were not kept" in note for note in report.notes)
