@@ -60,7 +60,7 @@ class LawsApart(Finding):
         steeper = sum(finding.exponents in (Verdict.DIFFERENT, Verdict.CLOSE) for finding in shown)
         metrics = listed(list(dict.fromkeys(map(_metric, shown))))
         yield (
-            f"{len(apart)} of {counted(len(shown), 'pair')} of families or datasets follow different laws, {steeper} "
+            f"{len(apart)} of {counted(len(shown), 'pair')} of families or datasets follow different laws, {steeper or 'none'} "
             f"with different exponents ({metrics})."
         )
 

@@ -212,31 +212,24 @@ def _overall(findings: Sequence[Bends], bent: Sequence[Bends]) -> str:
     if straight := with_verdict(findings, Verdict.NO):
         text += f"; the law is straight within {straight[0].margin:.0%} in {len(straight)}"
     if undecided := with_verdict(findings, Verdict.UNTOLD):
-        text += f"; {len(undecided)} undecided: {_why(undecided)}"
+        text += f"; undecided in {len(undecided)}: {_why(undecided)}"
     return text
 
 
 def _why(undecided: Sequence[Bends]) -> str:
     """Return what could have been detected where nothing was."""
-
-    def of_them(count: int) -> str:
-        return "" if count == len(undecided) else f" in {count}"
-
     floors = [finding.floor_seen for finding in undecided if isfinite(finding.floor_seen)]
     untested = sum(not finding.is_tested for finding in undecided)
     blind = len(undecided) - untested - len(floors)
     reasons = []
     if floors:
-        ends = dict.fromkeys(number(share, ".0%") for share in (min(floors), max(floors)))
-        reasons.append(
-            f"only floors above {' to '.join(ends)} of y at the largest size would be detected{of_them(len(floors))}"
-        )
+        ends = " to ".join(dict.fromkeys(number(share, ".0%") for share in (min(floors), max(floors))))
+        reasons.append(f"{len(floors)} could show only a floor above {ends} of y at the largest size (80% power)")
     if blind:
-        reasons.append(f"no floor, however large, would be detected{of_them(blind)}")
-    power = " (80% power)" if reasons else ""
+        reasons.append(f"{blind} could show no floor at all")
     if untested:
-        reasons.append(f"too few sizes{of_them(untested)}")
-    return listed(reasons) + power
+        reasons.append(f"{untested} {'has' if untested == 1 else 'have'} too few sizes")
+    return listed(reasons)
 
 
 def _in_a_cell(finding: Bends) -> str:
