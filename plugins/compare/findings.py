@@ -57,10 +57,10 @@ class LawsApart(Finding):
                 )
             return
         apart = with_verdict(shown, Verdict.DIFFERENT)
-        steeper = sum(finding.exponents in (Verdict.DIFFERENT, Verdict.CLOSE) for finding in shown)
+        steeper = sum(finding.exponents in (Verdict.DIFFERENT, Verdict.CLOSE) for finding in shown) or "none"
         metrics = listed(list(dict.fromkeys(map(_metric, shown))))
         yield (
-            f"{len(apart)} of {counted(len(shown), 'pair')} of families or datasets follow different laws, {steeper or 'none'} "
+            f"{len(apart)} of {counted(len(shown), 'pair')} of families or datasets follow different laws, {steeper} "
             f"with different exponents ({metrics})."
         )
 

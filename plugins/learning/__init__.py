@@ -1,12 +1,10 @@
 """Which tokens are learnt over the checkpoints of one model, and which are forgotten.
 
 RBP_k changes by what enters the first k less what leaves them, exactly. A smooth law hides both (arXiv 2606.29858), and
-a token that is learnt may be forgotten (arXiv 2308.15419). A rank that crosses a threshold jumps by construction:
-nothing here says that learning is sudden.
+a token that is learnt may be forgotten (arXiv 2308.15419).
 
 A token is learnt when its rank enters the first k and stays within 2k over the last `span` checkpoints; otherwise it
-is censored. The half-life of a stay is Kaplan and Meier's, over doublings of training tokens, of stays that begin
-after the first checkpoint.
+is censored. The half-life of a stay (Kaplan-Meier, in doublings of training tokens) is that of stays which begin later.
 """
 
 from __future__ import annotations
@@ -74,10 +72,9 @@ class Learning(Analyzer):
             spectrum += self._spectrum(followed, keys, vocab_size)
             classes = list(self._classes(runs, str(rows["run_id"].iloc[0]), followed))
             for k in filter(vocab_size.__gt__, self.ks):
-                of_k = keys | {"k": k}
-                flows += self._flows(followed, of_k, seeds)
+                flows += self._flows(followed, keys | {"k": k}, seeds)
                 since = followed.learnt(k, span=self.span)
-                learnt += self._learnt(followed, of_k, since, classes)
+                learnt += self._learnt(followed, keys | {"k": k}, since, classes)
                 every, last = learnt[-len(classes)], flows[-1]  # of all tokens, to the last checkpoint
                 about: dict[str, Any] = {"k": k, "case": last.case(size=last.size, metric=rbp_name(k))}
                 churn = Churn(entering=last.entering.value, seeds=last.seeds, **about, **around(last.leaving))

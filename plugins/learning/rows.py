@@ -28,10 +28,7 @@ class FlowRow(OfModel):
     net: Annotated[float, Column("entering minus leaving: the change of RBP_k", form="+.2%")]
     entering_per_doubling: Annotated[float, Column("per doubling of training tokens", "entering per 2x", form=".2%")]
     leaving_per_doubling: Annotated[float, Column("per doubling of training tokens", "leaving per 2x", form=".2%")]
-    seeds: Annotated[
-        float,
-        Column("share that enters, or leaves, between two seeds of one recipe (final models)", "two seeds", form=".2%"),
-    ]
+    seeds: Annotated[float, Column("share that enters, or leaves, between two seeds", "two seeds", form=".2%")]
 
 
 @dataclass(kw_only=True)
@@ -41,9 +38,7 @@ class LearntRow(OfModel):
     tokens_of: Annotated[str, Column("all tokens, a kind of token, or a source of the documents", title="of")]
     tokens: Annotated[int, Column("how many", form=",.0f")]
     learnt: Annotated[Interval, Column("share inside (R <= k, never again above 2k) to the end", form=".1%")]
-    half: Annotated[
-        Interval, Column("training tokens by which half are; empty: not reached", "half learnt by", form="short")
-    ]
+    half: Annotated[Interval, Column("training tokens by which half are", "half learnt by", form="short")]
 
 
 @dataclass(kw_only=True)
