@@ -97,7 +97,7 @@ class SameExponents(Finding):
         words = {
             "differ": (Verdict.DIFFERENT, Verdict.CLOSE),
             "are the same within the margin": (Verdict.SAME,),
-            "do not differ significantly": (Verdict.UNTOLD,),
+            "undecided (the interval holds both 0 and differences beyond the margin)": (Verdict.UNTOLD,),
         }
         counts = {text: len(with_verdict(findings, *verdicts)) for text, verdicts in words.items()}
         every = {len(findings): "all" if len(findings) > 1 else "it"}

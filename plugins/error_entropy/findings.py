@@ -50,7 +50,9 @@ class ScalesAsCE(Finding):
             "H(P) / CE grows with S": [case for case in different if case.estimate < 0],
             "H(P) / CE falls with S": [case for case in different if case.estimate > 0],
             "H(P) scales as CE": with_verdict(cases, Verdict.SAME),
-            "undecided whether H(P) scales as CE": with_verdict(cases, Verdict.UNTOLD),
+            "undecided whether H(P) scales as CE, because the interval holds 0 and exceeds the margin": with_verdict(
+                cases, Verdict.UNTOLD
+            ),
         }
         parts = [f"{text} ({_cases(group, len(cases))})" for text, group in groups.items() if group]
         if parts:

@@ -30,6 +30,7 @@ _AGAINST_CE = {
 ALPHA = "α"
 AGAINST_CE = "minus CE's"
 HELD_OUT = "held-out error"
+_AGAINST = "over the same models and documents; undecided, where the interval holds 0 and differences beyond the margin"
 _HELD_OUT = (
     "measured / predicted - 1 at the largest model by the law of the smaller ones (95% interval); above 0, the model "
     "is worse than the law predicts"
@@ -180,7 +181,8 @@ class AgainstCE(Finding):
             for finding in opening
             if (verdict := _AGAINST_CE.get(finding.verdict))
         ]
-        return Lead(cells=cells, sentence=next(iter(cls.say(opening)), "") if opening else "", order=_ORDER)
+        sentence = next(iter(cls.say(opening)), "") if opening else ""
+        return Lead(cells=cells, sentence=sentence, order=_ORDER, facts={AGAINST_CE: _AGAINST} if cells else {})
 
 
 @dataclass(frozen=True, kw_only=True)

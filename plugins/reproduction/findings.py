@@ -38,7 +38,9 @@ class PublishedExponent(Finding):
         inverse = [finding for finding in findings if finding.inverse]
         worse = f"; {_cells(inverse)} inverse: larger models are worse" if inverse else ""
         cells = counted(len(findings), "published exponent")
-        yield f"Of {cells}, {agree} agree with yours, {differ} differ from yours and {undecided} are undecided{worse}."
+        why = " (your interval reaches beyond the tolerance)" if undecided else ""
+        counts = f"{agree} agree with yours, {differ} differ from yours and {undecided} are undecided{why}"
+        yield f"Of {cells}, {counts}{worse}."
         yield f"Published in: {PUBLISHED_IN}."
 
 
