@@ -66,6 +66,16 @@ def test_no_module_of_the_core_names_a_plugin() -> None:
     assert named == []
 
 
+@pytest.mark.parametrize(("folder", "limit"), [("rbptrack", 300), ("plugins", 400)])
+def test_files_stay_readable(folder: str, limit: int) -> None:
+    lines = {
+        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    assert lines
+    assert {path: count for path, count in lines.items() if count > limit} == {}
+
+
 def page_of(analyzer: Analyzer, folder: Path) -> str:
     runs = family_runs(np.geomspace(1e4, 1e7, 5), alpha=0.1, a=3.0)
     write_report(computed(analyzer, runs), folder)
