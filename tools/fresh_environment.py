@@ -177,7 +177,9 @@ def use(environment: Environment) -> None:
     environment.rbptrack("analyze", "best", expected=r"pydocs +nano-\w+")
     environment.rbptrack("plugins", expected=r"best  \(.*plugins/best\.py\)")
     environment.rbptrack("report", "out=report.html", expected="report +report.html")
-    environment.install("--no-deps", ROOT / "tests/example_package")
+    package = environment.folder.with_name("example_package")  # a copy: pip leaves a folder `build` in the sources
+    shutil.copytree(ROOT / "tests/example_package", package)
+    environment.install("--no-deps", package)
     environment.rbptrack(
         "plugins", expected=r"ranking  \(.*rbptrack-example", code=1
     )  # one of its entry points is broken
