@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import shutil
@@ -114,6 +116,13 @@ def test_answers_for_programs(say: Any, store: Path) -> None:
     split = [row for row in parts if row["ce_rank"] is not None]
     assert split, "computed from the histograms: no run of this store logged them"
     assert all(row["ce_rank"] + row["ce_rest"] == pytest.approx(row["ce"]) for row in split)
+    every = json.loads(say("list", "columns=all", "format=json", cwd=store))
+    assert [row["ce_rank"] for row in every] == [row["ce_rank"] for row in parts]
+    table = list(csv.DictReader(io.StringIO(say("list", "columns=all", "format=csv", cwd=store))))
+    assert sum(bool(row["ce_rest"]) for row in table) == len(split)
+    shown_parts = shown["metrics"]["ce_rank"] + shown["metrics"]["ce_rest"]
+    assert shown_parts == pytest.approx(shown["metrics"]["ce"])
+    assert f"{shown['metrics']['ce_rank']:.4f}" in say("show", "nano-6k/pydocs", cwd=store)
     checked = json.loads(say("verify", "format=json", cwd=store))
     assert checked["measurements"] == len(NUMBERS["finished"])
     assert not checked["faults"]

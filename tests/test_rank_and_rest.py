@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from rbptrack.analysis.parts_of_ce import parts_of_ce
+from rbptrack.analysis.runs import Unreadable
 from rbptrack.ranks import BANDS, RankAndRest, RankTable, histogram_parts, split_sums
+from tests.synthetic import runs_of_tables
 
 VOCABULARY = 40
 
@@ -69,3 +74,43 @@ def test_ranks_and_probabilities_of_two_distributions_are_seen() -> None:
     off = RankTable.from_arrays(vocab_size=VOCABULARY, **columns, logprob=logprob)
     assert wrong.any()
     assert split_sums(off)[2] == RankAndRest.of(off).impossible.sum() == wrong.sum()
+
+
+def test_parts_of_an_old_run_are_the_papers_also_where_ranks_are_strict() -> None:
+    table = of_distributions(np.random.default_rng(3))
+    assert (table.column("ties") > 0).any()
+    strict = RankTable(table.table, VOCABULARY, strict=True)
+    paper_runs = runs_of_tables([1e6], {"paper": table})
+    strict_runs = runs_of_tables([1e6], {"strict": strict}, rank="strict")
+    parts = parts_of_ce(strict_runs, "strict")
+    assert parts == pytest.approx(parts_of_ce(paper_runs, "paper"), rel=1e-12)
+    assert parts[0] == pytest.approx(np.log(table.column("greater") + table.column("ties") + 1.0).mean(), rel=1e-12)
+    assert parts[0] > np.log(table.column("greater") + 1.0).mean() + 0.01, "strict ranks would give less"
+    assert sum(parts) == pytest.approx(table.ce, rel=1e-12)
+
+
+def test_strict_ranks_that_were_imported_have_no_parts() -> None:
+    """Their ties are not in the file: the paper's R cannot be computed."""
+    strict = RankTable(of_distributions(np.random.default_rng(4)).table, VOCABULARY, strict=True)
+    runs = runs_of_tables([1e6], {"strict": strict}, rank="strict")
+    runs.frame["imported"] = "authors: ranks.json"
+    with pytest.raises(Unreadable, match="strict ranks were imported, without ties"):
+        parts_of_ce(runs, "strict")
+
+
+@pytest.mark.parametrize(
+    ("ties_known", "excess", "impossible"), [(True, 5e-5, True), (False, 1e-2, False), (False, 2e-2, True)]
+)
+def test_an_import_of_rounded_log_probabilities_has_a_tolerance_of_its_own(
+    ties_known: bool, excess: float, impossible: bool
+) -> None:
+    """ln p + ln R of served tokens (bfloat16) may exceed 0 by 1.3e-2, of measured ones by 1e-5; none is clipped."""
+    nothing = np.zeros(4, dtype=int)
+    columns = {"document": nothing, "position": np.arange(4), "field": nothing, "token": nothing, "ties": nothing}
+    logprob = np.full(4, excess - np.log(2))
+    table = RankTable.from_arrays(vocab_size=VOCABULARY, **columns, greater=nothing + 1, logprob=logprob)
+    table = replace(table, ties_known=ties_known)
+    rank, rest, above = split_sums(table)
+    assert bool(above) == impossible
+    assert rest == pytest.approx(-4 * excess, abs=1e-5), "not clipped"
+    assert rank + rest == pytest.approx(-4 * (excess - np.log(2)), abs=1e-5)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.display import TITLES, as_csv, cell, default_columns, presented, title
+from rbptrack.analysis.parts_of_ce import parts_of_ce
 from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.base.errors import BadInput, unknown
 from rbptrack.base.words import counted, for_markdown
@@ -18,7 +19,7 @@ from rbptrack.commands.usage import entries
 from rbptrack.config.patterns import size_key
 from rbptrack.console.output import on_a_line, quiet, say
 from rbptrack.console.tables import print_json, table
-from rbptrack.ranks import histogram_parts, parse_rbp_name, rbp_ks, rbp_name
+from rbptrack.ranks import parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.tracking.store import Store
 
 
@@ -87,10 +88,10 @@ def _with_rbp(runs: Runs, columns: Sequence[str]) -> pd.DataFrame:
             except Unreadable:  # imported without ranks, or damaged: the cell stays empty
                 continue
             frame.loc[i, name] = histogram.rbp(k) if k <= histogram.vocab_size else np.nan
-    parts = [name for name in ("ce_rank", "ce_rest") if name in columns and len(columns) < len(runs.frame.columns)]
-    for i in frame.index[frame[parts].isna().any(axis=1) & frame["rank"].fillna("").ne("strict")] if parts else ():
+    parts = [name for name in ("ce_rank", "ce_rest") if name in columns]
+    for i in frame.index[frame[parts].isna().any(axis=1)]:
         with suppress(Unreadable):
-            frame.loc[i, ["ce_rank", "ce_rest"]] = histogram_parts(runs.histogram(str(frame.loc[i, "run_id"])))
+            frame.loc[i, ["ce_rank", "ce_rest"]] = parts_of_ce(runs, frame.loc[i])
     return frame
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise
 
 import pandas as pd
 
 from rbptrack.analysis.display import cell, title
+from rbptrack.analysis.parts_of_ce import parts_of_ce
 from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import short_path
@@ -40,7 +42,7 @@ def _show(config: ShowConfig) -> int:
     except Unreadable as error:
         histogram = None
         say(f"no rank distribution: {error}")
-    _numbers(run, histogram, config.k)
+    _numbers(_metrics(run, runs, histogram, config.k), config.k)
     if histogram is not None:
         _distribution(histogram)
     entries("How it was measured", {label: text for label, text in _measured(row, run) if text})
@@ -53,23 +55,29 @@ def _show(config: ShowConfig) -> int:
 
 def _print_document(row: pd.Series, run: LoggedRun, runs: Runs, ks: list[int]) -> None:
     """Print everything about a measurement, and its distribution of ranks if it has one."""
-    metrics = dict(run.metrics)
     try:
-        histogram = runs.histogram(run.run_id)
+        histogram: RankHistogram | None = runs.histogram(run.run_id)
     except Unreadable:
-        distribution = None
-    else:
+        histogram = None
+    distribution = histogram and {"rank": histogram.rank.tolist(), "tokens": histogram.count.tolist()}
+    metrics = _metrics(run, runs, histogram, ks)
+    parts = {name: metrics[name] for name in (Metric.CE_RANK, Metric.CE_REST) if name in metrics}
+    print_json({**row.to_dict(), **parts, "metrics": metrics, "params": run.params, "ranks": distribution})
+
+
+def _metrics(run: LoggedRun, runs: Runs, histogram: RankHistogram | None, ks: list[int]) -> dict[str, float]:
+    """Return the logged metrics, with RBP_k and the parts of CE from the stored ranks where they were not logged."""
+    metrics: dict[str, float] = {}
+    if histogram is not None:
         metrics |= {rbp_name(k): histogram.rbp(k) for k in ks}
-        distribution = {"rank": histogram.rank.tolist(), "tokens": histogram.count.tolist()}
-    print_json({**row.to_dict(), "metrics": metrics, "params": run.params, "ranks": distribution})
+    if Metric.CE_RANK not in run.metrics:
+        with suppress(Unreadable):
+            metrics |= dict(zip((Metric.CE_RANK, Metric.CE_REST), parts_of_ce(runs, run.run_id), strict=True))
+    return metrics | run.metrics
 
 
-def _numbers(run: LoggedRun, histogram: RankHistogram | None, ks: list[int]) -> None:
+def _numbers(numbers: Mapping[str, float], ks: list[int]) -> None:
     """Print CE and every RBP_k with its standard error."""
-    numbers = dict(run.metrics)
-    for k in ks:
-        if histogram is not None and rbp_name(k) not in numbers:
-            numbers[rbp_name(k)] = histogram.rbp(k)
     chosen = [Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE]
     chosen += [Metric.KL, Metric.ACCEPTANCE, Metric.SAME_TOP]
     chosen += map(rbp_name, ks or rbp_ks(numbers))
