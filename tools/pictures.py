@@ -32,7 +32,7 @@ FIGURES = (
 PROGRAM = (sys.executable, "-u", "-m", "rbptrack")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 PATIENCE = 300_000  # milliseconds that a page is given
-REPORT = (1060, 1195)  # pixels
+REPORT = (1060, 1095)  # pixels
 CHARTS = (1400, 1100)
 
 

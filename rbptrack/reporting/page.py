@@ -34,7 +34,7 @@ from rbptrack.reporting.typeset import typeset
 
 _MOST_SENTENCES = 8  # of a section before they fold, below its figures
 _MOST_FOLDED = 12  # before they are cut to the first few: all are in a file
-_FIRST_SENTENCES = 4
+_FIRST_SENTENCES = 3
 _MOST_RUNS = 14  # of the tables of measurements
 _SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "pyarrow", "mlflow")
 
