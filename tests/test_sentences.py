@@ -9,7 +9,7 @@ import pytest
 
 from rbptrack.base.words import at_least, be, counted, listed, number, p_in_words, spread
 from rbptrack.console.output import say_wrapped
-from rbptrack.reporting.typeset import typeset
+from rbptrack.reporting.typeset import typeset, unmarked
 
 
 def test_counts_agree_with_their_noun() -> None:
@@ -76,3 +76,7 @@ def test_lists_end_with_and() -> None:
 )
 def test_formulas_are_set_as_in_a_paper(plain: str, shown: str) -> None:
     assert str(typeset(plain)) == shown
+
+
+def test_attributes_have_subscripts_without_markup() -> None:
+    assert unmarked("alpha of RBP_100 < 1") == "α of RBP₁₀₀ < 1"

@@ -30,7 +30,7 @@ from rbptrack.reporting.overview import measured_in_words, notes_on_embedded, ti
 from rbptrack.reporting.page_figures import ShownFigure, show, show_together, within
 from rbptrack.reporting.page_tables import ShownTable, shown_table, spaced
 from rbptrack.reporting.svg import Pieces
-from rbptrack.reporting.typeset import typeset
+from rbptrack.reporting.typeset import typeset, unmarked
 
 _MOST_SENTENCES = 8  # of a section before they fold, below its figures
 _MOST_FOLDED = 12  # before they are cut to the first few: all are in a file
@@ -152,7 +152,7 @@ def _beside(name: str) -> Markup:
 def _template() -> jinja2.Template:
     text = _beside("page.html")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["typeset"] = typeset
+    environment.filters |= {"typeset": typeset, "unmarked": unmarked}
     return environment.from_string(text)
 
 

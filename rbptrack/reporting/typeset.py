@@ -12,6 +12,8 @@ _GREEK = {
 _RAISED = re.compile(r"\^(\([^)]*\)|-?\w+)")
 _LOWERED = re.compile(r"\b(RBP|α|β|N|C|Q|S|Z|p|y)_(\{[^}]*\}|\d+|eff|[A-Za-z])(?!\w)")
 _LETTER = re.compile(rf"(?<![A-Za-z])({'|'.join(_GREEK)})(?![a-z])", re.IGNORECASE)
+_SUBSCRIPT = re.compile(r"<sub>(\d+)</sub>")
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _MINUS = re.compile(r"(?<![\w)])-(?=ln\b|\d|α|β)")
 
 
@@ -23,3 +25,8 @@ def typeset(text: str) -> Markup:
     markup = _RAISED.sub(lambda m: f"<sup>{m[1].strip('()').replace('-', '−')}</sup>", markup)
     markup = _LOWERED.sub(lambda m: f"{m[1]}<sub>{m[2].strip('{}')}</sub>", markup)
     return Markup(_MINUS.sub("−", markup))  # noqa: S704 - escaped above
+
+
+def unmarked(text: str) -> str:
+    """Return a sentence for where HTML reads no markup, such as an attribute: subscripts are characters."""
+    return Markup(_SUBSCRIPT.sub(lambda m: m[1].translate(_SUBSCRIPTS), typeset(text))).striptags()  # noqa: S704
