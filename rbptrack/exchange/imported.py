@@ -16,7 +16,7 @@ from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking.params import MeasurementParams, param_names
 from rbptrack.tracking.record import Record, add_artifacts, curves, rbp_curves, size_metrics
 from rbptrack.tracking.rules import LARGEST_COUNT, MeasurementRow, fault, whole
-from rbptrack.tracking.schema import WITHOUT, MeasurementTags, Metric, Tag
+from rbptrack.tracking.schema import RESULTS, WITHOUT, MeasurementTags, Metric, Tag
 
 
 class AnyImportedRow(MeasurementRow):
@@ -86,8 +86,7 @@ def record_of(
     columns = {name: value for name, value in row.columns().items() if value is not None}
     known_columns = {f.name: columns[f.name] for f in fields(MeasurementParams) if f.name in columns}
     params = replace(MeasurementParams.unknown(), repo=repo, **known_columns)
-    single = (Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE, Metric.TIE_RATE, Metric.NUM_TOKENS)
-    metrics = {name: float(columns[name]) for name in single if name in columns}
+    metrics = {name: float(columns[name]) for name in (*RESULTS, Metric.NUM_TOKENS) if name in columns}
     metrics |= row.rbp | row.errors | dict(more or {})
     names = param_names()
     content: dict[str, object] = {"imported": kind, "family": row.family, "size": row.size}

@@ -18,7 +18,16 @@ from rbptrack.ranks import is_rbp_column, se_name
 from rbptrack.tracking.params import VERSIONS, MeasurementParams
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import MeasurementRow, faults
-from rbptrack.tracking.schema import CURVES, NOT_OF_THE_RECORD, OF_THE_PROCESS, SEQUENCE_SUCCESS, WITHOUT, Metric, Tag
+from rbptrack.tracking.schema import (
+    CURVES,
+    NOT_OF_THE_RECORD,
+    OF_THE_PROCESS,
+    RESULTS,
+    SEQUENCE_SUCCESS,
+    WITHOUT,
+    Metric,
+    Tag,
+)
 
 DATASET_INPUT = ("name", "digest", "source", "profile")
 """What a record keeps of MLflow's dataset input."""
@@ -129,9 +138,6 @@ def came_without_ranks(tags: Mapping[str, str], params: MeasurementParams) -> bo
     return tags.get(Tag.RANKS) == WITHOUT or untagged
 
 
-_NUMBERS = (Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE, Metric.TIE_RATE)
-
-
 def columns_of(run: LoggedRun | Record, params: MeasurementParams) -> dict[str, Any]:
     """Return the columns of a run that `rbptrack.tracking.rules` are about, as they are, unchecked."""
     metrics = run.metrics
@@ -151,7 +157,7 @@ def columns_of(run: LoggedRun | Record, params: MeasurementParams) -> dict[str, 
         "training_tokens": params.training_tokens or None,
         "non_embedding_params": params.non_embedding_params,
         "num_tokens": metrics.get(Metric.NUM_TOKENS),
-        **{name: metrics.get(name) for name in _NUMBERS},
+        **{name: metrics.get(name) for name in RESULTS},
         **{name: value for name, value in metrics.items() if is_rbp_column(name) or name == se_name(Metric.CE)},
     }
 

@@ -210,6 +210,9 @@ CURVES = (Metric.RBP_CURVE, Metric.NEG_LOG_RBP_CURVE)
 NOT_OF_THE_RECORD = (Metric.PROGRESS, Metric.SYSTEM, Metric.LAW, Metric.RESULTS)
 """Prefixes of metrics that only MLflow's pages show: a copy of the measurement does not take them along."""
 
+RESULTS = (Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE, Metric.TIE_RATE)
+"""What every run measures beside RBP_k; each is a column of the runs, and its rule stands in `rules.MeasurementRow`."""
+
 LAW_METRICS = (Metric.CE, *map(rbp_name, HEADLINE_KS), Metric.BITS_PER_BYTE)
 """The metrics whose laws the UI shows."""
 
@@ -218,5 +221,5 @@ def is_result(metric: str) -> bool:
     """Return whether a metric is a number that others may have computed: CE, RBP_k and the like, or a standard
     error.
     """
-    results = (Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE, Metric.TIE_RATE, Metric.NUM_TOKENS)
+    results = (*RESULTS, Metric.NUM_TOKENS)
     return is_rbp_column(metric) or metric in results or metric in map(se_name, results)
