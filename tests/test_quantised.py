@@ -160,7 +160,15 @@ def test_a_gguf_file_is_measured_dequantised(
         rows.append(len(data) if data.ndim == 2 else 0)
         return whole(data, kind)
 
+    readers = list[Any]()
+    reader = gguf.GGUFReader
+
+    def kept(*arguments: Any) -> Any:
+        readers.append(reader(*arguments))
+        return readers[-1]
+
     monkeypatch.setattr(gguf, "dequantize", counted)
+    monkeypatch.setattr(gguf, "GGUFReader", kept)
     folder, text = tmp_path / "model-1k", tmp_path / "text.jsonl"
     written = write_gguf(folder, "toy-Q8_0.gguf")
     config = toy(folder, gguf="toy-Q8_0.gguf")
@@ -169,6 +177,7 @@ def test_a_gguf_file_is_measured_dequantised(
         assert torch.equal(model.whole(tokens), written(tokens).logits)
     assert model.notes == ("its weights are those of toy-Q8_0.gguf, dequantised",)
     assert max(rows) == 7
+    assert not readers[-1].fields, "the vocabulary is dropped before weights are read"
     (folder / "other.gguf").write_bytes((folder / "toy-Q8_0.gguf").read_bytes()[:-64])
     text.write_text(json.dumps({"text": TEXT}))
     cell = ["model=hf", f"model.path={folder}", "dataset=files", f"dataset.files=[{text}]", "dataset.name=text"]
