@@ -35,6 +35,8 @@ def test_a_family_is_its_sizes_in_order() -> None:
         ("context", 64, "toy context 64"),
         ("documents_hash", "0123456789", "toy texts 01234567"),
         ("num_tokens", 7, "toy tokens 7"),
+        ("candidates", "tokenizer", "toy candidates tokenizer"),
+        ("rank", "strict", "toy rank strict"),
     ],
 )
 def test_runs_that_do_not_compare_are_taken_apart_and_said(column: str, value: object, label: str) -> None:

@@ -114,6 +114,14 @@ def test_forecasts_pooling_and_equal_tokens_on_request() -> None:
     assert any("f2 on text: no 3 models are known to be trained on equally many" in note for note in report.notes)
 
 
+def test_families_of_other_candidates_are_not_pooled_with_these() -> None:
+    families = [family_runs(SIZES, alpha=0.1 + i / 50, a=3.0, family=f"f{i}", seed=i) for i in range(4)]
+    families[3].frame["candidates"] = "tokenizer"
+    report = PowerLaw(ks=[1], pool=True).analyze(together(*families))
+    assert set(report.tables["pooled"].frame["family"]) == {"f0", "f1", "f2"}
+    assert "CE on text (candidates=tokenizer): pooling needs 3 families; found 1." in report.notes
+
+
 def test_measurements_without_ranks_are_fitted_from_logged_metrics() -> None:
     whole = family_runs(SIZES, alpha=0.1, a=3.0)
     report = PowerLaw(ks=[1, 5, 10]).analyze(changed(whole, ranks=unreadable))

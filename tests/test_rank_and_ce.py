@@ -12,7 +12,7 @@ from rbptrack.ranks import FloatArray, RankTable
 from rbptrack.reporting.telling import leads_of, sentences_of
 from studies.rank_and_ce import equal_texts
 from studies.simulation import Design
-from tests.synthetic import family_runs, ranked, runs_of_tables, together
+from tests.synthetic import changed, family_runs, ranked, runs_of_tables, together
 from tests.test_rank_and_rest import of_distributions
 
 SIZES = np.geomspace(1e4, 1e7, 5)
@@ -172,6 +172,19 @@ def test_the_report(two_families: Runs) -> None:
     assert said[0].startswith("At equal CE, of 2 cases: ")
     assert any("takes 8 of them" in sentence for sentence in said)
     assert set(report.drawings) == {"equal_loss", "rank_and_probability", "windows"}
+
+
+def test_probabilities_among_other_candidates_are_never_on_one_curve_with_these(two_families: Runs) -> None:
+    """Over the tokenizer's candidates p is normalised anew: CE is another quantity."""
+    other = two_families.frame["family"] == "two"
+    frame = two_families.frame.assign(candidates=np.where(other, "tokenizer", "vocabulary"))
+    report = RankAndCe(ks=[1], shown=1, replicates=100).analyze(changed(two_families, frame))
+    curves = report.tables["collapse"].frame
+    assert list(curves["dataset"]) == ["text", "text (candidates=tokenizer)"]
+    assert (curves["series"] == 1).all()
+    predictions = report.tables["predictions"].frame
+    assert set(predictions["dataset"]) == {"text", "text (candidates=tokenizer)"}
+    assert (predictions["left_out"] == "sizes").all()
 
 
 def test_ce_is_split_into_rank_and_rest() -> None:

@@ -37,6 +37,15 @@ def test_the_law_and_the_optimum_are_found() -> None:
     np.testing.assert_allclose(6 * best["S"] * best["D"], best["C"])
 
 
+def test_probabilities_among_other_candidates_have_laws_of_their_own() -> None:
+    runs = checkpoints()
+    other = runs.frame.assign(candidates="tokenizer", ce=0.8 * runs.frame["ce"], run_id="other " + runs.frame["run_id"])
+    both = pd.concat([runs.frame.assign(candidates="vocabulary"), other], ignore_index=True)
+    laws = Training(ks=[]).analyze(changed(runs, both)).tables["laws"].frame.set_index("family")
+    assert set(laws.index) == {"toy candidates tokenizer", "toy candidates vocabulary"}
+    np.testing.assert_allclose(laws["alpha"].astype(float), 0.35, rtol=0.01)
+
+
 def test_tokens_may_be_given() -> None:
     runs = checkpoints(known=False)
     with pytest.raises(RbptrackError, match="no family has checkpoints"):

@@ -134,6 +134,7 @@ class RankAndCe(Analyzer):
             answered = all(len(size.answers.length) for size in counts)
             for size in counts:
                 row: dict[str, Any] = {**family.keys, "series": str(family), "ce": size.joint.ce}
+                row |= {"dataset": family.dataset + family.candidates, "candidates": family.candidates}
                 for j, k in enumerate(self.ks):
                     row[f"rbp_{k}"] = size.joint.rbp(k)
                     row[f"windows_{k}"] = size.joint.success(self.predicted, k)
@@ -236,8 +237,9 @@ class RankAndCe(Analyzer):
         places = {
             dataset: rows.assign(series=rows["family"]) for dataset, rows in points.groupby("dataset", sort=False)
         }
-        if len(places) > 1:
-            places[ALL] = points
+        for candidates, rows in points.groupby("candidates", sort=False):
+            if rows["dataset"].nunique() > 1:
+                places[f"{ALL}{candidates}"] = rows
         curves = [self._collapsed(str(place), k, rows, resampled[k]) for place, rows in places.items() for k in self.ks]
         findings = corrected((curve for curve in curves if curve), self._decided)
         report.findings += findings

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis import Analyzer, RbptrackError, Report, Runs, metric_part, rbp_name
+from rbptrack.analysis.comparable import disagreeing, parts
 from rbptrack.analysis.families import without_twins
 from rbptrack.analysis.findings import Reason, Remark, Verdict, around
 from rbptrack.base.words import counted
@@ -57,11 +58,11 @@ class Training(Analyzer):
         frame = without_twins(runs.frame)
         frame = frame.assign(D=[self._tokens(row) for row in frame.to_dict("records")])
         frame = frame[frame["non_embedding_params"].notna() & (frame["D"] > 0)]
-        for (family, dataset), rows in frame.groupby(["family", "dataset"], sort=True):
+        for family, dataset, rows in _comparable(frame):
             sizes = rows["non_embedding_params"].nunique()
             several = rows["D"].nunique()
             if min(sizes, several) >= 3 and len(rows) >= 8:
-                laws += self._fit({"dataset": str(dataset), "family": str(family)}, rows, report.notes)
+                laws += self._fit({"dataset": dataset, "family": family}, rows, report.notes)
             elif several > 1:
                 text = (
                     f"{family} on {dataset}: the law needs 8 checkpoints of 3 sizes at 3 values of D; found "
@@ -129,3 +130,11 @@ class Training(Analyzer):
                 least=float(per_parameter.min()),
                 most=float(per_parameter.max()),
             )
+
+
+def _comparable(frame: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield family, dataset and the rows of one law, which differ in size and checkpoint only."""
+    for (family, dataset), rows in frame.groupby(["family", "dataset"], sort=True):
+        keys = [key for key in disagreeing(rows) if key != "revision"]
+        for label, part in parts(rows, keys):
+            yield f"{family} {label}".strip(), str(dataset), part

@@ -136,6 +136,11 @@ class Family:
         first = self.rows.iloc[0]
         return int(first["seq_len"]) if str(first["sequence"]) == "truncate" else None
 
+    @property
+    def candidates(self) -> str:
+        """What marks probabilities among the tokenizer's tokens only, which are other quantities; empty for others."""
+        return " (candidates=tokenizer)" if str(self.rows["candidates"].iat[0]) == "tokenizer" else ""
+
     def shares_texts(self, other: Family) -> bool:
         """Return whether both are known to read the same texts, so that their errors are correlated."""
         hashes = {*self.rows["documents_hash"], *other.rows["documents_hash"]}

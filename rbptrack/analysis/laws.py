@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -239,10 +240,10 @@ def pooled_families(
     laws: Sequence[FamilyLaw], notes: list[str], *, level: float
 ) -> Iterator[tuple[Pooled, list[FamilyLaw]]]:
     """Yield the families of each dataset and metric taken together, 3 or more; notes name those with fewer."""
-    for dataset, metric in dict.fromkeys((family_law.family.dataset, family_law.label) for family_law in laws):
-        group = [
-            family_law for family_law in laws if (family_law.family.dataset, family_law.label) == (dataset, metric)
-        ]
+    groups = defaultdict[tuple[str, str], list[FamilyLaw]](list)
+    for family_law in laws:
+        groups[family_law.family.dataset + family_law.family.candidates, family_law.label].append(family_law)
+    for (dataset, metric), group in groups.items():
         if len(group) < 3:
             notes.append(f"{metric} on {dataset}: pooling needs 3 families; found {len(group)}.")
         else:
