@@ -81,13 +81,19 @@ class RankAndRest(DocumentSums):
         rest = _rest(table)
         log_rank = np.log(np.arange(1, int(table.above.max(initial=0)) + 2))
         ends = np.log(BANDS)
-        columns = []
-        for low, high in zip(ends, [*ends[1:], np.inf], strict=True):
+        bands = np.zeros((size, len(BANDS)))
+        above, of_document = table.above, document
+        for number, (low, high) in enumerate(zip(ends, [*ends[1:], np.inf], strict=True)):
+            reaches = above >= BANDS[number]  # the others add 0 here and in all later bands
+            above = above[reaches]
+            of_document = of_document[reaches]
+            if not len(above):
+                break
             in_band = np.clip(log_rank, low, high) - low  # of every rank
-            columns.append(np.bincount(document, weights=in_band[table.above], minlength=size))
+            bands[:, number] = np.bincount(of_document, weights=in_band[above], minlength=size)
         return cls(
             np.bincount(document, minlength=size),
-            np.stack(columns, axis=1),
+            bands,
             np.bincount(document, weights=rest, minlength=size),
             np.bincount(document[rest < -_tolerance(table)], minlength=size),
         )

@@ -113,7 +113,7 @@ class RankTable:
         """
         return self.strict_rank if self.strict else self.above + 1
 
-    @property
+    @cached_property
     def above(self) -> IntArray:
         """Entries beside the target with a logit at least as large, greater + ties, (tokens,)."""
         greater, ties = (self.table.column(name).to_numpy() for name in _SPLIT)
