@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rbptrack.base import parquet
 from rbptrack.base.errors import RbptrackError
-from rbptrack.ranks.columns import ADDED, COMPARED, SCHEMA, SCHEMAS, fitting, version_of
+from rbptrack.ranks.columns import COMPARED, SCHEMA, SCHEMAS, VERSION, fitting, version_of
 from rbptrack.ranks.counts import DocumentCounts
 from rbptrack.ranks.histogram import ABOVE_ZERO, RankHistogram, vocab_size_of
 from rbptrack.ranks.names import FloatArray, IntArray, check_k
@@ -90,9 +90,9 @@ class RankTable:
             raise LacksColumn(f"this measurement has no column {name}: its ranks include an unknown number of ties")
         if name in COMPARED.names and not self.compared:
             raise LacksColumn(f"this measurement has no column {name}: it was made without reference=MODEL")
-        if name in ADDED.names and self.version == 1:
+        if name not in self.table.column_names:
             raise LacksColumn(
-                f"this measurement has no column {name}: it was made before version 2 of the rank table; "
+                f"this measurement has no column {name}: it was made before version {VERSION} of the rank table; "
                 "the command that measured it, with again=columns, measures it again"
             )
         return np.asarray(self.table.column(name).to_numpy())
