@@ -20,6 +20,7 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from mlflow import MlflowClient
 
+from tests import THREADS
 from tests.leftovers import pytest_configure, pytest_sessionfinish  # noqa: F401 - hooks
 from tests.patience import PATIENCE
 from tests.prepared import EMPTY_STORE, READ_AT_IMPORT, Prepared, Running, copy_new_stores
@@ -102,7 +103,8 @@ def collected(request: pytest.FixtureRequest) -> Iterator[None]:
 def clean(cache: Path) -> dict[str, str]:
     """The environment of a program that is told nothing of where its store is, and has no network."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_", "HYDRA_", "SLURM_"))}
-    kept.pop("COLUMNS", None)  # no terminal: nothing is left out or wrapped to fit one
+    for name in ("COLUMNS", *THREADS):  # no terminal: nothing is wrapped to fit one; threads are the program's to set
+        kept.pop(name, None)
     return kept | {"HF_HOME": str(cache / "hf"), "HF_HUB_OFFLINE": "1"}
 
 

@@ -190,7 +190,7 @@ class Prepared:
         self._started: list[Running] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.prepared"],
-            env={**environment, "GOMP_SPINCOUNT": "10000", "PYTHONPATH": os.pathsep.join(paths)},
+            env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.PIPE,
             text=True,
             cwd=here,
