@@ -13,7 +13,7 @@ from transformers.trainer_callback import CallbackHandler
 
 from rbptrack import api
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.ranks import rbp_name
+from rbptrack.ranks import HEADLINE_KS, rbp_name
 from rbptrack.tracking.params import software_versions
 from rbptrack.tracking.schema import Metric, training_tags
 from rbptrack.tracking.store import Store
@@ -49,7 +49,7 @@ class RankCallback(TrainerCallback):
         texts: Sequence[str],
         tokenizer: PreTrainedTokenizerBase,
         *,
-        ks: Sequence[int] = (1, 10, 100),
+        ks: Sequence[int] = HEADLINE_KS,
         name: str = "",
         dataset: str = "texts",
         log: bool = True,

@@ -33,6 +33,7 @@ from rbptrack.analysis.findings import Reason, Remark, around, corrected, sure
 from rbptrack.analysis.lacking import lacking
 from rbptrack.analysis.rows import cells_of
 from rbptrack.analysis.same_tokens import same_texts
+from rbptrack.ranks import HEADLINE_KS
 from rbptrack.stats.pairs import KL, OtherTokens, PairSums, paired
 
 from .figures import draw_moves
@@ -68,7 +69,7 @@ class Agreement(Analyzer):
     name: ClassVar[str] = "agreement"
     a: str = ""
     b: str = ""
-    ks: list[int] = field(default_factory=lambda: [1, 10, 100])
+    ks: list[int] = field(default_factory=lambda: [*HEADLINE_KS])
     worst: int = 10
     most: int = 100
     delta: float = 0.0

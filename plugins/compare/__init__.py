@@ -32,7 +32,7 @@ from rbptrack.analysis.bar_figures import Bar, bar_panels
 from rbptrack.analysis.family_figures import curve_panels, curves_of, side_by_side
 from rbptrack.analysis.findings import Finding, NothingToSay, Verdict, around, corrected, sure, within_margin
 from rbptrack.analysis.rows import exponent
-from rbptrack.ranks import CE, metric_label
+from rbptrack.ranks import CE, HEADLINE_KS, metric_label
 from rbptrack.stats.contrasts import Apart, contrast, holm, verdict_of
 from rbptrack.stats.intervals import Interval
 
@@ -69,7 +69,7 @@ class Compare(Analyzer):
     name: ClassVar[str] = "compare"
     a: str = "*"
     b: str = "*"
-    ks: list[int] = field(default_factory=lambda: [1, 10, 100])
+    ks: list[int] = field(default_factory=lambda: [*HEADLINE_KS])
     shown: int = 10
     within: float = 1.25
     margin: float = 0.1

@@ -26,7 +26,7 @@ from rbptrack.analysis.bar_figures import Bar, bar_panels
 from rbptrack.analysis.families import Family, read_families
 from rbptrack.analysis.findings import around, corrected, sure
 from rbptrack.analysis.rows import UNKNOWN
-from rbptrack.ranks import CE, DocumentCounts, metric_label
+from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, metric_label
 from rbptrack.stats.contrasts import laws_apart
 from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval
 from rbptrack.stats.spread import Spread
@@ -53,7 +53,7 @@ class Domains(Analyzer):
     """
 
     name: ClassVar[str] = "domains"
-    ks: list[int] = field(default_factory=lambda: [1, 10, 100])
+    ks: list[int] = field(default_factory=lambda: [*HEADLINE_KS])
     shown: int = 10
     most: int = 20
     level: float = 0.95

@@ -28,6 +28,7 @@ from rbptrack.analysis import Analyzer, Drawing, Report, Runs, rbp_name
 from rbptrack.analysis.families import Family, Pooled, few_sizes, read_families
 from rbptrack.analysis.findings import Finding, Verdict, around, corrected
 from rbptrack.analysis.rows import UNKNOWN, cells_of, columns_of, exponent
+from rbptrack.ranks import HEADLINE_KS
 from rbptrack.stats.answers import Answers, answers_by_size, read_answers
 from rbptrack.stats.bootstrap import document_weights, drawn_sums
 from rbptrack.stats.intervals import detectable
@@ -80,7 +81,7 @@ class Emergence(Analyzer):
     """
 
     name: ClassVar[str] = "emergence"
-    ks: list[int] = field(default_factory=lambda: [1, 10, 100])
+    ks: list[int] = field(default_factory=lambda: [*HEADLINE_KS])
     lengths: list[int] = field(default_factory=lambda: [1, 2, 4, 8, 16, 32, 64])
     least_runs: int = 10
     least_documents: int = 5

@@ -32,7 +32,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, rbp_name
-from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.analysis.findings import Verdict, around, by_sign, corrected, sure, within_margin
 from rbptrack.analysis.law_figures import Curves, draw_against_k, draw_ce_against_rbp, draw_laws
 from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family, equally_trained, pooled_families
@@ -40,7 +39,7 @@ from rbptrack.analysis.published import published_alpha
 from rbptrack.analysis.rows import exponent
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.base.words import listed
-from rbptrack.ranks import CE
+from rbptrack.ranks import CE, HEADLINE_KS
 from rbptrack.stats.contrasts import contrast, holm
 from rbptrack.stats.forecasts import backtest
 from rbptrack.stats.nested import NestedFit

@@ -32,7 +32,7 @@ from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, rbp_nam
 from rbptrack.analysis.families import Family, read_families
 from rbptrack.analysis.findings import Finding, Verdict, around, by_sign, corrected, sure, within_margin
 from rbptrack.analysis.rows import UNKNOWN, OfSize, columns_of, exponent
-from rbptrack.ranks import BANDS, FloatArray, RankAndRest
+from rbptrack.ranks import BANDS, HEADLINE_KS, FloatArray, RankAndRest
 from rbptrack.stats.answers import Answers, read_answers
 from rbptrack.stats.intervals import Interval
 
@@ -63,7 +63,7 @@ class RankAndCe(Analyzer):
     """
 
     name: ClassVar[str] = "rank_and_ce"
-    ks: list[int] = field(default_factory=lambda: [1, 10, 100])
+    ks: list[int] = field(default_factory=lambda: [*HEADLINE_KS])
     shown: int = 10
     lengths: list[int] = field(default_factory=lambda: [1, 2, 4, 8, 16])
     predicted: int = 8

@@ -26,7 +26,7 @@ from rbptrack.analysis.bar_figures import Bar, bar_panels
 from rbptrack.analysis.families import Family, Pooled, few_sizes, read_families
 from rbptrack.analysis.findings import around, corrected, sure
 from rbptrack.analysis.rows import exponent
-from rbptrack.ranks import CE, FloatArray, metric_label
+from rbptrack.ranks import CE, HEADLINE_KS, FloatArray, metric_label
 from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.contrasts import ratio_law
 from rbptrack.stats.intervals import Interval, percentiles
@@ -64,7 +64,7 @@ class Tokens(Analyzer):
     """
 
     name: ClassVar[str] = "tokens"
-    ks: list[int] = field(default_factory=lambda: [1, 10, 100])
+    ks: list[int] = field(default_factory=lambda: [*HEADLINE_KS])
     shown: int = 10
     share: float = 0.5
     level: float = 0.95

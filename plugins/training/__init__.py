@@ -24,7 +24,7 @@ from rbptrack.analysis.comparable import disagreeing, parts
 from rbptrack.analysis.families import without_twins
 from rbptrack.analysis.findings import Reason, Remark, Verdict, around
 from rbptrack.base.words import counted
-from rbptrack.ranks import CE, metric_label
+from rbptrack.ranks import CE, HEADLINE_KS, metric_label
 from rbptrack.stats.size_laws import positive
 
 from .figures import draw
@@ -47,7 +47,7 @@ class Training(Analyzer):
     """
 
     name: ClassVar[str] = "training"
-    ks: list[int] = field(default_factory=lambda: [1, 10, 100])
+    ks: list[int] = field(default_factory=lambda: [*HEADLINE_KS])
     training_tokens: dict[str, float] = field(default_factory=dict)
     level: float = 0.95
 

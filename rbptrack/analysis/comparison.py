@@ -16,13 +16,12 @@ from rbptrack.analysis.runs import Runs, WithoutRanks
 from rbptrack.analysis.same_tokens import SAME_TOKENS, names_apart
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import number, p_in_words
-from rbptrack.ranks import CE, check_k, parse_rbp_name, rbp_name, se_name
+from rbptrack.ranks import CE, HEADLINE_KS, check_k, parse_rbp_name, rbp_name, se_name
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.pairs import KL, RANK, REST, Change, OtherTokens, PairSums, paired
 from rbptrack.stats.shares import Share
 from rbptrack.stats.spread import Spread
 
-KS = (1, 10, 100)
 _UNPAIRED = "One has no rank table: logged numbers are compared, tokens are not paired, and the intervals are wider."
 
 
@@ -102,7 +101,7 @@ class Comparison:
         return texts + self.frame.to_html(index=False, border=0, float_format=lambda value: f"{value:.4g}")
 
 
-def compare(runs: Runs, a: str, b: str, *, ks: Sequence[int] = KS, level: float = 0.95) -> Comparison:
+def compare(runs: Runs, a: str, b: str, *, ks: Sequence[int] = HEADLINE_KS, level: float = 0.95) -> Comparison:
     """Compare two measurements of the same tokens, paired token by token.
 
     Args:

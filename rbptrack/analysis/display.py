@@ -9,13 +9,10 @@ from numbers import Integral, Real
 import pandas as pd
 
 from rbptrack.base.words import compact, for_spreadsheets
-from rbptrack.ranks import is_rbp_column, parse_rbp_name, rbp_ks, rbp_name, se_name
+from rbptrack.ranks import HEADLINE_KS, is_rbp_column, parse_rbp_name, rbp_ks, rbp_name, se_name
 
 INTERVAL = "_interval"
 """The label of bars and bands in figures, which no legend shows: the interval."""
-
-HEADLINE_KS = (1, 10, 100)
-"""The k that summaries show."""
 
 TITLES = {
     "non_embedding_params": "S",

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Self
 
-from rbptrack.analysis.comparison import KS, Comparison, compare
+from rbptrack.analysis.comparison import Comparison, compare
 from rbptrack.analysis.contract import Report
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import unknown
+from rbptrack.ranks import HEADLINE_KS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +27,7 @@ class ShownRuns(Runs):
         vars(shown).update(vars(runs))
         return shown
 
-    def compare(self, a: str, b: str, *, k: int | Sequence[int] = KS, level: float = 0.95) -> Comparison:
+    def compare(self, a: str, b: str, *, k: int | Sequence[int] = HEADLINE_KS, level: float = 0.95) -> Comparison:
         """Compare two measurements of the same tokens, as `python -m rbptrack compare A B` does.
 
         Args:

@@ -33,7 +33,7 @@ from rbptrack.analysis.findings import Finding
 from rbptrack.analysis.runs import COLUMNS, Runs
 from rbptrack.analysis.source import Source, Tables
 from rbptrack.base.errors import MissingArtifact, RbptrackError
-from rbptrack.ranks import RankTable, rbp_name, se_name
+from rbptrack.ranks import HEADLINE_KS, RankTable, rbp_name, se_name
 
 FORBIDDEN = ("mlflow", "torch", "transformers", "datasets")
 PUBLIC = ("rbptrack.analysis", "rbptrack.stats", "rbptrack.ranks", "rbptrack.base.words")
@@ -96,7 +96,7 @@ def _example(
     row |= {"vocab_size": VOCABULARY, "non_embedding_params": s, "total_params": 2 * s}
     row |= {"num_tokens": len(table), "num_documents": documents, "ce": table.ce, "ce_se": 0.01, "tie_rate": 0.0}
     row |= {"bits_per_byte": table.ce / np.log(2) / 4}
-    row |= {rbp_name(k): table.rbp(k) for k in (1, 10, 100)} | {se_name(rbp_name(k)): 0.01 for k in (1, 10, 100)}
+    row |= {rbp_name(k): table.rbp(k) for k in HEADLINE_KS} | {se_name(rbp_name(k)): 0.01 for k in HEADLINE_KS}
     return row, table
 
 

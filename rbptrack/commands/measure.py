@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.base.errors import BadInput
 from rbptrack.commands.runner import HydraCommand, complain_of_broken, find_analyzers
 from rbptrack.config.request import Request, sweep_of
 from rbptrack.console.progress import spinner
+from rbptrack.ranks import HEADLINE_KS
 from rbptrack.reporting.runner import choose
 from rbptrack.sweep.executors import requested
 from rbptrack.sweep.launch import Sweep

@@ -15,7 +15,6 @@ import pandas as pd
 from pydantic import ValidationError
 
 from rbptrack.analysis.discovery import Plugins
-from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.analysis.importing import Fault, ImportedMeasurement, ImportedScore, Importer, Peek
 from rbptrack.analysis.source import SCORES
 from rbptrack.base.errors import BadInput, RbptrackError
@@ -23,7 +22,7 @@ from rbptrack.base.process import raise_if_stopped
 from rbptrack.base.words import listed
 from rbptrack.exchange.faults import Faults
 from rbptrack.exchange.imported import KnownModels, laid, record_of
-from rbptrack.ranks import CE, parse_rbp_name
+from rbptrack.ranks import CE, HEADLINE_KS, parse_rbp_name
 from rbptrack.tracking.record import Record, k_metrics
 from rbptrack.tracking.rules import MeasurementRow, ScoreRow, faults
 from rbptrack.tracking.schema import Metric, Tag, is_result

@@ -9,6 +9,7 @@ from rbptrack.ranks.counts import DocumentCounts, DocumentMeans, DocumentSums, s
 from rbptrack.ranks.histogram import ABOVE_ZERO, RankHistogram
 from rbptrack.ranks.names import (
     CE,
+    HEADLINE_KS,
     FloatArray,
     IntArray,
     check_k,
@@ -29,6 +30,7 @@ __all__ = [
     "BANDS",
     "CE",
     "COMPARED",
+    "HEADLINE_KS",
     "IDS",
     "SCHEMA",
     "VERSION",

@@ -18,6 +18,9 @@ FloatArray = npt.NDArray[Any]
 CE = "ce"
 """The name of cross-entropy as a metric and as a column."""
 
+HEADLINE_KS = (1, 10, 100)
+"""The k that summaries show, and that analyzers begin with."""
+
 _RBP_NAME = re.compile(r"rbp_([1-9]\d*)")
 
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.display import HEADLINE_KS, cell, title
+from rbptrack.analysis.display import cell, title
 from rbptrack.base.files import TemporaryFolder
 from rbptrack.base.words import compact
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.ranks import DocumentCounts, se_name
+from rbptrack.ranks import HEADLINE_KS, DocumentCounts, se_name
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.tracking.connection import Connection

@@ -18,9 +18,8 @@ from zlib import crc32
 
 import numpy as np
 
-from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.base.files import write_whole
-from rbptrack.ranks import DocumentCounts, RankHistogram, is_rbp_column, log_grid, rbp_name, se_name
+from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, is_rbp_column, log_grid, rbp_name, se_name
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.schema import LAW_METRICS, Metric, Tag, law_name, metric_now, page_label

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.base import __version__
 from rbptrack.base.names import metric_part
-from rbptrack.ranks import is_rbp_column, metric_label, rbp_name, se_name
+from rbptrack.ranks import HEADLINE_KS, is_rbp_column, metric_label, rbp_name, se_name
 
 _LONGEST_TAG = 8000  # characters that MLflow takes
 

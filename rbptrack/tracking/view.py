@@ -20,11 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.analysis.selection import names_of
 from rbptrack.config.patterns import passes
 from rbptrack.config.schema import FILTERS, FilterConfig
-from rbptrack.ranks import rbp_name
+from rbptrack.ranks import HEADLINE_KS, rbp_name
 from rbptrack.tracking.runs_table import LoggedRun
 from rbptrack.tracking.schema import FILTERED, LAW_METRICS, Kind, Metric, Tag, law_label, law_name
 from rbptrack.tracking.uri import TRAINING_MODE
