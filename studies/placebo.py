@@ -2,8 +2,8 @@
 
 Each matrix of a copy gets independent noise, of NOISE times the standard deviation of its weights. Two questions:
 
-    swapped: documents change sides at random, so that neither side is worse. YES is then false.
-    copies: one against another. Noise makes one of them worse in truth, if by little; YES says that the texts show it.
+    swapped: documents change sides at random, so that neither side is worse. Every `worse` is false.
+    copies: one against another. Noise makes one of them worse in truth, if by little; `worse` says that the texts show it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 from rbptrack.plugins.agreement.harm import harm_of
 from rbptrack.plugins.agreement.rows import Compared
 
+from rbptrack.analysis.findings import Verdict
 from rbptrack.config.compose import Composer
 from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.measure import measure
@@ -46,16 +47,12 @@ def main(noise: float = 0.01) -> None:
         f"{COPIES} copies, noise {noise:g}: {len(tables[0]):,} tokens, {len(sums[0].tokens)} documents, delta {DELTA:g}"
     )
     for name, pairs in (("swapped", swaps), ("copies", sums)):
-        verdicts = [
-            [(finding.verdict, finding.estimate) for finding in harm_of([compared(p)], delta=DELTA, level=0.95)]
-            for p in pairs
-        ]
-        harms = [
-            max(estimate for verdict, estimate in pair if verdict == "yes") for pair in verdicts if "yes" in dict(pair)
-        ]
-        unharmed = sum({verdict for verdict, _ in pair} == {"no"} for pair in verdicts)
+        findings = [harm_of([compared(p)], delta=DELTA, level=0.95) for p in pairs]
+        harms = [[f.estimate for f in pair if f.verdict in (Verdict.YES, Verdict.CLOSE)] for pair in findings]
+        harmed = [max(pair) for pair in harms if pair]
+        within = sum(all(f.verdict in (Verdict.NO, Verdict.CLOSE) for f in pair) for pair in findings)
         print(
-            f"{name}: YES {len(harms)} of {len(pairs)} ({len(harms) / len(pairs):.1%}), by at most {max(harms, default=0):.4f}; NO {unharmed}"
+            f"{name}: {len(harmed)} of {len(pairs)} worse ({len(harmed) / len(pairs):.1%}), by {max(harmed, default=0):.4f} at most; {within} within delta"
         )
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from rbptrack.plugins.agreement import Agreement
+from rbptrack.plugins.agreement.findings import Hurt
 from rbptrack.plugins.agreement.harm import harm_of, ladder_rows
 from rbptrack.plugins.agreement.rows import Compared
 
 from rbptrack.analysis import Runs
-from rbptrack.analysis.findings import NothingToSay
+from rbptrack.analysis.findings import NothingToSay, Verdict
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import sentences_of
@@ -110,6 +111,9 @@ def test_the_smallest_difference_that_would_have_been_seen() -> None:
     assert 0.75 <= seen <= 0.85
 
 
+HARM = (Verdict.YES, Verdict.CLOSE)
+
+
 def noisy(rng: np.random.Generator, gap: np.ndarray[Any, Any], noise: float, worse: float = 0.0) -> RankTable:
     """A model that sees the gap between the target's logit and the best other one with noise: rank 1 above 0."""
     seen = gap - worse + rng.normal(0, noise, len(gap))
@@ -135,13 +139,24 @@ def test_a_placebo_is_not_called_harm_and_harm_is() -> None:
         gap = np.repeat(rng.normal(0.3, 0.5, 30), 20) + rng.normal(0, 1, 600)
         for worse in harmed:
             findings = harm_of([compared(noisy(rng, gap, 0.3), noisy(rng, gap, 0.3, worse))], delta=0.2, level=0.95)
-            harmed[worse] += any(finding.verdict == "yes" for finding in findings)
+            harmed[worse] += any(finding.verdict in HARM for finding in findings)
             unharmed += worse == 0 and all(finding.verdict == "no" for finding in findings)
     assert harmed[0.0] / 200 <= 0.05
     assert harmed[0.3] / 200 >= 0.8
     assert unharmed / 200 >= 0.8
     without = harm_of([compared(noisy(rng, gap, 0.3), noisy(rng, gap, 0.3))], delta=0.0, level=0.95)
     assert {finding.verdict for finding in without} <= {"yes", "undecided"}
+
+
+def test_harm_below_delta_is_harm_and_is_within_delta() -> None:
+    rng = np.random.default_rng(3)
+    gap = rng.normal(0.3, 1, 60_000)
+    pair = compared(noisy(rng, gap, 0.3), noisy(rng, gap, 0.3, worse=0.03))
+    for delta, hurt, within in ((0.1, "yes, by less than delta", 1), (0.001, "yes", 0)):
+        findings = harm_of([pair], delta=delta, level=0.95)
+        assert next(ladder_rows([pair], findings, 0.95)).hurt == hurt
+        sentence = "ranks worse in the one pair (corrected), and is within"
+        assert next(Hurt.say(findings)).endswith(f"{sentence} {delta:g} of the first by every measure in {within}.")
 
 
 def test_the_loss_is_rank_and_rest_and_near_ties_are_counted() -> None:

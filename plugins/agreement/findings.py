@@ -12,6 +12,7 @@ from rbptrack.analysis.phrases import estimate, interval, with_verdict
 from rbptrack.base.words import number, p_in_words, some_of, spread
 
 _FEW = 4  # pairs that are named
+WITHIN = {Verdict.NO, Verdict.CLOSE}  # harm below delta
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ class Flips(Finding):
 class Hurt(Finding):
     """Whether the second model ranks worse than the first: the estimate is how much worse, so that above 0 is harm.
 
-    One-sided: YES where p of no harm, corrected, is small; NO where p of harm of the margin or more is.
+    One-sided: YES where p of no harm, corrected, is small; NO where p of harm of the margin or more is; CLOSE: both.
     """
 
     question: str = "did it hurt"
@@ -81,17 +82,14 @@ class Hurt(Finding):
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
         """Say which models rank worse than those that they are compared with, and which do not."""
         pairs = list(dict.fromkeys(_both(finding) for finding in findings))
-        harmed = {_both(finding) for finding in with_verdict(findings, Verdict.YES)}
-        unharmed = [
-            pair for pair in pairs if all(f.verdict is Verdict.NO for f in findings if _both(f) == pair)
-        ]  # by every measure
+        harmed = {_both(finding) for finding in with_verdict(findings, Verdict.YES, Verdict.CLOSE)}
+        within = {pair for pair in pairs if all(f.verdict in WITHIN for f in findings if _both(f) == pair)}
         text = f"The second model of a pair ranks worse in {some_of(len(harmed), len(pairs), 'pair')} (corrected)"
         margin = findings[0].margin
         if isfinite(margin):
-            text += f", and is within {number(margin, 'g')} of the first by every measure in {len(unharmed)}"
+            text += f", and is within {number(margin, 'g')} of the first by every measure in {len(within)}"
         yield f"{text}."
-        undecided = len(pairs) - len(harmed) - len(unharmed)
-        if undecided and not isfinite(margin):
+        if len(harmed) < len(pairs) and not isfinite(margin):
             yield "analyzer.delta=D asks whether the others are unharmed: RBP_k at most D lower."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated
@@ -17,7 +17,7 @@ from rbptrack.stats.intervals import Interval
 from rbptrack.stats.pairs import NEAR, RANK
 from rbptrack.stats.shares import Share, share_of
 
-from .findings import Hurt
+from .findings import WITHIN, Hurt
 from .rows import Compared, PairRow
 
 LADDER = "A row per model: what it costs against the first, and whether it ranks worse."
@@ -40,7 +40,7 @@ class LadderRow(PairRow):
     near: Annotated[
         float, Column(f"of tokens lost or gained, the share within {NEAR} nats of a tie", "at near-ties", form=".0%")
     ]
-    hurt: Annotated[str, Column("whether B ranks worse: yes (somewhere), no (nowhere by more than delta) or undecided")]
+    hurt: Annotated[str, Column("whether B ranks worse: yes (somewhere), no (nowhere by delta or more) or undecided")]
 
 
 def harm_of(pairs: Sequence[Compared], *, delta: float, level: float) -> list[Hurt]:
@@ -64,7 +64,7 @@ def harm_of(pairs: Sequence[Compared], *, delta: float, level: float) -> list[Hu
     def verdict(harm: Hurt) -> Verdict:
         unharmed = next(p_of_delta) < 1 - level
         if harm.p_corrected < 1 - level:
-            return Verdict.YES
+            return Verdict.CLOSE if unharmed else Verdict.YES
         return Verdict.NO if unharmed else Verdict.UNTOLD
 
     findings = [
@@ -97,10 +97,7 @@ def ladder_rows(pairs: Sequence[Compared], harms: Sequence[Hurt], level: float) 
     for pair in pairs:
         sums = pair.sums
         changes = sums.changes()
-        verdicts = [harm.verdict for harm in harms if dict(harm.case).items() >= pair.case.items()]
-        hurt = Verdict.YES if Verdict.YES in verdicts else Verdict.UNTOLD
-        if verdicts and all(verdict is Verdict.NO for verdict in verdicts):
-            hurt = Verdict.NO
+        verdicts = {harm.verdict for harm in harms if dict(harm.case).items() >= pair.case.items()}
         decided = share_of(sums.decided, sums.tokens)
         yield LadderRow(
             **pair.keys,
@@ -110,5 +107,14 @@ def ladder_rows(pairs: Sequence[Compared], harms: Sequence[Hurt], level: float) 
             rbp=changes[rbp_name(sums.ks[0])].difference.interval(level) if sums.ks else Interval(np.nan),
             decided=decided.interval(level) if isfinite(decided.value) else Interval(np.nan),
             near=_near(pair),
-            hurt=hurt,
+            hurt=_hurt(verdicts),
         )
+
+
+def _hurt(verdicts: Set[Verdict]) -> str:
+    """Return what the verdicts of a pair's measures come to."""
+    if verdicts == {Verdict.NO}:
+        return Verdict.NO
+    if not verdicts & {Verdict.YES, Verdict.CLOSE}:
+        return Verdict.UNTOLD
+    return "yes, by less than delta" if verdicts <= WITHIN else Verdict.YES
