@@ -33,8 +33,7 @@ import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, rbp_name
 from rbptrack.analysis.findings import Verdict, around, by_sign, corrected, sure, within_margin
-from rbptrack.analysis.law_figures import Curves, draw_against_k, draw_ce_against_rbp, draw_laws
-from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family, equally_trained, pooled_families
+from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family
 from rbptrack.analysis.published import published_alpha
 from rbptrack.analysis.rows import exponent
 from rbptrack.analysis.sizes import SizeUnit
@@ -44,6 +43,8 @@ from rbptrack.stats.contrasts import contrast, holm
 from rbptrack.stats.forecasts import backtest
 from rbptrack.stats.nested import NestedFit
 
+from .choices import equally_trained, pooled_families
+from .figures import Curves, draw_against_k, draw_ce_against_rbp, draw_laws
 from .findings import AgainstCE, FitsWithinSeeds, LargestHeldOut, LawInSize, SizeThatDecides
 from .pattern import sign_test
 from .rows import (

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from rbptrack.analysis.axes import law_axis_label
 from rbptrack.analysis.families import Family
 from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of
-from rbptrack.analysis.law_figures import law_axis_label
 from rbptrack.analysis.rows import frame_of
 
 from .position import PositionCurves

@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from rbptrack.analysis.display import INTERVAL
 from rbptrack.analysis.marks import mark
 from rbptrack.base.words import short_number
+from rbptrack.ranks import CE, parse_rbp_name
 
 
 def log_axis(axis: Any, *, low: float, high: float) -> None:
@@ -91,3 +92,8 @@ def error_bars(
         drawn = np.isfinite(np.asarray(x, dtype=np.float64)) & np.isfinite(np.asarray(y, dtype=np.float64))
         mark(lines, series=series)
         mark(points, series=series, titles=[title for title, there in zip(titles, drawn, strict=False) if there])
+
+
+def law_axis_label(metric: str) -> str:
+    """Return the label of an axis with what a law is fitted to: CE, or -ln RBP_k."""
+    return "CE, nats per token" if metric == CE else f"−ln RBP$_{{{parse_rbp_name(metric)}}}$"

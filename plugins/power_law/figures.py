@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
-from rbptrack.analysis.axes import error_bars, log_axis
+from rbptrack.analysis.axes import error_bars, law_axis_label, log_axis
 from rbptrack.analysis.family_figures import (
     Curve,
     FamilyStyle,
@@ -25,7 +25,7 @@ from rbptrack.analysis.laws import FamilyLaw, by_family
 from rbptrack.analysis.marks import mark
 from rbptrack.analysis.published import published_alpha
 from rbptrack.base.words import short_number
-from rbptrack.ranks import CE, FloatArray, parse_rbp_name, rbp_ks, rbp_name
+from rbptrack.ranks import CE, FloatArray, rbp_ks, rbp_name
 from rbptrack.stats.linear import straight_line
 from rbptrack.stats.power_law import PowerLawFit
 
@@ -33,11 +33,6 @@ _WIDE, _FINE = 2.5, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)  # ticks where a pa
 Curves = Mapping[tuple[str, str, str], tuple[FloatArray, FloatArray]]
 """S and y of curves, by dataset, metric and family."""
 _DOTTED = (0, (1, 1.5))  # published
-
-
-def law_axis_label(metric: str) -> str:
-    """Return the label of an axis with what a law is fitted to: CE, or -ln RBP_k."""
-    return "CE, nats per token" if metric == CE else f"−ln RBP$_{{{parse_rbp_name(metric)}}}$"
 
 
 def draw_laws(
