@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 from rbptrack.plugins.emergence.independence import success_by_length
+from rbptrack.plugins.emergence.windows import count_windows
 from rbptrack.plugins.error_entropy.decomposition import part_errors
 from rbptrack.plugins.error_entropy.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
 from rbptrack.plugins.k_law.curves import beta_interval
@@ -15,7 +16,6 @@ from rbptrack.ranks import DocumentCounts, RankTable, log_grid
 from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.k_law import fit_k_law
 from rbptrack.stats.segments import PositionBins
-from rbptrack.stats.success_runs import count_windows
 from studies.simulation import BOOTSTRAPS, Array, Design, Outcome, covers, experiment, grid, sizes
 
 KS = log_grid(100)

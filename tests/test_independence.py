@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rbptrack.plugins.emergence.independence import SuccessByLength, fit_length_laws, success_by_length
+from rbptrack.plugins.emergence.windows import count_windows
 
 from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.segments import PositionBins
-from rbptrack.stats.success_runs import count_windows
 from tests.test_success_runs import table
 
 LENGTHS = [1, 2, 4]

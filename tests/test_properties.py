@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from rbptrack.plugins.emergence.windows import count_windows
 
 from rbptrack.base import parquet
 from rbptrack.base.errors import BadInput
@@ -23,7 +24,6 @@ from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import build_corpus
 from rbptrack.ranks import SCHEMA, RankHistogram, RankTable
 from rbptrack.stats.segments import PositionBins
-from rbptrack.stats.success_runs import count_windows
 from tests.synthetic import ranked
 from tests.test_sequences import byte_tokenizer
 

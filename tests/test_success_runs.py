@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.emergence.windows import count_windows, ladder
 
 from rbptrack.ranks import RankTable
 from rbptrack.stats.segments import PositionBins
-from rbptrack.stats.success_runs import count_windows, ladder
 from tests.synthetic import ranked
 
 

@@ -35,13 +35,13 @@ from rbptrack.stats.intervals import detectable
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.segments import PositionBins
 from rbptrack.stats.size_laws import fit_law
-from rbptrack.stats.success_runs import WindowCounts, count_windows
 
 from .figures import draw_alpha_of_n, draw_answers, draw_half, draw_ladder, draw_success
 from .findings import ExponentOfN, HalfSucceed, Independent, WholeAnswers
 from .independence import LengthLaw, SuccessByLength, fit_length_laws, success_by_length
 from .rows import ANSWER, AnswerRow, HalfRow, LengthRow, SummaryRow, WindowRow
 from .thresholds import Threshold, threshold, width_in_decades
+from .windows import WindowCounts, count_windows
 
 
 @dataclass(frozen=True)

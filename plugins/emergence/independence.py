@@ -17,7 +17,8 @@ from rbptrack.ranks import FloatArray
 from rbptrack.stats.bootstrap import Weights, paired_covariance
 from rbptrack.stats.intervals import Interval, middle_spread, percentiles, simultaneous, widening, worth
 from rbptrack.stats.power_law import PowerLawFit, fit_power_law
-from rbptrack.stats.success_runs import WindowCounts, ladder
+
+from .windows import WindowCounts, ladder
 
 NULLS = ("independent", "position", "documents", "markov")
 """The nulls of `ladder`, the simplest first."""
