@@ -13,7 +13,8 @@ from rbptrack.config.keys import flat
 from rbptrack.config.schema import Config
 from rbptrack.tracking.params import MeasurementParams, ResolvedParams, param_names, software_versions
 from rbptrack.tracking.record import Record, color, for_charts
-from rbptrack.tracking.schema import Metric, Tag, analysis_tags, is_result, tags_now
+from rbptrack.tracking.rules import is_result
+from rbptrack.tracking.schema import Metric, Tag, analysis_tags, tags_now
 
 
 def test_params_are_read_as_they_were_written() -> None:

@@ -141,7 +141,7 @@ def reference_group(argument: str, composer: Choices) -> list[str]:
 
 
 def k_group(argument: str, composer: Choices) -> str:
-    """Return `k=1,10` is a list of k; `k=paper` a named list."""
+    """Return `k=1,10` as the words that set a list of k; `k=paper`, a named list, as it is."""
     key, _, value = argument.partition("=")
     if key != "k" or value in composer.options("k"):
         return argument

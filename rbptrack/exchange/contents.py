@@ -68,7 +68,7 @@ class _RecordFile(BaseModel):
     @field_validator("tags")
     @classmethod
     def _of_a_measurement(cls, tags: dict[str, str]) -> dict[str, str]:
-        """Return a bundle holds measurements, and their tags are rbptrack's."""
+        """Return the tags if all are rbptrack's and say that the record is a measurement."""
         foreign = next((tag for tag in tags if not tag.startswith(Tag.PREFIX)), "")
         if foreign:
             raise fault(f"begins with {Tag.PREFIX}", foreign, column="tags")
@@ -82,7 +82,7 @@ class _RecordFile(BaseModel):
     @field_validator("curves")
     @classmethod
     def _rises(cls, curves: dict[str, dict[int, float]]) -> dict[str, dict[int, float]]:
-        """Return RBP_k is a share and does not fall with k."""
+        """Return the curves if RBP_k is a share that does not fall with k."""
         curve = curves.get(Metric.RBP_CURVE, {})
         values = [curve[k] for k in sorted(curve)]
         if values and (values[0] < 0 or values[-1] > 1 or np.diff(values).min(initial=0) < -EXACT):

@@ -15,8 +15,8 @@ from rbptrack.ranks import RankTable, parse_rbp_name
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking.params import MeasurementParams, param_names
 from rbptrack.tracking.record import Record, add_artifacts, curves, rbp_curves, size_metrics
-from rbptrack.tracking.rules import LARGEST_COUNT, MeasurementRow, fault, whole
-from rbptrack.tracking.schema import RESULTS, WITHOUT, MeasurementTags, Metric, Tag
+from rbptrack.tracking.rules import LARGEST_COUNT, RESULTS, MeasurementRow, fault, whole
+from rbptrack.tracking.schema import WITHOUT, MeasurementTags, Metric, Tag
 
 
 class AnyImportedRow(MeasurementRow):

@@ -24,8 +24,8 @@ from rbptrack.exchange.faults import Faults
 from rbptrack.exchange.imported import KnownModels, laid, record_of
 from rbptrack.ranks import CE, HEADLINE_KS, parse_rbp_name
 from rbptrack.tracking.record import Record, k_metrics
-from rbptrack.tracking.rules import MeasurementRow, ScoreRow, faults
-from rbptrack.tracking.schema import Metric, Tag, is_result
+from rbptrack.tracking.rules import MeasurementRow, ScoreRow, faults, is_result
+from rbptrack.tracking.schema import Metric, Tag
 
 _ROUNDED = 1e-3  # of a share that was written with few digits
 _BATCHED = 0.02  # of CE: a mean over batches weighs tokens unevenly

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
 from rbptrack.base.names import name_fault
-from rbptrack.ranks import ABOVE_ZERO, is_rbp_column, parse_rbp_name
+from rbptrack.ranks import ABOVE_ZERO, is_rbp_column, parse_rbp_name, se_name
 
 LARGEST_COUNT = 10**18  # fits into 64 bits
 LARGEST_VOCABULARY = 2**31 - 1  # ranks are stored in 32 bits
@@ -113,6 +113,9 @@ OrNone = Annotated[int, BeforeValidator(whole(0, LARGEST_VOCABULARY))]
 Name = Annotated[str, BeforeValidator(_name)]
 Label = Annotated[str, BeforeValidator(_label)]
 
+RESULT = "result"
+"""Marks a field of `MeasurementRow` that every run measures beside RBP_k."""
+
 
 class MeasurementRow(BaseModel):
     """One measurement as a row: who and what it is of, and its numbers. None: not known.
@@ -136,11 +139,11 @@ class MeasurementRow(BaseModel):
     num_tokens: Count | None = None
     dtype: Label | None = None
     sequence: Label | None = None
-    ce: Nats | None = None
-    ce_rank: Nats | None = None
-    ce_rest: Number | None = None
-    bits_per_byte: Nats | None = None
-    tie_rate: Share | None = None
+    ce: Annotated[Nats | None, RESULT] = None
+    ce_rank: Annotated[Nats | None, RESULT] = None
+    ce_rest: Annotated[Number | None, RESULT] = None
+    bits_per_byte: Annotated[Nats | None, RESULT] = None
+    tie_rate: Annotated[Share | None, RESULT] = None
     rbp: dict[str, Share] = {}
     errors: dict[str, NotNegative] = {}
 
@@ -162,7 +165,7 @@ class MeasurementRow(BaseModel):
     @field_validator("rbp")
     @classmethod
     def _rises(cls, rbp: dict[str, float], info: ValidationInfo) -> dict[str, float]:
-        """Return K is one of 1..|V|, and RBP_k does not fall with k."""
+        """Return RBP_k by column if each k is one of 1..|V| and RBP_k does not fall with k."""
         size = info.data.get("vocab_size") or LARGEST_VOCABULARY
         by_k: dict[int, float] = {}
         for name, value in rbp.items():
@@ -183,6 +186,18 @@ class MeasurementRow(BaseModel):
         """Return the row as column -> value again, with every value of its type."""
         flat = {name: getattr(self, name) for name in type(self).model_fields if name not in ("rbp", "errors")}
         return flat | self.rbp | self.errors
+
+
+RESULTS = tuple(name for name, about in MeasurementRow.model_fields.items() if RESULT in about.metadata)
+"""What every run measures beside RBP_k, by the names of its metrics; each is a column of the runs."""
+
+
+def is_result(metric: str) -> bool:
+    """Return whether a metric is a number that others may have computed: CE, RBP_k and the like, or a standard
+    error.
+    """
+    results = (*RESULTS, "num_tokens")
+    return is_rbp_column(metric) or metric in results or metric in map(se_name, results)
 
 
 def _revision(value: object) -> str:

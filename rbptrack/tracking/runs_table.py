@@ -17,12 +17,11 @@ from rbptrack.config.schema import FILTERS, FilterConfig
 from rbptrack.ranks import is_rbp_column, se_name
 from rbptrack.tracking.params import VERSIONS, MeasurementParams
 from rbptrack.tracking.record import Record
-from rbptrack.tracking.rules import MeasurementRow, faults
+from rbptrack.tracking.rules import RESULTS, MeasurementRow, faults
 from rbptrack.tracking.schema import (
     CURVES,
     NOT_OF_THE_RECORD,
     OF_THE_PROCESS,
-    RESULTS,
     SEQUENCE_SUCCESS,
     WITHOUT,
     Metric,

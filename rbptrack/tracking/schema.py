@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rbptrack.base import __version__
 from rbptrack.base.names import metric_part
-from rbptrack.ranks import HEADLINE_KS, is_rbp_column, metric_label, rbp_name, se_name
+from rbptrack.ranks import HEADLINE_KS, is_rbp_column, metric_label, rbp_name
 
 _LONGEST_TAG = 8000  # characters that MLflow takes
 
@@ -209,16 +209,5 @@ CURVES = (Metric.RBP_CURVE, Metric.NEG_LOG_RBP_CURVE)
 NOT_OF_THE_RECORD = (Metric.PROGRESS, Metric.SYSTEM, Metric.LAW, Metric.RESULTS)
 """Prefixes of metrics that only MLflow's pages show: a copy of the measurement does not take them along."""
 
-RESULTS = (Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE, Metric.TIE_RATE)
-"""What every run measures beside RBP_k; each is a column of the runs, and its rule stands in `rules.MeasurementRow`."""
-
 LAW_METRICS = (Metric.CE, *map(rbp_name, HEADLINE_KS), Metric.BITS_PER_BYTE)
 """The metrics whose laws the UI shows."""
-
-
-def is_result(metric: str) -> bool:
-    """Return whether a metric is a number that others may have computed: CE, RBP_k and the like, or a standard
-    error.
-    """
-    results = (*RESULTS, Metric.NUM_TOKENS)
-    return is_rbp_column(metric) or metric in results or metric in map(se_name, results)
