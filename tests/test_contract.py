@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Report
-from rbptrack.analysis.display import k_ranges
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected, within_margin
 from rbptrack.analysis.lead import Lead
 from rbptrack.analysis.rows import Alpha, Column, OfFamily
@@ -105,12 +104,6 @@ def test_nothing_found_gives_each_reason_once() -> None:
 def test_counts_in_words() -> None:
     assert [some_of(n, 3, "case") for n in (0, 2, 3)] == ["none of 3 cases", "2 of 3 cases", "all 3 cases"]
     assert [some_of(n, 1, "case") for n in (0, 1)] == ["none of 1 case", "the one case"]
-
-
-def test_ranges_of_k_join_neighbours_on_the_grid() -> None:
-    grid = [1, 10, 100, 1000, 10000]
-    assert k_ranges([10, 100, 10000], grid) == "k = 10 to 100, 10,000"
-    assert k_ranges([1], grid) == "k = 1"
 
 
 def test_tokens_are_shown_as_text_where_it_is_known() -> None:

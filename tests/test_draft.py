@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from rbptrack.plugins.draft import Draft
+from rbptrack.plugins.draft.acceptance import independent_run, speed_up
 
 from rbptrack.analysis import Runs
 from rbptrack.analysis.findings import NothingToSay
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import sentences_of
-from rbptrack.stats.reference import ReferenceSums, independent_run, speed_up
+from rbptrack.stats.reference import ReferenceSums
 from tests.synthetic import ranked, runs_of_tables, with_reference
 
 DOCUMENTS, LENGTH = 20, 60

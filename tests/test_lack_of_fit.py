@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from rbptrack.plugins.lack_of_fit import LackOfFit
 from rbptrack.plugins.lack_of_fit.each_k import LawAtK
+from rbptrack.plugins.lack_of_fit.findings import k_ranges
 
 from rbptrack.analysis import Report
 from rbptrack.analysis.findings import Finding, Verdict
@@ -146,3 +147,9 @@ def test_imports_without_ranks_of_four_sizes_are_summed_up_by_their_forms() -> N
     assert report.summary == "forms"
     assert report.tables["forms"].frame["form"].eq("M0").all()
     assert "floors" not in report.tables
+
+
+def test_ranges_of_k_join_neighbours_on_the_grid() -> None:
+    grid = [1, 10, 100, 1000, 10000]
+    assert k_ranges([10, 100, 10000], grid) == "k = 10 to 100, 10,000"
+    assert k_ranges([1], grid) == "k = 1"

@@ -24,9 +24,9 @@ from rbptrack.analysis.families import Family, read_families
 from rbptrack.analysis.family_figures import curve_panels, curves_of, side_by_side
 from rbptrack.analysis.findings import around
 from rbptrack.analysis.rows import cells_of
-from rbptrack.stats.reference import ReferenceSums, independent_run
+from rbptrack.stats.reference import ReferenceSums
 
-from .acceptance import SAMPLING, Drafts
+from .acceptance import SAMPLING, Drafts, independent_run
 from .findings import Acceptance, AcceptanceInSize
 from .rows import BranchRow, LawRow, SpeedRow, SummaryRow
 

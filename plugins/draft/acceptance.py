@@ -13,7 +13,7 @@ from rbptrack.ranks import FloatArray
 from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import PowerLawFit
-from rbptrack.stats.reference import ReferenceSums, speed_up
+from rbptrack.stats.reference import ReferenceSums
 from rbptrack.stats.size_laws import fit_law
 
 SAMPLING = "sampling"
@@ -74,3 +74,27 @@ class Drafts:
 def _hits(sums: ReferenceSums, way: int) -> FloatArray:
     """Return accepted tokens, (documents,): by sampling, or with so many branches."""
     return sums.hits[:, way - 1] if way else sums.accept
+
+
+def independent_run(rate: float, length: int) -> float:
+    """Return accepted tokens of a draft of so many if each were accepted independently: rate + rate^2 + ... +
+    rate^length.
+
+    Source: Leviathan et al., arXiv 2211.17192, equation 1, less the token that the large model adds.
+    """
+    return float(sum(rate**j for j in range(1, length + 1)))
+
+
+def speed_up(accepted: float, length: int, cost: float) -> float:
+    """Return tokens per time with a draft of `length` tokens, relative to none: (accepted + 1) / (length cost + 1).
+
+    Source: Leviathan et al., arXiv 2211.17192, theorem 3.8, with the expected run measured in place of assumed.
+
+    Args:
+        accepted: expected accepted tokens of a draft.
+        length: its tokens.
+        cost: time of the draft model's step over that of the reference's pass, which is taken to cost the same for
+            one token as for a whole draft.
+
+    """
+    return (accepted + 1) / (length * cost + 1)

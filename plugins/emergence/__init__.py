@@ -29,13 +29,14 @@ from rbptrack.analysis.families import Family, Pooled, few_sizes, read_families
 from rbptrack.analysis.findings import Finding, Verdict, around, corrected
 from rbptrack.analysis.rows import UNKNOWN, cells_of, columns_of, exponent
 from rbptrack.ranks import HEADLINE_KS
-from rbptrack.stats.answers import Answers, answers_by_size, read_answers
+from rbptrack.stats.answers import Answers, read_answers
 from rbptrack.stats.bootstrap import document_weights, drawn_sums
 from rbptrack.stats.intervals import detectable
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.segments import PositionBins
 from rbptrack.stats.size_laws import fit_law
 
+from .answers import answers_by_size
 from .figures import draw_alpha_of_n, draw_answers, draw_half, draw_ladder, draw_success
 from .findings import ExponentOfN, HalfSucceed, Independent, WholeAnswers
 from .independence import LengthLaw, SuccessByLength, fit_length_laws, success_by_length

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import inf, isfinite, nan
 from typing import Self
 
-from rbptrack.analysis.display import k_ranges
 from rbptrack.analysis.findings import Finding, Verdict
 from rbptrack.analysis.lead import Cell, Lead
 from rbptrack.analysis.phrases import interval, metric_of, where, with_verdict
@@ -240,3 +239,15 @@ def _in_a_cell(finding: Bends) -> str:
     if finding.verdict is Verdict.UNTOLD and finding.is_tested:
         return f"{text} (no floor detectable)"
     return text
+
+
+def k_ranges(ks: Iterable[int], grid: Iterable[int]) -> str:
+    """Return `k = 40 to 300, 900`: some of the k of a grid, neighbours on the grid joined."""
+    place = {k: i for i, k in enumerate(grid)}
+    ranges: list[list[int]] = []
+    for k in ks:
+        if ranges and place[k] == place[ranges[-1][-1]] + 1:
+            ranges[-1] = [ranges[-1][0], k]
+        else:
+            ranges.append([k])
+    return "k = " + ", ".join(" to ".join(f"{k:,}" for k in ends) for ends in ranges)

@@ -100,15 +100,3 @@ def _texts(frame: pd.DataFrame, column: str) -> list[str]:
 def as_csv(frame: pd.DataFrame) -> str:
     """Return a table as CSV, numbers in full; texts so that no spreadsheet takes them for formulas."""
     return frame.map(lambda value: for_spreadsheets(value) if isinstance(value, str) else value).to_csv(index=False)
-
-
-def k_ranges(ks: Iterable[int], grid: Iterable[int]) -> str:
-    """Return `k = 40 to 300, 900`: some of the k of a grid, neighbours on the grid joined."""
-    place = {k: i for i, k in enumerate(grid)}
-    ranges: list[list[int]] = []
-    for k in ks:
-        if ranges and place[k] == place[ranges[-1][-1]] + 1:
-            ranges[-1] = [ranges[-1][0], k]
-        else:
-            ranges.append([k])
-    return "k = " + ", ".join(" to ".join(f"{k:,}" for k in ends) for ends in ranges)

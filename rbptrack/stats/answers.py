@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from rbptrack.ranks import DocumentMeans, FloatArray, IntArray, RankTable, sum_by
-from rbptrack.stats.intervals import share_interval, worth_of_share
-from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.segments import Segments
 
 
@@ -97,36 +95,3 @@ def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = No
     hits = np.column_stack([np.bincount(document, weights=ranks <= k, minlength=segments.documents) for k in ks])
     succeeded = (hits[whole] == length[whole, None]).astype(np.float64)
     return Answers(length[whole], hits[whole], succeeded, whole, int(last))
-
-
-def answers_by_size(
-    s: FloatArray, answers: Sequence[Answers], number: int, *, least: int, level: float
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield whole answers of each size, beside RBP_k^length with the RBP_k of their tokens, measured and by its law in
-    S.
-
-    A size with fewer than `least` is left out; `number` says which of the k.
-
-    Source: arXiv 2510.20387, eq. 6, with a whole answer as the window; Wilson's interval (documents or sources).
-
-    Yields:
-        The size's place, and its cells by column.
-
-    """
-    with np.errstate(divide="ignore"):
-        y = np.array([-np.log(a.hits[:, number].sum() / max(a.length.sum(), 1)) for a in answers])
-    usable = len(y) >= 3 and bool((np.isfinite(y) & (y > 0)).all())
-    law = fit_power_law(s, y, level=level) if usable else None
-    for i, (answer, measured) in enumerate(zip(answers, y, strict=True)):
-        if not len(answer.length) or len(answer.length) < least:
-            continue
-        worth = worth_of_share(*answer.by_source(number).T, level=level) if len(answer.groups) else len(answer.length)
-        share = share_interval(float(answer.whole[:, number].mean()), worth, level=level)
-        cells: dict[str, Any] = {
-            "answers": len(answer.length),
-            "mean_length": float(answer.length.mean()),
-            "share": share,
-        }
-        cells |= {"rbp_of_answer": float(np.exp(-measured))}
-        cells |= {"share_independent": float(np.exp(-answer.length * measured).mean())}
-        yield i, cells | ({"share_by_law": float(np.exp(-answer.length * law.predict(s[i])).mean())} if law else {})
