@@ -51,7 +51,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files in the order of how long they take, so that the workers (one file each at a time) end together."""
     longest = (
-        "readme", "launch", "ui", "server", "program", "frozen_store", "hub", "reuse", "kernels",
+        "readme", "program", "launch", "fresh_processes", "ui", "server", "frozen_store", "hub", "reuse", "kernels",
         "workers", "faulty_server", "verify", "kills", "full_disk", "store_growth", "api", "durable", "poisoned_stores",
         "bench", "secrets", "quantised", "examples", "new_store", "measure", "shards", "loading", "bundle", "plugins",
     )  # fmt: skip
