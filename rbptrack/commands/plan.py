@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from functools import partial
 
+import pandas as pd
 from rich.markup import escape
 
+from rbptrack.analysis.display import as_csv
 from rbptrack.analysis.executors import Executor
 from rbptrack.base.errors import BadInput
-from rbptrack.base.words import compact, compact_bytes, counted, duration, for_spreadsheets
+from rbptrack.base.words import compact, compact_bytes, counted, duration
 from rbptrack.commands.declared.closer import PLAN, PlanFormat
 from rbptrack.commands.runner import HydraCommand
 from rbptrack.config.request import Request, sweep_of
@@ -26,7 +26,7 @@ from rbptrack.console.tables import print_json, table
 from rbptrack.sweep.balance import cut
 from rbptrack.sweep.devices import MEASURED_SHARE, Device, data_sheet, precision
 from rbptrack.sweep.executors import requested
-from rbptrack.sweep.plan import COLUMNS, Plan, plan, too_large
+from rbptrack.sweep.plan import Plan, plan, too_large
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.resources import LONG_SECONDS, SHARE_OF_TIME
 from rbptrack.tracking.store import Store
@@ -57,7 +57,7 @@ def _plan(request: Request, *, form: PlanFormat, on: Device | None) -> int:
             if plans[number].status == "to measure" and plans[number].estimated:  # a later cell's texts may be its own
                 plans[number] = plan(cell, resolver, reader, device, elsewhere=on is not None)
     if form is PlanFormat.csv:
-        sys.stdout.write(_csv(plans))
+        sys.stdout.write(as_csv(pd.DataFrame(map(asdict, plans), dtype=object)))
     elif form is PlanFormat.json:
         print_json([asdict(p) for p in plans])
     else:
@@ -153,15 +153,6 @@ def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], executor: Executo
         line += f"{counted(times, 'time')}; launch.retries={executor.retries} "
         line += "allows that" if times <= executor.retries else "is not enough"
     say_wrapped(line)
-
-
-def _csv(plans: Sequence[Plan]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for p in plans:
-        writer.writerow([for_spreadsheets(value) if isinstance(value, str) else value for value in astuple(p)])
-    return text.getvalue()
 
 
 def _show(plans: Sequence[Plan]) -> None:

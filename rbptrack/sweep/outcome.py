@@ -9,12 +9,12 @@ from typing import Self
 
 import pandas as pd
 
-from rbptrack.base.words import compact
+from rbptrack.analysis.display import presented
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import CellConfig
 from rbptrack.console.output import columns, complain_alike, say
 from rbptrack.console.tables import table
-from rbptrack.ranks import rbp_name, se_name
+from rbptrack.ranks import rbp_name
 from rbptrack.tracking.schema import Metric
 
 
@@ -97,30 +97,16 @@ def summarise(outcomes: Sequence[Outcome], *, total: int, ks: Sequence[int]) -> 
 
 
 def _show_results(outcomes: Sequence[Outcome], ks: Sequence[int]) -> None:
-    shown = [k for k in ks if any(rbp_name(k) in outcome.numbers for outcome in outcomes)]
-    rows = []
-    for outcome in sorted(outcomes, key=_by_dataset_and_size):
-        n = outcome.numbers
-        values = [_with_error(n, name) for name in (Metric.CE, *map(rbp_name, shown))]
-        size = compact(n[Metric.NON_EMBEDDING_PARAMS])
-        tokens = f"{n[Metric.NUM_TOKENS]:,.0f}"
-        rows.append([outcome.model, outcome.dataset, outcome.swept, size, tokens, *values, outcome.status])
-    headers = ["model", "dataset", "swept", "S", "tokens", "CE ± se", *(f"RBP_{k} ± se" for k in shown), "status"]
-    if len({outcome.status for outcome in outcomes}) == 1:  # the line below the table says it
-        headers = headers[:-1]
-        rows = [row[:-1] for row in rows]
-    swept = any(outcome.swept for outcome in outcomes)
-    if not swept:
-        headers = headers[:2] + headers[3:]
-        rows = [row[:2] + row[3:] for row in rows]
-    if rows:
-        table(headers, rows, text_columns=2 + swept, first_out=["tokens", "status", "S"])
-
-
-def _with_error(numbers: dict[str, float], name: str) -> str:
-    """Return `0.1118±0.0012`; empty where the metric is not there."""
-    error = numbers.get(se_name(name))
-    return f"{numbers[name]:.4f}" + (f"±{error:.4f}" if error is not None else "") if name in numbers else ""
+    if not outcomes:
+        return
+    frame = cells_frame(sorted(outcomes, key=_by_dataset_and_size)).astype({Metric.NUM_TOKENS: int})
+    names = [Metric.NON_EMBEDDING_PARAMS, Metric.NUM_TOKENS, Metric.CE, *map(rbp_name, ks)]
+    columns = [name for name in ("model", "dataset", "swept", *names) if name in frame.columns]
+    if frame["status"].nunique() > 1:  # else the line below the table says it
+        columns.append("status")
+    shown = presented(frame, columns, errors=True)
+    texts = 2 + ("swept" in columns)
+    table(list(shown.columns), shown.to_numpy().tolist(), text_columns=texts, first_out=["tokens", "status", "S"])
 
 
 def _by_dataset_and_size(outcome: Outcome) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,9 +49,6 @@ class Plan:
     gpus: int | None = None  # of the device's kind that hold the weights together; None: no number up to 8 does
     seconds: float | None = None  # of its job: several GPUs compute their layers in turn, as fast as one
     status: str = ""  # `to measure`, `measured`, `too large`, or why it cannot be measured
-
-
-COLUMNS = tuple(f.name for f in fields(Plan))
 
 
 def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device, *, elsewhere: bool) -> Plan:
