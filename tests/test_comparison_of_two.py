@@ -134,6 +134,7 @@ def test_the_command_and_its_exit_codes(
     page = Path("page.html").read_text()
     assert "differ significantly in CE" in page
     assert "rank part of CE" in page
+    assert "k=1,10,100 level=0.95" in page
     assert compare_(["nano-6k/stdlib", "nano-115k/stdlib", "fail=true", "k=1"]) == 1
     capsys.readouterr()
     assert export(["out=base.zip", "dataset=stdlib"]) == 0

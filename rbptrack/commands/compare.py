@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from rbptrack.config.schema import FilterConfig
 from rbptrack.console.output import program, say, say_wrapped
 from rbptrack.console.tables import Format, plain, print_json
 from rbptrack.exchange.opened import beside, unpacked
+from rbptrack.ranks import HEADLINE_KS
 from rbptrack.reporting.page import Section, render
 from rbptrack.reporting.terminal import show
 from rbptrack.tracking.reader import Reader
@@ -37,8 +39,9 @@ def _compare(config: CompareConfig) -> int:
     out = _checked(config.out)
     with tempfile.TemporaryDirectory() as folder:
         runs, a, b = _chosen(config, Path(folder))
-        comparison = compare(runs, a, b, ks=config.k, level=config.level)
-        section = _section(comparison, config)
+        ks = config.k or HEADLINE_KS
+        comparison = compare(runs, a, b, ks=ks, level=config.level)
+        section = _section(comparison, ks)
         if out:
             scope = f"{comparison.a} and {comparison.b} on {comparison.dataset}"
             command = f"{program()} compare {' '.join(config.runs)}"
@@ -66,9 +69,9 @@ def _checked(text: str) -> Path | None:
     return out
 
 
-def _section(comparison: Comparison, config: CompareConfig) -> Section:
+def _section(comparison: Comparison, ks: Sequence[int]) -> Section:
     report = comparison.report()
-    options = f"k={','.join(map(str, config.k))} level={config.level:g}"
+    options = f"k={','.join(map(str, ks))} level={comparison.level:g}"
     findings = [plain(asdict(change)) for change in comparison.changes]
     return Section("comparison", f"{_ABOUT}: A is {comparison.a}, B {comparison.b}", options, report, {}, findings)
 

@@ -130,7 +130,7 @@ class CompareConfig:
     """Options of `compare`."""
 
     runs: list[str] = option(values="measurements", default=list)
-    k: list[int] = option("k=1,10,100", "the k of RBP_k to compare", lambda: [1, 10, 100])
+    k: list[int] = option("k=1,10,100", "the k of RBP_k to compare", list)
     level: float = option("level=0.95", "coverage of the intervals; tests have size 1 - level, corrected", 0.95)
     fail: bool = option("fail=true", "exit with 1 if a corrected difference is significant, for CI", False)
     out: str = option("out=FILE.html", "write a page", values="files")
