@@ -121,7 +121,7 @@ class Runs(Selection):
         return own
 
     def _with_rows(self, rows: pd.DataFrame) -> Self:
-        derived = ("_any_groups", "_logged_ks", "_unranked")  # from the frame, when they were first needed
+        derived = ("_any_groups", "_logged_ks", "_run_ids", "_unranked")  # from the frame, when they were first needed
         own = type(self).__new__(type(self))
         vars(own).update({name: value for name, value in vars(self).items() if name not in derived})
         vars(own).update(frame=rows.reset_index(drop=True), _sources={})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import pandas as pd
@@ -50,7 +51,11 @@ class Selection:
         """Return the full run ID for a name, the beginning of a run ID, or a row; BadInput as `runs[...]` raises it."""
         if not isinstance(run, str):
             return str(run["run_id"])
-        return run if self.frame["run_id"].eq(run).any() else str(find(self.frame, run)["run_id"])
+        return run if run in self._run_ids else str(find(self.frame, run)["run_id"])
+
+    @cached_property
+    def _run_ids(self) -> frozenset[str]:
+        return frozenset(self.frame["run_id"])
 
     def filter(self, **columns: object) -> Self:
         """Return the measurements that pass every filter; ranks stay where they are.
