@@ -185,6 +185,14 @@ def test_ranks_that_a_split_in_half_precision_moved_are_said_of_the_pair() -> No
     assert "up to 0.0042 of the largest" in note
 
 
+def test_models_ranked_among_other_candidates_are_not_compared() -> None:
+    """Over the tokenizer's candidates p is normalised anew: CE and ranks are other quantities."""
+    a, b, c = (family_runs(SIZES, alpha=0.1, a=3.0 - i / 9, family=f, seed=i) for i, f in enumerate("abc"))
+    c.frame["candidates"] = "tokenizer"
+    summary = Compare(ks=[1], shown=1).analyze(together(a, b, c)).tables["summary"].frame
+    assert set(zip(summary["A"], summary["B"], strict=True)) == {("a", "b")}
+
+
 def test_the_same_recipe_is_rarely_called_different() -> None:
     """All pairs of 6 models over the same documents of heavy-tailed difficulty: hardly a draw calls any different."""
     rng, wrong, draws = np.random.default_rng(0), 0, 200

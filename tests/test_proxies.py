@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,17 @@ def test_the_known_best_proxy_is_found_also_by_families_left_out(population: Run
     said = sentences_of(report.findings)
     assert said[0].startswith("sums by answers of maths: the proxy that the other families choose (")
     assert "cross-entropy" in said[0]
+
+
+def test_models_ranked_among_other_candidates_have_proxies_of_their_own(population: Runs) -> None:
+    """Over the tokenizer's candidates p is normalised anew: a proxy would order models by it."""
+    whole = Proxies().analyze(population)
+    runs = copy(population)
+    runs.frame = population.frame.assign(candidates="vocabulary")
+    runs.frame.loc[runs.frame.index[::2], "candidates"] = "tokenizer"
+    apart = Proxies().analyze(runs)
+    (dataset,) = set(whole.tables["models"].frame["dataset"])
+    assert set(apart.tables["models"].frame["dataset"]) == {dataset, f"{dataset} (candidates=tokenizer)"}
 
 
 def test_tables_of_version_1_have_the_rest(population: Runs) -> None:

@@ -200,6 +200,8 @@ def pairs_of(sides: Sequence[Side], a: str = "*", b: str = "*") -> Iterator[Pair
     (`pythia/wiki`).
     """
     for first, second in combinations(sides, 2):
+        if first.family.candidates != second.family.candidates:  # ranks and CE are other quantities there
+            continue
         imported = not (first.counts and second.counts)  # what texts an import read is often not known
         if first.family.dataset == second.family.dataset:
             shared = first.family.shares_texts(second.family) or imported

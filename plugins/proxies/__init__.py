@@ -98,7 +98,9 @@ class Proxies(Analyzer):
     def _answered(self, runs: Runs, report: Report) -> Iterator[Answered]:
         """Yield every dataset with answers, and the proxies of its models."""
         frame = without_twins(runs.frame[runs.frame["vocab_size"].notna()])
-        for dataset, rows in frame.groupby("dataset", sort=True):
+        among = frame["candidates"].eq("tokenizer").fillna(False)  # ranks and probabilities are other quantities there
+        of_its_own = frame["dataset"].where(~among, frame["dataset"] + " (candidates=tokenizer)")
+        for dataset, rows in frame.groupby(of_its_own, sort=True):
             kept = list[int]()
             means = list[FloatArray]()
             shares = list[float]()
@@ -276,7 +278,7 @@ class Proxies(Analyzer):
     def _flags(self, answered: Sequence[Answered]) -> Iterator[str]:
         """Yield datasets that the models may have been trained on."""
         for on in answered:
-            if on.dataset in self.seen:
+            if on.rows["dataset"].iat[0] in self.seen:
                 yield f"{on.dataset}: the models may have been trained on it (analyzer.seen); a forecast then flatters."
             likely = on.rows["model"][on.known > _KNOWN_SHARE]
             if len(likely):
