@@ -57,7 +57,7 @@ def _plan(request: Request, *, form: PlanFormat, on: Device | None) -> int:
             if plans[number].status == "to measure" and plans[number].estimated:  # a later cell's texts may be its own
                 plans[number] = plan(cell, resolver, reader, device, elsewhere=on is not None)
     if form is PlanFormat.csv:
-        sys.stdout.write(as_csv(pd.DataFrame(map(asdict, plans), dtype=object)))
+        sys.stdout.write(_csv(plans))
     elif form is PlanFormat.json:
         print_json([asdict(p) for p in plans])
     else:
@@ -66,6 +66,10 @@ def _plan(request: Request, *, form: PlanFormat, on: Device | None) -> int:
         if settings.launch is not None:
             _show_jobs(plans, cells, settings.launch, guessed=on is None and settings.launch.gpus != 0)
     return 1 if any(p.total_params is None or p.status == "too large" for p in plans) else 0
+
+
+def _csv(plans: Sequence[Plan]) -> str:
+    return as_csv(pd.DataFrame(map(asdict, plans), dtype=object))
 
 
 def _present(cells: Sequence[Config]) -> Device:
