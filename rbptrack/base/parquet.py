@@ -52,10 +52,12 @@ class TableWriter:
         self._durable = durable
         self._metadata = schema.metadata or {}
         self._digest = _Digest(schema)
+        floats = {field.name for field in schema if pa.types.is_floating(field.type)}  # hardly two are the same
         self._file = pq.ParquetWriter(
             self._unfinished,
             schema,
-            compression="zstd",
+            compression={name: "none" if name in floats else "zstd" for name in schema.names},
+            use_dictionary=[name for name in schema.names if name not in floats],
             write_page_checksum=True,
             store_schema=False,  # Arrow's copy of schema and metadata would hide the metadata added at the end
         )
