@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis import Analyzer, Drawing, Report, Runs, Unreadable
+from rbptrack.analysis.comparable import marked_candidates
 from rbptrack.analysis.families import without_twins
 from rbptrack.analysis.findings import Reason, Remark, Verdict, around, corrected, sure
 from rbptrack.analysis.lacking import lacking
@@ -98,9 +99,7 @@ class Proxies(Analyzer):
     def _answered(self, runs: Runs, report: Report) -> Iterator[Answered]:
         """Yield every dataset with answers, and the proxies of its models."""
         frame = without_twins(runs.frame[runs.frame["vocab_size"].notna()])
-        among = frame["candidates"].eq("tokenizer").fillna(False)  # ranks and probabilities are other quantities there
-        of_its_own = frame["dataset"].where(~among, frame["dataset"] + " (candidates=tokenizer)")
-        for dataset, rows in frame.groupby(of_its_own, sort=True):
+        for dataset, rows in frame.groupby(frame["dataset"] + frame["candidates"].map(marked_candidates), sort=True):
             kept = list[int]()
             means = list[FloatArray]()
             shares = list[float]()

@@ -21,6 +21,11 @@ COMPARABLE = {
 """Columns in which the runs of one law must agree, and the word that marks a part in which they do."""
 
 
+def marked_candidates(candidates: object) -> str:
+    """Return what marks probabilities among the tokenizer's tokens only, which are other quantities; else nothing."""
+    return " (candidates=tokenizer)" if str(candidates) == "tokenizer" else ""
+
+
 def on_each_dataset(rows: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, bool]]:
     """Yield the rows of each family on a dataset, which are beside each other; whether only their size differs,
     ascending.

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from rbptrack.analysis.comparable import COMPARABLE, disagreeing, mixture, on_each_dataset, parts
+from rbptrack.analysis.comparable import COMPARABLE, disagreeing, marked_candidates, mixture, on_each_dataset, parts
 from rbptrack.analysis.findings import Reason, Remark
 from rbptrack.analysis.runs import Runs, Unreadable, WithoutRanks
 from rbptrack.base.names import metric_part
@@ -138,8 +138,8 @@ class Family:
 
     @property
     def candidates(self) -> str:
-        """What marks probabilities among the tokenizer's tokens only, which are other quantities; empty for others."""
-        return " (candidates=tokenizer)" if str(self.rows["candidates"].iat[0]) == "tokenizer" else ""
+        """What marks its dataset where it was measured among the tokenizer's tokens only."""
+        return marked_candidates(self.rows["candidates"].iat[0])
 
     def shares_texts(self, other: Family) -> bool:
         """Return whether both are known to read the same texts, so that their errors are correlated."""
