@@ -25,6 +25,7 @@ from rbptrack.engine.parts import saved_tokens
 from rbptrack.models.architecture import check_fit, load_config, load_tokenizer
 from rbptrack.models.checkpoint import check_folder
 from rbptrack.models.loading import load_model
+from rbptrack.ranks import RankTable
 from rbptrack.sources.pin import Source, of_dataset, resolve
 from tests.conftest import EMBEDDED
 
@@ -134,6 +135,27 @@ def test_an_interrupt_saves_every_finished_batch(corpus: Corpus, tmp_path: Path)
     again = measure(model, corpus, ks=(1,), engine=engine, folder=folder)
     assert again.fresh_tokens == whole.num_tokens - sum(done)
     assert again.path.read_bytes() == whole.path.read_bytes()
+
+
+def test_blocks_are_joined_while_the_model_is_at_work(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was measured here is not read again."""
+    model = load_model(config("15k"), source("15k"))
+    engine = EngineConfig(part_tokens=500, batch_tokens=512)
+    begun: list[bool] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(RankTable, "read", lambda path: pytest.fail(f"{path} is read"))
+        result = measure(
+            model,
+            corpus,
+            ks=(1,),
+            engine=engine,
+            folder=tmp_path,
+            progress=lambda tokens: begun.append((tmp_path / "ranks.parquet.tmp").exists()),
+        )
+    assert begun[-1]
+    assert len(result.ranks) == corpus.num_targets
 
 
 def test_parts_are_saved_as_time_passes_and_a_damaged_one_is_measured_again(

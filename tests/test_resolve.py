@@ -102,7 +102,7 @@ def test_what_lacks_columns_is_measured_again_where_that_is_asked_for(
         return outcome.status, reader.ranks(reader.find(resolved.fingerprint) or "").version
 
     with monkeypatch.context() as older:
-        older.setattr("rbptrack.engine.measure.table_version", lambda folder: 1)
+        older.setattr("rbptrack.engine.gathering.table_version", lambda folder: 1)
         assert ended() == ("measured", 1)
     assert ended() == ("skipped", 1)
     assert ended("again=columns") == ("measured", 2)

@@ -9,29 +9,25 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from rbptrack.base import parquet
 from rbptrack.base.files import make_folder
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.at_work import alone
 from rbptrack.engine.batches import Batch
 from rbptrack.engine.executor import Engine
+from rbptrack.engine.gathering import Gathering
 from rbptrack.engine.memory import PeakMemory
-from rbptrack.engine.parts import Block, Stretch, blocks, table_version
-from rbptrack.engine.saver import Saver
+from rbptrack.engine.parts import Block, Stretch
+from rbptrack.engine.saver import OnBlock, OnPart, Saver
 from rbptrack.engine.shards import Cost, Division
 from rbptrack.models.causal import CausalModel
-from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable, split_sums
 from rbptrack.ranks.measurement import WHOLE, Compared, Measurement, Shard
 from rbptrack.scoring.scores import Scores
 
 Progress = Callable[[int], None]
-OnPart = Callable[[RankTable], None]
 
 
 class Share:
@@ -89,12 +85,16 @@ class Share:
         strict: bool = False,
         progress: Progress = lambda tokens: None,
         on_part: OnPart = lambda part: None,
+        on_block: OnBlock | None = None,
         waits: Callable[[], None] = lambda: None,
     ) -> None:
         """Score this shard's tokens that are not on disk yet: the slow part of `measure`.
 
-        `waits` is called where another process is at work on the same sequences.
+        `on_block` is called with each block that is completed here, where no other process may measure parts of it;
+        `waits` where another process is at work on the same sequences.
         """
+        if len(self._division.shards) > 1:
+            on_block = None
         began = time.perf_counter()
         waited = 0.0
         tokens = 0
@@ -113,8 +113,14 @@ class Share:
                             progress(len(part))
                             on_part(part)
                     waited += time.perf_counter() - began_at
-                    seconds = self._engine.part_seconds
-                    with Saver(self._model.vocab_size, strict=strict, seconds=seconds, on_part=on_part) as saver:
+                    saver = Saver(
+                        self._model.vocab_size,
+                        strict=strict,
+                        seconds=self._engine.part_seconds,
+                        on_part=on_part,
+                        on_block=on_block,
+                    )
+                    with saver:
                         for block, stretch, batch, scores in _scored(running, wanted):
                             saver.take(block, stretch, batch, scores)
                             progress(len(batch))
@@ -161,13 +167,14 @@ def measure(
             alone does not fit into memory.
 
     """
-    Share(model, corpus, engine=engine, folder=folder).measure(strict=strict, progress=progress, on_part=on_part)
-    wanted = blocks(corpus, Division.read(folder).part_tokens, folder)
-    with PeakMemory(model.device) as memory:
-        sums = _gather(wanted, folder / "ranks.parquet", ks, version=table_version(folder))
+    share = Share(model, corpus, engine=engine, folder=folder)
+    with Gathering(corpus, Division.read(folder).part_tokens, folder, ks) as gathering:
+        share.measure(strict=strict, progress=progress, on_part=on_part, on_block=gathering.take)
+        with PeakMemory(model.device) as memory:
+            sums = gathering.finish()
     cost = Cost.take(folder)
     return Measurement(
-        path=folder / "ranks.parquet",
+        path=gathering.path,
         histogram=sums.histogram,
         counts=sums.counts,
         num_bytes=sums.num_bytes,
@@ -178,7 +185,7 @@ def measure(
         batch_tokens=cost.batch_tokens,
         chunk_tokens=cost.chunk_tokens,
         notes=(*model.notes, *cost.notes),
-        split=_parts(sums),
+        split=sums.parts_of_ce,
         compared=Compared.of(sums.compared, sums.histogram.num_tokens, cost.padding_mass) if model.reference else None,
     )
 
@@ -195,42 +202,3 @@ def _scored(running: Engine, wanted: list[Block]) -> Iterator[tuple[Block, Stret
 
     for batch, scores in running.run(batches()):
         yield *owners.popleft(), batch, scores
-
-
-@dataclass
-class _Sums:
-    """What derives from the rank table in one pass; see `Measurement`."""
-
-    histogram: RankHistogram
-    counts: DocumentCounts
-    num_bytes: int
-    tied: int
-    compared: FloatArray
-    split: FloatArray
-
-
-def _parts(sums: _Sums) -> tuple[float, float] | None:
-    """Return the means of ln R and of -ln(p R); None where R and p are not of one distribution."""
-    rank, rest, impossible = (sums.split / sums.histogram.num_tokens).tolist()
-    return None if impossible else (rank, rest)
-
-
-def _gather(wanted: list[Block], out: Path, ks: tuple[int, ...], *, version: int) -> _Sums:
-    """Join the parts into one file, a row group for each block, and sum; one block is in memory at a time."""
-    first = wanted[0].table().of_version(version)
-    sums: _Sums | None = None
-    with parquet.TableWriter(out, first.described().schema) as file:
-        for block in wanted:
-            table = first if block is wanted[0] else block.table().of_version(version)
-            file.add(table.described())
-            histogram = table.histogram()
-            counts = table.document_counts(ks)
-            tied = int(np.count_nonzero(table.column("ties")))
-            num_bytes = int(block.corpus.num_bytes[block.corpus.targets(*block.sequences)].sum())
-            gathered = _Sums(histogram, counts, num_bytes, tied, table.compared_sums(), split_sums(table))
-            if sums is None:
-                sums = gathered
-            else:
-                sums = _Sums(**{f.name: getattr(sums, f.name) + getattr(gathered, f.name) for f in fields(_Sums)})
-    assert sums is not None  # noqa: S101  a corpus has at least one block
-    return sums

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import re
 from bisect import insort
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -129,7 +130,7 @@ class Block:
         """
         target_index = torch.cat([index for index, _ in scored]).cpu().numpy()
         scores = Scores.concatenate([part for _, part in scored])
-        order = np.argsort(target_index)
+        order = np.argsort(target_index, kind="stable")  # fast where a few stretches are ascending
         index = target_index[order]
         columns = {name: column.cpu().numpy()[order] for name, column in scores.columns.items()}
         for name, whose in (("logprob", "model"), ("kl", "reference")):
@@ -149,16 +150,18 @@ class Block:
         insort(self._saved, stretch)
         return table
 
-    def table(self) -> RankTable:
-        """Return the block's whole table in text order, from its parts.
+    def table(self, parts: Mapping[Stretch, RankTable] = MappingProxyType({})) -> RankTable:
+        """Return the block's whole table in text order, from its parts; those that are not given are read.
 
         Raises:
             MeasurementError: the parts are not those of this corpus.
 
         """
-        joined = RankTable.concatenate(RankTable.read(self.path(stretch)) for stretch in self._saved)
-        order = np.lexsort((joined.column("position"), joined.column("document")))
-        table = RankTable(joined.table.take(order), joined.vocab_size, joined.strict)
+        read = (parts[s] if s in parts else RankTable.read(self.path(s)) for s in self._saved)
+        table = RankTable.concatenate(read)
+        if len(self._saved) > 1:  # each is in text order by itself
+            order = np.lexsort((table.column("position"), table.column("document")))
+            table = replace(table, table=table.table.take(order))
         index = self.corpus.targets(*self.sequences)
         if not all(np.array_equal(table.column(n), getattr(self.corpus, n)[index]) for n in ("document", "position")):
             raise MeasurementError(f"the parts in {self._folder} belong to other documents; remove them and run again")

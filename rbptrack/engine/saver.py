@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
@@ -16,6 +16,9 @@ from rbptrack.engine.parts import Block, Stretch
 from rbptrack.ranks import RankTable
 from rbptrack.scoring.scores import Scores
 
+OnPart = Callable[[RankTable], None]
+OnBlock = Callable[[Block, Mapping[Stretch, RankTable]], None]
+
 
 class Saver:
     """Saves scores as parts, from a thread of its own, at the end of each block's work and after some seconds.
@@ -25,17 +28,22 @@ class Saver:
         strict: whether the tables count strict ranks.
         seconds: how long scores wait in memory at most, while others come in.
         on_part: called with each part that is on disk.
+        on_block: called, in the saver's thread, with each block whose last part is on disk, and its parts from here.
 
     Attributes:
         tokens: number of scored tokens that were taken.
 
     """
 
-    def __init__(self, vocab_size: int, *, strict: bool, seconds: float, on_part: Callable[[RankTable], None]) -> None:
+    def __init__(
+        self, vocab_size: int, *, strict: bool, seconds: float, on_part: OnPart, on_block: OnBlock | None = None
+    ) -> None:
         self._vocab_size = vocab_size
         self._strict = strict
         self._seconds = seconds
         self._on_part = on_part
+        self._on_block = on_block
+        self._parts: dict[Stretch, RankTable] = {}  # of the block that is being written
         self._block: Block | None = None
         self._stretch = Stretch(0, 0)
         self._waiting: list[tuple[Tensor, Scores]] = []  # those of the stretch
@@ -76,8 +84,14 @@ class Saver:
         if self._block is not None and self._waiting:
             scored = self._waiting
             self._waiting = []
-            write = self._block.write
-            self._writing.append(
-                self._writer.submit(write, self._stretch, scored, self._vocab_size, strict=self._strict)
-            )
+            self._writing.append(self._writer.submit(self._write, self._block, self._stretch, scored))
         self._saved = time.monotonic()
+
+    def _write(self, block: Block, stretch: Stretch, scored: list[tuple[Tensor, Scores]]) -> RankTable:
+        part = block.write(stretch, scored, self._vocab_size, strict=self._strict)
+        if self._on_block is not None:
+            self._parts[stretch] = part
+            if not block.lacking():
+                self._on_block(block, self._parts)
+                self._parts = {}
+        return part

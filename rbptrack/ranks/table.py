@@ -164,10 +164,10 @@ class RankTable:
 
     def histogram(self) -> RankHistogram:
         """Return counts and log-probabilities by rank."""
-        ranks, inverse = np.unique(self.rank, return_inverse=True)
-        count = np.bincount(inverse, minlength=len(ranks))
-        logprob = np.bincount(inverse, weights=self.column("logprob").astype(np.float64), minlength=len(ranks))
-        return RankHistogram(ranks.astype(np.int64), count.astype(np.int64), logprob, self.vocab_size)
+        count = np.bincount(self.rank)
+        logprob = np.bincount(self.rank, weights=self.column("logprob").astype(np.float64))
+        ranks = np.flatnonzero(count)
+        return RankHistogram(ranks, count[ranks], logprob[ranks], self.vocab_size)
 
     def document_counts(self, ks: Sequence[int]) -> DocumentCounts:
         """Return per-document sums: what a bootstrap over documents resamples."""
