@@ -28,7 +28,7 @@ class Saver:
         strict: whether the tables count strict ranks.
         seconds: how long scores wait in memory at most, while others come in.
         on_part: called with each part that is on disk.
-        on_block: called, in the saver's thread, with each block whose last part is on disk, and its parts from here.
+        on_block: called, in a second thread, with each block whose last part is on disk, and its parts from here.
 
     Attributes:
         tokens: number of scored tokens that were taken.
@@ -48,11 +48,13 @@ class Saver:
         self._stretch = Stretch(0, 0)
         self._waiting: list[tuple[Tensor, Scores]] = []  # those of the stretch
         self._writing: deque[Future[RankTable]] = deque()
+        self._joining: deque[Future[None]] = deque()
         self._saved = time.monotonic()
         self.tokens = 0
 
     def __enter__(self) -> Self:
         self._writer = ThreadPoolExecutor(1, "rbptrack-writer")
+        self._joiner = ThreadPoolExecutor(1, "rbptrack-joiner")
         return self
 
     def __exit__(
@@ -61,10 +63,11 @@ class Saver:
         try:
             if error is None or isinstance(error, KeyboardInterrupt | SystemExit):
                 self._save()
-            while error is None and self._writing:
-                self._on_part(self._writing.popleft().result())
+            if error is None:
+                self._settle(most=0)
         finally:
             self._writer.shutdown(wait=True)
+            self._joiner.shutdown(wait=True)
 
     def take(self, block: Block, stretch: Stretch, batch: Batch, scores: Scores) -> None:
         """Take the scores of the next batch; those of a block arrive in the order of its sequences."""
@@ -77,8 +80,14 @@ class Saver:
         self.tokens += len(batch)
         if stretch.end == block.wanted.end or time.monotonic() - self._saved >= self._seconds:
             self._save()
-        while self._writing and (self._writing[0].done() or len(self._writing) > 2):  # few wait in memory
+        self._settle(most=2)  # few wait in memory
+
+    def _settle(self, *, most: int) -> None:
+        """Take note of what is written and joined, and wait while more is under way."""
+        while self._writing and (self._writing[0].done() or len(self._writing) > most):
             self._on_part(self._writing.popleft().result())
+        while self._joining and (self._joining[0].done() or len(self._joining) > most):
+            self._joining.popleft().result()
 
     def _save(self) -> None:
         if self._block is not None and self._waiting:
@@ -92,6 +101,6 @@ class Saver:
         if self._on_block is not None:
             self._parts[stretch] = part
             if not block.lacking():
-                self._on_block(block, self._parts)
+                self._joining.append(self._joiner.submit(self._on_block, block, self._parts))
                 self._parts = {}
         return part
