@@ -177,7 +177,10 @@ def _p_of_documents(runs: Runs, run_ids: Sequence[str], fit: RankFit) -> float:
         for run_id in run_ids:
             for piece in runs.rank_pieces(run_id):
                 present, document = piece.documents
-                ratios = np.bincount(document, fit.log_ratio(piece.rank), minlength=len(present))
+                ratio = np.zeros(piece.vocab_size + 1)  # of each rank: far fewer than tokens
+                ranks = np.flatnonzero(np.bincount(piece.rank))
+                ratio[ranks] = fit.log_ratio(ranks)
+                ratios = np.bincount(document, ratio[piece.rank], minlength=len(present))
                 tokens = np.bincount(document, minlength=len(present))
                 numbers.append(present)
                 sums.append(np.column_stack([ratios, tokens]))
