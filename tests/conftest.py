@@ -11,14 +11,13 @@ import sqlite3
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
-from mlflow import MlflowClient
 
 from tests import THREADS
 from tests.leftovers import pytest_configure, pytest_sessionfinish  # noqa: F401 - hooks
@@ -46,6 +45,21 @@ settings.load_profile("short")
 # A shell that starts the tests in the background makes them ignore SIGINT, and programs inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Compiled once, whatever the shell says: else each program and each worker compiles every module again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Import every module without looking for garbage, and look for none among what they made while tests run."""
+    gc.disable()
+    collected = yield
+    gc.freeze()
+    gc.enable()
+    return collected
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -150,6 +164,8 @@ def program(clean: dict[str, str], request: pytest.FixtureRequest) -> Program:
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tracking database that MLflow has made and nobody has used: making one takes seconds."""
+    from mlflow import MlflowClient  # seconds, which the process that only hands out tests need not spend
+
     path = tmp_path_factory.mktemp("store") / "mlflow.db"
     MlflowClient(f"sqlite:///{path}").search_experiments()
     return path

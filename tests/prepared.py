@@ -44,12 +44,21 @@ IMPORTS = (
     "lmfit",
     "matplotlib.pyplot",
     "scipy.stats",
+    "sqlalchemy.dialects.sqlite",
+    "tabulate",
+    "transformers.models.encoder_decoder",
+    "transformers.tokenization_utils_tokenizers",
+    "rbptrack.analysis.family_figures",
+    "rbptrack.analysis.laws",
+    "rbptrack.commands.catalogue",
     "rbptrack.commands.measure",
     "rbptrack.commands.analyze",
     "rbptrack.commands.report",
     "rbptrack.corpus.sequences",
     "rbptrack.models.loading",
     "rbptrack.engine.measure",
+    "rbptrack.stats.contrasts",
+    "rbptrack.tracking.picture",
 )
 # Variables that libraries read while they are imported: a program that is given one needs imports of its own.
 READ_AT_IMPORT = ("HF_DATASETS_", "HF_ENDPOINT", "HF_HOME", "HF_HUB_", "LD_", "OMP_", "OPENBLAS_", "PYTHONHASHSEED",
@@ -256,9 +265,11 @@ class Prepared:
 def _serve() -> None:
     """Read calls from the standard input until it ends; returns in each fork, which is the program then."""
     before = set(os.environ)
+    gc.disable()  # nothing that imports make is garbage
     for name in IMPORTS:
         import_module(name)
     gc.freeze()  # else each fork copies everything that the collector touches
+    gc.enable()
     if EMPTY_STORE in os.environ:
         copy_new_stores(Path(os.environ[EMPTY_STORE]))
     made = {k: v for k, v in os.environ.items() if k not in before}  # by imports
