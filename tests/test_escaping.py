@@ -20,7 +20,7 @@ from rbptrack.base.errors import MissingArtifact
 from rbptrack.base.words import from_spreadsheet
 from rbptrack.commands import list_, plan
 from rbptrack.exchange import tables
-from rbptrack.ranks import RankTable
+from rbptrack.ranks import VERSION, RankTable
 from rbptrack.reporting.files import InlineFigure, inline
 from rbptrack.reporting.page import Section, render
 from rbptrack.sweep.plan import Plan
@@ -109,7 +109,7 @@ class Held:
     def artifact(self, run_id: str, name: str) -> Path:
         raise MissingArtifact(name)
 
-    def rank_pieces(self, run_id: str) -> list[RankTable]:
+    def rank_pieces(self, run_id: str, *, version: int = VERSION) -> list[RankTable]:
         return [ranked([1, 2, 3])]
 
 

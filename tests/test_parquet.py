@@ -117,3 +117,23 @@ def test_a_file_that_was_read_whole_is_checked_again_when_it_has_changed(tmp_pat
     for _ in range(2):
         with pytest.raises(parquet.Damaged, match="does not match its checksum"):
             list(RankTable.read_pieces(path))
+
+
+def test_the_columns_of_version_1_are_read_alone_once_the_whole_file_was_verified(tmp_path: Path) -> None:
+    later = {"entropy": np.ones(90), "top": np.arange(90), "top_logprob": -np.ones(90)}
+    first = {name: ranks([0] * 45 + [1] * 45).column(name) for name in ranks().table.column_names[:7]}
+    whole = RankTable.from_arrays(vocab_size=4096, **first, **later)
+    path = written(whole, tmp_path / "ranks.parquet", groups=2)
+    os.utime(path, ns=(0, time.time_ns() - 60 * 10**9))
+    for _ in range(2):
+        pieces = RankTable.concatenate(RankTable.read_pieces(path, version=1))
+        assert pieces.table.equals(whole.of_version(1).table)
+        assert RankTable.concatenate(RankTable.read_pieces(path)).table.equals(whole.table)
+    (group, _), *_ = parquet.read_groups(path, columns=["document"])
+    assert group.column_names == ["document"]
+    other = RankTable.from_arrays(vocab_size=4096, **first, **{**later, "top": np.zeros(90)}).described()
+    checksum = {b"rbptrack.sha256": pq.read_metadata(path).metadata[b"rbptrack.sha256"]}
+    pq.write_table(other.replace_schema_metadata({**other.schema.metadata, **checksum}), path)
+    for _ in range(2):
+        with pytest.raises(parquet.Damaged, match="does not match its checksum"):
+            list(RankTable.read_pieces(path, version=1))

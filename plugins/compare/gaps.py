@@ -124,7 +124,7 @@ def align(
         if not all(texts):
             continue
         try:
-            pieces = in_step(*(runs.rank_pieces(run_id) for run_id in ids))
+            pieces = in_step(*(runs.rank_pieces(run_id, version=1) for run_id in ids))
             gaps = text_gaps(pieces, texts, words=words, most=most)
         except Unreadable:
             continue  # said where its counts were read

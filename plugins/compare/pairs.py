@@ -223,7 +223,9 @@ def with_words(runs: Runs, pairs: Iterator[Pair], ks: Sequence[int]) -> list[Pai
 
 def _count_words(runs: Runs, family: Family, ks: Sequence[int]) -> list[WordCounts]:
     def count(run_id: str) -> WordCounts:
-        return WordCounts.concatenate([WordCounts.of(piece, shapes, ks) for piece in runs.rank_pieces(run_id)])
+        return WordCounts.concatenate(
+            [WordCounts.of(piece, shapes, ks) for piece in runs.rank_pieces(run_id, version=1)]
+        )
 
     texts = runs.vocabulary(family.run_ids[0][0])  # its models share a vocabulary
     shapes = TokenShapes.of(texts)

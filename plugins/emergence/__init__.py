@@ -98,11 +98,11 @@ class Emergence(Analyzer):
 
         def load(family: Family, run_id: str) -> Loaded:
             if str(family) not in bins:
-                bins[str(family)] = PositionBins.of(lambda: runs.rank_pieces(run_id), lengths)
+                bins[str(family)] = PositionBins.of(lambda: runs.rank_pieces(run_id, version=1), lengths)
             ks = self._ks(family)
             windows = list[list[WindowCounts]]()
             answers = list[Answers]()
-            for piece in runs.rank_pieces(run_id):
+            for piece in runs.rank_pieces(run_id, version=1):
                 windows.append(count_windows(piece, bins[str(family)], ks=ks, lengths=lengths))
                 answers.append(read_answers(piece, ks, cut_at=family.cut_at))
             joined = map(WindowCounts.concatenate, zip(*windows, strict=True))

@@ -56,7 +56,7 @@ class ErrorEntropy(Analyzer):
 
         def load(_: Family, run_id: str) -> Decomposition:
             try:
-                return decompose_pieces(runs.rank_pieces(run_id), runs.histogram(run_id))
+                return decompose_pieces(runs.rank_pieces(run_id, version=1), runs.histogram(run_id))
             except Unreadable:
                 raise
             except RbptrackError as error:

@@ -223,7 +223,7 @@ class LackOfFit(Analyzer):
         run_id = family.run_ids[-1][0]
         occurrences = pd.Series(dtype=int)
         misses = pd.Series(dtype=int)
-        for piece in runs.rank_pieces(run_id):
+        for piece in runs.rank_pieces(run_id, version=1):
             token = pd.Series(piece.column("token"))
             occurrences = occurrences.add(token.value_counts(), fill_value=0)
             misses = misses.add(token[piece.rank > k].value_counts(), fill_value=0)

@@ -130,7 +130,10 @@ class Learning(Analyzer):
         return []
 
     def _ranks(self, runs: Runs, run_id: str) -> tuple[IntArray, IntArray, IntArray]:
-        pieces = [(p.column("document"), p.column("token"), p.rank.astype(np.int32)) for p in runs.rank_pieces(run_id)]
+        pieces = [
+            (p.column("document"), p.column("token"), p.rank.astype(np.int32))
+            for p in runs.rank_pieces(run_id, version=1)
+        ]
         runs.was_read()
         document, token, rank = map(np.concatenate, zip(*pieces, strict=True))
         return document, token, rank

@@ -105,7 +105,7 @@ class Lognormal(Analyzer):
             support = Support.nodes(histogram.vocab_size)
             projected = []
             try:
-                for piece in runs.rank_pieces(run_id):
+                for piece in runs.rank_pieces(run_id, version=1):
                     present, document = piece.documents
                     projected.append(support.project_groups(document, piece.rank, groups=len(present)))
             except Unreadable:

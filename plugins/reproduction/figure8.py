@@ -175,7 +175,7 @@ def _p_of_documents(runs: Runs, run_ids: Sequence[str], fit: RankFit) -> float:
     sums = list[FloatArray]()
     try:
         for run_id in run_ids:
-            for piece in runs.rank_pieces(run_id):
+            for piece in runs.rank_pieces(run_id, version=1):
                 present, document = piece.documents
                 ratio = np.zeros(piece.vocab_size + 1)  # of each rank: far fewer than tokens
                 ranks = np.flatnonzero(np.bincount(piece.rank))

@@ -82,10 +82,10 @@ class Tokens(Analyzer):
             if not texts:
                 without[str(family)] = None
             ks = [k for k in sorted(self.ks) if k < family.vocab_size]
-            ways = list(ways_of_classing(runs.rank_pieces(run_id), texts))
+            ways = list(ways_of_classing(runs.rank_pieces(run_id, version=1), texts))
             parts: dict[str, list[ClassCounts]] = {way.name: [] for way in ways}
             positions = []
-            for piece in runs.rank_pieces(run_id):
+            for piece in runs.rank_pieces(run_id, version=1):
                 positions.append(PositionSums.of(piece, self.ks))
                 for way in ways:
                     member = way.place[piece.column(way.column)]

@@ -8,7 +8,7 @@ from typing import Protocol
 import pandas as pd
 
 from rbptrack.base.errors import MissingArtifact
-from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.ranks import VERSION, RankHistogram, RankTable
 
 SCORES = ("model", "revision", "task", "score", "n")
 """Of scores of tasks: a model's name and revision (empty: the main one), the task, its score, how many items it has."""
@@ -21,9 +21,9 @@ class Source(Protocol):
         """Read the rank table of a measurement."""
         raise MissingArtifact(f"run {run_id} has no ranks")
 
-    def rank_pieces(self, run_id: str) -> Iterable[RankTable]:
-        """Read it in pieces of whole documents, one in memory at a time."""
-        return [self.ranks(run_id)]
+    def rank_pieces(self, run_id: str, *, version: int = VERSION) -> Iterable[RankTable]:
+        """Read it in pieces of whole documents, one in memory at a time, without columns of later versions."""
+        return [self.ranks(run_id).of_version(version)]
 
     def histogram(self, run_id: str) -> RankHistogram:
         """Read how often each rank occurs in a measurement."""

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -104,12 +104,15 @@ def read(path: Path) -> pa.Table:
             raise _damaged(path, error) from error
 
 
-def read_groups(path: Path, *, ascending: str = "") -> Iterator[tuple[pa.Table, bool]]:
+def read_groups(
+    path: Path, *, ascending: str = "", columns: Sequence[str] | None = None
+) -> Iterator[tuple[pa.Table, bool]]:
     """Read a table one row group at a time, each with the file's metadata; and whether more are to come.
 
     Args:
         path: the file.
         ascending: a column; where its values do not rise from group to group, the whole comes as one.
+        columns: those that are needed, by default all; while a file is verified, all are read and returned.
 
     Raises:
         Damaged: the bytes are not those that were written; of some damage this is known after the last group only.
@@ -129,7 +132,8 @@ def read_groups(path: Path, *, ascending: str = "") -> Iterator[tuple[pa.Table, 
                 groups = [[number for group in groups for number in group]]
             threads = opened.metadata.num_rows > _FEW_ROWS
             for group in groups:
-                table = opened.read_row_groups(group, use_threads=threads).replace_schema_metadata(metadata or None)
+                table = opened.read_row_groups(group, columns=None if check else columns, use_threads=threads)
+                table = table.replace_schema_metadata(metadata or None)
                 if check:
                     digest.update(table)
                 yield table, group is not groups[-1]

@@ -14,7 +14,7 @@ from rbptrack.analysis.source import Source
 from rbptrack.base.errors import MissingArtifact
 from rbptrack.exchange.archive import Bundle
 from rbptrack.exchange.imported import AnyImportedRow
-from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.ranks import VERSION, RankHistogram, RankTable
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import HISTOGRAM, RANKS
 from rbptrack.tracking.runs_table import LoggedRun, row
@@ -67,9 +67,10 @@ class _Opened(Source):
         stored = self._stored(run_id)
         return stored.ranks(run_id) if stored else RankTable.read(self._file(run_id, RANKS))
 
-    def rank_pieces(self, run_id: str) -> Iterable[RankTable]:
-        stored = self._stored(run_id)
-        return stored.rank_pieces(run_id) if stored else RankTable.read_pieces(self._file(run_id, RANKS))
+    def rank_pieces(self, run_id: str, *, version: int = VERSION) -> Iterable[RankTable]:
+        if stored := self._stored(run_id):
+            return stored.rank_pieces(run_id, version=version)
+        return RankTable.read_pieces(self._file(run_id, RANKS), version=version)
 
     def histogram(self, run_id: str) -> RankHistogram:
         stored = self._stored(run_id)

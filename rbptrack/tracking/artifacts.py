@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.base.parquet import Damaged
-from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.ranks import VERSION, RankHistogram, RankTable
 from rbptrack.sources.cache import fetched, forget
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.explained import explained
@@ -71,9 +71,9 @@ class Artifacts:
         """Read the rank histogram of a measurement."""
         return self._read(run_id, HISTOGRAM, RankHistogram.read)
 
-    def rank_pieces(self, run_id: str) -> Iterator[RankTable]:
-        """Read the rank table of a measurement in pieces of whole documents."""
-        return RankTable.read_pieces(self.artifact(run_id, RANKS))
+    def rank_pieces(self, run_id: str, *, version: int = VERSION) -> Iterator[RankTable]:
+        """Read the rank table of a measurement in pieces of whole documents, without columns of later versions."""
+        return RankTable.read_pieces(self.artifact(run_id, RANKS), version=version)
 
     def ranks(self, run_id: str) -> RankTable:
         """Read the rank table of a measurement."""
