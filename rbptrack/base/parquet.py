@@ -121,7 +121,7 @@ def read_groups(
     """
     with path.open("rb") as file:
         try:
-            opened = pq.ParquetFile(file, page_checksum_verification=True, pre_buffer=True)
+            opened = pq.ParquetFile(file, page_checksum_verification=True)
             metadata = dict(opened.schema_arrow.metadata or {})
             expected = metadata.pop(_KEY, None)
             identity = _identity(file.fileno())
