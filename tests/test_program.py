@@ -379,12 +379,12 @@ def test_another_launcher(program: Program, with_store: Path) -> None:
 
 
 def test_on_a_terminal_each_phase_before_the_first_bar_has_a_name_and_foreign_libraries_are_silent(
-    clean: dict[str, str], tmp_path: Path
+    clean: dict[str, str], with_store: Path
 ) -> None:
     cells = ["model=nano/6k,nano/15k", "dataset=stdlib", "dataset.documents=4", "analyzers=power_law"]
     pid, terminal = pty.fork()
     if pid == 0:
-        os.chdir(tmp_path)
+        os.chdir(with_store)
         environment = clean | {"COLUMNS": "100", "LINES": "40", "TERM": "xterm"}
         os.execve(sys.executable, [sys.executable, "-m", "rbptrack", "-m", *cells], environment)
     printed = b""
