@@ -14,7 +14,7 @@ import pandas as pd
 
 from rbptrack.analysis import Runs, Unreadable
 from rbptrack.analysis.source import Source, Tables
-from rbptrack.ranks import RankTable, rbp_name, se_name
+from rbptrack.ranks import VERSION, RankTable, rbp_name, se_name
 from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.runs_table import LoggedRun, row
 from rbptrack.tracking.schema import MeasurementTags, Metric
@@ -229,14 +229,14 @@ def together(*runs: Runs) -> Runs:
 def in_pieces(runs: Runs, *, documents: int = 15) -> Runs:
     """The same measurements, whose rank tables are there in pieces only; two pieces at once are too many."""
 
-    def pieces(run_id: str) -> Iterator[RankTable]:
+    def pieces(run_id: str, *, version: int = VERSION) -> Iterator[RankTable]:
         whole = runs.ranks(run_id)
         numbers = whole.documents[0]
         alive = list[weakref.ref[RankTable]]()
         for first in range(0, len(numbers), documents):
             assert sum(piece() is not None for piece in alive) <= 1, "pieces are kept"
             mine = np.isin(whole.column("document"), numbers[first : first + documents])
-            piece = RankTable(whole.table.filter(mine), whole.vocab_size, whole.strict)
+            piece = RankTable(whole.table.filter(mine), whole.vocab_size, whole.strict).of_version(version)
             alive.append(weakref.ref(piece))
             yield piece
 
