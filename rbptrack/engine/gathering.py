@@ -93,7 +93,7 @@ class Gathering:
         self._join(block, parts)
 
     def finish(self) -> Sums:
-        """Join what is left, and return the sums over all blocks; every part is on disk."""
+        """Join the remaining blocks, and return the sums over all of them; every part is on disk."""
         self._join_up_to(len(self._ranges))
         assert self._sums is not None  # noqa: S101  a corpus has at least one block
         return self._sums

@@ -83,7 +83,7 @@ class Saver:
         self._settle(most=2)  # few wait in memory
 
     def _settle(self, *, most: int) -> None:
-        """Take note of what is written and joined, and wait while more is under way."""
+        """Pass on the parts that are written, and wait while more than `most` tasks are under way."""
         while self._writing and (self._writing[0].done() or len(self._writing) > most):
             self._on_part(self._writing.popleft().result())
         while self._joining and (self._joining[0].done() or len(self._joining) > most):
