@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from rbptrack.base import __version__
 from rbptrack.base.addresses import refuse_secret
 from rbptrack.base.errors import BadInput, RbptrackError, disk_trouble, nearest, unknown
 from rbptrack.base.files import temporary_files
-from rbptrack.base.process import INTERRUPTED, READER_GONE, install_signals, stop_code
+from rbptrack.base.process import INTERRUPTED, READER_GONE, collect_rarely, install_signals, stop_code
 from rbptrack.base.secrets import guard, reader_gone
 from rbptrack.commands.catalogue import COMMANDS, module_of
 from rbptrack.commands.usage import asks_for_help
@@ -36,8 +35,7 @@ def main() -> int:
     if arguments[:1] in (["analyze"], ["report"]):
         # Thousands of fits of ten points each: threads that share such products cost more than they save.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        # Rows and imports live until the end: looking for garbage among them every 700 objects is a fifth of the time.
-        gc.set_threshold(10_000, 10, 10)
+    collect_rarely()
     install_signals()
     try:
         _refuse_secrets(arguments)

@@ -233,7 +233,7 @@ def spare_memory_work() -> None:
     time, and the system fills its pages with zeros anew: 40% of the time of counting. Collections look at every
     object in memory; the modules' own, hundreds of thousands, are never garbage.
     """
-    leave_out_what_is_loaded()
+    leave_out_what_is_loaded(every=10_000)  # rows live until the end
     with suppress(OSError, AttributeError, TypeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_TRIM_THRESHOLD, _KEPT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rbptrack.base.process import leave_out_what_is_loaded
 from rbptrack.console.progress import SweepProgress
 from rbptrack.sweep.resolved import Resolved
 from rbptrack.sweep.results import Results
@@ -16,7 +15,6 @@ _LEAST_WEIGHT = 2e6  # parameters whose measuring takes as long as what every ce
 
 def measure_here(tasks: Sequence[Task], results: Results, resolved: Sequence[Resolved], *, total: int) -> None:
     """Do tasks one after the other."""
-    leave_out_what_is_loaded()  # what libraries leave behind is found soon: memory stays flat
     if len(tasks) == 1:
         work(tasks, results, lambda task: resolved[task.number], total=total)
         return

@@ -12,7 +12,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rbptrack.base.process import install_signals
+from rbptrack.base.process import collect_rarely, install_signals
 
 _GOT_ON = 75  # exit code of a job that received the signal to end, and had finished something since it began
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Do a job; returns exit code 0, also where cells failed, which the report tells."""
+    collect_rarely()
     install_signals()
     cells = Path(arguments[0])
     number = int(arguments[1])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.base.process import raise_if_stopped
+from rbptrack.base.process import leave_out_what_is_loaded, raise_if_stopped
 from rbptrack.base.secrets import redact
 from rbptrack.console.progress import CellState
 from rbptrack.sweep import cell
@@ -43,7 +43,9 @@ def work(tasks: Iterable[Task], listener: Listener, resolve: Callable[[Task], Re
     """Do tasks whose end is unknown."""
     store = None  # which all share
     for task in tasks:
-        store = store or Store(task.config.tracking)
+        if not store:
+            store = Store(task.config.tracking)
+            leave_out_what_is_loaded()  # what libraries leave behind is found soon: memory stays flat
         if not listener.knows_end_of(task):
             _measure(task, listener, resolve, store, label(task.number, total))
 
