@@ -8,13 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import RankTable, Report, Runs, Table
+from rbptrack.analysis import NothingToSay, RankTable, Report, Runs, Table
 from rbptrack.analysis.discovery import ANALYZERS, discover
 from rbptrack.analysis.testing import (
     LONGEST_HEADLINE,
@@ -54,6 +55,14 @@ class Ours(AnalyzerContract):
             pd.testing.assert_frame_equal(table.frame, again.tables[name].frame, rtol=1e-9, atol=1e-12)
         assert again.metrics == pytest.approx(report.metrics, rel=1e-9)
         assert 5 <= len(again.headline.split()) <= LONGEST_HEADLINE, again.headline
+
+    @pytest.mark.parametrize("sizes", [1, 2])
+    def test_too_few_sizes_for_a_law_are_no_error(self, sizes: int) -> None:
+        """It reports what needs no law, or has nothing to say: an error of the fit would silence everything."""
+        runs = self.runs()
+        smallest = runs.frame.groupby(["family", "dataset"])["non_embedding_params"].rank(method="dense") <= sizes
+        with suppress(NothingToSay):
+            assert self.analyzer.analyze(changed(runs, runs.frame[smallest])).tables
 
     def test_figures_have_captions_and_labelled_axes(self) -> None:
         assert self.report().drawings

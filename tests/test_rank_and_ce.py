@@ -212,6 +212,18 @@ def test_ce_is_split_into_rank_and_rest() -> None:
     assert "spectrum" in report.drawings
 
 
+@pytest.mark.parametrize("sizes", [1, 2])
+def test_too_few_sizes_for_a_law_still_have_their_parts(sizes: int) -> None:
+    """Two small models are what a first sweep measures; the law that they cannot have silenced everything."""
+    rng = np.random.default_rng(7)
+    s = SIZES[:sizes]
+    tables = {f"r{i}": of_distributions(rng, 2000, documents=20, scale=0.5 + 0.3 * i) for i in range(sizes)}
+    report = RankAndCe(ks=[1, 2], shown=1, replicates=100).analyze(runs_of_tables(s, tables))
+    assert len(report.tables["split"].frame) == sizes
+    assert ("fall" in report.tables) == (sizes > 1)
+    assert "part_laws" not in report.tables
+
+
 def test_a_k_that_is_not_counted_is_refused(two_families: Runs) -> None:
     with pytest.raises(BadInput, match=r"analyzer.ks=\[7\].*expected k of 1, 2, 3, 5, 10"):
         RankAndCe(ks=[7], shown=7).analyze(two_families)

@@ -61,8 +61,6 @@ class Drafts:
         """Return -ln of the share of accepted tokens = A S^-alpha; None with fewer than 3 sizes, or where all are
         accepted.
         """
-        if len(self.family.s) < 3:
-            return None
         weights = document_weights(len(self.counts[0].tokens))
         sums = [(_hits(counted, way), counted.tokens) for counted in self.counts]
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -230,8 +230,6 @@ class Emergence(Analyzer):
         successes = np.array([round(float(succeeded.sum())) for succeeded in whole])
         enough = (successes >= self.least_runs) & (p > 0) & (p < 1)
         draws = np.stack([np.divide(*drawn_sums(weights, sums).T) for sums in by_source])
-        if enough.sum() < 3:
-            return
         with np.errstate(divide="ignore"):
             y = -np.log(p[enough])
             drawn = -np.log(draws[enough])

@@ -84,7 +84,7 @@ def ratio_law(
     Source: the difference of two laws ln y = ln A - alpha ln S (arXiv 2510.20387).
 
     Returns:
-        The fit; None where a value or a replicate is not finite and positive.
+        The fit; None as in `fit_law`.
 
     """
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -108,6 +108,14 @@ def fit_power_law(
     return fit_power_laws(s, values, covariance=sampling, level=level)[0]
 
 
+def enough_sizes(s: npt.ArrayLike) -> bool:
+    """Return whether a law can be fitted over sizes s, (m,): a line through 2 points would have no scatter.
+
+    Source: m - 2 degrees of freedom of a line's residuals.
+    """
+    return np.size(s) >= 3 and bool(np.ptp(s) > 0)
+
+
 def fit_power_laws(
     s: npt.ArrayLike, y: FloatArray, *, covariance: FloatArray, level: float = 0.95
 ) -> list[PowerLawFit]:
@@ -117,7 +125,7 @@ def fit_power_laws(
     """
     sizes = np.asarray(s, dtype=np.float64)
     x, m = np.log(sizes), len(sizes)
-    if m < 3 or np.ptp(x) == 0:
+    if not enough_sizes(sizes):
         raise RbptrackError(f"a law needs at least 3 sizes that differ; got {m}")
     if not np.all(np.isfinite(y) & (y > 0)):
         raise RbptrackError("a power law needs positive, finite values")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
 from rbptrack.stats.bootstrap import BOOTSTRAP_REPLICATES, bootstrap_metrics, document_weights, paired_covariance
 from rbptrack.stats.intervals import widening, worth
-from rbptrack.stats.power_law import PowerLawFit, fit_power_laws
+from rbptrack.stats.power_law import PowerLawFit, enough_sizes, fit_power_laws
 
 
 def positive(values: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -> npt.NDArray[np.bool_]:
@@ -34,7 +34,7 @@ def fit_law(s: npt.ArrayLike, y: FloatArray, draws: FloatArray, *, level: float 
     """Return `fit_power_law` of y, (m,), with the sampling covariance of its joint bootstrap replicates, (m,
     replicates).
 
-    None unless all numbers are `positive`.
+    None unless all numbers are `positive` and the sizes are `enough_sizes`.
 
     Source: `fit_power_law`, with Cov(ln y) estimated by the bootstrap over documents (Efron and Tibshirani, An
     Introduction to the Bootstrap, 1993, chapter 6).
@@ -48,7 +48,7 @@ def fit_laws(s: npt.ArrayLike, y: FloatArray, draws: FloatArray, *, level: float
     Source: `fit_law`.
     """
     usable = positive(y, axis=1) & positive(draws, axis=(1, 2))
-    if not usable.any():
+    if not (usable.any() and enough_sizes(s)):
         return [None] * len(y)
     # One after another: fresh memory for the logarithms of all would take longer than they do.
     covariance = np.stack([paired_covariance(np.log(values)) for values in compress(draws, usable)])
