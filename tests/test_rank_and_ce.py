@@ -3,7 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rbptrack.plugins.rank_and_ce import RankAndCe
-from rbptrack.plugins.rank_and_ce.equal_loss import Leaning, collapse, families_needed, held_out_errors, sign_flip_p
+from rbptrack.plugins.rank_and_ce.equal_loss import (
+    Leaning,
+    collapse,
+    families_needed,
+    held_out_errors,
+    offsets_of,
+    sign_flip_p,
+)
 from rbptrack.plugins.rank_and_ce.rank_and_probability import RankAndProbability, Rates, quantiles_by_bin, split_of_gain
 
 from rbptrack.analysis import Runs
@@ -139,6 +146,20 @@ def test_one_curve_or_several_at_equal_loss() -> None:
     one = collapse(ce[:6], y[:6], series[:6])
     assert np.isnan(one.p)
     assert one.left < 0.02
+
+
+@pytest.mark.parametrize("terms", [1, 2])
+def test_offsets_are_those_of_the_whole_least_squares(terms: int) -> None:
+    rng = np.random.default_rng(9)
+    series = np.array([0, 1, 2, 0, 1, 0, 1, 2, 0, 3])  # uneven; one has a single point
+    curves = rng.standard_normal((5, len(series), terms))
+    y = rng.standard_normal((5, len(series)))
+    offsets = offsets_of(curves, y, series)
+    np.testing.assert_allclose(offsets.sum(axis=1), 0, atol=1e-12)
+    for drawn, ys, found in zip(curves, y, offsets, strict=True):
+        design = np.column_stack([drawn, np.eye(4)[series]])
+        levels = np.linalg.lstsq(design, ys)[0][terms:]
+        np.testing.assert_allclose(found, levels - levels.mean(), atol=1e-12)
 
 
 def test_two_samples_of_one_population_are_not_found_apart() -> None:

@@ -71,11 +71,10 @@ def collapse(
     code = np.vstack([np.eye(several - 1), -np.ones(several - 1)])
     powers = np.arange(3 if len(x) >= 6 else 2)
 
-    def design_of(log_ce: FloatArray) -> FloatArray:
-        curve = ((log_ce - centre) / width)[..., None] ** powers
-        return np.concatenate([curve, np.broadcast_to(code[series], (*log_ce.shape, several - 1))], axis=-1)
+    def curve_of(log_ce: FloatArray) -> FloatArray:
+        return np.asarray(((log_ce - centre) / width)[..., None] ** powers)
 
-    design = design_of(x)
+    design = np.concatenate([curve_of(x), code[series]], axis=-1)
     _, left = least_squares(design[:, : len(powers)], y)
     slopes, rest = least_squares(design, y)
     variation = float(np.sum((y - y.mean()) ** 2))
@@ -94,12 +93,35 @@ def collapse(
         documents = np.inf
         if resampled:
             usable = (np.isfinite(resampled.y) & (resampled.y > 0)).all(axis=1)
-            solved = np.linalg.pinv(design_of(np.log(resampled.ce[usable]))) @ np.log(resampled.y[usable])[..., None]
-            sampling = np.atleast_2d(np.cov(solved[:, len(powers) :, 0], rowvar=False))
+            curves = curve_of(np.log(resampled.ce[usable]))[..., 1:]
+            drawn = offsets_of(curves, np.log(resampled.y[usable]), series)
+            sampling = np.atleast_2d(np.cov(drawn[:, :-1], rowvar=False))
             documents = resampled.documents
         half = np.array([_half(row, scatter, sampling, freedom, documents, level) for row in code])
         p = _wald_p(offsets, scatter, sampling, freedom, documents)
     return Collapse(len(y), explained, float(np.sqrt(np.mean(left**2))), apart, half, p)
+
+
+def offsets_of(curves: FloatArray, y: FloatArray, series: IntArray) -> FloatArray:
+    """Return each series' offset from the mean of all, (replicates, series), where all follow one curve.
+
+    Source: least squares with a constant for each series, which its means take out of every other column (Frisch and
+    Waugh, Econometrica 1, 1933).
+
+    Args:
+        curves: the terms that all series share, without a constant, (replicates, points, terms).
+        y: (replicates, points).
+        series: the number of each point's series, (points,).
+
+    """
+    members = np.eye(int(series.max()) + 1)[series]
+    means = (members / members.sum(axis=0)).T
+    mean_y = y @ means.T
+    mean_curves = means @ curves
+    within = np.linalg.pinv(curves - mean_curves[:, series])
+    slopes = within @ (y - mean_y[:, series])[..., None]
+    levels = mean_y - (mean_curves @ slopes)[..., 0]
+    return np.asarray(levels - levels.mean(axis=1, keepdims=True))
 
 
 def _joint_freedom(scatter: float, sampling: float, freedom: float, documents: float) -> float:
