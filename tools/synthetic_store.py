@@ -25,10 +25,9 @@ from rbptrack.base import parquet
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import RankHistogram, RankTable, log_grid, rbp_name
 from rbptrack.tracking.params import MeasurementParams
-from rbptrack.tracking.record import HISTOGRAM, RANKS, Record, color, curves, for_charts, size_metrics
+from rbptrack.tracking.record import HISTOGRAM, RANKS, Record, curves, size_metrics
 from rbptrack.tracking.schema import MeasurementTags, Metric
 from rbptrack.tracking.store import Store
-from rbptrack.tracking.writer import Writer
 
 FAMILIES = {
     "pythia": {
@@ -116,37 +115,22 @@ def write(path: Path, *, documents: int, each: int, s: float, family: int, datas
     return histogram
 
 
-def log(
-    writer: Writer, about: MeasurementTags, *, documents: int, each: int, s: float, family: int, dataset: int
-) -> None:
-    """Log the measurement as a finished run."""
-    with tempfile.TemporaryDirectory() as name:
-        histogram = write(Path(name, RANKS), documents=documents, each=each, s=s, family=family, dataset=dataset)
-        histogram.write(Path(name, HISTOGRAM))
-        _log(writer, about, histogram, Path(name), size=s, seq_len=each + 1, documents=documents)
-
-
-def _log(
-    writer: Writer,
-    about: MeasurementTags,
-    histogram: RankHistogram,
-    folder: Path,
-    *,
-    size: float,
-    seq_len: int,
-    documents: int,
-) -> None:
-    run_id = writer.begin(about.title, about.tags())
+def measured(
+    about: MeasurementTags, folder: Path, *, documents: int, each: int, s: float, family: int, dataset: int
+) -> Record:
+    """Write the measurement's files into a folder; returns its record."""
+    histogram = write(folder / RANKS, documents=documents, each=each, s=s, family=family, dataset=dataset)
+    histogram.write(folder / HISTOGRAM)
     params = replace(
         MeasurementParams.unknown(),
         revision="main",
         dtype="float32",
         tf32=False,
-        non_embedding_params=int(size),
-        total_params=int(size + 2 * VOCABULARY * 512),
+        non_embedding_params=int(s),
+        total_params=int(s + 2 * VOCABULARY * 512),
         vocab_size=VOCABULARY,
         sequence="truncate",
-        seq_len=seq_len,
+        seq_len=each + 1,
         context=1,
         texts_hash=f"synthetic-{about.dataset}",
         num_documents=documents,
@@ -154,12 +138,8 @@ def _log(
         rank="paper",
     )
     metrics = {Metric.CE: histogram.ce, Metric.NUM_TOKENS: histogram.num_tokens, Metric.TIE_RATE: 0.0}
-    metrics |= {rbp_name(k): histogram.rbp(k) for k in KS} | size_metrics(int(size))
-    record = Record(about.title, about.tags(), params.params(), metrics, curves(histogram))
-    metrics |= for_charts(metrics, about.dataset)
-    writer.log(run_id, params=record.params, metrics=metrics, curves=record.curves, tags=color(record))
-    writer.log_folder(run_id, folder)
-    writer.end(run_id)
+    metrics |= {rbp_name(k): histogram.rbp(k) for k in KS} | size_metrics(int(s))
+    return Record(about.title, about.tags(), params.params(), metrics, curves(histogram), ended=time.time())
 
 
 def main() -> None:
@@ -181,7 +161,9 @@ def main() -> None:
             about = MeasurementTags(
                 f"{family}-{label}-{dataset}", family, label, f"{family}-{label}", dataset, "synthetic"
             )
-            log(writer, about, documents=options.documents, each=each, s=s, family=f, dataset=d)
+            with tempfile.TemporaryDirectory() as name:
+                record = measured(about, Path(name), documents=options.documents, each=each, s=s, family=f, dataset=d)
+                writer.deliver(record, Path(name))
         print(f"{dataset}: {options.models} models, {time.monotonic() - began:.0f} s", flush=True)
 
 
