@@ -1,39 +1,24 @@
-"""rbptrack: how families of language models rank the right next token, and the scaling law of their ranks.
+"""Exact ranks of next tokens for families of language models, and the scaling law that they follow.
 
-In Python: `rbptrack.measure`, `runs`, `analyze`, `report` and `RankCallback`; see docs/reference/api.md.
+In Python: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.analyze`, `rbptrack.RankCallback`.
 """
 
-import random
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from rbptrack.base import __version__
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from rbptrack.api import analyze, measure, runs
+    from rbptrack.api import LoggedMeasurement, analyze, measure, runs
     from rbptrack.callback import RankCallback
-    from rbptrack.ranks.measurement import Measurement
-    from rbptrack.reporting.notebook import report
-    from rbptrack.tracking.measurement import LoggableMeasurement
 
-__all__ = [
-    "LoggableMeasurement",
-    "Measurement",
-    "RankCallback",
-    "__version__",
-    "analyze",
-    "measure",
-    "report",
-    "runs",
-]
+__all__ = ["LoggedMeasurement", "RankCallback", "__version__", "analyze", "measure", "runs"]
 
-_LAZY = {
-    "LoggableMeasurement": "tracking.measurement",
-    "Measurement": "ranks.measurement",
+_ROOMS = {
+    "LoggedMeasurement": "api",
     "RankCallback": "callback",
     "analyze": "api",
     "measure": "api",
-    "report": "reporting.notebook",
     "runs": "api",
 }
 
@@ -43,11 +28,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    """Return the API loads when it is used: mlflow, torch and transformers take seconds."""
-    if name in _LAZY:
-        state = random.getstate()  # libraries draw from it while they are imported; a notebook's seed is its own
-        try:
-            return getattr(import_module(f"rbptrack.{_LAZY[name]}"), name)
-        finally:
-            random.setstate(state)
-    raise AttributeError(f"module 'rbptrack' has no attribute {name!r}")
+    """Load the API when it is used: torch, transformers and MLflow take seconds."""
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'rbptrack' has no attribute {name!r}")
+    return getattr(import_module(f"rbptrack.{_ROOMS[name]}"), name)

@@ -1,43 +1,145 @@
-"""The Python API: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.analyze`; see docs/python.md.
+"""rbptrack in Python: `measure` a model that is in memory, read `runs` of a store, `analyze` them.
 
-Nothing here needs a config file. A measurement is logged only where `log` of a measurement is called.
+Nothing here needs a config file, and nothing is logged but where `log` of a measurement is called.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Sequence, Sized
-from contextlib import ExitStack, nullcontext
-from dataclasses import fields
+import shutil
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.analysis.discovery import ANALYZERS, discover
-from rbptrack.analysis.plugin import help_line
-from rbptrack.analysis.runs import Runs
-from rbptrack.analysis.shown import ShownReport, ShownRuns, several
-from rbptrack.base.errors import BadInput, unknown
-from rbptrack.base.files import TemporaryFolder
+import numpy as np
+import pandas as pd
+
+from rbptrack.analysis.charts import rank_distribution
+from rbptrack.analysis.discovery import ANALYZERS, find, run_analyzer
+from rbptrack.analysis.plugin import configured
+from rbptrack.analysis.report import Report
+from rbptrack.analysis.runs import Filters, Runs
+from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact
-from rbptrack.config.schema import (
-    Candidates,
-    DatasetConfig,
-    EngineConfig,
-    FilterConfig,
-    Rank,
-    SequenceRule,
-    TrackingConfig,
-)
-from rbptrack.console.progress import AnalyzerProgress, CellProgress
-from rbptrack.reporting.computing import computed
-from rbptrack.tracking.measurement import DEFAULT_KS, LoggableMeasurement
-from rbptrack.tracking.params import MeasurementParams
-from rbptrack.tracking.store import Store
+from rbptrack.config.check import check_name
+from rbptrack.config.compose import config_from_values
+from rbptrack.config.schema import Config, SequenceRule
+from rbptrack.console.progress import bar
+from rbptrack.ranks.measurement import Measurement
+from rbptrack.ranks.names import metric_label, rbp_name, se_name
+from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
+from rbptrack.tracking import Facts, Store, lay_out
+from rbptrack.tracking.record import numbers
 
 if TYPE_CHECKING:
+    import altair
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from rbptrack.corpus.sequences import Corpus
-    from rbptrack.models.causal import CausalModel
+
+DEFAULT_KS = (1, 3, 10, 30, 100)
+
+_IN_MEMORY = "(in memory)"  # where weights and texts are
+_MODEL_IN_USE = threading.Lock()  # held while somebody's model is in evaluation mode
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LoggedMeasurement(Measurement):
+    """A measurement that can be shown and logged.
+
+    Attributes:
+        facts: which model and texts it is of.
+        documents: a row per text: document (its number in the ranks), id, tokens, bytes.
+        token_texts: the text of every token that occurs, by id.
+        began: when it was made, in seconds since 1970.
+
+    """
+
+    facts: Facts
+    documents: pd.DataFrame = field(repr=False)
+    token_texts: dict[int, str] = field(repr=False)
+    began: float
+
+    @property
+    def model(self) -> str:
+        """The model's name: `pythia-70m@step1000`."""
+        return self.facts.config.model.name
+
+    @property
+    def dataset(self) -> str:
+        """The texts' name."""
+        return self.facts.config.dataset.name
+
+    @property
+    def non_embedding_params(self) -> int:
+        """S, counted from the module."""
+        return self.facts.non_embedding_params
+
+    def metrics(self) -> dict[str, float]:
+        """CE and rbp_<k>, and from 20 documents on their standard errors over documents, `<metric>_se`."""
+        values = numbers(self.histogram, self.counts)
+        names = [name for metric in ("ce", *map(rbp_name, self.counts.ks)) for name in (metric, se_name(metric))]
+        return {name: values[name] for name in names if name in values}
+
+    def plot(self) -> altair.TopLevelMixin:
+        """A chart of how ranks are distributed."""
+        chart: altair.TopLevelMixin = rank_distribution(self.histogram, self.facts.title)
+        return chart
+
+    def log(self, *, tracking_uri: str = "", experiment: str = "rbptrack", sweep: str = "") -> str:
+        """Log as a run like those of the command line, and return its run id.
+
+        The same numbers of the same model and texts are one run, however often and from however many threads.
+
+        Args:
+            tracking_uri: where; else MLFLOW_TRACKING_URI, else MLflow's own store in the working folder.
+            experiment: MLflow's.
+            sweep: a name that ties runs together; `runs(sweep=...)` finds them by it.
+
+        Raises:
+            BadInput: the store cannot be written.
+            StoreAway: the store does not answer.
+
+        """
+        if sweep != "":
+            check_name("sweep", sweep)
+        store = Store(tracking_uri, experiment)
+        facts = replace(self.facts, sweep=sweep)
+        with tempfile.TemporaryDirectory(prefix="rbptrack-") as name:
+            folder = Path(name) / facts.fingerprint
+            folder.mkdir()
+            shutil.copy(self.path, folder)
+            lay_out(folder, self, facts, documents=self.documents, token_texts=self.token_texts, began=self.began)
+            return store.deliver(folder)
+
+    @property
+    def _title(self) -> str:
+        size = compact(self.non_embedding_params)
+        return f"{self.facts.title}: {self.num_tokens:,} scored tokens, S = {size}"
+
+    @property
+    def _table(self) -> pd.DataFrame:
+        metrics = self.metrics()
+        rows = []
+        for name, value in metrics.items():
+            if not name.endswith("_se"):
+                error = metrics.get(se_name(name))
+                rows.append((metric_label(name), f"{value:.4f}", "" if error is None else f"{error:.4f}"))
+        return pd.DataFrame(rows, columns=["metric", "value", "± se"])
+
+    def __repr__(self) -> str:
+        return f"{self._title}\n{self._table.to_string(index=False)}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self._title)}</p>{self._table.to_html(index=False, border=0)}"
 
 
 def measure(
@@ -53,172 +155,164 @@ def measure(
     sequence: str = "slide",
     revision: str = "main",
     k: int | Sequence[int] = DEFAULT_KS,
-    batch_tokens: int | None = None,
+    batch_tokens: int = 0,
     progress: bool = True,
-) -> LoggableMeasurement:
-    """Rank every token of texts with a transformers causal language model that you have already.
+) -> LoggedMeasurement:
+    """Rank every token of texts with a causal language model of transformers that is in memory.
 
-    The model stays on its device and in the precision of its weights, autocast or not; it is given back as it was,
-    each part in training mode or not. Several threads may measure one model: one after the other.
+    The model stays on its device and in the precision of its weights, autocast or not; it is given back as it was, each
+    part in training mode or not. Several threads may measure one model: one after the other.
 
     Args:
         model: a causal language model of transformers.
         tokenizer: its fast tokenizer.
         texts: one document each.
         dataset: a name for them.
-        family: by default the architecture's name.
-        size: by default S, shortened (`38.2k`).
+        family: the model's; by default the architecture's name.
+        size: its size; by default S, shortened (`38.2k`).
         seq_len: tokens that the model sees together; at most its maximum.
         context: with `slide`, the tokens that each sequence repeats of the one before.
         sequence: `slide` (every token scored once), `truncate` (the first seq_len tokens of each text) or `pack`.
         revision: names a checkpoint (`step1000`), where several of one size are measured.
         k: of RBP_k, one or several, that are shown and logged; above |V| they are left out. The ranks hold every k.
-        batch_tokens: tokens of one forward pass; by default the engine's own choice.
+        batch_tokens: tokens of one forward pass; 0: chosen for the machine.
         progress: show a bar in notebooks and on terminals.
 
     Raises:
-        BadInput: nothing to score, sequences longer than the model's maximum, a tokenizer that is not the model's, or
-            an architecture whose logits are not its hidden states times its head.
+        BadInput: an argument that the command line would refuse, too; nothing to score, sequences longer than the
+            model's maximum, a tokenizer that is not the model's, or a model whose logits cannot be split.
         MeasurementError: the logits hold a NaN or an infinity.
 
     """
-    from rbptrack.engine.measure import measure as measure_corpus
-    from rbptrack.models.architecture import check_fit
-    from rbptrack.models.backbone import Backbone
-    from rbptrack.models.borrowed import borrowed
-    from rbptrack.models.causal import of_module
-
-    texts = _checked(texts)
-    ks = _checked_ks(k)
-    _check_parts(model, tokenizer)
-    config = _dataset_config(dataset, sequence, seq_len, context)
-    check_fit(type(model).__name__, model.config, tokenizer, seq_len)
-    corpus = _corpus(texts, tokenizer, config)
-    folder = TemporaryFolder()
-    with borrowed(model), ExitStack() as given_back:
-        split = of_module(model, type(model).__name__)
-        if isinstance(split.backbone, Backbone):
-            given_back.callback(split.backbone.release)
-        engine = EngineConfig() if batch_tokens is None else EngineConfig(batch_tokens=batch_tokens)
-        within = tuple(number for number in ks if number <= split.vocab_size)
-        name = family or str(model.config.model_type)
-        bar = CellProgress(f"{name} / {dataset}", total=corpus.num_targets, progress_label="") if progress else None
-        with bar or nullcontext():
-            result = measure_corpus(
-                split, corpus, ks=within, engine=engine, folder=folder.path, progress=bar or (lambda tokens: None)
-            )
-    architecture: Any = model.config
-    return LoggableMeasurement(
-        **{f.name: getattr(result, f.name) for f in fields(result)},
-        family=family or str(architecture.model_type),
-        size=size or compact(split.non_embedding_params),
-        dataset=dataset,
-        params=_params(model, split, corpus, config, revision),
-        ks=ks,
-        folder=folder,
-    )
-
-
-def _checked(texts: Iterable[str]) -> list[str]:
-    """Return the texts as a list, of whatever they come; BadInput where one of them is none, or all are empty."""
-    kind = type(texts).__name__
-    given = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str | bytes) else None
-    if given is None or not all(isinstance(text, str) for text in given):
-        raise BadInput(f"texts must be a list of strings, one document each; got {kind}")
-    if not any(given):
-        raise BadInput(f"nothing to score: {len(given)} texts, none with a character in it")
-    for number, text in enumerate(given):
-        if not text.isascii() and (surrogate := re.search("[\ud800-\udfff]", text)):
-            raise BadInput(
-                f"texts[{number}] holds {surrogate[0]!r} at character {surrogate.start()}, half of a character "
-                "(a lone surrogate): decode it anew, for example with errors='replace'"
-            )
-    return given
-
-
-def _checked_ks(k: int | Sequence[int]) -> tuple[int, ...]:
-    ks = tuple(several(k))
-    if not ks or min(ks) < 1:
-        raise BadInput(f"k must be 1 or more; got {', '.join(map(str, ks)) or 'none'}")
-    return ks
-
-
-def _check_parts(model: Any, tokenizer: Any) -> None:
-    """Raise BadInput for a wrapper around a model, one that cannot be measured as it computes, and for a slow
-    tokenizer.
-    """
-    from transformers import PreTrainedModel
-
-    from rbptrack.models.device import is_spread
-
-    if not isinstance(model, PreTrainedModel) and not hasattr(model, "base_model"):
-        inside = next((name for name in ("module", "_orig_mod", "model") if hasattr(model, name)), "")
-        remedy = f"give its .{inside}" if inside else "give a causal language model of transformers"
-        raise BadInput(f"model is a {type(model).__name__}, not a model of transformers: {remedy}")
-    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
-        raise BadInput(
-            f"model is a {type(model).__name__} whose adapter adds virtual tokens (prompt learning): ranks would be "
-            "those of its base. Measure the base, or an adapter that changes weights, such as LoRA"
-        )
-    if any(parameter.is_meta for parameter in model.parameters()) and not is_spread(model):
-        raise BadInput("model has parameters on the device meta, which hold no numbers: load its weights")
-    if not getattr(tokenizer, "is_fast", False):
-        raise BadInput(
-            f"tokenizer is a {type(tokenizer).__name__}, which does not say where its tokens stand in a text: give the "
-            "fast one, AutoTokenizer.from_pretrained(..., use_fast=True)"
-        )
-
-
-def _dataset_config(name: str, sequence: str, seq_len: int, context: int) -> DatasetConfig:
-    """Return the rule of sequences as the command line's config has it; BadInput where it is none."""
-    if sequence not in SequenceRule.__members__:
-        raise BadInput(f"sequence={sequence!r}: expected one of {', '.join(SequenceRule.__members__)}")
-    rule = SequenceRule[sequence]
-    if rule is not SequenceRule.slide:
-        context = 1
-    elif not 1 <= context < seq_len:
-        raise BadInput(f"context must be between 1 and seq_len - 1 = {seq_len - 1}; got {context}")
-    return DatasetConfig(name=name, split="all", sequence=rule, seq_len=seq_len, context=context)
-
-
-def _corpus(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, config: DatasetConfig) -> Corpus:
     from rbptrack.corpus.documents import Document
-    from rbptrack.corpus.sequences import build_corpus
+    from rbptrack.corpus.sequences import lay_out as lay_out_sequences
+    from rbptrack.corpus.tokens import tokenise
+    from rbptrack.models.architecture import check_fit
 
-    return build_corpus([Document(str(i), (text,)) for i, text in enumerate(texts)], tokenizer, config)
-
-
-def _params(
-    model: PreTrainedModel, split: CausalModel, corpus: Corpus, config: DatasetConfig, revision: str
-) -> MeasurementParams:
-    """Return the params that the command line would have logged for the same measurement."""
-    import torch
-
-    return MeasurementParams(
-        repo=None,
-        revision=revision,
-        training_tokens=None,
-        commit=None,  # weights in memory have none that others could look up
-        dtype=str(model.dtype).removeprefix("torch."),
-        tf32=split.device.type == "cuda" and torch.get_float32_matmul_precision() != "highest",
-        non_embedding_params=split.non_embedding_params,
-        total_params=split.total_params,
-        vocab_size=split.vocab_size,
-        device=str(split.device),
-        dataset_repo=None,
-        dataset_commit=None,
-        sequence=config.sequence.value,
-        seq_len=config.seq_len,
-        context=config.context,
-        texts_hash=corpus.texts_hash,
-        num_documents=len(corpus.document_ids),
-        prefix=None,
-        candidates=Candidates.vocabulary.value,
-        rank=Rank.paper.value,
+    _check_objects(model, tokenizer)
+    documents = [Document(str(number), (text,)) for number, text in enumerate(_texts(texts))]
+    config = config_from_values(
+        {
+            "model": {
+                "family": family or str(model.config.model_type),
+                "size": size,
+                "path": _IN_MEMORY,
+                "revision": revision,
+                "dtype": str(model.dtype).removeprefix("torch."),
+            },
+            "dataset": {
+                "name": dataset,
+                "files": [_IN_MEMORY],
+                "split": "all",
+                "sequence": sequence,
+                "seq_len": seq_len,
+                "context": context,
+            },
+            "k": {"values": _ks(k)},
+            "engine": {"batch_tokens": batch_tokens},
+        }
     )
+    if config.dataset.sequence is not SequenceRule.slide:
+        config.dataset.context = 1
+    check_fit(type(model).__name__, model.config, tokenizer, seq_len)
+    corpus = lay_out_sequences(tokenise(documents, tokenizer, "", ""), tokenizer, config.dataset)
+    folder = Path(tempfile.mkdtemp(prefix="rbptrack-"))
+    try:
+        result = _measure_in(folder, model, tokenizer, corpus, config, show_bar=progress)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)  # its ranks live as long as it does
+    return result
+
+
+def _measure_in(
+    folder: Path,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    corpus: Corpus,
+    config: Config,
+    *,
+    show_bar: bool,
+) -> LoggedMeasurement:
+    """Measure a corpus with a model that nobody else uses meanwhile; the ranks are in the folder."""
+    from rbptrack.engine.measure import measure as measure_corpus
+    from rbptrack.models.causal import borrowed, of_module
+
+    began = time.time()
+    title = f"{config.model.family} / {config.dataset.name}"
+    with _MODEL_IN_USE, borrowed(model), bar(corpus.num_targets, title, hidden=not show_bar) as progress:
+        causal = of_module(model, type(model).__name__)
+        config.model.size = config.model.size or compact(causal.non_embedding_params)
+        measured = measure_corpus(
+            causal,
+            corpus,
+            ks=[k for k in config.k.values if k <= causal.vocab_size],
+            engine=config.engine,
+            folder=folder,
+            progress=progress.update,
+        )
+        facts = _facts(config, causal, corpus, measured)
+    return LoggedMeasurement(
+        **{entry.name: getattr(measured, entry.name) for entry in fields(measured)},
+        facts=facts,
+        documents=corpus.document_table(),
+        token_texts=corpus.token_texts(tokenizer),
+        began=began,
+    )
+
+
+def _ks(k: Any) -> list[Any]:
+    """One k or several as a list, numpy's integers as Python's; the check of the config refuses what is no k."""
+    ks = [k]
+    if isinstance(k, Iterable) and not isinstance(k, str | bytes):
+        ks = list(k)
+    return [int(each) if isinstance(each, np.integer) else each for each in ks]
+
+
+def _texts(given: Iterable[str]) -> list[str]:
+    """The texts as a list; BadInput where one of them is no text, or all are empty."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise BadInput(f"texts must be a list of texts, one document each; got {type(given).__name__}")
+    texts = list(given)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str) or _SURROGATE.search(text):
+            raise BadInput(f"texts[{number}] must be a text without half characters; got {text!r:.60}")
+    if not any(texts):
+        raise BadInput(f"nothing to score: {len(texts)} texts, none with a character in it")
+    return texts
+
+
+def _check_objects(model: Any, tokenizer: Any) -> None:
+    """Refuse what is no model of transformers, such as a wrapper around one, and a slow tokenizer."""
+    if not hasattr(model, "base_model"):
+        raise BadInput(f"model is a {type(model).__name__}: give the causal language model of transformers itself")
+    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        raise BadInput(f"model is a {type(model).__name__} with virtual tokens (prompt learning): measure its base")
+    if not getattr(tokenizer, "is_fast", False):
+        raise BadInput(f"tokenizer is a {type(tokenizer).__name__}: give the fast one, with use_fast=True")
+
+
+def _facts(config: Config, causal: Any, corpus: Corpus, measured: Measurement) -> Facts:
+    """What a run says of the measurement. Its numbers stand for the weights, which are in memory and may change."""
+    ranks = measured.ranks
+    content = hashlib.sha256()
+    for name in ("greater", "ties", "logprob"):
+        content.update(np.ascontiguousarray(ranks.column(name)).tobytes())
+    identity = {
+        "model": config.model.name,
+        "dataset": config.dataset.name,
+        "documents": corpus.texts_hash,
+        "sequence": [config.dataset.sequence.value, config.dataset.seq_len, config.dataset.context],
+        "dtype": config.model.dtype.value,
+        "measured": content.hexdigest(),
+        "scoring": SCORING_VERSION,
+    }
+    return Facts.of(causal, corpus, config=config, fingerprint=fingerprint(identity), identity=identity)
 
 
 def runs(
+    where: str = "",
     *,
     family: str | Sequence[str] = (),
     size: str | Sequence[str] = (),
@@ -227,57 +321,56 @@ def runs(
     sweep: str | Sequence[str] = (),
     tracking_uri: str = "",
     experiment: str = "rbptrack",
-) -> ShownRuns:
-    """Return finished measurements: `frame` has a row per measurement, `ranks("nano-6k/stdlib")` loads its ranks.
+) -> Runs:
+    """Finished measurements: `frame` has a row for each, `ranks("nano-6k/stdlib")` reads its ranks, `laws()` fits.
 
     Args:
-        family: patterns that the family must match (`pythia*`, `!pythia-old`), one or several; all, if none is given.
+        where: a condition of pandas' `query` over the frame: `seq_len == 256 and ce < 4`.
+        family: patterns (`pythia*`, `!pythia-old`), one or several.
         size: patterns of sizes.
         model: patterns of models; `nano-6k` and `nano/6k` are the same.
         dataset: patterns of datasets.
         sweep: patterns of sweeps; a sweep includes the measurements that it reused.
-        tracking_uri: where; by default MLFLOW_TRACKING_URI, else ./mlruns/mlflow.db.
-        experiment: MLflow's experiment.
+        tracking_uri: where; else MLFLOW_TRACKING_URI, else MLflow's own store in the working folder.
+        experiment: MLflow's.
 
     Raises:
-        BadInput: the store cannot be read, or nothing passes; the message lists the measurements.
+        BadInput: the store cannot be read, or nothing passes; the message says what there is.
         StoreAway: the store does not answer.
 
     """
-    given = {"family": family, "size": size, "model": model, "dataset": dataset, "sweep": sweep}
-    patterns = {key: [value] if isinstance(value, str) else list(value) for key, value in given.items()}
-    for key, value in given.items():
-        if not patterns[key] and not isinstance(value, Sized):
-            raise BadInput(f"{key}= gives no pattern: the {type(value).__name__} is empty, or was read before")
-    store = Store(TrackingConfig(uri=tracking_uri, experiment=experiment))
-    return ShownRuns.of(store.reader.runs(FilterConfig(**patterns)))
+    filters = Filters(
+        where,
+        _patterns("family", family),
+        _patterns("size", size),
+        _patterns("model", model),
+        _patterns("dataset", dataset),
+        _patterns("sweep", sweep),
+    )
+    return Store(tracking_uri, experiment).runs(filters)
 
 
-def analyze(runs: Runs, analyzer: str, **options: object) -> ShownReport:
+def _patterns(name: str, given: str | Sequence[str]) -> list[str]:
+    patterns = [given] if isinstance(given, str) else given
+    if not isinstance(patterns, list | tuple) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise BadInput(f"{name} must be a pattern or a list of patterns; got {given!r:.60}")
+    return list(patterns)
+
+
+def analyze(runs: Runs, analyzer: str, **options: object) -> Report:
     """Run an analyzer on measurements; nothing is logged.
 
     Args:
         runs: of `rbptrack.runs`.
-        analyzer: its name, as in `python -m rbptrack plugins`.
+        analyzer: its name, as `rbptrack plugins` lists it.
         **options: its fields.
 
     Raises:
-        BadInput: unknown analyzer or option.
-        AnalyzerFault: the analyzer has a fault of its own.
-        RbptrackError: what the analyzer says of its input.
+        BadInput: no such analyzer or option.
+        RbptrackError: what the analyzer says of its input, or a fault of its own.
 
     """
-    cls = discover(ANALYZERS).select(analyzer)
-    option_names = [f.name for f in fields(cls)]
-    for name in options:
-        if name not in option_names:
-            raise unknown(f"option of {analyzer}", name, option_names)
-    with AnalyzerProgress(analyzer, len(runs)) as progress:
-        runs.watch(progress)
-        try:
-            computation = computed(cls(**options), runs)
-        finally:
-            runs.watch(None)
-    shown = ShownReport(**{f.name: getattr(computation, f.name) for f in fields(computation)})
-    shown.title = f"{analyzer}: {help_line(cls)}"
-    return shown
+    if not isinstance(runs, Runs):
+        raise BadInput(f"runs must be what rbptrack.runs() gives; got {type(runs).__name__}")
+    plugin = configured(find(ANALYZERS).select(str(analyzer)), options)
+    return run_analyzer(plugin, runs)

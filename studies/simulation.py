@@ -1,140 +1,201 @@
-"""What the simulations of `studies.validity` share: designs, documents with heavy tails, and the registry of rows."""
+"""Simulated documents with a known truth: what `studies.validity` analyses with the library's own functions.
+
+A document has a length and a difficulty r with mean 1: a part that all models of a family share, a slope, by which it
+becomes easier with size faster or more slowly than others, and a part that is each model's own. Its CE is ce * r, and
+its RBP_k is exp(-y * r); y is chosen so that RBP_k over the population of documents is exactly what a law says. Tokens
+are then drawn, so that documents are measured with noise.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
+from functools import cache
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, ndtri, stdtrit
 
-from rbptrack.stats.bootstrap import document_weights
+from rbptrack.ranks import DocumentCounts, FloatArray, IntArray
 
-BOOTSTRAPS = 300
-Array = np.ndarray[Any, Any]
-Outcome = Mapping[str, bool | None]
+TOKENS = 300
+"""The mean length of a document."""
 
-
-@dataclass(frozen=True)
-class Design:
-    """What a row simulates: sizes m, documents, their tails, scatter tau between models in ln y, and other settings."""
-
-    m: int = 6
-    documents: int = 200
-    tails: str = "t3"
-    tau: float = 0.01
-    more: tuple[tuple[str, float], ...] = ()
-
-    def __getitem__(self, name: str) -> float:
-        return dict(self.more)[name]
-
-    def __str__(self) -> str:
-        rest = "".join(f" {name}={value:g}" for name, value in self.more)
-        return f"m={self.m} D={self.documents} {self.tails} tau={self.tau:g}{rest}"
+_OWN = 0.1  # sd of ln r of one model on one document, beside what all models share
+_SLOPE = 0.1  # sd of a document's change of ln r from the middle to either end of a family's sizes in ln S
+_SKEW = 0.8  # sd of ln r of skewed documents
+_QUANTILES = 4000
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """A simulation and the claims that it tests: claim -> nominal probability; remark: why some are not met."""
+class Texts:
+    """The documents that a family is measured on.
 
-    name: str
-    truth: str
-    claims: Mapping[str, float]
-    designs: Sequence[Design]
-    draw: Callable[[np.random.Generator, Design], Outcome]
-    remark: str = ""
-
-
-EXPERIMENTS: dict[str, Experiment] = {}
-
-
-def experiment(
-    name: str, *, truth: str, claims: Mapping[str, float], designs: Sequence[Design], remark: str = ""
-) -> Callable[[Callable[[np.random.Generator, Design], Outcome]], Callable[[np.random.Generator, Design], Outcome]]:
-    """Register a simulation; see the module's docstring."""
-
-    def register(
-        draw: Callable[[np.random.Generator, Design], Outcome],
-    ) -> Callable[[np.random.Generator, Design], Outcome]:
-        EXPERIMENTS[name] = Experiment(name, truth, claims, designs, draw, remark)
-        return draw
-
-    return register
-
-
-def grid(
-    *,
-    m: Sequence[int] = (4, 6, 10),
-    documents: Sequence[int] = (50, 200, 1000),
-    tails: Sequence[str] = ("t3", "skewed"),
-    tau: Sequence[float] = (0.0, 0.01),
-    **more: Sequence[float],
-) -> list[Design]:
-    """Return every combination, the settings that matter most to a reader (6 sizes, 200 documents) first."""
-    combinations = [
-        Design(*values[:4], more=tuple(zip(more, values[4:], strict=True)))
-        for values in product(m, documents, tails, tau, *more.values())
-    ]
-    return sorted(combinations, key=lambda d: (d.documents != 200, d.m not in (6, 10), d.tails != "t3"))
-
-
-def sizes(m: int) -> Array:
-    """Sizes S of a family: a factor 4 apart up to 6, then within three and a half decades."""
-    return np.geomspace(1e6, 1e6 * 4.0 ** (min(m, 7) - 1), m)
-
-
-MEAN_T3 = float(stats.t(3).expect(lambda t: max(1 + 0.25 * t, 0.02)))  # of a difficulty, cut off at its lowest
-_LENGTHS = 0.7  # spread of the logarithm of documents' lengths
-
-
-def texts(rng: np.random.Generator, truth: Array, design: Design) -> tuple[Array, Array]:
-    """Return what a family measures on documents with heavy tails, and its paired bootstraps.
-
-    A document has a length (lognormal), a difficulty and a slope in ln S that all sizes and metrics share, and an own
-    deviation in each. Its tails are those of t with 3 degrees of freedom or a skewed lognormal.
-
-    Args:
-        rng: of the draws.
-        truth: true values, (m, metrics).
-        design: how many documents, and their tails.
-
-    Returns:
-        Values, (m, metrics), and bootstraps, (m, BOOTSTRAPS, metrics).
+    Attributes:
+        documents: how many.
+        tails: of their difficulty: `t3` (heavy on both sides) or `skewed` (a few very hard ones).
+        lengths: `even`, or `uneven` (lognormal; the longest of 100 is ten times the median).
+        sources: how many sources they come from; 0: each document is its own. Three quarters of the variance of
+            difficulties and slopes are then the source's.
 
     """
-    m, metrics = truth.shape
-    count = design.documents
-    x = np.linspace(-1, 1, m)
-    if design.tails == "t3":
-        difficulty, slope = 0.25 * rng.standard_t(3, count), 0.03 * rng.standard_t(3, count)
-        mean = MEAN_T3
-    else:
-        difficulty = np.exp(0.8 * rng.standard_normal(count) - 0.32) - 1
-        slope = 0.03 * (np.exp(0.8 * rng.standard_normal(count) - 0.32) - 1)
-        mean = 1.0
-    own = 0.05 * rng.standard_normal((count, m, 1)) + 0.02 * rng.standard_normal((count, m, metrics))
-    difficulty, slope = np.maximum(1 + difficulty, 0.02) / mean, np.maximum(slope, -0.9)  # no document has y below 0
-    relative = difficulty[:, None, None] * (1 + slope[:, None, None] * x[None, :, None]) * np.maximum(1 + own, 0.1)
-    length = np.exp(_LENGTHS * rng.standard_normal(count))
-    weights = document_weights(count, replicates=BOOTSTRAPS) * length
-    drawn = np.tensordot(weights / weights.sum(axis=1, keepdims=True), relative, axes=1)  # (bootstraps, m, metrics)
-    once = np.tensordot(length / length.sum(), relative, axes=1)
-    return truth * once, truth[:, None, :] * np.moveaxis(drawn, 0, 1)
+
+    documents: int
+    tails: str
+    lengths: str
+    sources: int = 0
 
 
-def counted(design: Design) -> float:
-    """As how many equal documents those of `texts` count, whose lengths differ."""
-    return design.documents / float(np.exp(_LENGTHS**2))
+def difficulty_of(normal: FloatArray, tails: str) -> FloatArray:
+    """Difficulty r > 0 with mean 1 from standard normal numbers."""
+    if tails == "skewed":
+        return np.exp(_SKEW * normal - _SKEW**2 / 2)
+    return _cut_t3(stdtrit(3, ndtr(normal))) / _mean_t3()
 
 
-def scatter(rng: np.random.Generator, design: Design, metrics: int = 1) -> Array:
-    """Factors exp(tau z) of each model, (m, metrics): a part that its metrics share, and a part of their own."""
-    shared, own = rng.standard_normal((design.m, 1)), rng.standard_normal((design.m, metrics))
-    return np.exp(design.tau * (np.sqrt(0.8) * shared + np.sqrt(0.2) * own))
+def _cut_t3(t: FloatArray) -> FloatArray:
+    return np.maximum(1 + 0.25 * t, 0.05)
 
 
-def covers(low: float, true: float, high: float) -> bool:
-    """Return whether an interval holds the truth."""
-    return bool(low <= true <= high)
+@cache
+def _mean_t3() -> float:
+    return float(_cut_t3(stdtrit(3, _levels())).mean())
+
+
+def _levels() -> FloatArray:
+    return (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+
+
+def population(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
+    """Difficulties of one model over all documents there are, and their weights, which add up to 1.
+
+    Args:
+        tails: of the part that models share.
+        sd: of ln of the rest.
+
+    """
+    shared = difficulty_of(ndtri(_levels()), tails)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(9)
+    own = np.exp(sd * nodes - sd**2 / 2)
+    every = np.outer(shared / shared.mean(), own)
+    return every.ravel(), np.tile(weights / weights.sum() / _QUANTILES, _QUANTILES)
+
+
+@cache
+def _exponents(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
+    """-ln RBP over the population, and the y of a document with r = 1 that makes it, in logarithms."""
+    r, weights = population(tails, sd)
+    y = np.geomspace(1e-4, 30, 300)
+    missed = np.array([-np.log(weights @ np.exp(-value * r)) for value in y])
+    return np.log(missed), np.log(y)
+
+
+def of_one_document(missed: FloatArray, tails: str, sd: float) -> FloatArray:
+    """The y of a document with r = 1 where -ln RBP over the population is `missed`."""
+    return np.exp(np.interp(np.log(missed), *_exponents(tails, sd)))
+
+
+@dataclass(frozen=True)
+class Documents:
+    """One draw of documents.
+
+    Attributes:
+        length: tokens, (documents,).
+        difficulty: the part of r that all models share, (documents,).
+        slope: standard normal, (documents,).
+        source: number of the source of each, (documents,).
+        tails: of the difficulty.
+
+    """
+
+    length: IntArray
+    difficulty: FloatArray
+    slope: FloatArray
+    source: IntArray
+    tails: str
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, texts: Texts) -> Documents:
+        """Draw documents of a kind."""
+        count = texts.documents
+        length = np.full(count, TOKENS)
+        if texts.lengths == "uneven":
+            length = np.maximum(np.exp(rng.standard_normal(count)) * TOKENS / np.exp(0.5), 20).astype(np.int64)
+        normal = rng.standard_normal((2, count))
+        source = np.arange(count)
+        if texts.sources:
+            source = rng.integers(texts.sources, size=count)
+            of_source = rng.standard_normal((2, texts.sources))[:, source]
+            normal = np.sqrt(0.75) * of_source + np.sqrt(0.25) * normal
+        return cls(length, difficulty_of(normal[0], texts.tails), normal[1], source, texts.tails)
+
+    def measure(
+        self, rng: np.random.Generator, *, ce: float, missed: FloatArray, ks: Sequence[int], place: float = 0.0
+    ) -> DocumentCounts:
+        """What is counted of one model.
+
+        Args:
+            rng: of the model's own part of the difficulty, and of the tokens; one token decides for all k.
+            ce: CE over the population, nats.
+            missed: -ln RBP_k over the population, falling in k, (ks,).
+            ks: the k.
+            place: of the model among the sizes of its family, -1 to 1 in ln S.
+
+        """
+        count = len(self.length)
+        sd = float(np.hypot(_OWN, _SLOPE * place))
+        ln_rest = _OWN * rng.standard_normal(count) + _SLOPE * place * self.slope
+        r = self.difficulty * np.exp(ln_rest - sd**2 / 2)
+        share = np.exp(-np.outer(r, of_one_document(missed, self.tails, sd)))  # (documents, ks)
+        bins = np.diff(share, axis=1, prepend=0.0, append=1.0)
+        hits = np.cumsum(rng.multinomial(self.length, np.maximum(bins, 0.0))[:, :-1], axis=1)
+        nats = ce * r * np.maximum(self.length + np.sqrt(self.length) * rng.standard_normal(count), 1.0)
+        return DocumentCounts(
+            ks=tuple(ks),
+            document=np.arange(count),
+            tokens=self.length.astype(np.float64),
+            nats=nats,
+            hits=hits.astype(np.float64),
+        )
+
+
+@dataclass(frozen=True)
+class Family:
+    """Models of one family.
+
+    Attributes:
+        sizes: how many, m, in equal steps of ln S over a factor of 1,000.
+        tau: sd of ln y of a model around its law; most of it is common to CE and RBP_k.
+        ends: the smallest and the largest model scatter so many times as much as the others.
+
+    """
+
+    sizes: int
+    tau: float
+    ends: float = 1.0
+
+    @property
+    def s(self) -> FloatArray:
+        """The sizes S, (m,)."""
+        return np.geomspace(1e6, 1e9, self.sizes)
+
+    def scatter(self, rng: np.random.Generator, metrics: int) -> FloatArray:
+        """Factors of y, (m, metrics)."""
+        shared = rng.standard_normal((self.sizes, 1))
+        own = rng.standard_normal((self.sizes, metrics))
+        tau = np.full((self.sizes, 1), self.tau)
+        tau[[0, -1]] *= self.ends
+        return np.asarray(np.exp(tau * (np.sqrt(0.8) * shared + np.sqrt(0.2) * own)))
+
+    def measure(
+        self, rng: np.random.Generator, documents: Documents, *, alpha_ce: float, alphas: Sequence[float]
+    ) -> list[DocumentCounts]:
+        """Counts of every size, m of them, for laws of CE, -ln RBP_1 and -ln RBP_100 with these exponents."""
+        x = np.log(self.s / self.s[0])
+        factors = self.scatter(rng, 3)
+        counts = []
+        for i in range(self.sizes):
+            ce = 3.5 * np.exp(-alpha_ce * x[i]) * factors[i, 0]
+            missed = np.array([1.1, 0.25]) * np.exp(-np.array(alphas) * x[i]) * factors[i, 1:]
+            place = 2 * x[i] / x[-1] - 1
+            counts.append(documents.measure(rng, ce=ce, missed=missed, ks=(1, 100), place=round(place, 6)))
+        return counts

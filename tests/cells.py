@@ -1,19 +1,103 @@
-"""One small cell, measured in the test's own process."""
+"""Fixtures: stores in folders of their own, and cells that were measured, which are folders with a record.
+
+A room's conftest imports them.
+"""
 
 from __future__ import annotations
 
-from rbptrack.config.request import measuring, sweep_of
-from rbptrack.ranks.measurement import Shard
-from rbptrack.sweep import cell
-from rbptrack.sweep.delivery import Delivery
-from rbptrack.sweep.outcome import Outcome
-from rbptrack.sweep.resolve import Resolver
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rbptrack.config.paths import cells_folder
+from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
+from rbptrack.ranks.measurement import Measurement
+from rbptrack.sources.fingerprint import fingerprint
+from rbptrack.tracking import Facts, Store, lay_out
+from tests.made import power_law_ranks
+
+Measured = Callable[..., Path]
 
 
-def run(*overrides: str) -> Outcome:
-    """Measure nano-6k on four documents of pydocs, or what the overrides ask for; see `cell.run`."""
-    _, (config,) = sweep_of(measuring(["model=nano/6k", "dataset=pydocs", "dataset.documents=4", *overrides]))
-    resolved = Resolver().resolve(config)
-    ended = cell.run(resolved, Delivery.of(config, resolved), Shard())
-    assert ended
-    return ended
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file as MLflow makes it, which takes three seconds."""
+    folder = tmp_path_factory.mktemp("database")
+    store = Store(f"sqlite:///{folder}/mlflow.db")
+    store.connection.client.search_experiments()
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def store(empty_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The default store of a working folder."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(empty_database, tmp_path / "mlflow.db")
+    return Store()
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
+    """Lay a finished cell of 38,000 parameters into its folder, or another one."""
+    monkeypatch.chdir(tmp_path)
+
+    def lay(
+        s: int = 38_000,
+        *,
+        dataset: str = "wiki",
+        sweep: str = "first",
+        documents: int = 30,
+        sources: int = 0,
+        forced: bool = False,
+        folder: Path | None = None,
+        **model: object,
+    ) -> Path:
+        identity = {"family": "nano", "size": str(s), "dataset": dataset, "seq_len": 64, **model}
+        name = fingerprint(identity)
+        folder = folder or cells_folder() / name
+        folder.mkdir(parents=True)
+        table = power_law_ranks(s, documents=documents, tokens=20)
+        table.write(folder / "ranks.parquet")
+        measurement = Measurement(
+            folder,
+            table.histogram(),
+            table.document_counts([1, 10, 100]),
+            num_bytes=4 * len(table),
+            tied=0,
+            seconds=2.0,
+            fresh_tokens=len(table),
+            peak_memory_bytes=10**9,
+            batch_tokens=2048,
+            chunk_tokens=512,
+        )
+        config = Config(
+            model=ModelConfig(family="nano", size=str(s), **model),  # type: ignore[arg-type]
+            dataset=DatasetConfig(name=dataset, seq_len=64, group="site" if sources else ""),
+            k=KConfig(values=[1, 10, 100]),
+        )
+        facts = Facts(
+            config=config,
+            fingerprint=name,
+            identity=identity,
+            sweep=sweep,
+            commit=f"org/nano@{s}",
+            documents_hash="d" * 64,
+            non_embedding_params=s,
+            total_params=2 * s,
+            vocab_size=512,
+            num_documents=documents,
+            device="cpu",
+            forced=forced,
+        )
+        of_documents = pd.DataFrame({"document": range(documents), "id": [f"doc {i}" for i in range(documents)]})
+        of_documents = of_documents.assign(tokens=20, bytes=80)
+        if sources:
+            of_documents["group"] = [f"site {i % sources}" for i in range(documents)]
+        lay_out(folder, measurement, facts, documents=of_documents, token_texts={0: " the"}, began=time.time() - 2)
+        return folder
+
+    return lay

@@ -1,111 +1,162 @@
-"""README, docs and changelog: short, without a broken link, and made from the code where they say so."""
+"""The documentation: links lead somewhere, commands and code run, and what people copy is complete."""
 
 from __future__ import annotations
 
+import ast
+import doctest
+import importlib
+import json
+import pkgutil
 import re
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+import rbptrack
+from rbptrack.analysis.discovery import ANALYZERS, find
+from rbptrack.analysis.testing import NeedsRanks, example_runs
+from rbptrack.cli import app
+from rbptrack.config.compose import cell_words, compose
 from tests.conftest import ROOT
 from tools import reference, tutorials
 
-WRITTEN = sorted((ROOT / "docs").glob("*.md"))
-LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = sorted(path for path in (ROOT / "docs").rglob("*.md") if "reference" not in path.parts)
+PAGES = [*DOCS, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "examples").glob("*/README.md"))]
+PROGRAM: Any = typer.main.get_command(app)
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_MEASURES = ("measure", "plan", "demo")
 
 
-def words(*pages: Path) -> int:
-    return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
-def test_readers_have_little_to_read() -> None:
-    """Count all but the generated reference, which is looked up and not read."""
-    assert words(ROOT / "README.md") <= 800
-    assert words(ROOT / "CHANGELOG.md") <= 300
-    assert words(*WRITTEN) <= 14_000
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python(?: [^\n]*)?\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def slug(heading: str) -> str:
-    """Return the anchor that Markdown's toc gives a heading."""
-    return re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
+def commands() -> list[tuple[str, str]]:
+    """Every command line of rbptrack that a page shows, in code of any kind."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for line in re.findall(r"^(?:\$ |    )(rbptrack .*)$|`(rbptrack [^`]+)`", text, re.MULTILINE):
+            words = re.sub(r" +#.*$", "", "".join(line))
+            if not re.search(r"\b(?:NAME|WORDS|COMMAND|OUT)\b|\.\.\.", words):
+                found.append((name_of(page), re.sub(r"\s*[>|].*$", "", words)))
+    return sorted(set(found))
 
 
-@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
-        path, _, anchor = target.partition("#")
-        file = (page.parent / path).resolve() if path else page
-        assert file.exists(), f"{page.name}: {target}"
-        if anchor:
-            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-            assert anchor in map(slug, headings), f"{page.name}: {target}"
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files(page: Path) -> None:
+    made = {f"{name}.md" for name in ("commands", "options", "configs", "analyzers", "api")}
+    for target in _LINK.findall(page.read_text(encoding="utf-8")):
+        path = target.partition("#")[0]
+        if "://" in target or not path:
+            continue
+        there = (page.parent / path).resolve()
+        assert there.exists() or (there.parent.name == "reference" and there.name in made), target
 
 
-def test_every_page_is_in_the_site() -> None:
-    """But for the analyzers' own, which the list of analyzers names."""
-    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("nav:")[2]
-    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-    named = set(re.findall(r"[\w/-]+\.md", nav))
-    assert named <= pages
-    assert {page for page in pages - named if not page.startswith("reference/analyzers/")} == set()
+@pytest.mark.parametrize(("page", "line"), commands())
+def test_commands_are_understood(page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-model").mkdir()
+    mine = tmp_path / "conf/model/mine"
+    mine.mkdir(parents=True)
+    for size in ("6k", "15k", "38k", "115k"):
+        (mine / f"{size}.yaml").write_text(f"family: mine\nsize: {size}\npath: my-model\n")
+    notes = tmp_path / "conf/dataset/notes.yaml"
+    notes.parent.mkdir()
+    notes.write_text("name: notes\nfiles: [notes.jsonl]\nsplit: train\nseq_len: 256\n")
+    words = shlex.split(line)[1:]
+    if not words or words[0] == "--help":
+        return
+    if "=" in words[0] or words[0] in _MEASURES or words[0] == "-m":
+        given = words[1:] if words[0] in _MEASURES else words
+        if not any(word.startswith(("hydra/", "-")) for word in given):
+            compose(cell_words(given)[0])
+        return
+    command = PROGRAM.commands[words[0]]
+    options = [word for word in words[1:] if word.startswith("--")]
+    known = {flag for parameter in command.params for flag in parameter.opts} | {"--help"}
+    assert {option.partition("=")[0] for option in options} <= known
+    if words[0] == "analyze" and len(words) > 1 and words[1] in find(ANALYZERS).names:
+        fields = find(ANALYZERS).select(words[1]).__dataclass_fields__
+        assert {word.partition("=")[0] for word in words[2:] if "=" in word and word[0] != "-"} <= set(fields)
 
 
-def test_the_reference_is_that_of_the_code() -> None:
-    """`make docs` writes it anew."""
-    written = {
-        str(page.relative_to(reference.FOLDER)): page.read_text(encoding="utf-8")
-        for page in reference.FOLDER.rglob("*.md")
-    }
-    assert written == reference.pages()
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_python_parses(page: Path) -> None:
+    for block in python_blocks(page):
+        ast.parse(block)
 
 
-def test_the_reference_names_every_option_and_analyzer() -> None:
-    pages = reference.pages()
-    assert "`model.dtype`" in pages["options.md"]
-    assert "`launch.partition`" in pages["options.md"]
-    assert "`analyzer.forecast`" in pages["analyzers/power_law.md"]
-    assert "## When it declines" in pages["analyzers/draft.md"]
-    for name in (path.name for path in (ROOT / "plugins").iterdir() if (path / "rows.py").exists()):
-        assert f"(analyzers/{name}.md)" in pages["analyzers.md"]
+def test_the_readmes_analyzer_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source,) = python_blocks(ROOT / "README.md")
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins/best.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    best: Any = find(ANALYZERS).select("best")
+    report = best(k=1).analyze(example_runs())
+    found = report.frame("rbp")
+    assert sorted(found["dataset"]) == ["code", "prose"]
+    assert set(found["best"]) == {"alpha-25600000"}
 
 
-def session(text: str) -> tutorials.Command:
-    (command,) = tutorials.Block("", text).commands()
-    return command
+def test_the_plugin_pages_analyzer_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = python_blocks(ROOT / "docs/howto/plugins.md")[0]
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins/spread.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    spread = find(ANALYZERS).select("spread")
+
+    class Contract(NeedsRanks):
+        analyzer = spread()
+
+    contract = Contract()
+    for name in dir(contract):
+        if name.startswith("test_"):
+            getattr(contract, name)()
 
 
-def test_what_a_page_shows_is_compared_with_what_came() -> None:
-    shown = session("$ rbptrack list\nmodel  CE\n...\nnano-2m  2.2917  a2ba4736\n")
-    tutorials.check(shown, ["model  CE", "nano-6k  5.5383  5fb54cfc", "nano-2m  2.2918  55833115"])
-    for wrong in (
-        ["model  CE", "nano-2m  2.2817  a2ba4736"],  # another number
-        ["model  CE"],  # a line that did not come
-        ["model  CE", "nano-2m  2.2917  a2ba4736", "1 measurement"],  # a line that the page lacks
-        ["warning: slow", "model  CE", "nano-2m  2.2917  a2ba4736"],
-    ):
-        with pytest.raises(tutorials.Different):
-            tutorials.check(shown, wrong)
+def test_docstrings_examples_hold() -> None:
+    for module in pkgutil.walk_packages(rbptrack.__path__, "rbptrack."):
+        if "embedded" in module.name or module.name.endswith("__main__"):
+            continue
+        source = Path(str(module.module_finder.path)) / f"{module.name.rpartition('.')[2]}.py"  # type: ignore[union-attr]
+        if source.is_file() and ">>>" in source.read_text(encoding="utf-8"):
+            assert doctest.testmod(importlib.import_module(module.name)).failed == 0, module.name
 
 
-def test_a_page_that_says_what_does_not_happen_fails(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text('```text title="a/b.txt"\nx\n```\n\n```console\n$ cat a/b.txt\nx\n$ ls -A "$HOME"\n```\n')
-    tutorials.run(page, tmp_path)
-    page.write_text("```console\n$ echo two\none\n```\n")
-    with pytest.raises(tutorials.Different, match="does not print\none"):
-        tutorials.run(page, tmp_path)
-    page.write_text("```console\n$ false\n```\n")
-    with pytest.raises(tutorials.Different, match="ended with 1"):
-        tutorials.run(page, tmp_path)
+def test_the_notebook_was_run() -> None:
+    notebook = json.loads((ROOT / "examples/notebook.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["execution_count"] for cell in cells)
+    assert not any(output["output_type"] == "error" for cell in cells for output in cell["outputs"])
+    assert len(json.dumps(notebook)) < 300_000
 
 
-def test_the_readme_shows_what_the_first_tutorial_shows() -> None:
-    """Whose commands CI runs."""
-    shown = {
-        command.words: command.lines for block in tutorials.blocks(tutorials.PAGES[0]) for command in block.commands()
-    }
-    sessions = [command for block in tutorials.blocks(ROOT / "README.md") for command in block.commands()]
-    assert sessions
-    for command in sessions:
-        assert set(command.lines) - {tutorials.LEFT_OUT} <= set(shown[command.words])
+def test_the_reference_names_everything() -> None:
+    commands = reference.commands()
+    assert all(f"\n## {name}\n" in commands for name in PROGRAM.commands)
+    analyzers = reference.analyzers()
+    assert all(f"\n## {name}\n" in analyzers for name in find(ANALYZERS).names)
+    assert "`dataset.seq_len`" in reference.options()
+    assert "`pythia`" in reference.configs()
+
+
+def test_outputs_are_compared_but_for_what_varies() -> None:
+    assert tutorials.alike("nano-6k  CE 5.538  1,200 tok/s", "nano-6k   CE 5.539  900 tok/s")
+    assert not tutorials.alike("CE 5.538", "CE 5.638")
+    assert not tutorials.alike("14 measured", "13 measured")
+    command = tutorials.Command("x", ["first", "...", "last"])
+    tutorials.check(command, ["first", "second", "last"])
+    with pytest.raises(tutorials.Different):
+        tutorials.check(command, ["first", "second"])
+    with pytest.raises(tutorials.Different):
+        tutorials.check(tutorials.Command("x", ["first"]), ["first", "second"])

@@ -1,10 +1,9 @@
-"""Make the pictures of README and docs from the demo's store.
+"""Make the pictures of README and docs from a store of the demo; needs Chromium.
 
-python -m tools.pictures FOLDER        # FOLDER: where `rbptrack demo` has run
+python -m tools.pictures FOLDER        # where `rbptrack demo` has run
 python -m tools.pictures               # runs it first, in a temporary folder
 
-docs/demo.png is the top of the report's first page, docs/ui.png MLflow's charts (both need Chromium and Playwright);
-the others are figures of the report as it made them.
+docs/explorer.png is the top of the report's page, docs/mlflow.png MLflow's page with the view that `rbptrack ui` opens.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import argparse
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,21 +24,16 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 DOCS = Path(__file__).parent.parent / "docs"
-FIGURES = (
-    "power_law/figures/alpha_against_k.svg",
-    "rank_and_ce/figures/spectrum.svg",
-    "rank_and_ce/figures/equal_loss.svg",
-)
 PROGRAM = (sys.executable, "-u", "-m", "rbptrack")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 PATIENCE = 300_000  # milliseconds that a page is given
-REPORT = (1060, 1095)  # pixels
-CHARTS = (1400, 1100)
+WIDTH = 1200  # pixels of the report
+CHARTS = (1400, 1000)  # of MLflow's page
 
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Start Chromium without a window."""
+    """Chromium without a window."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         raise SystemExit("error: Chromium is not installed: apt-get install chromium")
@@ -46,28 +41,31 @@ def browser() -> Iterator[Any]:
         yield playwright.chromium.launch(executable_path=path, args=[*FLAGS])
 
 
-def report_of(folder: Path) -> Path:
-    """Find the newest whole report of a sweep in the folder's store: the demo's."""
-    reports = folder.glob("mlruns/artifacts/rbptrack/*/artifacts/report.html")
-    whole = [path for path in reports if all((path.parent / figure).exists() for figure in FIGURES)]
-    if not whole:
-        raise SystemExit(f"error: no whole report of a sweep in {folder}: run `rbptrack demo` there")
-    return max(whole, key=lambda path: path.stat().st_mtime)
-
-
-def picture_report(chromium: Any, report: Path) -> None:
-    """Picture the top of the page, as its reader first sees it."""
-    page = chromium.new_page(viewport=dict(zip(("width", "height"), REPORT, strict=True)))
+def picture_report(chromium: Any, folder: Path) -> None:
+    """The page's first screen: the sentence, the explorer and the table of exponents."""
+    report = folder / "report.html"
+    subprocess.run([*PROGRAM, "report", "--analyzers", "power_law", "--out", str(report)], cwd=folder, check=True)
+    page = chromium.new_page(viewport={"width": WIDTH, "height": 800})
     page.goto(report.as_uri())
-    page.screenshot(path=DOCS / "demo.png")
+    page.locator("#explorer .first :is(svg, canvas)").first.wait_for()
+    page.wait_for_timeout(2000)  # fonts, and the last of the layout
+    end = page.locator("main > details").first.bounding_box()["y"]  # the first folded analysis
+    page.screenshot(
+        path=DOCS / "explorer.png", clip={"x": 0, "y": 0, "width": WIDTH, "height": end - 8}, full_page=True
+    )
 
 
 def picture_charts(chromium: Any, folder: Path) -> None:
-    """Picture MLflow on the view that `rbptrack ui` opens."""
-    with subprocess.Popen([*PROGRAM, "ui", "browser=no"], cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+    """MLflow's charts of the measurements."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [*PROGRAM, "ui", "--port", str(port)]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         try:
-            lines = iter(server.stdout or ())
-            address = next(match[0] for match in (re.search(r"http://\S+/runs\S+", line) for line in lines) if match)
+            lines = server.stdout or iter(())
+            address = next(found[0] for line in lines if (found := re.search(r"http://\S+/#\S+", line)))
+            next(line for line in lines if "startup complete" in line)
             page = chromium.new_page(viewport=dict(zip(("width", "height"), CHARTS, strict=True)))
             page.set_default_timeout(PATIENCE)
             page.goto(address)
@@ -77,13 +75,13 @@ def picture_charts(chromium: Any, folder: Path) -> None:
                 for button in page.get_by_role("button", name=name, exact=True).all():
                     button.click()
             page.wait_for_timeout(3000)  # the other charts of the screen
-            page.screenshot(path=DOCS / "ui.png")
+            page.screenshot(path=DOCS / "mlflow.png")
         finally:
             server.send_signal(signal.SIGINT)
 
 
 def main() -> None:
-    """Make all pictures."""
+    """Make both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="where the demo has run")
     options = parser.parse_args()
@@ -91,11 +89,8 @@ def main() -> None:
         folder = (options.folder or Path(temporary)).absolute()
         if options.folder is None:
             subprocess.run([*PROGRAM, "demo"], cwd=folder, check=True)
-        report = report_of(folder)
-        for figure in FIGURES:
-            shutil.copyfile(report.parent / figure, DOCS / Path(figure).name)
         with browser() as chromium:
-            picture_report(chromium, report)
+            picture_report(chromium, folder)
             picture_charts(chromium, folder)
 
 

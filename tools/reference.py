@@ -1,236 +1,280 @@
-"""Write the reference of the documentation from the code: commands, options, models, analyzers, the Python API.
+"""Write docs/reference from the code; `make docs` does it before it builds the site.
 
-python -m tools.reference          # writes docs/reference; `make docs` does it first
+python -m tools.reference
 
-Nothing in docs/reference is written by hand: commands come from `rbptrack.commands.catalogue`, options from the schema and
-the plugins' fields, models and datasets from conf/, analyzers and the API from docstrings.
+Commands come from Typer, options from the comments in `rbptrack.config.schema`, models and datasets from conf/,
+analyzers from their docstrings. The page of the Python API is written by mkdocstrings when the site is built.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
-from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import typer
 import yaml
+from latex2mathml.converter import convert
 
-import rbptrack
-from rbptrack.analysis.contract import Report
-from rbptrack.analysis.discovery import ANALYZERS, EXECUTORS, EXPORTERS, IMPORTERS
-from rbptrack.analysis.plugin import help_line
-from rbptrack.analysis.runs import Runs
-from rbptrack.commands.catalogue import GROUPS
-from rbptrack.commands.declaration import Command
-from rbptrack.config.ladders import LADDERS
-from rbptrack.config.patterns import size_key
+from rbptrack.analysis.discovery import ANALYZERS, EXPORTERS, IMPORTERS, Kind, find
+from rbptrack.analysis.plugin import Plugin, options_of
+from rbptrack.cli import app
+from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import CellConfig, Config
-from tools import plugin_pages
-from tools.docstrings import Docstring, code, table
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/reference"
-GENERATED = "<!-- made by tools/reference.py: change the code it is made from -->"
+
+API = """\
+# Python API
+
+`import rbptrack` gives the four names that [Python and notebooks](../howto/python.md) explains. Plugins use the rest.
+
+::: rbptrack.api
+    options:
+      members: [measure, LoggedMeasurement, runs, analyze]
+
+::: rbptrack.callback.RankCallback
+
+::: rbptrack.analysis.runs.Runs
+
+::: rbptrack.analysis.report.Report
+
+::: rbptrack.analysis.family.read_families
+
+::: rbptrack.analysis.family.Family
+
+::: rbptrack.stats.estimate.Estimate
+
+::: rbptrack.stats.documents
+    options:
+      members: [estimate, jackknife, Sums]
+
+::: rbptrack.stats.laws
+    options:
+      members: [Law, law_of, laws_of, law_of_sums, laws_of_sums]
+
+::: rbptrack.ranks.table.RankTable
+
+::: rbptrack.ranks.histogram.RankHistogram
+
+::: rbptrack.ranks.counts.DocumentCounts
+
+::: rbptrack.analysis.importing
+    options:
+      members: [Importer, ImportedMeasurement, ImportedScore]
+
+::: rbptrack.analysis.exporting.Exporter
+
+::: rbptrack.analysis.testing
+    options:
+      members: [AnalyzerContract, NeedsRanks, NeedsSizes, example_runs]
+"""
 
 
-def pages() -> dict[str, str]:
-    """Make every page: path below docs/reference -> its text."""
-    analyzers = dict(plugin_pages.plugins_of(ANALYZERS))
-    made = {
-        "commands.md": _commands(),
-        "options.md": _options(),
-        "models.md": _models(),
-        "analyzers.md": plugin_pages.index(analyzers),
-        "api.md": _api(),
-    } | {f"analyzers/{name}.md": plugin_pages.page(name, analyzer) for name, analyzer in analyzers.items()}
-    return {path: f"{text.rstrip()}\n\n{GENERATED}\n" for path, text in made.items()}
+def math(source: str, language: str, class_name: str, options: Any, md: Any, **kwargs: Any) -> str:
+    """A block ```math as MathML, which browsers typeset without a script (see mkdocs.yml)."""
+    return convert(source.strip(), display="block")
 
 
-# ---------------------------------------------------------------------- commands
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    cells = [[_prose(str(cell)).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
-def _commands() -> str:
-    parts = ["# Commands", "`rbptrack help COMMAND` prints the same. A line without a command measures."]
-    for title, commands in GROUPS.items():
-        parts += [f"## {title}", *map(_command, commands)]
+def code(text: object) -> str:
+    """Text as code; nothing where it is empty."""
+    return f"`{text}`" if str(text) else ""
+
+
+def commands() -> str:
+    """Every command of the program with its arguments and flags."""
+    program: Any = typer.main.get_command(app)
+    parts = [
+        "# Commands",
+        "`rbptrack COMMAND --help` prints the same. A line that begins with `key=value` measures: "
+        "`rbptrack model=nano/6k` is `rbptrack measure model=nano/6k`. Exit codes: 0; 1 where something failed or was "
+        "found; 2 for a wrong command line; 130 after Ctrl-C.",
+    ]
+    functions = {
+        info.name or info.callback.__name__: info.callback for info in app.registered_commands if info.callback
+    }
+    for name, command in program.commands.items():
+        kinds = get_type_hints(functions[name])
+        arguments = [shown for parameter in command.params if (shown := _argument(parameter))]
+        usage = " ".join(["rbptrack", name, *arguments, "[OPTIONS]"])
+        about = " ".join(inspect.cleandoc(command.help or "").split())
+        rows = [(code(_flag(parameter, kinds[parameter.name])), _sentence(parameter)) for parameter in command.params]
+        parts += [f"## {name}", f"    {usage}", _prose(about), table(["argument or option", "meaning"], rows)]
     return "\n\n".join(parts)
 
 
-def _command(command: Command[Any]) -> str:
-    parts = [f"### {command.name}", f"    rbptrack {command.synopsis}"]
-    parts += [" ".join(paragraph.split()) for paragraph in command.about.strip().split("\n\n")]
-    options = dict(command.more) | {option.shown: option.meaning for option in command.declared() if option.meaning}
-    if options:
-        parts.append(table(["option", "meaning"], ((code(shown), meaning) for shown, meaning in options.items())))
-    if command.examples:
-        examples = ((code(f"rbptrack {words}".strip()), meaning) for words, meaning in command.examples.items())
-        parts.append(table(["example", "what it does"], examples))
-    return "\n\n".join(parts)
+def _argument(parameter: Any) -> str:
+    """The name of an argument; nothing for an option."""
+    is_option = parameter.opts[0].startswith("-")
+    return "" if is_option else str(parameter.metavar or parameter.name.upper())
 
 
-# ----------------------------------------------------------------------- options
+def _flag(parameter: Any, kind: Any) -> str:
+    """An argument or option as it is typed, with the values that it takes."""
+    if argument := _argument(parameter):
+        return argument
+    single = next((member for member in (kind, *get_args(kind)) if isinstance(member, type)), str)
+    takes = parameter.metavar or single.__name__.upper()
+    if issubclass(single, bool):
+        takes = ""
+    for member in (kind, *get_args(kind)):
+        if get_origin(member) is Literal:
+            takes = "|".join(get_args(member))
+    return f"{', '.join(parameter.opts)} {takes}".strip()
 
 
-def _options() -> str:
+def _sentence(parameter: Any) -> str:
+    """What an option means, and its default where it says something."""
+    text = str(parameter.help or "")
+    default = getattr(parameter.default, "value", parameter.default)
+    if isinstance(default, (str, int, float)) and not isinstance(default, bool) and str(default):
+        text += f" (default {code(default)})"
+    return text.strip()
+
+
+def options() -> str:
+    """Every key of a sweep's config."""
+    hints = get_type_hints(Config)
     parts = [
         "# Options",
-        "Every key of a sweep's configuration, typed as `key=value`; `--cfg job --resolve` prints the values of a command.",
-        "## Sweep and cell",
+        "Every key of a sweep's config, typed as `key=value`. `rbptrack WORDS --cfg job --resolve` prints the values "
+        "that a command has. `reference=NAME` measures a second model in the same pass, and `reference.*` takes the "
+        "keys of `model.*`.",
+        "## The sweep and the cell",
         _keys((Config, CellConfig), ""),
     ]
-    for prefix in ("model", "dataset", "k", "engine", "tracking"):
-        kind = get_type_hints(Config)[prefix]
-        parts += [f"## {prefix}.*", Docstring.of(kind).summary, _keys((kind,), f"{prefix}.")]
-    parts += ["`reference.*` takes the keys of `model.*`."]
-    for kind, title, typed in (
-        (EXECUTORS, "Executors: launch=NAME", "launch."),
-        (IMPORTERS, "Importers: import FILE", ""),
-        (EXPORTERS, "Exporters: export to=NAME", ""),
-    ):
-        parts.append(f"## {title}")
-        for name, plugin in plugin_pages.plugins_of(kind):
-            parts += [f"### {name}", help_line(plugin), plugin_pages.plugin_options(plugin, typed)]
-    return "\n\n".join(filter(None, parts))
+    for group in ("model", "dataset", "k", "engine", "launch", "tracking", "plugins"):
+        schema = hints[group]
+        parts += [
+            f"## {group}",
+            _prose(" ".join(inspect.cleandoc(schema.__doc__).split())),
+            _keys((schema,), f"{group}."),
+        ]
+    for kind in (IMPORTERS, EXPORTERS):
+        parts.append(f"## {kind.word.capitalize()}s")
+        for name, plugin in _built_in(kind):
+            parts += [f"### {name}", _about(plugin), _options_of(plugin)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _keys(schemas: Iterable[type], prefix: str) -> str:
-    """List the plain fields of dataclasses: key, default, values and meaning."""
     rows: dict[str, tuple[str, str, str]] = {}
     for schema in schemas:
         hints = get_type_hints(schema)
-        for field in fields(schema):
-            kind = hints[field.name]
-            if is_dataclass(kind) or field.name == "reference":
+        comments = dict(re.findall(r"^    (\w+):.*?  # (.*)$", inspect.getsource(schema), re.MULTILINE))
+        for entry in fields(schema):
+            kind = hints[entry.name]
+            if is_dataclass(kind) or entry.name == "reference":
                 continue
-            meaning = field.metadata.get("help") or _comments(schema).get(field.name, "")
-            rows[field.name] = (code(prefix + field.name), code(plugin_pages.default_of(field)), _values(kind, meaning))
+            meaning = comments.get(entry.name, "")
+            if isinstance(kind, type) and issubclass(kind, Enum):
+                values = ", ".join(code(member.value) for member in kind)
+                about = meaning or " ".join(inspect.cleandoc(kind.__doc__ or "").split())
+                meaning = f"{values}. {about}"
+            rows.setdefault(entry.name, (code(prefix + entry.name), code(_default(entry)), meaning))
     return table(["key", "default", "meaning"], rows.values())
 
 
-def _values(kind: object, meaning: str) -> str:
-    """Put the values of an enum before a meaning."""
-    if not (isinstance(kind, type) and issubclass(kind, Enum)):
-        return meaning
-    values = ", ".join(code(member.value) for member in kind)
-    return ". ".join(filter(None, [values, meaning or Docstring.of(kind).summary.rstrip(".")]))
+def _default(entry: Field[Any]) -> str:
+    default = entry.default
+    if entry.default_factory is not MISSING:
+        default = entry.default_factory()
+    if default is MISSING or default == "???":
+        return ""
+    if isinstance(default, Enum):
+        return str(default.value)
+    shown = str(default).replace("'", "").replace("\n", "\\n")
+    return shown if default or isinstance(default, (bool, int)) else ""
 
 
-@cache
-def _comments(schema: type) -> Mapping[str, str]:
-    """Read the comment behind each field of a dataclass and of those it extends."""
-    comments: dict[str, str] = {}
-    for base in reversed(schema.__mro__[:-1]):
-        comments |= dict(re.findall(r"^    (\w+):.*?  # (.*)$", inspect.getsource(base), re.MULTILINE))
-    return comments
-
-
-# ------------------------------------------------------------ models and datasets
-
-
-def _models() -> str:
+def configs() -> str:
+    """The models and datasets that ship."""
     families: dict[str, dict[str, dict[str, Any]]] = {}
-    remarks: dict[str, str] = {}
     for path in sorted((ROOT / "conf/model").glob("*/*.yaml")):
-        family = path.parent.name
-        families.setdefault(family, {})[path.stem] = yaml.safe_load(path.read_text())
-        remarks.setdefault(family, _remark(path))
-    rows = [
-        (code(name), ", ".join(sorted(sizes, key=size_key)), _repositories(sizes.values()), remarks[name])
-        for name, sizes in families.items()
-    ]
-    rows += [
-        (
-            code(name),
-            ", ".join(ladder.steps),
-            ladder.where.get("repo", "built in").format(size="*"),
-            _steps(ladder.steps),
-        )
-        for name, ladder in LADDERS.items()
-    ]
+        families.setdefault(path.parent.name, {})[path.stem] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    models = []
+    for family, sizes in families.items():
+        repos = sorted({str(config.get("repo", "")) for config in sizes.values()} - {""})
+        models.append((code(family), ", ".join(sorted(sizes, key=natural_key)), ", ".join(repos) or "built in"))
     datasets = []
     for path in sorted((ROOT / "conf/dataset").glob("*.yaml")):
-        config = yaml.safe_load(path.read_text())
-        texts = ", ".join(config.get("fields", ["text"]))
-        datasets.append((code(path.stem), config.get("repo", ""), texts, config.get("documents", "all"), _remark(path)))
+        text = path.read_text(encoding="utf-8")
+        config = yaml.safe_load(text)
+        head = " ".join(line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#"))
+        names = ", ".join(config.get("fields", ["text"]))
+        datasets.append((code(path.stem), config.get("repo", ""), names, config.get("documents") or "all", head))
     return "\n\n".join([
         "# Models and datasets that ship",
-        "`model=FAMILY/SIZE`, or `'model=FAMILY/*'` for all sizes.",
-        table(["family", "sizes", "repositories", "remarks"], rows),
-        table(["dataset", "repository", "fields", "documents", "remarks"], datasets),
+        "A name is a file: `model=pythia/70m` is `conf/model/pythia/70m.yaml`, and `'model=pythia/*'` is the whole "
+        "family. [Models and datasets](../howto/models-and-datasets.md) says how to add yours.",
+        table(["family", "sizes", "repositories on the Hub"], models),
+        table(["dataset", "repository", "fields", "documents", "what it is"], datasets),
     ])  # fmt: skip
 
 
-def _remark(path: Path) -> str:
-    """Read the comment at the head of a YAML file."""
-    lines = path.read_text().splitlines()
-    head = lines[: next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))]
-    return " ".join(line.removeprefix("#").strip() for line in head)
-
-
-def _repositories(configs: Iterable[Mapping[str, Any]]) -> str:
-    repos = {str(config.get("repo", "built in")) for config in configs}
-    return repos.pop() if len(repos) == 1 else f"{_common(sorted(repos))}*"
-
-
-def _common(names: list[str]) -> str:
-    """Return the beginning that all names share, given in order."""
-    return next((names[0][:i] for i in range(len(names[0]), 0, -1) if names[-1].startswith(names[0][:i])), "")
-
-
-def _steps(steps: Mapping[str, tuple[int, ...]]) -> str:
-    every = sorted({step for own in steps.values() for step in own})
-    return f"{len(every)} checkpoints, step{every[0]} to step{every[-1]}: `SIZE-stepN`"
-
-
-# --------------------------------------------------------------------------- API
-
-
-def _api() -> str:
+def analyzers() -> str:
+    """Method, options and glossary of every analyzer that ships."""
     parts = [
-        "# Python API",
-        "The public names of `rbptrack`, and what they return. `rbptrack.__version__` is the version.",
+        "# Analyzers",
+        "`rbptrack analyze NAME option=value` runs one, `rbptrack report` all. Every result has the columns family, "
+        "dataset, metric, estimate, a 95% interval, p, p corrected by Holm, and a verdict.",
     ]
-    for name in rbptrack.__all__:
-        if name != "__version__":
-            parts += [f"## rbptrack.{name}", *_documented(getattr(rbptrack, name))]
-    for kind in (Runs, Report):
-        parts += [f"## {kind.__name__}", *_documented(kind)]
-    return "\n\n".join(filter(None, parts))
+    for name, plugin in _built_in(ANALYZERS):
+        module = inspect.getmodule(plugin)
+        method = inspect.cleandoc(inspect.getdoc(module) or "")
+        parts += [f"## {name}", _prose(method), _options_of(plugin)]
+        glossary = getattr(module, "GLOSSARY", None) or getattr(module, "CHANGES_GLOSSARY", {})
+        rows = []
+        for entry, term in glossary.items():
+            meaning = term if isinstance(term, str) else term.meaning
+            rows.append((code(entry), meaning))
+        parts.append(table(["in results and tables", "meaning"], rows))
+    return "\n\n".join(part for part in parts if part)
 
 
-def _documented(thing: Any) -> Iterator[str]:
-    """Yield signature and docstring; of a class its public methods and properties too."""
-    if not inspect.isclass(thing):
-        yield f"    {thing.__name__}{_signature(thing)}"
-    yield Docstring.of(thing).markdown()
-    members = [
-        (name, member) for name, member in inspect.getmembers(thing) if inspect.isclass(thing) and name[0] != "_"
-    ]
-    for name, member in members:
-        whose = member.fget if isinstance(member, property) else getattr(member, "func", member)
-        if callable(whose) and inspect.isfunction(whose) and whose.__doc__:
-            yield f"**`{name}{'' if isinstance(member, property) else _signature(whose)}`**"
-            yield Docstring.of(whose).markdown()
+def _built_in(kind: Kind[Any]) -> list[tuple[str, type[Plugin]]]:
+    plugins = find(kind)
+    classes = plugins.load()
+    return [(name, cls) for name, cls in classes.items() if plugins.found[name].built_in]
 
 
-def _signature(function: Any) -> str:
-    """Write the signature without `self` and without the quotes of types."""
-    signature = inspect.signature(function)
-    parameters = [parameter for name, parameter in signature.parameters.items() if name != "self"]
-    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature.replace(parameters=parameters)))
+def _about(plugin: type[Plugin]) -> str:
+    """A plugin's docstring without the lines on its options."""
+    doc = inspect.cleandoc(plugin.__doc__ or "")
+    for option in fields(plugin):
+        doc = re.sub(rf"^ *{option.name}: .+(?:\n {{2,}}(?!\w+: ).+)*\n?", "", doc, flags=re.MULTILINE)
+    return _prose(doc)
+
+
+def _prose(text: str) -> str:
+    """Text of a docstring as Markdown: outside of `code`, signs of Markdown and HTML are shown as they stand."""
+    parts = re.split(r"(`[^`]*`)", text.strip())
+    return "".join(part if part.startswith("`") else re.sub(r"([<*_])", r"\\\1", part) for part in parts)
+
+
+def _options_of(plugin: type[Plugin]) -> str:
+    rows = [(code(option.name), code(option.default), option.help) for option in options_of(plugin)]
+    return table(["option", "default", "meaning"], rows) if rows else ""
 
 
 def main() -> None:
-    """Write the pages in place of those that are there."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    for path, text in pages().items():
-        (FOLDER / path).parent.mkdir(parents=True, exist_ok=True)
-        (FOLDER / path).write_text(text, encoding="utf-8")
+    """Write every page."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    pages = {"commands": commands(), "options": options(), "configs": configs(), "analyzers": analyzers(), "api": API}
+    for name, text in pages.items():
+        (FOLDER / f"{name}.md").write_text(f"{text.rstrip()}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

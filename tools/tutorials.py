@@ -1,13 +1,13 @@
-"""Run the commands of the tutorials, and compare what they print with what the pages say.
+"""Run the commands of the documentation, and compare what they print with what the pages say.
 
-python -m tools.tutorials              # every tutorial, each in a new folder; `make fresh` does it with the installed wheel
-python -m tools.tutorials --write      # put what came into the pages, the README's lines included
-python -m tools.tutorials docs/first-law.md
+python -m tools.tutorials                           # the tutorials and examples, each in a new folder
+python -m tools.tutorials --write                   # put what they print into the pages, and the README's lines with it
+python -m tools.tutorials docs/tutorials/your-models.md --folder /tmp/there      # one page, its folder kept
 
-A block ```console holds commands after `$ `, each with the lines that it prints; `...` stands for lines left out. A block
-with a title (```yaml title="conf/model/mine/1b.yaml") is a file, written before the next command. Commands run by bash in a
-new folder, with an empty HOME, and with an environment's `rbptrack` and `python` first in PATH; a page that says
-`<!-- continues first-law.md -->` in that page's folder, after it.
+A block ```console holds commands after `$ `, each with the lines that it prints; `...` stands for lines left out. A
+block with a title (```yaml title="conf/model/mine/1b.yaml") is a file, written before the next command. Commands run by
+bash, with an empty HOME, and this Python's `rbptrack` and `python` first in PATH. A page that says
+`<!-- continues first-law -->` runs in that page's folder, after it; an example runs in a copy of its own folder.
 """
 
 from __future__ import annotations
@@ -15,33 +15,32 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = tuple(ROOT / "docs" / name for name in ("first-law.md", "why-ranks.md", "your-models.md"))
 README = ROOT / "README.md"
 LEFT_OUT = "..."
 PATIENCE = 3600.0  # seconds that a command is given
 
-HERE = Path(sys.executable).parent
-
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-_CONTINUES = re.compile(r"^<!-- continues (\S+)\.md -->$", re.MULTILINE)
-_PROGRESS = re.compile(r"tok/s  [\d:]+ left")
+_CONTINUES = re.compile(r"^<!-- continues (\S+) -->$", re.MULTILINE)
+_ESCAPE = re.compile(r"\x1b\[[\d;]*m")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _VARIES = (
     (re.compile(r"\d{8}-\d{6}(?:-\w+)?"), "SWEEP"),
     (re.compile(r"\b(?=\w*\d)[0-9a-f]{8,64}\b"), "ID"),
+    (re.compile(r"mlruns/\d+/"), "mlruns/N/"),
     (re.compile(r"[\d.,]+k? ?tok(?:ens)?/s"), "SPEED"),
-    (re.compile(r"\b\d+:\d\d(?::\d\d)?\b|\b[\d.]+ (?:s|min|seconds|minutes|TFLOP/s|GB)\b"), "MUCH"),
-    (re.compile(r"\s+"), " "),
+    (re.compile(r"\b\d+:\d\d(?::\d\d)?\b|\b[\d.]+ ?(?:s|min|h|kB|MB|GB)\b"), "MUCH"),
+    (re.compile(r"-{2,}|\s+"), " "),
 )
 
 
@@ -65,7 +64,7 @@ class Block:
     text: str
 
     def commands(self) -> list[Command]:
-        """Read its commands; a line that ends with a backslash continues."""
+        """Its commands; a line that ends with a backslash continues."""
         commands: list[Command] = []
         for line in self.text.splitlines():
             if line.startswith("$ "):
@@ -77,78 +76,84 @@ class Block:
         return commands
 
 
+def pages() -> list[Path]:
+    """The pages whose commands are run, in an order in which a page follows the one that it continues."""
+    return [*sorted((ROOT / "docs/tutorials").glob("*.md")), *sorted((ROOT / "examples").glob("*/README.md"))]
+
+
 def blocks(page: Path) -> Iterator[Block]:
-    """Yield the files and sessions of a page, in their order."""
+    """The files and sessions of a page, in their order."""
     for language, title, text in _FENCE.findall(page.read_text(encoding="utf-8")):
         if title or language == "console":
             yield Block(title, text)
 
 
-def run(
-    page: Path, folder: Path, *, programs: Path = HERE, variables: Mapping[str, str] | None = None, write: bool = False
-) -> None:
-    """Do what a page says, below a folder.
+def run(page: Path, folder: Path, *, write: bool = False) -> None:
+    """Do what a page says.
 
     Args:
         page: a Markdown file.
-        folder: holds HOME and a folder per page.
-        programs: where `rbptrack` and `python` are.
-        variables: of the commands' environment, besides those that a shell needs.
-        write: put what is printed into the page and the README instead of comparing it.
+        folder: where HOME and a folder for each page are made.
+        write: put what is printed into the page and the README in place of comparing it.
 
     Raises:
         Different: a command failed, or printed something else.
 
     """
+    page = page.resolve()
     continued = _CONTINUES.search(page.read_text(encoding="utf-8"))
-    home, place = folder / "home", folder / (continued[1] if continued else page.stem)
+    is_example = page.name == "README.md"
+    home = folder / "home"
+    place = folder / (continued[1] if continued else page.parent.name if is_example else page.stem)
     home.mkdir(exist_ok=True, parents=True)
+    if is_example:
+        shutil.copytree(page.parent, place, dirs_exist_ok=True)
     place.mkdir(exist_ok=True)
     for block in blocks(page):
         if block.title:
             (place / block.title).parent.mkdir(parents=True, exist_ok=True)
             (place / block.title).write_text(block.text, encoding="utf-8")
-        for command in () if block.title else block.commands():
+            continue
+        for command in block.commands():
             began = time.monotonic()
-            printed = _output(command.words, place, home, programs, variables or {})
+            printed = _output(command.words, place, home)
             print(f"{page.name}: $ {command.words.splitlines()[0]}  {time.monotonic() - began:.0f} s", flush=True)
-            if write:
-                _rewrite(page, command, printed)
-                for shown in (
-                    shown for other in blocks(README) for shown in other.commands() if shown.words == command.words
-                ):
-                    _rewrite(README, shown, printed)
-            else:
+            if not write:
                 check(command, printed)
+                continue
+            rewrite(page, command, printed)
+            for other in blocks(README):
+                for shown in other.commands():
+                    if shown.words == command.words:
+                        rewrite(README, shown, printed)
 
 
-def _output(words: str, folder: Path, home: Path, programs: Path, variables: Mapping[str, str]) -> list[str]:
-    """Return the lines that a command prints, standard error included; without progress, which slow machines show."""
+def _output(words: str, folder: Path, home: Path) -> list[str]:
+    """The lines that a command prints, standard error included."""
     kept = {name: value for name, value in os.environ.items() if name in ("LANG", "LC_ALL", "CI", "OMP_NUM_THREADS")}
-    shell = {
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "HOME": str(home),
-        "COLUMNS": "100",
-        "HF_HUB_OFFLINE": "1",
-    }
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    shell = {"PATH": programs, "HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    shell |= {"COLUMNS": "120", "TTY_COMPATIBLE": "1", "NO_COLOR": "1"}  # tables as in a terminal of this width
     done = subprocess.run(
         ["bash", "-c", words],
-        cwd=folder, env=kept | shell | variables,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE,
-    )  # fmt: skip
+        cwd=folder,
+        env=kept | shell,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     if done.returncode:
         raise Different(f"$ {words}\nended with {done.returncode}:\n{done.stdout}")
-    return [line for line in done.stdout.rstrip("\n").splitlines() if not _PROGRESS.search(line)]
+    plain = _ESCAPE.sub("", done.stdout)
+    return [line.rstrip() for line in plain.rstrip("\n").splitlines()]
 
 
 def check(command: Command, printed: Sequence[str]) -> None:
-    """Compare documented lines with those printed, in their order; numbers to two units of their last digit.
-
-    Raises:
-        Different: a line is missing, or one came in between where none is left out.
-
-    """
-    at, loose = 0, False
+    """Compare documented lines with those printed, in their order; raises Different."""
+    at = 0
+    loose = False
     for line in command.lines:
         if line.strip() == LEFT_OUT:
             loose = True
@@ -158,15 +163,17 @@ def check(command: Command, printed: Sequence[str]) -> None:
         if here is None:
             shown = "\n".join(printed[at : at + 20])
             raise Different(f"$ {command.words}\ndoes not print\n{line}\nbut\n{shown}")
-        at, loose = here + 1, False
+        at = here + 1
+        loose = False
     if command.lines and not loose and at < len(printed):
         raise Different(f"$ {command.words}\nprints more than the page shows:\n{printed[at]}")
 
 
 def alike(documented: str, printed: str) -> bool:
-    """Tell whether two lines say the same, but for ids, times and the last digit of numbers."""
+    """Whether two lines say the same, but for ids, times, speeds, spaces and two units of a number's last digit."""
     for varies, instead in _VARIES:
-        documented, printed = varies.sub(instead, documented), varies.sub(instead, printed)
+        documented = varies.sub(instead, documented)
+        printed = varies.sub(instead, printed)
     if _NUMBER.sub("#", documented).strip() != _NUMBER.sub("#", printed).strip():
         return False
     pairs = zip(_NUMBER.findall(documented), _NUMBER.findall(printed), strict=True)
@@ -174,7 +181,6 @@ def alike(documented: str, printed: str) -> bool:
 
 
 def _close(documented: str, printed: str) -> bool:
-    """Tell whether two numbers differ by at most two units of the last digit; whole numbers must be equal."""
     digits = len(documented.partition(".")[2])
     if not digits or digits != len(printed.partition(".")[2]):
         return documented == printed
@@ -182,42 +188,46 @@ def _close(documented: str, printed: str) -> bool:
     return abs(apart) < 2.5 * 10.0**-digits
 
 
-def _rewrite(page: Path, command: Command, printed: Sequence[str]) -> None:
-    """Put the printed lines in place of the documented ones: of each the one that is most like it."""
+def rewrite(page: Path, command: Command, printed: Sequence[str]) -> None:
+    """Put printed lines in place of documented ones: for each the one that is most like it."""
     lines: list[str] = []
     at = 0
     for line in command.lines:
         if line.strip() == LEFT_OUT:
             lines.append(line)
             continue
-        ratios = [SequenceMatcher(None, line, other).ratio() for other in printed[at:]]
-        if not ratios:
+        common = [_common(line, other) for other in printed[at:]]
+        if not common:
             raise Different(f"$ {command.words}\nprints nothing like\n{line}")
-        at += ratios.index(max(ratios)) + 1
-        lines.append(printed[at - 1].rstrip())
+        at += common.index(max(common)) + 1
+        lines.append(printed[at - 1])
     before = "\n".join([f"$ {command.words}", *command.lines, ""])
     after = "\n".join([f"$ {command.words}", *lines, ""])
     page.write_text(page.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
 
 
+def _common(documented: str, printed: str) -> tuple[int, float]:
+    """How alike two lines are: the characters that both have in order, then their share of both."""
+    matcher = SequenceMatcher(None, documented, printed, autojunk=False)
+    return sum(block.size for block in matcher.get_matching_blocks()), matcher.ratio()
+
+
 def main() -> int:
-    """Run the pages; returns how many are not what happens."""
+    """Run the pages; returns how many differ from what happens."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pages", nargs="*", type=Path, default=PAGES)
-    parser.add_argument("--write", action="store_true", help="put what came into the pages")
-    parser.add_argument(
-        "--folder", type=Path, help="where the commands run, kept afterwards; by default a temporary folder"
-    )
+    parser.add_argument("pages", nargs="*", type=Path)
+    parser.add_argument("--write", action="store_true", help="put what is printed into the pages")
+    parser.add_argument("--folder", type=Path, help="where the commands run, kept; by default a temporary folder")
     options = parser.parse_args()
-    failed: list[Path] = []
-    with tempfile.TemporaryDirectory(prefix="tutorials-") as folder:
-        for page in options.pages:
+    differ = 0
+    with tempfile.TemporaryDirectory(prefix="tutorials-") as temporary:
+        for page in options.pages or pages():
             try:
-                run(page, options.folder or Path(folder), write=options.write)
+                run(page, (options.folder or Path(temporary)).absolute(), write=options.write)
             except Different as error:
                 print(f"error: {page}: {error}", file=sys.stderr)
-                failed.append(page)
-    return len(failed)
+                differ += 1
+    return differ
 
 
 if __name__ == "__main__":

@@ -1,110 +1,116 @@
-"""`export to=hub`: a folder for the Hugging Face hub, with a dataset card, a table, and `.eval_results` for models."""
+"""A folder for the Hugging Face Hub: a dataset card, a table, and `.eval_results` of models that are there."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 import yaml
 
-from rbptrack.analysis import Runs
-from rbptrack.analysis.display import as_csv
-from rbptrack.analysis.exporting import Exporter, __version__, file_name
-from rbptrack.base.words import counted, for_markdown
-from rbptrack.ranks import rbp_ks, rbp_name
+from rbptrack.analysis import Runs, rbp_name
+from rbptrack.analysis.exporting import Exporter, file_part
+from rbptrack.base.words import counted
+from rbptrack.ranks import is_rbp_column, rbp_ks
 
 DATA = "measurements.csv"
 _COLUMNS = (
     "dataset", "model", "family", "size", "non_embedding_params", "total_params", "training_tokens", "vocab_size",
-    "seq_len", "context", "num_documents", "num_tokens", "dtype", "sequence", "ce", "ce_rank", "ce_rest",
-    "bits_per_byte", "tie_rate",
+    "seq_len", "context", "documents", "num_tokens", "dtype", "sequence", "ce", "ce_rank", "ce_rest", "bits_per_byte",
+    "tie_rate",
 )  # fmt: skip
+PROGRAM = f"rbptrack {version('rbptrack')}"
+MEANING = f"share of tokens that the model ranks among its first k ({PROGRAM})"
+CARD = """---
+{front}---
+
+# Ranks of `{families}` on `{datasets}`
+
+{measurements} of language models, one per row of `{data}`: cross-entropy (`ce`, nats per token),
+RBP_k (`rbp_<k>`, the share of tokens that the model ranks among its first k; arXiv 2510.20387), k = {ks},
+with standard errors over documents (`<metric>_se`), S (`non_embedding_params`) and how the texts were read.
+
+{results}
+
+Made by {program}. `rbptrack import {data}` reads it into a store. Choose a licence before you upload it.
+"""
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @dataclass(kw_only=True)
 class Hub(Exporter):
-    """A folder to upload to the Hugging Face hub: a dataset card, a table, and `.eval_results` of models on the hub.
+    """A folder to upload to the Hugging Face Hub: a dataset card, a table, and `.eval_results` of models on the Hub.
 
-    `README.md` is the card, `measurements.csv` a table that `import` reads, and `models/<org>/<name>/.eval_results/`
-    holds RBP_k of each model of the hub, at its main revision, on a dataset of the hub.
+    `README.md` is the card, `measurements.csv` a table that `rbptrack import` reads, and
+    `models/<org>/<name>/.eval_results/` holds RBP_k of each model of the Hub, at its main revision, on a dataset of the
+    Hub.
     """
-
-    name: ClassVar[str] = "hub"
-    makes_folder: ClassVar[bool] = True
 
     def export(self, runs: Runs, out: Path) -> str:
-        """Write the folder; returns a line about its contents."""
         frame = runs.frame
-        numbers = [column for column in frame.columns if column.startswith("rbp_") or column.endswith("_se")]
-        taken = [column for column in _COLUMNS if column in frame.columns] + numbers
-        (out / DATA).write_text(as_csv(frame[taken]), encoding="utf-8")
+        numbers = [name for name in frame.columns if is_rbp_column(name) or name == "ce_se"]
+        frame[[*_COLUMNS, *numbers]].dropna(axis="columns", how="all").to_csv(out / DATA, index=False)
         ks = rbp_ks(frame.columns)
-        written = sum(_write_results(out / "models", row, ks) for row in frame.to_dict("records"))
-        (out / "README.md").write_text(_card(frame, ks, written), encoding="utf-8")
-        return f"{counted(len(frame), 'measurement')} (README.md, {DATA}; .eval_results of {written})"
+        results = _results(frame, ks)
+        for path, entries in results.items():
+            file = out / "models" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(yaml.safe_dump(entries, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        (out / "README.md").write_text(_card(frame, ks, len(results)), encoding="utf-8")
+        return f"{counted(len(frame), 'measurement')}: README.md, {DATA}, .eval_results of {len(results)}"
 
 
-def _write_results(models: Path, row: dict[Any, Any], ks: list[int]) -> bool:
-    """Write one measurement's `.eval_results`, in the format of the hub's docs/hub/eval-results.
+def _results(frame: pd.DataFrame, ks: list[int]) -> dict[str, list[dict[str, Any]]]:
+    """The entries of each file of `.eval_results`, in the format of the Hub's documentation.
 
-    Returns:
-        False where model or dataset is not the hub's, or another measurement has its place.
-
+    Of measurements whose model and dataset are the Hub's; of several with the same place the first.
     """
-    cells = {column: "" if pd.isna(value) else value for column, value in row.items()}
-    repo = cells["repo"]
-    dataset = cells["dataset_repo"]
-    if not _ID.fullmatch(repo) or not _ID.fullmatch(dataset) or cells["revision"] not in ("", "main"):
-        return False
-    path = models / repo / ".eval_results" / f"{file_name('rbptrack-' + cells['dataset'])}.yaml"
-    if path.exists():
-        return False
-    notes = [f"share of tokens that the model ranks among its first k (rbptrack {__version__})"]
-    notes += [f"{label} {cells[column]}" for label, column in (("dtype", "dtype"), ("tokens", "num_tokens"))]
-    about = {"id": dataset, "revision": cells["dataset_commit"].rpartition("@")[2]}
-    entries = [
-        {
-            "dataset": about | {"task_id": rbp_name(k)},
-            "value": float(row[rbp_name(k)]),
-            "date": cells["ended"],
-            "notes": "; ".join(notes),
-        }
-        for k in ks
-        if cells[rbp_name(k)] != ""
-    ]
-    path.parent.mkdir(parents=True)
-    path.write_text(yaml.safe_dump(entries, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    return True
+    entries_by_path: dict[str, list[dict[str, Any]]] = {}
+    for row in frame.to_dict("records"):
+        cells = {column: "" if pd.isna(value) else value for column, value in row.items()}
+        repo = str(cells["repo"])
+        dataset = str(cells["dataset_repo"])
+        path = f"{repo}/.eval_results/rbptrack-{file_part(str(cells['dataset']))}.yaml"
+        on_the_hub = _ID.fullmatch(repo) and _ID.fullmatch(dataset) and cells["revision"] in ("", "main")
+        if not on_the_hub or path in entries_by_path:
+            continue
+        revision = str(cells["dataset_commit"]).rpartition("@")[2]
+        remarks = {"notes": f"{MEANING}; dtype {cells['dtype']}; tokens {cells['num_tokens']}"}
+        if cells["started"] != "":
+            remarks["date"] = str(cells["started"])[:10]
+        entries = []
+        for metric in map(rbp_name, ks):
+            if cells[metric] != "":
+                task = {"id": dataset, "revision": revision, "task_id": metric}
+                entries.append({"dataset": task, "value": float(cells[metric]), **remarks})
+        entries_by_path[path] = entries
+    return entries_by_path
 
 
 def _card(frame: pd.DataFrame, ks: list[int], written: int) -> str:
-    """Return the dataset card: front matter in YAML, then what a reader must know."""
-    families, datasets = (sorted(frame[name].dropna().unique()) for name in ("family", "dataset"))
-    title = f"Ranks of {', '.join(families)} on {', '.join(datasets)}"
-    some = ", ".join(map(str, ks))
+    """The dataset card: front matter in YAML, then what a reader must know."""
+    families = ", ".join(sorted(frame["family"].dropna().unique()))
+    datasets = ", ".join(sorted(frame["dataset"].dropna().unique()))
     front = {
-        "pretty_name": title,
+        "pretty_name": f"Ranks of {families} on {datasets}",
         "tags": ["rbptrack", "relative-based-probability", "scaling-laws", "evaluation"],
         "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": DATA}]}],
     }
-    results = "No model and dataset of these are both on the hub, so models' repositories get nothing."
+    results = "No model and dataset of these are both on the Hub, so models' repositories get nothing."
     if written:
-        files = f"`.eval_results` of {counted(written, 'measurement')}"
-        results = f"`models/` holds {files}, for pull requests to the models."
-    return f"""---
-{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---
-
-# {for_markdown(title)}
-
-{counted(len(frame), "measurement")} of language models, one per row of `{DATA}`: cross-entropy (`ce`, nats per token),
-RBP_k (`rbp_<k>`, the share of tokens that the model ranks among its first k; arXiv 2510.20387), k = {some},
-with standard errors over documents (`<metric>_se`), S (`non_embedding_params`) and how the texts were read.
-
-{results}
-
-Made by rbptrack {__version__}. `rbptrack import {DATA}` reads it into a store. Choose a licence before you upload it.
-"""
+        results = (
+            f"`models/` holds `.eval_results` of {counted(written, 'measurement')}, for pull requests to the models."
+        )
+    return CARD.format(
+        front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
+        families=families,
+        datasets=datasets,
+        measurements=counted(len(frame), "measurement"),
+        data=DATA,
+        ks=", ".join(map(str, ks)),
+        results=results,
+        program=PROGRAM,
+    )

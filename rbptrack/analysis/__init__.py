@@ -1,40 +1,65 @@
 """The plugins' public contract: what a plugin reads, and what it returns.
 
 A plugin imports from `rbptrack.analysis`, `rbptrack.stats`, `rbptrack.ranks` and `rbptrack.base.words`, and nothing
-else of rbptrack; `rbptrack.analysis.testing` holds the contract as tests. `rbptrack.analysis.contract` shows a whole
-analyzer; the modules beside it help with families, laws and figures.
+else of rbptrack; `rbptrack.analysis.testing` holds the contract as tests.
 """
 
-from rbptrack.analysis.contract import Analyzer, Drawing, Report, Table
-from rbptrack.analysis.findings import Finding, NothingToSay, Reason, Remark, Verdict
-from rbptrack.analysis.lead import Cell, Lead
-from rbptrack.analysis.plugin import Plugin
-from rbptrack.analysis.runs import Runs, Unreadable, WithoutRanks
+from rbptrack.analysis.family import UNITS, Family, families, read_families
+from rbptrack.analysis.plugin import Analyzer
+from rbptrack.analysis.report import Glossary, Report, Term
+from rbptrack.analysis.runs import Filters, Runs
+from rbptrack.analysis.source import Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.base.names import metric_part
-from rbptrack.ranks import RankHistogram, RankTable, parse_rbp_name, rbp_name
+from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, log_grid, rbp_name
+from rbptrack.stats import (
+    Estimate,
+    Law,
+    Sums,
+    cross_entropy,
+    estimate,
+    jackknife,
+    law_of,
+    law_of_sums,
+    laws_of,
+    laws_of_sums,
+    missed,
+    missed_over_ce,
+    rbp,
+)
 
 __all__ = [
+    "CE",
+    "HEADLINE_KS",
+    "UNITS",
     "Analyzer",
     "BadInput",
-    "Cell",
-    "Drawing",
-    "Finding",
-    "Lead",
-    "NothingToSay",
-    "Plugin",
+    "DocumentCounts",
+    "Estimate",
+    "Family",
+    "Filters",
+    "Glossary",
+    "Law",
     "RankHistogram",
     "RankTable",
     "RbptrackError",
-    "Reason",
-    "Remark",
     "Report",
     "Runs",
-    "Table",
+    "Sums",
+    "Term",
     "Unreadable",
-    "Verdict",
     "WithoutRanks",
-    "metric_part",
-    "parse_rbp_name",
+    "cross_entropy",
+    "estimate",
+    "families",
+    "jackknife",
+    "law_of",
+    "law_of_sums",
+    "laws_of",
+    "laws_of_sums",
+    "log_grid",
+    "missed",
+    "missed_over_ce",
+    "rbp",
     "rbp_name",
+    "read_families",
 ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
+
+from rbptrack.base.words import counted
 
 COMPARABLE = {
     "dtype": "",
@@ -20,27 +20,22 @@ COMPARABLE = {
 }
 """Columns in which the runs of one law must agree, and the word that marks a part in which they do."""
 
-
-def marked_candidates(candidates: object) -> str:
-    """Return what marks probabilities among the tokenizer's tokens only, which are other quantities; else nothing."""
-    return " (candidates=tokenizer)" if str(candidates) == "tokenizer" else ""
+_SAME_RANKS = ["model", "commit", "revision", "vocab_size", "dataset", *COMPARABLE]
 
 
-def on_each_dataset(rows: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, bool]]:
-    """Yield the rows of each family on a dataset, which are beside each other; whether only their size differs,
-    ascending.
+def without_twins(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows; of those that have the same ranks and differ in the reference only, one: that without a reference, or
+    the first.
     """
-    columns = ["family", "dataset", *COMPARABLE, "revision"]
-    codes = np.column_stack([pd.factorize(rows[key])[0] for key in columns])
-    sizes = rows["non_embedding_params"].to_numpy(np.float64, na_value=np.nan)
-    first = np.flatnonzero((codes[1:, :2] != codes[:-1, :2]).any(axis=1)) + 1
-    for low, high in pairwise([0, *first.tolist(), len(rows)] if len(rows) else []):
-        alike = (codes[low:high] == codes[low]).all() and (np.diff(sizes[low:high], prepend=-np.inf) > 0).all()
-        yield rows.iloc[low:high], bool(alike)
+    if not frame["reference"].notna().any():
+        return frame
+    rows = frame.sort_values("reference", na_position="first", kind="stable")
+    compared = rows.groupby(_SAME_RANKS, dropna=False)["reference"].transform("count") > 0
+    return frame[~(rows.duplicated(_SAME_RANKS) & compared).sort_index()]  # other equals: runs of one size, imports
 
 
 def disagreeing(rows: pd.DataFrame) -> list[str]:
-    """Return columns in which runs differ that one law may not mix."""
+    """Columns in which runs differ that one law may not mix."""
     keys = [key for key in COMPARABLE if rows[key].nunique(dropna=False) > 1]
     if "documents_hash" in keys and "num_tokens" in keys:
         keys.remove("num_tokens")  # other texts have other tokens; once is enough
@@ -51,23 +46,25 @@ def disagreeing(rows: pd.DataFrame) -> list[str]:
 
 
 def mixture(rows: pd.DataFrame, key: str) -> str:
-    """Return how many runs have each value of a column."""
+    """How many runs have each value of a column, in words."""
     counts = rows[key].astype("string").fillna("unknown").value_counts()
-    several = [f"{_short(key, value)}: {n} run{'s' * (n != 1)}" for value, n in counts.items()]
+    several = [f"{_short(key, value)}: {counted(int(n), 'run')}" for value, n in counts.items()]
     return f"{key} ({', '.join(several)})"
 
 
 def parts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFrame]]:
-    """Return the rows taken apart by keys, the part of most runs first, each with its label."""
+    """The rows taken apart by columns, the part of most runs first, each with its label."""
+    if not len(rows):
+        return []
     if not keys:
-        return [("", rows)] if len(rows) else []
-    labelled = [
-        (" ".join(COMPARABLE.get(k, "") + _short(k, v) for k, v in zip(keys, values, strict=True)), part)
-        for values, part in rows.groupby(list(keys), dropna=False, sort=True)
-    ]
-    return sorted(labelled, key=lambda p: -len(p[1]))
+        return [("", rows)]
+    labelled = []
+    for values, part in rows.groupby(list(keys), dropna=False, sort=True):
+        words = [COMPARABLE.get(key, "") + _short(key, value) for key, value in zip(keys, values, strict=True)]
+        labelled.append((" ".join(words), part))
+    return sorted(labelled, key=lambda label_and_part: -len(label_and_part[1]))
 
 
-def _short(key: str, value: Hashable) -> str:
+def _short(key: str, value: object) -> str:
     text = "unknown" if pd.isna(value) else str(value)  # type: ignore[call-overload]
     return text[:8] if key in ("documents_hash", "revision") else text

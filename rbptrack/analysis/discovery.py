@@ -1,35 +1,36 @@
-"""Find plugins of every kind: files and folders of `plugins/`, and installed packages' entry points.
+"""Find plugins, and call them so that none can harm the others.
 
-Names are those of files, folders and entry points, so that listing them imports nothing. A plugin is imported when it
-is used; one that cannot be used is named, and hides no other.
+A plugin is a file or folder of `plugins/` (those that ship with rbptrack, the working folder's, those of
+`plugins.path`) or an entry point of an installed package. Its name is the file's, so that listing imports nothing.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import entry_points
 from inspect import isabstract, isclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
-from zlib import crc32
 
-from rbptrack.analysis.contract import Analyzer
-from rbptrack.analysis.executors import Executor
+import pandas as pd
+
 from rbptrack.analysis.exporting import Exporter
 from rbptrack.analysis.importing import Importer
-from rbptrack.analysis.plugin import Plugin
-from rbptrack.analysis.plugin_code import BUILT_IN, FOLDERS, code_of, import_built_in, import_path
-from rbptrack.base import __version__
-from rbptrack.base.errors import BadInput, unknown
-from rbptrack.config.paths import builtin_folder
-from rbptrack.sources.cache import recall, remember
+from rbptrack.analysis.plugin import Analyzer, Plugin, import_file
+from rbptrack.analysis.report import Report
+from rbptrack.analysis.runs import Runs
+from rbptrack.base.errors import BadInput, RbptrackError, first_line, unknown
+from rbptrack.base.process import Stopped
+from rbptrack.config.paths import builtin_plugins, user_path
+from rbptrack.config.patterns import fits
 
 P = TypeVar("P", bound=Plugin)
-
-_MOST_LISTED = 24  # names in an error
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Kind(Generic[P]):
 
     Attributes:
         word: what one is called.
-        base: the class that they have in common.
+        base: the class that they extend.
         folder: of `plugins/`; empty for `plugins/` itself.
 
     """
@@ -48,7 +49,7 @@ class Kind(Generic[P]):
     folder: str = ""
 
     @property
-    def points(self) -> str:
+    def entry_points(self) -> str:
         """The group of entry points."""
         return f"rbptrack.{self.word}s"
 
@@ -56,33 +57,25 @@ class Kind(Generic[P]):
 ANALYZERS: Kind[Analyzer] = Kind("analyzer", Analyzer)  # type: ignore[type-abstract]
 IMPORTERS: Kind[Importer] = Kind("importer", Importer, "importers")  # type: ignore[type-abstract]
 EXPORTERS: Kind[Exporter] = Kind("exporter", Exporter, "exporters")  # type: ignore[type-abstract]
-EXECUTORS: Kind[Executor] = Kind("executor", Executor, "executors")  # type: ignore[type-abstract]
-KINDS: tuple[Kind[Any], ...] = (ANALYZERS, IMPORTERS, EXPORTERS, EXECUTORS)
+KINDS: tuple[Kind[Any], ...] = (ANALYZERS, IMPORTERS, EXPORTERS)
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where a plugin comes from.
+class Found:
+    """A plugin that was found and not yet imported.
 
     Attributes:
         name: of the plugin.
-        origin: its file or folder, or the package and object of its entry point.
-        version: of the package that it comes from; empty for a file of the user's.
-        path: its file or folder; None for an entry point.
-        point: the entry point; None for a file.
+        origin: its file or folder, or package and object of its entry point.
+        load: imports it; returns its module or class.
+        built_in: whether it ships with rbptrack.
 
     """
 
     name: str
     origin: str
-    version: str = ""
-    path: Path | None = None
-    point: EntryPoint | None = None
-
-    @property
-    def is_built_in(self) -> bool:
-        """Whether it ships with rbptrack."""
-        return self.path is not None and self.path.is_relative_to(builtin_folder().resolve())
+    load: Callable[[], object]
+    built_in: bool = False
 
 
 @dataclass
@@ -91,153 +84,209 @@ class Plugins(Generic[P]):
 
     Attributes:
         kind: of all of them.
-        sources: where each comes from, by name.
-        broken: one line per plugin that could not be used, naming its file.
+        found: where each comes from, by name.
+        broken: a line for each that cannot be used, naming its file.
 
     """
 
     kind: Kind[P]
-    sources: dict[str, Source] = field(default_factory=dict)
+    found: dict[str, Found] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
     _classes: dict[str, type[P]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
         """All names, sorted; some may turn out to be broken."""
-        return sorted(self.sources)
+        return sorted(self.found)
 
-    def add(self, source: Source) -> None:
-        """Take a source under its name, once."""
-        if not source.name.isidentifier():
-            self.broken.append(f"{source.origin}: its name must be a word like 'my_law'; got {source.name!r}")
-        elif source.name in self.sources:
-            origin = self.sources[source.name].origin
-            line = f"{source.origin}: the {self.kind.word} {source.name} exists already, in {origin}; rename one"
-            self.broken.append(line)
+    def add(self, plugin: Found) -> None:
+        """Take a plugin under its name, once."""
+        if not plugin.name.isidentifier():
+            self.broken.append(f"{plugin.origin}: a plugin's name must be a word like my_law; got {plugin.name}")
+        elif plugin.name in self.found:
+            there = self.found[plugin.name].origin
+            self.broken.append(f"{plugin.origin}: {self.kind.word} {plugin.name} exists already in {there}; rename one")
         else:
-            self.sources[source.name] = source
+            self.found[plugin.name] = plugin
 
-    def load(self, names: Collection[str] | None = None) -> Mapping[str, type[P]]:
-        """Import some of them, by default all; returns those that can be used, by name."""
-        chosen = self.names if names is None else sorted(names)
-        for name in chosen:
-            if name in self.sources and name not in self._classes:
-                self._load(name)
-        return {name: self._classes[name] for name in chosen if name in self._classes}
+    def load(self) -> dict[str, type[P]]:
+        """Import all of them; returns those that can be used, by name, and lists the others in `broken`."""
+        for name in self.names:
+            self._load(name)
+        return {name: self._classes[name] for name in self.names}
+
+    def chosen(self, patterns: Sequence[str]) -> list[type[P]]:
+        """Import those whose names pass; what cannot be used is left out, and listed in `broken`.
+
+        Raises:
+            BadInput: a pattern fits no name.
+
+        """
+        for pattern in patterns:
+            if not any(fits([name], [pattern.removeprefix("!")]) for name in self.names):
+                raise unknown(self.kind.word, pattern, self.names)
+        wanted = [name for name in self.names if fits([name], patterns)]
+        for name in wanted:
+            self._load(name)
+        return [self._classes[name] for name in wanted if name in self._classes]
 
     def select(self, name: str) -> type[P]:
-        """Import the plugin of that name; BadInput lists the options, or says what ails it."""
-        before = len(self.broken)
-        if name in self.sources and name not in self._classes:
-            self._load(name)
-        if name in self._classes:
-            return self._classes[name]
-        if reasons := self.broken[before:]:
-            raise BadInput(f"the {self.kind.word} {name} cannot be used\n" + "\n".join(reasons))
-        error = unknown(self.kind.word, name, self.names, most=_MOST_LISTED)
-        raise BadInput("\n".join([str(error), *(f"broken plugin {line}" for line in self.broken)]))
+        """Import the plugin of a name.
 
-    def _load(self, name: str) -> None:
-        """Import one plugin; one that fails goes from the sources to the broken."""
-        source = self.sources[name]
+        Raises:
+            BadInput: there is none, with the names that there are; or it cannot be used, and why.
+
+        """
+        if name not in self.found:
+            error = unknown(self.kind.word, name, self.names)
+            raise BadInput("\n".join([str(error), *(f"broken: {line}" for line in self.broken)]))
+        fault = self._load(name)
+        if fault:
+            raise BadInput(f"the {self.kind.word} {name} cannot be used: {fault}")
+        return self._classes[name]
+
+    def _load(self, name: str) -> str:
+        """Import one plugin; one that fails goes from the found to the broken, and its line is returned."""
+        if name in self._classes:
+            return ""
+        plugin = self.found[name]
         try:
-            self._classes[name] = _plugin(self.kind, source)
-            code_of(self._classes[name])  # now: at a sweep's end, after hours of measuring, the disk may hold another
-        except KeyboardInterrupt:
+            self._classes[name] = _import(self.kind, plugin)
+        except (KeyboardInterrupt, Stopped):
             raise
         except BaseException as error:  # a plugin may raise anything, also SystemExit; the others must not suffer
-            words = str(error) if isinstance(error, _Unfit) else f"{type(error).__name__}: {error}"
-            self.broken.append(f"{source.origin}: {words}")
-            self._classes.pop(name, None)
-            del self.sources[name]
+            fault = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {first_line(error)}"
+            line = f"{plugin.origin}: {fault}"
+            self.broken.append(line)
+            del self.found[name]
+            return line
+        return ""
 
 
-class _Unfit(Exception):
-    """What a module holds is not the plugin that its name promises."""
-
-
-def discover(kind: Kind[P], extra: Sequence[str] = ()) -> Plugins[P]:
+def find(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
     """Find the plugins of a kind, without importing any.
 
     Args:
         kind: which.
-        extra: folders named by plugins.path.
+        paths: further folders, of `plugins.path`.
 
     """
     plugins = Plugins(kind)
-    here = Path.cwd() / "plugins"
-    folders = [builtin_folder(), here, *(Path(name).expanduser() for name in extra)]
-    for folder in folders[2:]:
+    built_in = builtin_plugins().resolve()
+    folders = [built_in, Path.cwd() / "plugins"]
+    for text in paths:
+        folder = user_path(text)
         if not folder.is_dir():
-            plugins.broken.append(f"plugins.path={folder}: no such folder")
-    places = dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir())
-    if here.resolve() in places and here.resolve() != builtin_folder().resolve():
-        _announce(here.resolve())
-    for folder in places:
-        for path in _candidates(folder, kind):
-            version = __version__ if folder == builtin_folder().resolve() else ""
-            plugins.add(Source(path.stem, str(path), version, path=path))
-    for point in entry_points(group=kind.points):
-        package, version = (point.dist.name, point.dist.version) if point.dist else ("package", "")
-        plugins.add(Source(point.name, f"{package}: {point.value}", version, point=point))
+            plugins.broken.append(f"plugins.path={text}: no such folder")
+        folders.append(folder)
+    for folder in dict.fromkeys(folder.resolve() for folder in folders):
+        for path in _files(folder / kind.folder):
+            plugins.add(Found(path.stem, str(path), partial(import_file, path), folder == built_in))
+    for point in entry_points(group=kind.entry_points):
+        package = point.dist.name if point.dist else "a package"
+        plugins.add(Found(point.name, f"{package}: {point.value}", point.load))
     return plugins
 
 
-def _candidates(folder: Path, kind: Kind[P]) -> Iterator[Path]:
-    """Yield the files and folders of a plugins folder that are plugins of a kind, sorted by name."""
-    place = folder / kind.folder
-    for path in sorted(place.iterdir()) if place.is_dir() else ():
-        if path.name.startswith(("_", ".")) or (path.name in FOLDERS and not kind.folder):
+def guarded(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
+    """Call something of a plugin; whatever it does, an error of one line comes out.
+
+    Raises:
+        RbptrackError: the call raised anything (SystemExit, too) but KeyboardInterrupt and Stopped, or returned
+            another type. The line names the plugin and its file; an RbptrackError of the plugin's own keeps its text.
+
+    """
+    try:
+        result = call()
+    except (KeyboardInterrupt, Stopped):
+        raise
+    except RbptrackError as error:
+        raise type(error)(f"{plugin.name}: {error}") from error
+    except BaseException as error:
+        fault = f"{type(error).__name__}: {first_line(error)}"
+        raise RbptrackError(f"{plugin.name} failed: {fault} ({_file_of(plugin)})") from error
+    if not isinstance(result, expects):
+        got = type(result).__name__
+        raise RbptrackError(f"{plugin.name} returned {got} in place of {expects.__name__} ({_file_of(plugin)})")
+    return result
+
+
+def run_analyzer(analyzer: Analyzer, runs: Runs) -> Report:
+    """The report of an analyzer on a copy of the runs' table, complete and of the right types.
+
+    Raises:
+        RbptrackError: as `guarded` raises it.
+
+    """
+    own = runs.copy()
+
+    def analyze() -> Report:
+        report = analyzer.analyze(own)
+        if isinstance(report, Report):
+            _check(report)
+        return report
+
+    return guarded(analyzer, analyze, Report)
+
+
+def _check(report: Report) -> None:
+    """Raise TypeError where a part of a report has another type than readers of it take."""
+    if not isinstance(report.glossary, Mapping):
+        raise TypeError("the glossary is no dict")
+    if not isinstance(report.headline, str):
+        raise TypeError("the headline is no text")
+    if not all(isinstance(note, str) for note in report.notes):
+        raise TypeError("a note is no text")
+    for name, table in report.tables.items():
+        if not isinstance(table, pd.DataFrame):
+            raise TypeError(f"the table {name} is no DataFrame")
+    for name, figure in report.figures.items():
+        if not isinstance(name, str) or not hasattr(figure, "to_dict"):
+            raise TypeError(f"the figure {name} is no Altair chart")
+    for column in report.results.columns:
+        report.term(str(column))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files and folders of a plugins folder that are plugins, sorted by name."""
+    if not folder.is_dir():
+        return
+    other_kinds = {kind.folder for kind in KINDS}
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(("_", ".")) or path.name in other_kinds:
             continue
         if path.suffix == ".py" or (path / "__init__.py").is_file():
             yield path
 
 
-def _announce(folder: Path) -> None:
-    """Say which of the working folder's plugins run, once per set of files: they run, no matter who wrote them."""
-    paths = [path for kind in KINDS for path in _candidates(folder, kind)]
-    names = "\n".join(map(str, paths))
-    key = f"plugins/{crc32(bytes(Path.cwd())):08x}"
-    if paths and recall(key) != names:
-        shown = ", ".join(f"plugins/{path.relative_to(folder)}" for path in paths)
-        print(f"Loaded local plugins: {shown}.", file=sys.stderr)
-        remember(key, names)
-
-
-def _plugin(kind: Kind[P], source: Source) -> type[P]:
-    """Return the class of a plugin, imported."""
-    if source.point:
-        target = source.point.load()
-    elif source.is_built_in:
-        target = import_built_in(".".join(filter(None, [BUILT_IN, kind.folder, source.name])))
-    else:
-        target = import_path(source.path or Path())
-    cls = _class_of(kind, source.name, target) if isinstance(target, ModuleType) else target
+def _import(kind: Kind[P], plugin: Found) -> type[P]:
+    """The class of a plugin, imported."""
+    target = plugin.load()
+    cls = _class_in(kind, target) if isinstance(target, ModuleType) else target
     if not isclass(cls) or not issubclass(cls, kind.base):
-        raise _Unfit(f"it is no {kind.base.__name__}: a class that extends rbptrack.analysis.{kind.base.__name__}")
+        raise BadInput(f"it is no {kind.base.__name__}: a class that extends rbptrack.analysis.{kind.base.__name__}")
     if isabstract(cls):
-        raise _Unfit(f"{cls.__name__} lacks {', '.join(sorted(cls.__abstractmethods__))}")
-    if "__dataclass_params__" not in vars(cls) or not is_dataclass(cls):
-        raise _Unfit(f"{cls.__name__} must be a @dataclass(kw_only=True)")
-    if not hasattr(cls, "name"):
-        cls.name = source.name
-    if cls.name != source.name:
-        where = "entry point" if source.point else "file or folder"
-        raise _Unfit(f"{cls.__name__}.name is {cls.name!r}, but its {where} is called {source.name!r}")
+        raise BadInput(f"{cls.__name__} lacks {', '.join(sorted(cls.__abstractmethods__))}")
+    if "__dataclass_params__" not in vars(cls):
+        raise BadInput(f"{cls.__name__} must be a @dataclass(kw_only=True)")
+    cls.name = plugin.name
     return cls
 
 
-def _class_of(kind: Kind[P], name: str, module: ModuleType) -> type[P]:
-    """Return the plugin's class in a module, or in a submodule that it imports the class from."""
-    classes = [
-        value
-        for value in vars(module).values()
-        if isclass(value) and issubclass(value, kind.base) and not isabstract(value)
-        and (value.__module__ == module.__name__ or value.__module__.startswith(f"{module.__name__}."))
-    ]  # fmt: skip
-    classes = list(dict.fromkeys(classes))
-    named = [cls for cls in classes if getattr(cls, "name", name) == name] or classes
-    if len(named) != 1:
-        holds = f"it has {len(named)}: {', '.join(cls.__name__ for cls in named)}" if named else "it has none"
-        raise _Unfit(f"a plugin's file or folder has one {kind.base.__name__}; {holds}")
-    return named[0]
+def _class_in(kind: Kind[P], module: ModuleType) -> type[P]:
+    """The plugin's class in a module, or in a submodule that it imports the class from."""
+    classes = []
+    for value in vars(module).values():
+        if isclass(value) and issubclass(value, kind.base) and not isabstract(value) and value not in classes:
+            if value.__module__ == module.__name__ or value.__module__.startswith(f"{module.__name__}."):
+                classes.append(value)
+    if len(classes) != 1:
+        holds = f"it has {len(classes)}: {', '.join(cls.__name__ for cls in classes)}" if classes else "it has none"
+        raise BadInput(f"a plugin's file or folder has one {kind.base.__name__}; {holds}")
+    return classes[0]
+
+
+def _file_of(plugin: Plugin) -> str:
+    """The file of a plugin's class."""
+    module = sys.modules.get(type(plugin).__module__)
+    return str(getattr(module, "__file__", None) or inspect.getmodule(type(plugin)))

@@ -1,126 +1,58 @@
-"""What an importer is: it says whether it takes a file, and yields the measurements or scores in it.
+"""What an importer is, and the one door through which others' numbers come in.
 
     @dataclass(kw_only=True)
     class Runs2024(Importer):
-        \"\"\"Results of our old evaluation, runs2024.json.\"\"\"
+        \"\"\"Results of our old evaluation, runs2024.json.
 
-        dataset: str = ""                       # `import runs2024.json dataset=wiki`
+        dataset: the texts.
+        \"\"\"
 
-        def takes(self, file: Peek) -> bool:
-            return file.path.name == "runs2024.json"
+        dataset: str = ""
+
+        def takes(self, path: Path) -> bool:
+            return path.name == "runs2024.json"
 
         def read(self, path: Path) -> Iterator[Imported]:
-            for row in json.loads(path.read_text()):
-                yield ImportedMeasurement(columns={"model": row["id"], "dataset": self.dataset, "ce": row["loss"]})
+            for row in load_json(path):  # of rbptrack.analysis.reading
+                yield ImportedMeasurement({"model": row["id"], "dataset": self.dataset, "ce": row["loss"]})
 
-rbptrack checks every value, names each fault with its place, and imports all of it or nothing.
+An importer reads and names; `checked` holds every value to the rules, and raises with the places of all that break one.
+Nothing is imported then.
 """
 
 from __future__ import annotations
 
-import csv
+import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pandas as pd
+from pydantic import ValidationError
 
 from rbptrack.analysis.plugin import Plugin
-from rbptrack.base import limits
-from rbptrack.base.errors import first_line
-from rbptrack.base.files import kind_of
-from rbptrack.base.user_paths import user_path
-from rbptrack.ranks import RankTable
+from rbptrack.analysis.rules import ROUNDED, ScoreRow
+from rbptrack.analysis.rules import ImportedRow as ImportedRow  # for importers of rows
+from rbptrack.analysis.source import SCORES as SCORES  # for importers of scores
+from rbptrack.base.errors import BadInput
+from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
 
-__all__ = [
-    "Fault",
-    "Imported",
-    "ImportedMeasurement",
-    "ImportedScore",
-    "Importer",
-    "Peek",
-    "first_line",
-    "limits",
-    "not_a_file",
-    "user_path",
-]
-
-_HEAD = 1 << 16  # bytes of a file that importers may look at
-_NAMES = 10_000  # files of a folder
+_BATCHED = 0.02  # of CE: a mean of batches' means weighs tokens unevenly
+_MOST_FAULTS = 10  # that a message lists
 
 
 @dataclass(frozen=True)
-class Peek:
-    """What importers may know of a file or folder before it is read.
-
-    Attributes:
-        path: where it is; a file or folder that is there.
-
-    """
-
-    path: Path
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it is a folder."""
-        return self.path.is_dir()
-
-    @property
-    def suffix(self) -> str:
-        """The ending of its name, in lower case: `.csv`."""
-        return self.path.suffix.lower()
-
-    @cached_property
-    def head(self) -> bytes:
-        """The first 64 KiB of a file; empty for a folder."""
-        if not self.path.is_file():
-            return b""
-        with self.path.open("rb") as file:
-            return file.read(_HEAD)
-
-    @cached_property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of a .csv or .parquet table; empty for anything else."""
-        if self.suffix == ".parquet":
-            try:
-                return tuple(pq.read_schema(self.path).names)
-            except (OSError, pa.ArrowException):
-                return ()
-        if self.suffix == ".csv" and self.head:
-            line = self.head.decode("utf-8-sig", errors="replace").splitlines()[:1]
-            return tuple(cell.strip() for cell in next(csv.reader(line), []))
-        return ()
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The files of a folder and of the folders in it, as relative paths; at most 10,000 of them."""
-        names = []
-        for path in self.path.rglob("*") if self.is_folder else ():
-            if path.is_file():
-                names.append(path.relative_to(self.path).as_posix())
-            if len(names) >= _NAMES:
-                break
-        return tuple(names)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ImportedMeasurement:
-    """What one model says about one dataset, as somebody else computed it.
+    """What one model says about one dataset, as somebody else computed it. Nothing is checked yet.
 
     Attributes:
-        columns: model and dataset, a result (`ce`, `rbp_10`, ...), and where known family, size, non_embedding_params,
-            total_params, training_tokens, vocab_size, seq_len, context, num_documents, num_tokens, dtype, sequence,
-            bits_per_byte, tie_rate, and standard errors (`ce_se`). None is missing.
-        place: where it stands in the file, such as `row 3`, for its faults.
-        places: column -> where that value stands, where it is another place.
-        metrics: numbers beside the columns, by name.
-        ranks: the rank of every scored token, where they are known. Without a result in the columns CE and RBP_k are
-            computed from them; else they must give what the columns say.
-        repo: the model's id on the hub; empty where it has none.
-        format: of the file, such as `table`; the importer's name, if it is empty.
+        columns: model and dataset, a result (`ce`, `rbp_10`, ...), and where known the other fields of `ImportedRow`
+            and standard errors (`ce_se`). None, NaN and an empty text are missing.
+        place: where it stands in the source, such as `row 3`.
+        places: column -> where that value stands, where that is another place.
+        ranks: the rank of every scored token, where they are known; what the columns say must agree with them.
+        repo: the model's id on the Hugging Face Hub; empty where it has none.
         notes: what a user of these numbers must know.
 
     """
@@ -128,70 +60,197 @@ class ImportedMeasurement:
     columns: Mapping[str, object]
     place: str = ""
     places: Mapping[str, str] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
     ranks: RankTable | None = None
     repo: str = ""
-    format: str = ""
     notes: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ImportedScore:
-    """A model's score in a task.
+    """A model's score in a task: a mapping with the keys of `SCORES`, of which revision and n may be missing."""
 
-    Attributes:
-        model: its name, here or there (`EleutherAI/pythia-70m`).
-        task: its name.
-        score: the share of items that are right, from 0 to 1.
-        revision: of the model; empty for the main one.
-        n: how many items the task has; None if unknown.
-        place: where it stands in the file.
-
-    """
-
-    model: object
-    task: object
-    score: object
-    revision: object = ""
-    n: object = None
+    columns: Mapping[str, object]
     place: str = ""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A fault of the file, with its place. All faults are reported together, and nothing is imported.
-
-    Attributes:
-        place: such as `line 3, column ce`; empty: the file as a whole.
-        text: such as `is not CSV`.
-
-    """
-
-    place: str
-    text: str
-
-
-Imported = ImportedMeasurement | ImportedScore | Fault
+Imported = ImportedMeasurement | ImportedScore
 
 
 @dataclass(kw_only=True)
 class Importer(Plugin):
-    """Base of importers: the subclass is a dataclass, its fields are options of `import FILE`."""
+    """Base of importers: a dataclass whose fields are options of `rbptrack import PATH`."""
 
     @abstractmethod
-    def takes(self, file: Peek) -> bool:
-        """Return whether this is a file or folder of its format; reads no more than what `file` shows."""
+    def takes(self, path: Path) -> bool:
+        """Whether this file or folder is of its format."""
 
     @abstractmethod
     def read(self, path: Path) -> Iterator[Imported]:
-        """Yield the contents of the file or folder, and its faults.
+        """Yield what the file or folder holds.
 
         Raises:
-            BadInput: it cannot be read at all.
+            BadInput: it is not of the format; names the place, the value and the rule.
 
         """
 
 
-def not_a_file(path: Path) -> str:
-    """Return the reason why a path cannot be read as a file; empty if it can."""
-    return "" if path.is_file() else f"is {kind_of(path)}, not a file"
+@dataclass(frozen=True)
+class CheckedMeasurement:
+    """A measurement whose numbers hold to the rules.
+
+    Attributes:
+        row: its numbers; CE, RBP_k and the number of tokens are computed from the ranks where there are any.
+        given: as the importer yielded it.
+
+    """
+
+    row: ImportedRow
+    given: ImportedMeasurement
+
+
+@dataclass(frozen=True)
+class CheckedSource:
+    """All that a source holds, checked.
+
+    Attributes:
+        measurements: each once.
+        scores: a row per model, revision and task, with the columns `SCORES`.
+
+    """
+
+    measurements: list[CheckedMeasurement]
+    scores: pd.DataFrame
+
+
+def split_at_hyphen(model: str) -> tuple[str, str]:
+    """Split a model's name at its last hyphen: (`pythia`, `70m`) of `EleutherAI/pythia-70m`."""
+    family, hyphen, size = model.rpartition("/")[2].rpartition("-")
+    if not hyphen:
+        return size, ""
+    return family, size
+
+
+def checked(
+    source: Path, items: Iterable[Imported], split: Callable[[str], tuple[str, str]] = split_at_hyphen
+) -> CheckedSource:
+    """Hold everything that an importer yields to the rules.
+
+    Args:
+        source: the file or folder, for messages.
+        items: what the importer's `read` yields.
+        split: gives the family and size of a model where the columns do not.
+
+    Raises:
+        BadInput: a value breaks a rule, two values of one number differ, or nothing is there. Lists the places.
+
+    """
+    faults: list[str] = []
+    rows: dict[tuple[object, ...], tuple[ImportedRow | ScoreRow, Imported]] = {}
+    for item in items:
+        try:
+            row = _measurement(item, split) if isinstance(item, ImportedMeasurement) else _score(item)
+        except ValidationError as error:
+            faults += _faults(error, item)
+            continue
+        except BadInput as error:
+            faults += str(error).splitlines()
+            continue
+        earlier, first = rows.setdefault(row.key, (row, item))
+        if earlier.model_dump(exclude={"n"}) != row.model_dump(exclude={"n"}):  # one score may say of how many items
+            what = " ".join(str(part) for part in row.key if part)
+            where = first.place or "the same source"
+            faults.append(f"{_at(item.place)}two different values of one number: {what} also stands in {where}")
+    if faults:
+        raise BadInput(_message(source, faults))
+    if not rows:
+        raise BadInput(f"{source} holds nothing to import")
+    measurements = []
+    scores = []
+    for row, item in rows.values():
+        if isinstance(row, ImportedRow) and isinstance(item, ImportedMeasurement):
+            measurements.append(CheckedMeasurement(row, item))
+        else:
+            scores.append(row.model_dump())
+    frame = pd.DataFrame(scores, columns=list(SCORES))
+    return CheckedSource(measurements, frame.astype({"score": "Float64", "n": "Int64"}))
+
+
+def _score(item: ImportedScore) -> ScoreRow:
+    return ScoreRow.model_validate(_present(item.columns))
+
+
+def _measurement(item: ImportedMeasurement, split: Callable[[str], tuple[str, str]]) -> ImportedRow:
+    """The row of a measurement; of its ranks' numbers, where it has ranks, those that came with them must agree."""
+    columns = _present(item.columns)
+    if "family" not in columns:  # whether there is a model, too, the row's rules say
+        columns["family"], columns["size"] = split(str(columns.get("model", "unknown")))
+    if item.ranks is None:
+        return ImportedRow.model_validate(columns)
+    if not len(item.ranks):
+        raise BadInput(f"{_at(item.place)}its table of ranks is empty")
+    computed = _from_ranks(item.ranks, columns)
+    given = ImportedRow.model_validate({CE: computed[CE]} | columns).model_dump()
+    wrong = []
+    for name, value in computed.items():
+        if name in columns and abs(given[name] - value) > _allowed(name, value):
+            place = item.places.get(name, item.place)
+            wrong.append(f"{_at(place)}{name} is {_shown(columns[name])}, but its ranks give {value:.6g}")
+    if wrong:
+        raise BadInput("\n".join(wrong))
+    return ImportedRow.model_validate(columns | computed)
+
+
+def _from_ranks(ranks: RankTable, columns: Iterable[str]) -> dict[str, float]:
+    """CE, counts, and RBP_k at the k of the columns, as ranks give them."""
+    ks = {k for k in rbp_ks(columns) if k <= ranks.vocab_size} | {k for k in HEADLINE_KS if k < ranks.vocab_size}
+    counts = {"num_tokens": len(ranks), "documents": len(ranks.documents[0]), "vocab_size": ranks.vocab_size}
+    return counts | {CE: ranks.ce} | {rbp_name(k): ranks.rbp(k) for k in sorted(ks)}
+
+
+def _allowed(name: str, value: float) -> float:
+    """How far a number may lie from that of its ranks."""
+    if name == CE:
+        return _BATCHED * value
+    return ROUNDED if parse_rbp_name(name) else 0.0
+
+
+def _present(columns: Mapping[str, object]) -> dict[str, object]:
+    """The cells that are not empty."""
+    present = {}
+    for name, value in columns.items():
+        if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+            continue
+        present[name] = value
+    return present
+
+
+def _faults(error: ValidationError, item: Imported) -> list[str]:
+    """A line for each rule that a row breaks: its place, pydantic's sentence, and the value."""
+    places = item.places if isinstance(item, ImportedMeasurement) else {}
+    faults = []
+    for detail in error.errors(include_url=False):
+        column = str(detail["loc"][0])[:40] if detail["loc"] else ""
+        place = places.get(column) or ", ".join(filter(None, [item.place, column]))
+        text = detail["msg"].removeprefix("Value error, ")
+        if not isinstance(detail["input"], dict):  # the whole row
+            text = f"{text}; got {_shown(detail['input'])}"
+        faults.append(f"{_at(place)}{text}")
+    return faults
+
+
+def _message(source: Path, faults: list[str]) -> str:
+    if len(faults) == 1:
+        return f"{source}, {faults[0]}. Nothing was imported"
+    lines = [f"{source} has {len(faults)} faults; nothing was imported", *faults[:_MOST_FAULTS]]
+    if len(faults) > _MOST_FAULTS:
+        lines.append(f"... and {len(faults) - _MOST_FAULTS} more")
+    return "\n  ".join(lines)
+
+
+def _at(place: str) -> str:
+    return f"{place}: " if place else ""
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:40]}... ({len(text):,} characters)"

@@ -3,278 +3,381 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rbptrack.analysis.bounded_cache import Kept
-from rbptrack.analysis.selection import Selection
-from rbptrack.analysis.source import Source
-from rbptrack.base.errors import MissingArtifact, RbptrackError
-from rbptrack.ranks import VERSION, DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
-
-COLUMNS: Mapping[str, str] = {
-    "run_id": "string",
-    "family": "string",
-    "size": "string",
-    "model": "string",
-    "dataset": "string",
-    "revision": "string",
-    "commit": "string",
-    "software": "string",
-    "fingerprint": "string",
-    "sweep": "string",
-    "imported": "string",
-    "dtype": "string",
-    "sequence": "string",
-    "seq_len": "Int64",
-    "context": "Int64",
-    "split_difference": "Float64",
-    "candidates": "string",
-    "rank": "string",
-    "documents_hash": "string",
-    "groups": "string",
-    "vocab_size": "Int64",
-    "non_embedding_params": "Int64",
-    "total_params": "Int64",
-    "training_tokens": "Float64",
-    "num_tokens": "Int64",
-    "num_documents": "Int64",
-    "ce": "Float64",
-    "ce_se": "Float64",
-    "ce_rank": "Float64",
-    "ce_rest": "Float64",
-    "bits_per_byte": "Float64",
-    "tie_rate": "Float64",
-    "without_ranks": "boolean",
-    "reference": "string",
-    "reference_commit": "string",
-    "reference_params": "Int64",
-    "kl": "Float64",
-    "acceptance": "Float64",
-    "same_top": "Float64",
-    "repo": "string",
-    "dataset_repo": "string",
-    "dataset_commit": "string",
-    "ended": "string",
-}
-"""The columns of `Runs.frame` and their types; after them one Float64 pair rbp_<k>, rbp_<k>_se per logged k."""
+from rbptrack.analysis.family import read_families, whole_ks
+from rbptrack.analysis.source import COLUMNS, COUNTED, Source, Unreadable, WithoutRanks
+from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, shortened, unknown
+from rbptrack.base.words import counted, listed, short_hash
+from rbptrack.config.patterns import fits
+from rbptrack.ranks import (
+    HEADLINE_KS,
+    SCHEMA,
+    DocumentCounts,
+    MissingColumn,
+    RankHistogram,
+    RankTable,
+    is_rbp_column,
+    log_grid,
+    rbp_ks,
+    rbp_name,
+)
+from rbptrack.stats.documents import TOTALS
+from rbptrack.stats.laws import laws_by_metric
 
 T = TypeVar("T")
-_COMPARED = ("reference", "reference_commit", "reference_params", "kl", "acceptance", "same_top")
-_FROM = ("repo", "dataset_repo", "dataset_commit", "ended")
-_OPTIONAL = ("training_tokens", "imported", "without_ranks", "groups", "split_difference", *_COMPARED, *_FROM)
+_TELL_APART = ("dtype", "sequence", "seq_len", "context", "candidates", "rank", "reference")
+_HASHES = ("documents_hash", "commit", "run_id")  # which tell apart, too, by their first 8 characters
 _EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
-_PAPER_K = (500, 2500, 10000)  # the larger k of its Table 2
+_PAPER_KS = (500, 2500, 10000)  # the larger k of its table 2
+_MOST_KEPT = 200_000_000  # bytes of counts that are kept for the next analyzer of this process
+_MOST_SHOWN = 60  # measurements, where runs are displayed
 
 
-class Unreadable(RbptrackError):
-    """A measurement's artifact is missing or damaged; its text names the run."""
+@dataclass(frozen=True)
+class Filters:
+    """Which measurements are meant: those that pass every filter. An empty filter lets all pass.
+
+    Attributes:
+        where: a condition of pandas' `query` over `Runs.frame`, such as `ce < 4 and dtype == "float32"`.
+        family: patterns such as `pythia*` and, after `!`, exclusions.
+        size: patterns.
+        model: patterns over the models, `pythia-70m` or `pythia/70m`.
+        dataset: patterns.
+        sweep: patterns; a store also finds what a sweep reused.
+
+    """
+
+    where: str = ""
+    family: Sequence[str] = ()
+    size: Sequence[str] = ()
+    model: Sequence[str] = ()
+    dataset: Sequence[str] = ()
+    sweep: Sequence[str] = ()
 
 
-class WithoutRanks(Unreadable):
-    """A measurement was imported without ranks: it has no artifact to read."""
-
-    def __init__(self, text: str = "imported without ranks") -> None:
-        super().__init__(text)
+EVERYTHING = Filters()
 
 
-class Runs(Selection):
+class Runs:
     """Finished measurements: a table with one row each, and their ranks on demand.
 
     Every method that takes a run takes its name (`nano-6k/stdlib`), the beginning of its run ID, or its row.
 
     Args:
-        frame: one row per measurement with the columns of `COLUMNS` and rbp_<k>.
+        frame: one row per measurement, with columns of `COLUMNS`; those that are left out are missing everywhere.
         source: where their ranks are read, when they are asked for.
+
+    Attributes:
+        frame: the table, typed, with `name` in front. Treat it as read-only.
+        unread_sources: by run ID, why the sources of a run's documents could not be read when they were last asked for;
+            such a run is counted by document.
 
     """
 
     def __init__(self, frame: pd.DataFrame, source: Source) -> None:
-        frame = frame.assign(**{c: None for c in _OPTIONAL if c not in frame.columns})
-        missing = [c for c in COLUMNS if c not in frame.columns]
-        if missing:
-            raise RbptrackError(f"a table of runs lacks the columns {', '.join(missing)}")
-        rbp = [c for c in frame.columns if is_rbp_column(c)]
-        self.frame = frame.astype({**COLUMNS, **dict.fromkeys(rbp, "Float64")}).reset_index(drop=True)
+        names = [*COLUMNS, *(c for c in frame.columns if c not in COLUMNS and c != "name")]
+        table = frame.reindex(columns=names).reset_index(drop=True)
+        types = dict(COLUMNS) | dict.fromkeys(filter(is_rbp_column, names), "Float64")
+        table = table.astype(types)
+        table.insert(0, "name", _names(table))
+        self.frame = table
         self.source = source
-        self._sources = dict[str, Sequence[str]]()
-        self._histograms = Kept[RankHistogram]()
-        self._counts = Kept[DocumentCounts]()  # no whole table: it is megabytes, and analyzers reduce it at once
-        self._read: Callable[[], None] | None = None
+        self._counts: dict[str, DocumentCounts] = {}
+        self._groups: dict[str, Sequence[str]] = {}
+        self.unread_sources: dict[str, str] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for another process, which reads runs itself; fail if its source cannot be sent there."""
-        return {name: value for name, value in vars(self).items() if name not in ("_histograms", "_counts", "_read")}
+        """The state for another process, which reads ranks itself."""
+        return {"frame": self.frame, "source": self.source, "_counts": {}, "_groups": {}, "unread_sources": {}}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _read=None, _histograms=Kept[RankHistogram](), _counts=Kept[DocumentCounts]())
+    def __len__(self) -> int:
+        return len(self.frame)
 
-    def own_copy(self) -> Self:
-        """Return the same measurements, with a table of its own: what an analyzer changes in it, no other sees."""
-        own = type(self).__new__(type(self))
-        vars(own).update(vars(self), frame=self.frame.copy())
-        return own
+    def __iter__(self) -> Iterator[pd.Series]:
+        """The row of each measurement; `histogram(row)` and `ranks(row)` take it."""
+        return (row for _, row in self.frame.iterrows())
 
-    def _with_rows(self, rows: pd.DataFrame) -> Self:
-        derived = ("_any_groups", "_logged_ks", "_run_ids", "_unranked")  # from the frame, when they were first needed
-        own = type(self).__new__(type(self))
-        vars(own).update({name: value for name, value in vars(self).items() if name not in derived})
-        vars(own).update(frame=rows.reset_index(drop=True), _sources={})
-        return own
+    def __getitem__(self, key: Any) -> Any:
+        """One measurement's row by its name, a column of `frame`, or the measurements of a mask.
 
-    def watch(self, read: Callable[[], None] | None) -> None:
-        """Have a function called for each measurement that an analyzer has read; None: no more."""
-        self._read = read
+        Raises:
+            BadInput: no measurement has that name, or several do; the message lists the names.
 
-    def was_read(self) -> None:
-        """Report progress: one more measurement was read."""
-        if self._read:
-            self._read()
+        """
+        if not isinstance(key, str):
+            return self._with_rows(self.frame[key])
+        if key in self.frame.columns:
+            return self.frame[key]
+        return self.row(key)
+
+    def select(self, filters: Filters) -> Runs:
+        """The measurements that pass; BadInput where none does, or the condition cannot be evaluated."""
+        rows = self.frame
+        for column in ("family", "size", "model", "dataset", "sweep"):
+            patterns = getattr(filters, column)
+            if not patterns:
+                continue
+            names = [rows[column].fillna("")]
+            if column == "model":  # nano/6k means nano-6k
+                names.append((rows["family"] + "/" + rows["size"]).fillna(""))
+            passed = rows[[fits(of_run, patterns) for of_run in zip(*names, strict=True)]]
+            if not len(passed):
+                present = shortened(list(dict.fromkeys(rows[column].dropna())))
+                where = "The store has" if len(rows) == len(self.frame) else "Those that pass the other filters have"
+                raise BadInput(f"no measurement has {column}={','.join(patterns)}. {where} {present}")
+            rows = passed
+        if filters.where:
+            rows = _query(rows, filters.where)
+        return self._with_rows(rows)
+
+    def copy(self) -> Runs:
+        """The same measurements with a table of their own: what is changed in it, nobody else sees."""
+        return self._with_rows(self.frame.copy())
+
+    def row(self, word: str) -> pd.Series:
+        """The row of a name, or of the beginning of a run ID; BadInput as `runs[...]` raises it."""
+        name = "/".join(part.strip() for part in word.split("/")).lower()
+        frame = self.frame
+        model = frame["family"] + "/" + frame["size"]
+        names_by_precedence = [
+            [frame["name"], model + "/" + frame["dataset"]],
+            [frame["model"] + "/" + frame["dataset"], frame["model"], model],  # nano-6k alone, where it has one run
+            [frame["run_id"].str[: len(name)]],  # last, as a name may be of hexadecimal digits: ada
+        ]
+        rows = frame[:0]
+        for names in names_by_precedence:
+            if not len(rows):
+                matches = [column.str.lower().eq(name).fillna(False) for column in names]
+                rows = frame[pd.concat(matches, axis=1).any(axis=1)]
+        if len(rows) == 1:
+            return rows.iloc[0]
+        if len(rows):
+            names_and_ids = [f"{row['name']} ({row['run_id'][:8]})" for row in rows.to_dict("records")]
+            raise BadInput(f"{word} is ambiguous: {shortened(names_and_ids)}. Pick one, or give a run ID")
+        raise unknown("measurement", word, frame["name"])
+
+    def run_id(self, run: str | pd.Series) -> str:
+        """The run ID of a name, of the beginning of a run ID, or of a row; BadInput as `runs[...]` raises it."""
+        if not isinstance(run, str):
+            return str(run["run_id"])
+        if run in self._run_ids:
+            return run
+        return str(self.row(run)["run_id"])
 
     def histogram(self, run: str | pd.Series) -> RankHistogram:
-        """Return exact counts by rank of one run; loaded on demand and kept while memory is spared. Raises
-        Unreadable.
+        """Exact counts by rank of one run. Raises Unreadable."""
+        return self._read(self.source.histogram, self.run_id(run))
+
+    def ranks(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> RankTable:
+        """The rank table of one run; read at each call, so reduce it at once. Raises Unreadable, MissingColumn."""
+        _check_columns(columns)
+        return self._read(lambda run_id: self.source.ranks(run_id, columns), self.run_id(run))
+
+    def rank_pieces(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
+        """The rank table of one run in pieces of whole documents, in text order, one in memory at a time.
+
+        For sums over documents, of tables that may be larger than memory. Raises MissingColumn where no rank table has
+        such a column, and Unreadable, also in the middle.
         """
+        _check_columns(columns)
         run_id = self.run_id(run)
-        kept = self._histograms.get(run_id)
-        return self._histograms.keep(run_id, self._readable(self.source.histogram, run_id)) if kept is None else kept
-
-    def vocabulary(self, run: str | pd.Series) -> Mapping[int, str]:
-        """Return the text of every token of a run's corpus, by id; empty where texts were not kept."""
-        return self.source.token_texts(self.run_id(run))
-
-    def token_texts(self, run: str | pd.Series, tokens: Iterable[int]) -> list[str]:
-        """Return the texts of tokens of one run, quoted, so that spaces show: `" the"`; `id 262` where it is not
-        known.
-        """
-        vocabulary = self.vocabulary(run)
-        return [
-            json.dumps(vocabulary[t], ensure_ascii=False) if t in vocabulary else f"id {t}" for t in map(int, tokens)
-        ]
-
-    def ranks(self, run: str | pd.Series) -> RankTable:
-        """Return the rank table of one run; loaded at each call: reduce it at once. Raises Unreadable."""
-        return self._readable(self.source.ranks, self.run_id(run))
-
-    def rank_pieces(self, run: str | pd.Series, *, version: int = VERSION) -> Iterator[RankTable]:
-        """Yield the rank table of one run in pieces of whole documents, in text order; one at a time is in memory.
-
-        For sums over documents, of tables that may be larger than memory. `version=1` leaves out entropy, top and all
-        later columns, which takes half the time. Raises Unreadable, also in the middle.
-        """
-        run_id = self.run_id(run)
-        pieces = self._readable(lambda run_id: iter(self.source.rank_pieces(run_id, version=version)), run_id)
-        while (piece := self._readable(lambda _: next(pieces, None), run_id)) is not None:
+        pieces = self._read(lambda run_id: iter(self.source.rank_pieces(run_id, columns)), run_id)
+        while (piece := self._read(lambda _: next(pieces, None), run_id)) is not None:
             yield piece
 
-    def scores(self) -> pd.DataFrame:
-        """Return the scores of tasks that were imported, with the columns of `SCORES`; no row without any."""
-        return self.source.scores()
+    def document_counts(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
+        """Tokens, nats and hits of each k per document of one run, or per source where documents have sources.
+
+        Kept for the next analyzer of this process. Metrics that were imported without ranks come as one document of
+        number `stats.documents.TOTALS`. Raises Unreadable.
+        """
+        ks = whole_ks(ks)
+        run_id = self.run_id(run)
+        if run_id in self._without_ranks:
+            return self._totals(run_id, ks)
+        counts = self._counts_by_document(run_id, ks).select(ks)
+        groups = self.groups(run_id)
+        return counts.in_groups(groups) if len(groups) else counts
 
     def groups(self, run: str | pd.Series) -> Sequence[str]:
-        """Return the source of each document with scored tokens of a run; empty where none is named, or the list is
-        gone.
+        """The source of each document with scored tokens of a run; empty where none is named.
 
-        Runs that read the same texts have the same sources, so that they are drawn jointly: where only some of them, or
-        several fields, name sources, those of the run that names the fewest are taken for all.
+        Runs over the same texts have the same sources, so that their errors are paired: where several fields name
+        sources, or only some runs do, those of the run that names the fewest are taken for all. Where they cannot be
+        read they are empty, `unread_sources` says why, and they are read again at the next call.
+
+        Raises:
+            Unreadable: the ranks cannot be read, or there are more documents than sources.
+
         """
-        if not self._any_groups:
-            return ()
         run_id = self.run_id(run)
-        row = self.frame.loc[self.frame["run_id"] == run_id, ["documents_hash", "groups"]].iloc[0]
-        same = self.frame["run_id"] == run_id if pd.isna(row["documents_hash"]) else self._same_texts(row)
-        named = self.frame.loc[same & self.frame["groups"].notna(), ["groups", "run_id"]].to_numpy().tolist()
-        if not named:
-            return ()
-        named_run = min(named, key=lambda source_and_run: (int(source_and_run[0].split()[0]), source_and_run))[1]
-        if run_id not in self._sources:
-            try:
-                of_number = self._readable(self.source.groups, named_run)
-                self._sources[run_id] = [of_number[document] for document in self._documents(run_id)]
-            except Unreadable:
-                self._sources[run_id] = ()
-        return self._sources[run_id]
+        if run_id in self._groups:
+            return self._groups[run_id]
+        self.unread_sources.pop(run_id, None)
+        groups = self._find_groups(run_id)
+        if run_id not in self.unread_sources:
+            self._groups[run_id] = groups
+        return groups
+
+    def token_texts(self, run: str | pd.Series, ids: Iterable[int]) -> list[str]:
+        """The texts of tokens of one run, quoted, so that spaces show: `" the"`; `id 262` where a text is not known."""
+        known = self._read(self.source.token_texts, self.run_id(run))
+        texts = []
+        for token in map(int, ids):
+            texts.append(json.dumps(known[token], ensure_ascii=False) if token in known else f"id {token}")
+        return texts
+
+    def scores(self) -> pd.DataFrame:
+        """The scores of tasks that were imported, with the columns of `SCORES`; no row without any."""
+        return self.source.scores()
+
+    def laws(self, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
+        """The laws in size of CE and of RBP_k: family, dataset, metric, alpha, low, high, A, R2, sizes; a row each."""
+        rows = []
+        for family, counts in read_families(self, ks, [], least=2):
+            for metric, law in laws_by_metric(family.s, counts).items():
+                low, high = law.alpha.interval()
+                numbers = {"alpha": law.alpha.value, "low": low, "high": high}
+                rows.append({**family.keys, "metric": metric, **numbers, "A": law.a, "R2": law.r2, "sizes": law.sizes})
+        return pd.DataFrame(rows, columns=["family", "dataset", "metric", "alpha", "low", "high", "A", "R2", "sizes"])
+
+    def __repr__(self) -> str:
+        return f"{counted(len(self), 'measurement')}\n{self._shown.to_string(index=False, max_rows=_MOST_SHOWN)}"
+
+    def _repr_html_(self) -> str:
+        table = self._shown.to_html(index=False, border=0, max_rows=_MOST_SHOWN, notebook=True)
+        return f"<p>{counted(len(self), 'measurement')}</p>{table}"
+
+    @property
+    def _shown(self) -> pd.DataFrame:
+        headline = [rbp_name(k) for k in HEADLINE_KS if rbp_name(k) in self.frame]
+        return self.frame[["name", "non_embedding_params", "num_tokens", "ce", *headline]]
+
+    def _with_rows(self, rows: pd.DataFrame) -> Runs:
+        selected = Runs(rows, self.source)
+        selected._counts = self._counts
+        return selected
 
     @cached_property
-    def _any_groups(self) -> bool:
-        return bool(self.frame["groups"].notna().any())
+    def _run_ids(self) -> frozenset[str]:
+        return frozenset(self.frame["run_id"].dropna())
 
-    def _documents(self, run_id: str) -> list[int]:
-        """Return the numbers of the documents of a run that have scored tokens."""
-        if (kept := self._counts.get(run_id)) is not None:
-            return [int(number) for number in kept.document]
-        return sorted({int(number) for piece in self.rank_pieces(run_id, version=1) for number in piece.documents[0]})
+    @cached_property
+    def _without_ranks(self) -> frozenset[str]:
+        return frozenset(self.frame.loc[self.frame["without_ranks"].fillna(False), "run_id"])
 
-    def _same_texts(self, row: pd.Series[Any]) -> pd.Series[bool]:
-        same: pd.Series[bool] = self.frame["documents_hash"].eq(row["documents_hash"]).fillna(False)
-        return same
-
-    def document_counts(self, run: str | pd.Series, ks: Sequence[int], *, by_source: bool = True) -> DocumentCounts:
-        """Return tokens, nats and hits of each k per document of one run; kept, for many k, while memory is spared.
-
-        Where the documents' sources are known, of each source, unless `by_source` is False. Raises Unreadable.
-
-        Analyzers that ask for k up to 100, the paper's, logged ones or those of `log_grid(|V|)` read each rank table
-        once between them.
-        """
-        run_id = self.run_id(run)
+    def _counts_by_document(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
         kept = self._counts.get(run_id)
-        if kept is None and (logged_only := self._imported_counts(run_id, ks)):
-            return logged_only
-        if kept is None or not set(ks) <= set(kept.ks):
-            also = (*ks, *(kept.ks if kept else ()))
-            kept = self._counts.keep(run_id, self._counted(run_id, also))
-        groups = self.groups(run_id) if by_source else ()
-        return kept.select(ks).in_groups(groups) if len(groups) else kept.select(ks)
-
-    def _counted(self, run_id: str, also: Sequence[int]) -> DocumentCounts:
-        """Return counts for every k that analyzers are likely to ask for; a piece of the table is in memory at a
-        time.
-        """
-        pieces = self.rank_pieces(run_id, version=1)
-        parts = [piece.document_counts(_likely_ks(piece.vocab_size, self._logged_ks, tuple(also))) for piece in pieces]
-        return DocumentCounts.concatenate(parts) if len(parts) > 1 else parts[0]
+        if kept is not None and set(ks) <= set(kept.ks):
+            return kept
+        needed = {*ks, *(kept.ks if kept else ())}
+        parts = []
+        for piece in self.rank_pieces(run_id, COUNTED):
+            parts.append(piece.document_counts(_likely_ks(piece.vocab_size, self._logged_ks, needed)))
+        counts = DocumentCounts.concatenate(parts)
+        if sum(c.hits.nbytes for c in self._counts.values()) < _MOST_KEPT:
+            self._counts[run_id] = counts
+        return counts
 
     @cached_property
-    def _logged_ks(self) -> tuple[int, ...]:
-        return tuple(rbp_ks(self.frame.columns))
+    def _logged_ks(self) -> list[int]:
+        return rbp_ks(self.frame.columns)
 
-    def _imported_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts | None:
-        """Return the logged numbers of an imported run without ranks as one document, so without sampling error."""
-        row = self._unranked.get(run_id)
-        if row is None or pd.isna(row["ce"]) or any(pd.isna(row.get(rbp_name(k))) for k in ks):
-            return None
+    def _totals(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
+        """The logged numbers of a run without ranks, as one document."""
+        row = self.frame[self.frame["run_id"] == run_id].iloc[0]
+        values = row.reindex(["ce", *map(rbp_name, ks)])
+        if values.isna().any():
+            raise WithoutRanks
         tokens = 1.0 if pd.isna(row["num_tokens"]) else float(row["num_tokens"])
-        hits = np.array([[row[rbp_name(k)] * tokens for k in ks]], dtype=np.float64).reshape(1, len(ks))
-        nats = np.array([row["ce"] * tokens])
-        return DocumentCounts(tuple(ks), np.array([0]), np.array([tokens]), nats, hits)
+        nats, *hits = (values.to_numpy(np.float64) * tokens).tolist()
+        return DocumentCounts(tuple(ks), np.array([TOTALS]), np.array([tokens]), np.array([nats]), np.array([hits]))
 
-    @cached_property
-    def _unranked(self) -> dict[str, dict[Hashable, Any]]:
-        """The rows without |V|, by run id: imported, and without ranks."""
-        return {row["run_id"]: row for row in self.frame[self.frame["vocab_size"].isna()].to_dict("records")}
+    def _find_groups(self, run_id: str) -> Sequence[str]:
+        if self.frame["sources"].isna().all():
+            return ()
+        row = self.frame[self.frame["run_id"] == run_id].iloc[0]
+        same_texts = self.frame["run_id"] == run_id
+        if pd.notna(row["documents_hash"]):
+            same_texts = self.frame["documents_hash"].eq(row["documents_hash"]).fillna(False)
+        with_sources = self.frame[same_texts & self.frame["sources"].notna()].sort_values(["sources", "run_id"])
+        if not len(with_sources):
+            return ()
+        named_by = str(with_sources["run_id"].iat[0])
+        try:
+            source_by_document = self._read(self.source.groups, named_by)
+        except Unreadable as error:
+            self.unread_sources[run_id] = f"its sources cannot be read ({error})"
+            return ()
+        documents = self._counts_by_document(run_id, ()).document
+        last = int(documents.max(initial=-1))
+        if last >= len(source_by_document):
+            raise Unreadable(
+                f"run {named_by}: it has the sources of {counted(len(source_by_document), 'document')}, "
+                f"and there is a document {last:,}"
+            )
+        return [source_by_document[int(number)] for number in documents]
 
-    def _readable(self, load: Callable[[str], T], run_id: str) -> T:
+    def _read(self, load: Callable[[str], T], run_id: str) -> T:
         try:
             return load(run_id)
         except Unreadable:
             raise
         except MissingArtifact as error:
-            row = self.frame[self.frame["run_id"] == run_id]
-            if row["without_ranks"].fillna(False).any():
+            if run_id in self._without_ranks:
                 raise WithoutRanks from error
-            raise Unreadable(f"run {run_id}: its rank table or histogram is missing") from error
-        except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError) as error:
+            raise Unreadable(f"run {run_id}: its rank table, histogram or sources are missing or damaged") from error
+        except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError, IndexError) as error:
             reason = " ".join(str(error).split())[:200]
             raise Unreadable(f"an artifact of run {run_id} is damaged or cannot be reached: {reason}") from error
 
 
-@lru_cache(maxsize=64)  # the measurements of a family ask for the same
-def _likely_ks(vocab_size: int, logged: tuple[int, ...], also: tuple[int, ...]) -> list[int]:
-    small, larger = range(1, min(_EVERY_K, vocab_size) + 1), [k for k in (*_PAPER_K, *logged) if k <= vocab_size]
-    return sorted({*small, *larger, *log_grid(vocab_size).tolist(), *also})
+def _check_columns(columns: Sequence[str] | None) -> None:
+    """Raise MissingColumn for a name that is no column of any rank table."""
+    known = [*SCHEMA.names, "rank"]
+    for name in columns or ():
+        if name not in known:
+            raise MissingColumn(f"a rank table has no column {name}; its columns are {listed(known)}")
+
+
+def _query(rows: pd.DataFrame, where: str) -> pd.DataFrame:
+    """The rows of which a condition is true."""
+    try:
+        passed = rows.query(where, engine="python")
+    except Exception as error:  # pandas' parser and the operators raise what they like
+        raise BadInput(f"where={where}: {' '.join(str(error).split())}. Columns: {', '.join(rows.columns)}") from error
+    if not isinstance(passed, pd.DataFrame) or not len(passed):
+        raise BadInput(f"no measurement passes where={where}")
+    return passed
+
+
+def _likely_ks(vocab_size: int, logged: Sequence[int], needed: Iterable[int]) -> list[int]:
+    """The needed k, and every k that analyzers are likely to ask for, so that each rank table is read once."""
+    likely = {*range(1, _EVERY_K + 1), *_PAPER_KS, *logged, *log_grid(vocab_size).tolist()}
+    return sorted({*needed, *(k for k in likely if k <= vocab_size)})
+
+
+def _names(frame: pd.DataFrame) -> pd.Series[str]:
+    """A name for each run that no other has: `nano-6k/stdlib`, with what sets it apart where several runs share that:
+    `mine-115k/notes@bfloat16`.
+    """
+    names = pd.Series([f"{model}/{dataset}" for model, dataset in zip(frame["model"], frame["dataset"], strict=True)])
+    for column in (*_TELL_APART, *_HASHES):
+        alike = names[names.duplicated(keep=False)]
+        if alike.empty:
+            break
+        values = frame.loc[alike.index, column]
+        values = values[values.groupby(alike).transform("nunique", dropna=False) > 1]
+        texts = values.astype("string").fillna("none")
+        if column in _HASHES:
+            texts = texts.map(short_hash)
+        names[texts.index] += "@" + texts
+    return names.astype("string")

@@ -1,4 +1,4 @@
-"""Where the ranks of measurements are read: from a store, a bundle, memory."""
+"""Where `Runs` reads measurements: the columns of their table, and their ranks, of a store or in memory."""
 
 from __future__ import annotations
 
@@ -7,52 +7,116 @@ from typing import Protocol
 
 import pandas as pd
 
-from rbptrack.base.errors import MissingArtifact
-from rbptrack.ranks import VERSION, RankHistogram, RankTable
+from rbptrack.base.errors import MissingArtifact, RbptrackError
+from rbptrack.ranks import RankHistogram, RankTable
+
+COLUMNS: Mapping[str, str] = {
+    "run_id": "string",
+    "family": "string",
+    "size": "string",  # as published: 70m
+    "model": "string",  # family, size, seed and checkpoint: pythia-70m@step1000
+    "dataset": "string",
+    "revision": "string",  # of the model, as asked for: main, step1000
+    "commit": "string",  # of the model's repository, or the hash of its folder
+    "repo": "string",
+    "software": "string",
+    "fingerprint": "string",
+    "sweep": "string",
+    "imported": "string",  # the importer's name; missing where rbptrack measured
+    "without_ranks": "boolean",  # metrics were imported, and no ranks
+    "dtype": "string",
+    "sequence": "string",
+    "seq_len": "Int64",
+    "context": "Int64",
+    "candidates": "string",
+    "rank": "string",
+    "documents_hash": "string",  # of the texts
+    "dataset_repo": "string",
+    "dataset_commit": "string",
+    "sources": "Int64",  # how many sources the documents come from, where a field names them
+    "vocab_size": "Int64",
+    "non_embedding_params": "Int64",
+    "total_params": "Int64",
+    "training_tokens": "Float64",
+    "num_tokens": "Int64",
+    "documents": "Int64",
+    "ce": "Float64",
+    "ce_se": "Float64",
+    "ce_rank": "Float64",
+    "ce_rest": "Float64",
+    "bits_per_byte": "Float64",
+    "tie_rate": "Float64",
+    "reference": "string",
+    "reference_commit": "string",
+    "reference_params": "Int64",
+    "kl": "Float64",
+    "acceptance": "Float64",
+    "same_top": "Float64",
+    "tokens_per_second": "Float64",
+    "seconds": "Float64",
+    "started": "datetime64[us, UTC]",
+}
+"""The columns of `Runs.frame` and their types. After them: rbp_<k> and rbp_<k>_se of each logged k (Float64), and every
+other param in which runs differ. `Runs` adds `name` in front, which tells runs apart and selects one.
+"""
 
 SCORES = ("model", "revision", "task", "score", "n")
 """Of scores of tasks: a model's name and revision (empty: the main one), the task, its score, how many items it has."""
 
+COUNTED = ("document", "greater", "ties", "logprob")
+"""The columns of a rank table that CE and RBP_k need."""
+
+
+class Unreadable(RbptrackError):
+    """A measurement's artifact is missing or damaged; its text names the run."""
+
+
+class WithoutRanks(Unreadable):
+    """A measurement was imported without ranks: it has no artifact to read."""
+
+    def __init__(self, text: str = "imported without ranks") -> None:
+        super().__init__(text)
+
 
 class Source(Protocol):
-    """What `Runs` reads of measurements, by run ID. Give `ranks` at least; each may raise MissingArtifact."""
+    """Where `Runs` reads measurements by run ID: a store, memory. It must pickle; all may raise MissingArtifact.
 
-    def ranks(self, run_id: str) -> RankTable:
-        """Read the rank table of a measurement."""
+    Subclass it and give `ranks` at least.
+    """
+
+    def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
+        """The rank table of a measurement; all its columns, or some."""
         raise MissingArtifact(f"run {run_id} has no ranks")
 
-    def rank_pieces(self, run_id: str, *, version: int = VERSION) -> Iterable[RankTable]:
-        """Read it in pieces of whole documents, one in memory at a time, without columns of later versions."""
-        return [self.ranks(run_id).of_version(version)]
+    def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterable[RankTable]:
+        """The same in pieces of whole documents, one in memory at a time."""
+        return [self.ranks(run_id, columns)]
 
     def histogram(self, run_id: str) -> RankHistogram:
-        """Read how often each rank occurs in a measurement."""
-        return self.ranks(run_id).histogram()
+        """How often each rank occurs in a measurement."""
+        return self.ranks(run_id, COUNTED).histogram()
 
     def token_texts(self, run_id: str) -> Mapping[int, str]:
-        """Read the texts of a measurement's tokens, by ID; empty where they were not kept."""
+        """The texts of a measurement's tokens, by id; empty where they were not kept."""
         return {}
 
     def groups(self, run_id: str) -> Sequence[str]:
-        """Read the source of each document of a measurement, by its number."""
+        """The source of each document of a measurement, by the document's number."""
         raise MissingArtifact(f"run {run_id} names no sources of its documents")
 
     def scores(self) -> pd.DataFrame:
-        """Read the imported scores of tasks, with the columns of `SCORES`."""
+        """Imported scores of tasks, with the columns of `SCORES`."""
         return pd.DataFrame(columns=list(SCORES))
 
 
 class Tables(Source):
-    """Rank tables in memory.
-
-    Args:
-        tables: by run ID.
-
-    """
+    """Rank tables in memory, by run ID."""
 
     def __init__(self, tables: Mapping[str, RankTable]) -> None:
         self._tables = tables
 
-    def ranks(self, run_id: str) -> RankTable:
-        """Return the rank table of a measurement."""
+    def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
+        """The rank table of a measurement, whole."""
+        if run_id not in self._tables:
+            raise MissingArtifact(f"run {run_id} has no ranks")
         return self._tables[run_id]

@@ -1,5 +1,1 @@
-"""What every other folder may use: errors, files, names, words, secrets, this process; and the program's version."""
-
-from importlib.metadata import version
-
-__version__ = version("rbptrack")
+"""What every room may use: errors, durable files, checked Parquet, escaped names, words, this process."""

@@ -1,1 +1,1 @@
-"""One module per command of the command line."""
+"""What each command does; its options stand in `rbptrack.cli`."""

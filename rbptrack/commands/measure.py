@@ -1,40 +1,95 @@
-"""`python -m rbptrack` or `python -m rbptrack measure`: measure every cell of a sweep, then analyse them."""
+"""`measure`, `plan` and `demo`: words of Hydra become cells, measured by the sweep or by Hydra's own means."""
 
 from __future__ import annotations
 
-from rbptrack.base.errors import BadInput
-from rbptrack.commands.runner import HydraCommand, complain_of_broken, find_analyzers
-from rbptrack.config.request import Request, sweep_of
-from rbptrack.console.progress import spinner
-from rbptrack.ranks import HEADLINE_KS
-from rbptrack.reporting.runner import choose
-from rbptrack.sweep.executors import requested
-from rbptrack.sweep.launch import Sweep
-from rbptrack.sweep.resolve import Resolver
-from rbptrack.tracking.store import Store
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from rbptrack.base.errors import MeasurementError
+from rbptrack.base.words import compact, compact_bytes, counted, duration
+from rbptrack.config.compose import checked_config, compose, readable_errors, words_for_hydra
+from rbptrack.config.paths import conf_folder
+from rbptrack.config.registration import register
+from rbptrack.config.words import read_words
+from rbptrack.console.output import say
+from rbptrack.console.tables import print_table
+
+register()  # processes of Hydra's launchers import this module, and compose there
 
 
-def _measure(request: Request) -> int:
-    with spinner("reading configs"):
-        settings, cells = sweep_of(request)
-    typed = any(o.startswith(("k=", "k.values=")) for o in request.overrides)
-    ks = sorted({k for cell in cells for k in cell.k.values}) if typed else []
-    with spinner("loading plugins"):
-        plugins = find_analyzers(settings.plugins.get("path", []))
-        analyzers = choose(plugins, settings.analyzers, ks=ks)  # a wrong name is an error even if none will run
-    complain_of_broken(plugins)
-    analyzers = analyzers if request.multirun else []
-    with spinner("looking for models and datasets"):
-        Store(settings.tracking).check_writable()
-        resolver = Resolver()
-        resolved = [resolver.resolve(cell) for cell in cells]
-    largest = max(cell.candidates for cell in resolved)
-    if too_large := [k for k in ks if k > largest]:  # of the default list, such k are left out later, with a note
-        raise BadInput(
-            f"k must be between 1 and {largest}, the largest vocabulary of the models asked for; "
-            f"got {', '.join(map(str, too_large))}"
-        )
-    return Sweep(request, settings, cells, resolved, analyzers, ks or HEADLINE_KS).run()
+def measure(words: Sequence[str]) -> int:
+    """Measure every cell that words ask for; returns the exit code."""
+    if read_words(words).is_hydras_own:
+        return _through_hydra(words)
+    configs = compose(words)
+    from rbptrack import sweep
+
+    code: int = sweep.run(configs, words)
+    return code
 
 
-main = HydraCommand(requested, _measure)
+def demo(words: Sequence[str]) -> int:
+    """Measure the family and the two datasets that ship with rbptrack; words may choose others."""
+    chosen = []
+    for default in ("model=nano/*", "dataset=pydocs,stdlib"):
+        key = default.partition("=")[0]
+        if not any(word.startswith(f"{key}=") for word in words):
+            chosen.append(default)
+    return measure([*chosen, *words])
+
+
+def plan(words: Sequence[str]) -> int:
+    """Print what each cell would cost; returns 1 where one cannot be measured or looked up, 2 where none can."""
+    configs = compose(words)
+    from rbptrack import sweep
+
+    table = sweep.plan(configs)
+    unknown = table["S"].isna()
+    to_measure = table[~unknown & (table["status"] != "measured")]
+    shown = table.assign(status=[status if len(status) <= 30 else f"{status[:29]}…" for status in table["status"]])
+    forms: dict[str, Callable[[float], str]] = dict.fromkeys(("S", "parameters", "tokens"), compact)
+    forms |= {"FLOPs": "{:.1e}".format}
+    forms |= {"memory": compact_bytes, "download": compact_bytes, "seconds": duration}
+    for column, form in forms.items():
+        shown[column] = [form(value) if pd.notna(value) else "" for value in table[column]]
+    print_table(shown.rename(columns={"seconds": "time"}), last_to_go=["dataset", "status", "S", "tokens", "time"])
+    weights = to_measure.drop_duplicates("model")["download"].sum()
+    say(
+        f"{counted(len(to_measure), 'cell')} to measure: {duration(to_measure['seconds'].sum())} on this device, "
+        f"{to_measure['FLOPs'].sum():.1e} FLOPs, {compact_bytes(weights)} to download"
+    )
+    if not unknown.any():
+        return 0
+    first = table[unknown].iloc[0]
+    say(f"{unknown.sum()} of {counted(len(table), 'cell')} could not be looked up. {first['model']}: {first['status']}")
+    return 2 if unknown.all() else 1
+
+
+def _through_hydra(words: Sequence[str]) -> int:
+    """Hand the words to Hydra itself, its flags, launchers and sweepers included."""
+    import hydra
+
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors are raised here, where Hydra would print them
+    sys.argv[1:] = words_for_hydra(words)
+    with readable_errors():
+        hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(_measure_cell)()
+    return 0
+
+
+def _measure_cell(config: Any) -> float:
+    """Measure the one cell that Hydra composed; its CE, which Optuna and other sweepers minimise."""
+    from rbptrack import sweep
+    from rbptrack.tracking import Store
+
+    cell_config = checked_config(config)
+    store = Store(cell_config.tracking.uri, cell_config.tracking.experiment)
+    outcome = sweep.measure_cell(sweep.resolve(cell_config), store)
+    if outcome.status == sweep.FAILED:
+        raise MeasurementError(f"{outcome.title}: {outcome.message}")
+    if outcome.status == sweep.FOUND:
+        return float(store.runs(run_ids=[outcome.run_id])["ce"].iat[0])
+    return outcome.numbers["ce"]

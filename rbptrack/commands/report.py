@@ -1,131 +1,116 @@
-"""`python -m rbptrack report`: every analyzer over the tracking store, as one page; no model, no torch."""
+"""`report` and `analyze`: analyzers over the measurements of a store; no model, no torch."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import os
+import sys
 import webbrowser
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import count
+from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import quote
 
-from rbptrack.analysis.contract import Analyzer
-from rbptrack.analysis.runs import Runs
-from rbptrack.base.errors import BadInput, RbptrackError, said_of_the_disk
-from rbptrack.base.files import check_replaceable, folder_beside, make_folder, put
-from rbptrack.base.user_paths import check_writable_folder, user_path
+import pandas as pd
+
+from rbptrack.analysis import Runs
+from rbptrack.analysis.discovery import ANALYZERS, find
+from rbptrack.analysis.plugin import options_of, summary_of, with_options
+from rbptrack.base.errors import BadInput, RbptrackError
+from rbptrack.base.files import kind_of, write_whole
 from rbptrack.base.words import counted, short_path
-from rbptrack.commands.declared.start import REPORT
-from rbptrack.commands.runner import HydraCommand, complain_of_broken, find_analyzers
-from rbptrack.config.paths import plugin_folders
-from rbptrack.config.request import Request
-from rbptrack.config.schema import ReportConfig
-from rbptrack.console.output import complain, say
-from rbptrack.reporting.page import render
-from rbptrack.reporting.pdf import browser, print_page
-from rbptrack.reporting.runner import Findings, analyze_all, choose, say_reused
-from rbptrack.tracking.reader import Reader
-from rbptrack.tracking.schema import report_tags
-from rbptrack.tracking.store import Store
+from rbptrack.commands.selection import Selection
+from rbptrack.console.output import complain, program, say
+from rbptrack.console.progress import spinner
+from rbptrack.console.tables import print_table
+from rbptrack.reporting import Outcome, analyse, keep, render, save_figures, show, show_summary
 
 
-def _read(arguments: Sequence[str]) -> Request:
-    return Request.read("report", REPORT.without_flags(arguments), groups=(), lists=REPORT.lists)
+def report(
+    selection: Selection,
+    *,
+    patterns: Sequence[str] = (),
+    plugins_path: Sequence[str] = (),
+    out: Path | None = None,
+    figures: str = "",
+    open_page: bool = False,
+) -> int:
+    """Run every analyzer, or those that patterns choose; returns 1 where one failed."""
+    if out is not None:
+        check_page(out)
+    plugins = find(ANALYZERS, plugins_path)
+    analyzers = [analyzer() for analyzer in plugins.chosen(patterns)]
+    for line in plugins.broken:
+        complain(line)
+    runs = selection.runs()
+    with spinner(f"analysing {len(runs)} measurements"):
+        outcomes = analyse(runs, analyzers)
+    show_summary(outcomes)
+    html = render(runs, outcomes, command=_command())
+    page = _keep_reports(selection, runs, outcomes, html)
+    if out is not None:
+        write_whole(out, html)
+        page = str(out.absolute())
+    if page:
+        say(f"report   {short_path(page)}")
+    if figures:
+        _write_figures(outcomes, out.with_name(f"{out.stem}-figures") if out else Path("figures"), figures)
+    if open_page and page:
+        webbrowser.open(page if "://" in page else Path(page).absolute().as_uri())
+    return 1 if any(outcome.problem for outcome in outcomes) else 0
 
 
-def _report(request: Request) -> int:
-    config: ReportConfig = request.composer.compose_typed(request.overrides)
-    plugins = find_analyzers(plugin_folders(request.overrides))
-    analyzers = choose(plugins, config.analyzers)
-    complain_of_broken(plugins)
-    out = user_path(config.out) if config.out else None
-    if out and out.suffix.lower() not in (".html", ".pdf"):
-        raise BadInput(f"out={config.out}: a report is written as .html or .pdf")
-    if out and out.suffix.lower() == ".pdf":
-        browser()
-    if out and out.is_dir():
-        raise BadInput(f"out={config.out} is a folder: give a file, such as out=report.html")
-    if out:
-        check_writable_folder(out.absolute().parent)
-        check_replaceable(out.resolve())
-    store = Store(config.tracking)
-    if store.read_only and out is None:
-        out = _free_name(Path("rbptrack-report.html"))
-        say(f"the tracking store {store.shown} cannot be written: the report goes into {out}")
-    reader = store.reader
-    runs = reader.runs(config.filter)
-    say(f"{counted(len(runs), 'measurement')}, {counted(len(analyzers), 'analyzer')}")
-    command = " ".join(["python -m rbptrack report", *request.overrides])
-    findings, run_id = _write(reader, runs, analyzers, config, out, command=command)
-    say_reused(len(findings.reused), remedy="again=yes")
-    say(f"report   {out or short_path(reader.report_page(run_id))}")
-    if config.open and not webbrowser.open(out.absolute().as_uri() if out else reader.report_page(run_id)):
-        complain("no browser could be started here; open the file above")
-    return 1 if findings.failed else 0
+def analyze(
+    selection: Selection, name: str, options: Sequence[str], *, plugins_path: Sequence[str] = (), figures: str = ""
+) -> int:
+    """Run one analyzer with its options."""
+    analyzer = with_options(find(ANALYZERS, plugins_path).select(name), options)
+    runs = selection.runs()
+    with spinner(f"{name}: {len(runs)} measurements"):
+        outcomes = analyse(runs, [analyzer], processes=1)
+    if outcomes[0].problem:
+        raise RbptrackError(outcomes[0].problem)
+    show(outcomes[0])
+    page = _keep_reports(selection, runs, outcomes, render(runs, outcomes, command=_command()))
+    if page:
+        say(f"report   {short_path(page)}")
+    if figures:
+        _write_figures(outcomes, Path("figures"), figures)
+    return 0
 
 
-def _free_name(wanted: Path) -> Path:
-    """Return the name, or the next one with a number that no file has."""
-    names = (wanted.with_stem(f"{wanted.stem}-{i}") for i in count(2))
-    return wanted if not wanted.exists() else next(name for name in names if not name.exists())
+def describe(name: str, plugins_path: Sequence[str]) -> int:
+    """Print what an analyzer answers, and its options."""
+    analyzer = find(ANALYZERS, plugins_path).select(name)
+    say(f"Usage: {program()} analyze {name} [OPTION=VALUE ...] [FILTERS]\n\n{summary_of(analyzer)}")
+    options = options_of(analyzer)
+    if options:
+        say("")
+        rows = [{"option": f"{option.name}=", "default": option.default, "meaning": option.help} for option in options]
+        print_table(pd.DataFrame(rows), last_to_go=["option", "meaning"])
+    return 0
 
 
-def _write(
-    reader: Reader, runs: Runs, analyzers: Sequence[Analyzer], config: ReportConfig, out: Path | None, *, command: str
-) -> tuple[Findings, str]:
-    """Analyse and log the page: into the sweep's own run where it is about one, else into a run of its own."""
-    sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
-    scope = f"Sweep {sweep}" if sweep else counted(len(runs), "measurement")
-    of_sweep = reader.sweep_run(sweep) if sweep else None
-    formats = [form.value for form in config.figures]
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        findings = analyze_all(reader, runs, analyzers, folder=folder, sweep=sweep, formats=formats, again=config.again)
-        if not findings.sections:
-            raise RbptrackError("no analyzer had anything to say about these measurements; the lines above say why")
-        facts = [("command", command), ("store", reader.connection.shown)]
-        run_page = reader.connection.run_page
-        page = partial(render, scope, runs, findings.sections, facts=facts, silent=findings.silent, run_page=run_page)
-        if out:
-            with said_of_the_disk(out.absolute().parent):
-                _save(out.resolve(), folder, page)
-        if reader.connection.read_only:
-            return findings, ""
-        from rbptrack.tracking.live import working  # MLflow: not before other processes have begun
-        from rbptrack.tracking.writer import Writer
-
-        writer = Writer(reader.connection)
-        (folder / "report.html").write_text(page(), encoding="utf-8")
-        if of_sweep:
-            writer.log_folder(of_sweep, folder)
-            return findings, of_sweep
-        with working(writer, f"report / {scope}", report_tags(sweep)) as run_id:
-            writer.log_folder(run_id, folder)
-    return findings, run_id
+def check_page(out: Path) -> None:
+    """Check before any work that a page can be written: no link, which would be written through, and no folder."""
+    if out.suffix != ".html":
+        raise BadInput(f"--out {out}: a page's name ends in .html")
+    if out.is_symlink() or (os.path.lexists(out) and not out.is_file()):
+        raise BadInput(f"--out {out} is {kind_of(out)}, which is not written through: give another name")
+    if not out.absolute().parent.is_dir():
+        raise BadInput(f"--out {out}: there is no folder {out.absolute().parent}")
 
 
-def _save(out: Path, folder: Path, page: Callable[..., str]) -> None:
-    """Save the page as the user's file, and the tables that it links in a folder beside it."""
-    beside = f"{out.stem}-tables"
-    with folder_beside(out) as unfinished:  # else half of them, if it fails
-        kept = ("tables/*.csv", "tables/notes.txt", "figures/*.svg", "columns.csv")
-        for file in [file for pattern in kept for file in folder.glob(f"*/{pattern}")]:
-            place = Path(unfinished, beside, file.relative_to(folder).parts[0], file.name)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, place)
-        if out.suffix.lower() == ".pdf":
-            whole = Path(unfinished, "page.html")
-            whole.write_text(page(files=f"{(out.parent / beside).as_uri()}/{{analyzer}}"), encoding="utf-8")
-            print_page(whole, Path(unfinished, out.name))
-            whole.unlink()
-        else:
-            Path(unfinished, out.name).write_text(page(files=quote(beside) + "/{analyzer}"), encoding="utf-8")
-        for file in [path for path in Path(unfinished).rglob("*") if path.is_file()]:
-            place = out.parent / file.relative_to(unfinished)
-            make_folder(place.parent)
-            put(file, place, durable=True)
+def _keep_reports(selection: Selection, runs: Runs, outcomes: Sequence[Outcome], page: str) -> str:
+    """Keep analyses and their page in the store, and return where it is. A store that refuses is no error here."""
+    try:
+        return keep(selection.store, runs, outcomes, page, command=_command())
+    except RbptrackError as error:
+        complain(f"not logged: {error}")
+        return ""
 
 
-main = HydraCommand(_read, _report)
+def _command() -> str:
+    return " ".join([program(), *sys.argv[1:]])
+
+
+def _write_figures(outcomes: Sequence[Outcome], folder: Path, form: str) -> None:
+    written = save_figures(outcomes, folder, form)
+    say(f"figures  {counted(len(written), 'file')} in {short_path(folder)}")

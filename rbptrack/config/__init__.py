@@ -1,1 +1,1 @@
-"""The request: the schema, patterns, composition, and where configs lie."""
+"""What is measured: schema, patterns, composition by Hydra, and the checks that every config meets."""

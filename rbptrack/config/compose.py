@@ -1,224 +1,193 @@
-"""What rbptrack asks of Hydra beyond `hydra.main`: where configs are, which exist, and composing without running."""
+"""Words of a command line become the typed config of every cell: Hydra composes, OmegaConf types, `check` checks."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
+from dataclasses import asdict, fields, replace
+from enum import Enum
+from itertools import islice, product
 from typing import Any
-from urllib.parse import unquote
 
-from hydra import compose
-from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Override
-from hydra.core.plugins import Plugins
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
 from hydra.errors import HydraException
-from hydra.plugins.config_source import ConfigResult
-from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import DictConfig, open_dict
-from omegaconf.errors import OmegaConfBaseException
-from yaml import MarkedYAMLError
-from yaml.reader import ReaderError
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from yaml import YAMLError
 
-from rbptrack.base.errors import BadInput
-from rbptrack.base.user_paths import user_path
-from rbptrack.config import checkpoints, ladders, registration
-from rbptrack.config.arguments import parse_flags
-from rbptrack.config.check import typed, wrong_value
-from rbptrack.config.hydra_internals import Files, Loader, apply, initialized
-from rbptrack.config.keys import removed
-from rbptrack.config.paths import config_packages, working_conf
-from rbptrack.config.patterns import as_value, lists_as_values
+from rbptrack.base.errors import BadInput, first_line
+from rbptrack.config.check import check
+from rbptrack.config.keys import leaves
+from rbptrack.config.paths import conf_folder
+from rbptrack.config.patterns import choose, is_pattern, split_list
+from rbptrack.config.registration import training_steps
+from rbptrack.config.schema import CellConfig, Config
+from rbptrack.config.words import Words, parse_override, read_words
 
+MOST_CELLS = 10_000
 
-class InstalledConfigs(SearchPathPlugin):
-    """After the configs that ship with rbptrack: checkpoints, the working folder's `conf/`, installed packages'."""
-
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Add the search paths; Hydra calls it whenever it makes one."""
-        search_path.append(provider="rbptrack", path="checkpoints://")
-        if own := working_conf():
-            search_path.append(provider="working folder", path=own.absolute().as_uri())
-        for package in config_packages()[0]:
-            search_path.append(provider=package, path=f"pkg://{package}")
+_CELL_KEYS = {entry.name for entry in fields(CellConfig)}
+_SWEEP_KEYS = [entry.name for entry in fields(Config) if entry.name not in _CELL_KEYS]
+"""The keys of the whole sweep: every cell must have the same value."""
 
 
-Plugins.instance().register(checkpoints.CheckpointSource)
-Plugins.instance().register(InstalledConfigs)
-registration.register()  # worker processes of other launchers import this module, and need the schema too
-
-
-class Composer:
-    """Composes configs with the search path that a command line asks for.
+def compose(words: Sequence[str]) -> list[Config]:
+    """Compose the config of every cell that words ask for: the product of what they sweep over.
 
     Args:
-        config_name: the primary config: `config`, `analyze` or `report`.
-        arguments: the command line: `hydra.searchpath=...` and `--config-dir` in it widen the search.
+        words: of a command line, as `config.words.read_words` takes them.
+
+    Raises:
+        BadInput: words that cannot be read, a value that does not fit, more than 10,000 cells, or cells that differ in
+            what belongs to the whole sweep.
 
     """
-
-    def __init__(self, config_name: str, arguments: Sequence[str]) -> None:
-        self.config_name = config_name
-        given = [a for a in arguments if a.startswith("hydra.searchpath=")]
-        folders = lists_as_values(given, {"hydra.searchpath": "hydra.searchpath"})
-        if extra := parse_flags(arguments).config_dir:
-            if not user_path(extra).is_dir():
-                raise BadInput(f"--config-dir {extra}: no such folder")
-            inside = folders[-1].partition("=[")[2].rstrip("]") if folders else ""
-            places = ",".join(filter(None, (as_value(f"file://{user_path(extra).absolute()}"), inside)))
-            folders = [f"hydra.searchpath=[{places}]"]
-        self._path = folders[-1:]
-        self._options: dict[str, list[str]] = {}
-        self._loader: Loader | None = None
-        self._hydra: DictConfig | None = None
-
-    def options(self, group: str) -> list[str]:
-        """Return every name in a config group, subfolders included: `pythia/70m`."""
-        if group not in self._options:
-            self._options[group] = list(_walk(self._repository(), group, ""))
-            self._options[group] += ladders.names() if group == "model" else ()
-        return self._options[group]
-
-    def groups(self) -> list[str]:
-        """Return the config groups that the command line can choose from, `hydra` and those below it left out."""
-        return [name for name in self._repository().get_group_options("", ObjectType.GROUP) if name != "hydra"]
-
-    def _repository(self) -> Files:
-        """Return the config files on the search path."""
-        with self._initialized() as loader:
-            return loader.files(self.config_name, list(self._path))
-
-    @contextmanager
-    def _initialized(self) -> Iterator[Loader]:
-        with initialized():
-            hydra: Any = GlobalHydra.instance().hydra
-            self._loader = self._loader or Loader(hydra.config_loader)
-            hydra.config_loader = self._loader
-            yield self._loader
-
-    def hydra_settings(self, overrides: Sequence[str]) -> DictConfig:
-        """Return Hydra's own config (launcher, sweeper, ...) from the first composition."""
-        return self._hydra if self._hydra is not None else self.whole(overrides)[1]
-
-    def compose(self, overrides: Sequence[str]) -> DictConfig:
-        """Compose one config; raise BadInput (Hydra's own words, shortened) if it does not compose."""
-        return self.whole(overrides)[0]
-
-    def whole(self, overrides: Sequence[str]) -> tuple[DictConfig, DictConfig]:
-        """Compose one config, with Hydra's own config and the choices beside it."""
-        chosen = [o for o in overrides if not o.startswith("hydra.searchpath=")]
-        with self._initialized(), self._explained():
-            composed = compose(self.config_name, overrides=[*chosen, *self._path], return_hydra_config=True)
-        with open_dict(composed):
-            hydra: DictConfig = composed.pop("hydra")
-        self._hydra = hydra if self._hydra is None else self._hydra
-        return composed, hydra
-
-    def update(self, composed: DictConfig, overrides: Sequence[str]) -> None:
-        """Give keys of a composed config other values, as if it had been composed with them."""
-        with self._explained():
-            apply(parsed(overrides), composed)
-
-    def file(self, group: str, choice: str) -> ConfigResult | None:
-        """Return the file of a choice, if it has one, as it was read: not to be changed."""
-        return self._repository().load_config(f"{group}/{choice}")
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Say why a config is invalid."""
-        try:
-            yield
-        except (HydraException, OmegaConfBaseException) as error:
-            if (key := re.search(r"full_key: (\S+)", str(error))) and (sentence := removed(key[1])):
-                file = re.match("In '[^']*'", str(error))
-                raise BadInput(f"{file[0]}: {sentence}" if file else sentence) from error
-            if (match := re.match("Error merging override (.*)", str(error))) and error.__cause__ is not None:
-                raise wrong_value(match[1], error.__cause__) from error
-            raise BadInput(shortened(error)) from error
-        except MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            where = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}" if mark else "a config file"
-            raise BadInput(f"{where}: is not YAML: {error.problem or error.context}") from error
-        except ReaderError as error:  # a character that YAML does not allow
-            raise BadInput(f"{error.name}, character {error.position + 1}: is not YAML: {error.reason}") from error
-        except UnicodeDecodeError as error:
-            raise BadInput(f"{self._undecodable()} is not UTF-8 text: save it as UTF-8") from error
-        except OSError as error:  # as OmegaConf says of a file that holds a number
-            raise BadInput(f"a config file cannot be read, or holds no keys: {shortened(error)}") from error
-        except ValueError as error:
-            raise BadInput(shortened(error)) from error
-
-    def _undecodable(self) -> str:
-        """Return the first config file of the user's that is not UTF-8; Hydra does not say which it was."""
-        folders = [part for path in self._path for part in re.findall(r"file://([^\],'\"]+)", path)]
-        for path in (p for folder in folders for p in sorted(Path(unquote(folder)).rglob("*.yaml"))):
-            try:
-                path.read_text(encoding="utf-8")
-            except UnicodeDecodeError:
-                return str(path)
-        return "a config file"
-
-    def run(self, mode: str, job: Callable[[DictConfig], None], overrides: Sequence[str]) -> None:
-        """Let Hydra compose and run one job (mode RUN) or one for each cell (MULTIRUN), where its launcher says."""
-        with initialized():
-            hydra: Any = GlobalHydra.instance().hydra
-            run = hydra.multirun if mode == "MULTIRUN" else hydra.run
-            run(config_name=self.config_name, task_function=job, overrides=[*overrides, *self._path])
-
-    def compose_typed(self, overrides: Sequence[str]) -> Any:
-        """Compose one config into its dataclass."""
-        return typed(self.compose(overrides))
+    command = _read_and_expand(words)
+    configs = [checked_config(_compose_cell(cell, command)) for cell in _cells(command.overrides)]
+    first = configs[0]
+    for key in _SWEEP_KEYS:
+        if any(getattr(config, key) != getattr(first, key) for config in configs):
+            raise BadInput(f"{key} belongs to the whole sweep and takes one value: it cannot be swept over")
+    return configs
 
 
-def _walk(repository: Files, group: str, prefix: str) -> list[str]:
-    """Return every config below a group, subfolders included."""
-    names = [prefix + name for name in repository.get_group_options(group, ObjectType.CONFIG)]
-    for folder in repository.get_group_options(group, ObjectType.GROUP):
-        names += _walk(repository, f"{group}/{folder}", f"{prefix}{folder}/")
-    return names
+def cell_words(words: Sequence[str]) -> list[list[str]]:
+    """For each cell of `compose(words)` the words with which another process in this folder composes it alone.
 
-
-def parsed(overrides: Sequence[str]) -> list[Override]:
-    """Return overrides as Hydra understands them; BadInput where it does not."""
-    try:
-        return list(map(_parsed, overrides))
-    except HydraException as error:
-        raise BadInput(shortened(error)) from error
-
-
-def glob_as_patterns(override: str) -> str:
-    """Return Hydra's `model=glob(pythia/*,exclude=pythia/12b)` as `model=pythia/*,!pythia/12b`; any other word
-    unchanged.
+    A folder, file or repository without a config is written as the user typed it: this process made up a name for it,
+    which the other process does not know.
     """
-    key, _, value = override.partition("=")
-    if not value.startswith("glob("):
-        return override
-    glob = parsed([override])[0].value()
-    assert isinstance(glob, Glob)  # noqa: S101 - for the types: the grammar takes no other word that begins so
-    return f"{key}={','.join([*glob.include, *(f'!{pattern}' for pattern in glob.exclude)])}"
+    command = _read_and_expand(words)
+    folders = [f"--config-dir={folder}" for folder in command.folders]
+    cells = []
+    for cell in _cells(command.overrides):
+        as_typed = []
+        for override in cell:
+            key, _, value = override.partition("=")
+            if value in command.made_up:
+                override = f"{key.removeprefix('+model@')}={command.made_up[value]}"
+            as_typed.append(override)
+        cells.append([*as_typed, *folders])
+    return cells
 
 
-@cache
-def _parsed(override: str) -> Override:
-    return OverridesParser.create().parse_overrides([override])[0]
+def words_for_hydra(words: Sequence[str]) -> list[str]:
+    """The words for `hydra.main`: patterns are expanded, and `--multirun` is there where they sweep.
 
-
-def shortened(error: Exception) -> str:
-    """Return Hydra's message without its hints on command-line flags and object types."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    hints = (
-        "Set the environment variable",
-        "full_key:",
-        "reference_type",
-        "object_type",
-        "Config search path",
+    A flag that shows a config shows that of the first cell.
+    """
+    command = _read_and_expand(words)
+    if command.show_flags:
+        return [*command.show_flags, *next(_cells(command.overrides)), *command.search_path]
+    sweeps = command.multirun or any(
+        override.startswith("hydra/sweeper") or parse_override(override).is_sweep_override()
+        for override in command.overrides
     )
-    kept = [line for line in lines if not line.startswith(hints)]
-    if error.__cause__ is not None:
-        kept.insert(1, str(error.__cause__).strip().splitlines()[0])
-    return "\n".join(kept[:3])
+    flags = ["--multirun"] if sweeps else []
+    return [*flags, *command.overrides, *command.search_path]
+
+
+def checked_config(composed: DictConfig | ListConfig) -> Config:
+    """What Hydra composed as the checked dataclass."""
+    with readable_errors():
+        config = OmegaConf.to_object(composed)
+    assert isinstance(config, Config)  # noqa: S101 - conf/config.yaml begins with base_config
+    check(config)
+    return config
+
+
+def config_from_values(values: dict[str, Any]) -> Config:
+    """The checked config of nested values that Python's callers gave; a text may name the member of an enum.
+
+    Raises:
+        BadInput: a value of another type than its key's (the text `64` is no number here), or outside its range.
+
+    """
+    with readable_errors():
+        config = checked_config(OmegaConf.merge(OmegaConf.structured(Config), values))
+    converted = dict(leaves(asdict(config)))
+    for key, value in leaves(values):
+        same = value == converted[key]
+        if isinstance(converted[key], Enum):
+            same = same or value == converted[key].name
+        if not same:  # OmegaConf has converted it
+            raise BadInput(f"{key} must be of type {type(converted[key]).__name__}; got {value!r:.60}")
+    return config
+
+
+@contextmanager
+def readable_errors() -> Iterator[None]:
+    """Turn an error of Hydra, OmegaConf or YAML into a line: the key that it is about, and their own sentence."""
+    try:
+        yield
+    except MissingMandatoryValue as error:
+        raise BadInput(f"a value is missing: give {error.full_key}=...") from error
+    except (HydraException, OmegaConfBaseException) as error:
+        raise BadInput(_sentence(error)) from error
+    except (YAMLError, OSError, ValueError) as error:  # a file that is no YAML, cannot be read, or is not UTF-8
+        raise BadInput(f"while composing: {' '.join(str(error).split())}") from error
+
+
+def _sentence(error: Exception) -> str:
+    """What an error of Hydra or OmegaConf says, without the lines on their own classes that follow.
+
+    - `Error merging override rank=strct` is caused by `Invalid value 'strct', expected one of [paper, strict]`, whose
+      key is `rank`: the cause and its key are kept.
+    - `In 'model/mine': ConfigKeyError raised while composing config:` ends in a colon: the next line belongs to it.
+    - `BadInput raised while resolving interpolation: no such checkpoint`: a config's function raised the second half.
+    """
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    text = first_line(cause)
+    if text.endswith(":"):
+        text = " ".join(str(cause).splitlines()[:2])
+    text = text.rpartition("raised while resolving interpolation: ")[2]
+    key = getattr(cause, "full_key", None) or ""
+    return text if key in text else f"{key}: {text}"
+
+
+def _read_and_expand(words: Sequence[str]) -> Words:
+    """Read words, and expand `model.revision=step*` over the training steps that every model of them declares."""
+    command = read_words(words)
+    overrides = []
+    for override in command.overrides:
+        key, _, value = override.partition("=")
+        if key in ("model.revision", "reference.revision") and is_pattern(value):
+            steps = _common_steps(command, key.removesuffix(".revision"))
+            chosen = choose(key, split_list(value), [f"step{step}" for step in steps])
+            override = f"{key}={','.join(chosen)}"
+        overrides.append(override)
+    return replace(command, overrides=overrides)
+
+
+def _common_steps(command: Words, part: str) -> list[int]:
+    """The training steps that every model has which words name as their `model` or `reference`, whichever part says."""
+    choices = [override for override in command.overrides if override.startswith(("model=", "+model@reference="))]
+    declared = []
+    for cell in _cells(choices):
+        model = _compose_cell(cell, command)[part]
+        declared.append(set(training_steps(model.steps)))
+    return sorted(set.intersection(*declared))
+
+
+def _cells(overrides: Sequence[str]) -> Iterator[list[str]]:
+    """The overrides of each cell, as Hydra's basic sweeper makes them; BadInput for too many, before any is made."""
+    axes = []
+    for override in map(parse_override, overrides):
+        if override.is_sweep_override():
+            key = override.get_key_element()
+            values = list(islice(override.sweep_string_iterator(), MOST_CELLS + 1))
+            axes.append([f"{key}={value}" for value in values])
+        else:
+            axes.append([str(override.input_line)])
+    if math.prod(map(len, axes)) > MOST_CELLS:
+        raise BadInput(f"these words ask for more than {MOST_CELLS:,} cells: sweep over fewer values at a time")
+    return (list(cell) for cell in product(*axes))
+
+
+def _compose_cell(overrides: Sequence[str], command: Words) -> DictConfig:
+    with readable_errors(), initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        return hydra_compose("config", overrides=[*overrides, *command.search_path])

@@ -1,79 +1,108 @@
-"""Registers rbptrack with Hydra: the schema, and the resolvers that configs may use."""
+"""What Hydra and OmegaConf must know of rbptrack: the schema, and the functions that configs may use."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
-from enum import Enum
+from collections.abc import Callable
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 
-from omegaconf import OmegaConf, __version__
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
 
-from rbptrack.base.secrets import spare
-from rbptrack.config import schema
-from rbptrack.config.paths import EMBEDDED
+from rbptrack.base.errors import BadInput
+from rbptrack.config.paths import config_folders, embedded
+from rbptrack.config.schema import Config
 
-
-def _words() -> set[str]:
-    """Return the names of all options, and those of their values that have one."""
-    classes = [value for value in vars(schema).values() if isinstance(value, type)]
-    named = [name for cls in classes if issubclass(cls, Enum) for name in cls.__members__]
-    return {*named, *(f.name for cls in classes if is_dataclass(cls) for f in fields(cls))}
+_STEPS = re.compile(r"\s*(\d{1,15})(?::(\d{1,15}))?(?::([1-9]\d{0,14}))?\s*")
+_MOST_STEPS = 1_000_000
 
 
+@cache
 def register() -> None:
-    """Make the schema and the resolvers known to Hydra; harmless when called again."""
-    spare(_words())
-    register_config("base_config", schema.Config)
-    register_config("base_analyze", schema.AnalyzeConfig)
-    register_config("base_report", schema.ReportConfig)
-    register_resolver("embedded", lambda name: str(EMBEDDED / name))
-    register_resolver("base_name", base_name)
-    register_resolver("family_of", lambda repo, path: family_and_size(repo, path)[0])
-    register_resolver("size_of", lambda repo, path: family_and_size(repo, path)[1])
+    """Make the schema, and the functions that configs call, known to Hydra; once in a process."""
+    ConfigStore.instance().store("base_config", Config)
+    resolvers: dict[str, Callable[..., object]] = {
+        "embedded": lambda path: str(embedded(path)),
+        "base_name": base_name,
+        "family_of": lambda repo, path: family_and_size(repo, path)[0],
+        "size_of": lambda repo, path: family_and_size(repo, path)[1],
+        "training_tokens": training_tokens,
+    }
+    for name, resolver in resolvers.items():
+        OmegaConf.register_new_resolver(name, resolver, replace=True)
 
 
-def register_config(name: str, node: type, *, group: str | None = None) -> None:
-    """Make a dataclass known to Hydra as a config, in place of one of that name."""
-    import hydra  # here, because Tab completion reads the schema and cannot wait
-    from hydra.core.config_store import ConfigStore
+def add_choice(group: str, name: str, values: dict[str, Any], *, based_on: str) -> None:
+    """Make a config that has no file a choice of a group, as if `<group>/<name>.yaml` were there.
 
-    store: Any = ConfigStore.instance().store
-    how = {} if hydra.__version__.startswith("1.3.") else {"replace": True}  # 1.4 warns where it is not said
-    store(name, node, group=group, **how)
+    Args:
+        group: `model` or `dataset`.
+        name: of the choice; may hold a slash.
+        values: its keys.
+        based_on: another choice of the group, whose other keys it has.
 
-
-def register_resolver(name: str, resolver: Callable[..., str]) -> None:
-    """Make a resolver known to OmegaConf: 2.4 has a new function for it, under a name that meant another in 2.3."""
-    register: Any = OmegaConf.register_resolver
-    if __version__.startswith("2.3."):
-        register = OmegaConf.register_new_resolver
-    register(name, resolver, replace=True)
-
-
-def register_plugins(group: str, classes: Mapping[str, type[Any]]) -> None:
-    """Make plugins options of a config group: `analyzer=NAME`, with the fields of the class as its options.
-
-    Launchers that start other processes send them Hydra's config store, and the modules of plugins' files cannot be
-    imported there: only requested plugins are registered.
     """
-    for name, cls in classes.items():
-        register_config(name, cls, group=group)
+    folder, _, leaf = f"{group}/{name}".rpartition("/")
+    node = {"defaults": [f"/{group}/{based_on}@_here_", "_self_"], **values}
+    ConfigStore.instance().store(leaf, node, group=folder)
 
 
 def base_name(repo: str, path: str) -> str:
-    """Return the last part of a repository's or folder's name: `org/news` -> `news`."""
+    """The last part of a repository's or folder's name: `org/news` -> `news`."""
     return PurePath(repo or path).name
 
 
 def family_and_size(repo: str, path: str) -> tuple[str, str]:
-    """Return family and size as a name gives them: `org/Name-1.4B-base` -> (`name-base`, `1.4b`); no size: the whole
-    name.
-    """
+    """Family and size as a name gives them: `org/Name-1.4B-base` -> (`name-base`, `1.4b`); no size: the whole name."""
     name = base_name(repo, path).lower()
     size = re.search(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", name)
-    rest = [part.strip("-_") for part in (name[: size.start()], name[size.end() :])] if size else []
-    family = "-".join(filter(None, rest))
-    return (family, size[1]) if size and family else (name, "")
+    if size is None:
+        return name, ""
+    around = (name[: size.start()].strip("-_"), name[size.end() :].strip("-_"))
+    family = "-".join(part for part in around if part)
+    if not family:
+        return name, ""
+    return family, size[1]
+
+
+def published_names() -> dict[str, tuple[str, str]]:
+    """Family and size of every configured repository, by the last part of its name in lower case: `pythia-70m`."""
+    known = {}
+    for folder in config_folders():
+        for path in sorted((folder / "model").rglob("*.yaml")):
+            config = OmegaConf.load(path)
+            if isinstance(config, DictConfig) and {"repo", "family", "size"} <= set(config):
+                known[base_name(config.repo, "").lower()] = (str(config.family), str(config["size"]))
+    return known
+
+
+def training_steps(steps: str) -> list[int]:
+    """The numbers that a text such as `0,1,2,1000:143000:1000` (first:last:by) stands for."""
+    numbers = list[int]()
+    for part in filter(None, steps.split(",")):
+        match = _STEPS.fullmatch(part)
+        if match is None:
+            raise BadInput(f"steps are numbers and first:last:by, separated by commas; got {part[:60]!r}")
+        first = int(match[1])
+        of_part = range(first, int(match[2] or first) + 1, int(match[3] or 1))
+        if len(of_part) > _MOST_STEPS:
+            raise BadInput(f"steps={part}: at most {_MOST_STEPS:,} training steps can be named")
+        numbers.extend(of_part)
+    return numbers
+
+
+def training_tokens(revision: str, steps: str, tokens_per_step: int) -> int:
+    """D of a checkpoint `step<n>` of a model that read so many tokens a step; `main` is its last step."""
+    numbers = training_steps(steps)
+    if revision == "main":
+        return max(numbers) * tokens_per_step
+    step = re.fullmatch(r"step(\d+)", revision)
+    if step is None:
+        return 0  # a commit or tag: not known
+    if int(step[1]) not in numbers:
+        raise BadInput(
+            f"model.revision={revision}: no such checkpoint; the last of {len(numbers)} is step{max(numbers)}"
+        )
+    return int(step[1]) * tokens_per_step

@@ -1,14 +1,11 @@
-"""The schema of what Hydra composes: YAML becomes these dataclasses once, in the command (see `config/check.py`)."""
+"""What Hydra composes becomes these dataclasses once; `rbptrack.config.check` tests what a type cannot say."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from omegaconf import MISSING
-
-from rbptrack.base.options import option
 
 
 class Dtype(Enum):
@@ -22,8 +19,8 @@ class Dtype(Enum):
 class SequenceRule(Enum):
     """How a document becomes the sequences that forward passes see.
 
-    truncate: its first `seq_len` tokens. slide: sequences of `seq_len` tokens; each repeats the last `context`
-    tokens of the one before; every token is scored once. pack: documents joined by the end-of-text token and cut.
+    truncate: its first `seq_len` tokens. slide: sequences of `seq_len` tokens; each repeats the last `context` of
+    the one before, and every token is scored once. pack: documents joined by the end-of-text token and cut.
     """
 
     truncate = "truncate"
@@ -43,7 +40,7 @@ class Sampling(Enum):
 
 
 class Candidates(Enum):
-    """Against which entries a target is ranked: every row of the head, as in the paper; or those of the tokenizer.
+    """Against which entries a target is ranked: every row of the head, as in the paper, or those of the tokenizer.
 
     Families whose vocabulary is padded differently (Pythia, Qwen2.5) are then ranked among the same entries.
     """
@@ -59,25 +56,34 @@ class Rank(Enum):
     strict = "strict"
 
 
+class Launch(Enum):
+    """Where a sweep's cells are measured: in this process, on each GPU of this machine, or by SLURM."""
+
+    local = "local"
+    gpus = "gpus"
+    slurm = "slurm"
+
+
 @dataclass
 class ModelConfig:
     """One causal language model: a repository of the hub (`repo`) or a local folder (`path`)."""
 
-    family: str = MISSING
-    size: str = MISSING
-    repo: str = ""
-    path: str = ""
+    family: str = MISSING  # models that differ in size only; part of names and of a measurement's identity
+    size: str = MISSING  # as published: 70m
+    repo: str = ""  # of the hub: EleutherAI/pythia-70m
+    path: str = ""  # a local folder in its place
     gguf: str = ""  # the file of `repo` or `path` that holds the model, where that is GGUF; its weights are dequantised
-    revision: str = "main"
+    revision: str = "main"  # a branch, tag or commit of `repo`; step1000 of families with checkpoints
     seed: int = 0  # of training, where a family has several of one size; a name, nothing that rbptrack sets
     training_tokens: float = 0  # D that the weights were trained on; 0: not known
+    steps: str = ""  # of training, kept as revisions step<n>: 0,1,2 and first:last:by; revision=step* chooses from them
     tokenizer: str = ""  # a repository or folder, where the model's own has none
     pickles: bool = False  # read pickled weights (with torch's weights-only loader) without safetensors
     dtype: Dtype = Dtype.float32
     tf32: bool = False  # round the factors of float32 products to TF32, on CUDA; part of a measurement's identity
-    device: str = "auto"
+    device: str = "auto"  # cuda, cuda:1, cpu; auto: a GPU if there is one
     device_map: str = ""  # auto: spread over several GPUs, memory and disk by accelerate; empty: one device
-    max_memory: dict[str, str] = field(default_factory=dict)  # with device_map, such as {0: 20GiB, cpu: 60GiB}
+    max_memory: dict[str, str] = field(default_factory=dict)  # with device_map: max_memory.0=20GiB max_memory.cpu=60GiB
     chat_template: str = ""  # a file, used with dataset.chat; empty: the tokenizer's own
     attention: str = "auto"  # of transformers: eager, sdpa, flash_attention_2, ...; auto: its own choice
 
@@ -97,18 +103,18 @@ class DatasetConfig:
     `files` are files of the repository.
     """
 
-    name: str = MISSING
-    repo: str = ""
-    path: str = ""
+    name: str = MISSING  # part of names and of a measurement's identity
+    repo: str = ""  # of the hub: wikimedia/wikipedia
+    path: str = ""  # a folder that `datasets` can load
     files: list[str] = field(default_factory=list)  # names or patterns
-    config: str = ""
+    config: str = ""  # of the repository, where it has several
     split: str = ""  # empty: the only one
-    revision: str = "main"
-    fields: list[str] = field(default_factory=lambda: ["text"])
-    separator: str = "\n"
+    revision: str = "main"  # a branch, tag or commit of `repo`
+    fields: list[str] = field(default_factory=lambda: ["text"])  # joined to a document's text
+    separator: str = "\n"  # between them
     chat: bool = False  # send the fields but the last through the model's chat template; score the last, its answer
-    id_field: str = ""
-    group: str = ""  # field that names a document's source (a site, a book), which bootstraps resample
+    id_field: str = ""  # field that names a document
+    group: str = ""  # field that names a document's source (a site, a book), the unit of every interval
     head: int = 0  # read only the first rows; 0: all
     where: dict[str, str] = field(default_factory=dict)  # only rows with these values; `meta.name` for a nested field
     longer_than: int = 0  # only documents of more characters
@@ -116,8 +122,8 @@ class DatasetConfig:
     sampling: Sampling = Sampling.stream  # how they are drawn
     seed: int = 42  # of the draw
     sequence: SequenceRule = SequenceRule.slide
-    seq_len: int = MISSING
-    context: int = 1
+    seq_len: int = MISSING  # tokens of a sequence
+    context: int = 1  # tokens that a sequence repeats of the one before, with `slide`
 
 
 @dataclass
@@ -127,36 +133,38 @@ class KConfig:
     values: list[int] = MISSING
 
 
-class Kernel(Enum):
-    """How a GPU scores: products and a kernel that reads their logits, one kernel without logits, or plain torch."""
-
-    auto = "auto"  # `fused` where torch cannot multiply half-precision factors into float32, else `reduce`
-    reduce = "reduce"
-    fused = "fused"
-    none = "none"
-
-
 @dataclass
 class EngineConfig:
     """How fast, not what: nothing here may change a number beyond float32 rounding."""
 
     batch_tokens: int = 0  # tokens of a forward pass; 0: chosen from the device and its free memory
-    chunk_tokens: int = 0  # rows of logits that exist at a time, per thread; 0: chosen for the machine, too
-    part_tokens: int = 131072  # tokens that are sorted by length and batched together, and saved at the latest
-    part_seconds: float = 20.0  # seconds after which the batches that are finished are saved
+    chunk_tokens: int = 0  # rows of logits that exist at a time; 0: chosen for the machine, too
     threads: int = 0  # 0: torch's own choice
-    kernel: Kernel = Kernel.auto  # on CUDA; `bench` says which is faster there
-    columns: bool = True  # entropy, top and top_logprob of each token, beside its rank and log-probability
 
 
 @dataclass
 class TrackingConfig:
-    """Where runs are kept. An empty uri: MLFLOW_TRACKING_URI, else ./mlruns/mlflow.db."""
+    """Where runs are kept. An empty uri: MLFLOW_TRACKING_URI, else MLflow's own default in the working folder."""
 
-    uri: str = option("tracking.uri=URI", "the tracking store; otherwise MLFLOW_TRACKING_URI, else ./mlruns")
-    experiment: str = option("tracking.experiment=NAME", "the MLflow experiment; otherwise rbptrack", "rbptrack")
-    artifacts: str = ""  # of a new experiment in a database without a server: a folder or bucket that all users reach
-    every: float = 10.0  # seconds between two reports of a cell that is being measured
+    uri: str = ""  # sqlite:///runs.db, http://host:5000, ...
+    experiment: str = "rbptrack"  # of measurements; reports go to that of the same name with -reports
+
+
+@dataclass
+class LaunchConfig:
+    """Where the cells of a sweep are measured."""
+
+    kind: Launch = Launch.local
+    gpus: list[str] = field(default_factory=list)  # of CUDA_VISIBLE_DEVICES, with launch=gpus; empty: all of them
+    options: dict[str, str] = field(default_factory=dict)  # sbatch's own, with launch=slurm: {partition: gpu}
+    show: bool = False  # print the script of launch=slurm and submit nothing
+
+
+@dataclass
+class PluginsConfig:
+    """Where plugins are found, beside those of the working folder's plugins/."""
+
+    path: list[str] = field(default_factory=list)  # folders
 
 
 @dataclass
@@ -170,100 +178,16 @@ class CellConfig:
     candidates: Candidates = Candidates.vocabulary
     rank: Rank = Rank.paper
     engine: EngineConfig = field(default_factory=EngineConfig)
-    swept: str = ""  # in names of runs and rows: options swept besides model and dataset; a sweep fills it in
-
-    @property
-    def title(self) -> str:
-        """What people call the cell: `pythia-70m / wiki`, `pythia-70m / wiki, seed=3`."""
-        return f"{self.model.name} / {self.dataset.name}" + (f", {self.swept}" if self.swept else "")
-
-
-class Again(Enum):
-    """Finished work to repeat: none, measurements that lack today's columns of ranks, or the analyses."""
-
-    none = "none"
-    columns = "columns"
-    analyses = "analyses"
-
-
-class Format(Enum):
-    """How figures are drawn beside SVG."""
-
-    svg = "svg"
-    png = "png"
-    pdf = "pdf"
 
 
 @dataclass
-class SweepConfig:
-    """What holds for every cell of a sweep."""
+class Config(CellConfig):
+    """What Hydra composes: a cell, and the settings of its sweep, which every cell of it repeats."""
 
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
     sweep: str = ""  # the sweep's name; empty: made of date and time
-    analyzers: list[str] = field(default_factory=lambda: ["*"])
-    figures: list[Format] = field(default_factory=lambda: [Format.svg])
-    force: bool = False
-    again: Again = Again.none
-    shards: int | str = "auto"  # tasks that a cell is cut into, auto: by what it costs; changes no number
-    plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
-    launch: Any = None  # the executor that runs the jobs (`rbptrack.analysis.executors`); None: this process
-
-
-@dataclass
-class Config(SweepConfig, CellConfig):
-    """What Hydra composes for each job: a cell, and the settings of its sweep."""
-
-
-@dataclass
-class FilterConfig:
-    """Which measurements an analysis reads; every empty list means all.
-
-    Values may be patterns (`pythia*`), and exclusions (`!pythia-12b`).
-    """
-
-    family: list[str] = option("family=NAME,...", "only these model families", list, values="family")
-    size: list[str] = option("size=SIZE,...", "only these sizes, as they are published: 70m, 1.4b", list, values="size")
-    model: list[str] = option("model=NAME,...", "only these models: nano-6k, or nano/6k", list, values="model")
-    dataset: list[str] = option("dataset=NAME,...", "only these datasets", list, values="dataset")
-    sweep: list[str] = option("sweep=ID,...", "only runs that these sweeps measured or reused", list, values="sweep")
-
-
-FILTERS = {f.name: f"filter.{f.name}" for f in fields(FilterConfig)}  # as the command line has them: `family=pythia`
-
-
-@dataclass
-class ReadingConfig:
-    """What `analyze` and `report` share."""
-
-    filter: FilterConfig = field(default_factory=FilterConfig)
-    figures: list[Format] = option(
-        "figures=svg,png,pdf",
-        "how figures are drawn (default: svg)",
-        lambda: [Format.svg],
-        values=("svg", "png", "pdf"),
-    )
-    again: bool = option("again=yes", "recompute even if an identical analysis exists", False)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    plugins: dict[str, list[str]] = option(
-        "plugins.path=FOLDER,...", "more folders of plugins", lambda: {"path": []}, values="files"
-    )
-
-
-@dataclass
-class AnalyzeConfig(ReadingConfig):
-    """One analysis over the tracking store."""
-
-    analyzer: Any = MISSING
-
-
-@dataclass
-class ReportConfig(ReadingConfig):
-    """Every analyzer over the tracking store, as one page."""
-
-    analyzers: list[str] = option(
-        "analyzers=NAME,...", "only these analyzers (rbptrack plugins lists them)", lambda: ["*"], values="analyzers"
-    )
-    out: str = option(
-        "out=FILE.html", "also write the page to this file, and its tables to the folder FILE-tables", values="files"
-    )
-    open: bool = option("--open", "show the page in the browser", False)
+    analyzers: list[str] = field(default_factory=lambda: ["*"])  # run at the sweep's end; patterns
+    plugins: PluginsConfig = field(default_factory=PluginsConfig)
+    force: bool = False  # measure again what is measured already
+    deliver: bool = True  # log to the store; false: leave finished folders for the process that launched this one

@@ -1,1 +1,1 @@
-"""What the terminal shows: sentences, tables, progress; plain lines without a terminal."""
+"""The terminal: lines, tables, progress."""

@@ -2,130 +2,89 @@
 
 from __future__ import annotations
 
-import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
-from enum import Enum
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
+from tqdm import tqdm
 
-from rbptrack.console.output import columns, console, on_a_line, printable, quiet, say_wrapped
+from rbptrack.console.output import printable, say
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-class Format(Enum):
-    """How a command answers: for people, or as one JSON document for programs."""
-
-    table = "table"
-    json = "json"
-
-
-_GAP = 2  # columns of the terminal between two of the table
+_GAP = 2  # spaces between two columns
+_SPACE = re.compile(r"\s+")
 
 
-def table(
-    headers: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    title: str = "",
-    text_columns: int = 2,
-    first_out: Sequence[str] = (),
+def print_table(
+    frame: pd.DataFrame, *, formats: Mapping[str, str] | None = None, last_to_go: Sequence[str] = (), title: str = ""
 ) -> None:
-    """Print a table; the first `text_columns` columns are aligned left, the others right.
+    """Print a frame without its index: words to the left, numbers to the right, empty cells for missing values.
 
-    Where it is wider than the terminal, columns are left out, and a line below the table names them. Without a
-    terminal, as in a file, all are there.
+    Where it is wider than the terminal, columns are left out, and a line below names them. In a file or a pipe all are
+    there.
 
     Args:
-        headers: of the columns.
-        rows: the cells of each.
-        title: a line above the table.
-        text_columns: how many columns hold words; they stay, and wrap where they alone are too wide.
-        first_out: the columns that make room, the least important first; after them the rightmost.
+        frame: the table.
+        formats: how to print a column's numbers, such as `.3f`; otherwise four digits.
+        last_to_go: the columns that are left out last, the most important first; before them go the others, the
+            rightmost first. What still finds room comes back. The first column of the frame always stays.
+        title: a line above.
 
     """
-    if quiet():
-        return
-    headers = [on_a_line(name) for name in headers]
-    rows = [[on_a_line(cell) for cell in row] for row in rows]
-    width = columns()
-    kept = _kept(headers, rows, width, text_columns, first_out)
-    widths = {i: _width(headers, rows, i) for i in kept}
-    out = console()
-    out.width = width or max(1, *(column_width + _GAP for column_width in widths.values())) * len(kept)
-    if title:
-        out.print(printable(title), markup=False, emoji=False, style="bold", soft_wrap=width is None)
-    if width is None or sum(widths.values()) + _GAP * (len(kept) - 1) <= width:
-        write = partial(out.print, markup=False, emoji=False, highlight=False, soft_wrap=True)
-        write(_line(headers, widths, text_columns), style="bold")
-        if rows:
-            write("\n".join(_line(row, widths, text_columns) for row in rows))
-    else:
-        out.print(_wrapped(headers, rows, kept, text_columns))
-    left_out = [headers[i] for i in range(len(headers)) if i not in kept and headers[i]]
+    formats = formats or {}
+    columns = {str(name): [_cell(value, formats.get(str(name), "")) for value in frame[name]] for name in frame}
+    numeric = {str(name) for name in frame if frame[name].dtype.kind in "iuf"}
+    widths = {name: max(map(cell_len, (name, *cells))) for name, cells in columns.items()}
+    console = Console(highlight=False)
+    room = console.width if console.is_terminal else sys.maxsize
+    shown, left_out = _fitting(widths, room, last_to_go)
+
+    padded = [_padded([name, *columns[name]], widths[name], right=name in numeric) for name in shown]
+    head, *rows = [(" " * _GAP).join(cells).rstrip() for cells in zip(*padded, strict=True)]
+    with tqdm.external_write_mode(file=sys.stdout):
+        for text in (printable(title), head) if title else (head,):
+            console.print(Text(text, style="bold"), soft_wrap=True)
+        for row in rows:
+            print(row)
     if left_out:
-        between = "; " if any("," in name for name in left_out) else ", "
-        say_wrapped(f"not shown in {width} columns: {between.join(left_out)}")
+        say(f"not shown in {room} columns: {', '.join(left_out)}")
 
 
-def _line(cells: Sequence[str], widths: Mapping[int, int], text_columns: int) -> str:
-    """Return the cells of a row, each as wide as its column, by number; rich takes half a millisecond for it."""
-    spaces = {i: " " * (width - cell_len(cells[i])) for i, width in widths.items()}
-    return (" " * _GAP).join(cells[i] + room if i < text_columns else room + cells[i] for i, room in spaces.items())
+def _fitting(widths: Mapping[str, int], room: int, last_to_go: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The columns that fit, and those that do not, both in their order."""
+    first, *others = widths
+    important = [name for name in last_to_go if name in others]
+    important += [name for name in others if name not in important]
+    left = room - widths[first]
+    shown = {first}
+    for name in important:
+        if widths[name] + _GAP <= left:
+            left -= widths[name] + _GAP
+            shown.add(name)
+    return [name for name in widths if name in shown], [name for name in widths if name not in shown]
 
 
-def _wrapped(headers: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], text_columns: int) -> Table:
-    """Wrap the words of a cell."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for i in kept:
-        words = i < text_columns
-        shown.add_column(Text(headers[i]), justify="left" if words else "right", no_wrap=not words, overflow="fold")
-    for row in rows:
-        shown.add_row(*(Text(row[i]) for i in kept))
-    return shown
+def _padded(cells: Sequence[str], width: int, *, right: bool) -> list[str]:
+    """The cells of a column, each as wide as the column."""
+    spaces = [" " * (width - cell_len(cell)) for cell in cells]
+    return [space + cell if right else cell + space for cell, space in zip(cells, spaces, strict=True)]
 
 
-def _kept(
-    headers: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    width: int | None,
-    text_columns: int,
-    first_out: Sequence[str],
-) -> list[int]:
-    """Return the columns that fit."""
-    kept = list(range(len(headers)))
-    if width is None:
-        return kept
-    widths = [_width(headers, rows, i) for i in kept]
-    numbers = [i for i in reversed(kept) if i >= text_columns]
-    leaving = [headers.index(name) for name in first_out if name in headers]
-    leaving += [i for i in numbers if i not in leaving]
-    while len(leaving) > 1 and sum(widths[i] for i in kept) + _GAP * (len(kept) - 1) > width:  # one number stays
-        kept.remove(leaving.pop(0))
-    return kept
-
-
-def _width(headers: Sequence[str], rows: Sequence[Sequence[str]], column: int) -> int:
-    return max(cell_len(headers[column]), *(cell_len(row[column]) for row in rows), 0)
-
-
-def print_json(document: Any) -> None:
-    """Print one JSON document, also where the user asked for quiet; numbers that are none are null."""
-    finite = json.loads(json.dumps(plain(document)), parse_constant=lambda name: None)
-    sys.stdout.write(json.dumps(finite, indent=1, ensure_ascii=False) + "\n")
-
-
-def plain(value: Any) -> Any:
-    """Convert a value to JSON's types: texts, numbers, lists and names; anything else as its text."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if hasattr(value, "item") and not hasattr(value, "__len__"):  # a number of numpy's
-        return plain(value.item())
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which is not imported for it
-        return None
-    return value if isinstance(value, str | bool | int | float) else str(value)
+def _cell(value: Any, form: str) -> str:
+    if value is None or value != value or str(value) in ("<NA>", "NaT"):  # NaN alone differs from itself
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, int):
+        return format(value, form or ",")
+    if isinstance(value, float):
+        return format(value, form or ".4g")
+    return printable(_SPACE.sub(" ", str(value)))

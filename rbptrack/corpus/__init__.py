@@ -1,1 +1,1 @@
-"""From a dataset to sequences of tokens."""
+"""From a dataset to the sequences that a model reads: documents, tokens, sequences."""

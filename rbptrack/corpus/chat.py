@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from jinja2 import TemplateError
-
 from rbptrack.base.errors import BadInput, first_line
+from rbptrack.base.files import read_small
+from rbptrack.config.paths import user_path
 from rbptrack.corpus.documents import Document
-from rbptrack.sources.pin import chat_file
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _MARK = "\u2042rbptrack\u2042"  # stands where the answer goes, to find what the template writes before and after it
-_DATE = re.compile(r"""strftime_now\(\s*(["'])([^"']*)\1\s*\)""")
 _TODAY = datetime(2024, 7, 26)  # for templates that print the date: numbers must not change from day to day
+_DIRECTIVES = "aAbBcdfHIjmMpSuUwWxXyYzZ"  # of strftime
 
 
 @dataclass(frozen=True)
@@ -39,26 +36,22 @@ class Conversation:
 
 
 def template_of(file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> str:
-    """Read the chat template of a file, or of the model's own tokenizer where `file` is empty.
+    """The chat template in a file, or that of the model's own tokenizer where `file` is empty.
 
     Raises:
         BadInput: the file cannot be read, or the model has no template.
 
     """
     if file:
-        return chat_file(file)
-    held = tokenizer.chat_template
-    template = held.get("default") if isinstance(held, dict) else held
-    if not template:
+        return read_small(user_path(file), "model.chat_template")
+    own = tokenizer.chat_template
+    if isinstance(own, dict):
+        own = own.get("default")
+    if not own:
         raise BadInput(
             f"model {model} has no chat template: give model.chat_template=FILE, or measure without dataset.chat"
         )
-    return str(template)
-
-
-def template_hash(template: str) -> str:
-    """Return SHA-256 (hex) of a chat template."""
-    return hashlib.sha256(template.encode()).hexdigest()
+    return str(own)
 
 
 def conversation(document: Document, tokenizer: PreTrainedTokenizerBase, template: str, separator: str) -> Conversation:
@@ -85,12 +78,21 @@ def conversation(document: Document, tokenizer: PreTrainedTokenizerBase, templat
 
 def _rendered(question: str, answer: str, tokenizer: PreTrainedTokenizerBase, template: str) -> str:
     messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    undated = _DATE.sub(lambda call: repr(_TODAY.strftime(call[2])), template)
-    if "strftime_now(" in undated:
-        raise BadInput(
-            "the chat template prints the date of the day, so its numbers would change: write a date into it"
-        )
     try:
-        return str(tokenizer.apply_chat_template(messages, chat_template=undated, tokenize=False))
-    except (TemplateError, TypeError, ValueError) as error:
+        text = tokenizer.apply_chat_template(messages, chat_template=_undated(template), tokenize=False)
+    except Exception as error:  # a template is a program, and may divide by zero
         raise BadInput(f"the chat template fails on a prompt and its answer: {first_line(error)}") from error
+    return str(text)
+
+
+def _undated(template: str) -> str:
+    """The template with a `strftime_now` of its own, which hides transformers' and always tells the same day.
+
+    It is a macro, because transformers passes data to templates and no functions.
+    """
+    if "strftime_now" not in template:
+        return template
+    replaced = ""
+    for directive in [f"%{sign}{letter}" for letter in _DIRECTIVES for sign in ("", "-")]:
+        replaced += f" | replace('{directive}', '{_TODAY.strftime(directive)}')"
+    return f"{{% macro strftime_now(form) %}}{{{{ form{replaced} }}}}{{% endmacro %}}\n{template}"

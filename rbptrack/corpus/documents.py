@@ -9,28 +9,29 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.base.words import counted
 from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.console.output import say
-from rbptrack.sources import cache, hub
+from rbptrack.sources import hub
+from rbptrack.sources.cache import cached
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import FILE_KINDS, Source, check_file, file_kind
 
 _SHUFFLE_BUFFER = 10_000  # documents; a constant, because it decides which documents a seed selects
 _ID = "__rbptrack_id__"
+_COLUMNS = pa.schema({"id": pa.string(), "fields": pa.list_(pa.string()), "group": pa.string()})  # of the cache
 # What `datasets` and the libraries below it raise for data that is damaged or of another kind.
 _READING = (OSError, ValueError, OverflowError, EOFError, StopIteration, RuntimeError, zlib.error, pa.ArrowException)
 _SHUTDOWN_SECONDS = 0.2  # that reads ahead in a local file need to end, once enough was taken; the library waits 5 s
-_FORMAT = 1  # raised when the same selection gives other documents, so that nothing cached before is taken for it
 
 Row = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,8 @@ class Document:
 
 
 def selection_identity(config: DatasetConfig, source: Source) -> dict[str, object]:
-    """Return everything that decides which texts are read: part of a measurement's fingerprint, and the key of
-    caches.
-    """
-    identity: dict[str, object] = {
+    """Everything that decides which texts are read: part of a measurement's fingerprint, and the key of the cache."""
+    return {
         "dataset": source.identity,
         "config": config.config,
         "files": config.files if config.repo else [],
@@ -59,7 +58,16 @@ def selection_identity(config: DatasetConfig, source: Source) -> dict[str, objec
         "longer_than": config.longer_than,
         "selection": [config.sampling.value, config.documents, config.seed] if config.documents else "all",
     }
-    return identity | ({"cut": source.cut} if source.cut else {})  # without it, as before folders were recognised
+
+
+def texts_hash(documents: Sequence[Document], *, chat: bool = False) -> str:
+    """SHA-256 (hex) over the texts of the selection, in order; another for conversations, whose answers alone count."""
+    total = hashlib.sha256(b"chat" if chat else b"")
+    for document in documents:
+        for text in document.fields:
+            total.update(hashlib.sha256(text.encode()).digest())
+        total.update(b"\n")
+    return total.hexdigest()
 
 
 def load_documents(config: DatasetConfig, source: Source) -> list[Document]:
@@ -69,64 +77,30 @@ def load_documents(config: DatasetConfig, source: Source) -> list[Document]:
         BadInput: the dataset cannot be read, has no such split or field, or holds no text.
 
     """
-    documents = read_documents(config, source) if source.revision is None else _from_cache(config, source)
-    if without := sum(not any(document.fields) for document in documents):
+    if source.revision is None:
+        documents = _read(config, source)
+    else:
+        key = {**selection_identity(config, source), "group": config.group}
+        table = cached(f"documents/{fingerprint(key)}", _COLUMNS, lambda: _to_table(_read(config, source)))
+        documents = [Document(row["id"], tuple(row["fields"]), row["group"]) for row in table.to_pylist()]
+    without = sum(not any(document.fields) for document in documents)
+    if without:
         fields = ", ".join(config.fields)
         say(f"dataset {config.name}: {without:,} of {counted(len(documents), 'document')} without text in {fields}")
     return documents
 
 
-def _from_cache(config: DatasetConfig, source: Source) -> list[Document]:
-    kept = {"format": _FORMAT, **selection_identity(config, source)} | ({"group": config.group} if config.group else {})
-    return cache.cached(
-        f"documents/{fingerprint(kept)}.parquet",
-        make=lambda: read_documents(config, source),
-        write=_write,
-        read=_read,
-    )
-
-
-def read_documents(config: DatasetConfig, source: Source) -> list[Document]:
-    """Read and select documents from where they are; see `load_documents`."""
-    import datasets
-
-    datasets.disable_progress_bars()
-    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # the error below says what it would say
-
-    def read() -> list[Document]:
-        documents: list[Document] = []
-        grouped = False
-        for number, row in enumerate(_select(_rows(config, source), config)):
-            documents.append(_document(number, row, config))
-            grouped = grouped or (config.group != "" and _value(row, config.group) is not None)
-        if config.group and documents and not grouped:
-            raise BadInput(f"dataset.group={config.group}: no document of {config.name} has this field")
-        return documents
-
-    local = source.revision is None
-    patience = datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN
-    try:
-        if local:
-            datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = _SHUTDOWN_SECONDS
-        documents = read() if local else hub.call("dataset", source.location, config.revision, read)
-    except (*_READING, datasets.exceptions.DatasetsError) as error:
-        place = source.location or ", ".join(map(str, source.files[:3]))
-        reason = first_line(error)
-        if isinstance(error, UnicodeDecodeError):
-            reason = f"it is not UTF-8 text ({reason}); convert it, for example with iconv -f latin1 -t utf-8"
-        raise BadInput(f"dataset {config.name} cannot be read from {place}: {reason}") from error
-    finally:
-        datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = patience
-    if not any(any(d.fields) for d in documents):
-        condition = f"; where={dict(config.where)}" if config.where else ""
-        raise BadInput(
-            f"dataset {config.name} is empty: {len(documents)} documents, none with text in {config.fields}{condition}"
-        )
-    return documents
+def _to_table(documents: Sequence[Document]) -> pa.Table:
+    columns = {
+        "id": [document.id for document in documents],
+        "fields": [list(document.fields) for document in documents],
+        "group": [document.group for document in documents],
+    }
+    return pa.table(columns, _COLUMNS)
 
 
 def only_split(config: DatasetConfig, source: Source) -> str:
-    """Return the split of a dataset that names none.
+    """The split of a dataset that names none.
 
     Raises:
         BadInput: the dataset cannot be read, or has several.
@@ -136,37 +110,85 @@ def only_split(config: DatasetConfig, source: Source) -> str:
 
     if source.files:
         return "train"  # what `datasets` calls files given by name
-    options: dict[str, Any] = {"data_files": list(config.files)} if config.files else {}
 
     def names() -> list[str]:
-        split_names = datasets.get_dataset_split_names(
-            source.location, config.config or None, revision=source.revision, **options
+        found = datasets.get_dataset_split_names(
+            source.location, config.config or None, data_files=list(config.files) or None, revision=source.revision
         )
-        return [str(name) for name in split_names]
+        return list(map(str, found))
 
-    try:
-        splits = names() if source.revision is None else hub.call("dataset", source.location, config.revision, names)
-    except (*_READING, datasets.exceptions.DatasetsError) as error:
-        raise BadInput(f"dataset {config.name} cannot be read from {source.location}: {first_line(error)}") from error
+    splits = _through(config, source, names)
     if len(splits) != 1:
         raise BadInput(f"dataset {config.name} has several splits: give dataset.split=... Splits: {', '.join(splits)}")
     return splits[0]
 
 
+def _read(config: DatasetConfig, source: Source) -> list[Document]:
+    """Read and select documents from where they are; see `load_documents`."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # the error says what it would say
+    patience = datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN
+    try:
+        if source.revision is None:
+            datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = _SHUTDOWN_SECONDS
+        documents = _through(config, source, lambda: _documents(config, source))
+    finally:
+        datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = patience
+    if not any(any(document.fields) for document in documents):
+        condition = f"; where={dict(config.where)}" if config.where else ""
+        raise BadInput(
+            f"dataset {config.name} is empty: {len(documents)} documents, none with text in {config.fields}{condition}"
+        )
+    return documents
+
+
+def _through(config: DatasetConfig, source: Source, read: Callable[[], T]) -> T:
+    """Do something with `datasets`; faults of the data and of the hub become lines."""
+    import datasets
+
+    try:
+        if source.revision is None:
+            return read()
+        return hub.call("dataset", source.location, config.revision, read)
+    except (*_READING, datasets.exceptions.DatasetsError) as error:
+        where = source.location or ", ".join(map(str, source.files[:3]))
+        reason = first_line(error)
+        if isinstance(error, UnicodeDecodeError):
+            reason = f"it is not UTF-8 text ({reason}); convert it, for example with iconv -f latin1 -t utf-8"
+        raise BadInput(f"dataset {config.name} cannot be read from {where}: {reason}") from error
+
+
+def _documents(config: DatasetConfig, source: Source) -> list[Document]:
+    documents: list[Document] = []
+    grouped = False
+    for number, row in enumerate(_select(_rows(config, source), config)):
+        id_ = str(row[config.id_field]) if config.id_field else str(row.get(_ID, number))
+        group = _value(row, config.group) if config.group else ""
+        grouped = grouped or group is not None
+        documents.append(Document(id_, _fields(row, config), id_ if group is None else str(group)))
+    if config.group and documents and not grouped:
+        raise BadInput(f"dataset.group={config.group}: no document of {config.name} has this field")
+    return documents
+
+
 def _rows(config: DatasetConfig, source: Source) -> Any:
-    """Return the split as `datasets` gives it: streamed, or whole where a permutation of all rows is asked for."""
+    """The split as `datasets` gives it: streamed, or whole where a permutation of all rows is asked for."""
     import datasets
 
     streaming = config.sampling is Sampling.stream or not config.documents or bool(config.head)
     if source.files:
         parts = [_file(path, streaming=streaming) for path in source.files]
         return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(parts)
-    location, revision = source.location, source.revision
+    location = source.location
+    revision = source.revision
     if revision is not None and not hub.online():
         folder = hub.snapshot("dataset", source.location, revision)
         if folder is None:
             raise hub.unreachable("dataset", source.location, config.revision)
-        location, revision = str(folder), None
+        location = str(folder)
+        revision = None
     return datasets.load_dataset(
         location,
         config.config or None,
@@ -193,21 +215,15 @@ def _file(path: Path, *, streaming: bool) -> Any:
 
 
 def _select(rows: Any, config: DatasetConfig) -> Iterable[Row]:
-    """Return the rows that are asked for: head, then filters, then the seeded selection."""
-    columns = _columns(rows)
-    wanted = [*config.fields, *([config.id_field] if config.id_field else [])]
-    within = [key.split(".")[0] for key in (*config.where, *([config.group] if config.group else []))]
-    absent = [f for f in [*wanted, *within] if f not in columns]
-    if absent:
-        fields = ", ".join(c for c in columns if c != _ID)
-        raise BadInput(f"dataset {config.name} has no field {', '.join(absent)}. Fields: {fields}")
+    """The rows that are asked for: head, then filters, then the seeded selection."""
+    _check_fields(rows, config)
     keep = _filter(config)
     if config.head:
-        kept = [row for row in islice(rows, config.head) if keep(row)]
+        wanted = [row for row in islice(rows, config.head) if keep(row)]
         if not config.documents:
-            return kept
-        order = np.random.default_rng(config.seed).permutation(len(kept))
-        return [kept[i] for i in order[: config.documents]]
+            return wanted
+        order = np.random.default_rng(config.seed).permutation(len(wanted))
+        return [wanted[i] for i in order[: config.documents]]
     if config.where or config.longer_than:
         rows = rows.filter(keep)
     if config.documents and config.sampling is Sampling.stream:
@@ -217,15 +233,23 @@ def _select(rows: Any, config: DatasetConfig) -> Iterable[Row]:
     return islice(rows, config.documents or None)
 
 
-def _columns(rows: Any) -> list[str]:
-    if rows.column_names:
-        return list(rows.column_names)
-    return list(next(iter(rows), {}))  # a stream of JSON says only when it is read
+def _check_fields(rows: Any, config: DatasetConfig) -> None:
+    columns = list(rows.column_names or next(iter(rows), {}))  # a stream of JSON says only when it is read
+    named = [*config.fields]
+    if config.id_field:
+        named.append(config.id_field)
+    named += [key.split(".")[0] for key in config.where]
+    if config.group:
+        named.append(config.group.split(".")[0])
+    absent = [name for name in named if name not in columns]
+    if absent:
+        fields = ", ".join(column for column in columns if column != _ID)
+        raise BadInput(f"dataset {config.name} has no field {', '.join(absent)}. Fields: {fields}")
 
 
 def _filter(config: DatasetConfig) -> Callable[[Row], bool]:
     def keep(row: Row) -> bool:
-        if config.longer_than and len(_text(row, config)) <= config.longer_than:
+        if config.longer_than and len(config.separator.join(_fields(row, config))) <= config.longer_than:
             return False
         return all(str(_value(row, key)) == str(wanted) for key, wanted in config.where.items())
 
@@ -233,10 +257,10 @@ def _filter(config: DatasetConfig) -> Callable[[Row], bool]:
 
 
 def _value(row: Row, key: str) -> object:
-    """Return the value of a field, or of a part of one (`meta.site`); None where the row lacks it.
+    """The value of a field, or of a part of one (`meta.site`); None where the row has none.
 
     Raises:
-        BadInput: the key names a part of a value that has none.
+        BadInput: the key names a part of a value that has no parts.
 
     """
     value: Any = row
@@ -252,48 +276,22 @@ def _value(row: Row, key: str) -> object:
     return value
 
 
-def _text(row: Row, config: DatasetConfig) -> str:
-    return config.separator.join(_fields(row, config))
-
-
 def _fields(row: Row, config: DatasetConfig) -> tuple[str, ...]:
     return tuple(_as_text(row[name], name, config) for name in config.fields)
 
 
 def _as_text(value: object, field: str, config: DatasetConfig) -> str:
-    """Return a field's text: of nothing an empty text."""
-    if value is None or isinstance(value, str):
-        return value or ""
+    """A field's text; an empty text for a missing one."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        if "\0" in value and config.files:  # UTF-16 without its mark reads as UTF-8 with a NUL between any two letters
+            raise BadInput(
+                f"dataset {config.name}: field {field} holds NUL bytes, so a file is not UTF-8 text; "
+                "convert it, for example with iconv -f utf-16 -t utf-8"
+            )
+        return value
     raise BadInput(
         f"dataset {config.name}: field {field} holds a {type(value).__name__}, not text; dataset.fields must name "
         "fields of text"
     )
-
-
-def _document(number: int, row: Row, config: DatasetConfig) -> Document:
-    identity = str(row[config.id_field]) if config.id_field else str(row.get(_ID, number))
-    group = _value(row, config.group) if config.group else ""
-    return Document(identity, _fields(row, config), identity if group is None else str(group))
-
-
-def texts_hash(documents: Sequence[Document], *, chat: bool = False) -> str:
-    """Return SHA-256 (hex) over the texts of the selection, in order; of conversations another, whose answers alone
-    count.
-    """
-    total = hashlib.sha256(b"chat" if chat else b"")
-    for document in documents:
-        for text in document.fields:
-            total.update(hashlib.sha256(text.encode()).digest())
-        total.update(b"\n")
-    return total.hexdigest()
-
-
-def _write(documents: list[Document], path: Path) -> None:
-    columns = {"id": [d.id for d in documents], "fields": [list(d.fields) for d in documents]}
-    table = pa.table(columns | {"group": [d.group for d in documents]})
-    pq.write_table(table, path, compression="zstd")
-
-
-def _read(content: memoryview) -> list[Document]:
-    rows = pq.read_table(pa.BufferReader(content)).to_pylist()
-    return [Document(row["id"], tuple(row["fields"]), row.get("group", "")) for row in rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -14,10 +14,7 @@ import pandas as pd
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, SequenceRule
-from rbptrack.corpus.documents import Document
-from rbptrack.corpus.prefix import text_prefix
-from rbptrack.corpus.tokens import Tokens, load_tokens, token_texts, tokenise
-from rbptrack.sources.pin import Source
+from rbptrack.corpus.tokens import Tokens, text_prefix, token_texts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -43,6 +40,7 @@ class Corpus:
         prefix: special tokens that the tokenizer puts before every text (`<bos>`; often none), int32. A sequence that
             begins inside a document is given them too: models that were trained with them fail without.
         document_ids: id in the dataset of each selected document, in order.
+        groups: the source of each document; empty texts where `dataset.group` names no field.
         texts_hash: SHA-256 over the texts of the selection.
 
     """
@@ -58,12 +56,15 @@ class Corpus:
     first: IntArray
     prefix: IntArray
     document_ids: tuple[str, ...]
+    groups: tuple[str, ...]
     texts_hash: str
 
     def inputs(self, sequence: int) -> IntArray:
-        """Return the model's input for a sequence, (length,): its tokens, after the prefix where `prefixed`."""
+        """The model's input for a sequence, (length,): its tokens, after the prefix where `prefixed`."""
         tokens: IntArray = self.token[self.start[sequence] : self.stop[sequence]]
-        return np.concatenate([self.prefix, tokens]) if self.prefixed[sequence] else tokens
+        if not self.prefixed[sequence]:
+            return tokens
+        return np.concatenate([self.prefix, tokens])
 
     @cached_property
     def prefixed(self) -> npt.NDArray[np.bool_]:
@@ -74,11 +75,12 @@ class Corpus:
     @cached_property
     def lengths(self) -> IntArray:
         """Number of tokens that the model reads for each sequence, int64 (sequences,)."""
-        tokens: IntArray = self.stop - self.start + self.prefixed * len(self.prefix)
-        return tokens
+        added = np.where(self.prefixed, len(self.prefix), 0)
+        lengths: IntArray = self.stop - self.start + added
+        return lengths
 
     def targets(self, low: int, high: int) -> IntArray:
-        """Return indices of the scored tokens of sequences low..high-1, ascending."""
+        """Indices of the scored tokens of sequences low..high-1, ascending."""
         spans = [np.arange(a, b) for a, b in zip(self.first[low:high], self.stop[low:high], strict=True)]
         flat = np.concatenate(spans)
         scored: IntArray = flat[self.scorable[flat]]
@@ -90,60 +92,26 @@ class Corpus:
         spans = zip(self.first, self.stop, strict=True)
         return sum(int(np.count_nonzero(self.scorable[first:stop])) for first, stop in spans)
 
-    def first_tokens(self, tokens: int) -> Corpus:
-        """Return a corpus of the first sequences, at most `tokens` tokens together, but at least one sequence."""
-        kept = max(1, int(np.searchsorted(np.cumsum(self.lengths), tokens, side="right")))
-        return replace(self, start=self.start[:kept], stop=self.stop[:kept], first=self.first[:kept])
-
     def document_table(self) -> pd.DataFrame:
-        """Return a row per selected document: `document`, its number in the rank table; `id` in the dataset; `tokens`.
+        """A row per selected document.
 
-        And `bytes`: of UTF-8, of its scored tokens.
+        Columns: `document`, its number in the rank table; `id` in the dataset; `tokens`; `bytes`, of UTF-8, of its
+        scored tokens; and `group`, its source, where `dataset.group` names a field.
         """
         tokens = np.bincount(self.document, minlength=len(self.document_ids))
         scored = self.targets(0, len(self.start))
         num_bytes = np.bincount(self.document[scored], self.num_bytes[scored], len(tokens)).astype(np.int64)
-        about = {"document": range(len(tokens)), "id": list(self.document_ids), "tokens": tokens, "bytes": num_bytes}
-        return pd.DataFrame(about)
+        table = pd.DataFrame(
+            {"document": range(len(tokens)), "id": list(self.document_ids), "tokens": tokens, "bytes": num_bytes}
+        )
+        if any(self.groups):
+            table["group"] = list(self.groups)
+        return table
 
     def token_texts(self, tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
-        """Return the text of every token that occurs, by id."""
+        """The text of every token that occurs, by id."""
         ids = np.unique(self.token).tolist()
         return dict(zip(ids, token_texts(tokenizer, ids), strict=True))
-
-    def parts(self, tokens: int) -> list[tuple[int, int]]:
-        """Return ranges (low, high) of consecutive sequences low..high-1, each of about `tokens` tokens, in order."""
-        cumulative = np.cumsum(self.lengths)
-        edges = []
-        low = 0
-        while low < len(cumulative):
-            done = cumulative[low - 1] if low else 0
-            high = max(low + 1, int(np.searchsorted(cumulative, done + tokens, side="right")))
-            edges.append((low, high))
-            low = high
-        return edges
-
-
-def load_corpus(
-    config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase, template: str = ""
-) -> Corpus:
-    """Load a dataset's documents, tokenised, and lay out their sequences; see `lay_out`.
-
-    Tokenised documents are cached: the models of a family share a tokenizer, and so does every sequence rule.
-
-    Args:
-        config: the dataset's.
-        source: where it is pinned.
-        tokenizer: the model's.
-        template: the chat template that `dataset.chat` asks for.
-
-    """
-    return lay_out(load_tokens(config, source, tokenizer, template), tokenizer, config)
-
-
-def build_corpus(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, config: DatasetConfig) -> Corpus:
-    """Tokenise documents and lay out their sequences; see `lay_out`."""
-    return lay_out(tokenise(documents, tokenizer, config.separator), tokenizer, config)
 
 
 def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetConfig) -> Corpus:
@@ -181,6 +149,7 @@ def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetC
         first=first,
         prefix=prefix,
         document_ids=tokens.document_ids,
+        groups=tokens.groups,
         texts_hash=tokens.texts_hash,
     )
     if not len(start) or not corpus.num_targets:
@@ -192,7 +161,7 @@ def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetC
 
 
 def _joined(tokens: Tokens, end: int | None) -> Tokens:
-    """Return the same documents, each followed by the end-of-text token."""
+    """The same documents, each followed by the end-of-text token."""
     if end is None:
         raise BadInput("dataset.sequence=pack needs a tokenizer with an end-of-text token; use truncate or slide")
     after = np.cumsum(tokens.lengths)
@@ -210,16 +179,17 @@ def _sequences(lengths: IntArray, config: DatasetConfig, prefix: int) -> tuple[I
     spans: list[tuple[int, int, int]] = []
     total = int(lengths.sum())
     if config.sequence is SequenceRule.pack:
-        edges = range(0, total, config.seq_len)
-        spans = [(a, min(a + config.seq_len, total), a + 1) for a in edges]
+        for begin in range(0, total, config.seq_len):
+            spans.append((begin, min(begin + config.seq_len, total), begin + 1))
     else:
         begin = 0
         for length in lengths.tolist():
             overlapping = _strides(begin, begin + length, config, prefix)
             spans += islice(overlapping, 1 if config.sequence is SequenceRule.truncate else None)
             begin += length
-    kept = np.array([s for s in spans if s[1] > s[2]], dtype=np.int64).reshape(-1, 3)
-    return kept[:, 0], kept[:, 1], kept[:, 2]
+    with_target = [(start, stop, first) for start, stop, first in spans if stop > first]
+    columns = np.array(with_target, dtype=np.int64).reshape(-1, 3)
+    return columns[:, 0], columns[:, 1], columns[:, 2]
 
 
 def _strides(begin: int, end: int, config: DatasetConfig, prefix: int) -> Iterator[tuple[int, int, int]]:

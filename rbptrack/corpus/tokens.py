@@ -1,4 +1,4 @@
-"""Tokenised documents: ids, fields and bytes, kept in the cache by content."""
+"""Tokenised documents: ids, the field that each token is from, and the bytes that it stands for."""
 
 from __future__ import annotations
 
@@ -6,34 +6,29 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import psutil
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.schema import DatasetConfig
-from rbptrack.corpus.chat import Conversation, conversation, template_hash
-from rbptrack.corpus.documents import Document, load_documents, selection_identity, texts_hash
-from rbptrack.corpus.prefix import text_prefix
-from rbptrack.sources import cache
-from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.sources.pin import Source
+from rbptrack.corpus.chat import Conversation, conversation
+from rbptrack.corpus.documents import Document, texts_hash
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 IntArray = npt.NDArray[Any]
-_FORMAT = 1  # raised when `tokenise` makes something else of the same texts: older caches are then not read
+Offsets = Sequence[tuple[int, int]]
+"""First character, and one past the last, of each token of a text."""
+
 _BATCH_DOCUMENTS = 64  # the tokenizers' own threads share them
 _BATCH_CHARACTERS = 1_000_000  # at which a batch ends, because of the memory that it takes
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a token that is one byte
 _BYTES_PER_CHARACTER = 250  # of memory while a text is tokenised: 180 to 250 were measured
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a token that is one byte
+_SHORT_TEXTS = ("a", "1 b")  # a tokenizer may not know the letter
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,8 @@ class Tokens:
         field: which field the token's first character lies in, int8 (tokens,).
         num_bytes: UTF-8 bytes of the text that the token stands for, int32 (tokens,).
         lengths: tokens of each document, int64 (documents,).
-        document_ids: the selection, in order.
+        document_ids: ids in the dataset of the selected documents, in order.
+        groups: the source of each document; empty texts where none is named.
         texts_hash: SHA-256 over the texts of the selection.
 
     """
@@ -55,34 +51,8 @@ class Tokens:
     num_bytes: IntArray
     lengths: IntArray
     document_ids: tuple[str, ...]
+    groups: tuple[str, ...]
     texts_hash: str
-
-
-def load_tokens(
-    config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase, template: str = ""
-) -> Tokens:
-    """Select and tokenise documents, from the cache if this selection was tokenised so before."""
-    return cache.cached(
-        tokens_name(config, source, tokenizer, template),
-        make=lambda: tokenise(load_documents(config, source), tokenizer, config.separator, template),
-        write=_write,
-        read=_read,
-    )
-
-
-def tokens_name(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase, template: str = "") -> str:
-    """Return the name under which a tokenised selection is cached: by content of the tokenizer, not by its model."""
-    parts = {"format": _FORMAT, "tokenizer": tokenizer_hash(tokenizer), **selection_identity(config, source)}
-    if source.revision is None:  # documents of the same texts have other ids
-        parts |= {"read": "files" if source.files else "folder"}
-    if template:
-        parts |= {"chat": template_hash(template), "named": tokenizer.special_tokens_map}
-    return f"tokens/{fingerprint(parts)}.parquet"
-
-
-def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return SHA-256 (hex) of everything in a tokenizer that decides ids and special tokens."""
-    return fingerprint({"rules": tokenizer.backend_tokenizer.to_str(), "special": sorted(tokenizer.all_special_ids)})
 
 
 def tokenise(
@@ -95,59 +65,87 @@ def tokenise(
     number, all others 0.
 
     Raises:
-        BadInput: a document is so long that tokenising it would need more memory than is free, or the chat template
-            fails.
+        BadInput: a document is so long that tokenising it would need more memory than is free, the chat template fails,
+            or the tokenizer knows nothing of the texts.
 
     """
     pieces: list[tuple[IntArray, IntArray, IntArray]] = []
     prefix = text_prefix(tokenizer)
     for batch in _batches(documents):
-        talks = [conversation(d, tokenizer, template, separator) for d in batch] if template else []
-        texts = [talk.text for talk in talks] or [separator.join(d.fields) for d in batch]
-        encoded = tokenizer(texts, return_offsets_mapping=True, verbose=False, add_special_tokens=not template)
-        for number, (document, text) in enumerate(zip(batch, texts, strict=True)):
-            ids = np.array(encoded["input_ids"][number], np.int32)
-            offsets = encoded["offset_mapping"][number]
-            if talks:
-                missing = 0 if np.array_equal(ids[: len(prefix)], prefix) else len(prefix)
-                ids = np.concatenate([prefix[:missing], ids])
-                offsets = [(0, 0)] * missing + offsets
-                fields, counts = _answer_and_bytes(talks[number], offsets, len(document.fields) - 1)
-            else:
-                fields, counts = _fields_and_bytes(document, text, offsets, separator)
-            pieces.append((ids, fields, counts))
-    return Tokens(
-        token=np.concatenate([p[0] for p in pieces]),
-        field=np.concatenate([p[1] for p in pieces]),
-        num_bytes=np.concatenate([p[2] for p in pieces]),
-        lengths=np.array([len(p[0]) for p in pieces]),
-        document_ids=tuple(d.id for d in documents),
+        if template:
+            talks = [conversation(document, tokenizer, template, separator) for document in batch]
+            encoded = _encoded(tokenizer, [talk.text for talk in talks], special=False)
+            for document, talk, (ids, offsets) in zip(batch, talks, encoded, strict=True):
+                if not np.array_equal(ids[: len(prefix)], prefix):
+                    ids = np.concatenate([prefix, ids])
+                    offsets = [(0, 0)] * len(prefix) + list(offsets)
+                pieces.append((ids, *_answer_and_bytes(talk, offsets, len(document.fields) - 1)))
+        else:
+            texts = [separator.join(document.fields) for document in batch]
+            encoded = _encoded(tokenizer, texts, special=True)
+            for document, text, (ids, offsets) in zip(batch, texts, encoded, strict=True):
+                pieces.append((ids, *_fields_and_bytes(document, text, offsets, separator)))
+    tokens = Tokens(
+        token=np.concatenate([ids for ids, _, _ in pieces]),
+        field=np.concatenate([fields for _, fields, _ in pieces]),
+        num_bytes=np.concatenate([counts for _, _, counts in pieces]),
+        lengths=np.array([len(ids) for ids, _, _ in pieces]),
+        document_ids=tuple(document.id for document in documents),
+        groups=tuple(document.group for document in documents),
         texts_hash=texts_hash(documents, chat=bool(template)),
     )
+    _check_known(tokens, tokenizer)
+    return tokens
+
+
+def _check_known(tokens: Tokens, tokenizer: PreTrainedTokenizerBase) -> None:
+    unknown = getattr(tokenizer.backend_tokenizer.model, "unk_token", None) or tokenizer.unk_token
+    of_text = tokens.token[tokens.num_bytes > 0]
+    if unknown and len(of_text) and (of_text == tokenizer.convert_tokens_to_ids(unknown)).all():
+        raise BadInput(
+            f"the tokenizer knows nothing of the texts: each of {len(of_text):,} tokens is {unknown}; "
+            "give the model's own tokenizer (model.tokenizer=...)"
+        )
+
+
+def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
+    """The special tokens with which the tokenizer begins every text: the beginning of what it makes of an empty one."""
+    added, *others = (tokenizer(text, verbose=False)["input_ids"] for text in ("", *_SHORT_TEXTS))
+
+    def begins(count: int) -> bool:
+        rest = len(added) - count  # what the tokenizer ends every text with
+        return all(ids[:count] == added[:count] and ids[len(ids) - rest :] == added[count:] for ids in others)
+
+    counts = [count for count in range(len(added) + 1) if begins(count)]
+    return np.array(added[: max(counts, default=0)], dtype=np.int32)
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
-    """Return the text of each id, with the space before a word, which decoding ids one by one loses in many
-    vocabularies.
+    """The text of each id, with the space before a word, which decoding ids one by one loses in many vocabularies.
 
     Bytes that are no character by themselves are U+FFFD.
     """
     pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
     if "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder):
-        values = _byte_values()
-        return [_of_bytes(bytes(values[c] for c in p)) if all(c in values for c in p) else p for p in pieces]
-    return [_of_bytes(bytes([int(m[1], 16)])) if (m := _BYTE.fullmatch(p)) else p.replace("▁", " ") for p in pieces]
+        from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+        values = {character: byte for byte, character in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
+        return [_text_of_bytes_level(piece, values) for piece in pieces]
+    texts = []
+    for piece in pieces:
+        byte = _BYTE.fullmatch(piece)
+        texts.append(_decoded(bytes([int(byte[1], 16)])) if byte else piece.replace("▁", " "))
+    return texts
 
 
-def _of_bytes(content: bytes) -> str:
+def _text_of_bytes_level(piece: str, values: dict[str, int]) -> str:
+    if not all(character in values for character in piece):
+        return piece  # a special token
+    return _decoded(bytes(values[character] for character in piece))
+
+
+def _decoded(content: bytes) -> str:
     return content.decode("utf-8", errors="replace")
-
-
-def _byte_values() -> dict[str, int]:
-    """Return the byte that each character of a byte-level vocabulary stands for: printable ones for themselves."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    others = [b for b in range(256) if b not in printable]
-    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
 def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
@@ -173,62 +171,42 @@ def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
         yield batch
 
 
-def _fields_and_bytes(
-    document: Document, text: str, offsets: Sequence[tuple[int, int]], separator: str
-) -> tuple[IntArray, IntArray]:
-    """Return field number and text bytes of each token of one document, each (tokens,)."""
-    edges, at = [], 0  # where each field after the first begins, in characters
+def _encoded(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, special: bool
+) -> list[tuple[IntArray, Offsets]]:
+    encoded = tokenizer(list(texts), return_offsets_mapping=True, verbose=False, add_special_tokens=special)
+    ids = [np.array(one, np.int32) for one in encoded["input_ids"]]
+    return list(zip(ids, encoded["offset_mapping"], strict=True))
+
+
+def _fields_and_bytes(document: Document, text: str, offsets: Offsets, separator: str) -> tuple[IntArray, IntArray]:
+    """Field number and text bytes of each token of one document, each (tokens,)."""
+    edges = []  # where each field after the first begins, in characters
+    end = 0
     for part in document.fields[:-1]:
-        at += len(part) + len(separator)
-        edges.append(at)
+        end += len(part) + len(separator)
+        edges.append(end)
     field = [bisect_right(edges, begin) for begin, _ in offsets]
     return np.array(field, np.int8), _bytes(text, offsets, 0, len(text))
 
 
-def _answer_and_bytes(talk: Conversation, offsets: Sequence[tuple[int, int]], field: int) -> tuple[IntArray, IntArray]:
-    """Return field number of the tokens that hold a character of the answer, 0 of the others; text bytes of the
-    answer.
-    """
+def _answer_and_bytes(talk: Conversation, offsets: Offsets, field: int) -> tuple[IntArray, IntArray]:
+    """Field number of the tokens that hold a character of the answer, 0 of the others; text bytes of the answer."""
     answers = [begin < talk.stop and end > talk.start and end > begin for begin, end in offsets]
-    return np.array(answers, np.int8) * np.int8(field), _bytes(talk.text, offsets, talk.start, talk.stop)
+    fields = np.where(answers, field, 0).astype(np.int8)
+    return fields, _bytes(talk.text, offsets, talk.start, talk.stop)
 
 
-def _bytes(text: str, offsets: Sequence[tuple[int, int]], start: int, stop: int) -> IntArray:
-    """Return UTF-8 bytes of each token among characters start..stop-1; a character that several tokens share counts
-    once.
-    """
-    before = np.concatenate([[0], np.cumsum([len(c.encode()) for c in text])]) if not text.isascii() else None
+def _bytes(text: str, offsets: Offsets, start: int, stop: int) -> IntArray:
+    """UTF-8 bytes of each token among characters start..stop-1; a character that several tokens share counts once."""
+    # Bytes before each character; of ASCII as many as characters.
+    before: Sequence[int] = range(len(text) + 1)
+    if not text.isascii():
+        before = [0, *accumulate(len(character.encode()) for character in text)]
     counts = []
-    reached = start if before is None else int(before[start])
+    reached = before[start]
     for _, end in offsets:
-        within = min(end, stop)
-        upto = within if before is None else int(before[within])
+        upto = before[min(end, stop)]
         counts.append(max(0, upto - reached))
         reached = max(reached, upto)
     return np.array(counts, np.int32)
-
-
-def _write(tokens: Tokens, path: Path) -> None:
-    offsets = pa.array(np.concatenate([[0], np.cumsum(tokens.lengths)]), pa.int32())
-    lists = {
-        name: pa.ListArray.from_arrays(offsets, pa.array(getattr(tokens, name)))
-        for name in ("token", "field", "num_bytes")
-    }
-    table = pa.table({"id": pa.array(tokens.document_ids, pa.string()), **lists})
-    pq.write_table(table.replace_schema_metadata({"texts_hash": tokens.texts_hash}), path, compression="zstd")
-
-
-def _read(content: memoryview) -> Tokens:
-    table = pq.read_table(pa.BufferReader(content)).combine_chunks()
-
-    def column(name: str) -> IntArray:
-        return np.asarray(table[name].combine_chunks().flatten())
-
-    return Tokens(
-        token=column("token"),
-        field=column("field"),
-        num_bytes=column("num_bytes"),
-        lengths=np.asarray(pc.list_value_length(table["token"]).combine_chunks(), dtype=np.int64),
-        document_ids=tuple(table["id"].to_pylist()),
-        texts_hash=table.schema.metadata[b"texts_hash"].decode(),
-    )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rbptrack.corpus.sequences import Corpus
+if TYPE_CHECKING:
+    from rbptrack.corpus.sequences import Corpus
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,11 @@ class Batch:
     target_counts: tuple[int, ...]
 
     def __len__(self) -> int:
-        """Return number of targets."""
+        """Number of targets."""
         return len(self.target_ids)
 
     @property
     def num_sequences(self) -> int:
-        """Number of sequences."""
         return len(self.target_counts)
 
     @property
@@ -47,10 +48,9 @@ class Batch:
         return self.token_ids.numel()
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Return the first and the second half of the sequences."""
+        """The first and the second half of the sequences."""
         middle = self.num_sequences // 2
         cut = sum(self.target_counts[:middle])
-        shift = middle * self.token_ids.shape[1]
         first = Batch(
             token_ids=self.token_ids[:middle],
             state_index=self.state_index[:cut],
@@ -60,7 +60,7 @@ class Batch:
         )
         second = Batch(
             token_ids=self.token_ids[middle:],
-            state_index=self.state_index[cut:] - shift,
+            state_index=self.state_index[cut:] - middle * self.token_ids.shape[1],
             target_ids=self.target_ids[cut:],
             target_index=self.target_index[cut:],
             target_counts=self.target_counts[middle:],
@@ -68,44 +68,37 @@ class Batch:
         return first, second
 
     def to(self, device: torch.device) -> Batch:
-        """Return the same batch on a device. Copies from pinned memory do not block."""
-        return self._mapped(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pinned(self) -> Batch:
-        """Return the same batch in page-locked memory, from which a CUDA device copies without the CPU."""
-        return self._mapped(lambda tensor: tensor.pin_memory())
+        """The same batch on a device; to CUDA through page-locked memory, so that nothing waits for the copy."""
+        if device.type == "cuda":
+            return self._mapped(lambda tensor: tensor.pin_memory().to(device, non_blocking=True))
+        return self._mapped(lambda tensor: tensor.to(device))
 
     def _mapped(self, change: Callable[[Tensor], Tensor]) -> Batch:
         return Batch(
             token_ids=change(self.token_ids),
             state_index=change(self.state_index),
             target_ids=change(self.target_ids),
-            target_index=change(self.target_index),
+            target_index=self.target_index,
             target_counts=self.target_counts,
         )
 
 
-def by_length(corpus: Corpus, sequences: Iterable[int]) -> list[int]:
-    """Return sequence numbers by falling length; sequences of equal length stay in text order."""
-    return sorted(sequences, key=lambda i: (-int(corpus.lengths[i]), i))
+def compose(corpus: Corpus, sequences: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Group sequences, given by their numbers and sorted by falling length, into batches.
 
-
-def compose(corpus: Corpus, sequences: Iterable[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Group sequences, given by their numbers, into batches of at most `batch_tokens` tokens, padding included.
-
-    Sequences are taken by falling length, so that almost nothing is padding. The result depends on the corpus and the
-    arguments alone: a resumed measurement sees the same batches. A longer sequence is a batch by itself.
+    A batch has at most `batch_tokens` tokens, padding included; a longer sequence is one by itself. The result depends
+    on the arguments alone: a resumed measurement sees the same batches.
     """
-    order = by_length(corpus, sequences)
-    while order:
-        longest = int(corpus.lengths[order[0]])
-        count = max(1, batch_tokens // longest)
-        yield order[:count]
-        order = order[count:]
+    begin = 0
+    while begin < len(sequences):
+        longest = int(corpus.lengths[sequences[begin]])
+        end = begin + max(1, batch_tokens // longest)
+        yield list(sequences[begin:end])
+        begin = end
 
 
-def batch_of(corpus: Corpus, sequences: list[int]) -> Batch:
-    """Return the tensors for some sequences, given by their numbers in the corpus."""
+def batch_of(corpus: Corpus, sequences: Sequence[int]) -> Batch:
+    """The tensors for some sequences, given by their numbers in the corpus."""
     length = int(corpus.lengths[sequences].max())
     token_ids = np.zeros((len(sequences), length), dtype=np.int64)
     state_index = []

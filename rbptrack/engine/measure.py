@@ -1,204 +1,203 @@
-"""The loop: corpus x model -> Measurement. It knows nothing of MLflow or of config files.
-
-Scores are saved in parts while the model runs (see `rbptrack.engine.parts`), so an interrupt loses seconds of work, and
-memory does not grow with the number of tokens.
-"""
+"""A corpus x a model -> a rank table and the sums over it, in constant memory, saved while it goes on."""
 
 from __future__ import annotations
 
+import resource
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rbptrack.base.files import make_folder
+import numpy as np
+import torch
+
 from rbptrack.config.schema import EngineConfig
-from rbptrack.corpus.sequences import Corpus
-from rbptrack.engine.at_work import alone
 from rbptrack.engine.batches import Batch
-from rbptrack.engine.executor import Engine
-from rbptrack.engine.gathering import Gathering
-from rbptrack.engine.memory import PeakMemory
-from rbptrack.engine.parts import Block, Stretch
-from rbptrack.engine.saver import OnBlock, OnPart, Saver
-from rbptrack.engine.shards import Cost, Division
-from rbptrack.models.causal import CausalModel
-from rbptrack.ranks.measurement import WHOLE, Compared, Measurement, Shard
-from rbptrack.scoring.scores import Scores
+from rbptrack.engine.blocks import Block, Blocks
+from rbptrack.engine.forward import Forward
+from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable, split_sums
+from rbptrack.ranks.measurement import RANKS_FILE, Compared, Measurement
+from rbptrack.scoring import Scores
 
-Progress = Callable[[int], None]
+if TYPE_CHECKING:
+    from rbptrack.corpus.sequences import Corpus
+    from rbptrack.models.causal import CausalModel
 
+BLOCK_SECONDS = 30.0
+"""Seconds of work after which it is written to the disk."""
 
-class Share:
-    """What one process measures of a corpus: all of it, or the share of a shard.
-
-    Args:
-        model: on its device.
-        corpus: tokenised with the model's tokenizer.
-        engine: batch and chunk sizes; they change no number beyond float32 rounding. Where they are the engine's own
-            choice, that of the first process that measured in this folder holds for all.
-        folder: where parts are kept; stretches that it holds are not measured again.
-        shard: which share; a folder that was begun with another number of shards keeps its division.
-
-    Raises:
-        BadInput: a sequence is longer than the model reads, or a target has no row in its head.
-        MeasurementError: the folder belongs to another corpus.
-
-    """
-
-    def __init__(
-        self, model: CausalModel, corpus: Corpus, *, engine: EngineConfig, folder: Path, shard: Shard = WHOLE
-    ) -> None:
-        targets = corpus.token[corpus.scorable]
-        self._longest = int(corpus.lengths.max())
-        model.check_corpus(longest=self._longest, largest_target=int(targets.max(initial=0)))
-        make_folder(folder)
-        chosen = Engine(model, engine, longest=self._longest)
-
-        def divide() -> Division:
-            sizes = {"batch_tokens": chosen.batch_tokens, "chunk_tokens": chosen.chunk_tokens}
-            return Division.of(corpus, count=shard.count, part_tokens=engine.part_tokens, **sizes)
-
-        self._division = Division.agreed(folder, corpus, divide)
-        self._engine = replace(
-            engine,
-            batch_tokens=engine.batch_tokens or self._division.batch_tokens,
-            chunk_tokens=engine.chunk_tokens or self._division.chunk_tokens,
-        )
-        self._model = model
-        self._corpus = corpus
-        self._folder = folder
-        self._shard = shard
-
-    @property
-    def num_targets(self) -> int:
-        """Its scored tokens."""
-        numbers = self._division.numbers(self._shard)
-        if len(numbers) == len(self._division.shards):
-            return self._corpus.num_targets
-        return sum(block.num_targets for n in numbers for block in self._division.blocks(self._corpus, self._folder, n))
-
-    def measure(
-        self,
-        *,
-        strict: bool = False,
-        progress: Progress = lambda tokens: None,
-        on_part: OnPart = lambda part: None,
-        on_block: OnBlock | None = None,
-        waits: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Score this shard's tokens that are not on disk yet: the slow part of `measure`.
-
-        `on_block` is called with each block that is completed here, where no other process may measure parts of it;
-        `waits` where another process is at work on the same sequences.
-        """
-        if len(self._division.shards) > 1:
-            on_block = None
-        began = time.perf_counter()
-        waited = 0.0
-        tokens = 0
-        with (
-            PeakMemory(self._model.device) as memory,
-            Engine(self._model, self._engine, longest=self._longest, targets=self._corpus.num_targets) as running,
-        ):
-            for number in self._division.numbers(self._shard):
-                began_at = time.perf_counter()
-                with alone(self._folder, number, waits) as there:
-                    if not there:
-                        return
-                    wanted = self._division.blocks(self._corpus, self._folder, number)
-                    for block in wanted:
-                        for part in block.read_saved():
-                            progress(len(part))
-                            on_part(part)
-                    waited += time.perf_counter() - began_at
-                    saver = Saver(
-                        self._model.vocab_size,
-                        strict=strict,
-                        seconds=self._engine.part_seconds,
-                        on_part=on_part,
-                        on_block=on_block,
-                    )
-                    with saver:
-                        for block, stretch, batch, scores in _scored(running, wanted):
-                            saver.take(block, stretch, batch, scores)
-                            progress(len(batch))
-                    tokens += saver.tokens
-        Cost(
-            seconds=time.perf_counter() - began - waited,
-            tokens=tokens,
-            peak_memory_bytes=memory.bytes,
-            batch_tokens=running.batch_tokens,
-            chunk_tokens=running.chunk_tokens,
-            notes=tuple(running.notes),
-            padding_mass=running.padding_mass,
-        ).write(self._folder)
+_BLOCK_TOKENS = 4_000_000  # or after so many: at 40 bytes each, scores wait in memory
 
 
 def measure(
     model: CausalModel,
     corpus: Corpus,
     *,
-    ks: tuple[int, ...],
+    ks: Sequence[int],
     engine: EngineConfig,
     folder: Path,
     strict: bool = False,
-    progress: Progress = lambda tokens: None,
-    on_part: OnPart = lambda part: None,
+    progress: Callable[[int], object] = lambda tokens: None,
 ) -> Measurement:
-    """Return rank every scored token of a corpus.
+    """Rank every scored token of a corpus.
 
-    An interrupt (KeyboardInterrupt, SystemExit) saves the batches that are finished before it goes on.
+    Finished work is written to folder/blocks every 30 s, and when an interrupt comes (KeyboardInterrupt, SystemExit);
+    it is not measured again. The finished table is folder/ranks.parquet.
 
     Args:
         model: on its device.
         corpus: tokenised with the model's tokenizer.
-        ks: the k of the per-document sums, each at most |V|.
+        ks: the k of the sums by document, each at most |V|.
         engine: batch and chunk sizes; they change no number beyond float32 rounding.
-        folder: where parts and the finished table are kept; stretches that it holds are not measured again.
+        folder: where blocks and the finished table are; one process at a time measures there.
         strict: count strict ranks in every metric (rank=strict).
-        progress: called with the number of newly finished scored tokens.
-        on_part: called with each part when it is on disk, those found there included.
+        progress: called with numbers of newly finished scored tokens, those found on disk first.
 
     Raises:
         BadInput: a sequence is longer than the model reads, or a target has no row in its head.
-        MeasurementError: the logits hold a NaN or an infinity (names the first document and position), or one sequence
-            alone does not fit into memory.
+        MeasurementError: the logits hold a NaN or an infinity (names the first document and position), one sequence
+            alone does not fit into memory, or the folder belongs to another corpus.
 
     """
-    share = Share(model, corpus, engine=engine, folder=folder)
-    with Gathering(corpus, Division.read(folder).part_tokens, folder, ks) as gathering:
-        share.measure(strict=strict, progress=progress, on_part=on_part, on_block=gathering.take)
-        with PeakMemory(model.device) as memory:
-            sums = gathering.finish()
-    cost = Cost.take(folder)
+    targets = corpus.token[corpus.scorable]
+    longest = int(corpus.lengths.max())
+    model.check_corpus(longest=longest, largest_target=int(targets.max(initial=0)))
+    blocks = Blocks(corpus, folder / "blocks")
+    found = sum(blocks.tokens(block) for block in blocks.saved)
+    if found:
+        progress(found)
+    _reset_peak_memory(model.device)
+    forward = Forward(model, engine, longest=longest)
+    began = time.perf_counter()
+    _measure_rest(forward, blocks, _Waiting(blocks, model.vocab_size, strict=strict), progress)
+    seconds = time.perf_counter() - began
+    sums = _Sums(ks)
+    RankTable.write_pieces(folder / RANKS_FILE, sums.over(blocks, corpus))
     return Measurement(
-        path=gathering.path,
+        folder=folder,
         histogram=sums.histogram,
         counts=sums.counts,
         num_bytes=sums.num_bytes,
         tied=sums.tied,
-        seconds=cost.seconds,
-        fresh_tokens=cost.tokens,
-        peak_memory_bytes=max(cost.peak_memory_bytes, memory.bytes),
-        batch_tokens=cost.batch_tokens,
-        chunk_tokens=cost.chunk_tokens,
-        notes=(*model.notes, *cost.notes),
+        seconds=seconds,
+        fresh_tokens=sums.histogram.num_tokens - found,
+        peak_memory_bytes=_peak_memory(model.device),
+        batch_tokens=forward.batch_tokens,
+        chunk_tokens=forward.chunk_tokens,
+        notes=(*model.notes, *forward.notes),
+        compared=sums.compared_by(forward.padding_mass) if model.reference else None,
         split=sums.parts_of_ce,
-        compared=Compared.of(sums.compared, sums.histogram.num_tokens, cost.padding_mass) if model.reference else None,
     )
 
 
-def _scored(running: Engine, wanted: list[Block]) -> Iterator[tuple[Block, Stretch, Batch, Scores]]:
-    """Yield every batch that is not on disk with its scores, in order; no thread waits where a block ends."""
-    owners: deque[tuple[Block, Stretch]] = deque()
+def _measure_rest(forward: Forward, blocks: Blocks, waiting: _Waiting, progress: Callable[[int], object]) -> None:
+    """Score what is not on disk, and write it in blocks."""
+    places: deque[Block] = deque()  # of the batches under way
 
     def batches() -> Iterator[Batch]:
-        for block in wanted:
-            for stretch, batch in block.batches(running.batch_tokens):
-                owners.append((block, stretch))
-                yield batch
+        for place, batch in blocks.batches(forward.batch_tokens):
+            places.append(place)
+            yield batch
 
-    for batch, scores in running.run(batches()):
-        yield *owners.popleft(), batch, scores
+    with closing(forward.run(batches())) as results:
+        try:
+            for batch, scores in results:
+                waiting.add(places.popleft(), batch, scores)
+                progress(len(batch))
+        except (KeyboardInterrupt, SystemExit):
+            waiting.save()
+            raise
+    waiting.save()
+
+
+class _Waiting:
+    """Scored batches that are not on disk yet; each follows the one before in the order."""
+
+    def __init__(self, blocks: Blocks, vocab_size: int, *, strict: bool) -> None:
+        self._blocks = blocks
+        self._vocab_size = vocab_size
+        self._strict = strict
+        self._scored: list[tuple[Batch, Scores]] = []
+        self._place = Block(0, 0)
+        self._saved_at = time.monotonic()
+
+    def add(self, place: Block, batch: Batch, scores: Scores) -> None:
+        if place.begin != self._place.end:
+            self.save()
+        begin = self._place.begin if self._scored else place.begin
+        self._place = Block(begin, place.end)
+        self._scored.append((batch, scores))
+        tokens = sum(len(waiting) for waiting, _ in self._scored)
+        if time.monotonic() - self._saved_at >= BLOCK_SECONDS or tokens >= _BLOCK_TOKENS:
+            self.save()
+
+    def save(self) -> None:
+        self._saved_at = time.monotonic()
+        if self._scored:
+            scored = self._scored
+            self._scored = []  # before writing: an error there is not met again at the end
+            self._blocks.write(self._place, scored, self._vocab_size, strict=self._strict)
+
+
+class _Sums:
+    """What derives from the rank table in one pass; see `Measurement`."""
+
+    histogram: RankHistogram
+    counts: DocumentCounts
+    compared: FloatArray
+    split: FloatArray
+
+    def __init__(self, ks: Sequence[int]) -> None:
+        self._ks = tuple(ks)
+        self.num_bytes = 0
+        self.tied = 0
+
+    def over(self, blocks: Blocks, corpus: Corpus) -> Iterator[RankTable]:
+        """Yield the sections of the finished table, each when it is added to the sums."""
+        first = True
+        for index, table in blocks.tables():
+            self.num_bytes += int(corpus.num_bytes[index].sum())
+            self.tied += int(np.count_nonzero(table.column("ties")))
+            compared = table.compared_sums() if table.compared else np.zeros(3)
+            if first:
+                self.histogram = table.histogram()
+                self.counts = table.document_counts(self._ks)
+                self.compared = compared
+                self.split = split_sums(table)
+                first = False
+            else:
+                self.histogram += table.histogram()
+                self.counts += table.document_counts(self._ks)
+                self.compared += compared
+                self.split += split_sums(table)
+            yield table
+
+    def compared_by(self, padding_mass: float) -> Compared:
+        return Compared.of(self.compared, self.histogram.num_tokens, padding_mass)
+
+    @property
+    def parts_of_ce(self) -> tuple[float, float] | None:
+        """The means of ln R and of -ln(p R); None where R and p are not of one distribution."""
+        rank, rest, impossible = (self.split / self.histogram.num_tokens).tolist()
+        return None if impossible else (rank, rest)
+
+
+def _reset_peak_memory(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    with suppress(OSError):  # where there is no such file, the peak is that of the process's whole life
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_memory(device: torch.device) -> int:
+    """Bytes of the most memory in use since `_reset_peak_memory`: torch's on CUDA, the whole process's on a CPU."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,124 +1,160 @@
-"""Measurements as one file to share: a zip of JSON and Parquet; no pickles, and no token ids unless asked for."""
+"""Measurements as one file to share: a zip of their records and tables, without anything that could run."""
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import stat
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
+from rbptrack.analysis.runs import Runs
+from rbptrack.base.errors import BadInput, first_line
+from rbptrack.base.files import regular_file, replacing
+from rbptrack.exchange.contents import faults_of_measurement
+from rbptrack.exchange.intake import imported_line
+from rbptrack.tracking import Record, Store
+from rbptrack.tracking.names import DOCUMENTS_FILE, RANKS_FILE, RECORD_FILE, TOKENS_FILE, Tag
+from rbptrack.tracking.record import add_histogram, histogram_of
 
-from rbptrack.base import __version__, limits
-from rbptrack.base.errors import DISK_FULL, BadInput, MissingArtifact, RbptrackError
-from rbptrack.base.files import unfinished
-from rbptrack.console.output import complain
-from rbptrack.exchange.archive import FORMAT, MANIFEST, NAMES
-from rbptrack.exchange.contents import check
-from rbptrack.exchange.faults import Faults
-from rbptrack.exchange.imported import AnyImportedRow
-from rbptrack.ranks import IDS, RankTable
-from rbptrack.tracking.params import PRIVATE_PARAMS
-from rbptrack.tracking.reader import Reader
-from rbptrack.tracking.record import FILE, RANKS, TOKENS, Record, artifacts
-from rbptrack.tracking.schema import WITHOUT, Tag
+LARGEST = 64 * 2**30
+"""Bytes to which a bundle may unpack."""
 
-_FEWER = "export fewer at a time, with family=..."
-_AT_ONCE = 200  # measurements whose records are read together
+_MANIFEST = "bundle.json"
+_FILES = (RECORD_FILE, RANKS_FILE, DOCUMENTS_FILE, TOKENS_FILE)
+_NAME = re.compile(rf"[0-9a-f]{{64}}/({'|'.join(map(re.escape, _FILES))})")
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 
-def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) -> int:
-    """Write measurements into a bundle, whole or not at all; returns how many it holds.
+def export_bundle(runs: Runs, path: Path) -> int:
+    """Write measurements into one file, whole or not at all; returns how many.
 
-    A measurement that cannot be read is named on standard error and left out.
-
-    Args:
-        reader: of the store where they are.
-        run_ids: which.
-        out: the file.
-        tokens: whether the rank tables keep the ids of the target tokens, and measurements the texts of tokens, which
-            the analyzers `compare` (across tokenizers) and `tokens` need: the documents can be read from them.
+    A bundle holds the ids and texts of the tokens, from which the documents can be read. It leaves out what an import
+    makes anew, and config.yaml, which names paths of this machine.
 
     Raises:
-        BadInput: they are more than a bundle may hold.
-        RbptrackError: none can be read.
+        BadInput: the path is a link or a folder, or the runs are not of a store.
+        MissingArtifact: a file of a measurement is missing.
 
     """
-    full = f"a bundle holds at most {limits.ENTRIES:,} files"
-    if len(run_ids) >= limits.ENTRIES:
-        raise BadInput(f"{full}, and each of these {len(run_ids):,} measurements needs one at least: {_FEWER}")
-    written = 0
-    stored = zipfile.ZIP_STORED  # Parquet is compressed already
-    with unfinished(out, durable=True) as place, zipfile.ZipFile(place, "w", stored) as bundle:
-        for run_id, record in _records(reader, run_ids):
+    store = runs.source
+    if not isinstance(store, Store):
+        raise BadInput("only measurements of a store can be exported as a bundle")
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as bundle:
+        for run_id in runs["run_id"]:
             with tempfile.TemporaryDirectory() as name:
-                try:
-                    record = _collect(reader, run_id, record, Path(name), tokens=tokens)
-                except (RbptrackError, OSError) as error:
-                    if getattr(error, "errno", None) in DISK_FULL:
-                        raise
-                    complain(f"run {run_id} is left out: {str(error).replace(f'{name}/', '')}")
+                record = _collect(store, run_id, Path(name))
+                for file in (RECORD_FILE, *sorted(record.files)):
+                    bundle.write(Path(name, file), f"{record.fingerprint}/{file}")
+        bundle.writestr(_MANIFEST, json.dumps({"format": "rbptrack bundle", "measurements": len(runs)}))
+    return len(runs)
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a file is a bundle."""
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return False
+    try:
+        with zipfile.ZipFile(path) as bundle:
+            return _MANIFEST in bundle.namelist()
+    except _DAMAGE:
+        return False
+
+
+def import_bundle(path: Path, store: Store) -> list[str]:
+    """Check all measurements of a bundle, then deliver those that the store lacks; returns lines about it.
+
+    CE, RBP_k, the curve and the fingerprint are computed again; the histogram and the picture are made of the ranks.
+
+    Raises:
+        BadInput: it is no bundle, holds what no bundle does, or numbers that its ranks do not give: nothing is kept.
+        StoreAway: the store does not answer; the same command completes the import.
+
+    """
+    regular_file(path, "import")
+    try:
+        with zipfile.ZipFile(path) as bundle:
+            fingerprints = _fingerprints(bundle, path)
+            _check_measurements(bundle, fingerprints, path)
+            new = 0
+            for fingerprint in fingerprints:
+                if store.find(fingerprint):
                     continue
-                files = [Path(name, FILE), *artifacts(Path(name))]
-                if len(bundle.filelist) + len(files) >= limits.ENTRIES:
-                    raise BadInput(f"{full}, which {written:,} of these {len(run_ids):,} measurements fill: {_FEWER}")
-                for path in files:
-                    bundle.write(path, f"{record.fingerprint}/{path.relative_to(name).as_posix()}")
-                written += 1
-        if not written:
-            raise RbptrackError("none of these measurements can be read: no bundle was written")
-        about = {
-            "format": FORMAT if tokens else 1,
-            "rbptrack": __version__,
-            "measurements": written,
-            "tokens": tokens,
-        }
-        bundle.writestr(MANIFEST, json.dumps(about, indent=1))
-    return written
+                with _unpacked(bundle, fingerprint) as folder:
+                    _complete(folder, path)
+                    store.deliver(folder, keep=True)
+                new += 1
+    except _DAMAGE as error:
+        raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: {first_line(error)}") from error
+    return [imported_line(new, len(fingerprints))]
 
 
-def _records(reader: Reader, run_ids: Sequence[str]) -> Iterator[tuple[str, Record | None]]:
-    """Yield the run ids with their records, as far as the store gives many at once."""
-    for at in range(0, len(run_ids), _AT_ONCE):
-        some = run_ids[at : at + _AT_ONCE]
-        records = reader.records(some)
-        yield from ((run_id, records.get(run_id)) for run_id in some)
-
-
-def _collect(reader: Reader, run_id: str, record: Record | None, folder: Path, *, tokens: bool) -> Record:
-    """Return a measurement's record and artifacts, as they may leave this machine, in a folder."""
-    record = record or reader.record(run_id)
-    record.params = {k: v for k, v in record.params.items() if not k.startswith(PRIVATE_PARAMS)}
-    (folder / "figures").mkdir()
-    names = reader.artifact_names(run_id)
-    if RANKS not in names:
-        if not reader.came_without_ranks(run_id):
-            raise MissingArtifact("its rank table is missing")
-        record.tags[Tag.RANKS] = WITHOUT
-    for name in names:
-        if name == RANKS:
-            table = reader.ranks(run_id)
-            (table if tokens else without_tokens(table)).write(folder / name)
-        elif NAMES.fullmatch(f"{'0' * 64}/{name}") and (tokens or name != TOKENS):
-            (folder / name).write_bytes(reader.artifact(run_id, name).read_bytes())
-    if not tokens:
-        record.tags[Tag.TOKENS] = "left out"
+def _collect(store: Store, run_id: str, folder: Path) -> Record:
+    """A measurement's record and files, as they may leave this machine, in a folder."""
+    record = Record.parse(store.artifact(run_id, RECORD_FILE).read_bytes())
+    for name in record.files:
+        if name in _FILES:
+            shutil.copyfile(store.artifact(run_id, name), folder / name)
     record.write(folder)
-    faults = Faults(folder)
-    check(folder, record.fingerprint, AnyImportedRow, faults)  # else a bundle that no import takes
-    if len(faults):
-        raise RbptrackError(faults.first)
     return record
 
 
-def without_tokens(ranks: RankTable) -> RankTable:
-    """Return the same ranks with -1 for the ids of target tokens and of those ranked first: they tell the text."""
-    table = ranks.table
-    hidden = pa.array(np.full(len(ranks), -1, dtype=np.int32))
-    for index, column in enumerate(table.schema):
-        if column.name in IDS:
-            table = table.set_column(index, column, hidden)
-    return replace(ranks, table=table)
+def _check_measurements(bundle: zipfile.ZipFile, fingerprints: Sequence[str], path: Path) -> None:
+    faults = []
+    for fingerprint in fingerprints:
+        with _unpacked(bundle, fingerprint) as folder:
+            for fault in faults_of_measurement(folder, fingerprint):
+                faults.append(f"measurement {fingerprint[:12]}: {fault}")
+    if faults:
+        raise BadInput("\n  ".join([f"{path} is not imported:", *faults[:10]]))
+
+
+def _complete(folder: Path, source: Path) -> None:
+    """Add what is made of the ranks to a checked record, and where it came from."""
+    record = Record.read(folder)
+    record.tags.setdefault(Tag.IMPORTED, "bundle")
+    record.tags[Tag.IMPORTED_FROM] = source.name
+    record.tags.pop(Tag.FORCED, None)
+    if RANKS_FILE in record.files:
+        add_histogram(folder, histogram_of(folder / RANKS_FILE), record.name)
+    record.write(folder)
+
+
+def _fingerprints(bundle: zipfile.ZipFile, path: Path) -> list[str]:
+    """The measurements of a bundle whose entries are those that bundles have, and no others."""
+    entries = bundle.infolist()
+    names = [entry.filename for entry in entries]
+    if _MANIFEST not in names:
+        raise BadInput(f"{path} is not a bundle of rbptrack: it holds no {_MANIFEST}")
+    for entry in entries:
+        known = entry.filename == _MANIFEST or _NAME.fullmatch(entry.filename)
+        link = stat.S_ISLNK(entry.external_attr >> 16)  # a Unix mode is in the upper half
+        encrypted = entry.flag_bits & 1
+        plain = not link and not encrypted and entry.compress_type in _COMPRESSIONS
+        if not known or not plain or names.count(entry.filename) > 1:
+            raise BadInput(f"{path} holds {entry.filename[:100]!r}, which no bundle does: nothing is imported")
+    total = sum(entry.file_size for entry in entries)
+    if total > LARGEST:
+        raise BadInput(f"{path} would unpack to {total:,} bytes; at most {LARGEST:,} are read")
+    fingerprints = list(dict.fromkeys(name.partition("/")[0] for name in names if name != _MANIFEST))
+    if not fingerprints:
+        raise BadInput(f"{path} holds no measurement")
+    return fingerprints
+
+
+@contextmanager
+def _unpacked(bundle: zipfile.ZipFile, fingerprint: str) -> Iterator[Path]:
+    """A measurement of a bundle in a folder of its own, for as long as the block."""
+    with tempfile.TemporaryDirectory() as name:
+        for entry in bundle.infolist():
+            folder, _, file = entry.filename.partition("/")
+            if folder == fingerprint:
+                with bundle.open(entry) as source, Path(name, file).open("wb") as target:
+                    shutil.copyfileobj(source, target)  # never more than the size that was checked
+        yield Path(name)

@@ -1,128 +1,146 @@
-"""What one measurement of a bundle must say: a record with lawful numbers, and files that give these numbers."""
+"""What a measurement that somebody else made must say: a record of the right types, and files that give its numbers."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, field_validator
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 
-from rbptrack.base import limits
-from rbptrack.base.errors import BadInput
-from rbptrack.base.names import name_fault
-from rbptrack.exchange.faults import Faults
-from rbptrack.tracking.file_faults import EXACT, file_faults
-from rbptrack.tracking.params import MeasurementParams, param_names
-from rbptrack.tracking.record import FILE, Record
-from rbptrack.tracking.rules import MeasurementRow, Number, OrNone, fault, faults, shown
-from rbptrack.tracking.runs_table import columns_of
-from rbptrack.tracking.schema import Kind, Metric, Tag
+from rbptrack.base.errors import RbptrackError, first_line
+from rbptrack.base.files import sha256
+from rbptrack.base.parquet import read_table
+from rbptrack.ranks import RankTable
+from rbptrack.sources.fingerprint import fingerprint as fingerprint_of
+from rbptrack.tracking import Record
+from rbptrack.tracking.names import DOCUMENTS_FILE, RANKS_FILE, RECORD_FILE, TOKENS_FILE, Kind, Metric, Tag
+from rbptrack.tracking.verify import numbers_that_disagree
 
-_KEY = re.compile(r"[/\w.\- :]{1,250}")
-
-
-def _key(key: str) -> str:
-    if not _KEY.fullmatch(key) or any(part in ("", ".", "..") for part in key.split("/")):
-        raise fault("must be a name that MLflow takes", key)
-    return key
+_KEY = re.compile(r"[/\w.\- :]{1,250}")  # of params, metrics and tags in MLflow
+_LONGEST = 6000  # characters of a param in MLflow
+_MOST_ROWS = 2**31  # of a table: a run of equal values packs into nothing
+_STATED_TWICE = ("family", "size", "dataset", "dtype", "sequence", "seq_len", "context", "candidates", "rank")
+_REQUIRED = (Tag.FINGERPRINT, Tag.FAMILY, Tag.MODEL, Tag.DATASET)
+_Record = TypeAdapter(Record)
 
 
-Key = Annotated[str, AfterValidator(_key)]
-TagValue = Annotated[str, StringConstraints(max_length=8000)]
-ParamValue = Annotated[str, StringConstraints(max_length=6000)]
-
-
-def _time(value: float) -> float:
-    if not 0 <= value <= limits.TIME:
-        raise fault("must be seconds since 1970", value)
-    return value
-
-
-Time = Annotated[Number, AfterValidator(_time)]
-
-
-class _RecordFile(BaseModel):
-    """record.json; `rbptrack.tracking.record.Record` explains its fields."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    name: Annotated[str, StringConstraints(max_length=500)]
-    tags: dict[Key, TagValue]
-    params: dict[Key, ParamValue]
-    metrics: dict[Key, Number]
-    curves: dict[Literal["rbp_curve", "neg_log_rbp_curve"], dict[OrNone, Number]]
-    dataset: dict[Literal["name", "digest", "source", "profile"], Annotated[str, StringConstraints(max_length=60000)]]
-    started: Time
-    ended: Time
-
-    @field_validator("name")
-    @classmethod
-    def _printable(cls, name: str) -> str:
-        if rule := name_fault(name[:100]):
-            raise fault(rule, name)
-        return name
-
-    @field_validator("tags")
-    @classmethod
-    def _of_a_measurement(cls, tags: dict[str, str]) -> dict[str, str]:
-        """Return the tags if all are rbptrack's and say that the record is a measurement."""
-        foreign = next((tag for tag in tags if not tag.startswith(Tag.PREFIX)), "")
-        if foreign:
-            raise fault(f"begins with {Tag.PREFIX}", foreign, column="tags")
-        if tags.get(Tag.KIND) != Kind.MEASUREMENT:
-            raise fault(f"must be {Kind.MEASUREMENT}", tags.get(Tag.KIND, "nothing"), column=f"tags.{Tag.KIND}")
-        for tag in (Tag.FINGERPRINT, Tag.RECORD):
-            if not tags.get(tag):
-                raise fault("must be there", column=f"tags.{tag}")
-        return tags
-
-    @field_validator("curves")
-    @classmethod
-    def _rises(cls, curves: dict[str, dict[int, float]]) -> dict[str, dict[int, float]]:
-        """Return the curves if RBP_k is a share that does not fall with k."""
-        curve = curves.get(Metric.RBP_CURVE, {})
-        values = [curve[k] for k in sorted(curve)]
-        if values and (values[0] < 0 or values[-1] > 1 or np.diff(values).min(initial=0) < -EXACT):
-            raise fault("must rise with k, within 0 to 1", column=f"curves.{Metric.RBP_CURVE}")
-        return curves
-
-
-def check(folder: Path, fingerprint: str, rules: type[MeasurementRow], problems: Faults) -> None:
-    """Note everything that is wrong with an unpacked measurement."""
-    where = f"measurement {fingerprint[:12]}"
-    path = folder / FILE
-    if not path.exists():
-        problems.add(where, f"{FILE} is missing")
-        return
-    before = len(problems)
+def faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
+    """Every fault of an unpacked measurement."""
     try:
-        _RecordFile.model_validate_json(path.read_bytes())
+        text = (folder / RECORD_FILE).read_bytes()
+        record = Record.parse(text)
+        _Record.validate_json(text, strict=True)
     except ValidationError as error:
-        problems.extend(f"{where}, {FILE}", faults(error), noun="key")
+        wrong = error.errors()[0]
+        yield f"{RECORD_FILE}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
         return
-    record = Record.read(folder)
-    where = f"measurement {fingerprint[:12]} ({record.name})"
-    if record.fingerprint != fingerprint:
-        problems.add(where, f"it calls itself {shown(record.fingerprint)}")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        yield f"{RECORD_FILE} cannot be read: {first_line(error)}"
+        return
+    faults = [*_faults_of_entries(record), *_faults_of_identity(record, fingerprint)]
+    if not faults:
+        faults = list(_faults_of_files(record, folder))
+    yield from faults
+
+
+def _faults_of_entries(record: Record) -> Iterator[str]:
+    """Tags, params and numbers that are missing, or that MLflow does not take."""
+    if record.tags.get(Tag.KIND) != Kind.MEASUREMENT:
+        yield "is no measurement"
+    for tag in _REQUIRED:
+        if not record.tags.get(tag):
+            yield f"the tag {tag} is missing"
+    for tag in record.tags:
+        if not tag.startswith(Tag.PREFIX):
+            yield f"the tag {tag[:60]!r} is none of rbptrack's"
+    for key in (*record.tags, *record.params, *record.metrics, *record.curves):
+        if not _KEY.fullmatch(key) or any(part in ("", ".", "..") for part in key.split("/")):
+            yield f"{key[:60]!r} is no name that MLflow takes"
+    for key, value in (record.tags | record.params).items():
+        if len(value) > _LONGEST or not value.isprintable():
+            yield f"{key}: at most {_LONGEST:,} printable characters"
+    values = [*record.metrics.values(), *(value for curve in record.curves.values() for _, value in curve)]
+    if not all(map(math.isfinite, values)):
+        yield "every number must be finite"
+
+
+def _faults_of_identity(record: Record, fingerprint: str) -> Iterator[str]:
+    """Where the fingerprint, what it is the hash of, and the rest of the record disagree."""
+    if fingerprint_of(record.identity) != fingerprint:
+        yield "its fingerprint is not that of what it says it measured"
+    if record.tags.get(Tag.FINGERPRINT) != fingerprint:
+        yield "its record has another fingerprint than its folder"
+    stated = {name.removeprefix(Tag.PREFIX): value for name, value in record.tags.items()} | record.params
+    identity: dict[str, Any] = dict(record.identity)
+    if identity.get("matmul") == "tf32":
+        identity["dtype"] = "tf32"
+    for name in _STATED_TWICE:
+        value = identity.get(name)
+        if value and isinstance(value, (str, int)) and str(value) != stated.get(name):
+            yield f"{name} is {stated.get(name)}, and {value} in what its fingerprint is made of"
+    if "imported" in identity:
+        for name, numbers in (("params", record.params), ("metrics", record.metrics)):
+            if identity.get(name) != numbers:
+                yield f"its {name} are not those that its fingerprint is made of"
+
+
+def _faults_of_files(record: Record, folder: Path) -> Iterator[str]:
+    present = {path.name for path in folder.iterdir()} - {RECORD_FILE}
+    for name in sorted(set(record.files) ^ present):
+        yield f"{name} is missing, or not in the record"
+    for name in sorted(set(record.files) & present):
+        if sha256(folder / name) != record.files[name]:
+            yield f"{name} is damaged"
+    if record.tags.get(Tag.WITHOUT_RANKS) != "true" and RANKS_FILE not in present:
+        yield f"{RANKS_FILE} is missing"
     try:
-        params = MeasurementParams.read(record.params)
-        rules.of(columns_of(record, params))
-        problems.extend(where, _unclean(record, params), noun="param")
-    except ValidationError as error:
-        problems.extend(where, faults(error), noun="key")
-    except BadInput as error:
-        problems.add(where, str(error))
-    if len(problems) == before:
-        for file, text in file_faults(record, folder, bounded=True):
-            problems.add(f"{where}, {file or FILE}", text)
+        if RANKS_FILE in present:
+            yield from _faults_of_ranks(record, folder / RANKS_FILE)
+        if DOCUMENTS_FILE in present:
+            yield from _faults_of_documents(read_table(folder / DOCUMENTS_FILE).column_names)
+        if TOKENS_FILE in present:
+            yield from _faults_of_tokens(json.loads((folder / TOKENS_FILE).read_bytes()))
+    except (RbptrackError, OSError, ValueError, RecursionError) as error:
+        yield first_line(error).replace(f"{folder}/", "")
 
 
-def _unclean(record: Record, params: MeasurementParams) -> Iterator[tuple[str, str]]:
-    """Yield params that are whole numbers but not written as such: 50257.0."""
-    for attribute, name in param_names().items():
-        value = getattr(params, attribute)
-        if type(value) is int and record.params[name] != str(value):
-            yield name, f"must be a whole number; got {shown(record.params[name])}"
+def _faults_of_ranks(record: Record, path: Path) -> Iterator[str]:
+    try:
+        rows = pq.read_metadata(path).num_rows
+    except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
+        yield f"{RANKS_FILE} cannot be read: {first_line(error)}"
+        return
+    if rows != record.metrics.get(Metric.NUM_TOKENS) or not 0 < rows < _MOST_ROWS:
+        yield f"{RANKS_FILE} holds {rows:,} ranks, and num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}"
+        return
+    table = RankTable.read(path)
+    for name in table.table.column_names:
+        if table.table.column(name).null_count:
+            yield f"{RANKS_FILE}: the column {name} has empty cells"
+            return
+    smallest = min(int(table.table.column(n).to_numpy().min()) for n in ("document", "position", "greater"))
+    logprob = table.column("logprob")
+    above = table.above.astype(np.int64)
+    if smallest < 0 or above.min() < 0 or above.max() >= table.vocab_size:
+        yield f"{RANKS_FILE}: ranks must be from 1 to |V| = {table.vocab_size:,}, documents and positions from 0"
+    elif not np.isfinite(logprob).all() or logprob.max() > 1e-3:
+        yield f"{RANKS_FILE}: ln p must be finite and at most 0"
+    else:
+        yield from numbers_that_disagree(record, path)
+
+
+def _faults_of_documents(columns: list[str]) -> Iterator[str]:
+    missing = [name for name in ("document", "id", "tokens") if name not in columns]
+    if missing:
+        yield f"{DOCUMENTS_FILE} lacks the columns {', '.join(missing)}"
+
+
+def _faults_of_tokens(texts: Any) -> Iterator[str]:
+    if not isinstance(texts, Mapping) or not all(key.isdecimal() and isinstance(t, str) for key, t in texts.items()):
+        yield f"{TOKENS_FILE} is no object of texts by token id"

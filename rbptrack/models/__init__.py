@@ -1,1 +1,1 @@
-"""Causal language models: architecture, loading, device."""
+"""Causal language models of transformers: loaded, split where the vocabulary begins, and checked."""

@@ -39,7 +39,8 @@ class Backbone:
     def __init__(self, module: nn.Module, output: nn.Module) -> None:
         self._module = module
         self._options = _options(module)
-        self._stops = stops = threading.local()
+        self._stops = threading.local()  # whether this thread's forward pass is to end at the head
+        stops = self._stops  # the hook holds no reference to this object
         # A model that keeps its recurrent state in its modules takes one batch at a time, and none from the last.
         self._stateful = [m for m in module.modules() if "recurrent_states" in vars(m)]
         self._turn = threading.Lock() if self._stateful else nullcontext()
@@ -49,14 +50,10 @@ class Backbone:
                 raise _AtHead(args[0] if args else next(iter(kwargs.values())))
 
         hook = output.register_forward_pre_hook(stop, prepend=True, with_kwargs=True)
-        self._finalizer = weakref.finalize(self, hook.remove)  # the module may be another's, and live on
-
-    def release(self) -> None:
-        """Take the hook off the model's head now: compiled code may hold this object in a cycle."""
-        self._finalizer()
+        weakref.finalize(self, hook.remove)  # the module may be another's, and live on
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        """Return states (batch, length, width) of token ids (batch, length) padded on the right.
+        """States (batch, length, width) of token ids (batch, length) padded on the right.
 
         No attention mask is given: a causal model never looks at what follows, padding included.
         """
@@ -72,7 +69,7 @@ class Backbone:
         raise Unmeasurable("its forward pass does not call its output embeddings")
 
     def whole(self, tokens: Tensor) -> Tensor:
-        """Return logits (batch, length, vocabulary) of token ids (batch, length), as the model itself computes them."""
+        """Logits (batch, length, vocabulary) of token ids (batch, length), as the model itself computes them."""
         with self._turn:
             for layer in self._stateful:
                 layer.recurrent_states = None  # type: ignore[assignment]
@@ -82,7 +79,8 @@ class Backbone:
 
 
 def _options(module: nn.Module) -> dict[str, Any]:
-    """Return `use_cache=False`, where the forward pass knows it."""
+    """`use_cache=False`, where the forward pass knows it."""
     parameters = inspect.signature(module.forward).parameters.values()
-    takes_it = any(p.name == "use_cache" or p.kind is p.VAR_KEYWORD for p in parameters)
-    return {"use_cache": False} if takes_it else {}
+    if any(p.name == "use_cache" or p.kind is p.VAR_KEYWORD for p in parameters):
+        return {"use_cache": False}
+    return {}

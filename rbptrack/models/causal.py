@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +14,13 @@ from rbptrack.base.errors import BadInput, first_line
 from rbptrack.models.architecture import longest_sequence, parameters, text_config, vocab_size
 from rbptrack.models.backbone import Backbone, Unmeasurable
 from rbptrack.models.device import is_spread, resident
-from rbptrack.models.head import Recorder, head_of, record
+from rbptrack.models.head import head_of
 from rbptrack.models.probe import check_head, check_states, probes, refused
 from rbptrack.models.quantised import is_matrix, method_of
-from rbptrack.scoring.scorer import Head
+from rbptrack.scoring.head import Head
 
-_FAILED = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, AssertionError, ImportError)
+_FAILURES = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, AssertionError, ImportError)
+_NO_HEAD = "it has no output embeddings, so it predicts no tokens"
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,27 @@ class CausalModel:
         """|V|: rows of the head, padding rows included."""
         return self.head.vocab_size
 
+    @property
+    def largest_params(self) -> int:
+        """Parameters of the model, or of its reference where that is larger."""
+        other = self.reference.model.total_params if self.reference else 0
+        return max(self.total_params, other)
+
+    @property
+    def logits_per_token(self) -> int:
+        """Logits in memory for each token: |V|, plus the reference's."""
+        other = self.reference.model.vocab_size if self.reference else 0
+        return self.vocab_size + other
+
+    def activation_bytes(self, length: int) -> int:
+        """Estimate the bytes that the backbone's activations take per token, in sequences of a length."""
+        width = self.head.weight.shape[1]
+        size = self.head.weight.element_size()
+        other = self.reference.model.activation_bytes(length) if self.reference else 0
+        return max(other, int(size * (12 * width + 4 * self.widest + 3 * self.heads * length)))
+
     def check_corpus(self, *, longest: int, largest_target: int) -> None:
-        """Raise BadInput where a corpus has sequences longer than the model's limit, or targets that its head has no
-        row for.
+        """Refuse sequences longer than the model's limit, and targets that its head has no row for.
 
         Args:
             longest: tokens of the longest sequence.
@@ -91,32 +111,21 @@ class CausalModel:
                 f"a text holds token {largest_target}, but the head ranks {self.vocab_size} entries only: "
                 "the tokenizer is not this model's"
             )
-        if self.reference is not None:
-            try:
-                self.reference.model.check_corpus(longest=longest, largest_target=largest_target)
-            except BadInput as error:
-                raise BadInput(f"reference {self.reference.name}: {error}") from error
-
-    @property
-    def largest_params(self) -> int:
-        """Parameters of the model, or of its reference where that is larger."""
-        return max(self.total_params, self.reference.model.total_params if self.reference else 0)
-
-    @property
-    def logits_per_token(self) -> int:
-        """Logits held per token: |V|, plus the reference's."""
-        return self.vocab_size + (self.reference.model.vocab_size if self.reference else 0)
-
-    def activation_bytes(self, length: int) -> int:
-        """Estimate the bytes that the backbone's activations take per token, in sequences of a length."""
-        width = self.head.weight.shape[1]
-        size = self.head.weight.element_size()
-        other = self.reference.model.activation_bytes(length) if self.reference else 0
-        return max(other, int(size * (12 * width + 4 * self.widest + 3 * self.heads * length)))
+        if self.reference is None:
+            return
+        try:
+            self.reference.model.check_corpus(longest=longest, largest_target=largest_target)
+        except BadInput as error:
+            raise BadInput(f"reference {self.reference.name}: {error}") from error
 
 
 def of_module(module: Any, name: str, *, candidates: int | None = None) -> CausalModel:
     """Split a loaded transformers causal LM where the vocabulary begins, in evaluation mode, and check the parts.
+
+    Args:
+        module: the model.
+        name: names it in errors.
+        candidates: rank targets among the first so many rows of the head; None: all.
 
     Raises:
         BadInput: the model does not read text alone, is not causal, or does something that the split misses.
@@ -124,112 +133,129 @@ def of_module(module: Any, name: str, *, candidates: int | None = None) -> Causa
     """
     module.eval()
     try:
-        draws = probe_tokens(module)
-        model, whole = _split(module, draws[0][:1], candidates=candidates)
-        with torch.inference_mode():
-            check_states(name, model.backbone, iter(draws))
-            states = model.backbone(draws[0][:1])[0].to(model.head.weight.device)
-            ours = model.head.logits(states[:-1].flip(0))  # (tokens, vocabulary): each token's from its state alone
+        draws = _probe_tokens(module)
+        with torch.no_grad():
+            backbone, head, states, whole = _split(module, draws[0][:1], candidates=candidates)
+            check_states(name, backbone, iter(draws))
+            ours = head.logits(states.flip(0))  # (tokens, vocabulary): each token's from its state alone
     except Unmeasurable as error:
         raise refused(name, first_line(error)) from error
     except (torch.OutOfMemoryError, BadInput):
         raise
-    except _FAILED as error:
+    except _FAILURES as error:
         why = f"its forward pass fails on plain token ids ({type(error).__name__}: {first_line(error)})"
         raise refused(name, why) from error
-    whole = whole[0, :-1, : model.vocab_size].flip(0).to(ours.device)
-    worst, most = check_head(name, ours, whole, dtype=model.head.weight.dtype)
-    if model.head.product is None:
+    worst, allowed = check_head(name, ours, whole.flip(0), dtype=head.weight.dtype)
+    model = _described(module, backbone, head)
+    if head.product is None:
         return model
-    within = f"at load within {worst:.1g} of the whole model's ({most:g} is allowed)"
-    note = f"its head is quantised: logits are its module's own, {within}"
-    return replace(model, notes=(*model.notes, note))
+    within = f"at load within {worst:.1g} of the whole model's ({allowed:g} is allowed)"
+    return replace(model, notes=(*model.notes, f"its head is quantised: logits are its module's own, {within}"))
 
 
-def split(module: Any, *, candidates: int | None = None) -> CausalModel:
-    """Split a transformers causal LM into backbone and head, the head cut to its first `candidates` rows, unchecked."""
-    return _split(module, probe_tokens(module)[0][:1], candidates=candidates)[0]
+@contextmanager
+def borrowed(module: Any) -> Iterator[None]:
+    """Hold somebody else's model in evaluation mode, in the precision of its weights, and give it back as it was.
+
+    A part that is frozen is often in evaluation mode within a model that trains. accelerate wraps the forward pass of a
+    model that it trains in mixed precision into autocast; meanwhile its own is called.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    # RWKV divides its weights by powers of two before it evaluates, and multiplies them before it trains.
+    multiplied = [part for part in module.modules() if getattr(part, "layers_are_rescaled", None) is False]
+    wrapped = vars(module).get("forward")
+    own = vars(module).get("_original_forward")
+    try:
+        module.eval()
+        if wrapped is not None and own is not None:
+            module.forward = own
+        device = next(module.parameters()).device.type
+        with torch.autocast(device, enabled=False):
+            yield
+    finally:
+        if wrapped is not None and own is not None:
+            module.forward = wrapped
+        for part in multiplied:
+            part.training = True
+            part._rescale_layers()
+        for part, training in modes:
+            part.training = training
 
 
 def _readers(module: Any) -> list[Any]:
-    """Return the model, then the language models within it, which read text where the model itself asks for an
-    image.
-    """
+    """The model, then the language models within it, which read text where the model itself asks for an image."""
     from transformers import PreTrainedModel
 
     parts: list[Any] = [part for part in module.modules() if isinstance(part, PreTrainedModel)]
     return [part for part in parts if part is module or part.get_output_embeddings() is not None]
 
 
-def _recorded(module: Any, tokens: Tensor) -> tuple[Backbone, Any, Tensor, Recorder]:
-    """Return the first part of a model that reads text: its backbone, its head, and its logits with how they were
-    made.
+def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Backbone, Head, Tensor, Tensor]:
+    """Split the first part of a model that reads text.
+
+    Returns backbone and head; and of token ids (1, length), all but the last: what the backbone gives the head,
+    (length - 1, width), and the model's own logits, (length - 1, rows of the head).
     """
-    failed: Exception | None = None
+    failure: Exception | None = None
     for part in _readers(module):
         try:
-            output = _output(part)
+            output = part.get_output_embeddings()
+            if not hasattr(output, "weight"):
+                raise Unmeasurable(_NO_HEAD)
             backbone = Backbone(part, output)
-            with torch.no_grad():
-                return backbone, output, *record(output, backbone.whole, tokens)
+            whole = backbone.whole(tokens)[0, :-1]
+            states = backbone(tokens)[0, :-1]
         except torch.OutOfMemoryError:
             raise
-        except (Unmeasurable, *_FAILED) as error:
-            failed = failed or error
-    assert failed is not None  # noqa: S101  the model itself is the first of its parts
-    raise failed
+        except (Unmeasurable, *_FAILURES) as error:
+            failure = failure or error
+            continue
+        head = head_of(output, module.config, states, whole, candidates=candidates)
+        device = head.weight.device
+        return backbone, head, states.to(device), whole[:, : head.vocab_size].to(device)
+    raise failure or Unmeasurable("it is no model of transformers")
 
 
-def _output(module: Any) -> Any:
-    """Return the model's head, the module that multiplies with the vocabulary."""
-    output = module.get_output_embeddings()
-    if output is None or not hasattr(output, "weight"):
-        raise Unmeasurable("it has no output embeddings, so it predicts no tokens")
-    return output
-
-
-def _weight(part: Any) -> Tensor | None:
-    output = part.get_output_embeddings()
-    return None if output is None else resident(output, "weight")
-
-
-def probe_tokens(module: Any) -> list[Tensor]:
-    """Return token ids (2, length) for a few probes, on the head's device."""
-    weight = next((w for part in _readers(module) if (w := _weight(part)) is not None), None)
+def _probe_tokens(module: Any) -> list[Tensor]:
+    """Token ids (2, length) for a few probes, on the head's device."""
+    outputs = [part.get_output_embeddings() for part in _readers(module)]
+    weights = [resident(output, "weight") for output in outputs if output is not None]
+    weight = next((weight for weight in weights if weight is not None), None)
     if weight is None:
-        raise Unmeasurable("it has no output embeddings, so it predicts no tokens")
-    rows = min(vocab_size(module.config), weight.shape[0] if is_matrix(weight) else vocab_size(module.config))
+        raise Unmeasurable(_NO_HEAD)
+    rows = vocab_size(module.config)
+    if is_matrix(weight):
+        rows = min(rows, weight.shape[0])
     count = sum(p.numel() for p in module.parameters())
     draws = probes(module.config, rows=rows, parameters=count, longest=longest_sequence(module.config))
     return [tokens.to(weight.device) for tokens in draws]
 
 
-def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[CausalModel, Tensor]:
-    """Return the split model, and the whole model's logits (1, length, vocabulary) of token ids (1, length)."""
-    backbone, output, logits, recorder = _recorded(module, tokens)
-    head = head_of(output, logits, recorder, candidates=candidates)
+def _described(module: Any, backbone: Backbone, head: Head) -> CausalModel:
+    """The split model with its counts."""
     built = _counted(module)
     counts = parameters(built)
-    text = text_config(module.config)
-    heads = [part.get_output_embeddings() for part in _readers(built)]
-    model = CausalModel(
+    eager = module.config._attn_implementation == "eager"
+    apart = {part.get_output_embeddings() for part in _readers(built)}
+    layers = [part for part in built.modules() if not isinstance(part, nn.Embedding) and part not in apart]
+    weights = [weight for layer in layers for weight in layer.parameters(recurse=False) if weight.ndim]
+    return CausalModel(
         backbone=backbone,
         head=head,
         whole=backbone.whole,
         device=head.weight.device,
         non_embedding_params=counts.non_embedding,
         total_params=counts.total,
-        widest=max(max(p.shape[:-1] or p.shape) for m in built.modules() for p in _written(m, heads)),
-        heads=getattr(text, "num_attention_heads", 0) if module.config._attn_implementation == "eager" else 0,
+        widest=max(max(weight.shape[:-1] or weight.shape) for weight in weights),  # a row for each written feature
+        heads=getattr(text_config(module.config), "num_attention_heads", 0) if eager else 0,
         spread=is_spread(module),
         longest=longest_sequence(module.config),
         notes=counts.notes,
     )
-    return model, logits
 
 
 def _counted(module: nn.Module) -> nn.Module:
-    """Return the module whose parameters are counted; a copy without weights, where they are not what they were.
+    """The module whose parameters are counted; a copy without weights, where they are not what they were.
 
     accelerate takes tied ones apart, quantisations pack several into one.
     """
@@ -237,10 +263,3 @@ def _counted(module: nn.Module) -> nn.Module:
         return module
     with torch.device("meta"):
         return type(module)(module.config)
-
-
-def _written(layer: nn.Module, heads: list[nn.Module]) -> list[Tensor]:
-    """Return a layer's own weights, whose rows are the features that it writes; none of embeddings and heads."""
-    if isinstance(layer, nn.Embedding) or any(layer is head for head in heads):
-        return []
-    return [p for p in layer.parameters(False) if p.ndim]

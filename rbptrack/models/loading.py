@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.architecture import from_source, load_config, model_class
 from rbptrack.models.causal import CausalModel, of_module
-from rbptrack.models.checkpoint import check_loaded, check_shards, check_stored, explain, notes_of, notes_of_head
-from rbptrack.models.device import device_of, place, tf32_notes
-from rbptrack.models.quantised import compute_in, dequantising, method_of
+from rbptrack.models.checkpoint import check_loaded, check_stored, notes_of, only_pickles
+from rbptrack.models.device import device_of, out_of_memory, placement, set_precision
+from rbptrack.models.quantised import compute_in, method_of
 from rbptrack.sources.pin import Source
-
-_PIECE_ROWS = 4096  # of a GGUF file's matrix that are dequantised at a time
 
 
 def load_model(
     config: ModelConfig, source: Source, *, candidates: int | None = None, without: Sequence[int] = ()
 ) -> CausalModel:
     """Load weights (safetensors only), and check that they are the model's and that backbone and head are the model.
+
+    Sets torch's precision for matrix products in this process, too: a loaded model is measured here.
 
     Args:
         config: which model, and how.
@@ -39,117 +37,78 @@ def load_model(
         BadInput: the weights cannot be loaded or are not all there, or the model's ranks would be wrong.
 
     """
-    device, placed = place(config)
-    module = load_module(config, source, **placed)
-    if not placed and (source.gguf or not method_of(module.config)):
+    device, spread = placement(config)
+    set_precision(config.tf32)
+    module = _load_module(config, source, **spread)
+    if not spread and (source.gguf or not method_of(module.config)):
         module.to(device)
     model = of_module(module, config.name, candidates=candidates)
     head = model.head.without(without) if without else model.head
-    rounded = tf32_notes(module) if config.tf32 and not method_of(module.config) else ()
-    notes = (*model.notes, *notes_of(source, module.config), *notes_of_head(module), *rounded)
-    return replace(model, head=head, notes=notes)
+    return replace(model, head=head, notes=(*model.notes, *notes_of(source, module)))
 
 
-def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
-    """Load the transformers module; `placed` goes to `from_pretrained`.
-
-    Raises:
-        BadInput: it cannot be loaded, or the weights are not all there or not all the model's.
-
-    """
+def _load_module(config: ModelConfig, source: Source, **options: Any) -> Any:
+    """Load the transformers module; see `load_model`."""
     _quiet(downloads=source.revision is not None)
     what = f"model {config.name} ({source.location})"
     architecture = load_config(source)
-    if source.revision is None and not source.gguf:
-        check_shards(Path(source.location))
+    dtype = getattr(torch, config.dtype.value)
     quantised = method_of(architecture)
     if source.gguf:
-        placed |= dequantising(source.gguf)
-    elif quantised and not placed:  # by its own library: some weights cannot be moved once they are made
-        placed = {"device_map": {"": device_of(config.device)}}
+        from transformers import GgufConfig
+
+        options["quantization_config"] = GgufConfig(gguf_file=source.gguf, dequantize=True)
+    elif quantised and not options:  # by its own library: some weights cannot be moved once they are made
+        options["device_map"] = {"": device_of(config.device)}
     try:
-        with _without_adapters(), _sparing_memory() if source.gguf else nullcontext():
-            module, loading_info = from_source(
-                source,
-                model_class(architecture).from_pretrained,
-                config=architecture,
-                dtype=getattr(torch, config.dtype.value),
-                attn_implementation=None if config.attention == "auto" else config.attention,
-                use_safetensors=None if config.pickles else True,
-                trust_remote_code=False,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # named below, together with missing weights
-                **placed,
-            )
-    except Exception as error:
-        raise explain(error, what, config=architecture, pickles=config.pickles) from error
+        module, loading_info = from_source(
+            source,
+            model_class(architecture).from_pretrained,
+            config=architecture,
+            dtype=dtype,
+            attn_implementation=None if config.attention == "auto" else config.attention,
+            use_safetensors=None if config.pickles else True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # named below, together with missing weights
+            **options,
+        )
+    except RbptrackError:
+        raise
+    except Exception as error:  # the libraries raise what they like
+        raise _explained(error, what, pickles=config.pickles) from error
     check_loaded(loading_info, what)
     check_stored(source, module, what)
+    if getattr(module, "_hf_peft_config_loaded", False):  # where peft is installed, transformers adds it unasked
+        raise BadInput(
+            f"an adapter lies beside the weights of {what} (adapter_config.json), and peft has added it: merge it "
+            "(merge_and_unload()) or move it elsewhere"
+        )
     if quantised:
-        compute_in(module, getattr(torch, config.dtype.value))
+        compute_in(module, dtype)
     return module
 
 
-@contextmanager
-def _sparing_memory() -> Iterator[None]:
-    """Drop a GGUF file's metadata before its weights are read, and dequantise a few rows of its matrices at a time.
-
-    At |V| = 262,144 the reader's views of the vocabulary take 0.5 GB; whole matrices are in memory several times over.
-    """
-    import gguf
-
-    library: Any = gguf
-    whole = library.dequantize
-    reader = library.GGUFReader
-    opened = list[Any]()
-
-    def open_file(*arguments: Any, **options: Any) -> Any:
-        opened.append(reader(*arguments, **options))
-        return opened[-1]
-
-    def dequantize(data: Any, kind: Any) -> Any:
-        while opened:  # transformers reads no metadata after the first tensor
-            opened.pop().fields.clear()
-        if data.ndim != 2 or len(data) <= _PIECE_ROWS:
-            return whole(data, kind)
-        pieces = (whole(data[low : low + _PIECE_ROWS], kind) for low in range(0, len(data), _PIECE_ROWS))
-        first = next(pieces)
-        matrix = np.empty((len(data), first.shape[1]), first.dtype)
-        matrix[: len(first)] = first
-        for number, piece in enumerate(pieces, 1):
-            matrix[number * _PIECE_ROWS :][: len(piece)] = piece
-        return matrix
-
-    library.dequantize = dequantize
-    library.GGUFReader = open_file
-    try:
-        yield
-    finally:
-        library.dequantize = whole
-        library.GGUFReader = reader
-
-
-@contextmanager
-def _without_adapters() -> Iterator[None]:
-    """Load the model that was asked for: where peft is installed, transformers adds an adapter that lies beside it."""
-    from transformers.integrations import peft
-    from transformers.models.auto import auto_factory
-
-    readers: list[Any] = [peft, auto_factory]
-    before = [reader.is_peft_available for reader in readers]
-    for reader in readers:
-        reader.is_peft_available = lambda: False
-    try:
-        yield
-    finally:
-        for reader, kept in zip(readers, before, strict=True):
-            reader.is_peft_available = kept
+def _explained(error: Exception, what: str, *, pickles: bool) -> BadInput:
+    """Say in a line why a model could not be loaded."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    if any(map(out_of_memory, causes)):
+        return BadInput(f"{what} does not fit into memory; model.dtype=bfloat16 or model.device_map=auto may help")
+    if any(type(cause).__name__ == "SafetensorError" for cause in causes):
+        return BadInput(
+            f"the weights of {what} are damaged or cut short ({first_line(error)}): copy or download them again"
+        )
+    if not pickles and isinstance(error, OSError) and "model.safetensors" in str(error):
+        return BadInput(only_pickles(what))
+    return BadInput(f"{what} cannot be loaded ({type(error).__name__}: {first_line(error)})")
 
 
 def _quiet(*, downloads: bool) -> None:
-    """Silence the progress bars and warnings of transformers; keep the hub's own bars where a person watches a
-    download.
-    """
+    """Silence bars and warnings of transformers; leave the hub's own bars where a person watches a download."""
     from huggingface_hub.utils.tqdm import enable_progress_bars
     from transformers.utils import logging as transformers_logging
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from rbptrack.base.errors import BadInput
 
 _WORK = 2e9  # multiply-adds that the probes of one model may take: a fraction of a second
-_MOST, _LEAST = 64, 12  # tokens of the shorter probe
+_MOST_TOKENS = 64  # of half a probe
+_LEAST_TOKENS = 12
 _DRAWS = 3  # a mixture of experts may send a token elsewhere for a rounding error: a leak shows in every draw
 # How far states may be apart, as a share of their size: where products of one shape round alike, and of several shapes.
 _SAME = 1e-6
@@ -24,7 +25,7 @@ _NOISE = 10  # times what rounding alone makes of them
 
 
 def refused(name: str, why: str) -> BadInput:
-    """Return the error for a model whose ranks would be wrong."""
+    """Make the error for a model whose ranks would be wrong."""
     return BadInput(f"model {name} cannot be measured: {why}")
 
 
@@ -39,31 +40,27 @@ def probes(config: Any, *, rows: int, parameters: int, longest: int | None) -> I
         longest: the most tokens that it reads, or None.
 
     """
-    length = 2 * int(min(_MOST, max(_LEAST, _WORK / (7 * max(parameters, 1))))) + 3
+    length = 2 * int(min(_MOST_TOKENS, max(_LEAST_TOKENS, _WORK / (7 * max(parameters, 1))))) + 3
     length = max(4, min(length, (longest or length) - 2))
-    special = special_tokens(config)
+    special = set(_named_tokens(config.to_dict()))
     plain = torch.tensor([i for i in range(min(rows, 4096)) if i not in special] or [0])
     generator = torch.Generator().manual_seed(0)
     for _ in range(_DRAWS):
         yield plain[torch.randint(len(plain), (2, length), generator=generator)]
 
 
-def special_tokens(config: Any) -> set[int]:
-    """Return every token id that a transformers config names, in its sections too."""
-    return set(_named_tokens(config.to_dict()))
-
-
 def _named_tokens(values: dict[Any, Any]) -> Iterator[int]:
+    """Yield every token id that a transformers config names, in its sections too."""
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _named_tokens(value)
         elif isinstance(key, str) and "token" in key and ("id" in key or "index" in key):
-            yield from (v for v in (value if isinstance(value, list) else [value]) if isinstance(v, int))
+            ids = value if isinstance(value, list) else [value]
+            yield from (number for number in ids if isinstance(number, int))
 
 
 def check_states(name: str, backbone: Callable[[Tensor], Tensor], draws: Iterator[Tensor]) -> None:
-    """Raise BadInput where earlier states change with later tokens, with padding on the right or with the batch's
-    length.
+    """Refuse a model whose earlier states change with later tokens, with padding on the right or with batch length.
 
     Args:
         name: of the model.
@@ -85,7 +82,8 @@ def _dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> str:
     padded = tokens[0].clone()
     padded[half:] = 0  # as batches are padded
     followed, by_padding = backbone(torch.stack([tokens[0], padded]))[:, :half]  # (half, width)
-    if (moved := _distance(followed, by_padding)) > _SAME:
+    moved = _distance(followed, by_padding)
+    if moved > _SAME:
         # In one shape the same products round alike, but for experts, whose shares of a batch depend on all its tokens.
         again = backbone(tokens)[0, :half]
         if moved > _NOISE * _distance(again, followed):
@@ -94,7 +92,8 @@ def _dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> str:
                 "language model, or its config says so: is_causal, is_decoder, use_bidirectional_attention)"
             )
     alone = backbone(tokens[:1, :half])[0]
-    if (moved := _distance(by_padding, alone)) > _CLOSE[alone.dtype]:
+    moved = _distance(by_padding, alone)
+    if moved > _CLOSE[alone.dtype]:
         beside_another = backbone(tokens[:, :half])[0]
         if moved > _NOISE * _distance(beside_another, alone):
             return "its states depend on the length of the batch, so that a text's ranks would depend on other texts"
@@ -102,16 +101,14 @@ def _dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> str:
 
 
 def _distance(states: Tensor, other: Tensor) -> float:
-    """Return root mean square of the difference of states (tokens, width), as a share of theirs; a NaN in both is
-    none.
-    """
+    """Root mean square of the difference of states (tokens, width), as a share of theirs; a NaN does not count."""
     difference = (states - other).float().nan_to_num()
     size = other.float().nan_to_num()
     return float(difference.square().mean().sqrt() / size.square().mean().sqrt().clamp(min=1e-9))
 
 
 def check_head(name: str, ours: Tensor, whole: Tensor, *, dtype: torch.dtype) -> tuple[float, float]:
-    """Raise BadInput where states times head, (tokens, vocabulary), are not the model's own logits.
+    """Refuse a model whose own logits are not states times head, (tokens, vocabulary).
 
     Returns the largest difference, as a share of the largest logit, and what it may be.
 
@@ -122,18 +119,18 @@ def check_head(name: str, ours: Tensor, whole: Tensor, *, dtype: torch.dtype) ->
         dtype: of its weights: half precision rounds otherwise.
 
     """
-    difference = (ours - whole.float()).abs().nan_to_num().max()
-    worst = float(difference / whole.float().abs().nan_to_num().max().clamp(min=1e-6))
-    most = largest_difference(dtype)
-    if worst > most:
+    worst = largest_difference(ours, whole)
+    allowed = 1e-3 if dtype == torch.float32 else 5e-2
+    if worst > allowed:
         raise refused(
             name,
-            f"its logits are not its hidden states times its head (relative difference {worst:.2g}, at most {most:g} "
-            "may be), so its ranks would be wrong",
+            f"its logits are not its hidden states times its head (relative difference {worst:.2g}, at most "
+            f"{allowed:g} may be), so its ranks would be wrong",
         )
-    return worst, most
+    return worst, allowed
 
 
-def largest_difference(dtype: torch.dtype) -> float:
-    """Return the tolerance of states times head against the model's own logits, as a share of the largest."""
-    return 1e-3 if dtype == torch.float32 else 5e-2
+def largest_difference(ours: Tensor, whole: Tensor) -> float:
+    """The largest difference of logits, as a share of the largest logit of the whole model; a NaN does not count."""
+    difference = (ours - whole.float()).abs().nan_to_num().max()
+    return float(difference / whole.float().abs().nan_to_num().max().clamp(min=1e-6))

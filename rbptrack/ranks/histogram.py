@@ -9,15 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rbptrack.base import parquet
 from rbptrack.base.errors import RbptrackError
+from rbptrack.base.parquet import read_table, write_table
 from rbptrack.ranks.names import FloatArray, IntArray, check_k
 
-ABOVE_ZERO = 4e-5
-"""How far above 0 a stored ln p may be: float32 arithmetic of version 0.1 left so much where a model is sure.
-
-It is read as 0.
-"""
+VOCAB_SIZE = "rbptrack.vocab_size"
+"""The key of |V| in the metadata of a file of ranks."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,6 @@ class RankHistogram:
 
     @property
     def num_tokens(self) -> int:
-        """The number of scored tokens."""
         return int(self.count.sum())
 
     @property
@@ -48,11 +44,11 @@ class RankHistogram:
         return float(-self.logprob.sum() / self.num_tokens)
 
     def rbp(self, k: int) -> float:
-        """Return RBP_k = Pr(R <= k)."""
+        """RBP_k = Pr(R <= k)."""
         return float(self.rbp_curve([check_k(k, self.vocab_size)])[0])
 
     def rbp_curve(self, ks: npt.ArrayLike) -> FloatArray:
-        """Return RBP_k at each k of ks, (len(ks),)."""
+        """RBP_k at each k of ks, (len(ks),)."""
         cumulative = np.concatenate([[0], np.cumsum(self.count)])
         return np.asarray(cumulative[np.searchsorted(self.rank, ks, side="right")] / self.num_tokens)
 
@@ -66,26 +62,24 @@ class RankHistogram:
         return RankHistogram(rank, count, logprob, self.vocab_size)
 
     def write(self, path: Path) -> None:
-        """Write Parquet (zstd, with checksums) with the columns rank, count, logprob."""
+        """Write Parquet with the columns rank, count, logprob; whole, and on the disk when this returns."""
         table = pa.table({"rank": self.rank, "count": self.count, "logprob": self.logprob})
-        parquet.write(table.replace_schema_metadata({"rbptrack.vocab_size": str(self.vocab_size)}), path)
+        write_table(path, table.replace_schema_metadata({VOCAB_SIZE: str(self.vocab_size)}))
 
     @classmethod
     def read(cls, path: Path) -> RankHistogram:
         """Read what `write` wrote; RbptrackError where the file is damaged or no histogram of ranks."""
-        table = parquet.read(path)
-        vocab_size = vocab_size_of(table.schema.metadata or {}, path)
+        table = read_table(path)
+        vocab_size = vocab_size_of(table.schema, path)
         if table.column_names != ["rank", "count", "logprob"]:
             raise RbptrackError(f"{path} is not a histogram of ranks: columns {table.column_names}")
-        rank, count, logprob = (table.column(n).to_numpy() for n in table.column_names)
-        if logprob.dtype.kind == "f":  # else the check of its columns says so
-            logprob = np.where((logprob > 0) & (logprob <= ABOVE_ZERO * count), 0.0, logprob)
-        return cls(rank, count, logprob, vocab_size)
+        columns = {name: table.column(name).to_numpy() for name in table.column_names}
+        return cls(**columns, vocab_size=vocab_size)
 
 
-def vocab_size_of(metadata: dict[bytes, bytes], path: Path) -> int:
-    """Return the |V| that a file of ranks names in its metadata."""
-    text = metadata.get(b"rbptrack.vocab_size", b"").decode(errors="replace")
+def vocab_size_of(schema: pa.Schema, path: Path) -> int:
+    """The |V| that a file of ranks names in its metadata."""
+    text = (schema.metadata or {}).get(VOCAB_SIZE.encode(), b"").decode(errors="replace")
     if not text.isdecimal() or not int(text):
         raise RbptrackError(f"{path} does not hold ranks of rbptrack: it names no vocabulary size")
     return int(text)

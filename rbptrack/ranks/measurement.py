@@ -1,4 +1,4 @@
-"""A measurement: one model's ranks of one dataset's tokens; and how jobs may share that work."""
+"""A measurement: one model's ranks of one dataset's tokens, and how they were made."""
 
 from __future__ import annotations
 
@@ -12,21 +12,7 @@ from rbptrack.ranks.histogram import RankHistogram
 from rbptrack.ranks.names import FloatArray
 from rbptrack.ranks.table import RankTable
 
-
-@dataclass(frozen=True)
-class Shard:
-    """One of `count` jobs that measure a cell together; number 0 of 1 measures all of it."""
-
-    number: int = 0
-    count: int = 1
-
-    def __str__(self) -> str:
-        """Return `shard 3 of 8`, for people."""
-        return f"shard {self.number + 1} of {self.count}"
-
-
-WHOLE = Shard()
-"""All of a cell."""
+RANKS_FILE = "ranks.parquet"
 
 
 @dataclass(frozen=True)
@@ -48,7 +34,7 @@ class Compared:
 
     @classmethod
     def of(cls, sums: FloatArray, tokens: int, padding_mass: float) -> Compared:
-        """Make the sums from `RankTable.compared_sums` over so many tokens."""
+        """Make means of `RankTable.compared_sums` over so many tokens."""
         kl, acceptance, same_top = (float(total) / tokens for total in sums)
         return cls(kl, acceptance, same_top, padding_mass)
 
@@ -58,24 +44,24 @@ class Measurement:
     """What one model says about one dataset.
 
     Attributes:
-        path: the rank table, Parquet.
+        folder: holds the rank table, `ranks.parquet`.
         histogram: counts by rank.
         counts: per-document sums for the k that were asked for.
         num_bytes: UTF-8 bytes of the scored tokens' text.
         tied: scored tokens whose logit another entry equals.
-        seconds: wall time of the forward passes and the scoring, those of each shard added up.
+        seconds: wall time of the forward passes and the scoring.
         fresh_tokens: scored tokens that were measured in these seconds; the others were found on disk.
         peak_memory_bytes: the most memory in use while it was measured, weights included: of the process on a CPU, of
-            torch's allocator on CUDA (see `rbptrack.engine.memory`).
-        batch_tokens: tokens per batch, as chosen.
-        chunk_tokens: rows of logits at a time, as chosen, or as it was after memory ran out.
-        notes: changes on the way: because memory ran out, or because a kernel did not prove itself.
+            torch's allocator on CUDA.
+        batch_tokens: tokens of a forward pass, as chosen, or as it was after memory ran out.
+        chunk_tokens: rows of logits at a time, likewise.
+        notes: changes on the way, because memory ran out or a compiled function was not used.
         compared: with the reference; None without one.
         split: the means of ln R and of -ln(p R), which add up to CE; None where a p R is above 1 by more than rounding.
 
     """
 
-    path: Path
+    folder: Path
     histogram: RankHistogram
     counts: DocumentCounts
     num_bytes: int
@@ -85,9 +71,14 @@ class Measurement:
     peak_memory_bytes: int
     batch_tokens: int
     chunk_tokens: int
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     compared: Compared | None = None
     split: tuple[float, float] | None = None
+
+    @property
+    def path(self) -> Path:
+        """The rank table's file."""
+        return self.folder / RANKS_FILE
 
     @property
     def num_tokens(self) -> int:
@@ -110,7 +101,7 @@ class Measurement:
         return self.tied / self.num_tokens
 
     def rbp(self, k: int) -> float:
-        """Return RBP_k = Pr(R <= k)."""
+        """RBP_k = Pr(R <= k)."""
         return self.histogram.rbp(k)
 
     @property

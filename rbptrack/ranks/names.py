@@ -16,51 +16,49 @@ IntArray = npt.NDArray[Any]
 FloatArray = npt.NDArray[Any]
 
 CE = "ce"
-"""The name of cross-entropy as a metric and as a column."""
+"""Cross-entropy as a metric and as a column."""
 
 HEADLINE_KS = (1, 10, 100)
 """The k that summaries show, and that analyzers begin with."""
 
-_RBP_NAME = re.compile(r"rbp_([1-9]\d*)")
+_RBP_NAME = re.compile(r"rbp_([1-9]\d{0,9})")  # longer ones are no k, and Python reads no number of 5,000 digits
 
 
 def rbp_name(k: int) -> str:
-    """Return the name of RBP_k as a metric and as a column: `rbp_10`."""
+    """RBP_k as a metric and as a column: `rbp_10`."""
     return f"rbp_{k}"
 
 
 def se_name(metric: str) -> str:
-    """Return the name of a metric's standard error: `rbp_10_se`, `ce_se`."""
+    """A metric's standard error: `rbp_10_se`, `ce_se`."""
     return f"{metric}_se"
 
 
 @lru_cache(maxsize=4096)  # a store has thousands of runs, and they have the same names
 def parse_rbp_name(name: str) -> int | None:
-    """Return the k of a name that `rbp_name` made; None for every other name, a standard error's (`rbp_10_se`)
-    included.
-    """
+    """The k of `rbp_<k>`; None for every other name, a standard error's (`rbp_10_se`) included."""
     matched = _RBP_NAME.fullmatch(name)
     return int(matched[1]) if matched else None
 
 
 def rbp_ks(names: Iterable[str]) -> list[int]:
-    """Return the k of every `rbp_<k>` among these names, ascending."""
+    """The k of every `rbp_<k>` among these names, ascending."""
     return sorted(k for name in names if (k := parse_rbp_name(name)) is not None)
 
 
-def metric_label(metric: str) -> str:
-    """Return a metric's name in tables and sentences: `CE`, `RBP_10`."""
-    return metric.upper()
-
-
 def is_rbp_column(name: str) -> bool:
-    """Return whether a name is `rbp_<k>` or its standard error `rbp_<k>_se`."""
+    """Whether a name is `rbp_<k>` or its standard error `rbp_<k>_se`."""
     return parse_rbp_name(name.removesuffix("_se")) is not None
+
+
+def metric_label(metric: str) -> str:
+    """A metric's name in tables and sentences: `CE`, `RBP_10`."""
+    return metric.upper()
 
 
 @lru_cache(maxsize=256)  # every measurement of a store asks for the same
 def log_grid(largest: int, *, per_decade: int = 12) -> IntArray:
-    """Return integers 1..largest, about evenly spaced in ln k: every one while they are sparse, both ends included."""
+    """Integers from 1 to `largest`, about even in ln k: every one while they are sparse, both ends included."""
     steps = max(2, int(np.log10(max(largest, 2)) * per_decade) + 1)
     grid = np.unique(np.rint(np.geomspace(1, largest, steps)).astype(np.int64))
     grid.flags.writeable = False  # shared
@@ -68,7 +66,7 @@ def log_grid(largest: int, *, per_decade: int = 12) -> IntArray:
 
 
 def check_k(k: int, vocab_size: int) -> int:
-    """Return the k itself, if it is one of 1..|V|; BadInput otherwise."""
+    """Return k if it is one of 1..|V|; BadInput otherwise."""
     if not 1 <= k <= vocab_size:
         raise BadInput(f"k must be between 1 and {vocab_size}, the vocabulary's size; got {k}")
     return k

@@ -1,1 +1,22 @@
-"""Runs analyzers and makes the report."""
+"""Runs analyzers, and shows what they found: the page, the terminal's tables, files, and runs in the store."""
+
+from rbptrack.reporting.analyse import Outcome, analyse
+from rbptrack.reporting.page import render
+from rbptrack.reporting.save import keep, save_figures
+from rbptrack.reporting.tables import ResultsTable, cell, metrics, results_tables, table_text
+from rbptrack.reporting.terminal import show, show_summary
+
+__all__ = [
+    "Outcome",
+    "ResultsTable",
+    "analyse",
+    "cell",
+    "keep",
+    "metrics",
+    "render",
+    "results_tables",
+    "save_figures",
+    "show",
+    "show_summary",
+    "table_text",
+]

@@ -1,217 +1,361 @@
-"""Reports as one self-contained HTML page: the results first, and all else folded below them."""
+"""The page: one HTML file that needs no network, with Vega and all data inside.
+
+Everything that comes from data is escaped: in HTML by Jinja2, in JSON by `_json`; figures are gzip in base64 besides.
+Rendering calls no plugin.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+import base64
+import functools
+import gzip
+import json
+import math
+import platform
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from platform import python_version
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
-import jinja2
+import pandas as pd
+import pyarrow as pa
+import vl_convert
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from rbptrack.analysis.contract import Report, Table
-from rbptrack.analysis.display import default_columns
-from rbptrack.analysis.findings import Remark
-from rbptrack.analysis.lead import LAST
-from rbptrack.analysis.phrases import upper_first
-from rbptrack.analysis.resampling import effective_sources, resampled_in_words
-from rbptrack.analysis.runs import Runs
-from rbptrack.base import __version__
-from rbptrack.base.names import file_name
-from rbptrack.base.words import counted
-from rbptrack.reporting.files import InlineFigure
-from rbptrack.reporting.first_page import FirstPage, first_page
-from rbptrack.reporting.overview import measured_in_words, notes_on_embedded, title_in_words
-from rbptrack.reporting.page_figures import ShownFigure, show, show_together, within
-from rbptrack.reporting.page_tables import ShownTable, shown_table, spaced
-from rbptrack.reporting.svg import Pieces
-from rbptrack.reporting.typeset import typeset, unmarked
+import rbptrack
+from rbptrack.analysis import Report, Runs, charts
+from rbptrack.base.errors import first_line
+from rbptrack.base.words import compact, counted, listed, short_hash
+from rbptrack.ranks import HEADLINE_KS, rbp_name
+from rbptrack.reporting.analyse import Outcome
+from rbptrack.reporting.tables import ResultsTable, results_tables, table_text
+from rbptrack.sources.cache import cached
+from rbptrack.sources.fingerprint import fingerprint
 
-_MOST_SENTENCES = 8  # of a section before they fold, below its figures
-_MOST_FOLDED = 12  # before they are cut to the first few: all are in a file
-_FIRST_SENTENCES = 3
-_MOST_RUNS = 14  # of the tables of measurements
-_SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "pyarrow", "mlflow")
+_PLAIN_CSV = 20_000  # bytes; a larger table is in the page compressed
+_ALL_CSV = 180_000  # bytes of all tables' links together; the largest beyond are in the store only
+_MOST_ROWS = 100  # of a folded table; all are in its CSV
+_LONG = 120  # characters of a sentence that a line of the page cannot be relied on to hold
+_GLYPHS = "●■▲◆✚▼◀▶"  # as charts.SHAPES
 
 
-@dataclass(frozen=True)
-class Section:
-    """One analyzer's part of the page.
-
-    Attributes:
-        name: the analyzer.
-        about: its docstring's first line.
-        options: its options as text.
-        report: what it found.
-        figures: its drawings, by name.
-        findings: its findings, each as column -> value.
-
-    """
-
-    name: str
-    about: str
-    options: str
-    report: Report
-    figures: Mapping[str, InlineFigure]
-    findings: Sequence[Mapping[str, Any]] = ()
-
-    @property
-    def place(self) -> tuple[int, str]:
-        """Where the section stands: in the order of its first lead, then by name."""
-        return min((lead.order for lead in self.report.leads), default=LAST), self.name
-
-
-def render(
-    scope: str,
-    runs: Runs,
-    sections: Sequence[Section],
-    *,
-    facts: Sequence[tuple[str, str]] = (),
-    silent: Sequence[tuple[str, str]] = (),
-    run_page: str = "",
-    files: str | None = "{analyzer}/{folder}",
-    live: bool = True,
-) -> str:
-    """Return the page: measurements and results, every section folded, and the identities of all.
+def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: str = "") -> str:
+    """The page of a set of analyses: the leading one's sentence, figure and table, a line for each; all else folded.
 
     Args:
-        scope: which measurements these are: a sweep, say.
-        runs: what the sections were made from.
-        sections: in the order of the page.
-        facts: name and value of what else the reader should know: the command, the store.
-        silent: name and reason of analyzers that had nothing to say.
-        run_page: the address of a run's page in MLflow, `{}` for the run's ID; empty where no server is known.
-        files: the folder, `tables` or `figures`, of an analyzer's files, as the page links it; None: files are named
-            only, and every sentence stands on the page.
-        live: whether a script lets readers choose what the first figure shows, and sort its table.
+        runs: the measurements that were analysed.
+        outcomes: of `analyse`.
+        title: empty: what was measured.
+        command: the command line that made it, for the page's end.
 
     """
-    shown = [c for c in default_columns(runs.frame.columns) if c != "run_id"]
-    shown = [c for name in shown for c in (name, f"{name}_se") if c in runs.frame.columns]
-    identity = ["model", "dataset", "revision", "commit", "dtype", "sequence", "seq_len", "context"]
-    identity += ["documents_hash", "software", "fingerprint", "run_id"]
-    remarks = [note for s in sections for note in s.report.notes if isinstance(note, Remark)]
-    links = [run_page.replace("{}", run_id) for run_id in runs.frame["run_id"]] if run_page else []
-    shared = Pieces()
-    overview = _overview(sections, shared, files)
-    shown_sections = [_section(section, shared, files) for section in sections]
-    lead = first_page_of(sections)
-    return _template().render(
-        title=title_in_words(runs),
-        scope=scope,
-        version=__version__,
-        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        page=run_page.replace("/{}", ""),
-        facts=[*facts, ("analysed with", software())],
-        measured=f"{measured_in_words(runs)} {resampled_in_words(runs.frame, effective_sources(runs))}",
-        notes=notes_on_embedded(runs),
-        lead=lead,
-        first=lead.sentences if lead else [_headline(s) for s in sections if s.report.overview],
-        overview=overview,
-        parts=shared,
-        styles=_beside("page.css"),
-        script=_beside("page.js") if live else "",
-        remarks=list(dict.fromkeys(remarks)),
-        runs=counted(len(runs), "measurement"),
-        measurements=shown_table("measurements", Table(runs.frame[shown]), most=_MOST_RUNS, links=links),
-        identity=shown_table("identity", Table(runs.frame[identity]), most=_MOST_RUNS),
-        silent=silent,
-        sections=shown_sections,
+    lead = next((outcome for outcome in outcomes if outcome.leads and outcome.report is not None), None)
+    report = lead.report if lead else None
+    explorer = next(iter(report.figures.values()), None) if report else None
+    spec, problem = _spec(explorer) if explorer is not None else ("", "")
+    table = Markup("")
+    tables = results_tables(report) if report else []
+    if tables:
+        table = _html_table(tables[0].without_asides().without_beside(), filtered=True)
+    frame = runs.frame
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    page = environment.get_template("page.html")
+    left_out = _left_out(outcomes)
+    parts = [_part(outcome, opened=outcome is lead) for outcome in outcomes if _is_shown(outcome)]
+    _drop_largest_links(parts)
+    return page.render(
+        title=title or page_title(runs),
+        sentence=report.headline if report else "",
+        problems=[problem] if problem else [],
+        explorer=spec,
+        controls=_controls(explorer),
+        table=table,
+        parts=parts,
+        measured=_measured(runs),
+        measurements=_plain_table(_measurements(frame)),
+        measurements_link=_link_to("measurements.csv", frame),
+        left_out=left_out,
+        left_out_count=counted(len(left_out), "note"),
+        made=f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC",
+        command=command,
+        versions=_plain_table(_versions(frame)),
+        css=_asset("page.css"),
+        script=_asset("page.js"),
+        vega=_vega(),
+        config=_json(charts.theme()["config"]),
     )
 
 
-def first_page_of(sections: Sequence[Section]) -> FirstPage | None:
-    """Return the first page of some sections; None where none opens a row of its table."""
-    return first_page(lead for section in sections for lead in section.report.leads)
+def page_title(runs: Runs) -> str:
+    """What was measured, in a line: `nano on pydocs and stdlib`."""
+    names = []
+    for column, word in (("family", "families"), ("dataset", "datasets")):
+        values = sorted(runs.frame[column].dropna().unique())
+        names.append(listed(values) if len(values) <= 3 else f"{len(values)} {word}")
+    return f"{names[0] or 'no family'} on {names[1] or 'no dataset'}"
 
 
-@cache
-def software() -> str:
-    """Return the versions that an analysis depends on, as text."""
-    versions = [f"rbptrack {__version__}", f"Python {python_version()}"]
-    for name in _SOFTWARE:
-        try:
-            versions.append(f"{name} {version(name)}")
-        except PackageNotFoundError:  # a slimmer distribution of it, such as mlflow-skinny
-            continue
-    return ", ".join(versions)
+_FOLDER = Path(__file__).parent
 
 
-@cache
-def _beside(name: str) -> Markup:
-    """Return the text of a file of this folder."""
-    return Markup(Path(__file__).with_name(name).read_text(encoding="utf-8"))  # noqa: S704 - ours
+@functools.cache
+def _asset(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-@cache
-def _template() -> jinja2.Template:
-    text = _beside("page.html")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"typeset": typeset, "unmarked": unmarked}
-    return environment.from_string(text)
+_SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
-def _section(section: Section, shared: Pieces, files: str | None) -> dict[str, object]:
-    """Return what the template shows of a section."""
-    report = section.report
-    headline = _headline(section)
-    notes = [note for note in report.notes if not isinstance(note, Remark) and _sentence(note) != headline]
-    first = report.summary or next(iter(report.tables), "")
-    opens = first and first not in report.overview
-    figures, linked = within((name, figure) for name, figure in section.figures.items() if name not in report.overview)
-    return {
-        "name": section.name,
-        "title": spaced(section.name),
-        "about": section.about,
-        "headline": headline,
-        "options": section.options,
-        "notes": notes if len(notes) <= _MOST_FOLDED or files is None else notes[:_FIRST_SENTENCES],
-        "count": len(notes),
-        "every": _address(section, "tables", "notes.txt", files),
-        "folds": len(notes) > _MOST_SENTENCES,
-        "summary": shown_table(first, report.tables[first], csv=_csv(section, first, files)) if opens else None,
-        "figures": [show(figure, shared) for figure in figures],
-        "linked": [(spaced(name), _address(section, "figures", f"{file_name(name)}.svg", files)) for name in linked],
-        "tables": [
-            (spaced(name), counted(len(table.frame), "row"), _csv(section, name, files))
-            for name, table in report.tables.items()
-            if name != first and name not in report.overview
-        ],
-    }
+@functools.cache
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed in one script; kept in the cache, as it takes more than a second to make."""
+
+    def bundle() -> pa.Table:
+        return pa.table({"script": [vl_convert.javascript_bundle(_SNIPPET)]})
+
+    parts = {"snippet": _SNIPPET} | {name: version(name) for name in ("vl-convert-python", "altair")}
+    table = cached(f"vega/{fingerprint(parts)}", pa.schema({"script": pa.string()}), bundle)
+    return str(table["script"][0].as_py()).replace("</script", "<\\/script")
 
 
-def _csv(section: Section, name: str, files: str | None) -> str:
-    """Return the address of a table's file from the page."""
-    return _address(section, "tables", f"{file_name(name)}.csv", files)
+def _is_shown(outcome: Outcome) -> bool:
+    return outcome.report is None or outcome.has_results
 
 
-def _address(section: Section, folder: str, name: str, files: str | None) -> str:
-    """Return the address of a file from the page; empty if the page knows none."""
-    return "" if files is None else f"{files.format(analyzer=section.name, folder=folder)}/{name}"
+def _part(outcome: Outcome, *, opened: bool) -> dict[str, Any]:
+    """An analyzer's line and what is folded below it; opened: its headline and first figure stand above already."""
+    report = outcome.report
+    sentence = outcome.question if opened else outcome.sentence
+    begins = sentence.partition("; ")[0]
+    line = f"{begins.removesuffix('.')}."
+    part: dict[str, Any] = {"name": outcome.name.replace("_", " "), "line": line, "sentence": ""}
+    if len(begins) > _LONG or begins != sentence:
+        part["sentence"] = sentence
+    part |= {"figures": [], "tables": [], "glossary": [], "notes": [], "links": []}
+    if report is None:
+        return part
+    for name, chart in list(report.figures.items())[1 if opened else 0 :]:
+        spec, problem = _spec(chart)
+        part["figures"].append({"name": name.replace("_", " "), "spec": spec, "problem": problem})
+    part["tables"] = [_html_table(table, most=_MOST_ROWS) for table in results_tables(report)]
+    part["glossary"] = _glossary(report)
+    part["notes"] = report.notes
+    if report.questions:
+        part["links"].append(_link_to(f"{outcome.name}.csv", report.results))
+    part["links"] += [_link_to(f"{outcome.name}-{name}.csv", table) for name, table in report.tables.items()]
+    return part
 
 
-def _headline(section: Section) -> str:
-    """Return an analyzer's result in one sentence; its first note if it has no headline."""
-    own = (note for note in section.report.notes if not isinstance(note, Remark))
-    return _sentence(section.report.headline or next(own, section.about))
+def _glossary(report: Report) -> list[tuple[str, str]]:
+    """Titles and meanings of the questions and of what stands beside them."""
+    names = []
+    for question in report.questions:
+        names += [question, *report.case_columns(question), *report.beside_columns(question)]
+    terms = [report.term(name) for name in dict.fromkeys(names)]
+    return [(term.title, term.meaning) for term in terms if term.meaning]
 
 
-def _sentence(text: str) -> str:
-    return upper_first(text.rstrip(".") + ".")
+def _spec(chart: Any) -> tuple[str, str]:
+    """A chart's JSON, packed for the page's script, or "" and why it cannot be drawn."""
+    try:
+        spec = chart.to_dict(validate=False)  # a third of the time; the browser says what it cannot draw
+    except Exception as error:  # a plugin's chart may break any rule of Vega-Lite's
+        return "", f"this figure cannot be drawn: {type(error).__name__}: {first_line(error)}"
+    spec.pop("config", None)  # in the page once, for all figures
+    for name, data in spec.get("datasets", {}).items():
+        spec["datasets"][name] = json.loads(data) if isinstance(data, str) else data
+    return _packed(_json(spec)), ""
 
 
-def _overview(sections: Sequence[Section], shared: Pieces, files: str | None) -> list[ShownFigure | ShownTable]:
-    """Return what stands above every section: figures, then tables."""
-    named = [(section, name) for section in sections for name in section.report.overview]
-    figures = [section.figures[name] for section, name in named if name in section.figures]
-    tables = [
-        shown_table(name, section.report.tables[name], csv=_csv(section, name, files))
-        for section, name in named
-        if name not in section.figures
+def _json(value: Any) -> str:
+    """JSON that may stand in a script element: nothing in it ends the element."""
+    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), default=str)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for every number that is NaN or infinite, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _controls(chart: Any) -> dict[str, Any] | None:
+    """What the explorer's slider, lists and legend offer; None for another figure."""
+    usermeta = getattr(chart, "usermeta", None)
+    if not isinstance(usermeta, dict) or not usermeta.keys() >= {"ks", "families", "metrics", "datasets"}:
+        return None
+    families = []
+    for i, name in enumerate(usermeta["families"]):
+        families.append((name, charts.COLOURS[i % len(charts.COLOURS)], _GLYPHS[i % len(_GLYPHS)]))
+    return usermeta | {"families": families}
+
+
+def _html_table(table: ResultsTable, *, filtered: bool = False, most: int | None = None) -> Markup:
+    """A table of results: meanings under the pointer, intervals faint, a family and dataset named once.
+
+    Args:
+        table: the texts.
+        filtered: whether the explorer's legend filters the rows, which then carry their family and dataset.
+        most: rows that are shown.
+
+    """
+    frame = table.frame if most is None else table.frame.head(most)
+    titles = table.titles
+    groups = [title for title in titles if table.names[title] in ("family", "dataset")]
+    words = [title for title in titles if table.names[title] in ("family", "dataset", "metric", "verdict")]
+    head = Markup("")
+    for title in titles:
+        meaning = table.report.term(table.names[title]).meaning
+        head += Markup('<th class="{}" title="{}">{}</th>').format("" if title in words else "number", meaning, title)
+    body = Markup("")
+    group_before: tuple[str, ...] = ()
+    for row in frame.to_dict("records"):
+        group = tuple(row[title] for title in groups)
+        cells = Markup("")
+        for title in titles:
+            kind = "number"
+            text = row[title]
+            if title in groups and group == group_before:
+                kind = "again"
+            elif title in words:
+                kind = ""
+            else:
+                text = _with_faint_ends(text)
+            cells += Markup('<td class="{}">{}</td>').format(kind, text)
+        data = Markup("")
+        if filtered:
+            keys = {"family": "", "dataset": ""} | {table.names[title]: row[title] for title in groups}
+            data = Markup(' data-family="{family}" data-dataset="{dataset}"').format(**keys)
+        body += Markup('<tr class="{}"{}>{}</tr>\n').format("" if group == group_before else "group", data, cells)
+        group_before = group
+    more = len(table.frame) - len(frame)
+    if more:
+        body += Markup('<tr><td colspan="{}">and {} more in the CSV</td></tr>').format(len(titles), more)
+    return Markup("<table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table>").format(head, body)
+
+
+def _with_faint_ends(text: str) -> str:
+    estimate, opening, ends = text.partition(" (")
+    if not opening or not ends.endswith(")"):
+        return text
+    return Markup("{} <small>({}</small>").format(estimate, ends)
+
+
+def _plain_table(frame: pd.DataFrame) -> Markup:
+    """A table of texts, right-aligned where all are numbers."""
+    numeric = {name for name in frame if frame[name].str.fullmatch(r"[\d.,]*[kMBT]?").all()}
+    kinds = {name: "number" if name in numeric else "" for name in frame}
+    head = Markup("").join(Markup('<th class="{}">{}</th>').format(kinds[name], name) for name in frame)
+    rows = [
+        Markup("<tr>{}</tr>").format(
+            Markup("").join(Markup('<td class="{}">{}</td>').format(kinds[name], row[name]) for name in frame)
+        )
+        for row in frame.to_dict("records")
     ]
-    return [*show_together(figures, shared), *tables]
+    return Markup("<table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table>").format(head, Markup("\n").join(rows))
+
+
+def _measured(runs: Runs) -> str:
+    frame = runs.frame
+    tokens = frame["num_tokens"].sum()
+    models = frame["model"].nunique()
+    datasets = counted(frame["dataset"].nunique(), "dataset")
+    return f"{len(frame):,} of {counted(models, 'model')} on {datasets}, {compact(float(tokens))} tokens"
+
+
+def _measurements(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per measurement, as texts."""
+    shown = {
+        "name": "measurement",
+        "non_embedding_params": "S",
+        "num_tokens": "tokens",
+        "documents": "documents",
+        "ce": "CE",
+    }
+    forms: dict[str, Callable[[Any], str]] = {
+        "non_embedding_params": compact,
+        "num_tokens": "{:,}".format,
+        "documents": "{:,}".format,
+        "ce": "{:.4f}".format,
+    }
+    for k in HEADLINE_KS:
+        shown[rbp_name(k)] = f"RBP_{k}"
+        forms[rbp_name(k)] = "{:.4f}".format
+    shown |= {"dtype": "dtype", "fingerprint": "fingerprint"}
+    forms["fingerprint"] = lambda text: str(text)[:8]
+    ordered = frame.sort_values(["family", "dataset", "non_embedding_params"])
+    texts = {}
+    for name, title in shown.items():
+        if name in ordered and ordered[name].notna().any():
+            texts[title] = ["" if pd.isna(value) else forms.get(name, str)(value) for value in ordered[name]]
+    return pd.DataFrame(texts, dtype="string").fillna("")
+
+
+def _versions(frame: pd.DataFrame) -> pd.DataFrame:
+    """What models, datasets and programs the numbers come from."""
+    rows = [("rbptrack", rbptrack.__version__), ("Python", platform.python_version())]
+    rows += [("measured with", text) for text in sorted(frame["software"].dropna().unique())]
+    for name, *about in (("model", "repo", "commit"), ("dataset", "dataset_repo", "dataset_commit")):
+        sources = frame.sort_values("non_embedding_params")[[name, *about]].fillna("").drop_duplicates()
+        for what, repo, commit in sources.astype(str).to_numpy():
+            rows.append((what, f"{repo} {short_hash(commit)}".strip()))
+    return pd.DataFrame([row for row in rows if row[1]], columns=["what", "version or commit"], dtype="string")
+
+
+def _left_out(outcomes: Sequence[Outcome]) -> list[str]:
+    """What analyzers had nothing to say about, and their notes, each once."""
+    lines = []
+    analyzers_by_note: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if not _is_shown(outcome):
+            lines.append(f"{outcome.name}: {outcome.sentence}")
+        elif outcome.report is not None:
+            for note in outcome.report.notes:
+                analyzers_by_note.setdefault(note, []).append(outcome.name)
+    for note, names in analyzers_by_note.items():
+        who = listed(names) if len(names) < 4 else f"{len(names)} analyzers"
+        lines.append(f"{who}: {note}")
+    return lines
+
+
+class _Link(NamedTuple):
+    """A table as a file to save: its name and a data: link, which is empty where the page has no room for it."""
+
+    name: str
+    url: str
+
+
+def _link_to(name: str, frame: pd.DataFrame) -> _Link:
+    """A link to a table as CSV; compressed where it is large."""
+    csv = table_text(frame, "csv")
+    content = csv.encode()
+    if len(content) > _PLAIN_CSV:
+        return _Link(f"{name}.gz", "data:application/gzip;base64," + _packed(csv))
+    return _Link(name, "data:text/csv;charset=utf-8," + quote(content, safe=",;:/()+-._~=|@!*?'"))
+
+
+def _drop_largest_links(parts: list[dict[str, Any]]) -> None:
+    """Leave out the links that a page has no room for, the largest first; their names stay."""
+    links = [link for part in parts for link in part["links"]]
+    kept = set()
+    total = 0
+    for link in sorted(links, key=lambda link: (len(link.url), link.name)):
+        total += len(link.url)
+        if total <= _ALL_CSV:
+            kept.add(link)
+    for part in parts:
+        part["links"] = [link if link in kept else _Link(link.name, "") for link in part["links"]]
+
+
+def _packed(text: str) -> str:
+    """Text in gzip and base64, for the page's script or a data: link."""
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

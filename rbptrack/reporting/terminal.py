@@ -1,83 +1,64 @@
-"""Reports on the terminal: a table and sentences, or a line."""
+"""Reports on the terminal: a sentence, a table, and what was left out in a line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from html import unescape
 
-from rbptrack.analysis.contract import Report
-from rbptrack.analysis.findings import Remark
-from rbptrack.base.words import counted, listed
-from rbptrack.console.output import say, say_wrapped
-from rbptrack.console.tables import table
-from rbptrack.ranks import metric_label
-from rbptrack.reporting.columns import readable
-from rbptrack.reporting.first_page import FirstPage
-from rbptrack.reporting.page import Section
+from rbptrack.base.words import counted
+from rbptrack.console.output import complain, say
+from rbptrack.console.tables import print_table
+from rbptrack.reporting.analyse import Outcome
+from rbptrack.reporting.tables import KEYS, ResultsTable, results_tables
 
-_MOST_ROWS, _MOST_NOTES = 40, 40  # of a table, and below it
+MOST_NOTES = 8
 
 
-def show(section: Section) -> None:
-    """Print a report's summary table and its sentences."""
-    _show_table(section.about, section.report)
-    notes = section.report.notes
-    cut = len(notes) - _MOST_NOTES
-    for note in notes[:_MOST_NOTES] if cut > 1 else notes:
-        say_wrapped(note)
-    if cut > 1:
-        say(f"and {cut:,} more notes in the report")
-
-
-def show_first_page(page: FirstPage) -> None:
-    """Print the cells as a table, a line per family and dataset; everything else is in the report."""
-    heads = ["family", "dataset", "metric", *page.lines]
-    rows = [
-        [row.family, row.dataset, metric_label(metric), *(row.text(line, metric) for line in page.lines)]
-        for row in page.rows
-        for metric in page.metrics
-        if any(row.text(line, metric) for line in page.lines)
-    ]
-    families = {row.family for row in page.rows}
-    if len(families) == 1:
-        heads = heads[1:]
-        rows = [row[1:] for row in rows]
-    title = next((f"{term}: {meaning}" for term, meaning in page.facts.items()), "")
-    cut = max(0, len(rows) - _MOST_ROWS)
-    say("")
-    title = f"{next(iter(families))}. {title}" if len(families) == 1 else title
-    shown = rows[:_MOST_ROWS] if cut > 1 else rows
-    table(heads, shown, title=title, text_columns=heads.index("metric") + 1, first_out=page.lines[1:])
-    if cut > 1:
-        say(f"and {cut:,} more rows in the report")
-    for row in page.rows[:_MOST_ROWS]:
-        remarks = [f"{remark}: {row.text(remark)}" for remark in page.remarks if row.text(remark)]
-        if remarks:
-            say_wrapped(f"{row.family} on {row.dataset}: {'; '.join(remarks)}")
-
-
-def show_others(sections: Sequence[Section], *, whole: bool) -> None:
-    """Print a line for each other analyzer's own sentences, and the first one's table where it is shown whole."""
-    for section in sections:
-        report = section.report
-        if whole and report.summary:
-            _show_table(section.about, report)
-            whole = False
-        elif not section.findings:
-            made = listed([counted(len(report.tables), "table"), counted(len(section.figures), "figure")])
-            sentence = report.headline or next((note for note in report.notes if not isinstance(note, Remark)), made)
-            say_wrapped(f"{section.name}: {sentence}", lines=2)
-
-
-def _show_table(title: str, report: Report) -> None:
-    if report.summary:
-        shown = report.tables[report.summary]
-        cut = max(0, len(shown.frame) - _MOST_ROWS)
-        columns = readable(replace(shown, frame=shown.frame.head(_MOST_ROWS)) if cut > 1 else shown)
-        texts = next((i for i, column in enumerate(columns) if column.number), len(columns))
+def show(outcome: Outcome) -> None:
+    """Print a report: its headline, its tables, its notes; or the line that says why there is none."""
+    if outcome.report is None:
+        complain(outcome.problem)
+        return
+    if outcome.report.headline:
+        say(outcome.report.headline)
+    for table in results_tables(outcome.report):
+        _print(table)
+    notes = outcome.report.notes
+    if notes:
         say("")
-        rows = list(zip(*(column.cells for column in columns), strict=True))
-        table([column.title for column in columns], rows, title=unescape(title), text_columns=texts)
-        if cut > 1:
-            say(f"and {cut:,} more rows in the report")
+    for note in notes[:MOST_NOTES]:
+        say(note)
+    if len(notes) > MOST_NOTES:
+        say(f"and {counted(len(notes) - MOST_NOTES, 'note')} more on the page")
+
+
+def show_summary(outcomes: Sequence[Outcome]) -> None:
+    """Print what stands after a sweep: the leading report's headline and table, then what failed or was left out."""
+    lead = next((outcome for outcome in outcomes if outcome.leads and outcome.report is not None), None)
+    if lead is not None and lead.report is not None:
+        say(lead.report.headline)
+        for table in results_tables(lead.report)[:1]:
+            _print(table)
+        say("")
+    for outcome in outcomes:
+        if outcome.report is None:
+            complain(outcome.problem)
+    skipped = [outcome.name for outcome in outcomes if outcome.report is not None and not outcome.has_results]
+    if skipped:
+        say(f"nothing to say: {', '.join(skipped)} (why: on the page, under left out)")
+
+
+def _print(table: ResultsTable) -> None:
+    """Print a table without asides; where it is too wide, estimates stay longest, then verdicts, then p."""
+    table = table.without_asides()
+    shown = table.titles
+    report = table.report
+    if not any(table.names[title] in report.questions for title in shown):
+        return
+    if table.frame["family"].nunique() == 1:
+        shown.remove("family")
+    cases = [name for question in report.questions for name in report.case_columns(question)]
+    last_to_go = []
+    for names in ([*KEYS, *cases], report.questions, ["verdict"], ["p_holm"]):
+        last_to_go += [title for title in shown if table.names[title] in names]
+    say("")
+    print_table(table.frame[shown], last_to_go=last_to_go)

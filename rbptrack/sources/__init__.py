@@ -1,1 +1,1 @@
-"""Where models and datasets come from, pinned and cached."""
+"""Where models and datasets come from, pinned to a commit or to the hash of their files."""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import glob
-import gzip
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import zstandard
 
-from rbptrack.base.errors import BadInput, first_line
-from rbptrack.base.user_paths import user_path
-from rbptrack.config.patterns import size_key
+from rbptrack.base.errors import BadInput
+from rbptrack.base.files import regular_file
+from rbptrack.config.paths import user_path
+from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import DatasetConfig, ModelConfig
 from rbptrack.sources import hub
 from rbptrack.sources.fingerprint import files_hash, folder_hash
-from rbptrack.sources.folder import text_cut
 from rbptrack.sources.hub import Kind
 
 FILE_KINDS = {
@@ -45,7 +43,6 @@ class Source:
         files: the local files, in natural order; empty for a repository or folder.
         requested: the revision as the user gave it, such as `main`, for messages; empty for local files.
         gguf: the one file of the model that is loaded, where that is GGUF.
-        cut: what a document of a folder's text files is (`line`); empty for whole files and rows.
 
     """
 
@@ -55,52 +52,41 @@ class Source:
     files: tuple[Path, ...] = ()
     requested: str = ""
     gguf: str = ""
-    cut: str = ""
 
 
 def of_model(config: ModelConfig) -> Source:
-    """Return the pinned weights of a model; of a GGUF file in a folder, that file's alone."""
+    """The pinned weights of a model; of a GGUF file in a folder, that file's alone."""
     if not config.gguf:
-        return resolve("model", repo=config.repo, path=config.path, revision=config.revision)
+        return _resolve("model", repo=config.repo, path=config.path, revision=config.revision)
     if config.path:
-        file = user_path(config.path).absolute() / config.gguf
-        if not file.is_file():
-            raise BadInput(f"model.gguf={config.gguf}: no such file in model.path={config.path}")
+        file = regular_file(user_path(config.path).absolute() / config.gguf, "model.gguf")
         return Source(str(file.parent), None, f"sha256:{files_hash([file])}", gguf=file.name)
-    source = resolve("model", repo=config.repo, path="", revision=config.revision)
+    source = _resolve("model", repo=config.repo, path="", revision=config.revision)
     return replace(source, identity=f"{source.identity}/{config.gguf}", gguf=config.gguf)
 
 
 def of_tokenizer(config: ModelConfig, model: Source) -> Source:
-    """Return the pinned tokenizer: the model's own, or the repository or folder that `model.tokenizer` names."""
+    """The pinned tokenizer: the model's own, or the repository or folder that `model.tokenizer` names."""
     if not config.tokenizer:
         return model
-    local = user_path(config.tokenizer).is_dir()
-    return resolve(
-        "model", repo="" if local else config.tokenizer, path=config.tokenizer if local else "", revision="main"
-    )
-
-
-def chat_file(path: str) -> str:
-    """Read the chat template that `model.chat_template` names; BadInput where it cannot be read."""
-    try:
-        return Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, ValueError, RuntimeError) as error:
-        raise BadInput(f"model.chat_template={path} cannot be read: {first_line(error)}") from error
+    if user_path(config.tokenizer).is_dir():
+        return _resolve("model", repo="", path=config.tokenizer, revision="")
+    return _resolve("model", repo=config.tokenizer, path="", revision="main")
 
 
 def of_dataset(config: DatasetConfig) -> Source:
-    """Return the pinned dataset."""
+    """The pinned dataset; a folder of text files alone is taken as these files, a document each."""
     if config.files and not config.repo:
-        files = _matching(config.files)
-        return Source("", None, f"sha256:{files_hash(files)}", tuple(files))
-    source = resolve("dataset", repo=config.repo, path=config.path, revision=config.revision)
-    if not config.path:
-        return source
-    return replace(source, cut=text_cut(Path(source.location), name=config.name, config=config.config))
+        return _of_files(_matching(config.files))
+    if config.path and not config.repo:
+        folder = _folder("dataset", config.path)
+        files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+        if files and all(path.suffix == ".txt" for path in files):
+            return _of_files(sorted(files, key=lambda path: natural_key(str(path))))
+    return _resolve("dataset", repo=config.repo, path=config.path, revision=config.revision)
 
 
-def resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:
+def _resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:
     """Pin a repository to its commit, or a folder to the hash of its files.
 
     Raises:
@@ -108,18 +94,40 @@ def resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:
 
     """
     if path:
-        folder = user_path(path).absolute()
-        if not folder.is_dir():
-            raise BadInput(f"{kind}.path={path}: no such folder")
+        folder = _folder(kind, path)
         return Source(str(folder), None, f"sha256:{folder_hash(folder)}")
     commit = hub.commit(kind, repo, revision)
     return Source(repo, commit, f"{repo}@{commit}", requested=revision)
 
 
+def _folder(kind: Kind, path: str) -> Path:
+    folder = user_path(path).absolute()
+    if not folder.is_dir():
+        raise BadInput(f"{kind}.path={path}: no such folder")
+    return folder
+
+
+def _of_files(files: Sequence[Path]) -> Source:
+    return Source("", None, f"sha256:{files_hash(files)}", tuple(files))
+
+
+def _matching(patterns: Sequence[str]) -> list[Path]:
+    """The files that match, each once, in natural order by pattern; BadInput where one cannot be read."""
+    matching: dict[Path, None] = {}
+    for pattern in patterns:
+        names = sorted(glob.glob(str(user_path(pattern)), recursive=True), key=natural_key)  # noqa: PTH207
+        files = [Path(name).absolute() for name in names if not Path(name).is_dir()]
+        if not files:
+            raise BadInput(f"dataset.files: no file matches {pattern}")
+        matching |= dict.fromkeys(files)
+    for path in matching:
+        regular_file(path, "dataset.files")
+        file_kind(path)
+    return list(matching)
+
+
 def file_kind(path: Path) -> str:
-    """Return the ending of a file name that says how it is read, such as `.jsonl.zst`; BadInput without a
-    reader.
-    """
+    """The ending of a file name that says how it is read, such as `.jsonl.zst`; BadInput for others."""
     for ending in sorted(FILE_KINDS, key=len, reverse=True):
         if path.name.lower().endswith(ending):
             return ending
@@ -127,57 +135,26 @@ def file_kind(path: Path) -> str:
 
 
 def check_file(path: Path) -> None:
-    """Refuse a data file that is empty, cut off in its compressed stream, or of another encoding.
-
-    Readers would see fewer rows, or none, or a NUL between any two letters.
+    """Refuse what `datasets` reads without a word: an empty file, and a .zst whose last frame is cut off.
 
     Raises:
-        BadInput: the file is empty, or it is not what its name says, or it is damaged.
+        BadInput: the file is empty, damaged or not complete.
 
     """
     if not path.stat().st_size:
         raise BadInput(f"dataset.files: {path} is empty")
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(path) as file:
-                while file.read(_CHUNK_BYTES):
-                    pass
-        elif path.suffix == ".zst":
-            _check_zstandard(path)
-        elif path.suffix == ".txt":
-            with path.open("rb") as text:
-                binary = any(b"\0" in chunk for chunk in iter(lambda: text.read(_CHUNK_BYTES), b""))
-            if binary:
-                raise BadInput(
-                    f"dataset.files: {path} holds NUL bytes: it is not UTF-8 text; "
-                    "convert it, for example with iconv -f utf-16 -t utf-8"
-                )
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-        raise BadInput(f"dataset.files: {path} is damaged or not complete: {first_line(error)}") from error
-
-
-def _check_zstandard(path: Path) -> None:
-    """Read every frame; EOFError where the last one is cut off, which zstandard's readers do not say."""
+    if path.suffix != ".zst":
+        return
     frame = zstandard.ZstdDecompressor().decompressobj()
-    with path.open("rb") as file:
-        while data := file.read(_CHUNK_BYTES):
-            while data:
-                if frame.eof:
-                    frame = zstandard.ZstdDecompressor().decompressobj()
-                frame.decompress(data)
-                data = frame.unused_data
+    try:
+        with path.open("rb") as file:
+            while data := file.read(_CHUNK_BYTES):
+                while data:
+                    if frame.eof:
+                        frame = zstandard.ZstdDecompressor().decompressobj()
+                    frame.decompress(data)
+                    data = frame.unused_data
+    except zstandard.ZstdError as error:
+        raise BadInput(f"dataset.files: {path} is damaged: {error}") from error
     if not frame.eof:
-        raise EOFError("the compressed stream ends before its end marker")
-
-
-def _matching(patterns: Sequence[str]) -> list[Path]:
-    matching: dict[Path, None] = {}
-    for pattern in patterns:
-        names = sorted(glob.glob(str(user_path(pattern)), recursive=True), key=size_key)  # noqa: PTH207
-        files = [Path(name).absolute() for name in names if Path(name).is_file()]
-        if not files:
-            raise BadInput(f"dataset.files: no file matches {pattern}")
-        matching |= dict.fromkeys(files)
-    for path in matching:
-        file_kind(path)
-    return list(matching)
+        raise BadInput(f"dataset.files: {path} is not complete: its last frame is cut off")

@@ -1,4 +1,23 @@
-"""The mathematics of the laws: pure functions on arrays, each with its formula and source in its docstring.
+"""Formulas of inference: documents as the unit (`documents`), laws over sizes (`laws`), other forms (`forms`)."""
 
-Import a name from the module that holds it: `from rbptrack.stats.power_law import fit_power_law`.
-"""
+from rbptrack.stats.documents import FEWEST_UNITS, Sums, cross_entropy, estimate, jackknife, missed, missed_over_ce, rbp
+from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.laws import Law, fit, law_of, law_of_sums, laws_of, laws_of_sums
+
+__all__ = [
+    "FEWEST_UNITS",
+    "Estimate",
+    "Law",
+    "Sums",
+    "cross_entropy",
+    "estimate",
+    "fit",
+    "jackknife",
+    "law_of",
+    "law_of_sums",
+    "laws_of",
+    "laws_of_sums",
+    "missed",
+    "missed_over_ce",
+    "rbp",
+]

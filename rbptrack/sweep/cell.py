@@ -1,234 +1,281 @@
-"""One cell of a sweep: measure one model on one dataset and log it, unless that was done already."""
+"""One cell: measured under a lock in a folder of its own, laid out as a record, delivered to the store."""
 
 from __future__ import annotations
 
-import json
+import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rbptrack.base.errors import RbptrackError, StoreAway, disk_trouble
-from rbptrack.base.process import raise_if_stopped, stop_code
+from filelock import FileLock, Timeout
+
+from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, disk_trouble, first_line
+from rbptrack.base.files import write_whole
+from rbptrack.base.process import raise_stop
+from rbptrack.config.paths import cells_folder
+from rbptrack.config.schema import Rank
 from rbptrack.console.output import say
-from rbptrack.console.progress import CellProgress, spinner
-from rbptrack.engine.at_work import discard, locked
-from rbptrack.ranks.measurement import WHOLE, Measurement, Shard
-from rbptrack.sweep import measured_before
-from rbptrack.sweep.delivery import Delivery
-from rbptrack.sweep.outcome import CellFailed, Outcome
-from rbptrack.sweep.resolved import Resolved
-from rbptrack.tracking import claim, outbox
-from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, write_documents
-from rbptrack.tracking.live import Live
-from rbptrack.tracking.params import ResolvedParams, software_versions
-from rbptrack.tracking.record import Record, add_artifacts, write_token_texts
-from rbptrack.tracking.schema import Tag
-from rbptrack.tracking.writer import Writer
+from rbptrack.console.progress import bar
+from rbptrack.ranks import rbp_name
+from rbptrack.sweep.resolve import Cell, reference_title
+from rbptrack.tracking import Facts, Record, Store, lay_out
+from rbptrack.tracking.names import RECORD_FILE, Metric, Tag
 
-if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs
+if TYPE_CHECKING:  # torch and transformers load only where a model runs
     from rbptrack.corpus.sequences import Corpus
-    from rbptrack.engine.measure import Share
     from rbptrack.models.causal import CausalModel
+    from rbptrack.sweep.loading import Loader
+
+log = logging.getLogger(__name__)
+
+MEASURED = "measured"
+FOUND = "found"  # in the store already
+FAILED = "failed"
 
 
-def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | None:
-    """Measure and log one cell, or find that it was measured before.
+@dataclass
+class Outcome:
+    """How a cell ended.
 
-    Returns:
-        How the cell ended; None for a shard whose cell another one will deliver.
-
-    Raises:
-        BadInput: the request is invalid; no run began.
-        CellFailed: the run that had begun could not be finished; it is marked FAILED (KILLED for an interrupt).
+    Attributes:
+        title: `pythia-70m / wiki`.
+        status: measured, found (in the store already) or failed.
+        run_id: of its run in the store; empty where it has none.
+        numbers: of its record; empty where it was found or failed.
+        message: why it failed.
+        bad_input: whether what was asked for is the reason.
+        waits: why the finished measurement is on disk and not in the store.
+        notes: what a reader must know.
 
     """
-    delivery = measured_before.forced_where_columns_are_missing(delivery)
-    if shard.count > 1:
-        return _run_shard(cell, delivery, shard)
-    # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
-    with locked(delivery.folder, waits=delivery.waits):
-        if ended := measured_before.outcome_of(cell, delivery):
-            discard(delivery.folder)  # leftovers of a process that died, or of another machine
-            return ended
-        corpus = _corpus(cell, delivery)
-        return _measure(cell, corpus, _model(cell), delivery)
+
+    title: str
+    status: str
+    run_id: str = ""
+    numbers: dict[str, float] = field(default_factory=dict)
+    message: str = ""
+    bad_input: bool = False
+    waits: str = ""
+    notes: tuple[str, ...] = ()
+
+    def line(self) -> str:
+        """The outcome in a line."""
+        if self.status == FAILED:
+            return f"{self.title}  failed: {self.message}"
+        if self.status == FOUND:
+            return f"{self.title:<24} already measured"
+        rbp = rbp_name(10)
+        parts = [f"{self.title:<24} CE {self.numbers[Metric.CE]:.3f}"]
+        if rbp in self.numbers:
+            parts.append(f"RBP_10 {self.numbers[rbp]:.3f}")
+        parts.append(f"{self.numbers[Metric.NUM_TOKENS]:>11,.0f} tokens")
+        if Metric.TOKENS_PER_SECOND in self.numbers:
+            parts.append(f"{self.numbers[Metric.TOKENS_PER_SECOND]:,.0f} tok/s")
+        if self.waits:
+            parts.append("waits for the store")
+        return "  ".join(parts)
 
 
-def _corpus(cell: Resolved, delivery: Delivery) -> Corpus:
-    """Load the cell's sequences: all that is wrong with the input or the store is found before a run begins."""
-    if delivery.store.database is not None:
-        delivery.store.check_writable()
-    with spinner(f"reading and tokenizing {cell.dataset.name}"):
-        return cell.load_corpus()
+def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deliver: bool = True) -> Outcome:
+    """Measure one cell and log it, unless the store has it. An error is an outcome, so that other cells go on.
+
+    Args:
+        cell: what to measure.
+        store: where it goes.
+        loader: keeps models and texts for the next cell.
+        deliver: false leaves the finished folder to the process that launched this one, and asks the store nothing.
+
+    """
+    try:
+        with _locked(cell):
+            if deliver and not cell.config.force and (run_id := _find_run(cell, store)):
+                return Outcome(cell.title, FOUND, run_id)
+            if not (cell.folder / RECORD_FILE).exists():
+                _measure(cell, store, loader)
+            outcome = _finished_outcome(cell)
+            if deliver:
+                _deliver(cell, store, outcome)
+            return outcome
+    except Exception as error:
+        raise_stop()
+        outcome = failed_outcome(cell.title, error)
+        if deliver:
+            log_failure(cell, store, outcome.message)
+        else:
+            with suppress(OSError):
+                write_whole(failure_file(cell), outcome.message)
+        return outcome
 
 
-def _model(cell: Resolved) -> CausalModel:
-    with spinner(f"loading {cell.model.name}"):
-        return cell.load_model()
+def deliver_finished(cell: Cell, store: Store) -> Outcome | None:
+    """Deliver a cell that another process has finished or given up; None while it has done neither."""
+    if failure_file(cell).exists():
+        message = failure_file(cell).read_text()
+        failure_file(cell).unlink()
+        log_failure(cell, store, message)
+        return Outcome(cell.title, FAILED, message=message)
+    if not (cell.folder / RECORD_FILE).exists():
+        return None
+    try:
+        with FileLock(_lock_file(cell), timeout=0):
+            outcome = _finished_outcome(cell)
+            _deliver(cell, store, outcome)
+            return outcome
+    except Timeout:
+        return None
+    except RbptrackError as error:
+        return failed_outcome(cell.title, error)
 
 
-def _run_shard(cell: Resolved, delivery: Delivery, shard: Shard) -> Outcome | None:
-    """Measure a shard's share; the job that then finds every share on disk delivers the whole cell."""
-    from rbptrack.engine.measure import Share
-    from rbptrack.engine.shards import complete
-
-    corpus = _corpus(cell, delivery)
-    model = _model(cell)
-    with locked(delivery.folder, waits=delivery.waits):  # else the folder may be one that is being removed
-        if ended := measured_before.outcome_of(cell, delivery):
-            return ended
-        share = Share(model, corpus, engine=cell.engine, folder=delivery.folder, shard=shard)
-    _measure_share(cell, share, delivery, shard)
-    with locked(delivery.folder, waits=delivery.waits):
-        ended = measured_before.outcome_of(cell, delivery)
-        if ended is None and complete(corpus, delivery.folder):
-            return _measure(cell, corpus, model, delivery)
-        if ended:
-            discard(delivery.folder)  # measured elsewhere meanwhile, by somebody with a folder of their own
-        return ended
+def failed_outcome(title: str, error: Exception) -> Outcome:
+    """The outcome of a cell that an error ended. An unexpected error is logged with its traceback."""
+    known = error if isinstance(error, RbptrackError) else disk_trouble(error, cells_folder())
+    if known is None:
+        log.error("%s failed", title, exc_info=error)
+        message = f"{type(error).__name__}: {first_line(error)}"
+    else:
+        message = " ".join(str(known).split())
+    return Outcome(title, FAILED, message=message, bad_input=isinstance(error, BadInput))
 
 
-def _measure_share(cell: Resolved, share: Share, delivery: Delivery, shard: Shard) -> None:
-    title = f"{delivery.about.title}, {shard}"
-    with (
-        _closed(delivery.store.writer, "", delivery.folder),
-        _progress(title, share.num_targets, delivery) as progress,
-    ):
-        share.measure(strict=cell.strict, progress=progress, waits=delivery.waits)
+def log_failure(cell: Cell, store: Store, message: str) -> None:
+    """Log a run that says why the cell failed, if the store answers."""
+    config = cell.config
+    facts = Facts(
+        config=config,
+        fingerprint=cell.fingerprint,
+        sweep=config.sweep,
+        commit=cell.weights.identity,
+        dataset_commit=cell.texts.identity,
+        non_embedding_params=0,  # not known: the model may not have been read
+        total_params=0,
+        vocab_size=0,
+        num_documents=0,
+    )
+    with suppress(RbptrackError):
+        store.fail(Record(facts.title, facts.tags(), facts.params()), message)
 
 
-def _progress(title: str, total: int, delivery: Delivery) -> CellProgress:
-    return CellProgress(title, total=total, progress_label=delivery.progress_label, tell=delivery.tell)
+def failure_file(cell: Cell) -> Path:
+    """Where a job that delivers nothing says why its cell failed."""
+    return cell.folder.with_name(f"{cell.fingerprint}.failed")
 
 
-def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Delivery) -> Outcome:
-    """Measure in a run of the cell's own, and deliver it; a store that is away gets it later."""
-    from rbptrack.engine.measure import measure
-
-    about = delivery.about
-    folder = delivery.folder
-    ks, notes = measured_before.usable_ks(cell.ks, cell.candidates, about.model)
-    if delivery.force and delivery.config.shards == 1:
-        discard(folder)
-    with spinner("starting its run in the store"):
-        record = _record(cell, corpus, model, delivery)
-        run_id = _begin(record, delivery)
-    writer = delivery.store.writer
-    groups = cell.load_groups()
-    with (
-        _closed(writer, run_id, folder),
-        _progress(about.title, corpus.num_targets, delivery) as progress,
-        Live(writer, run_id, every=delivery.config.tracking.every) as live,
-    ):
-        result = measure(
-            model,
-            corpus,
-            ks=ks,
-            engine=cell.engine,
-            folder=folder,
-            strict=cell.strict,
-            progress=progress,
-            on_part=live.add,
-        )
-        made = _complete(record, result, model, delivery, groups)
-        write_documents(made / DOCUMENTS, corpus.document_table(), groups)
-        write_token_texts(made, corpus.token_texts(cell.tokenizer))
-    sent = _sent(writer, record, made, run_id, delivery)
-    own = [note for note in result.notes if note not in model.notes]
-    notes += [f"{about.title}: {note}" for note in own] + [f"{about.model}: {note}" for note in model.notes]
-    outcome = delivery.outcome("measured", sent.run_id, numbers=record.metrics, notes=notes)
-    outcome.waits = sent.waits
-    return outcome
-
-
-def _sent(writer: Writer, record: Record, made: Path, run_id: str, delivery: Delivery) -> outbox.Sent:
-    """Deliver a complete measurement; whatever stops that, the outbox keeps it."""
-    with _closed(writer, run_id, made):
-        return outbox.send(delivery.store, record, made, run_id, made_from=delivery.folder, tell=say)
-
-
-def _end(writer: Writer, run_id: str, status: str) -> None:
-    if run_id and status:
-        with suppress(RbptrackError):  # repaired at the next start
-            writer.end(run_id, status)
+def _lock_file(cell: Cell) -> Path:
+    return cell.folder.with_name(f"{cell.fingerprint}.lock")
 
 
 @contextmanager
-def _closed(writer: Writer, run_id: str, folder: Path) -> Iterator[None]:
-    """Close the run as FAILED or KILLED where the block does not reach its end; an error becomes CellFailed."""
-    status = "FAILED"
+def _locked(cell: Cell) -> Iterator[None]:
+    """Hold the cell's lock: of two processes one measures, while the other waits and then finds it measured."""
+    cell.folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(_lock_file(cell))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say(f"{cell.title}: another process in this folder measures it; waiting")
+        lock.acquire()
     try:
         yield
-        status = ""
-    except (KeyboardInterrupt, SystemExit):
-        status = "KILLED"
-        raise
-    except Exception as error:
-        status = "KILLED" if stop_code() else status
-        raise_if_stopped()
-        raise CellFailed(run_id, disk_trouble(error, folder) or error) from error
     finally:
-        _end(writer, run_id, status)
+        lock.release()
 
 
-def _begin(record: Record, delivery: Delivery) -> str:
-    """Return the cell's run; empty where the store is away."""
-    writer = delivery.store.writer
+def _find_run(cell: Cell, store: Store) -> str:
+    """The run of a finished measurement; empty where there is none, or where the store is away."""
     try:
-        if delivery.force:
-            run_id = writer.begin(record.name, record.tags, started=record.started)
-        else:
-            run_id = claim.begin(delivery.store, record, delivery.folder)
-        writer.log(run_id, params=record.params)
-    except StoreAway as error:
-        say(f"{record.name}: {error}; the measurement goes on and waits on disk")
+        return store.find(cell.fingerprint) or ""
+    except StoreAway:
         return ""
-    return run_id
 
 
-def _record(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Delivery) -> Record:
-    about = delivery.about
-    record = Record(about.title, about.tags(), delivery.params() | _resolved(cell, corpus, model))
-    record.tags |= {Tag.FORCED: "yes"} if delivery.force else {}
-    record.dataset = {
-        "name": about.dataset,
-        "digest": corpus.texts_hash[:36],  # as much as MLflow takes
-        "source": json.dumps({"source": cell.texts.identity, "split": cell.dataset.split}),
-        "profile": json.dumps({"documents": len(corpus.document_ids), "scored_tokens": corpus.num_targets}),
-    }
-    return record
+def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
+    """Measure a cell in its folder, and complete the folder with its record."""
+    from rbptrack import engine
+    from rbptrack.sweep.loading import Loader
 
-
-def _resolved(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, str]:
-    """Return the params resolved at run time, beside the config's."""
-    params = ResolvedParams(
-        commit=cell.weights.identity,
-        non_embedding_params=model.non_embedding_params,
-        total_params=model.total_params,
-        vocab_size=model.vocab_size,
-        device=str(model.device),
-        dataset_commit=cell.texts.identity,
-        texts_hash=corpus.texts_hash,
-        num_documents=len(corpus.document_ids),
-        scored_tokens=corpus.num_targets,
-        prefix=str(corpus.prefix.tolist()) if len(corpus.prefix) > 1 else None,
-        chat_template=cell.template or None,
-        reference=cell.reference.title if cell.reference else None,
-        reference_commit=cell.reference.weights.identity if cell.reference else None,
-        reference_params=model.reference.model.total_params if model.reference else None,
+    began = time.time()
+    failure_file(cell).unlink(missing_ok=True)
+    loader = loader or Loader()
+    model, corpus = loader.load(cell)
+    ks, notes = _usable_ks(cell, model.vocab_size)
+    cell.folder.mkdir(exist_ok=True)
+    store.address_to(cell.folder)
+    with bar(corpus.num_targets, cell.title) as progress:
+        measurement = engine.measure(
+            model,
+            corpus,
+            ks=ks,
+            engine=cell.config.engine,
+            folder=cell.folder,
+            strict=cell.config.rank is Rank.strict,
+            progress=progress.update,
+        )
+    lay_out(
+        cell.folder,
+        measurement,
+        _facts(cell, model, corpus),
+        documents=corpus.document_table(),
+        token_texts=corpus.token_texts(loader.tokenizer(cell)),
+        began=began,
+        notes=notes,
     )
-    return params.params() | software_versions()
 
 
-def _complete(
-    record: Record, result: Measurement, model: CausalModel, delivery: Delivery, groups: DocumentGroups | None
-) -> Path:
-    """Fill in the results, and lay the artifacts beside it; returns the record's folder."""
-    counts = result.counts.in_groups(groups.of(result.counts)) if groups else None
-    record.add_results(result, non_embedding_params=model.non_embedding_params, counts=counts)
-    record.tags |= {Tag.GROUPS: groups.tag} if groups else {}
-    made = result.path.parent / "record"
-    add_artifacts(made, ranks=result.path, histogram=result.histogram, title=record.name)
-    (made / "config.yaml").write_text(delivery.yaml(), encoding="utf-8")
-    return made
+def _usable_ks(cell: Cell, vocab_size: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The k that were asked for up to |V|, and a note on the others.
+
+    Raises:
+        BadInput: none is that small.
+
+    """
+    model = cell.config.model.name
+    asked = tuple(dict.fromkeys(cell.config.k.values))
+    usable = tuple(k for k in asked if k <= vocab_size)
+    above = ", ".join(str(k) for k in asked if k > vocab_size)
+    if not usable:
+        raise BadInput(f"k must be at most {vocab_size}, the vocabulary of {model}; got {above}")
+    if not above:
+        return usable, ()
+    verb = "are" if "," in above else "is"
+    return usable, (f"{model}: k={above} {verb} above its vocabulary ({vocab_size:,})",)
+
+
+def _facts(cell: Cell, model: CausalModel, corpus: Corpus) -> Facts:
+    """What is known of a cell whose model and texts are loaded."""
+    config = cell.config
+    reference = config.reference
+    return Facts.of(
+        model,
+        corpus,
+        config=config,
+        fingerprint=cell.fingerprint,
+        identity=cell.identity,
+        sweep=config.sweep,
+        commit=cell.weights.identity,
+        dataset_commit=cell.texts.identity,
+        tokenizer_commit=cell.tokenizer.identity if config.model.tokenizer else "",
+        chat_template=cell.identity["chat"],
+        reference=reference_title(reference) if reference else "",
+        reference_commit=cell.reference.identity if cell.reference else "",
+        reference_params=model.reference.model.total_params if model.reference else 0,
+        forced=config.force,
+    )
+
+
+def _finished_outcome(cell: Cell) -> Outcome:
+    """The outcome of a cell whose folder holds its record."""
+    record = Record.read(cell.folder)
+    notes = record.tags.get(Tag.NOTES, "")
+    return Outcome(cell.title, MEASURED, numbers=record.metrics, notes=tuple(filter(None, notes.split("; "))))
+
+
+def _deliver(cell: Cell, store: Store, outcome: Outcome) -> None:
+    """Give the finished folder to the store; a store that is away gets it with the next command."""
+    try:
+        outcome.run_id = store.deliver(cell.folder)
+    except StoreAway as error:
+        outcome.waits = str(error)

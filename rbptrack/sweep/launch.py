@@ -1,235 +1,232 @@
-"""A sweep from its first job to its summary."""
+"""Where a sweep's jobs run: on each GPU of this machine, or as one array of SLURM.
+
+A job is our own command for one model. It measures, leaves finished records in their folders, and never touches the
+tracking store. The process that launched it delivers them as they appear: any store will do, even a file on a laptop.
+Whatever ends a job, the same command continues it.
+"""
 
 from __future__ import annotations
 
-import secrets
+import os
 import shlex
-import shutil
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from importlib import import_module
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from rbptrack.analysis.contract import Analyzer
-from rbptrack.analysis.executors import Executor
-from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.base.process import INTERRUPTED
+from rbptrack.base.errors import BadInput
+from rbptrack.base.files import write_whole
 from rbptrack.base.words import counted, short_path
+from rbptrack.config.compose import cell_words
 from rbptrack.config.paths import home
-from rbptrack.config.patterns import as_value
-from rbptrack.config.request import Request
-from rbptrack.config.schema import Config, SweepConfig, TrackingConfig
-from rbptrack.console.output import complain, program, say
-from rbptrack.console.progress import spinner
-from rbptrack.sweep import elsewhere, hydra_jobs, measured_before
-from rbptrack.sweep.delivery import Delivery
-from rbptrack.sweep.drive import until_interrupted
-from rbptrack.sweep.here import measure_here
-from rbptrack.sweep.interrupted import tell_what_is_kept
-from rbptrack.sweep.outcome import Outcome, announce, summarise
-from rbptrack.sweep.reports import Inbox
-from rbptrack.sweep.resolved import Resolved
-from rbptrack.sweep.results import Results
-from rbptrack.sweep.tasks import Task, shards
-from rbptrack.sweep.work import label, logged
-from rbptrack.tracking import outbox
-from rbptrack.tracking.store import Store
-from rbptrack.tracking.uri import resolve_uri
+from rbptrack.config.schema import Launch, LaunchConfig
+from rbptrack.console.output import say
+from rbptrack.sweep.resolve import PINS, Cell, Resolver
+
+LARGE = 1e9
+"""Parameters of a model from which a job has one dataset, so that several GPUs can share the work."""
+
+_POLL_SECONDS = 1.0
+_GIVEN_ANEW = ("launch", "sweep", "deliver")  # to each job, in place of the sweep's own
+_PINS_FILE = "pins.json"
+_SCRIPT_FILE = "job.sh"
+
+# The limit's signal must not be TERM: a requeue and scancel send that, too, and a cancelled job would come back.
+_SCRIPT = """\
+#!/bin/bash
+#SBATCH --array=0-{last}
+#SBATCH --requeue --open-mode=append --signal=B:USR1@90
+#SBATCH --output="{logs}/%A_%a.log"
+{options}
+cd {folder}
+export {variable}={pins}
+job=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" {jobs})
+end() {{ kill -TERM $child; wait $child; }}
+trap 'end; exit 143' TERM  # cancelled, or requeued for another job
+trap 'end; scontrol requeue ${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID; exit 0' USR1  # its time is over
+eval "exec $job" & child=$!
+wait $child
+"""
 
 
-@dataclass
-class Sweep:
-    """A sweep that is about to run; a single cell is one without analyses."""
+@dataclass(frozen=True)
+class Jobs:
+    """Jobs that are ready to run.
 
-    request: Request
-    settings: SweepConfig
-    cells: Sequence[Config]
-    resolved: Sequence[Resolved]
-    analyzers: Sequence[Analyzer]  # run over the measurements at the end
-    ks: Sequence[int]  # the k that the terminal shows
-    id: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
-    began: float = field(default_factory=time.time)  # seconds since 1970
-    results: Results = field(default_factory=Results)
+    Attributes:
+        commands: of each, the one with the largest model first.
+        folder: for their logs, SLURM's script, and what the launcher has pinned (`pins.json`).
 
-    @property
-    def folder(self) -> Path:
-        """The folder of its jobs."""
-        return home() / "hydra" / self.id
+    """
 
-    @property
-    def name(self) -> str:
-        """What ties its runs together in the store."""
-        return self.settings.sweep or self.id
+    commands: list[list[str]]
+    folder: Path
 
-    def run(self) -> int:
-        """Measure every cell, summarise and analyse.
 
-        Returns:
-            The exit code: 0; 1 if a cell or an analyzer failed, or measurements wait for the store; 2 if no cell could
-            be measured as asked; 130 or 143 for an interrupt.
+def prepare_jobs(cells: Mapping[int, Cell], words: Sequence[str], resolver: Resolver, *, sweep: str) -> Jobs:
+    """Group cells into jobs, and make their folder.
 
-        """
-        if self.request.multirun:
-            models = {c.model.name for c in self.cells}
-            datasets = {c.dataset.name for c in self.cells}
-            sides = f"{counted(len(models), 'model')} x {counted(len(datasets), 'dataset')}"
-            say(f"measuring {counted(len(self.cells), 'cell')}: {sides}")
-        if self.settings.shards not in (1, "auto") and self._local:
-            say("the shards of a cell run here, one after the other; launch=NAME runs them side by side")
-        outbox.repair_and_deliver(self.settings.tracking, tell=say)
-        # Not above: a cluster's job, which imports this module, needs no analyzers. Not at the sweep's end: after hours
-        # of measuring, the code on the disk may be another.
-        import_module("rbptrack.sweep.analyses")
-        interrupted = self._measure()
-        outcomes = self.results.collect(self.cells)
-        if self._local and not interrupted and not any(o.run_id or o.status != "failed" for o in outcomes):
-            return _nothing_ran(outcomes, self.folder)
-        if not interrupted:
-            self._deliver_waiting(outcomes)
-        if interrupted:
-            tell_what_is_kept(self.cells, self.resolved, self.results, self._command)
-            return interrupted
-        summarise(outcomes, total=len(self.cells), ks=self.ks)
-        if waiting := sum(bool(o.waits) for o in outcomes):
-            complain(
-                f"the tracking store is away: {waiting} measurements wait, complete, in "
-                f"{short_path(str(outbox.folder()))}. Once it answers: {program()} sync, then analyze"
-            )
-            return 1
-        failed = sum(o.status == "failed" for o in outcomes) + (len(self.cells) - len(outcomes))
-        try:
-            failed += self._analyze(outcomes)
-        except KeyboardInterrupt:
-            return INTERRUPTED
-        say(f"compare  {program()} ui")
-        return 1 if failed else 0
+    Args:
+        cells: what to measure, by the number of the cell in the sweep.
+        words: of the whole sweep.
+        resolver: that pinned the cells.
+        sweep: its name; empty where it is one cell.
 
-    @property
-    def _command(self) -> str:
-        return f"{program()} {shlex.join(self.request.typed)}".strip()
+    """
+    from rbptrack.sweep.loading import Loader
 
-    def _deliver_waiting(self, outcomes: Sequence[Outcome]) -> None:
-        """Deliver what waited; an outcome whose measurement has arrived, by whomever delivered, waits no more."""
-        if not any(o.waits for o in outcomes):
-            return
-        delivered = outbox.repair_and_deliver(self.settings.tracking, tell=say).runs
-        store = Store(self.settings.tracking)
-        for outcome in outcomes:
-            if outcome.waits and outbox.find(store, outcome.fingerprint) is None:
-                with suppress(RbptrackError):
-                    run_id = delivered.get(outcome.fingerprint) or store.reader.find(outcome.fingerprint)
-                    outcome.run_id, outcome.waits = (run_id, "") if run_id else (outcome.run_id, outcome.waits)
+    words_of_cells = cell_words(words)
+    loader = Loader()
+    sized_cells = []
+    for number, cell in cells.items():
+        own_words = [word for word in words_of_cells[number] if _first_part_of_key(word) not in _GIVEN_ANEW]
+        if sweep:
+            own_words.append(f"sweep={sweep}")
+        sized_cells.append((own_words, loader.parameters(cell.weights).total))
+    folder = home() / "launch" / (sweep or next(iter(cells.values())).fingerprint[:12])
+    folder.mkdir(parents=True, exist_ok=True)
+    resolver.save_pins(folder / _PINS_FILE)
+    return Jobs([job_command(job) for job in group_into_jobs(sized_cells)], folder)
 
-    def _analyze(self, outcomes: Sequence[Outcome]) -> int:
-        """Run the analyzers over a sweep; returns how many failed."""
-        if self.request.multirun:
-            from rbptrack.sweep.analyses import analyze_sweep
 
-            return analyze_sweep(
-                self.settings,
-                self.name,
-                outcomes,
-                analyzers=self.analyzers,
-                overrides=self.request.overrides,
-                began=self.began,
-            )
-        if outcomes and outcomes[0].status == "measured":
-            example = f"{program()} -m 'model=nano/*' dataset=stdlib,pydocs"
-            say(f"sweep several sizes for a law, for example: {example}")
-        return 0
+def run_jobs(jobs: Jobs, settings: LaunchConfig, deliver: Callable[[], None]) -> None:
+    """Run jobs to their end; `deliver` is called again and again meanwhile, to fetch what they have finished."""
+    if settings.kind is Launch.gpus:
+        run_on_gpus(jobs, settings.gpus or _all_gpus(), deliver)
+    else:
+        write_slurm_script(jobs, settings.options)
+        _run_on_slurm(jobs.folder / _SCRIPT_FILE, deliver)
 
-    def _measure(self) -> int:
-        """Have every cell measured, here or elsewhere; returns 0, or the exit code of an interrupt."""
-        by_hydra = self._local and hydra_jobs.wanted(self.request)
-        if not by_hydra:
-            self._skip_known()
-            if len(self.results.cells) == len(self.cells):
-                return 0
-        self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with logged(self.folder / "rbptrack.log"):
-                if not self._local:
-                    code = self._measure_elsewhere()
-                else:
-                    code = until_interrupted(self._measure_by_hydra if by_hydra else self._measure_here)
-        except BadInput:
-            _leave_nothing(self.folder)
-            raise
-        with suppress(OSError):  # it holds something
-            self.folder.rmdir()
-        return code
 
-    def _measure_here(self) -> None:
-        self.cells = [replace(cell, shards=len(shards(cell))) for cell in self._own_cells]
-        tasks = [Task(number, shard, cell) for number, cell in enumerate(self.cells) for shard in shards(cell)]
-        left = [task for task in tasks if not self.results.knows_end_of(task)]
-        measure_here(left, self.results, self.resolved, total=len(self.cells))
+def group_into_jobs(cells: Sequence[tuple[Sequence[str], int]]) -> list[list[str]]:
+    """The words of each job, the largest first: all datasets of a model, or one of a large model.
 
-    def _measure_by_hydra(self) -> None:
-        extra = [
-            f"hydra.run.dir={as_value(f'{self.folder}/0')}",
-            f"hydra.sweep.dir={as_value(str(self.folder))}",
-            "hydra.sweep.subdir=${hydra.job.num}",
-            f"tracking.uri={as_value(self._tracking.uri)}",
-            *([f"sweep={self.id}"] if self.request.multirun and not self.settings.sweep else []),
-        ]
-        inbox = Inbox(self.results, total=len(self.cells), aloud=False)
-        hydra_jobs.run(self.request, inbox, self.folder, total=len(self.cells), extra=extra)
+    Args:
+        cells: the words that compose each, and the parameters of its model.
 
-    def _measure_elsewhere(self) -> int:
-        executor: Executor = self.settings.launch
-        self.cells, drive = elsewhere.prepared(
-            executor, self._own_cells, self.resolved, self.results, folder=self.folder.absolute(), sweep=self.id
+    """
+    datasets: dict[tuple[str, ...], list[str]] = {}  # of each job, by what tells jobs apart
+    sizes: dict[tuple[str, ...], int] = {}
+    for words, params in cells:
+        dataset = next((word for word in words if word.startswith("dataset=")), "")
+        key = (*(word for word in words if word != dataset), dataset if params >= LARGE else "")
+        datasets.setdefault(key, []).append(dataset.partition("=")[2])
+        sizes[key] = params
+    jobs = []
+    for key in sorted(datasets, key=lambda key: -sizes[key]):
+        job = list(key[:-1])
+        names = dict.fromkeys(filter(None, datasets[key]))
+        if names:
+            job.append(f"dataset={','.join(names)}")
+        jobs.append(job)
+    return jobs
+
+
+def job_command(words: Sequence[str]) -> list[str]:
+    """The command of a job: it measures here and delivers nothing."""
+    return [sys.executable, "-m", "rbptrack", "measure", *words, "launch=local", "deliver=false"]
+
+
+def write_slurm_script(jobs: Jobs, options: Mapping[str, str]) -> str:
+    """Write the jobs' commands, and the script of an array that runs one each; returns the script.
+
+    Args:
+        jobs: what to run.
+        options: sbatch's own, such as {"partition": "gpu", "gres": "gpu:1", "time": "4:00:00"}.
+
+    """
+    commands_file = jobs.folder / "jobs.txt"
+    write_whole(commands_file, "".join(f"{shlex.join(command)}\n" for command in jobs.commands))
+    script = _SCRIPT.format(
+        last=len(jobs.commands) - 1,
+        logs=str(jobs.folder).replace("%", "%%"),
+        options="\n".join(f"#SBATCH --{name}={value}" for name, value in options.items()),
+        folder=shlex.quote(str(Path.cwd())),
+        variable=PINS,
+        pins=shlex.quote(str(jobs.folder / _PINS_FILE)),
+        jobs=shlex.quote(str(commands_file)),
+    )
+    write_whole(jobs.folder / _SCRIPT_FILE, script)
+    return script
+
+
+def run_on_gpus(jobs: Jobs, gpus: Sequence[str], deliver: Callable[[], None]) -> None:
+    """Run jobs side by side, each on the next free GPU."""
+    folder = jobs.folder
+    say(f"{counted(len(jobs.commands), 'job')} on {counted(len(gpus), 'GPU')}; their output: {short_path(folder)}")
+    waiting = deque(enumerate(jobs.commands))
+    free = list(gpus)
+    running: dict[subprocess.Popen[bytes], str] = {}
+    try:
+        while waiting or running:
+            while waiting and free:
+                number, command = waiting.popleft()
+                gpu = free.pop(0)
+                environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, PINS: str(folder / _PINS_FILE)}
+                with (folder / f"{number}.log").open("ab") as output:
+                    process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+                running[process] = gpu
+            time.sleep(_POLL_SECONDS)
+            for process in [process for process in running if process.poll() is not None]:
+                free.append(running.pop(process))
+            deliver()
+    except BaseException:  # Ctrl-C, or SIGTERM as an exception
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait()
+        raise
+
+
+def _run_on_slurm(script: Path, deliver: Callable[[], None]) -> None:
+    """Submit an array and wait for its end. An interrupt leaves its jobs to SLURM; the same command delivers them.
+
+    Raises:
+        BadInput: SLURM is not here, or refuses the script.
+
+    """
+    try:
+        array = subprocess.Popen(
+            ["sbatch", "--parsable", "--wait", str(script)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is ours
         )
-        if self._tracking.uri.startswith("sqlite:") and not executor.one_machine:
-            say(
-                "the tracking store is a SQLite file, which only one machine may write: for jobs on several, start a "
-                "server and export MLFLOW_TRACKING_URI=http://HOST:5000 (docs/cluster.md)"
-            )
-        return drive.run(total=len(self.cells))
-
-    def _skip_known(self) -> None:
-        store = Store(self.settings.tracking)
-        total = len(self.cells)
-        cells = [(r, Delivery.of(c, r, store)) for c, r in zip(self._own_cells, self.resolved, strict=True)]
-        with spinner("looking for finished measurements"):
-            outcomes = measured_before.outcomes_of(cells)
-        for number, outcome in outcomes.items():
-            announce(outcome, label(number, total))
-            self.results.take(number, 0, outcome, whole=True)
-
-    @property
-    def _local(self) -> bool:
-        """Whether this process measures, and no executor's jobs."""
-        return self.settings.launch is None
-
-    @property
-    def _own_cells(self) -> list[Config]:
-        """The cells with the absolute address of the store, and the sweep that they belong to."""
-        sweep = self.name if self.request.multirun else self.settings.sweep
-        tracking = self._tracking
-        return [replace(cell, tracking=tracking, sweep=sweep) for cell in self.cells]
-
-    @property
-    def _tracking(self) -> TrackingConfig:
-        """Tracking config with an absolute URI, for remote jobs."""
-        return replace(self.settings.tracking, uri=resolve_uri(self.settings.tracking))
+    except FileNotFoundError as error:
+        raise BadInput("launch=slurm needs sbatch on this machine; launch.show=true prints the script") from error
+    with array:
+        assert array.stdout is not None  # noqa: S101
+        assert array.stderr is not None  # noqa: S101
+        number = array.stdout.readline().strip().partition(";")[0]
+        if not number:
+            raise BadInput(f"sbatch refuses {short_path(script)}: {array.stderr.read().strip()}")
+        say(f"submitted as SLURM's array {number}; output: {short_path(script.parent)}")
+        try:
+            while array.poll() is None:
+                time.sleep(_POLL_SECONDS)
+                deliver()
+        except BaseException:
+            array.terminate()
+            say(f"The jobs go on, and the same command delivers what they finish; scancel {number} ends them.")
+            raise
 
 
-def _nothing_ran(outcomes: Sequence[Outcome], folder: Path) -> int:
-    """Say once why no run began, and leave the folder as it was."""
-    for message in dict.fromkeys(o.message for o in outcomes):
-        complain(message)
-    _leave_nothing(folder)
-    return 2 if outcomes and all(o.bad_input for o in outcomes) else 1
+def _first_part_of_key(word: str) -> str:
+    """The first part of a word's key: `launch` of `++launch.options.gres=gpu:1`."""
+    return word.partition("=")[0].lstrip("+~").partition(".")[0]
 
 
-def _leave_nothing(folder: Path) -> None:
-    """Remove the folder of a sweep in which nothing ran, and folders above it that are empty then."""
-    shutil.rmtree(folder, ignore_errors=True)
-    for emptied in (folder.parent, home() / "partial", home()):
-        with suppress(OSError):  # not there, or not empty
-            emptied.rmdir()
+def _all_gpus() -> list[str]:
+    """The GPUs that this process sees."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible:
+        return visible.split(",")
+    import torch
+
+    if not torch.cuda.device_count():
+        raise BadInput("launch=gpus: this machine has no CUDA device; launch.gpus=0,1 names them")
+    return [str(number) for number in range(torch.cuda.device_count())]

@@ -1,10 +1,10 @@
-"""The tracking store: the only package that imports mlflow. Plain values go in, `Runs` come out."""
+"""Results in MLflow: finished measurements go in once and whole, and come out as `Runs`.
 
-import os
+No other room imports mlflow.
+"""
 
-# Read when mlflow is imported.
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "1")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "40")  # three attempts: a busy server has two minutes
+from rbptrack.tracking.facts import Facts
+from rbptrack.tracking.record import Record, lay_out
+from rbptrack.tracking.store import Fault, Store
+
+__all__ = ["Facts", "Fault", "Record", "Store", "lay_out"]

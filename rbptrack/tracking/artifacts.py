@@ -1,171 +1,134 @@
-"""The files of runs: local ones where they lie, those of a remote store fetched once into the cache."""
+"""The files of runs: read where they lie on this machine, or fetched once into the user's cache."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from functools import cached_property
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from rbptrack.base.errors import MissingArtifact, RbptrackError
-from rbptrack.base.parquet import Damaged
-from rbptrack.ranks import VERSION, RankHistogram, RankTable
-from rbptrack.sources.cache import fetched, forget
+from platformdirs import user_cache_path
+
+from rbptrack.analysis.source import Source
+from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway
+from rbptrack.base.parquet import read_table
+from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.explained import explained
-from rbptrack.tracking.groups import DOCUMENTS, read_groups
-from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, read_token_texts
+from rbptrack.tracking.names import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, TOKENS_FILE
 
 T = TypeVar("T")
 
 
-class Artifacts:
-    """Reads the artifacts of one experiment's runs.
+class Artifacts(Source):
+    """Reads the artifacts of a store's runs; raises MissingArtifact, or StoreAway where the store does not answer.
 
-    Every method raises StoreAway where the store does not answer, and BadInput where it refuses.
+    Attributes:
+        connection: the way to the store.
+        locations: run id -> the address of its artifacts, as far as it is known.
+
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._locations: dict[str, str] = {}  # of the artifacts of each run that was asked for
+        self.locations: dict[str, str] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for another process, without anything that only this one holds open."""
-        return {"connection": self.connection, "_locations": self._locations}
+    def artifact(self, run_id: str, name: str) -> Path:
+        """An artifact as a file."""
+        here = local_path(self._location(run_id))
+        if here is None:
+            return self._fetched(run_id, name)
+        if not (here / name).is_file():
+            raise MissingArtifact(f"run {run_id} lacks its artifact {name}: there is no {here / name}")
+        return here / name
 
-    def sizes(self, run_id: str) -> dict[str, int] | None:
-        """Return bytes of a run's artifacts by name, of a remote store of those at the top; None where they are not
-        known.
-        """
-        here = Path(self.artifact_uri(run_id))
-        if here.is_absolute():
-            if not here.parent.parent.is_dir():  # its experiment's: a disk that is not mounted here
-                return None
-            return {p.relative_to(here).as_posix(): p.stat().st_size for p in here.rglob("*") if p.is_file()}
-        client = self.connection.open()
-        try:
-            with explained(self.connection.uri):
-                listed = client.list_artifacts(run_id)
-        except RbptrackError:
-            return None
-        return {entry.path: entry.file_size or 0 for entry in listed if not entry.is_dir}
+    def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
+        """The rank table of a measurement."""
+        return self._read(run_id, RANKS_FILE, lambda path: RankTable.read(path, columns))
 
-    def digest(self, run_id: str) -> str:
-        """Return a hash of the files that analyses read of a measurement; empty for a remote store, where none
-        changes.
-        """
-        here = Path(self.artifact_uri(run_id))
-        whole = hashlib.sha256()
-        for path in (here / name for name in (RANKS, HISTOGRAM, DOCUMENTS, TOKENS)):
-            if path.is_absolute() and path.is_file():
-                with path.open("rb") as file:
-                    whole.update(hashlib.file_digest(file, "sha256").digest())
-            whole.update(path.name.encode())
-        return whole.hexdigest() if here.is_absolute() else ""
+    def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
+        """The same in pieces of whole documents."""
+        yield from RankTable.read_pieces(self.artifact(run_id, RANKS_FILE), columns)
 
     def histogram(self, run_id: str) -> RankHistogram:
-        """Read the rank histogram of a measurement."""
-        return self._read(run_id, HISTOGRAM, RankHistogram.read)
+        """How often each rank occurs in a measurement."""
+        return self._read(run_id, HISTOGRAM_FILE, RankHistogram.read)
 
-    def rank_pieces(self, run_id: str, *, version: int = VERSION) -> Iterator[RankTable]:
-        """Read the rank table of a measurement in pieces of whole documents, without columns of later versions."""
-        return RankTable.read_pieces(self.artifact(run_id, RANKS), version=version)
+    def token_texts(self, run_id: str) -> Mapping[int, str]:
+        """The texts of a measurement's tokens by id; empty where they were not kept."""
+        try:
+            texts = json.loads(self.artifact(run_id, TOKENS_FILE).read_text(encoding="utf-8"))
+            return {int(token): text for token, text in texts.items()}
+        except (MissingArtifact, ValueError):
+            return {}
 
-    def ranks(self, run_id: str) -> RankTable:
-        """Read the rank table of a measurement."""
-        return self._read(run_id, RANKS, RankTable.read)
+    def groups(self, run_id: str) -> Sequence[str]:
+        """The source of each document of a measurement, by its number."""
+        table = self._read(run_id, DOCUMENTS_FILE, lambda path: read_table(path, ["group"]))
+        if "group" not in table.column_names:
+            raise MissingArtifact(f"run {run_id} names no sources of its documents")
+        return [str(group) for group in table.column("group").to_pylist()]
 
     def _read(self, run_id: str, name: str, read: Callable[[Path], T]) -> T:
-        """Read an artifact; a copy in the cache that is damaged, or was removed a moment ago, is fetched again."""
+        """Read an artifact; a fetched copy that is damaged is fetched again."""
         path = self.artifact(run_id, name)
         try:
             return read(path)
-        except (Damaged, FileNotFoundError):
-            if not forget(path):
+        except RbptrackError:
+            if not path.is_relative_to(_cache()):
                 raise
+            path.unlink(missing_ok=True)
             return read(self.artifact(run_id, name))
 
-    def token_texts(self, run_id: str) -> dict[int, str]:
-        """Return the texts of a measurement's tokens by id; empty where they were not kept."""
-        with suppress(RbptrackError, OSError, ValueError):
-            return read_token_texts(self.artifact(run_id, TOKENS))
-        return {}
+    def _location(self, run_id: str) -> str:
+        if run_id not in self.locations:
+            with self.connection.explained():
+                self.locations[run_id] = self.connection.client.get_run(run_id).info.artifact_uri
+        return self.locations[run_id]
 
-    def groups(self, run_id: str) -> list[str]:
-        """Return the source of each document of a measurement, by its number; empty where none is named."""
-        return read_groups(self.artifact(run_id, DOCUMENTS))
+    def _fetched(self, run_id: str, name: str) -> Path:
+        kept = _cache() / run_id / name
+        if not kept.is_file():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=_cache()) as folder:
+                self.download(run_id, name, Path(folder)).replace(kept)
+        return kept
 
-    def artifact_names(self, run_id: str) -> list[str]:
-        """Return paths of a run's artifacts, those in folders included."""
-        here = Path(self.artifact_uri(run_id))
-        if here.is_absolute():  # MLflow's own way asks the database several times for each folder
-            return sorted(path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file())
-        client = self.connection.open()
-        names = list[str]()
-        folders = [""]
-        with self.connection.explained():
-            while folders:
-                for entry in client.list_artifacts(run_id, folders.pop() or None):
-                    (folders if entry.is_dir else names).append(entry.path)
-        return names
-
-    def artifact(self, run_id: str, path: str) -> Path:
-        """Return an artifact as a file: a copy in the cache, or the file itself where the store is local."""
-        here = Path(self.artifact_uri(run_id), path)
-        if here.is_absolute() and here.exists():
-            return here  # MLflow's own way asks the database several times for each file
-        if here.is_absolute():
-            raise MissingArtifact(f"run {run_id} lacks its artifact {path}")
-        try:
-            return fetched(
-                f"{self.connection.shown} {run_id} {path}", lambda place: self._download(run_id, path, place)
-            )
-        except OSError:  # the cache cannot be written
-            place = Path(self._uncached.name, run_id)
-            if not (place / path).exists():
-                place.mkdir(exist_ok=True)
-                self._download(run_id, path, place)
-            return place / path
-
-    def _download(self, run_id: str, path: str, place: Path) -> Path:
+    def download(self, run_id: str, name: str, folder: Path) -> Path:
+        """Fetch an artifact, as it is in the store now, into a folder."""
+        here = local_path(self._location(run_id))
+        if here is not None:
+            return Path(shutil.copy(self.artifact(run_id, name), folder))
         import mlflow.artifacts
         from mlflow.exceptions import MlflowException
 
-        try:
-            return Path(
-                mlflow.artifacts.download_artifacts(
-                    run_id=run_id, artifact_path=path, tracking_uri=self.connection.uri, dst_path=str(place)
+        with self.connection.explained():
+            try:
+                return Path(
+                    mlflow.artifacts.download_artifacts(
+                        run_id=run_id, artifact_path=name, tracking_uri=self.connection.uri, dst_path=str(folder)
+                    )
                 )
-            )
-        except (MlflowException, OSError) as error:
-            if path not in self.artifact_names(run_id):
-                raise MissingArtifact(f"run {run_id} lacks its artifact {path}") from error
-            with self.connection.explained():
-                raise
+            except (MlflowException, OSError) as error:
+                names = {entry.path for entry in self.connection.client.list_artifacts(run_id)}
+                if name in names:
+                    raise StoreAway(f"the artifact {name} of run {run_id} cannot be fetched: {error}") from error
+                raise MissingArtifact(f"run {run_id} lacks its artifact {name}") from error
 
-    @cached_property
-    def _uncached(self) -> TemporaryDirectory[str]:
-        """Holds fetched files that could not be cached, for as long as this reader lives."""
-        return TemporaryDirectory()
 
-    def artifact_uri(self, run_id: str) -> str:
-        """Return the address of the run's artifacts; a plain path where the store is local."""
-        if run_id not in self._locations:
-            source = self.connection.source
-            with self.connection.explained():
-                self._locations[run_id] = self._located(source.run(run_id).artifacts)
-        return self._locations[run_id]
+def local_path(address: str) -> Path | None:
+    """The path that an address of artifacts names on this machine; None of any other."""
+    parts = urlsplit(address)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    if not parts.scheme:
+        return Path(address)
+    return None
 
-    def _located(self, address: str) -> str:
-        uri = self.connection.located(address)
-        return unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
 
-    def report_page(self, run_id: str) -> str:
-        """Return the address of a run's page: the file in a local store, or the server's own page of it."""
-        if server := self.connection.run_page:
-            return server.replace("{}", f"{run_id}/artifacts/report.html")
-        return f"{self.artifact_uri(run_id)}/report.html"
+def _cache() -> Path:
+    folder = os.environ.get("RBPTRACK_CACHE")
+    return (Path(folder) if folder else user_cache_path("rbptrack")) / "artifacts"

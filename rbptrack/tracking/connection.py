@@ -1,291 +1,249 @@
-"""The way to one experiment of a tracking server or database: opening it, and what its faults mean."""
+"""The way to a store: which one is meant, its experiments, and a lock for whoever writes."""
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
-import time
+import sqlite3
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from rbptrack.base.addresses import DATABASES, scheme
-from rbptrack.base.errors import BadInput, StoreAway
-from rbptrack.base.files import TemporaryFolder
-from rbptrack.config.schema import TrackingConfig
-from rbptrack.tracking import local, moved, new_store
+from filelock import FileLock
+
+from rbptrack.base.errors import BadInput
+from rbptrack.base.escape import file_part
+from rbptrack.base.files import sync
+from rbptrack.base.secrets import without_password
+from rbptrack.config.check import check_store
+from rbptrack.config.paths import home
 from rbptrack.tracking.explained import explained
-from rbptrack.tracking.reach import SILENT, reach, say_slow
-from rbptrack.tracking.tables import Tables, index_fingerprints
-from rbptrack.tracking.uri import is_server, resolve_uri, run_page
+from rbptrack.tracking.names import REPORTS
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Experiment, Run
 
-    from rbptrack.tracking.client import Client
+_SERVERS = ("http", "databricks")
+_SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
+_TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else its page is that for LLM applications
+_RUNS_OF_A_PAGE = 1000  # runs of one answer
 
-os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else two lines for each run of a server
-
-_ANALYSES = "-analyses"
-_AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again
-_SLOW_SECONDS = 10.0  # after which a message reports the wait
-_IMPATIENT = "10"  # seconds of a request, once a server was waited for in vain
-
-log = logging.getLogger(__name__)
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # 5 s instead of 4 minutes until a server is away
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 
 class Connection:
-    """One experiment of one tracking server or database; `Reader` and `Writer` use it.
-
-    Nothing is opened, made or asked before `open`.
+    """A store's address and its client, which is made when it is first needed, in each process anew.
 
     Args:
-        config: says where; see `resolve_uri`.
-        create: whether `open` makes an experiment that is not there.
+        uri: the address; empty: MLFLOW_TRACKING_URI, else what MLflow itself uses in this folder.
+        experiment: of measurements.
 
     Attributes:
-        uri: the address, absolute; it holds no password.
-        shown: the same, also where a copy is read.
-        experiment: the experiment's name.
-        database: the SQLite file of a local store; None for any other.
-        tables: the SQLite file that is read: the database, or its copy where the store cannot be written.
+        uri: the address, absolute.
+        database: the SQLite file; None of any other store.
 
     Raises:
-        BadInput: the config does not give the address of a tracking store.
+        BadInput: the address is none of a tracking store, or holds a password.
 
     """
 
-    def __init__(self, config: TrackingConfig, *, create: bool = True) -> None:
-        for name in ("alembic", "mlflow", "sqlalchemy"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        self.uri = resolve_uri(config)
-        self.shown = self.uri
-        self.experiment = config.experiment
-        self.database = local.database_of(self.uri)
-        self.tables = self.database
-        self._config = config
-        self._create_missing = create
+    def __init__(self, uri: str, experiment: str) -> None:
+        check_store(uri, experiment)
+        self.uri, self.database = _absolute_address(uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
+        self.experiment = experiment
+        self._lock_file = (self.database.parent / "mlruns" if self.database else home()) / "store.lock"
+        self._lock = FileLock(self._lock_file)  # may be taken again by the thread that holds it
         self._client: MlflowClient | None = None
-        self._source: Tables | None = None
-        self._analyses: Self | None = None
-        self._experiment_id = ""
-        self._stood_in: Path | None = None
-        self._away_until = 0.0
+        self._experiments: dict[str, str] = {}
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return the state for another process, which opens the store itself."""
-        return partial(type(self), create=self._create_missing), (self._config,)
+    def __getstate__(self) -> dict[str, Any]:
+        """The state for another process, which opens the store itself."""
+        return {name: value for name, value in vars(self).items() if name not in ("_client", "_lock")}
 
-    def another(self) -> Self:
-        """Return a connection of its own to the same place, for another thread: what it waits for, this one does
-        not.
-        """
-        return type(self)(self._config, create=self._create_missing)
-
-    def analyses(self) -> Self:
-        """Return the experiment `<name>-analyses` of the same store: its hundreds of metrics would be columns of this
-        one.
-        """
-        if self._analyses is None:
-            self._analyses = type(self)(replace(self._config, experiment=f"{self.experiment}{_ANALYSES}"))
-        return self._analyses
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _client=None, _lock=FileLock(state["_lock_file"]))
 
     @property
-    def experiment_ids(self) -> list[str]:
-        """MLflow's ids of the experiment and of its analyses', where that exists; opens the store."""
-        source = self.source
-        with self.explained():
-            analyses = source.experiment(f"{self.experiment}{_ANALYSES}")
-        return [self._experiment_id, *([analyses.id] if analyses else [])]
-
-    @property
-    def new_artifacts(self) -> str:
-        """The folder or bucket for the artifacts of an experiment that is made; empty for the usual place."""
-        return self._config.artifacts
+    def shown(self) -> str:
+        """The address without a password."""
+        return without_password(self.uri)
 
     @property
     def exists(self) -> bool:
-        """False for a local database that has not been made yet; True for every other store, reachable or not."""
-        return self.database is None or local.is_made(self.database)
+        """False for a SQLite file that is not made yet; True for every other store, whether it answers or not."""
+        return self.database is None or (self.database.exists() and self.database.stat().st_size > 0)
 
     @property
-    def read_only(self) -> bool:
-        """Whether this is a local store that is there and cannot be written: it is read through a copy."""
-        return self.database is not None and self.exists and not local.writable(self.database)
-
-    @property
-    def experiment_id(self) -> str:
-        """MLflow's id of the experiment; opens the store."""
-        return self._experiment_id if self.source else ""
-
-    @property
-    def run_page(self) -> str:
-        """The address of a run's page, `{}` for the run's ID; empty where no server's address is known."""
-        return f"{self.shown.rstrip('/')}/{run_page(self.experiment_id)}" if is_server(self.uri) else ""
-
-    def check_writable(self) -> None:
-        """Raise BadInput or StoreAway unless the store can be written, found out early; a local one is not made for
-        it.
-        """
-        if self.database is None:
-            self.open()
-        else:
-            local.check_writable(self.database)
-
-    def open(self) -> MlflowClient:
-        """Return the client, with database and experiment made if they are not there yet.
-
-        Raises:
-            StoreAway: nothing answers there now, or nothing did a moment ago.
-            BadInput: it answers but cannot be used: permission is lacking, another MLflow wrote it, or the experiment
-                was deleted or moved.
-
-        """
-        if time.monotonic() < self._away_until:
-            raise StoreAway(f"the tracking store {self.shown} cannot be reached")
+    def client(self) -> MlflowClient:
+        """MLflow's client; a SQLite file is made if it is not there. Use it within `explained`."""
         if self._client is None:
-            if self.database is None:
-                self._client = self._connect()
-            elif self.read_only:
-                self._read_copy(self.database)
-                self._client = self._connect()
-            else:
-                local.check_writable(self.database)
-                with self.explained(), local.alone(self.database):
-                    self._client = self._connect()
+            from mlflow import MlflowClient
+
+            for name in ("mlflow", "alembic"):  # after the import, which sets them
+                logging.getLogger(name).setLevel(logging.WARNING)
+            # It logs a traceback for what `explained` says in a line, of a full disk for example.
+            logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+            with self.explained():
+                if self.database and not self.exists:
+                    with self.alone():
+                        if not self.exists:
+                            _make_database(self.database)
+                if not self.database and not self.uri.startswith(_SERVERS):
+                    _try_to_connect(self.uri)
+                self._client = MlflowClient(self.uri)
         return self._client
-
-    @property
-    def source(self) -> Tables | Client:
-        """What answers questions about runs; opens the store, without MLflow where it is local and made."""
-        if self._source:
-            return self._source
-        client = None if self._opened_to_read() else self.open()  # asked each time: a server may be away
-        tables = Tables(self.uri)
-        if client is None or (scheme(self.uri) in DATABASES and tables.are_known()):
-            self._source = tables
-            return tables
-        from rbptrack.tracking.client import Client
-
-        return Client(client)
-
-    def _opened_to_read(self) -> bool:
-        """Open a local store that is made, ours, of a known MLflow and at its place; False where `open` has to."""
-        if self.database is None or not self.exists or self._client is not None:
-            return False
-        local.check_ours(self.database)
-        if self.read_only:
-            self._read_copy(self.database)
-        tables = Tables(self.uri)
-        with self.explained():
-            experiment = tables.experiment(self.experiment) if tables.are_known() else None
-        if experiment is None or experiment.stage == "deleted":
-            return False
-        if moved.stood_in(self.database, experiment.artifacts, self.experiment) is not None:
-            return False
-        self._experiment_id = experiment.id
-        return True
-
-    def _read_copy(self, database: Path) -> None:
-        """Read a copy of the database: SQLite and MLflow both write beside or into one that they only read."""
-        if self.tables != database:
-            return
-        local.check_ours(database)
-        self._copy = TemporaryFolder()
-        with self.explained():
-            self.tables = local.copied(database, self._copy.path)
-        self.uri = f"sqlite:///{self.tables}"
-        self._create_missing = False
-
-    def repair_moved(self) -> int:
-        """Relocate a local store that was moved, even without artifacts, else BadInput; returns how many addresses."""
-        if self.database is None or not self.exists:
-            raise BadInput(f"moved=true repairs a local database; {self.shown} is none")
-        with self.explained(), local.alone(self.database):
-            return moved.repair(self.database, self.experiment)
-
-    def located(self, address: str) -> str:
-        """Return the address of an artifact; in a copy that cannot be written, its place beside the database."""
-        if self._stood_in is None or self.database is None:
-            return address
-        return moved.located(address, self.database, self._stood_in)
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Put errors into words; after one that means that nothing answers, the next calls do not wait for it again.
+        """Turn MLflow's errors into StoreAway or BadInput."""
+        with explained(self.uri):
+            yield
 
-        Raises:
-            StoreAway: nothing answers there now.
-            BadInput: any other refusal.
-
-        """
-        slow = threading.Timer(_SLOW_SECONDS, say_slow, [self.shown])
-        slow.daemon = True
-        began = time.monotonic()
-        try:
-            if self.database is None:
-                slow.start()
-            with explained(self.uri):
-                yield
-        except StoreAway:
-            self._away_until = time.monotonic() + _AWAY_SECONDS
-            if time.monotonic() - began > _SLOW_SECONDS:  # it was there and silent, not refusing
-                SILENT.add(self.uri)
-                patience = os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"]
-                os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = min(_IMPATIENT, patience, key=float)
-            raise
-        finally:
-            slow.cancel()
-
-    def _connect(self) -> MlflowClient:
-        from mlflow import MlflowClient
-
-        local.commit_durably()
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the store's lock: of processes and threads of this machine one writes at a time."""
         with self.explained():
-            reach(self.uri)
-            if self.database is not None and not self.exists and self._create_missing:
-                new_store.make(self.database, self.experiment, lambda uri: self._make_experiment(MlflowClient(uri)))
-            client = MlflowClient(self.uri)
-            experiment = client.get_experiment_by_name(self.experiment) or self._make_experiment(client)
-            if experiment.lifecycle_stage == "deleted":
-                raise BadInput(
-                    f"the experiment {self.experiment!r} was deleted in the UI. Restore it there (or with `mlflow "
-                    f"experiments restore -x {experiment.experiment_id}`), or choose another: tracking.experiment=NAME"
+            self._lock_file.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock:
+            yield
+
+    def find_experiment(self, *, reports: bool = False) -> str | None:
+        """MLflow's id of the experiment; None where it is not there. Raises BadInput where it was deleted."""
+        name = self._experiment_name(reports=reports)
+        if name not in self._experiments and self.exists:
+            client = self.client
+            with self.explained():
+                experiment = client.get_experiment_by_name(name)
+            if experiment is not None:
+                self._experiments[name] = _id_unless_deleted(experiment)
+        return self._experiments.get(name)
+
+    def make_experiment(self, *, reports: bool = False) -> str:
+        """MLflow's id of the experiment, which is made if it is not there. Raises BadInput where it was deleted."""
+        client = self.client  # makes the store
+        experiment = self.find_experiment(reports=reports)
+        if experiment is None:
+            name = self._experiment_name(reports=reports)
+            with self.explained():
+                experiment = _id_unless_deleted(self._create_experiment(client, name))
+            self._experiments[name] = experiment
+        return experiment
+
+    def _experiment_name(self, *, reports: bool) -> str:
+        return self.experiment + (REPORTS if reports else "")
+
+    def experiment_names(self) -> list[str]:
+        """The experiments that the store has, beside MLflow's own."""
+        client = self.client
+        with self.explained():
+            return [one.name for one in client.search_experiments() if one.name != "Default"]
+
+    def search(self, condition: str, *, reports: bool = False, most: int = 0) -> Iterator[Run]:
+        """Runs that fulfil a condition, newest first; none where there is no store yet."""
+        experiment = self.find_experiment(reports=reports)
+        token = None
+        while experiment is not None:
+            client = self.client
+            with self.explained():
+                page = client.search_runs(
+                    [experiment],
+                    condition,
+                    max_results=most or _RUNS_OF_A_PAGE,
+                    order_by=["attributes.start_time DESC"],
+                    page_token=token,
                 )
-            if self.database is not None:
-                self._settle(self.database, experiment.artifact_location)
-                local.index_tags(self.database)
-            elif scheme(self.uri) == "postgresql":
-                index_fingerprints(self.uri)
-            self._experiment_id = experiment.experiment_id
-        return client
+            yield from page
+            token = page.token
+            if most or not token:
+                return
 
-    def _settle(self, database: Path, artifacts: str) -> None:
-        """Make a store that was copied or moved its own: writing to it must never reach the original.
+    def _create_experiment(self, client: MlflowClient, name: str) -> Experiment:
+        from mlflow.exceptions import MlflowException
 
-        Raises:
-            BadInput: artifacts are lacking that the original has.
+        location = None
+        if self.database and self.database.parent != Path.cwd():  # else MLflow's own place, ./mlruns/<id>
+            location = (self.database.parent / "mlruns" / file_part(name)).as_uri()
+        try:
+            return client.get_experiment(client.create_experiment(name, location, tags=_TRAINING))
+        except MlflowException:
+            experiment = client.get_experiment_by_name(name)  # another machine was faster
+            if experiment is None:
+                raise
+            return experiment
 
-        """
-        old = moved.stood_in(database, artifacts, self.experiment)
-        if old is None:
-            return
-        moved.check_files(database, old, self.tables or database)
-        if local.writable(database):
-            changed = moved.relocate(database, old)
-            log.warning("the store %s was copied from %s: %d paths updated", database, old, changed)
-        else:
-            self._stood_in = old
 
-    def _make_experiment(self, client: MlflowClient) -> Any:
-        if not self._create_missing:
-            names = ", ".join(e.name for e in client.search_experiments() if e.name != "Default") or "none"
+def _id_unless_deleted(experiment: Experiment) -> str:
+    if experiment.lifecycle_stage == "deleted":
+        raise BadInput(
+            f"the experiment {experiment.name} was deleted. Restore it (mlflow experiments restore -x "
+            f"{experiment.experiment_id}), or choose another with tracking.experiment=NAME"
+        )
+    return str(experiment.experiment_id)
+
+
+def _absolute_address(uri: str) -> tuple[str, Path | None]:
+    """The address, absolute, and its SQLite file."""
+    scheme = uri.partition(":")[0].partition("+")[0].lower()
+    if not uri:
+        database = Path.cwd() / "mlflow.db"
+    elif scheme != "sqlite":
+        if scheme not in _SCHEMES:
             raise BadInput(
-                f"the tracking store {self.shown} has no experiment {self.experiment!r}. Experiments: {names}; "
-                "choose one: tracking.experiment=NAME"
+                f"{without_password(uri)} is no tracking store: give http://HOST:PORT, sqlite:///FILE or "
+                "postgresql://HOST/NAME (MLflow no longer keeps runs in plain folders)"
             )
-        return new_store.make_experiment(client, self.experiment, self.uri, self._config.artifacts)
+        return uri, None
+    else:
+        path = unquote(uri.partition(":///")[2].partition("?")[0])
+        if not path:
+            raise BadInput(f"{uri} names no file: give sqlite:///FILE")
+        database = Path(path).absolute()
+    if database.is_dir():
+        raise BadInput(f"{database} is a folder, no tracking store: give sqlite:///{database}/mlflow.db")
+    return f"sqlite:///{database}", database
+
+
+def _try_to_connect(uri: str) -> None:
+    """Connect to a database once; MLflow itself would try for 100 seconds, and log each attempt."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(uri)
+    try:
+        engine.connect().close()
+    finally:
+        engine.dispose()
+
+
+def _make_database(database: Path) -> None:
+    """Make a store's SQLite file under another name and rename it, so that an interrupt leaves no half of one.
+
+    Two processes that make one at once break it, hence the caller's lock. With write-ahead logging,
+    writers wait a third of the time.
+    """
+    from mlflow import MlflowClient
+
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "mlflow.db")
+        pool = os.environ.get("MLFLOW_SQLALCHEMYSTORE_POOLCLASS")
+        os.environ["MLFLOW_SQLALCHEMYSTORE_POOLCLASS"] = "NullPool"  # connections are closed after each use
+        try:
+            MlflowClient(f"sqlite:///{made}").search_experiments(max_results=1)
+        finally:
+            if pool is None:
+                del os.environ["MLFLOW_SQLALCHEMYSTORE_POOLCLASS"]
+            else:
+                os.environ["MLFLOW_SQLALCHEMYSTORE_POOLCLASS"] = pool
+        unfinished = database.with_name(f".{database.name}.new")
+        unfinished.unlink(missing_ok=True)
+        with closing(sqlite3.connect(made)) as source, closing(sqlite3.connect(unfinished)) as target:
+            source.backup(target)
+            target.execute("pragma journal_mode=WAL")
+    sync(unfinished)
+    unfinished.replace(database)
+    sync(database.parent)

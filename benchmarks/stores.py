@@ -1,0 +1,196 @@
+"""How long large stores take: synthetic measurements with known laws, delivered by tracking's own functions.
+
+    python -m benchmarks.stores make FOLDER [--measurements 144] [--datasets 6] [--tokens 500000] [--documents 1000]
+    python -m benchmarks.stores time FOLDER 'report --out r.html' 'analyze power_law' list
+
+`make` writes a store as large as a real study, 24 models of four families x 6 datasets of 500,000 tokens, or a part of
+it that was not made yet; more than 24 models go on with further families of the same sizes. -ln RBP_k = A_k S^-alpha_k
+with alpha_k = 0.06 + 0.012 ln k, models scatter by 1%, documents differ in difficulty, and models share each token's.
+`time` runs commands in the folder: seconds by the wall clock and of all processors, and the peak memory of the largest
+process. `time` takes any folder with a store, such as the demo's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr
+
+from rbptrack.config.paths import cells_folder
+from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
+from rbptrack.ranks import FloatArray, RankTable, log_grid
+from rbptrack.ranks.measurement import RANKS_FILE, Measurement
+from rbptrack.sources.fingerprint import fingerprint
+from rbptrack.tracking import Facts, Store, lay_out
+
+ROOT = Path(__file__).parent.parent
+VOCABULARY = 50_304
+KS = [1, 10, 100]
+SIZES = {
+    "pythia": [1.2e6, 4.7e6, 18.9e6, 85.1e6, 302e6, 806e6, 1.2e9, 2.5e9, 6.4e9, 11.3e9],
+    "gpt2": [85.1e6, 302e6, 708e6, 1.48e9],
+    "opt": [85.1e6, 302e6, 1.2e9, 2.5e9, 6.4e9],
+    "qwen2.5": [358e6, 1.3e9, 2.8e9, 6.5e9, 13.1e9],
+}
+
+
+def models(count: int) -> list[tuple[str, float]]:
+    """Families and sizes S."""
+    found: list[tuple[str, float]] = []
+    again = 0
+    while len(found) < count:
+        for family, sizes in SIZES.items():
+            name = f"{family}-{again}" if again else family
+            found += [(name, s) for s in sizes]
+        again += 1
+    return found[:count]
+
+
+def table(s: float, *, family: str, dataset: int, documents: int, length: int) -> RankTable:
+    """One model's ranks: a token's place in the law's distribution of ranks is its difficulty, most of it shared."""
+    shared = np.random.default_rng(dataset)
+    own = np.random.default_rng([dataset, int(s), len(family)])
+    tokens = documents * length
+    of_document = np.repeat(shared.standard_normal(documents), length)
+    difficulty = np.sqrt(0.1) * of_document + np.sqrt(0.7) * shared.standard_normal(tokens)
+    uniform = ndtr(difficulty + np.sqrt(0.2) * own.standard_normal(tokens))
+    grid = log_grid(VOCABULARY, per_decade=24)
+    scatter = np.exp(0.01 * own.standard_normal())
+    rbp = np.exp(-missed(grid, s, dataset) * scatter)
+    rank = np.ceil(np.exp(np.interp(uniform, rbp, np.log(grid), left=0.0))).astype(np.int64)
+    rank = np.clip(rank, 1, VOCABULARY)
+    nothing = np.zeros(tokens)
+    return RankTable.from_arrays(
+        vocab_size=VOCABULARY,
+        document=np.repeat(np.arange(documents), length),
+        position=np.tile(np.arange(1, length + 1), documents),
+        field=nothing,
+        token=shared.zipf(1.3, tokens) % VOCABULARY,
+        greater=rank - 1,
+        ties=nothing,
+        logprob=-(0.25 * (s / 1e8) ** -0.05 + 1.1 * np.log(rank) + 0.3 * own.exponential(size=tokens)),
+        entropy=own.exponential(size=tokens),
+        top=shared.integers(VOCABULARY, size=tokens),
+        top_logprob=nothing - 0.5,
+    )
+
+
+def missed(k: FloatArray, s: float, dataset: int) -> FloatArray:
+    """-ln RBP_k at size s: falls with k as k^-0.4, cut off at |V|."""
+    level = (1.1 + 0.15 * dataset) * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5)
+    return np.asarray(level * (s / 1e8) ** -(0.06 + 0.012 * np.log(k)))
+
+
+def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int, length: int) -> None:
+    """Lay out one measurement and deliver it, unless it is there."""
+    name = f"texts-{dataset}"
+    identity = {"family": family, "size": f"{s:.3g}", "dataset": name, "tokens": documents * length}
+    identity_hash = fingerprint(identity)
+    if store.find(identity_hash):
+        return
+    folder = cells_folder() / identity_hash
+    folder.mkdir(parents=True, exist_ok=True)
+    ranks = table(s, family=family, dataset=dataset, documents=documents, length=length)
+    ranks.write(folder / RANKS_FILE)
+    measurement = Measurement(
+        folder,
+        ranks.histogram(),
+        ranks.document_counts(KS),
+        num_bytes=4 * len(ranks),
+        tied=0,
+        seconds=1.0,
+        fresh_tokens=len(ranks),
+        peak_memory_bytes=10**9,
+        batch_tokens=2048,
+        chunk_tokens=512,
+    )
+    facts = Facts(
+        config=Config(
+            model=ModelConfig(family=family, size=f"{s:.3g}"),
+            dataset=DatasetConfig(name=name, seq_len=length + 1),
+            k=KConfig(values=KS),
+        ),
+        fingerprint=identity_hash,
+        identity=identity,
+        sweep="synthetic",
+        documents_hash=f"texts-{dataset}",
+        non_embedding_params=int(s),
+        total_params=int(s + 2 * VOCABULARY * 512),
+        vocab_size=VOCABULARY,
+        num_documents=documents,
+    )
+    rows = pd.DataFrame({"document": range(documents), "id": [f"doc {i}" for i in range(documents)]})
+    rows = rows.assign(tokens=length, bytes=4 * length)
+    lay_out(folder, measurement, facts, documents=rows, token_texts={0: " the"}, began=time.time())
+    store.address_to(folder)
+    store.deliver(folder)
+
+
+def make(folder: Path, *, measurements: int, datasets: int, tokens: int, documents: int) -> None:
+    """Fill a store in a folder, one dataset after the other."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.chdir(folder)
+    store = Store()
+    began = time.monotonic()
+    chosen = models(-(-measurements // datasets))
+    done = 0
+    for dataset in range(datasets):
+        for family, s in chosen[: measurements - done]:
+            deliver(store, family=family, s=s, dataset=dataset, documents=documents, length=tokens // documents)
+            done += 1
+        print(f"{done} measurements, {time.monotonic() - began:.0f} s", flush=True)
+
+
+def time_command(folder: Path, words: str) -> str:
+    """Run `rbptrack WORDS` in a folder: what it took, with the processes that it started."""
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rbptrack", *shlex.split(words)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    seconds = time.monotonic() - began
+    text = f"{seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of the processors, {used.ru_maxrss / 1e6:.2f} GB"
+    code = os.waitstatus_to_exitcode(status)
+    return f"{text}, exit code {code}" if code else text
+
+
+def main() -> None:
+    """Make a store, or time commands on one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["make", "time"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("commands", nargs="*", help="of rbptrack, each with its words")
+    parser.add_argument("--measurements", type=int, default=144)
+    parser.add_argument("--datasets", type=int, default=6)
+    parser.add_argument("--tokens", type=int, default=500_000, help="of a measurement")
+    parser.add_argument("--documents", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=1, help="of timing")
+    options = parser.parse_args()
+    if options.what == "make":
+        make(
+            options.folder,
+            measurements=options.measurements,
+            datasets=options.datasets,
+            tokens=options.tokens,
+            documents=options.documents,
+        )
+        return
+    for _ in range(options.rounds):
+        for words in options.commands:
+            print(f"{words}: {time_command(options.folder, words)}; load {os.getloadavg()[0]:.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""The configs of models, datasets, lists of k and executors."""

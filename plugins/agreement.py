@@ -1,0 +1,142 @@
+"""Two measurements of the same tokens: how often they agree, what changed, and which tokens show it.
+
+For a quantised or pruned checkpoint against its base, a fine-tune against its start, a checkpoint against the next,
+bfloat16 against float32. Tokens are paired, so that a difference which two separate measurements could not show is
+seen. `rbptrack compare A B` tells the same of one pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import combinations, pairwise
+from typing import Annotated, Any
+
+import pandas as pd
+from pydantic import Field
+
+from rbptrack.analysis import CE, HEADLINE_KS, Analyzer, BadInput, Report, Runs, Unreadable
+from rbptrack.analysis.charts import intervals
+from rbptrack.analysis.family import BY_DOCUMENT
+from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, same_tokens, worst_tokens
+from rbptrack.base.words import counted, number
+from rbptrack.stats.changes import OtherTokens
+
+Pair = tuple[pd.Series, pd.Series]
+
+
+@dataclass(kw_only=True)
+class Agreement(Analyzer):
+    """How often two measurements of the same tokens agree, what changed, and which tokens show it.
+
+    Without patterns, measurements of one model are paired: each checkpoint with the next, every other precision or
+    revision with the first.
+
+    a: pattern of the first's name (pythia-1b*): the start, the base, the teacher.
+    b: pattern of the other's.
+    ks: the k to compare at.
+    worst: how many tokens are shown of each pair.
+    most: how many pairs are read at most.
+    """
+
+    a: str = ""
+    b: str = ""
+    ks: tuple[Annotated[int, Field(ge=1)], ...] = HEADLINE_KS
+    worst: Annotated[int, Field(ge=0)] = 10
+    most: Annotated[int, Field(ge=1)] = 100
+
+    def analyze(self, runs: Runs) -> Report:
+        report = Report(CHANGES_GLOSSARY)
+        pairs = list(self._pairs(runs.frame))
+        if not pairs:
+            note = "No model was measured twice (precision, checkpoint) on the same tokens."
+            if self.a or self.b:
+                note = f"No two measurements of the same tokens match a={self.a or '*'} b={self.b or '*'}."
+            report.notes.append(note)
+            return report
+        if len(pairs) > self.most:
+            raise BadInput(f"{len(pairs)} pairs, and most={self.most}: choose with a= and b=")
+        tables = []
+        for first, second in pairs:
+            name = f"{_short(first)} / {_short(second)}"
+            try:
+                changes = compare_runs(runs, first, second, ks=self.ks, worst=self.worst)
+            except (Unreadable, OtherTokens) as error:
+                report.notes.append(f"{name} on {first['dataset']} is left out: {error}.")
+                continue
+            unread = runs.unread_sources.get(str(first["run_id"]))
+            if unread:
+                report.notes.append(f"{name} on {first['dataset']}: {unread}, {BY_DOCUMENT}.")
+            add_changes(report, changes, family=str(first["family"]), dataset=str(first["dataset"]), pair=name)
+            table = worst_tokens(runs, second, changes.worst)
+            table.insert(0, "pair", name)
+            table.insert(0, "dataset", first["dataset"])
+            tables.append(table)
+        if not tables:
+            return report
+        report.tables["worst_tokens"] = pd.concat(tables, ignore_index=True)
+        changes_of_ce = report.frame("change")
+        changes_of_ce = changes_of_ce[changes_of_ce["metric"] == CE]
+        report.figures["change"] = intervals(
+            changes_of_ce, x="change", y="pair", x_title="CE of the second minus the first, nats", null=0.0
+        )
+        report.headline = _headline(report, changes_of_ce)
+        return report
+
+    def _pairs(self, frame: pd.DataFrame) -> Iterator[Pair]:
+        ranked = frame[~frame["without_ranks"].fillna(False)]
+        for rows in same_tokens(ranked):
+            if self.a or self.b:
+                yield from self._named(rows)
+            else:
+                for _, of_model in rows.groupby(["family", "non_embedding_params"], sort=True):
+                    yield from _of_one_model(of_model)
+
+    def _named(self, rows: pd.DataFrame) -> Iterator[Pair]:
+        """Every two whose names match the patterns; in one order, where both orders match."""
+        measurements = [row for _, row in rows.iterrows()]
+        for left, right in combinations(measurements, 2):
+            if _matches(left, self.a) and _matches(right, self.b):
+                yield left, right
+            elif _matches(right, self.a) and _matches(left, self.b):
+                yield right, left
+
+
+def _of_one_model(rows: pd.DataFrame) -> Iterator[Pair]:
+    """Each checkpoint with the next, or all others with the first; float32 comes first."""
+    ordered = rows.sort_values(["dtype", "run_id"], ascending=[False, True])
+    ordered = ordered.sort_values("training_tokens", kind="stable")
+    measurements = [row for _, row in ordered.iterrows()]
+    if ordered["training_tokens"].nunique() == len(ordered):
+        yield from pairwise(measurements)
+        return
+    for other in measurements[1:]:
+        yield measurements[0], other
+
+
+def _matches(row: pd.Series[Any], pattern: str) -> bool:
+    names = (str(row["name"]), _short(row), str(row["model"]))
+    return not pattern or any(fnmatchcase(name, pattern) for name in names)
+
+
+def _short(row: pd.Series[Any]) -> str:
+    """A measurement's name without the dataset: `nano-6k@bfloat16`."""
+    model, _, marks = str(row["name"]).partition(f"/{row['dataset']}")
+    return model + marks
+
+
+def _headline(report: Report, changes: pd.DataFrame) -> str:
+    if len(changes) == 1:  # one pair
+        row = changes.iloc[0]
+        same_top = ""
+        if "same_top" in report.questions:
+            share = number(float(report.frame("same_top")["same_top"].sum()), ".1%")
+            same_top = f"{share} of the tokens rank the same token first; "
+        change = number(row["change"], "+.4f")
+        return f"{row['pair']}: {same_top}CE changes by {change} nats ({row['verdict'] or 'no test'})."
+    tested = changes[changes["verdict"] != ""]
+    differ = tested["verdict"].isin(["above", "below"]).sum()
+    if not len(tested):
+        return f"No test of {counted(len(changes), 'pair')}: the documents are too few."
+    return f"CE differs in {differ} of {counted(len(tested), 'pair')} of measurements of the same tokens."

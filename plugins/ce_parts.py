@@ -1,0 +1,274 @@
+"""What cross-entropy is made of, and which part falls with size: two exact identities.
+
+CE = E[ln R] + E[-ln(pR)]: what the ranks fix, a weighted sum of all RBP_k, and the rest, what p lacks to 1/R. Both are
+at least 0.
+CE = H(P) + KL(P||Q^) - ln Z_Q (arXiv 2510.04067): P(e) is the share of tokens of rank e, Q(e) = exp(mean ln p of
+them), Z_Q the sum of Q over the ranks seen, Q^ = Q/Z_Q: error entropy, self-alignment, confidence. -ln Z_Q may be below
+0, so it has no power law.
+
+Nothing is fitted in either, and both are checked with every measurement. From a sample H(P) is too low by some
+(ranks seen - 1)/(2 tokens), which Miller and Madow add, and KL is too high by more than its error: it gets no interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+from scipy.special import logsumexp
+
+from rbptrack.analysis import (
+    Analyzer,
+    Estimate,
+    Family,
+    RankHistogram,
+    RankTable,
+    RbptrackError,
+    Report,
+    Runs,
+    Term,
+    Unreadable,
+    WithoutRanks,
+    charts,
+    read_families,
+)
+from rbptrack.ranks import DocumentSums, FloatArray, split_sums
+from rbptrack.stats import laws_of_sums
+
+PARTS = {
+    "ce": Term("cross-entropy, nats per token", "CE"),
+    "rank": Term("E[ln R], nats: what ranks fix", "E[ln R]"),
+    "rest": Term("E[-ln(pR)], nats: what p lacks to 1/R", "E[-ln(pR)]"),
+    "error_entropy": Term("the entropy of ranks, nats; in a sample too low", "H(P)"),
+    "self_alignment": Term("nats; in a sample too high", "KL(P||Q^)"),
+    "confidence": Term("nats; may be negative", "-ln Z_Q"),
+}
+"""Cross-entropy and its parts by either identity, in the order of the columns of `PartSums.sums`."""
+
+KL = "self_alignment"
+LOGARITHMS = 5  # the parts before confidence: -ln Z_Q may be negative, and its logarithm is never taken
+FEWEST_ERRORS = 3.0  # standard errors that the fall of CE must have to be shared out
+
+
+@dataclass(frozen=True)
+class PartSums(DocumentSums):
+    """Each document's tokens, and its sum of every part, so that part = sum / tokens: (documents, 1 + parts).
+
+    For H(P) and -ln Z_Q, which are no sums over tokens, the sums are those of their first order around the whole text.
+
+    Attributes:
+        sums: as above; NaN in rank and rest where ranks and probabilities are not of one distribution.
+        miller_madow: what is to be added to H(P), once for each run.
+        runs: how many runs were added.
+
+    """
+
+    SUMMED = ("sums",)
+
+    sums: FloatArray
+    miller_madow: float
+    runs: int = 1
+
+    def __add__(self, other: Self) -> Self:
+        both = super().__add__(other)
+        return replace(both, miller_madow=self.miller_madow + other.miller_madow, runs=self.runs + other.runs)
+
+
+def decompose(histogram: RankHistogram) -> FloatArray:
+    """H(P), KL(P||Q^) and -ln Z_Q of arXiv 2510.04067, (3,), in nats: they add up to cross-entropy."""
+    p = histogram.count / histogram.num_tokens
+    log_q = histogram.logprob / histogram.count
+    log_z = float(logsumexp(log_q))
+    return np.array([-p @ np.log(p), p @ (np.log(p) - log_q + log_z), -log_z])
+
+
+def part_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> PartSums:
+    """Both identities by document, from a rank table in pieces of whole documents.
+
+    Raises:
+        RbptrackError: the parts do not add up to cross-entropy, within 1e-9 (ranks and rest) or 1e-6 nats.
+
+    """
+    entropy, alignment, confidence = decompose(histogram)
+    p = histogram.count / histogram.num_tokens
+    log_q = histogram.logprob / histogram.count
+    surprise = _by_rank(histogram, -np.log(p))
+    mean = _by_rank(histogram, log_q)
+    weight = _by_rank(histogram, np.exp(log_q + confidence) / p)  # Q^ / P
+    logs = np.log(np.arange(1, histogram.vocab_size + 1))  # of R = above + 1
+    rows = []
+    for piece in pieces:
+        logprob = piece.column("logprob").astype(np.float64)
+        tokens = piece.sum_by_document()
+        nats = piece.sum_by_document(-logprob)
+        rank = piece.sum_by_document(logs[piece.above])
+        if split_sums(piece)[2]:  # checks, token by token, that ln R and -ln(pR) add up, within 1e-9
+            rank = np.full(len(tokens), np.nan)
+        of_entropy = piece.sum_by_document(surprise[piece.rank])
+        moves_ln_z = piece.sum_by_document(weight[piece.rank] * (logprob - mean[piece.rank]))
+        of_confidence = tokens * confidence - moves_ln_z
+        of_alignment = nats - of_entropy - of_confidence
+        rows.append(np.column_stack([tokens, nats, rank, nats - rank, of_entropy, of_alignment, of_confidence]))
+    sums = np.concatenate(rows)
+    ce = sums[:, 1].sum() / histogram.num_tokens
+    total = entropy + alignment + confidence
+    if not abs(total - ce) < 1e-6:
+        raise RbptrackError(f"H(P) + KL - ln Z is {total:.9f}, cross-entropy {ce:.9f}")
+    return PartSums(sums, (len(histogram.rank) - 1) / (2 * histogram.num_tokens))
+
+
+def _by_rank(histogram: RankHistogram, values: FloatArray) -> FloatArray:
+    """A value of each rank seen, (ranks,), at the index of the rank, (V + 1,)."""
+    by_rank = np.zeros(histogram.vocab_size + 1)
+    by_rank[histogram.rank] = values
+    return by_rank
+
+
+def means(totals: FloatArray) -> FloatArray:
+    """The parts per token, (..., parts), as a statistic of sums of `PartSums`, (..., 1 + parts)."""
+    return np.asarray(totals[..., 1:] / totals[..., :1])
+
+
+GLOSSARY: dict[str, str | Term] = {
+    **PARTS,
+    "alpha": Term("exponent of part = A S^-alpha", "α"),
+    "delta": Term("exponent of the part minus cross-entropy's, by the law of their ratio", "Δα vs. CE"),
+    "per_decade": Term("change of the part with 10 times the size, nats, by a straight line in ln S"),
+    "share": Term("of the fall of CE over the sizes that is the part's: slope of the part against CE", form=".1%"),
+    "miller_madow": Term("H(P) + (ranks seen - 1)/(2 tokens): corrected for most of its bias", "H(P), Miller-Madow"),
+    "rank_share": Term("rank over CE", form=".1%"),
+    "nats": Term("the part, nats per token"),
+    "part": Term("of cross-entropy"),
+    "A": Term("factor of the law"),
+    "R2": Term("of the law in logarithms, or of the line", "R²"),
+    "sizes": Term("how many"),
+}
+
+
+@dataclass(kw_only=True)
+class CeParts(Analyzer):
+    """What cross-entropy is made of, and which part falls with size: two exact identities.
+
+    margin: a part scales as CE does where its exponent differs by less than this share of CE's.
+    """
+
+    cost: ClassVar[int] = 3
+    margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
+
+    def analyze(self, runs: Runs) -> Report:
+        """Take every measurement apart; laws need 2 sizes, and 3 for intervals."""
+        report = Report(GLOSSARY)
+        rows: list[dict[str, Any]] = []
+
+        def load(family: Family, run_id: str) -> PartSums:
+            pieces = runs.rank_pieces(run_id, ["document", "rank", "logprob"])
+            try:
+                return part_sums(pieces, runs.histogram(run_id))
+            except WithoutRanks:
+                raise
+            except RbptrackError as error:  # an identity does not hold: the ranks and the histogram are of two runs
+                raise Unreadable(str(error)) from error
+
+        for family, sizes in read_families(runs, load, report.notes):
+            for i, size in enumerate(sizes):
+                parts = dict(zip(PARTS, means(size.sums.sum(axis=0)).tolist(), strict=True))
+                parts["miller_madow"] = parts["error_entropy"] + size.miller_madow / size.runs
+                parts["rank_share"] = parts["rank"] / parts["ce"]
+                rows.append({**family.keys, "size": family.labels[i], "S": family.s[i], **parts})
+                if np.isnan(parts["rank"]):
+                    report.notes.append(f"{family}, {family.labels[i]}: no rank and rest, some p(target) is above 1/R.")
+            if len(sizes) > 1:
+                sums = [size.sums for size in sizes]
+                self._laws(report, family, sums)
+                _shares(report, family, sums)
+        if not rows:
+            report.notes.append("There is no measurement with ranks.")
+            return report
+        report.tables["parts"] = pd.DataFrame(rows)
+        report.headline = _headline(report)
+        _draw(report)
+        return report
+
+    def _laws(self, report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
+        """Add the law of each part that is positive at every size, beside CE's, and every part's change in nats."""
+        laws = laws_of_sums(family.s, sums, lambda x: means(x)[..., :LOGARITHMS])
+        ratios = laws_of_sums(family.s, sums, lambda x: means(x)[..., :LOGARITHMS] / means(x)[..., :1])
+        for part, law, ratio in zip(PARTS, laws, ratios, strict=False):
+            if law and laws[0]:
+                beside = {"A": law.a, "R2": law.r2, "sizes": law.sizes}
+                report.add("alpha", _without_error_if_kl(part, law.alpha), metric=part, beside=beside, **family.keys)
+            if law and laws[0] and ratio and part not in ("ce", KL):
+                margin = self.margin * abs(laws[0].alpha.value)
+                report.add("delta", ratio.alpha, metric=part, null=0.0, margin=margin, **family.keys)
+        # The law of exp(-part) over exp(log10 S) is a straight line of the part in log10 S, its exponent the slope.
+        lines = laws_of_sums(np.exp(np.log10(family.s)), sums, lambda x: np.exp(-means(x)))
+        for part, line in zip(PARTS, lines, strict=True):
+            if line:
+                report.add(
+                    "per_decade",
+                    _without_error_if_kl(part, line.alpha),
+                    metric=part,
+                    beside={"R2": line.r2},
+                    **family.keys,
+                )
+
+
+def _shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
+    """Add each part's share of the fall of CE: its slope against CE over the sizes, so that shares add up to 1."""
+    law = laws_of_sums(family.s, sums, lambda x: means(x)[..., :1])[0]
+    fall = law.alpha if law else Estimate(0.0)
+    if not fall.value > 0 or fall.value < FEWEST_ERRORS * np.sqrt(fall.sampling):
+        report.notes.append(f"{family}: CE does not fall with size beyond its error, so that its fall has no shares.")
+        return
+    values = np.stack([means(of_size.sum(axis=0)) for of_size in sums])  # (m, parts)
+    ce = values[:, 0]
+    slopes = (ce - ce.mean()) @ values / ((ce - ce.mean()) ** 2).sum()
+    # What is left of a part beside its share of CE has the slope 0 against CE; its error is the share's.
+    lines = laws_of_sums(np.exp(ce), sums, lambda x: np.exp(slopes * means(x)[..., :1] - means(x)))
+    for part, slope, line in zip(PARTS, slopes.tolist(), lines, strict=True):
+        if line and part != "ce":
+            share = replace(line.alpha, value=slope)
+            report.add("share", _without_error_if_kl(part, share), metric=part, **family.keys)
+
+
+def _without_error_if_kl(part: str, estimate: Estimate) -> Estimate:
+    """The estimate; without an interval for KL, whose plug-in value is biased by more than its error."""
+    return estimate.without_error() if part == KL else estimate
+
+
+def _headline(report: Report) -> str:
+    if "share" not in report.questions:
+        of_ranks = report.tables["parts"]["rank_share"].dropna()
+        if not len(of_ranks):
+            return ""
+        return f"Ranks, as E[ln R], are {_span(of_ranks)} of cross-entropy; what p lacks to 1/R is the rest."
+    shares = report.frame("share").groupby("metric")["share"]
+    text = f"the entropy of ranks is {_span(shares.get_group('error_entropy'))}."
+    if "rank" in shares.groups:
+        text = f"better ranks, as E[ln R], make up {_span(shares.get_group('rank'))}; {text}"
+    return f"Of the fall of cross-entropy with size, {text}"
+
+
+def _span(shares: pd.Series[float]) -> str:
+    low, high = f"{shares.min():.0%}", f"{shares.max():.0%}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _draw(report: Report) -> None:
+    """Draw the parts against S, and their shares of the fall."""
+    table = report.tables["parts"]
+    keys = ["family", "dataset", "size", "S"]
+    parts = table.melt(keys, list(PARTS), "part", "nats").dropna()
+    parts["part"] = parts["part"].map(lambda part: PARTS[part].title)
+    parts["panel"] = parts["family"] + " on " + parts["dataset"]
+    report.figures["parts"] = charts.facets(
+        parts, x="S", y="nats", color="part", facet="panel", y_title="nats per token", null=0.0, tooltip=["size"]
+    )
+    if "share" in report.questions:
+        report.figures["share"] = charts.intervals(
+            report.frame("share"), x="share", y="metric", x_title="share of the fall of CE", null=0.0
+        )

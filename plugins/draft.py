@@ -1,0 +1,175 @@
+"""How good a model is as the draft of a larger one, in speculative decoding (Leviathan et al., arXiv 2211.17192).
+
+Read from measurements with `reference=`: the reference is the large model, the measured one drafts for it, on the
+dataset's texts in place of the reference's own. Acceptance is the mean of sum over v of min(p, q). A call of the
+reference gives the accepted tokens of a draft and one of its own; the accepted ones are counted as products of
+acceptances in a row, not as if tokens were independent. Speed-up is theorem 3.8 with these runs: (accepted + 1) /
+(L c + 1), for drafts of L tokens at a cost c of a step each. On text that the reference writes itself, acceptance is
+another number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from rbptrack.analysis import (
+    Analyzer,
+    BadInput,
+    Estimate,
+    Family,
+    RankTable,
+    Report,
+    Runs,
+    Sums,
+    Term,
+    jackknife,
+    law_of_sums,
+    read_families,
+)
+from rbptrack.analysis.charts import facets
+from rbptrack.base.words import counted, number
+from rbptrack.ranks import FloatArray, IntArray
+
+GLOSSARY: dict[str, str | Term] = {
+    "acceptance": Term("share of drafted tokens that the reference accepts, sum of min(p, q)", form=".3f"),
+    "tokens_per_call": Term("tokens of a call of the reference: accepted ones of a draft, and its own", "", ".2f"),
+    "speed_up": Term("tokens per time with drafts of the best length, to none", "speed-up", ".2f"),
+    "kl": Term("KL(reference || model), nats per token", "KL", ".4g"),
+    "alpha": Term("exponent of -ln acceptance = A S^-alpha", "α", ".3f"),
+    "reference": "the large model, for which it drafts",
+    "length": "tokens of a draft",
+    "cost": Term("time of a step of the draft over that of a call of the reference", form=".3f"),
+    "independent": Term("tokens a call if each were accepted independently of the others", form=".2f"),
+    "R2": Term("of ln y", "R²", ".3f"),
+}
+# Columns of the sums by document.
+TOKENS = 0
+KL = 1
+ACCEPT = 2
+STARTS = 3  # drafts
+RUNS = 4  # and the following: drafts whose first 1, 2, ... tokens are accepted
+
+
+@dataclass(kw_only=True)
+class Draft(Analyzer):
+    """How good models are as drafts of a larger one: acceptance, tokens a call, speed-up, and acceptance by size.
+
+    length: tokens of a draft.
+    longest: the longest draft that is tried for the best length.
+    step_cost: time of a step of the draft over that of a call of the reference; 0: from all parameters of both.
+    """
+
+    length: Annotated[int, Field(ge=1)] = 5
+    longest: Annotated[int, Field(ge=1, le=100)] = 12
+    step_cost: Annotated[float, Field(ge=0)] = 0.0
+
+    def analyze(self, runs: Runs) -> Report:
+        if self.length > self.longest:
+            raise BadInput(f"draft: length={self.length} must be at most longest={self.longest}")
+        report = Report(GLOSSARY)
+        references = sorted(runs["reference"].dropna().unique())
+        if not references:
+            report.notes.append("No measurement has a reference: measure a draft with reference=MODEL.")
+            return report
+        lengths: list[dict[str, Any]] = []
+
+        def load(family: Family, run_id: str) -> Sums:
+            pieces = runs.rank_pieces(run_id, ["document", "position", "kl", "accept"])
+            return Sums.concatenate([Sums(piece.documents[0], draft_sums(piece, self.longest)) for piece in pieces])
+
+        for reference in references:
+            drafts = runs[runs["reference"].eq(reference).fillna(False)]
+            for family, sums in read_families(drafts, load, report.notes):
+                lengths += self._add(report, family, [of_size.values for of_size in sums], str(reference))
+        if not report.questions:
+            return report
+        if self.step_cost:
+            report.notes.append(
+                f"A step of the draft is taken to cost {self.step_cost:g} of a call of the reference (step_cost=)."
+            )
+        else:
+            report.notes.append(
+                "What a step of the draft costs is taken from the parameters of both models, which ignores memory "
+                "bandwidth and kernels; step_cost= sets a measured cost."
+            )
+        report.tables["lengths"] = pd.DataFrame(lengths)
+        report.figures["acceptance"] = facets(
+            report.frame("acceptance"), x="S", y="acceptance", facet="reference", x_title="S of the draft"
+        )
+        if "speed_up" in report.questions:
+            best = report.frame("speed_up").sort_values("speed_up").iloc[-1]
+            report.headline = (
+                f"{best['family']}-{best['size']} on {best['dataset']} speeds {best['reference']} up most: "
+                f"{number(best['speed_up'], '.2f')} times with drafts of {counted(int(best['length']), 'token')}."
+            )
+        return report
+
+    def _add(self, report: Report, family: Family, sums: list[FloatArray], reference: str) -> list[dict[str, Any]]:
+        """Add the answers of each size and their law; returns rows of the table of lengths."""
+        rows = []
+        costs = family.column("total_params") / family.column("reference_params")
+        for i, of_size in enumerate(sums):
+            cost = self.step_cost or float(costs[i])
+            keys: dict[str, Any] = {**family.keys, "size": family.labels[i], "reference": reference}
+            acceptance = jackknife(of_size, lambda x: x[..., ACCEPT] / x[..., TOKENS])
+            report.add("acceptance", acceptance, **keys, beside={"S": float(family.s[i])})
+            report.add("kl", jackknife(of_size, lambda x: x[..., KL] / x[..., TOKENS]), **keys)
+            if not of_size[:, STARTS].any():
+                report.notes.append(f"{family}: no {self.longest} scored tokens stand in a row; longest= sets fewer.")
+                continue
+            report.add("tokens_per_call", tokens_per_call(of_size, self.length), **keys, beside={"length": self.length})
+            speeds = []
+            for length in range(1, self.longest + 1):
+                tokens = tokens_per_call(of_size, length).value
+                independent = sum(acceptance.value**j for j in range(length + 1))
+                speeds.append(tokens / (length * cost + 1))
+                numbers = {"tokens_per_call": tokens, "independent": independent, "cost": cost, "speed_up": speeds[-1]}
+                rows.append(keys | {"length": length} | numbers)
+            if np.isfinite(cost):
+                best = 1 + int(np.argmax(speeds))
+                speed = tokens_per_call(of_size, best, time=best * cost + 1)
+                report.add("speed_up", speed, **keys, beside={"length": best, "cost": cost})
+        if len(sums) > 1:
+            law = law_of_sums(family.s, sums, lambda x: -np.log(x[..., ACCEPT] / x[..., TOKENS]))
+            if law is not None:
+                report.add("alpha", law.alpha, **family.keys, reference=reference, null=0.0, beside={"R2": law.r2})
+        return rows
+
+
+def draft_sums(table: RankTable, longest: int) -> FloatArray:
+    """Sums by document of a piece with a reference, (documents, RUNS + longest).
+
+    A draft of `longest` tokens begins at every scored token after which as many more are scored without a gap; it is
+    accepted up to its first rejection, with probability `accept` of each token.
+    """
+    present, document = table.documents
+    accept = table.column("accept").astype(np.float64)
+    begin = _starts(document, table.column("position"), longest)
+    columns = np.zeros((len(present), RUNS + longest))
+    columns[:, TOKENS] = table.sum_by_document()
+    columns[:, KL] = table.sum_by_document(table.column("kl"))
+    columns[:, ACCEPT] = table.sum_by_document(accept)
+    columns[:, STARTS] = np.bincount(document[begin], minlength=len(present))
+    together = np.ones(len(begin))
+    for j in range(longest):
+        together = together * accept[begin + j]
+        columns[:, RUNS + j] = np.bincount(document[begin], weights=together, minlength=len(present))
+    return columns
+
+
+def tokens_per_call(sums: FloatArray, length: int, *, time: float = 1.0) -> Estimate:
+    """Tokens of a call of the reference with drafts of so many tokens, by the sums of `draft_sums`; or per `time`."""
+    return jackknife(sums, lambda x: (x[..., RUNS : RUNS + length].sum(axis=-1) / x[..., STARTS] + 1) / time)
+
+
+def _starts(document: IntArray, position: IntArray, length: int) -> IntArray:
+    """Indices of the tokens after which length - 1 more follow in the same document without a gap."""
+    last = np.arange(length - 1, len(position))
+    first = last - (length - 1)
+    whole = (document[first] == document[last]) & (position[last] - position[first] == length - 1)
+    return np.asarray(first[whole])

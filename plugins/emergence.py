@@ -1,0 +1,380 @@
+"""Do N tokens in a row succeed as often as independent ones would? p_N against RBP_k^N, its law in size, whole answers.
+
+A window is N consecutive scored tokens of one document; it succeeds where all of them have R <= k. Were tokens
+independent, p_N = RBP_k^N and -ln p_N = N A S^-alpha (arXiv 2510.20387, eqs. 6 to 8). Measured from run lengths L:
+p_N = sum max(L - N + 1, 0) over runs of hits / the same over stretches of scored tokens; a masked token or a document's
+end breaks a window. N_eff = ln p_N / ln RBP_k is how many independent tokens the window counts as. A whole answer is a
+document's last field, every token of which was scored; k = 1 is the greedy exact match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pydantic import Field
+
+from rbptrack.analysis import (
+    HEADLINE_KS,
+    Analyzer,
+    Family,
+    RankTable,
+    Report,
+    Runs,
+    Term,
+    jackknife,
+    law_of_sums,
+    rbp_name,
+    read_families,
+)
+from rbptrack.analysis.charts import facets
+from rbptrack.ranks import DocumentSums, FloatArray, IntArray, metric_label
+
+# Columns of counts of windows.
+WINDOWS = 0
+SUCCEEDED = 1
+TOKENS = 2
+HITS = 3  # tokens with R <= k
+RUNS = 4  # distinct runs of hits that are at least N long
+
+
+@dataclass(frozen=True)
+class Successes(DocumentSums):
+    """How many windows and whole answers there are, and how many succeed, by document.
+
+    Attributes:
+        windows: the columns above at each k and N, (documents, ks, lengths, 5).
+        answers: whole answers that succeed, hits of their tokens, and answers of each length, (documents, ks, 2 +
+            answer_lengths).
+        answer_lengths: the numbers of tokens that answers have, ascending.
+
+    """
+
+    SUMMED = ("windows", "answers")
+
+    windows: FloatArray
+    answers: FloatArray
+    answer_lengths: FloatArray
+
+
+def count_windows(piece: RankTable, ks: Sequence[int], lengths: Sequence[int]) -> FloatArray:
+    """`Successes.windows` of whole documents, rows in text order. Source: arXiv 2510.20387, eqs. 6 to 8."""
+    present, document = piece.documents
+    counts = np.zeros((len(present), len(ks), len(lengths), 5))
+    begins = _begins(piece)
+    stretches = np.flatnonzero(begins)
+    windows, _ = _windows_inside(document[stretches], np.diff(stretches, append=len(piece)), lengths, len(present))
+    counts[..., WINDOWS] = windows[:, None]
+    counts[..., TOKENS] = piece.sum_by_document()[:, None, None]
+    for i, k in enumerate(ks):
+        hit = piece.rank <= k
+        turns = begins.copy()  # where hits turn into misses or back; stretches are never joined
+        turns[1:] |= hit[1:] != hit[:-1]
+        first = np.flatnonzero(turns)
+        length = np.diff(first, append=len(piece))
+        of_hits = hit[first]
+        succeeded, runs = _windows_inside(document[first[of_hits]], length[of_hits], lengths, len(present))
+        counts[:, i, :, SUCCEEDED] = succeeded
+        counts[:, i, :, HITS] = piece.sum_by_document(hit)[:, None]
+        counts[:, i, :, RUNS] = runs
+    return counts
+
+
+def _begins(piece: RankTable) -> npt.NDArray[np.bool_]:
+    """Whether a token begins a stretch of consecutive scored tokens of one document, (tokens,)."""
+    document = piece.column("document")
+    position = piece.column("position")
+    begins = np.ones(len(piece), dtype=np.bool_)
+    begins[1:] = (document[1:] != document[:-1]) | (position[1:] != position[:-1] + 1)
+    return begins
+
+
+def _windows_inside(
+    document: IntArray, length: IntArray, lengths: Sequence[int], documents: int
+) -> tuple[FloatArray, FloatArray]:
+    """Windows of each N inside stretches, and stretches that have one, by document, (documents, lengths) each.
+
+    lengths: the N, ascending.
+    """
+    windows = np.zeros((documents, len(lengths)))
+    stretches = np.zeros((documents, len(lengths)))
+    for j, n in enumerate(lengths):
+        long = length >= n
+        document = document[long]
+        length = length[long]
+        windows[:, j] = np.bincount(document, weights=length - n + 1, minlength=documents)
+        stretches[:, j] = np.bincount(document, minlength=documents)
+    return windows, stretches
+
+
+def whole_answers(piece: RankTable, ks: Sequence[int], last_field: int, cut_at: float) -> FloatArray:
+    """Tokens of each document's answer, and those with R <= k, (documents, 1 + ks); 0 without a whole one.
+
+    An answer is the last of at least two fields. It is whole where no token is missing: none before it, none inside,
+    and it ends before `cut_at`, the number of tokens that documents were cut to.
+    """
+    present, document = piece.documents
+    field = piece.column("field")
+    answer = (field == last_field) & (field > 0)
+    gaps = piece.sum_by_document(answer & _begins(piece))
+    end = np.zeros(len(present))
+    np.maximum.at(end, document[answer], piece.column("position")[answer])
+    whole = (gaps == 0) & (end < cut_at - 1)
+    counts = [piece.sum_by_document(answer)]
+    for k in ks:
+        counts.append(piece.sum_by_document(answer & (piece.rank <= k)))
+    return np.where(whole[:, None], np.column_stack(counts), 0.0)
+
+
+def neg_log_p(totals: FloatArray) -> FloatArray:
+    """-ln p_N, from counts of windows, (..., 5) -> (...)."""
+    return np.asarray(-np.log(totals[..., SUCCEEDED] / totals[..., WINDOWS]))
+
+
+def n_eff(totals: FloatArray) -> FloatArray:
+    """N_eff = ln p_N / ln RBP_k, from counts of windows, (..., 5) -> (...)."""
+    return np.asarray(-neg_log_p(totals) / np.log(totals[..., HITS] / totals[..., TOKENS]))
+
+
+def ln_n_eff(totals: FloatArray) -> FloatArray:
+    """Ln of the same, which the jackknife takes."""
+    return np.asarray(np.log(n_eff(totals)))
+
+
+def expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
+    """Whole answers that would succeed were their tokens independent: sum of RBP_k^length, (...).
+
+    Source: arXiv 2510.20387, eq. 6, with a whole answer as the window.
+
+    Args:
+        lengths: of answers, (lengths,).
+        totals: answers that succeed, hits of the answers' tokens, and answers of each length, (..., 2 + lengths).
+
+    """
+    of_length = totals[..., 2:]
+    rbp = totals[..., 1:2] / (of_length @ lengths)[..., None]
+    return np.asarray((of_length * rbp**lengths).sum(axis=-1))
+
+
+def ln_against_expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
+    """Ln of whole answers that succeed over those that would; see `expected`."""
+    return np.asarray(np.log(totals[..., 0] / expected(lengths, totals)))
+
+
+GLOSSARY = {
+    "N": Term("tokens in a row: consecutive scored tokens of one document"),
+    "n_eff": Term("ln p_N / ln RBP_k at the largest size: how many independent tokens the window counts as", "N_eff"),
+    "alpha_n": Term("exponent of -ln p_N = C S^-alpha_N, fitted freely for this N", "α_N"),
+    "delta_n": Term(
+        "alpha_N minus alpha of single tokens, by the law of N_eff; 0 if tokens are independent", "α_N - α"
+    ),
+    "whole_answers": Term(
+        "share of whole answers that succeed / mean over answers of RBP_k^length", "against independent"
+    ),
+    "p_n": Term("share of windows whose tokens all have R <= k; empty where too few runs are that long", "p_N"),
+    "independent": Term("what independent tokens give: RBP_k^N, of answers the mean of RBP_k^length", form=".3g"),
+    "runs": Term("distinct runs of at least N hits"),
+    "documents": Term("documents, or sources, that have one"),
+    "answers": Term("documents whose whole answer was scored"),
+    "succeeded": Term("share of answers whose tokens all have R <= k", form=".1%"),
+    "rbp_of_answers": Term("RBP_k of the answers' tokens", "RBP_k of answers"),
+    "C": Term("factor of the law"),
+    "R2": Term("of the law in logarithms", "R²"),
+    "sizes": Term("with enough runs: the law is through these"),
+}
+
+
+@dataclass(kw_only=True)
+class Emergence(Analyzer):
+    """Do N tokens in a row succeed as often as independent ones would? p_N, its law in size, whole answers.
+
+    ks: a token succeeds where R <= k.
+    lengths: the N of windows; 1 is always among them.
+    least_runs: an N is refused where fewer distinct runs of hits are that long,
+    least_documents: or come from fewer documents.
+    """
+
+    cost: ClassVar[int] = 3
+    ks: tuple[Annotated[int, Field(ge=1)], ...] = HEADLINE_KS
+    lengths: tuple[Annotated[int, Field(ge=1)], ...] = (1, 2, 4, 8, 16, 32, 64)
+    least_runs: Annotated[int, Field(ge=1)] = 10
+    least_documents: Annotated[int, Field(ge=1)] = 5
+
+    def analyze(self, runs: Runs) -> Report:
+        """Count windows and answers of every measurement; laws need 2 sizes, and 3 for intervals."""
+        report = Report(GLOSSARY)
+        lengths = sorted({1, *self.lengths})
+        windows: list[dict[str, Any]] = []
+        answers: list[dict[str, Any]] = []
+
+        def load(family: Family, run_id: str) -> Successes:
+            return self._read(runs, family, run_id, lengths)
+
+        for family, sizes in read_families(runs, load, report.notes):
+            ks = family.ks_below_vocab(self.ks)
+            if not ks:
+                report.notes.append(f"{family}: no k below |V| = {family.vocab_size}, so that no window can fail.")
+            for i, k in enumerate(ks):
+                for j, n in enumerate(lengths):
+                    windows += self._add_windows(report, family, k, n, [size.windows[:, i, j] for size in sizes])
+                answers += self._add_answers(report, family, sizes, i, k)
+        if not windows:
+            report.notes.append("There is no measurement with ranks to count windows of.")
+            return report
+        report.tables["windows"] = pd.DataFrame(windows)
+        if answers:
+            report.tables["answers"] = pd.DataFrame(answers)
+        if report.tables["windows"]["p_n"].isna().any():
+            few = f"fewer than {self.least_runs} runs of hits are as long, or they come from fewer than"
+            report.notes.append(f"p_N is left out where {few} {self.least_documents} documents.")
+        report.headline = _headline(report)
+        _draw(report)
+        return report
+
+    def _read(self, runs: Runs, family: Family, run_id: str, lengths: Sequence[int]) -> Successes:
+        """The counts of one run."""
+        ks = family.ks_below_vocab(self.ks)
+        last_field = max(int(piece.column("field").max(initial=0)) for piece in runs.rank_pieces(run_id, ["field"]))
+        cut = family.rows["sequence"].eq("truncate").fillna(False).any()
+        cut_at = float(family.column("seq_len")[0]) if cut else np.inf
+        windows = []
+        answers = []
+        for piece in runs.rank_pieces(run_id, ["document", "position", "field", "rank"]):
+            windows.append(count_windows(piece, ks, lengths))
+            answers.append(whole_answers(piece, ks, last_field, cut_at))
+        length, hits = np.split(np.concatenate(answers), [1], axis=1)
+        answer_lengths = np.unique(length[length > 0])
+        counts = np.zeros((len(length), len(ks), 2 + len(answer_lengths)))
+        counts[..., 0] = (hits == length) & (length > 0)
+        counts[..., 1] = hits
+        counts[..., 2:] = (length == answer_lengths)[:, None]
+        return Successes(np.concatenate(windows), counts, answer_lengths)
+
+    def _add_windows(
+        self, report: Report, family: Family, k: int, n: int, counts: Sequence[FloatArray]
+    ) -> list[dict[str, Any]]:
+        """Rows of windows at one k and N; adds N_eff of the largest size, and the laws of sizes with enough runs.
+
+        counts: of each size, (documents, 5).
+        """
+        rows = []
+        for label, s, of_size in zip(family.labels, family.s, counts, strict=True):
+            rows.append({**family.keys, "size": label, "S": s, "k": k, "N": n, **self._success(of_size, n)})
+        keys: dict[str, Any] = {**family.keys, "metric": rbp_name(k), "N": n}
+        largest = rows[-1]
+        if n > 1 and np.isfinite(largest["n_eff"]):
+            beside = {name: largest[name] for name in ("S", "p_n", "independent", "runs", "documents")}
+            report.add("n_eff", jackknife(counts[-1], ln_n_eff), null=np.log(n), show=np.exp, beside=beside, **keys)
+        usable = [m for m, row in enumerate(rows) if np.isfinite(row["p_n"])]
+        if len(usable) > 1:
+            s = family.s[usable]
+            usable_counts = [counts[m] for m in usable]
+            law = law_of_sums(s, usable_counts, neg_log_p)
+            if law:
+                report.add("alpha_n", law.alpha, beside={"C": law.a, "R2": law.r2, "sizes": law.sizes}, **keys)
+            law_of_n_eff = law_of_sums(s, usable_counts, n_eff)
+            if law_of_n_eff and n > 1:
+                report.add("delta_n", law_of_n_eff.alpha, null=0.0, **keys)
+        return rows
+
+    def _success(self, counts: FloatArray, n: int) -> dict[str, float]:
+        """How often windows of N succeed, and how often they would; NaN where too few runs of hits are as long."""
+        windows, succeeded, tokens, hits, runs = counts.sum(axis=0)
+        documents = int((counts[:, RUNS] > 0).sum())
+        p_n = low = high = independent_tokens = np.nan
+        if runs >= self.least_runs and documents >= self.least_documents:
+            p_n = succeeded / windows
+            if hits < tokens:
+                independent_tokens = float(n_eff(counts.sum(axis=0)))
+                ln_missed = jackknife(counts, lambda totals: np.log(neg_log_p(totals)))
+                high, low = np.exp(-np.exp(ln_missed.interval())).tolist()
+        return {
+            "p_n": p_n,
+            "low": low,
+            "high": high,
+            "n_eff": independent_tokens,
+            "independent": (hits / tokens) ** n,
+            "runs": int(runs),
+            "documents": documents,
+        }
+
+    def _add_answers(
+        self, report: Report, family: Family, sizes: Sequence[Successes], i: int, k: int
+    ) -> list[dict[str, Any]]:
+        """Rows of whole answers at the i-th k; adds the test of the largest size, where enough of them succeed."""
+        rows = []
+        for label, s, size in zip(family.labels, family.s, sizes, strict=True):
+            totals = size.answers[:, i].sum(axis=0)
+            answers = totals[2:].sum()
+            if answers < self.least_runs:
+                continue
+            row = {**family.keys, "size": label, "S": s, "k": k, "answers": int(answers)}
+            row["rbp_of_answers"] = totals[1] / (totals[2:] @ size.answer_lengths)
+            row["succeeded"] = totals[0] / answers
+            row["independent"] = float(expected(size.answer_lengths, totals)) / answers
+            rows.append(row)
+        counts = sizes[-1].answers[:, i]
+        lengths = sizes[-1].answer_lengths
+        if counts[:, 0].sum() >= self.least_runs:
+            ratio = jackknife(counts, partial(ln_against_expected, lengths))
+            beside = {name: rows[-1][name] for name in ("S", "answers", "succeeded", "independent")}
+            keys: dict[str, Any] = {**family.keys, "metric": rbp_name(k)}
+            report.add("whole_answers", ratio, null=0.0, show=np.exp, beside=beside, **keys)
+        return rows
+
+
+def _headline(report: Report) -> str:
+    if "n_eff" not in report.questions:
+        return ""
+    rows = report.frame("n_eff")
+    least = rows[rows["metric"] == rows["metric"].iat[0]]
+    longest = least[least["N"] == least["N"].max()]
+    low, high = longest["n_eff"].min(), longest["n_eff"].max()
+    counts_as = " to ".join(dict.fromkeys([f"{low:.1f}", f"{high:.1f}"]))
+    n = longest["N"].iat[0]
+    text = f"{n} tokens in a row count as {counts_as} independent ones for {metric_label(longest['metric'].iat[0])}"
+    tested = rows[rows["verdict"] != ""]
+    if not len(tested):
+        return f"{text}; too few documents to test it."
+    below = (tested["verdict"] == "below").sum()
+    return f"{text}; N_eff is below N in {below} of {len(tested)} cases at the largest sizes."
+
+
+def _draw(report: Report) -> None:
+    """Draw p_N against S as figure 7 of the paper does, alpha_N against N, and whole answers."""
+    windows = report.tables["windows"]
+    keys = ["family", "dataset", "size", "S", "k", "N"]
+    measured = windows.assign(by="as measured")
+    alone = windows[windows["independent"] > 1e-7].assign(
+        p_n=windows["independent"], low=np.nan, high=np.nan, by="if independent: RBP_k^N"
+    )
+    both = pd.concat([measured, alone])[[*keys, "p_n", "low", "high", "by"]].dropna(subset=["p_n"])
+    both["panel"] = both["family"] + " on " + both["dataset"] + ", k = " + both["k"].astype(str)
+    both["length"] = "N = " + both["N"].astype(str)
+    report.figures["success"] = facets(
+        both,
+        x="S",
+        y="p_n",
+        color="length",
+        facet="panel",
+        dash="by",
+        log="xy",
+        y_title="windows that succeed",
+        tooltip=["size"],
+    )
+    if "alpha_n" in report.questions:
+        laws = report.frame("alpha_n")
+        laws["panel"] = laws["dataset"] + ", " + laws["metric"].map(metric_label)
+        report.figures["alpha_n"] = facets(laws, x="N", y="alpha_n", facet="panel", y_title="α_N", tooltip=["sizes"])
+    if "answers" in report.tables:
+        answers = report.tables["answers"].rename(columns={"succeeded": "as measured", "independent": "if independent"})
+        long = answers.melt(keys[:-1], ["as measured", "if independent"], "by", "share").dropna()
+        long["panel"] = long["dataset"] + ", k = " + long["k"].astype(str)
+        report.figures["answers"] = facets(
+            long, x="S", y="share", facet="panel", dash="by", y_title="whole answers that succeed"
+        )

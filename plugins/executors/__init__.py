@@ -1,1 +1,0 @@
-"""The executors that ship with rbptrack; `rbptrack.analysis.executors` says what one is."""

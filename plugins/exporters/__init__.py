@@ -1,1 +1,0 @@
-"""What `export to=NAME` finds by NAME; working folders may have `plugins/exporters/`, too."""

@@ -1,1 +1,0 @@
-"""What brings others' results in: `import FILE`."""

@@ -1,0 +1,395 @@
+"""The law in size: -ln RBP_k = A S^-alpha per family, dataset and k, and the same for cross-entropy.
+
+The figures are 3 to 6 of arXiv 2510.20387, which finds the exponents of cross-entropy and RBP_1 "nearly identical". Two
+intervals cannot tell, as models and documents are common to both; the law of the ratio of the two values can: its
+exponent is the difference. It counts as the same where its interval lies within `margin` of CE's exponent.
+
+E + A S^-alpha is fitted beside from 6 sizes, with profile intervals, which hold the scatter of models alone. A bend is
+the t test of the square term, from 5 sizes. The held-out error is that of the largest size, predicted by all smaller
+ones; its interval, as a forecast's, takes models to scatter alike at all sizes, and no data can reveal a break beyond
+the sizes measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from rbptrack.analysis import (
+    CE,
+    HEADLINE_KS,
+    UNITS,
+    Analyzer,
+    BadInput,
+    DocumentCounts,
+    Family,
+    Glossary,
+    Law,
+    Report,
+    Runs,
+    Term,
+    laws_of,
+    log_grid,
+    missed_over_ce,
+    rbp_name,
+    read_families,
+)
+from rbptrack.analysis.charts import facets, intervals
+from rbptrack.analysis.explorer import explorer
+from rbptrack.base.words import counted, listed
+from rbptrack.ranks import FloatArray, metric_label, parse_rbp_name, rbp_ks
+from rbptrack.stats.documents import ce_and_missed, half_widths, influences, only_totals
+from rbptrack.stats.floor import LEAST_SIZES, FormFit, fit_floor, power_law_aicc
+from rbptrack.stats.laws import FLOOR, fit, laws_by_metric
+
+FEWEST_MISSES = 10  # tokens that must miss at the best model; above, -ln RBP_k is noise
+
+PARAMETER = Term("a parameter of the form beside the power law, with its profile interval", "value")
+GLOSSARY: Glossary = {
+    "alpha": Term("exponent of the law in size y = A S^-α; y is cross-entropy in nats or -ln RBP_k", title="α"),
+    "A": Term("the law's factor, y at S = 1", title="A"),
+    "R2": Term("share of the variance of ln y that the law explains; near 1 whatever the form", "R²", ".4f"),
+    "misses": Term("the largest abs(measured / law - 1) over the sizes", "largest miss", ".1%", aside=True),
+    "sizes": Term("the number of sizes m", aside=True),
+    "alpha_incl": Term(
+        "the same exponent where S counts embeddings and output head, too", "α (S incl. embeddings)", aside=True
+    ),
+    "alpha_excl": Term(
+        "the same exponent where S counts no embeddings and no head", "α (S without embeddings)", aside=True
+    ),
+    "delta": Term("exponent of -ln RBP_k minus that of CE: the exponent of their ratio", "Δα vs. CE", "+.3g"),
+    "difference": Term("exponent of the family minus that of the other (versus)", "Δα of families", "+.3g"),
+    "versus": "the other family",
+    "held_out": Term(
+        "measured / predicted - 1 at the largest size, by the law of all smaller ones", "held-out error", "+.1%"
+    ),
+    "bend": Term("square term of ln y over ln S; above 0 the law flattens", form="+.3g", aside=True),
+    "forecast": "CE or RBP_k that the law gives one more model of size S",
+    "beyond": Term("S over the largest size measured", form=".3g"),
+    "form": PARAMETER,
+    "parameter": "its name in the form",
+    "aicc": Term("AICc of the form minus that of the power law; below 0 it prefers the form", "ΔAICc", "+.1f"),
+    "k": "of RBP_k; 0 for CE",
+    "y": "CE in nats, or -ln RBP_k",
+    "value": "CE in nats, or RBP_k",
+    "S0": "the smallest size",
+    "y0": "the law there",
+    "S1": "the largest size",
+    "y1": "the law there",
+}
+
+
+@dataclass(frozen=True)
+class FamilyLaws:
+    """What was read of one family on one dataset.
+
+    Attributes:
+        family: the family.
+        s: its sizes in the unit asked for, (m,).
+        s_other: in the other unit, (m,).
+        counts: of each size, m of them.
+        laws: by metric, ce and rbp_<k>, each k of the grid; empty with one size.
+        ratios: by metric, the laws of -ln RBP_k over CE; None where there is none.
+
+    """
+
+    family: Family
+    s: FloatArray
+    s_other: FloatArray
+    counts: list[DocumentCounts]
+    laws: dict[str, Law]
+    ratios: dict[str, Law | None]
+
+
+@dataclass(kw_only=True)
+class PowerLaw(Analyzer):
+    """The law in size of cross-entropy and RBP_k, and whether their exponents differ.
+
+    ks: the k of the tables.
+    form: a law of your own, fitted beside: arithmetic in S and D (training tokens), such as E+A*S**-alpha; every other
+        name is a parameter.
+    margin: exponents closer than this share of the other exponent count as the same.
+    unit: what S is, non_embedding_params or total_params (with embeddings and output head).
+    at: sizes S to predict every metric at, such as 7e10.
+    """
+
+    leads: ClassVar[bool] = True
+
+    ks: tuple[Annotated[int, Field(ge=1)], ...] = HEADLINE_KS
+    form: str = FLOOR
+    margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    unit: Literal["non_embedding_params", "total_params"] = "non_embedding_params"
+    at: tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.form != FLOOR:
+            from rbptrack.stats.forms import check_form  # lmfit: only for who needs it
+
+            check_form(self.form)
+
+    def analyze(self, runs: Runs) -> Report:
+        parameter = replace(PARAMETER, aside=self.form == FLOOR)  # who asks for another form wants to see it
+        report = Report({**GLOSSARY, "form": parameter})
+        all_families = self._read(runs, report.notes)
+        with_laws = [family_laws for family_laws in all_families if family_laws.laws]
+        for family_laws in with_laws:
+            self._add_exponents(report, family_laws)
+        self._compare_families(report, with_laws)
+        self._fit_forms(report, with_laws)
+        points: list[dict[str, object]] = []
+        laws: list[dict[str, object]] = []
+        for family_laws in all_families:
+            points += _point_rows(family_laws)
+            laws += _law_rows(family_laws)
+        report.tables["points"] = pd.DataFrame(points)
+        report.tables["laws"] = pd.DataFrame(laws)
+        if laws:
+            report.figures["laws"] = _figure(report.tables["points"], report.tables["laws"])
+        if "held_out" in report.questions:
+            held_out = report.frame("held_out")
+            title = "held-out error at the largest size"
+            report.figures["held_out"] = intervals(held_out, y="metric", x="held_out", x_title=title, null=0.0)
+        report.headline = self._headline(report)
+        return report
+
+    @property
+    def _metrics(self) -> list[str]:
+        return [CE, *map(rbp_name, self.ks)]
+
+    def _read(self, runs: Runs, notes: list[str]) -> list[FamilyLaws]:
+        """The laws of every family at every k of the grid; families of one size come without."""
+        vocab_size = runs.frame["vocab_size"].max()
+        largest = 1 if pd.isna(vocab_size) else int(vocab_size)
+        ks = sorted({*log_grid(largest).tolist(), *self.ks, *rbp_ks(runs.frame.columns)})
+        other = UNITS[1 - UNITS.index(self.unit)]
+        all_families = []
+        for family, all_counts in read_families(runs, ks, notes):
+            fitted_ks = _ks_with_enough_misses(all_counts)
+            counts = [of_size.select(fitted_ks) for of_size in all_counts]
+            s = family.column(self.unit)
+            left_out = [k for k in self.ks if k not in fitted_ks]
+            if left_out:
+                why = f"beyond |V|, not logged, or missed by fewer than {FEWEST_MISSES} tokens at the best model"
+                notes.append(f"{family}: RBP at k = {listed(list(map(str, left_out)))} is left out: {why}.")
+            if not np.isfinite(s).all():
+                notes.append(f"{family}: {self.unit} is not known for every model, so there is no law.")
+                continue
+            if len(s) < 2:
+                notes.append(f"{family}: one size has no law.")
+                all_families.append(FamilyLaws(family, s, s, counts, {}, {}))
+                continue
+            laws = laws_by_metric(s, counts)
+            ratios: dict[str, Law | None] = {}
+            if fitted_ks:
+                ratios = dict(zip(map(rbp_name, fitted_ks), laws_of(s, counts, missed_over_ce), strict=True))
+            all_families.append(FamilyLaws(family, s, family.column(other), counts, laws, ratios))
+        return all_families
+
+    def _add_exponents(self, report: Report, family_laws: FamilyLaws) -> None:
+        """Add the answers about each law by itself, and about each RBP_k against CE."""
+        for metric in self._metrics:
+            law = family_laws.laws.get(metric)
+            if law is None:
+                continue
+            keys = {**family_laws.family.keys, "metric": metric}
+            beside = {"A": law.a, "R2": law.r2, "misses": law.misses, "sizes": law.sizes}
+            if np.isfinite(family_laws.s_other).all():
+                name = "alpha_incl" if self.unit == UNITS[0] else "alpha_excl"
+                beside[name] = fit(family_laws.s_other, _values_of(law, family_laws.s)).alpha.value
+            report.add("alpha", law.alpha, **keys, null=0.0, beside=beside)
+            ce = family_laws.laws.get(CE)
+            ratio = family_laws.ratios.get(metric)
+            if ratio and ce:
+                report.add("delta", ratio.alpha, **keys, null=0.0, margin=self.margin * abs(ce.alpha.value))
+            if law.sizes >= 4:
+                report.add("held_out", law.held_out(), **keys, null=0.0, show=np.expm1)
+            if law.sizes >= 5:
+                report.add("bend", law.bend(), **keys, null=0.0)
+            for s in self.at:
+                beyond = {"beyond": s / law.s[-1]}
+                show = np.exp if metric == CE else _rbp_of_ln_y
+                report.add("forecast", law.predict(s), **keys, show=show, beside=beyond, S=s)
+
+    def _compare_families(self, report: Report, families: Sequence[FamilyLaws]) -> None:
+        """Add the difference of the exponents of every two families that may be compared."""
+        for one, other in combinations(families, 2):
+            if not one.family.comparable_with(other.family):
+                continue
+            for metric in self._metrics:
+                law = one.laws.get(metric)
+                other_law = other.laws.get(metric)
+                if law and other_law:
+                    keys = {**one.family.keys, "metric": metric, "versus": other.family.name}
+                    margin = self.margin * abs(other_law.alpha.value)
+                    report.add("difference", law.alpha - other_law.alpha, **keys, null=0.0, margin=margin)
+
+    def _fit_forms(self, report: Report, families: Sequence[FamilyLaws]) -> None:
+        """Add the parameters of the form beside the power law, one row each.
+
+        Raises:
+            BadInput: a form of the user's own fits nowhere.
+
+        """
+        unbounded = []
+        refused: dict[str, list[str]] = {}
+        for family_laws in families:
+            if self.form == FLOOR and len(family_laws.s) < LEAST_SIZES:
+                continue
+            d = family_laws.family.column("training_tokens")
+            for metric in self._metrics:
+                law = family_laws.laws.get(metric)
+                if law is None:
+                    continue
+                case = f"{metric_label(metric)} of {family_laws.family}"
+                try:
+                    fitted = self._fit_form(law, d[np.argsort(family_laws.s)])
+                except BadInput as error:
+                    refused.setdefault(str(error), []).append(case)
+                    continue
+                beside = {"R2": fitted.r2, "aicc": fitted.aicc - power_law_aicc(law.s, law.y)}
+                for name, parameter in fitted.parameters.items():
+                    keys = {**family_laws.family.keys, "metric": metric, "parameter": name}
+                    report.add("form", parameter.value, **keys, ends=(parameter.low, parameter.high), beside=beside)
+                    if parameter.high == np.inf:
+                        unbounded.append(f"{name} of {case}")
+        if refused and "form" not in report.questions:
+            raise BadInput(next(iter(refused)))
+        report.notes += [f"{reason}: {listed(cases)}." for reason, cases in refused.items()]
+        if unbounded:
+            report.notes.append(f"No upper bound in these data: {listed(unbounded)} in {self.form}.")
+
+    def _fit_form(self, law: Law, d: FloatArray) -> FormFit:
+        if self.form == FLOOR:
+            return fit_floor(law.s, law.y)
+        from rbptrack.stats.forms import fit_form  # lmfit: only for who needs it
+
+        return fit_form(self.form, law.s, law.y, d)
+
+    def _headline(self, report: Report) -> str:
+        """One sentence about the k nearest 10: whether RBP_k improves with size, and whether faster than CE."""
+        ks = [k for k in self.ks if rbp_name(k) in set(report.results["metric"])]
+        if not ks:
+            return ""
+        metric = rbp_name(min(ks, key=lambda k: abs(np.log(k / 10))))
+        label = metric_label(metric)
+        alpha = report.frame("alpha").set_index(["family", "dataset", "metric"])
+        rows = alpha[alpha.index.get_level_values("metric") == metric].droplevel("metric")
+        if (rows["verdict"] == "").all():
+            return f"-ln {label} falls as {_powers(rows)}; too few documents or sizes for an interval."
+        improving = int((rows["verdict"] == "above").sum())
+        if not improving:
+            worsening = int((rows["verdict"] == "below").sum())
+            if worsening:
+                return f"{label} gets worse with size in {worsening} of {counted(len(rows), 'law')}."
+            return f"No law of {label} in size established in {counted(len(rows), 'case')}."
+        comparison = _against_ce(report, metric)
+        if len(rows) > 2 or improving < len(rows):
+            low, high = rows["alpha"].min(), rows["alpha"].max()
+            exponents = f"-ln {label} falls as S^-{low:.2f} to S^-{high:.2f}"
+            return f"{label} improves with size in {improving} of {len(rows)} laws: {exponents}{comparison}."
+        if comparison:
+            ce = alpha[alpha.index.get_level_values("metric") == CE].droplevel("metric").reindex(rows.index)
+            comparison += f" ({', '.join(map(_power, ce['alpha']))})"
+        return f"{label} improves with size {_where(rows)}: -ln {label} falls as {_powers(rows)}{comparison}."
+
+
+_AGAINST_CE = {"above": "faster than", "below": "more slowly than", "same": "as fast as"}
+
+
+def _against_ce(report: Report, metric: str) -> str:
+    """`, faster than cross-entropy` where all laws say the same, else nothing."""
+    if "delta" not in report.questions:
+        return ""
+    delta = report.frame("delta")
+    verdicts = set(delta.loc[delta["metric"] == metric, "verdict"])
+    if len(verdicts) != 1:
+        return ""
+    comparison = _AGAINST_CE.get(verdicts.pop())
+    return f", {comparison} cross-entropy" if comparison else ""
+
+
+def _where(rows: pd.DataFrame) -> str:
+    """Where one law or two hold: `on both datasets`."""
+    datasets = rows.index.get_level_values("dataset")
+    if len(rows) == 1:
+        return f"on {datasets[0]}"
+    return "on both datasets" if datasets.nunique() == 2 else "in both families"
+
+
+def _powers(rows: pd.DataFrame) -> str:
+    """`S^-0.23 (pydocs) and S^-0.27 (stdlib)`; of more than three laws the smallest and the largest."""
+    alphas = rows["alpha"]
+    if len(rows) > 3:
+        return f"{_power(alphas.min())} to {_power(alphas.max())}"
+    told_apart_by = "dataset" if rows.index.get_level_values("dataset").nunique() == len(rows) else "family"
+    names = rows.index.get_level_values(told_apart_by)
+    return listed([f"{_power(alpha)} ({name})" for name, alpha in zip(names, alphas, strict=True)])
+
+
+def _power(alpha: float) -> str:
+    return f"S^{-alpha:.2f}"
+
+
+def _rbp_of_ln_y(ln_y: float) -> float:
+    return float(np.exp(-np.exp(ln_y)))
+
+
+def _values_of(law: Law, s: FloatArray) -> FloatArray:
+    """The law's y in the order of sizes s, which need not ascend in the unit asked for."""
+    y = np.empty(len(s))
+    y[np.argsort(s)] = law.y
+    return y
+
+
+def _ks_with_enough_misses(counts: Sequence[DocumentCounts]) -> list[int]:
+    """The k at which enough tokens miss at the best model."""
+    if any(only_totals(of_size) for of_size in counts):
+        return list(counts[0].ks)
+    misses = np.min([of_size.tokens.sum() - of_size.hits.sum(axis=0) for of_size in counts], axis=0)
+    return [k for k, missing in zip(counts[0].ks, misses, strict=True) if missing >= FEWEST_MISSES]
+
+
+def _figure(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
+    """The explorer; of imports that have cross-entropy alone, its panels."""
+    if (points["metric"] == "rbp").any():
+        return explorer(points, laws)
+    return facets(points, x="S", y="y", log="xy", y_title="cross-entropy, nats")
+
+
+def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
+    """A row for each law: what the explorer draws."""
+    rows = []
+    for metric, law in family_laws.laws.items():
+        low, high = law.alpha.interval()
+        exponent = {"alpha": law.alpha.value, "low": low, "high": high, "A": law.a, "R2": law.r2}
+        line = {"S0": law.s[0], "y0": law.at(law.s[0]), "S1": law.s[-1], "y1": law.at(law.s[-1])}
+        rows.append(family_laws.family.keys | _metric_and_k(metric) | exponent | line)
+    return rows
+
+
+def _point_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
+    """A row for each model and metric: what the explorer draws."""
+    rows: list[dict[str, object]] = []
+    for model, s, counts in zip(family_laws.family.models, family_laws.s, family_laws.counts, strict=True):
+        ln_y, u = influences(counts, lambda *sums: np.log(ce_and_missed(*sums)))
+        half = half_widths(u)
+        y = np.exp(ln_y)
+        columns = {"value": np.append(y[0], np.exp(-y[1:])), "y": y, "low": y * np.exp(-half), "high": y * np.exp(half)}
+        keys = family_laws.family.keys | {"model": model, "S": s}
+        for i, metric in enumerate([CE, *map(rbp_name, counts.ks)]):
+            if np.isfinite(ln_y[i]):
+                rows.append(keys | _metric_and_k(metric) | {name: column[i] for name, column in columns.items()})
+    return rows
+
+
+def _metric_and_k(metric: str) -> dict[str, object]:
+    if metric == CE:
+        return {"metric": CE, "k": 0}
+    return {"metric": "rbp", "k": parse_rbp_name(metric)}

@@ -1,0 +1,165 @@
+"""Your exponents beside the authors' published ones (arXiv 2510.20387, submission draft, tables 1 and 2).
+
+The authors print no errors, so that a published value is set against your interval alone. `protocol=paper` measures as
+they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pandas as pd
+from pydantic import Field
+
+from rbptrack.analysis import (
+    Analyzer,
+    DocumentCounts,
+    Estimate,
+    Family,
+    Report,
+    Runs,
+    Term,
+    log_grid,
+    read_families,
+)
+from rbptrack.analysis.charts import facets
+from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
+from rbptrack.base.words import counted
+from rbptrack.ranks import rbp_ks
+from rbptrack.stats.laws import law_in_k, laws_by_metric
+
+GLOSSARY: dict[str, str | Term] = {
+    "alpha": Term("your exponent of the law in size, -ln RBP_k or CE = A S^-alpha", "α", ".4f"),
+    "beta": Term("your exponent of the law in k, -ln RBP_k = B k^-beta, k even in ln k", "β", ".3f"),
+    "published": Term(f"the authors' exponent ({PUBLISHED_IN})", form=".3f"),
+    "published_R2": Term("the authors' R²", "their R²", ".3f"),
+    "R2": Term("of your line", "R²", ".3f"),
+    "inside": "whether the published value lies inside your 95% interval; empty without an interval",
+    "sizes": "how many sizes you fitted",
+}
+
+
+PAPER_PROTOCOL = ("truncate", 512, "strict")
+"""How the authors measure: sequence rule, tokens of a sequence, rank rule."""
+
+
+@dataclass(kw_only=True)
+class Reproduction(Analyzer):
+    """Your exponents beside the authors' published ones: inside your interval or not.
+
+    largest_k: the law in k is fitted up to this one; the authors do not say at which k they did.
+    """
+
+    largest_k: Annotated[int, Field(ge=3)] = 100
+
+    def analyze(self, runs: Runs) -> Report:
+        report = Report(GLOSSARY)
+        in_size = published_in_size()
+        in_k = published_in_k()
+        cells = set(zip(in_size["family"], in_size["dataset"], strict=True))
+        published = runs[[key in cells for key in zip(runs["family"], runs["dataset"], strict=True)]]
+        if not len(published):
+            names = ", ".join(sorted(in_size["family"].unique()))
+            datasets = ", ".join(sorted(in_size["dataset"].unique()))
+            report.notes.append(f"Nothing published to compare with: the tables hold {names} on {datasets}.")
+            return report
+        ks = sorted({*log_grid(self.largest_k).tolist(), *rbp_ks(set(in_size["metric"]))})
+        for family, counts in read_families(published, ks, report.notes):
+            _add_alphas(report, family, counts, _of_family(in_size, family))
+            self._add_betas(report, family, counts, _of_family(in_k, family))
+            theirs = in_k.loc[in_k["family"] == _published_name(family), "size"].nunique()  # table 2 has the same sizes
+            if len(family.s) != theirs:
+                report.notes.append(
+                    f"{family}: {len(family.s)} of the authors' {theirs} sizes; another range may differ."
+                )
+        report.notes += _protocol(published.frame)
+        if report.questions:
+            report.figures = _figures(report)
+            report.headline = _headline(report.results["inside"])
+        return report
+
+    def _add_betas(
+        self, report: Report, family: Family, counts: Sequence[DocumentCounts], published: pd.DataFrame
+    ) -> None:
+        """Add beta of each model that the authors have; published: their rows of this family and dataset."""
+        largest = min(self.largest_k, family.vocab_size - 1) if family.vocab_size else self.largest_k
+        ks = [k for k in counts[0].ks if k <= largest]
+        if len(ks) < 3:
+            report.notes.append(f"{family}: no β, as RBP_k is known at {len(ks)} k up to {largest}, and 3 are needed.")
+            return
+        for size, of_size in zip(family.labels, counts, strict=True):
+            cell = published[published["size"] == size]
+            if cell.empty:
+                continue
+            law = law_in_k(of_size.select(ks))
+            if law is None:
+                report.notes.append(f"{family}: no β at {size}, as RBP_k is 0 or 1 at some k up to {largest}.")
+                continue
+            beta, line = law
+            beside = {"published_R2": cell["r2"].item(), "R2": line.r2}
+            _add(report, "beta", beta, cell["beta"].item(), beside, **family.keys, size=size)
+
+
+def _add_alphas(report: Report, family: Family, counts: Sequence[DocumentCounts], published: pd.DataFrame) -> None:
+    """Add alpha of each metric that the authors have; published: their rows of this family and dataset."""
+    if len(family.s) < 2:
+        return
+    laws = laws_by_metric(family.s, counts)
+    for cell in published.to_dict("records"):
+        law = laws.get(cell["metric"])
+        if law is not None:
+            beside = {"published_R2": cell["r2"], "R2": law.r2, "sizes": law.sizes}
+            _add(report, "alpha", law.alpha, cell["alpha"], beside, **family.keys, metric=cell["metric"])
+
+
+def _add(
+    report: Report, question: str, yours: Estimate, published: float, beside: Mapping[str, Any], **keys: Any
+) -> None:
+    inside = ""
+    if yours.known:
+        low, high = yours.interval()
+        inside = "yes" if low <= published <= high else "no"
+    beside = {"published": published, **beside, "inside": inside}
+    report.add(question, yours, **keys, null=published, beside=beside)
+
+
+def _of_family(table: pd.DataFrame, family: Family) -> pd.DataFrame:
+    """The rows of a published table about a family on its dataset."""
+    return table[(table["family"] == _published_name(family)) & (table["dataset"] == family.dataset)]
+
+
+def _published_name(family: Family) -> str:
+    """The family's name without what sets a part of its runs apart (`pythia` of `pythia bfloat16`)."""
+    return str(family.rows["family"].iat[0])
+
+
+def _protocol(frame: pd.DataFrame) -> Iterator[str]:
+    """A note where some runs were measured otherwise than the authors did."""
+    measured = frame[frame["vocab_size"].notna() & frame["sequence"].notna()]
+    protocols = set(zip(measured["sequence"], measured["seq_len"], measured["rank"].fillna("paper"), strict=True))
+    if protocols - {PAPER_PROTOCOL}:
+        sequence, length, rank = PAPER_PROTOCOL
+        yours = ", ".join(sorted(f"{rule} at {length} tokens, rank={rank}" for rule, length, rank in protocols))
+        yield f"The authors {sequence} at {length} tokens and count {rank} ranks (protocol=paper); yours: {yours}."
+
+
+def _figures(report: Report) -> dict[str, Any]:
+    """Your exponents against the published ones."""
+    figures = {}
+    for question, title in (("alpha", "your α"), ("beta", "your β")):
+        if question in report.questions:
+            rows = report.frame(question)
+            figures[question] = facets(
+                rows, x="published", y=question, log="", line=False, x_title="published", y_title=title
+            )
+    return figures
+
+
+def _headline(inside: pd.Series[str]) -> str:
+    tested = int(inside.isin(["yes", "no"]).sum())
+    if tested:
+        number_inside = int((inside == "yes").sum())
+        return f"Of {counted(tested, 'published exponent')}, {number_inside} lie inside your 95% intervals."
+    return f"{counted(len(inside), 'published exponent')} beside yours; yours have no intervals."

@@ -1,0 +1,274 @@
+"""Training checkpoints: y = E + A S^-alpha + B D^-beta in size and training tokens, and alpha at each D.
+
+The form is that of Hoffmann et al. (arXiv 2203.15556, eq. 2), for cross-entropy and for -ln RBP_k alike: it shows
+whether the best size at a compute C = 6 S D is the same for ranks as for cross-entropy. That size grows as C^a with
+a = beta / (alpha + beta). Where tokens grow with size the exponents cannot be separated (arXiv 2605.08541), and no law
+is fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import inf, isfinite, nan
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+from scipy.special import stdtrit
+
+from rbptrack.analysis import CE, HEADLINE_KS, Analyzer, Report, Runs, Term, rbp_name, read_families
+from rbptrack.analysis.charts import facets
+from rbptrack.analysis.comparable import disagreeing, parts, without_twins
+from rbptrack.base.words import counted, listed, number
+from rbptrack.ranks import FloatArray, metric_label
+from rbptrack.stats.floor import Parameter
+from rbptrack.stats.laws import laws_by_metric
+
+PARAMETERS = ("optimum", "size_exponent", "token_exponent", "E")
+GLOSSARY: dict[str, str | Term] = {
+    "alpha": Term("exponent of the law in size over the checkpoints of one D", "α at D", ".4f"),
+    "optimum": Term("the best size at compute C = 6 S D grows as C^a: beta / (alpha + beta)", "a", ".3f"),
+    "D": "training tokens",
+    "size_exponent": Term("alpha of E + A S^-alpha + B D^-beta", "α", ".3f"),
+    "token_exponent": Term("beta of E + A S^-alpha + B D^-beta", "β", ".3f"),
+    "E": Term("the part that neither size nor tokens reduce, in the unit of y", form=".4g"),
+    "R2": Term("of ln y", "R²", ".4f"),
+    **{f"{name}_low": "lower end of its 95% interval; empty where the data give none" for name in PARAMETERS},
+    **{f"{name}_high": "upper end of its 95% interval; empty where the data give none" for name in PARAMETERS},
+    "checkpoints": "points fitted",
+    "sizes": "how many models they are of",
+    "condition": "condition number of (ln S, ln D), 1 if unrelated; above 25 no law is fitted",
+    "starts_agree": "whether fits from several starts ended at the same exponents",
+    "y": "CE in nats, or -ln RBP_k",
+}
+WORST_CONDITION = 25.0  # in simulation the optimum's exponent has a standard error of .02 at 6, .08 at 22, .15 at 93
+CAPTION = (
+    "The law in size and tokens: intervals are profiles of the residuals' scatter, with checkpoints of one model as "
+    "independent points; they are too narrow where those go together."
+)
+
+
+@dataclass(kw_only=True)
+class Training(Analyzer):
+    """Laws in size and training tokens over checkpoints, and the exponent in size at each number of tokens.
+
+    ks: the k beside cross-entropy.
+    """
+
+    ks: tuple[Annotated[int, Field(ge=1)], ...] = HEADLINE_KS
+
+    def analyze(self, runs: Runs) -> Report:
+        report = Report(GLOSSARY)
+        frame = without_twins(runs.frame)
+        frame = frame[frame["non_embedding_params"].notna() & (frame["training_tokens"] > 0).fillna(False)]
+        frame = frame[frame.groupby(["family", "dataset"])["training_tokens"].transform("nunique") > 1]
+        if not len(frame):
+            report.notes.append("No family has checkpoints at several numbers of training tokens.")
+            return report
+        laws = []
+        points = []
+        for family, dataset, rows in _comparable(frame):
+            for tokens, of_tokens in rows.groupby("training_tokens"):
+                self._add_alphas(report, runs[runs["run_id"].isin(of_tokens["run_id"])], family, float(str(tokens)))
+            for metric, y in self._values(rows):
+                keys: dict[str, Any] = {"family": family, "dataset": dataset, "metric": metric}
+                law = self._fit(report, keys, rows, y)
+                if law is not None:
+                    laws.append(keys | law)
+                    report.add("optimum", law["optimum"], **keys)
+                columns = {"size": rows["size"], "S": rows["non_embedding_params"], "D": rows["training_tokens"]}
+                points.append(pd.DataFrame(keys | columns | {"y": y}))
+        if not points:
+            report.notes.append("No metric was logged for all checkpoints of a family.")
+            return report
+        report.tables["points"] = pd.concat(points, ignore_index=True)
+        if laws:
+            report.tables["law"] = pd.DataFrame(laws)
+            report.notes.append(CAPTION)
+        self._draw(report)
+        report.notes = list(dict.fromkeys(report.notes))  # the same of each D once
+        report.headline = _headline(report, laws)
+        return report
+
+    def _add_alphas(self, report: Report, runs: Runs, family: str, tokens: float) -> None:
+        """Add the law in size of the checkpoints of one D, where it has several sizes."""
+        for part, counts in read_families(runs, self.ks, report.notes):
+            if len(part.s) < 2:
+                continue
+            for metric, law in laws_by_metric(part.s, counts).items():
+                keys: dict[str, Any] = {"family": family, "dataset": part.dataset, "metric": metric, "D": tokens}
+                report.add("alpha", law.alpha, **keys, beside={"R2": law.r2, "sizes": law.sizes})
+
+    def _values(self, rows: pd.DataFrame) -> Iterator[tuple[str, FloatArray]]:
+        """Each metric that every checkpoint has logged, as y > 0."""
+        for metric in (CE, *map(rbp_name, self.ks)):
+            if metric in rows and rows[metric].notna().all():
+                logged = rows[metric].to_numpy(np.float64)
+                with np.errstate(divide="ignore"):
+                    y = logged if metric == CE else -np.log(logged)
+                if np.isfinite(y).all() and (y > 0).all():
+                    yield metric, y
+
+    def _fit(self, report: Report, keys: dict[str, str], rows: pd.DataFrame, y: FloatArray) -> dict[str, Any] | None:
+        """The law of one metric, (rows,), in size and tokens; None, with a note, where the checkpoints allow none."""
+        s = rows["non_embedding_params"].to_numpy(np.float64)
+        d = rows["training_tokens"].to_numpy(np.float64)
+        where = f"{keys['family']} on {keys['dataset']}"
+        sizes = len(np.unique(s))
+        values_of_d = len(np.unique(d))
+        if sizes < 3 or values_of_d < 3 or len(rows) < 8:
+            needs = "the law in size and tokens needs 8 checkpoints of 3 sizes at 3 values of D"
+            report.notes.append(f"{where}: {needs}; found {len(rows)} of {counted(sizes, 'size')} at {values_of_d}.")
+            return None
+        condition = design_condition(s, d)
+        if condition > WORST_CONDITION:
+            report.notes.append(
+                f"{where}: tokens go with sizes (condition {condition:.3g}): their exponents cannot be separated."
+            )
+            return None
+        return fit_law(s, d, y) | {"checkpoints": len(y), "sizes": sizes, "condition": condition}
+
+    def _draw(self, report: Report) -> None:
+        points = report.tables["points"]
+        panel = points["family"] + ", " + points["dataset"] + ": " + points["metric"].map(metric_label)
+        report.figures["against_tokens"] = facets(
+            points.assign(panel=panel),
+            x="D",
+            y="y",
+            color="size",
+            facet="panel",
+            log="xy",
+            x_title="D, training tokens",
+        )
+        if "alpha" in report.questions:
+            rows = report.frame("alpha")
+            rows = rows.assign(panel=rows["family"] + ", " + rows["dataset"])
+            report.figures["alpha"] = facets(
+                rows, x="D", y="alpha", color="metric", facet="panel", x_title="D, training tokens", y_title="α"
+            )
+
+
+def design_condition(s: FloatArray, d: FloatArray) -> float:
+    """Condition number of (ln S, ln D), centred: how far checkpoints tell size and tokens apart; infinite on D = k S.
+
+    Source: arXiv 2605.08541.
+    """
+    logs = np.log(np.column_stack([s, d]))
+    largest, smallest = np.linalg.svd(logs - logs.mean(axis=0), compute_uv=False)
+    return float(largest / smallest) if smallest > 1e-9 * largest else inf
+
+
+def fit_law(s: FloatArray, d: FloatArray, y: FloatArray) -> dict[str, Any]:
+    """Fit ln y of y = E + A S^-alpha + B D^-beta by lmfit from several starts.
+
+    Args:
+        s: sizes S, (n,), at least 3 distinct ones.
+        d: training tokens D, (n,), at least 3 distinct ones.
+        y: positive values, (n,), at least 8.
+
+    Returns:
+        optimum, size_exponent, token_exponent and E, each with `_low` and `_high` (NaN where the data give no end), R2
+        and starts_agree.
+
+    """
+    import lmfit  # .5 s with what it imports: only for who has checkpoints
+
+    x = np.log(s) - np.log(s).mean()
+    t = np.log(d) - np.log(d).mean()
+    ln_y = np.log(y)
+
+    def residual(p: lmfit.Parameters) -> FloatArray:
+        v = p.valuesdict()
+        terms = v["E"] + np.exp(v["ln_a"] - v["size_exponent"] * x) + np.exp(v["ln_b"] - v["token_exponent"] * t)
+        return np.asarray(ln_y - np.log(terms))
+
+    fits = []
+    for start in _starts(y):
+        minimizer = lmfit.Minimizer(residual, start)
+        fits.append((minimizer, minimizer.leastsq()))
+    minimizer, best = min(fits, key=lambda fit: float(fit[1].chisqr))
+    near = [fit for _, fit in fits if fit.chisqr <= best.chisqr * 1.004 + 1e-12]
+    exponents = np.array([[fit.params[name].value for name in ("size_exponent", "token_exponent")] for fit in near])
+    parameters = {
+        "optimum": _by_profile(minimizer, best, "optimum"),
+        "size_exponent": _by_error(best, "size_exponent"),
+        "token_exponent": _by_error(best, "token_exponent"),
+        "E": _by_profile(minimizer, best, "E"),
+    }
+    law: dict[str, Any] = {}
+    for name, parameter in parameters.items():
+        law |= {name: parameter.value, f"{name}_low": parameter.low, f"{name}_high": parameter.high}
+    total = float(((ln_y - ln_y.mean()) ** 2).sum())
+    law["R2"] = 1 - float(best.chisqr) / total if total > 0 else nan
+    law["starts_agree"] = len(near) > 1 and bool(np.ptp(exponents, axis=0).max() < 0.02)
+    return law
+
+
+def _starts(y: FloatArray) -> Iterator[Any]:
+    """Parameters from which fits start, lmfit's: E at a share of the smallest y, and what is left halved."""
+    import lmfit
+
+    smallest = float(y.min())
+    typical = float(np.exp(np.log(y).mean()))
+    for share, alpha, beta in product((0.05, 0.4, 0.8), (0.15, 0.5), (0.15, 0.5)):
+        half_of_rest = np.log(max(typical - share * smallest, 0.05 * smallest) / 2)
+        start = lmfit.Parameters()
+        start.add("E", value=share * smallest, min=0, max=smallest)
+        start.add("ln_a", value=half_of_rest)
+        start.add("ln_b", value=half_of_rest)
+        start.add("sum", value=alpha + beta, min=1e-3, max=10)
+        start.add("optimum", value=beta / (alpha + beta), min=1e-3, max=1 - 1e-3)
+        start.add("size_exponent", expr="sum * (1 - optimum)")
+        start.add("token_exponent", expr="sum * optimum")
+        yield start
+
+
+def _by_profile(minimizer: Any, best: Any, name: str) -> Parameter:
+    """A parameter with its 95% profile interval; NaN for ends that the data do not give."""
+    from rbptrack.stats.forms import profiles
+
+    value = float(best.params[name].value)
+    if value < 1e-6 * float(best.params[name].max):  # at its lower bound a profile has no end, and takes seconds
+        return Parameter(value)
+    profile = profiles(minimizer, best, [name], most=100)[name]
+    low, high = (end if isfinite(end) else nan for end in (profile.low, profile.high))
+    return Parameter(value, low, high)
+
+
+def _by_error(best: Any, name: str) -> Parameter:
+    """A derived parameter, which has no profile, with its 95% interval by lmfit's standard error."""
+    value = float(best.params[name].value)
+    error = best.params[name].stderr
+    half = nan if error is None else float(stdtrit(best.nfree, 0.975)) * float(error)
+    return Parameter(value, value - half, value + half)
+
+
+def _comparable(frame: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Family, dataset and the rows of one law, which differ in size and checkpoint only."""
+    for (family, dataset), rows in frame.groupby(["family", "dataset"], sort=True):
+        keys = [key for key in disagreeing(rows) if key != "revision"]
+        for label, part in parts(rows, keys):
+            yield f"{family} {label}".strip(), str(dataset), part
+
+
+def _headline(report: Report, laws: list[dict[str, Any]]) -> str:
+    if laws:
+        family, dataset = laws[0]["family"], laws[0]["dataset"]
+        of_first_family = [law for law in laws if (law["family"], law["dataset"]) == (family, dataset)]
+        optima = []
+        for law in of_first_family[:2]:
+            ends = "no interval"
+            if isfinite(law["optimum_low"] + law["optimum_high"]):
+                ends = f"{number(law['optimum_low'], '.2f')} to {number(law['optimum_high'], '.2f')}"
+            optima.append(f"{number(law['optimum'], '.2f')} ({ends}) for {metric_label(law['metric'])}")
+        return f"{family} on {dataset}: the best size grows with compute as C^a, a = {listed(optima)}."
+    if "alpha" not in report.questions:
+        return ""
+    rows = report.frame("alpha")
+    alphas = rows[rows["metric"] == CE].sort_values("D")["alpha"].to_numpy(np.float64)
+    if len(alphas) < 2:
+        return ""
+    return f"CE's exponent in size goes from {number(alphas[0], '.3f')} to {number(alphas[-1], '.3f')} over training."

@@ -1,0 +1,251 @@
+"""The sizes of one family on one dataset, which may be compared, and how they are read.
+
+Every analyzer begins with `read_families`, so that all of them draw the same lines and say so in the same words:
+
+    for family, counts in read_families(runs, log_grid(1000), report.notes, least=2):
+        law = law_of(family.s, counts, cross_entropy)
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import numpy as np
+import pandas as pd
+
+from rbptrack.analysis.comparable import COMPARABLE, disagreeing, mixture, parts, without_twins
+from rbptrack.analysis.source import Unreadable, WithoutRanks
+from rbptrack.base.errors import BadInput
+from rbptrack.base.words import counted, listed
+from rbptrack.ranks import DocumentCounts, FloatArray, MissingColumn, rbp_ks
+from rbptrack.stats.documents import only_totals
+
+if TYPE_CHECKING:
+    from rbptrack.analysis.runs import Runs
+
+T = TypeVar("T")
+
+UNITS = ("non_embedding_params", "total_params")
+"""What S may be: parameters without embeddings and output head, or all of them."""
+
+BY_DOCUMENT = "so that documents are counted as if they were independent: intervals may be too narrow"
+"""What the notes of a report say after a reason of `Runs.unread_sources`."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Measurements of one family on one dataset that differ in the model's size only.
+
+    Attributes:
+        name: the family; with what sets this part apart where its runs disagree: `pythia bfloat16`.
+        dataset: the dataset.
+        rows: their rows of `Runs.frame`, ascending in S.
+
+    """
+
+    name: str
+    dataset: str
+    rows: pd.DataFrame
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.dataset}"
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """Family and dataset, as `Report.add` takes them."""
+        return {"family": self.name, "dataset": self.dataset}
+
+    @cached_property
+    def s(self) -> FloatArray:
+        """The distinct sizes S, ascending, (m,)."""
+        return np.unique(self._each_s)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The published label of each size, m of them: `70m`."""
+        return ["+".join(dict.fromkeys(sizes)) for sizes in self._by_size("size")]
+
+    @cached_property
+    def models(self) -> list[str]:
+        """The model of each size, m of them: `pythia-70m`; that of the first run where there are several."""
+        return [models[0] for models in self._by_size("model")]
+
+    @cached_property
+    def run_ids(self) -> list[list[str]]:
+        """The runs of each size, m lists."""
+        return self._by_size("run_id")
+
+    def _by_size(self, column: str) -> list[list[str]]:
+        """The texts of a column for each size, m lists."""
+        texts: dict[float, list[str]] = {}
+        for s, text in zip(self._each_s.tolist(), self.rows[column].tolist(), strict=True):
+            texts.setdefault(s, []).append(str(text))
+        return [texts[s] for s in self.s.tolist()]
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """The smallest |V| of the models: the largest k that all of them have; 0 where it is not known."""
+        smallest = self.rows["vocab_size"].min()
+        return 0 if pd.isna(smallest) else int(smallest)
+
+    def usable(self, ks: Sequence[int]) -> list[int]:
+        """Those of the k that every run has: up to |V|, or those that were logged where there are no ranks."""
+        if self.rows["without_ranks"].fillna(False).any():
+            logged = rbp_ks(self.rows.columns[self.rows.notna().all()])
+            return [int(k) for k in ks if k in logged]
+        return [int(k) for k in ks if not self.vocab_size or k <= self.vocab_size]
+
+    def ks_below_vocab(self, ks: Sequence[int]) -> list[int]:
+        """Those of the usable k at which a rank can miss, ascending: RBP_k is 1 where k is |V|."""
+        return [k for k in self.usable(sorted(ks)) if k != self.vocab_size]
+
+    def column(self, name: str) -> FloatArray:
+        """A logged number per size, (m,): the mean over the runs of a size; NaN where it was not logged."""
+        if name not in self.rows.columns:
+            return np.full(len(self.s), np.nan)
+        logged = self.rows[name].to_numpy(np.float64, na_value=np.nan)
+        return pd.Series(logged).groupby(self._each_s, sort=True).mean().to_numpy()
+
+    def comparable_with(self, other: Family) -> bool:
+        """Whether both stand on the same dataset with the same texts, sequences, candidates and rank rule, so that
+        their laws may be compared; precision may differ, and tokenizers do.
+        """
+        return self.dataset == other.dataset and self._conditions == other._conditions
+
+    @cached_property
+    def _conditions(self) -> list[str]:
+        keys = [key for key in COMPARABLE if key not in ("dtype", "num_tokens")]
+        return self.rows[keys].iloc[0].astype("string").fillna("").tolist()
+
+    @cached_property
+    def _each_s(self) -> FloatArray:
+        return self.rows["non_embedding_params"].to_numpy(np.float64, na_value=np.nan)
+
+
+@overload
+def read_families(
+    runs: Runs, read: Sequence[int], notes: list[str], *, least: int = 1
+) -> Iterator[tuple[Family, list[DocumentCounts]]]: ...
+@overload
+def read_families(
+    runs: Runs, read: Callable[[Family, str], T], notes: list[str], *, least: int = 1
+) -> Iterator[tuple[Family, list[T]]]: ...
+def read_families(runs: Runs, read: Any, notes: list[str], *, least: int = 1) -> Iterator[tuple[Family, list[Any]]]:
+    """Every family on every dataset, with something read of each size; runs that cannot be read are named and left out.
+
+    Args:
+        runs: the measurements.
+        read: the k to count by document (those that the family has: `counts[0].ks`), or a function from a family and a
+            run ID to sums of that run. They must add (`+`), as the runs of one size are summed; sums with `in_groups`
+            are summed by source where documents have sources.
+        notes: gets a sentence for everything that is left out or treated in a way that a reader must know.
+        least: how many sizes a family must have, also after runs were left out.
+
+    Yields:
+        The family of the runs that could be read, and what was read of each size, ascending in S.
+
+    """
+    load = read if callable(read) else _counts_at(runs, whole_ks(read))
+    for whole in families(runs, notes, least=least):
+        values = _read_runs(runs, whole, load, notes)
+        family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
+        if not values:
+            continue
+        if len(family.s) < least:
+            notes.append(_few_sizes(family, least))
+            continue
+        if any(isinstance(value, DocumentCounts) and only_totals(value) for value in values.values()):
+            notes.append(f"{family}: imported without ranks, so that intervals hold the scatter of models only.")
+        yield family, [reduce(operator.add, [values[run_id] for run_id in run_ids]) for run_ids in family.run_ids]
+
+
+def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], Any], notes: list[str]) -> dict[str, Any]:
+    """What is read of each run of a family, by run ID; those that cannot be read are named in the notes."""
+    values: dict[str, Any] = {}
+    without_ranks = []
+    for _, row in family.rows.iterrows():
+        run_id = str(row["run_id"])
+        try:
+            values[run_id] = _by_source(load(family, run_id), runs, run_id)
+        except WithoutRanks:
+            without_ranks.append(str(row["model"]))
+        except (Unreadable, MissingColumn) as error:
+            notes.append(f"{row['model']} on {family.dataset} is left out: {error}.")
+    by_document = [
+        run_id for run_id in values if run_id in runs.unread_sources and hasattr(values[run_id], "in_groups")
+    ]
+    if by_document and len(by_document) == len(values):
+        notes.append(f"{family}: {runs.unread_sources[by_document[0]]}, {BY_DOCUMENT}.")
+    else:  # sums by document and by source do not add
+        for run_id in by_document:
+            del values[run_id]
+            model = family.rows.loc[family.rows["run_id"] == run_id, "model"].iat[0]
+            notes.append(f"{model} on {family.dataset} is left out: {runs.unread_sources[run_id]}.")
+    if without_ranks:
+        notes.append(f"{family}: {listed(without_ranks)} left out, imported without ranks.")
+    return values
+
+
+def families(runs: Runs, notes: list[str], *, least: int = 1) -> list[Family]:
+    """Every family on every dataset, in parts that may be compared, with at least `least` sizes.
+
+    Runs that differ in precision, sequence rule, sequence length, candidates, texts or tokens never come into one part,
+    nor do several checkpoints of one size. Several runs of one size (seeds, say) stay together.
+    """
+    comparable = []
+    frame = without_twins(runs.frame)
+    for (name, dataset), all_rows in frame.groupby(["family", "dataset"], sort=True):
+        where = f"{name} on {dataset}"
+        rows = all_rows[all_rows["non_embedding_params"].notna()]
+        if len(rows) < len(all_rows):
+            models = sorted(set(all_rows.loc[all_rows["non_embedding_params"].isna(), "model"]))
+            notes.append(f"{where}: without a size S, left out: {listed(models)}.")
+        keys = disagreeing(rows)
+        if keys:
+            mixed = "; ".join(mixture(rows, key) for key in keys)
+            notes.append(f"{where}: its runs mix {mixed}. Each kind is taken by itself.")
+        for label, part in parts(rows, keys):
+            ordered = part.sort_values(["non_embedding_params", "run_id"])
+            family = Family(f"{name} {label}".strip(), str(dataset), ordered)
+            if len(family.s) < least:
+                notes.append(_few_sizes(family, least))
+                continue
+            if len(family.s) < len(part):
+                sizes = zip(family.run_ids, family.labels, strict=True)
+                several = [f"{len(ids)} runs of {size}" for ids, size in sizes if len(ids) > 1]
+                notes.append(f"{family}: {listed(several)}; the runs of a size are summed into one point.")
+            comparable.append(family)
+    return comparable
+
+
+def _counts_at(runs: Runs, ks: Sequence[int]) -> Callable[[Family, str], DocumentCounts]:
+    def load(family: Family, run_id: str) -> DocumentCounts:
+        return runs.document_counts(run_id, family.usable(ks))
+
+    return load
+
+
+def _by_source(value: Any, runs: Runs, run_id: str) -> Any:
+    """Sums over documents as sums over their sources, where those are known."""
+    if not hasattr(value, "in_groups") or getattr(value, "grouped", False):
+        return value
+    if isinstance(value, DocumentCounts) and only_totals(value):
+        return value
+    groups = runs.groups(run_id)
+    return value.in_groups(groups) if len(groups) else value
+
+
+def _few_sizes(family: Family, least: int) -> str:
+    return f"{family}: {counted(len(family.s), 'size')}, and at least {least} are needed."
+
+
+def whole_ks(ks: Iterable[Any]) -> list[int]:
+    """The k that a caller in Python gives, checked: 1.5 is refused, and not rounded."""
+    values = list(ks) if isinstance(ks, Iterable) else [ks]
+    if not all(isinstance(k, int | np.integer) and k >= 1 for k in values):
+        raise BadInput(f"ks must be whole numbers from 1; got {str(ks)[:60]}")
+    return [int(k) for k in values]

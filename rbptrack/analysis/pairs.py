@@ -1,0 +1,149 @@
+"""Two measurements of the same tokens, as `rbptrack compare A B` and the analyzer agreement tell of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from math import isfinite
+from typing import Any
+
+import pandas as pd
+
+from rbptrack.analysis.report import Report, Term
+from rbptrack.analysis.runs import Runs
+from rbptrack.analysis.source import Unreadable
+from rbptrack.base.errors import BadInput
+from rbptrack.ranks import HEADLINE_KS
+from rbptrack.stats.changes import FEWEST_DECIDING, ChangedToken, Changes, OtherTokens, compare
+
+SAME_TOKENS = (
+    "dataset", "documents_hash", "sequence", "seq_len", "context", "candidates", "rank", "vocab_size", "num_tokens",
+)  # fmt: skip
+"""Columns of `Runs.frame` that agree where two measurements scored the same tokens in the same way."""
+
+CHANGES_GLOSSARY: dict[str, str | Term] = {
+    "change": Term(
+        "the metric in B minus that in A over the same tokens; CE in nats, RBP_k as a share", "B - A", "+.4f"
+    ),
+    "same_top": Term("share of the tokens at which both rank the same token first", "same top token", ".2%"),
+    "flips": Term(
+        "tokens that B ranks first and A does not, less those lost, as a share; p by McNemar's test over documents",
+        "gained - lost",
+        "+.2%",
+    ),
+    "A": Term("of the first measurement", form=".4f"),
+    "B": Term("of the second", form=".4f"),
+    "pair": "the first measurement and the second",
+    "lost": Term("share of the tokens that A ranks first and B does not", form=".2%"),
+    "gained": Term("share of the tokens that B ranks first and A does not", form=".2%"),
+    "moved": Term("share of the tokens whose ranks differ", form=".2%"),
+    "deciding": Term("how many documents decide the difference (Kish's count)", form=".0f"),
+    "document": "number of the token's document in the selection",
+    "position": "the token's index in its document",
+    "token": "the token",
+    "rank_A": "the token's rank in A",
+    "rank_B": "the token's rank in B",
+    "instead": "what B ranks first there",
+    "text": "the scored tokens before it",
+    "nats": Term("-ln p in B less that in A", form="+.2f"),
+}
+"""Of the questions and columns that `add_changes` adds, and of `worst_tokens`."""
+
+
+def same_tokens(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Yield the rows of `Runs.frame` of every set of tokens that several measurements scored."""
+    for _, rows in frame.groupby(list(SAME_TOKENS), dropna=False, sort=True):
+        if len(rows) > 1:
+            yield rows
+
+
+def compare_runs(
+    runs: Runs, first: pd.Series[Any], second: pd.Series[Any], *, ks: Sequence[int] = HEADLINE_KS, worst: int = 10
+) -> Changes:
+    """Compare two measurements of the same tokens; see `stats.changes.compare`.
+
+    Args:
+        runs: holds both.
+        first: the row of the baseline.
+        second: the row of the other.
+        ks: the k of RBP_k.
+        worst: how many of the tokens whose probability fell most are kept.
+
+    Raises:
+        BadInput: they are one, or did not score the same tokens.
+        Unreadable: a rank table is missing or damaged.
+
+    """
+    names = f"{first['name']} and {second['name']}"
+    if first["run_id"] == second["run_id"]:
+        raise BadInput(f"{first['name']} is one measurement: name two")
+    for column in SAME_TOKENS:
+        one = first[column]
+        other = second[column]
+        if pd.notna(one) and pd.notna(other) and one != other:
+            raise OtherTokens(f"{names} did not score the same tokens ({column}: {one} and {other})")
+    try:
+        return compare(runs.rank_pieces(first), runs.rank_pieces(second), ks=ks, groups=runs.groups(first), worst=worst)
+    except OtherTokens as error:
+        raise OtherTokens(f"{names}: {error}") from error
+
+
+def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, **case: Any) -> None:
+    """Add the questions `change` (of each metric), `same_top` and `flips` of a pair to a report.
+
+    Args:
+        report: its glossary holds `CHANGES_GLOSSARY`.
+        changes: of the pair.
+        family: of the pair.
+        dataset: the texts.
+        **case: what tells the pair from others, such as `pair`.
+
+    """
+    keys: dict[str, Any] = {"family": family, "dataset": dataset, **case}
+    pair = " ".join(str(value) for value in case.values()) or family
+    few = []
+    for change in changes.changes:
+        beside = {"A": change.a, "B": change.b, "deciding": change.deciding}
+        report.add("change", change.difference, **keys, metric=change.metric, null=0.0, beside=beside)
+        if change.difference.known and change.deciding < FEWEST_DECIDING and change.difference.value != 0:
+            few.append(f"{change.metric} ({change.deciding:.2f})")
+    if few:
+        report.notes.append(
+            f"{pair} on {dataset}: fewer than {FEWEST_DECIDING} documents decide the change of {', '.join(few)}."
+        )
+    if isfinite(changes.same_top.value):  # not where a table lacks what models ranked first
+        report.add("same_top", changes.same_top, **keys, show=_share, beside={"moved": changes.moved})
+    beside = {"lost": changes.lost, "gained": changes.gained}
+    report.add("flips", changes.flips, **keys, null=0.0, beside=beside)
+
+
+def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToken]) -> pd.DataFrame:
+    """A table of the tokens whose probability fell most, with their texts as far as the second run keeps them."""
+    ids = sorted({number for token in worst for number in (*token.before, token.token, token.instead)} - {-1})
+    try:
+        quoted = runs.token_texts(second, ids)
+    except Unreadable:
+        quoted = [f"id {number}" for number in ids]
+    texts = {-1: ""}
+    for number, text in zip(ids, quoted, strict=True):
+        texts[number] = json.loads(text) if text.startswith('"') else f"<{text}>"
+    rows = []
+    for token in worst:
+        rows.append(
+            {
+                "document": token.document,
+                "position": token.position,
+                "text": "".join(texts[number] for number in token.before),
+                "token": texts[token.token],
+                "rank_A": token.rank_a,
+                "rank_B": token.rank_b,
+                "instead": texts[token.instead],
+                "nats": token.nats,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _share(value: float) -> float:
+    """An end of an interval of a share, which lies between 0 and 1."""
+    return min(max(value, 0.0), 1.0)

@@ -1,0 +1,216 @@
+"""What an analyzer returns: results in one tidy table, and what is shown beside them.
+
+Tests are corrected and decided here, once, so that no analyzer sets a verdict: p by Holm over all rows of a question,
+then `above` or `below` (of the null value, at the corrected level), `same` (the interval lies inside the margin) or
+`undecided`. A row without a p has no verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from math import isfinite, nan
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rbptrack.stats.estimate import Estimate
+
+LEVEL = 0.95
+"""Of every interval; tests have the size 1 - LEVEL."""
+
+COLUMNS = ["question", "family", "dataset", "metric", "estimate", "low", "high", "p", "p_holm", "verdict"]
+"""Of `Report.results`; after them what tells rows apart (`case`) and what stands beside the estimates (`beside`)."""
+
+LONGEST_TITLE = 32
+"""Characters of a column's title, where a glossary's text begins with one."""
+
+VERDICTS = ("above", "below", "same", "undecided", "")
+
+MEANINGS = {
+    "question": "what was asked",
+    "family": "the family; with what sets this part apart where its runs disagree",
+    "dataset": "the dataset",
+    "metric": "the quantity, such as ce, cross-entropy in nats, or rbp_10, the share of tokens with rank at most 10",
+    "estimate": "the answer",
+    "low": "lower end of the 95% interval",
+    "high": "upper end of the 95% interval",
+    "p": "of the null value, two-sided",
+    "p_holm": "p corrected by Holm over all rows of the question",
+    "verdict": "above or below the null value at the corrected level; or same, the interval inside the margin",
+    "S": "parameters without embeddings and output head",
+    "size": "the size as published",
+    "model": "family, size, seed and checkpoint as one word",
+    "k": "of RBP_k, the share of tokens with rank at most k",
+}
+"""Of columns that analyzers share; a report's own glossary comes first."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """What a question or a column means.
+
+    Attributes:
+        meaning: with its unit, as shown below tables.
+        title: of columns and axes; empty: the name itself.
+        form: a format specification of its numbers, such as `+.1%`; empty: three significant digits.
+        aside: shown in the whole table only, neither on the terminal nor on the first page.
+
+    """
+
+    meaning: str
+    title: str = ""
+    form: str = ""
+    aside: bool = False
+
+
+Glossary = Mapping[str, str | Term]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A row of results before its verdict, which depends on the other rows of the question."""
+
+    row: dict[str, Any]
+    case: list[str]
+    beside: list[str]
+    has_margin: bool
+    p: float = nan
+    side: str = ""
+    within: bool = False
+
+
+@dataclass
+class Report:
+    """Results as rows, and what is shown beside them.
+
+    Attributes:
+        glossary: the meaning of every question and column. The text may begin with a title of at most 32 characters
+            and a colon (`Δα vs. CE: exponent ...`); a `Term` gives numbers a form, too.
+        tables: further tables, such as grids of k, without p.
+        figures: Altair charts, by name; of the analyzer that leads, the first opens the page.
+        headline: one plain sentence, at most 30 words; empty where there is nothing to say.
+        notes: what was left out and why, a sentence each.
+
+    """
+
+    glossary: Glossary
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
+    headline: str = ""
+    notes: list[str] = field(default_factory=list)
+    _answers: list[_Answer] = field(default_factory=list, repr=False)
+    _judged: pd.DataFrame | None = field(default=None, repr=False)
+
+    def add(
+        self,
+        question: str,
+        estimate: Estimate | float,
+        *,
+        family: str,
+        dataset: str,
+        metric: str = "",
+        null: float | None = None,
+        margin: float = nan,
+        ends: tuple[float, float] | None = None,
+        beside: Mapping[str, Any] | None = None,
+        show: Callable[[float], float] = float,
+        **case: Any,
+    ) -> None:
+        """Add the answer to a question in one case.
+
+        Args:
+            question: its name, in the glossary; part of its MLflow metric's name.
+            estimate: the number with its error; a plain number has none.
+            family: the family, `**family.keys` gives both.
+            dataset: the dataset.
+            metric: the quantity, such as `rbp_10`.
+            null: asks whether the number lies above or below it.
+            margin: asks, too, whether it lies within so much of the null value.
+            ends: of an interval of another kind, such as a profile's, in place of the estimate's own.
+            beside: further numbers of the row, such as R2.
+            show: from the estimate's scale to the reader's, such as `numpy.expm1`; monotonic.
+            **case: what else tells the row apart, such as S or N; part of its MLflow metric's name.
+
+        """
+        number = estimate if isinstance(estimate, Estimate) else Estimate(float(estimate), df=nan)
+        low, high = number.interval(LEVEL)
+        if ends is None:
+            ends = float(show(low)), float(show(high))
+        keys = {"question": question, "family": family, "dataset": dataset, "metric": metric}
+        numbers = {"estimate": float(show(number.value)), "low": min(ends), "high": max(ends)}
+        beside = dict(beside or {})
+        answer = _Answer(keys | numbers | case | beside, list(case), list(beside), isfinite(margin))
+        if null is not None:
+            side = "above" if number.value > null else "below"
+            within = low >= null - margin and high <= null + margin
+            answer = replace(answer, p=number.p(null), side=side, within=within)
+        self._answers.append(answer)
+        self._judged = None
+
+    @property
+    def results(self) -> pd.DataFrame:
+        """One tidy table of all answers, with the columns of `COLUMNS` first."""
+        if self._judged is None:
+            self._judged = self._with_verdicts()
+        return self._judged.copy()
+
+    def _with_verdicts(self) -> pd.DataFrame:
+        if not self._answers:
+            return pd.DataFrame(columns=COLUMNS)
+        frame = pd.DataFrame([answer.row for answer in self._answers])
+        frame["p"] = [answer.p for answer in self._answers]
+        frame["p_holm"] = frame.groupby("question")["p"].transform(holm)
+        within = [answer.within for answer in self._answers]
+        sides = [answer.side for answer in self._answers]
+        decided = np.select([within, frame["p_holm"] < 1 - LEVEL], ["same", sides], "undecided")
+        frame["verdict"] = np.where(frame["p"].notna(), decided, "")
+        return frame[[*COLUMNS, *frame.columns.difference(COLUMNS, sort=False)]]
+
+    @property
+    def questions(self) -> list[str]:
+        """The questions that were asked, in their order."""
+        return list(dict.fromkeys(answer.row["question"] for answer in self._answers))
+
+    def frame(self, question: str) -> pd.DataFrame:
+        """The results of one question, without the columns of others; the estimates' column has the question's name."""
+        results = self.results
+        tested = results[results["question"] == question].reset_index(drop=True)
+        rows = pd.DataFrame([answer.row for answer in self._to(question)])  # whole numbers stay whole
+        names = [*COLUMNS[1:], *self.case_columns(question), *self.beside_columns(question)]
+        frame = rows.reindex(columns=names).assign(**{name: tested[name] for name in ("p", "p_holm", "verdict")})
+        return frame.rename(columns={"estimate": question})
+
+    def case_columns(self, question: str) -> list[str]:
+        """The columns that tell rows of a question apart, after family, dataset and metric."""
+        return list(dict.fromkeys(name for answer in self._to(question) for name in answer.case))
+
+    def beside_columns(self, question: str) -> list[str]:
+        """The columns of a question that stand beside its estimates."""
+        return list(dict.fromkeys(name for answer in self._to(question) for name in answer.beside))
+
+    def has_margin(self, question: str) -> bool:
+        """Whether a question asks, too, if numbers are the same within a margin."""
+        return any(answer.has_margin for answer in self._to(question))
+
+    def _to(self, question: str) -> list[_Answer]:
+        return [answer for answer in self._answers if answer.row["question"] == question]
+
+    def term(self, name: str) -> Term:
+        """What a question or column means, with its title."""
+        entry = self.glossary.get(name, MEANINGS.get(name, ""))
+        term = entry if isinstance(entry, Term) else Term(entry)
+        title, colon, meaning = term.meaning.partition(": ")
+        if term.title:
+            return term
+        if colon and len(title) <= LONGEST_TITLE:
+            return replace(term, meaning=meaning, title=title)
+        return replace(term, title=name.replace("_", " "))
+
+
+def holm(p: pd.Series[float]) -> pd.Series[float]:
+    """P corrected by Holm's method (Scandinavian Journal of Statistics 6, 1979); NaN stay out."""
+    asked = p.dropna().sort_values()
+    steps = np.arange(len(asked), 0, -1)
+    return (asked * steps).cummax().clip(upper=1.0).reindex(p.index)

@@ -1,0 +1,159 @@
+"""The rules for imported numbers: types, ranges, and what the columns of a row say about each other."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+
+from rbptrack.ranks import is_rbp_column, rbp_ks, rbp_name
+
+ROUNDED = 2e-3
+"""Nats, or of a share, that numbers written with three digits may be apart."""
+
+_LARGEST_K = 2**31 - 1
+_RESULTS = ("ce", "ce_rank", "ce_rest", "bits_per_byte", "tie_rate")
+_AT_MOST = {"non_embedding_params": "total_params", "documents": "num_tokens", "context": "seq_len"}
+
+
+def _a_number(value: object) -> object:
+    """Refuse what pydantic would take for a number: True is none, and neither is 0_5."""
+    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
+        raise ValueError("must be a number")
+    return value
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must not hold control characters")
+    return text
+
+
+_Number = Annotated[float, BeforeValidator(_a_number), Field(allow_inf_nan=False)]
+_Positive = Annotated[_Number, Field(ge=0)]
+_Share = Annotated[_Number, Field(ge=0, le=1)]
+_Count = Annotated[int, BeforeValidator(_a_number), Field(ge=1, lt=10**18)]
+_Small = Annotated[_Count, Field(lt=2**31)]
+_Label = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200), AfterValidator(_printable)]
+_Name = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(_printable)
+]
+
+
+class ImportedRow(BaseModel):
+    """One measurement: what it is of, and its numbers in nats and shares. None: not known.
+
+    Further columns are `rbp_<k>` and standard errors, such as `rbp_10_se`. `ce` is `ce_rank` + `ce_rest`: the third is
+    filled in from two, and all three must agree.
+    """
+
+    model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
+    __pydantic_extra__: dict[str, _Positive]
+
+    model: _Name
+    dataset: _Name
+    family: _Name
+    size: _Label = ""
+    non_embedding_params: _Count | None = None
+    total_params: _Count | None = None
+    training_tokens: _Positive | None = None
+    vocab_size: _Small | None = None
+    seq_len: _Small | None = None
+    context: Annotated[int, BeforeValidator(_a_number), Field(ge=0, lt=2**31)] | None = None
+    documents: _Small | None = None
+    num_tokens: _Count | None = None
+    dtype: _Label | None = None
+    sequence: _Label | None = None
+    ce: _Positive | None = None
+    ce_rank: _Positive | None = None
+    ce_rest: _Positive | None = None
+    bits_per_byte: _Positive | None = None
+    tie_rate: _Share | None = None
+
+    @property
+    def rbp(self) -> dict[int, float]:
+        """RBP_k by k, ascending."""
+        return {k: self.__pydantic_extra__[rbp_name(k)] for k in rbp_ks(self.__pydantic_extra__)}
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two rows the same measurement."""
+        how = (self.dtype, self.sequence, self.seq_len, self.context, self.training_tokens)
+        return (self.model, self.dataset, self.family, self.size, *how)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _columns_are_known(cls, columns: dict[str, object]) -> dict[str, object]:
+        for column in columns:
+            number = column.removesuffix("_se")
+            if column not in cls.model_fields and number not in _RESULTS and not is_rbp_column(number):
+                raise ValueError(f"{column[:40]} is no column that can be imported")
+        return columns
+
+    @model_validator(mode="after")
+    def _ce_is_its_parts(self) -> Self:
+        """Fill in which of the three is missing, and refuse what contradicts the others."""
+        parts = [part for part in (self.ce_rank, self.ce_rest) if part is not None]
+        if self.ce is None and len(parts) == 2:
+            self.ce = sum(parts)
+        if self.ce is None or not parts:
+            return self
+        missing = self.ce - sum(parts)
+        if missing < -ROUNDED or (len(parts) == 2 and missing > ROUNDED):
+            raise ValueError(f"ce must be ce_rank + ce_rest: {self.ce:g} is not {sum(parts):g}")
+        if self.ce_rank is None:
+            self.ce_rank = max(missing, 0.0)
+        if self.ce_rest is None:
+            self.ce_rest = max(missing, 0.0)
+        return self
+
+    @model_validator(mode="after")
+    def _rbp_rises(self) -> Self:
+        rbp = self.rbp
+        most = self.vocab_size or _LARGEST_K
+        for k, share in rbp.items():
+            if k > most:
+                raise ValueError(f"k must be at most vocab_size = {most:,}: {rbp_name(k)[:40]}")
+            if share > 1:
+                raise ValueError(f"{rbp_name(k)} must be at most 1: {share:g}")
+        for low, high in pairwise(rbp):
+            if rbp[high] < rbp[low] - 1e-9:
+                raise ValueError(f"RBP_k must not fall with k: rbp_{low} is {rbp[low]:g} and rbp_{high} {rbp[high]:g}")
+        return self
+
+    @model_validator(mode="after")
+    def _errors_have_results(self) -> Self:
+        results = {name for name in _RESULTS if getattr(self, name) is not None} | {rbp_name(k) for k in self.rbp}
+        if self.ce is None and not self.rbp:
+            raise ValueError("the row holds no result, neither ce nor rbp_<k>")
+        for name in self.__pydantic_extra__:
+            if name not in results and name.removesuffix("_se") not in results:
+                raise ValueError(f"{name[:40]} is the standard error of a number that is not there")
+        return self
+
+    @model_validator(mode="after")
+    def _parts_are_smaller(self) -> Self:
+        for smaller, larger in _AT_MOST.items():
+            low = getattr(self, smaller)
+            high = getattr(self, larger)
+            if low is not None and high is not None and low > high:
+                raise ValueError(f"{smaller} must be at most {larger}: {low:,} and {high:,}")
+        return self
+
+
+class ScoreRow(BaseModel):
+    """A model's score in a task: the share of its items that are right."""
+
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+    model: _Name
+    revision: _Label = ""
+    task: _Name
+    score: _Share
+    n: _Count | None = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two rows the same score."""
+        return (self.model, self.revision, self.task)

@@ -1,0 +1,50 @@
+"""Names that people give (families, datasets, figures) as parts of metrics' names and of paths."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_PLAIN = re.compile(r"[\w\-. ]")
+_LONGEST_PART = 80  # MLflow takes 250 characters for a metric's name, which has three such parts
+_LONGEST_FILE = 120  # file systems take 255 bytes
+
+
+def metric_part(text: str) -> str:
+    """A name as one part of a metric's name, which MLflow limits to letters, digits, `_ - . :` and spaces.
+
+    Every other character, and the colon itself, becomes a colon and its number in two hexadecimal digits (above 255:
+    `u` and six). Different names give different parts. A long one is cut and ends in `:-` and a hash.
+
+    Examples:
+        >>> metric_part("nano (v2)")
+        'nano :28v2:29'
+
+    """
+    folder = not text.strip(". ")  # `.` and `..` would be folders
+    part = "".join(char if _PLAIN.fullmatch(char) and not folder else _escaped(char) for char in text) or ":"
+    if len(part) > _LONGEST_PART:
+        return f"{part[: _LONGEST_PART - 20]}:-{_hash(text)}"
+    return part
+
+
+def file_part(text: str) -> str:
+    """A name as the name of a file or folder, never `.` or `..`.
+
+    Letters, digits, `_ - . ( ) + ,` and spaces stay; others become `_`. A name that was changed or is too long ends in
+    a hash of it, so that different names give different files.
+    """
+    part = re.sub(r"[^\w\-.()+, ]", "_", text).strip(". ")
+    if part == text and part and len(part.encode()) <= _LONGEST_FILE:
+        return part
+    beginning = part.encode()[: _LONGEST_FILE - 20].decode(errors="ignore").strip(". ")
+    return f"{beginning or 'name'}-{_hash(text)}"
+
+
+def _escaped(char: str) -> str:
+    number = ord(char)
+    return f":{number:02x}" if number < 256 else f":u{number:06x}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]

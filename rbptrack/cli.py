@@ -1,0 +1,398 @@
+"""The command line: Typer declares commands, flags, help and completion; `rbptrack.commands` does the work.
+
+`measure` and `plan` take Hydra's words (key=value), all others flags. Nothing heavy is imported before a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.exceptions import TyperException
+
+from rbptrack import __version__
+from rbptrack.base.errors import BadInput, RbptrackError, disk_trouble, nearest
+from rbptrack.base.process import INTERRUPTED, Stopped, stop_signals_raise
+from rbptrack.base.secrets import without_password
+from rbptrack.config.patterns import split_list
+from rbptrack.console.output import complain, program
+
+app = typer.Typer(
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Measure how families of language models rank the right next token, and fit the law that their ranks follow.",
+)
+
+_WORDS = {"ignore_unknown_options": True, "allow_extra_args": True}  # Hydra's own flags are words, too
+
+
+def _complete_words(incomplete: str) -> list[str]:
+    from rbptrack.commands.completion import words
+
+    return words(incomplete)
+
+
+def _complete_analyzers(incomplete: str) -> list[str]:
+    from rbptrack.commands.completion import analyzers
+
+    return analyzers(incomplete)
+
+
+def _split(values: Sequence[str] | None) -> list[str]:
+    """The elements of every value of an option that may be repeated."""
+    return [element for value in values or () for element in split_list(value)]
+
+
+def _several(metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> Any:
+    """An option that may be repeated and may hold a list: `--family nano,pythia`."""
+    return typer.Option(metavar=metavar, help=text, callback=_split, autocompletion=complete)
+
+
+UNSET: list[str] = []
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="KEY=VALUE ...",
+        autocompletion=_complete_words,
+        help="model=NAMES dataset=NAMES k=1,10,100 and every other key of a config; --cfg job shows all of them",
+    ),
+]
+Options = Annotated[list[str], typer.Argument(metavar="OPTION=VALUE ...", help="its own options")]
+Family = Annotated[
+    list[str], _several("NAME,...", "only these; patterns such as 'nano*', exclusions such as '!nano-2m'")
+]
+Size = Annotated[list[str], _several("SIZE,...", "as published: 70m, 1.4b")]
+Model = Annotated[list[str], _several("NAME,...", "nano-6k or nano/6k")]
+Dataset = Annotated[list[str], _several("NAME,...", "of the texts")]
+Sweep = Annotated[list[str], _several("NAME,...", "what these sweeps measured or reused")]
+Where = Annotated[
+    str, typer.Option(metavar="CONDITION", help="over the columns of `list --format csv`: 'seq_len == 256 and ce < 4'")
+]
+Uri = Annotated[
+    str,
+    typer.Option(metavar="URI", help="the tracking store; else MLFLOW_TRACKING_URI, else MLflow's own in this folder"),
+]
+Experiment = Annotated[str, typer.Option(metavar="NAME", help="MLflow's experiment")]
+PluginsPath = Annotated[list[str], _several("FOLDER,...", "more folders of plugins")]
+Figures = Annotated[
+    Literal["svg", "png", "pdf"] | None, typer.Option("--format", help="write the figures, too, into a folder")
+]
+RunName = Annotated[str, typer.Argument(metavar="NAME", help="as `list` prints it, or the beginning of a run ID")]
+
+
+@app.command(context_settings=_WORDS)
+def measure(words: Words = UNSET) -> int:
+    """Measure models on datasets, then analyse them.
+
+    Such as model=pythia/* dataset=wiki,humaneval. Cells that were measured before are skipped. In zsh, and for !,
+    quote patterns: 'model=pythia/*,!pythia/12b'.
+    """
+    from rbptrack.commands.measure import measure
+
+    return measure(words)
+
+
+@app.command(context_settings=_WORDS)
+def plan(words: Words = UNSET) -> int:
+    """What a sweep would cost, cell by cell, before it costs anything."""
+    from rbptrack.commands.measure import plan
+
+    return plan(words)
+
+
+@app.command(context_settings=_WORDS)
+def demo(words: Words = UNSET) -> int:
+    """Seven built-in models on two built-in datasets, and their laws; no network."""
+    from rbptrack.commands.measure import demo
+
+    return demo(words)
+
+
+@app.command("list")
+def list_(
+    sort: Annotated[str, typer.Option(metavar="COLUMN,...", help="-COLUMN: from large to small")] = "",
+    form: Annotated[
+        Literal["table", "csv", "json", "markdown", "latex"],
+        typer.Option("--format", help="of the table; csv and json have all columns"),
+    ] = "table",
+    family: Family = UNSET,
+    size: Size = UNSET,
+    model: Model = UNSET,
+    dataset: Dataset = UNSET,
+    sweep: Sweep = UNSET,
+    where: Where = "",
+    tracking_uri: Uri = "",
+    experiment: Experiment = "rbptrack",
+) -> int:
+    """Measurements as a table."""
+    from rbptrack.analysis.runs import Filters
+    from rbptrack.commands.listing import list_measurements
+    from rbptrack.commands.selection import Selection
+
+    selection = Selection(tracking_uri, experiment, Filters(where, family, size, model, dataset, sweep))
+    return list_measurements(selection, sort=sort, form=form)
+
+
+@app.command()
+def show(name: RunName, tracking_uri: Uri = "", experiment: Experiment = "rbptrack") -> int:
+    """All that is known of one measurement."""
+    from rbptrack.commands.listing import show_measurement
+    from rbptrack.commands.selection import Selection
+
+    return show_measurement(Selection(tracking_uri, experiment), name)
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="a measurement, as `list` names it")],
+    b: Annotated[str, typer.Argument(metavar="B", help="another one of the same tokens")],
+    k: Annotated[str, typer.Option(metavar="K,...", help="of RBP_k")] = "1,10,100",
+    tolerance: Annotated[
+        float | None,
+        typer.Option(min=0, help="exit 1 where B is worse by more: nats of CE, or that share of RBP_k; 3: undecided"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="write a page, too")] = None,
+    tracking_uri: Uri = "",
+    experiment: Experiment = "rbptrack",
+) -> int:
+    """Two measurements of the same tokens, paired token by token: what B changes."""
+    from rbptrack.commands.compare import compare
+    from rbptrack.commands.selection import Selection
+
+    return compare(Selection(tracking_uri, experiment), a, b, ks=k, tolerance=tolerance, out=out)
+
+
+@app.command()
+def report(
+    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="write the page to this file, too")] = None,
+    open_: Annotated[bool, typer.Option("--open", help="show the page in the browser")] = False,
+    figures: Figures = None,
+    analyzers: Annotated[list[str], _several("NAME,...", "only these; patterns", _complete_analyzers)] = UNSET,
+    family: Family = UNSET,
+    size: Size = UNSET,
+    model: Model = UNSET,
+    dataset: Dataset = UNSET,
+    sweep: Sweep = UNSET,
+    where: Where = "",
+    plugins_path: PluginsPath = UNSET,
+    tracking_uri: Uri = "",
+    experiment: Experiment = "rbptrack",
+) -> int:
+    """Every analysis of the measurements as one page; nothing is measured."""
+    from rbptrack.analysis.runs import Filters
+    from rbptrack.commands.report import report
+    from rbptrack.commands.selection import Selection
+
+    selection = Selection(tracking_uri, experiment, Filters(where, family, size, model, dataset, sweep))
+    return report(
+        selection,
+        patterns=analyzers,
+        plugins_path=plugins_path,
+        out=out,
+        figures=figures or "",
+        open_page=open_,
+    )
+
+
+@app.command(add_help_option=False)
+def analyze(
+    ctx: typer.Context,
+    analyzer: Annotated[str, typer.Argument(metavar="ANALYZER", autocompletion=_complete_analyzers)] = "",
+    options: Options = UNSET,
+    figures: Figures = None,
+    family: Family = UNSET,
+    size: Size = UNSET,
+    model: Model = UNSET,
+    dataset: Dataset = UNSET,
+    sweep: Sweep = UNSET,
+    where: Where = "",
+    plugins_path: PluginsPath = UNSET,
+    tracking_uri: Uri = "",
+    experiment: Experiment = "rbptrack",
+    help_: Annotated[bool, typer.Option("--help", "-h", help="of an analyzer: its options")] = False,
+) -> int:
+    """One analysis of the measurements, such as analyze power_law ks=1,10 --dataset wiki."""
+    if not analyzer:
+        print(ctx.get_help())
+        return 0 if help_ else 2
+    from rbptrack.analysis.runs import Filters
+    from rbptrack.commands.report import analyze, describe
+    from rbptrack.commands.selection import Selection
+
+    if help_:
+        return describe(analyzer, plugins_path)
+    selection = Selection(tracking_uri, experiment, Filters(where, family, size, model, dataset, sweep))
+    return analyze(selection, analyzer, options, plugins_path=plugins_path, figures=figures or "")
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="a new file.zip; with --to, a new folder")],
+    options: Options = UNSET,
+    to: Annotated[str, typer.Option(metavar="EXPORTER", help="hand the measurements to this exporter")] = "",
+    family: Family = UNSET,
+    size: Size = UNSET,
+    model: Model = UNSET,
+    dataset: Dataset = UNSET,
+    sweep: Sweep = UNSET,
+    where: Where = "",
+    plugins_path: PluginsPath = UNSET,
+    tracking_uri: Uri = "",
+    experiment: Experiment = "rbptrack",
+) -> int:
+    """Measurements as a bundle that others import; or by an exporter."""
+    from rbptrack.analysis.runs import Filters
+    from rbptrack.commands.selection import Selection
+    from rbptrack.commands.transfer import export
+
+    selection = Selection(tracking_uri, experiment, Filters(where, family, size, model, dataset, sweep))
+    return export(selection, out, to=to, options=options, plugins_path=plugins_path)
+
+
+@app.command("import")
+def import_(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="a bundle, or a file that an importer takes")],
+    options: Options = UNSET,
+    importer: Annotated[str, typer.Option(metavar="NAME", help="where several importers take the file")] = "",
+    plugins_path: PluginsPath = UNSET,
+    tracking_uri: Uri = "",
+    experiment: Experiment = "rbptrack",
+) -> int:
+    """Measurements of others: a bundle, tables of metrics or ranks, scores of tasks."""
+    from rbptrack.commands.selection import Selection
+    from rbptrack.commands.transfer import import_path
+
+    selection = Selection(tracking_uri, experiment)
+    return import_path(selection, path, options, importer=importer, plugins_path=plugins_path)
+
+
+@app.command()
+def verify(
+    repair: Annotated[bool, typer.Option("--repair", help="mark what is damaged, to be measured again")] = False,
+    tracking_uri: Uri = "",
+    experiment: Experiment = "rbptrack",
+) -> int:
+    """Compare every measurement with its seal, and its metrics with its ranks."""
+    from rbptrack.commands.selection import Selection
+    from rbptrack.commands.store import verify
+
+    return verify(Selection(tracking_uri, experiment), repair=repair)
+
+
+@app.command()
+def sync(tracking_uri: Uri = "", experiment: Experiment = "rbptrack") -> int:
+    """Deliver the measurements that wait on this disk for the tracking store."""
+    from rbptrack.commands.selection import Selection
+    from rbptrack.commands.store import sync
+
+    return sync(Selection(tracking_uri, experiment))
+
+
+@app.command()
+def plugins(plugins_path: PluginsPath = UNSET) -> int:
+    """Analyzers, importers and exporters: what each does, and where it comes from."""
+    from rbptrack.commands.plugins import list_plugins
+
+    return list_plugins(plugins_path)
+
+
+@app.command()
+def ui(
+    host: Annotated[str, typer.Option(help="where the server listens")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
+    tracking_uri: Uri = "",
+    experiment: Experiment = "rbptrack",
+) -> int:
+    """MLflow's server on the tracking store, to be looked at in the browser."""
+    from rbptrack.commands.selection import Selection
+    from rbptrack.commands.store import ui
+
+    return ui(Selection(tracking_uri, experiment), host=host, port=port)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"rbptrack {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print it")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> int:
+    """Run the command of `sys.argv`; returns the exit code: 0, 1 for a failure, 2 for bad input."""
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # threads that spin beside other work slow a small model 25-fold
+    return _guarded(lambda: _run(sys.argv[1:]))
+
+
+def _run(words: Sequence[str]) -> int:
+    with stop_signals_raise():
+        return app(_with_command(words), prog_name=program(), standalone_mode=False) or 0
+
+
+def _with_command(words: Sequence[str]) -> list[str]:
+    """`rbptrack model=...` is `rbptrack measure model=...`; without a word, help. BadInput for an unknown command."""
+    if not words:
+        return ["--help"]
+    first = words[0]
+    if first in ("-h", "--help", "--version") or first.endswith("-completion"):
+        return list(words)
+    if "=" in first or first.startswith("-"):
+        return ["measure", *words]
+    _check_command(first)
+    return list(words)
+
+
+def _check_command(word: str) -> None:
+    """Refuse a word that is no command, with the command, model or dataset that was probably meant."""
+    commands = [command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands]
+    if word in commands:
+        return
+    if near := nearest(word, commands):
+        raise BadInput(f"no command {word}. Did you mean '{near[0]}'?")
+    from rbptrack.config.words import config_names
+
+    for key in ("model", "dataset"):
+        if near := nearest(word, config_names(key)):
+            raise BadInput(f"no command {word}. Did you mean {key}={near[0]}?")
+    raise BadInput(f"no command {word}; {program()} --help lists them")
+
+
+def _guarded(command: Callable[[], int]) -> int:
+    """Run a command; errors that a user can set right are a line or two, with exit code 2, or 1 where it had begun."""
+    try:
+        code = command()
+        if code == INTERRUPTED:  # what Typer makes of a KeyboardInterrupt
+            raise KeyboardInterrupt
+        return code
+    except (KeyboardInterrupt, Stopped) as error:
+        complain("interrupted; finished measurements are saved")
+        return error.code if isinstance(error, Stopped) else INTERRUPTED
+    except TyperException as error:
+        complain(" ".join(error.format_message().split()))
+        return error.exit_code
+    except RbptrackError as error:
+        complain(without_password(str(error)))
+        return 2 if isinstance(error, BadInput) else 1
+    except RecursionError:
+        complain("a value on the command line or in a file is nested too deeply")
+        return 2
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        trouble = disk_trouble(error, Path(error.filename or Path.cwd()))
+        if trouble is None:
+            raise
+        complain(str(trouble))
+        return 1

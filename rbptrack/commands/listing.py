@@ -1,0 +1,129 @@
+"""`list` and `show`: measurements as tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from rbptrack.base.errors import unknown
+from rbptrack.base.words import compact, counted
+from rbptrack.commands.selection import Selection
+from rbptrack.config.patterns import natural_key
+from rbptrack.console.output import say
+from rbptrack.console.tables import print_table
+from rbptrack.ranks.names import HEADLINE_KS, is_rbp_column, metric_label, rbp_ks, rbp_name, se_name
+from rbptrack.stats.documents import FEWEST_UNITS
+
+Form = Literal["table", "csv", "json", "markdown", "latex"]
+
+_MOST_DIGITS = 6  # behind the point
+_LEAST_SHOWN = 1e-6  # which has so many digits
+
+
+def list_measurements(selection: Selection, *, sort: str, form: Form) -> int:
+    """Print the measurements that pass the filters.
+
+    Args:
+        selection: of the measurements.
+        sort: columns, `-ce` for the largest first; empty: by dataset, family and size.
+        form: table, markdown and latex have the headline, csv and json every column.
+
+    """
+    frame = _sorted(selection.runs().frame, sort)
+    if form == "csv":
+        frame.to_csv(sys.stdout, index=False)
+    elif form == "json":
+        rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        json.dump(rows, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False, default=pd.Timestamp.isoformat)
+        sys.stdout.write("\n")
+    elif form == "table":
+        print_table(_headline(frame), last_to_go=["dataset", "CE", "RBP_10"])
+        say(counted(len(frame), "measurement"))
+    else:
+        from rbptrack.reporting import table_text  # and Altair, which takes as long as all else that is ours
+
+        sys.stdout.write(table_text(_headline(frame, latex=form == "latex"), form))
+    return 0
+
+
+def show_measurement(selection: Selection, name: str) -> int:
+    """Print every column of one measurement that holds something, and where its run is."""
+    runs = selection.runs()
+    row = runs.row(name)
+    shown = {}
+    for column in map(str, row.index):
+        if pd.notna(row[column]) and not column.endswith("_se"):
+            label = metric_label(column) if column == "ce" or is_rbp_column(column) else column
+            shown[label] = _value_text(column, row)
+    page = selection.store.run_page(str(row["run_id"]))
+    if page:
+        shown["page"] = page
+    print_table(pd.DataFrame({"": shown.keys(), str(row["name"]): shown.values()}))
+    return 0
+
+
+def _sorted(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
+    columns = [name.strip() for name in sort.split(",") if name.strip()]
+    if not columns:
+        columns = ["dataset", "family", "non_embedding_params", "name"]
+    for signed_column in reversed(columns):  # each sort is stable
+        column = signed_column.lstrip("-")
+        if column not in frame.columns:
+            raise unknown("column", column, list(frame.columns))
+        frame = frame.sort_values(column, key=_by_size, ascending=not signed_column.startswith("-"), kind="stable")
+    return frame
+
+
+def _by_size(values: pd.Series[Any]) -> pd.Series[Any]:
+    """Keys to sort by: names by the sizes in them, numbers as they are."""
+    if not pd.api.types.is_string_dtype(values):
+        return values
+    names = sorted(values.dropna().unique(), key=lambda name: natural_key(str(name).replace("-", "/")))
+    return values.map({name: place for place, name in enumerate(names)})
+
+
+def _headline(frame: pd.DataFrame, *, latex: bool = False) -> pd.DataFrame:
+    """The columns that people read first, each number with its standard error in one cell."""
+    logged = rbp_ks(frame.columns)
+    ks = [k for k in HEADLINE_KS if k in logged] or logged[:3]
+    table = pd.DataFrame({"name": frame["name"], "dataset": frame["dataset"]})
+    if frame["name"].eq(frame["model"] + "/" + frame["dataset"]).all():
+        table["name"] = frame["model"]
+    table["S"] = [_compact(value) for value in frame["non_embedding_params"]]
+    table["tokens"] = [_compact(value) for value in frame["num_tokens"]]
+    for metric in ("ce", *map(rbp_name, ks)):
+        texts = [_value_text(metric, row) for row in frame.to_dict("records")]
+        table[metric_label(metric)] = [_in_latex(text) for text in texts] if latex else texts
+    return table.rename(columns={"name": "measurement"})
+
+
+def _value_text(column: str, row: Any) -> str:
+    """A value as people read it: `3.086 ± 0.025`; no error where documents are too few to know one."""
+    value = row[column]
+    if pd.isna(value):
+        return ""
+    if isinstance(value, float | np.floating):
+        error = row.get(se_name(column), np.nan)
+        documents = row.get("documents", np.nan)
+        if pd.isna(error) or not error > 0 or (pd.notna(documents) and documents < FEWEST_UNITS):
+            return f"{value:.4g}" if abs(float(value)) < 1000 else f"{value:,.1f}".removesuffix(".0")
+        if error < _LEAST_SHOWN / 2:
+            return f"{value:.{_MOST_DIGITS}f} ± <{_LEAST_SHOWN:.{_MOST_DIGITS}f}"
+        digits = min(max(1 - int(np.floor(np.log10(error))), 0), _MOST_DIGITS)
+        return f"{value:.{digits}f} ± {error:.{digits}f}"
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    return str(value)
+
+
+def _compact(value: Any) -> str:
+    return "" if pd.isna(value) else compact(float(value))
+
+
+def _in_latex(text: str) -> str:
+    in_math = text.replace("±", r"\pm")
+    return f"${in_math}$" if text else ""

@@ -1,0 +1,90 @@
+"""`export` and `import`: measurements for others, and of others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rbptrack.analysis.discovery import EXPORTERS, IMPORTERS, Plugins, find, guarded
+from rbptrack.analysis.importing import CheckedSource, Importer, checked, split_at_hyphen
+from rbptrack.analysis.plugin import with_options
+from rbptrack.base.errors import BadInput
+from rbptrack.base.words import compact_bytes, counted, listed
+from rbptrack.commands.selection import Selection
+from rbptrack.config.registration import published_names
+from rbptrack.console.output import say
+from rbptrack.exchange import export_bundle, import_bundle, import_source, is_bundle
+
+
+def export(selection: Selection, out: Path, *, to: str, options: Sequence[str], plugins_path: Sequence[str]) -> int:
+    """Write the measurements into a new bundle, or hand them to an exporter, which fills a new folder."""
+    out = out.expanduser()
+    if os.path.lexists(out):
+        raise BadInput(f"{out} exists already: give another name, or remove it")
+    if not out.absolute().parent.is_dir():
+        raise BadInput(f"there is no folder {out.absolute().parent} for {out.name}")
+    if not to:
+        if out.suffix != ".zip":
+            raise BadInput(f"{out}: a bundle's name ends in .zip; --to EXPORTER writes something else")
+        if options:
+            raise BadInput(f"a bundle has no options; got {listed(list(options))}")
+        written = export_bundle(selection.runs(), out)
+        say(f"{counted(written, 'measurement')}: {out} ({compact_bytes(out.stat().st_size)})")
+        return 0
+    exporter = with_options(find(EXPORTERS, plugins_path).select(to), options)
+    runs = selection.runs()
+    with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name[:80]}.") as name:
+        folder = Path(name) / "out"
+        folder.mkdir()
+        line = guarded(exporter, lambda: exporter.export(runs, folder), str)
+        if not line.strip():
+            raise BadInput(f"the exporter {to} says nothing about what it exported; nothing was written")
+        if any(folder.iterdir()):
+            shutil.move(folder, out)
+    say(line)
+    return 0
+
+
+def import_path(
+    selection: Selection, path: Path, options: Sequence[str], *, importer: str, plugins_path: Sequence[str]
+) -> int:
+    """Import a bundle, or a file or folder by the importer that takes it."""
+    path = path.expanduser()
+    if not path.exists():
+        raise BadInput(f"{path}: there is no such file")
+    if not importer and is_bundle(path):
+        if options:
+            raise BadInput(f"a bundle has no options; got {listed(list(options))}")
+        lines = import_bundle(path, selection.store)
+    else:
+        importers = find(IMPORTERS, plugins_path)
+        chosen = importer or _importer_of(importers, path)
+        plugin = with_options(importers.select(chosen), options)
+        source = guarded(plugin, lambda: checked(path, plugin.read(path), split=_family_and_size), CheckedSource)
+        lines = import_source(chosen, source, path, selection.store)
+    for line in lines:
+        say(line)
+    return 0
+
+
+def _importer_of(importers: Plugins[Importer], path: Path) -> str:
+    """The one importer that takes a file."""
+    takers = [name for name in importers.names if _takes(importers.select(name)(), path)]
+    if len(takers) == 1:
+        return takers[0]
+    if takers:
+        raise BadInput(f"{path}: {listed(takers)} take it; say which: --importer {takers[0]}")
+    raise BadInput(f"{path}: none of the importers takes it: {', '.join(importers.names)}")
+
+
+def _takes(importer: Importer, path: Path) -> bool:
+    return guarded(importer, lambda: importer.takes(path), bool)
+
+
+def _family_and_size(model: str) -> tuple[str, str]:
+    """Family and size of a model: of the config of its repository if there is one, else as its name has them."""
+    published = published_names().get(model.lower().rpartition("/")[2])
+    return published or split_at_hyphen(model)

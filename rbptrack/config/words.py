@@ -1,0 +1,268 @@
+"""Words of a command line as Hydra's grammar takes them: flags apart, patterns expanded, lists as one value."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_origin
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, Override
+from hydra.errors import HydraException
+
+from rbptrack.base.errors import BadInput, nearest, unknown
+from rbptrack.config.check import refuse_secrets
+from rbptrack.config.keys import is_free, is_key, keys
+from rbptrack.config.paths import config_folders, package_folder, user_path
+from rbptrack.config.patterns import choose, families, is_pattern, natural_key, no_match, split_list
+from rbptrack.config.registration import add_choice, register
+
+_GROUPS = ("model", "dataset", "k", "protocol", "launch")
+_HYDRAS_OWN = ("hydra/", "hydra.")
+_SEARCH = "hydra.searchpath="
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+_PLAIN = re.compile(r"[\w./:-]+")
+
+_FLAGS = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+_FLAGS.add_argument("-m", "--multirun", action="store_true")
+_FLAGS.add_argument("-cd", "--config-dir", action="append", default=[])
+_FLAGS.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
+_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+_FLAGS.add_argument("-i", "--info", nargs="?", const="all", choices=_INFO)
+_FLAGS.add_argument("-p", "--package")
+_FLAGS.add_argument("--resolve", action="store_const", const="--resolve")
+_FLAGS.add_argument("--hydra-help", action="store_const", const="--hydra-help")
+
+
+@dataclass(frozen=True)
+class Words:
+    """A command line, read.
+
+    Attributes:
+        overrides: what it sets, in Hydra's grammar.
+        folders: of configs that it names; they are searched beside those that always are.
+        search_path: the override that adds these and the working folder's to Hydra's search path, or nothing.
+        show_flags: Hydra's flags that show something and measure nothing: `--cfg=job`.
+        multirun: whether `-m` stood there.
+        made_up: `Choices.made_up`.
+
+    """
+
+    overrides: list[str]
+    folders: list[Path]
+    search_path: list[str]
+    show_flags: list[str]
+    multirun: bool
+    made_up: dict[str, str]
+
+    @property
+    def is_hydras_own(self) -> bool:
+        """Whether it asks for something of Hydra's: a flag that shows, a launcher or a sweeper."""
+        return bool(self.show_flags) or any(word.lstrip("+~").startswith(_HYDRAS_OWN) for word in self.overrides)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What words may choose from.
+
+    Attributes:
+        folders: hold `model/<family>/<size>.yaml`, `dataset/*.yaml`, ...
+        made_up: names of choices that have no config -> the folder, file or repository as the user typed it.
+
+    """
+
+    folders: Sequence[Path]
+    made_up: dict[str, str] = field(default_factory=dict)
+
+    def names(self, group: str) -> list[str]:
+        """Every config of a group, subfolders included, by size: `pythia/70m`."""
+        configs = set()
+        for folder in self.folders:
+            for path in (folder / group).rglob("*.yaml"):
+                if path.is_file():
+                    configs.add(path.relative_to(folder / group).with_suffix("").as_posix())
+        return sorted(configs, key=natural_key)
+
+    def add(self, group: str, element: str, *, based_on: str, **values: object) -> str:
+        """Make a folder, file or repository a choice, and return the name that is made up for it."""
+        name = f"given/{re.sub(r'[^A-Za-z0-9]+', '-', element).strip('-') or 'here'}"
+        add_choice(group, name, values, based_on=based_on)
+        self.made_up[name] = element
+        return name
+
+
+def config_names(group: str) -> list[str]:
+    """The configs of a group in the folders that are always searched."""
+    return Choices(config_folders()).names(group)
+
+
+def read_words(words: Sequence[str]) -> Words:
+    """Read a command line: Hydra's overrides and flags, and what it may hold beyond them.
+
+    That is patterns (`model=pythia/*,!pythia/12b`), a list of k (`k=1,10`), a model as the reference
+    (`reference=nano/2m`), and models and datasets without a config (`model=org/name`, `dataset=./texts`).
+
+    Raises:
+        BadInput: a word that is neither key=value nor a flag, a key or name that does not exist, or a key given twice.
+
+    """
+    register()
+    try:
+        flags, rest = _FLAGS.parse_known_args(list(words))
+    except argparse.ArgumentError as error:
+        raise BadInput(str(error)) from error
+    folders = [_config_folder(text) for text in flags.config_dir]
+    settings = []
+    for word in rest:
+        if word.startswith(_SEARCH):
+            folders.extend(map(_config_folder, split_list(word.removeprefix(_SEARCH))))
+        else:
+            settings.append(word)
+    choices = Choices([*config_folders(), *folders])
+    overrides = [_override(word, choices) for word in settings]
+    _check_keys([override.partition("=")[0].lstrip("+") for override in overrides])
+    further = [_quoted(f"file://{folder}") for folder in choices.folders[1:]]  # Hydra knows the first
+    return Words(
+        overrides=overrides,
+        folders=folders,
+        search_path=[f"{_SEARCH}[{','.join(further)}]"] if further else [],
+        show_flags=_show_flags(flags),
+        multirun=flags.multirun,
+        made_up=choices.made_up,
+    )
+
+
+def parse_override(override: str) -> Override:
+    """An override as Hydra's parser reads it."""
+    try:
+        override.encode()
+        return OverridesParser.create().parse_override(override)
+    except (HydraException, UnicodeEncodeError) as error:  # the latter for bytes that are no text
+        raise BadInput(f"{override}: cannot be read; quote a value with special signs: \"key='a(b)'\"") from error
+
+
+def _check_keys(keys_set: Sequence[str]) -> None:
+    """Refuse a key that is set twice, and keys of a reference that is not there."""
+    for key in keys_set:
+        if keys_set.count(key) > 1:
+            raise BadInput(f"{key}= is given twice: to sweep over several values give them as a list, {key}=a,b")
+        if key.startswith("reference.") and "model@reference" not in keys_set:
+            raise BadInput(f"{key}: which reference? Give reference=MODEL too, such as reference=nano/2m")
+
+
+def _show_flags(flags: argparse.Namespace) -> list[str]:
+    with_value = [f"--{name}={getattr(flags, name)}" for name in ("cfg", "info", "package") if getattr(flags, name)]
+    return [*with_value, *filter(None, (flags.resolve, flags.hydra_help))]
+
+
+def _config_folder(text: str) -> Path:
+    if text.startswith("pkg://"):
+        folder = package_folder(text.removeprefix("pkg://").replace("/", "."))
+    else:
+        folder = user_path(text.removeprefix("file://"))
+    if folder is None or not folder.is_dir():
+        raise BadInput(f"{text}: there is no such folder of configs")
+    return folder.absolute()
+
+
+def _override(word: str, choices: Choices) -> str:
+    """One word in Hydra's grammar."""
+    if word.startswith("-"):
+        raise _unknown_flag(word)
+    prefixed_key, equals, value = word.partition("=")
+    key = prefixed_key.lstrip("+~").strip()
+    _check_key(word, key, choices)
+    if not equals or prefixed_key.startswith("~") or value == "null":
+        return word
+    if key == "k" and value not in choices.names("k"):
+        return _override_of_ks(value, choices.names("k"))
+    if key == "reference":
+        return f"+model@reference={_chosen(word, key, value, choices)}"
+    if key in _GROUPS:
+        return f"{prefixed_key}={_chosen(word, key, value, choices)}"
+    if get_origin(keys().get(key)) is list:  # `a,b` is one list: nobody sweeps over it
+        return f"{prefixed_key}=[{','.join(map(_quoted, split_list(value)))}]"
+    if value.startswith("~"):
+        value = _quoted(value)
+    if is_free(key):
+        return f"++{key}={value}"
+    return f"{prefixed_key}={value}"
+
+
+def _check_key(word: str, key: str, choices: Choices) -> None:
+    """Refuse a key that does not exist, and a word without one, with what was probably meant."""
+    if not key or ("=" not in word and not word.startswith("~")):
+        meant = ", such as model=nano/6k"
+        for group in ("dataset", "model"):
+            if near := nearest(word, choices.names(group)):
+                meant = f". Did you mean {group}={near[0]}?"
+        raise BadInput(f"{word}: expected key=value{meant}")
+    refuse_secrets({key: ""})
+    if key in _GROUPS or is_key(key) or key.startswith(_HYDRAS_OWN) or "@" in key:
+        return
+    options = [*_GROUPS, "reference", *(name for name in keys() if not name.startswith("reference."))]
+    near = nearest(key, options) or [name for name in options if name.endswith(f".{key.rpartition('.')[2]}")]
+    meant = f" Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
+    raise BadInput(f"no option {key}.{meant} All of them, with their values: --cfg job")
+
+
+def _unknown_flag(word: str) -> BadInput:
+    name, equals, value = word.lstrip("-").partition("=")
+    if name in _GROUPS or is_key(name):
+        return BadInput(f"unknown option {word}. Write {name}={value if equals else '...'}")
+    return unknown("option", word, ["--multirun", "--config-dir", "--cfg", "--info", "--hydra-help", "--help"])
+
+
+def _override_of_ks(value: str, config_names_of_k: Sequence[str]) -> str:
+    """The override for a list of k, which is one value."""
+    numbers = split_list(value)
+    if not numbers or not all(re.fullmatch(r"-?\d+", number) for number in numbers):
+        raise BadInput(f"k={value}: expected numbers such as k=1,10,100, or one of {', '.join(config_names_of_k)}")
+    return f"k.values=[{','.join(numbers)}]"
+
+
+def _chosen(word: str, key: str, value: str, choices: Choices) -> str:
+    """The choices that names, patterns and Hydra's `glob(a/*,exclude=a/b)` stand for, as a list of Hydra's grammar.
+
+    Models and datasets without a config become choices, too. Other functions of Hydra's remain: `choice(a,b)`.
+    """
+    elements = split_list(value)
+    if re.match(r"\w+\(", value):
+        function = parse_override(word).value()
+        if not isinstance(function, Glob):
+            return value
+        elements = [*function.include, *(f"!{pattern}" for pattern in function.exclude)]
+    group = "model" if key == "reference" else key
+    names = choices.names(group)
+    elements = [_choice_of(group, element, names, choices) for element in elements]
+    return ",".join(choose(key, elements, [*names, *(element for element in elements if element in choices.made_up)]))
+
+
+def _choice_of(group: str, element: str, names: Sequence[str], choices: Choices) -> str:
+    """A name or pattern as it is; for a folder, file or repository the choice that is made of it."""
+    if element in names or group not in ("model", "dataset"):
+        return element
+    if element.startswith(("./", "../", "/", "~")) or element in (".", ".."):
+        path = user_path(element)
+        if group == "model" or path.is_dir():
+            return choices.add(group, element, based_on="hf", path=str(path))
+        name = re.sub(r"[*?\[\]]+", "", path.stem).strip("-_.") or "files"
+        return choices.add(group, element, based_on="files", files=[str(path)], name=name)
+    if is_pattern(element) or not _REPOSITORY.fullmatch(element):
+        return element
+    family, _, size = element.partition("/")
+    sizes = families(names)
+    if family in sizes or any(size.lower() in sizes[near] for near in nearest(family, sizes)):
+        raise no_match(group, element, names)  # a slip in a name that exists rather than a repository
+    return choices.add(group, element, based_on="hf", repo=element)
+
+
+def _quoted(text: str) -> str:
+    """A text as Hydra's grammar takes it for a value."""
+    if _PLAIN.fullmatch(text):
+        return text
+    escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + (r"\'" if match[2] else ""), text)
+    return f"'{escaped}'"

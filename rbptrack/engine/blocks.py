@@ -1,0 +1,205 @@
+"""An unfinished measurement on disk: blocks of finished work, each whole or not there.
+
+A corpus is cut into sections of consecutive sequences. Within a section the sequences are sorted by falling length and
+batched, so a block holds the scores of a stretch of that order. Which blocks there are depends on time; sections and
+batches do not, so an interrupted measurement continues to the same numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rbptrack.base.errors import MeasurementError, RbptrackError
+from rbptrack.base.files import write_whole
+from rbptrack.engine.batches import Batch, batch_of, compose
+from rbptrack.ranks import IntArray, RankTable
+from rbptrack.scoring import Scores
+
+if TYPE_CHECKING:
+    from rbptrack.corpus.sequences import Corpus
+
+log = logging.getLogger(__name__)
+
+SECTION = 131_072
+"""Tokens that are sorted by length together, and that are a row group of the finished table."""
+
+_NAME = re.compile(r"(\d+)-(\d+)\.parquet")
+_CORPUS = "corpus.txt"
+
+
+@dataclass(frozen=True, order=True)
+class Block:
+    """Sequences begin..end-1, counted in the order in which they are measured."""
+
+    begin: int
+    end: int
+
+
+class Blocks:
+    """The blocks of one corpus in a folder.
+
+    Args:
+        corpus: the measured texts.
+        folder: where the blocks are; made where it is not there. A damaged block is removed, to be measured again.
+
+    Attributes:
+        saved: the blocks on disk, in order.
+
+    Raises:
+        MeasurementError: the folder holds blocks of another corpus.
+
+    """
+
+    def __init__(self, corpus: Corpus, folder: Path) -> None:
+        self._corpus = corpus
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._check_corpus()
+        self._sections = _sections(corpus.lengths)
+        self._order = [sequence for section in self._sections for sequence in _by_length(corpus, section)]
+        self.saved = sorted(self._found())
+
+    def tokens(self, block: Block) -> int:
+        """Number of scored tokens of a block."""
+        return len(self._targets(block))
+
+    def batches(self, batch_tokens: int) -> Iterator[tuple[Block, Batch]]:
+        """Yield the batches that are not on disk, each with its place in the order."""
+        for gap in self._gaps():
+            begin = gap.begin
+            for sequences in compose(self._corpus, self._order[gap.begin : gap.end], batch_tokens):
+                yield Block(begin, begin + len(sequences)), batch_of(self._corpus, sequences)
+                begin += len(sequences)
+
+    def write(
+        self, block: Block, scored: Sequence[tuple[Batch, Scores]], vocab_size: int, *, strict: bool = False
+    ) -> None:
+        """Write a block's batches; on the disk when this returns.
+
+        Raises:
+            MeasurementError: a log-probability is not a finite number; names the first document and position.
+
+        """
+        index = np.concatenate([batch.target_index.numpy() for batch, _ in scored])
+        order = np.argsort(index, kind="stable")
+        scores = Scores.concatenate([part for _, part in scored])
+        columns = {name: column.cpu().numpy()[order] for name, column in scores.columns.items()}
+        index = index[order]
+        self._check_finite(index, columns)
+        for name in ("document", "position", "field", "token"):
+            columns[name] = getattr(self._corpus, name)[index]
+        table = RankTable.from_arrays(vocab_size=vocab_size, strict=strict, **columns)
+        table.write(self._path(block))
+        self.saved = sorted([*self.saved, block])
+
+    def tables(self) -> Iterator[tuple[IntArray, RankTable]]:
+        """Yield the finished table in text order, a section at a time, each with its targets' indices in the corpus.
+
+        Every block is on disk. At most one section and the blocks that reach into it are in memory.
+        """
+        opened: dict[Block, tuple[IntArray, RankTable]] = {}
+        begin = 0
+        for section in self._sections:
+            end = begin + len(section)
+            inside = [block for block in self.saved if block.begin < end and block.end > begin]
+            opened = {block: opened[block] if block in opened else self._read(block) for block in inside}
+            yield _joined(self._corpus.targets(section.start, section.stop), list(opened.values()))
+            begin = end
+
+    def _check_corpus(self) -> None:
+        """Note whose blocks these are, or see that they are this corpus's."""
+        corpus = self._corpus
+        digest = hashlib.sha256(corpus.texts_hash.encode())
+        for array in (corpus.token, corpus.scorable, corpus.start, corpus.stop, corpus.first, corpus.prefix):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        path = self._folder / _CORPUS
+        if not path.exists():
+            write_whole(path, digest.hexdigest())
+        elif path.read_text() != digest.hexdigest():
+            raise MeasurementError(f"{self._folder} belongs to another corpus; remove it, or name another folder")
+
+    def _found(self) -> Iterator[Block]:
+        for path in sorted(self._folder.glob("*.parquet")):
+            name = _NAME.fullmatch(path.name)
+            if name is None:
+                continue
+            block = Block(int(name[1]), int(name[2]))
+            try:
+                if len(RankTable.read(path)) == self.tokens(block):
+                    yield block
+                    continue
+            except RbptrackError:
+                pass
+            log.warning("%s is damaged: it is measured again", path)
+            path.unlink()
+
+    def _gaps(self) -> Iterator[Block]:
+        """Stretches without a block, in order; none crosses the border of a section."""
+        missing = np.ones(len(self._order), dtype=bool)
+        for block in self.saved:
+            missing[block.begin : block.end] = False
+        begin = 0
+        for section in self._sections:
+            end = begin + len(section)
+            edges = np.flatnonzero(np.diff(missing[begin:end], prepend=False, append=False)) + begin
+            for low, high in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+                yield Block(low, high)
+            begin = end
+
+    def _read(self, block: Block) -> tuple[IntArray, RankTable]:
+        return self._targets(block), RankTable.read(self._path(block))
+
+    def _targets(self, block: Block) -> IntArray:
+        """Indices of a block's targets in the corpus, ascending: the order of its rows."""
+        parts = [self._corpus.targets(sequence, sequence + 1) for sequence in self._order[block.begin : block.end]]
+        return np.sort(np.concatenate(parts))
+
+    def _path(self, block: Block) -> Path:
+        return self._folder / f"{block.begin:09d}-{block.end:09d}.parquet"
+
+    def _check_finite(self, index: IntArray, columns: dict[str, IntArray]) -> None:
+        for name, whose in (("logprob", "model"), ("kl", "reference")):
+            if name not in columns or np.isfinite(columns[name]).all():
+                continue
+            bad = index[int(np.argmin(np.isfinite(columns[name])))]
+            document = self._corpus.document_ids[self._corpus.document[bad]]
+            raise MeasurementError(
+                f"the {whose}'s logits hold a NaN or an infinity at document {document}, position "
+                f"{self._corpus.position[bad]}; the weights are damaged, or the precision (model.dtype) is too low for "
+                "them"
+            )
+
+
+def _sections(lengths: IntArray) -> list[range]:
+    """Ranges of consecutive sequences, of at most `SECTION` tokens each, but of at least one sequence."""
+    ends = np.cumsum(lengths)
+    sections = []
+    low = 0
+    while low < len(ends):
+        before = ends[low - 1] if low else 0
+        high = max(low + 1, int(np.searchsorted(ends, before + SECTION, side="right")))
+        sections.append(range(low, high))
+        low = high
+    return sections
+
+
+def _by_length(corpus: Corpus, sequences: range) -> list[int]:
+    """Sequence numbers by falling length; of equal lengths in text order."""
+    return sorted(sequences, key=lambda i: (-int(corpus.lengths[i]), i))
+
+
+def _joined(wanted: IntArray, parts: Sequence[tuple[IntArray, RankTable]]) -> tuple[IntArray, RankTable]:
+    """The rows of some targets, ascending, from tables with the indices of their rows."""
+    index = np.concatenate([of_rows for of_rows, _ in parts])
+    table = RankTable.concatenate(table for _, table in parts)
+    order = np.argsort(index, kind="stable")
+    rows = order[np.searchsorted(index[order], wanted)]
+    return wanted, RankTable(table.table.take(rows), table.vocab_size, table.strict)

@@ -1,0 +1,207 @@
+"""Runs batches through a model: how many threads, how large, and what happens when memory runs out.
+
+On a CPU several threads each take whole batches of a small model: threads that share every small operation wait for
+each other after each one. A large model, and a GPU, take one batch at a time, in the thread that asks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from rbptrack.base.errors import MeasurementError
+from rbptrack.config.schema import EngineConfig
+from rbptrack.engine.batches import Batch
+from rbptrack.models.device import free_memory, out_of_memory
+from rbptrack.scoring import PairScorer, Scorer, Scores
+
+if TYPE_CHECKING:
+    from rbptrack.models.causal import CausalModel, Reference
+
+log = logging.getLogger(__name__)
+
+_MIN_CHUNK = 16  # rows of logits: fewer make the product slow and save little
+_MAX_CHUNK = 512
+_MAX_CHUNK_CUDA = 4096
+_LOGITS_BYTES = 80_000_000  # of all threads together, on a CPU
+_CPU_BATCH = 2048  # tokens: activations of larger ones leave the caches
+_CUDA_BATCH = 32_768
+_MAX_WORKERS = 4
+_LARGE_MODEL = 2 * 10**8  # parameters above which one batch keeps every core busy, and takes a thread many seconds
+
+
+class Forward:
+    """A model, its scorers and the threads that use them.
+
+    Args:
+        model: on its device.
+        config: sizes that are 0 are chosen from the device and its free memory.
+        longest: tokens of the longest sequence to come.
+
+    Attributes:
+        batch_tokens: tokens per batch.
+        chunk_tokens: rows of logits at a time, per worker.
+        workers: batches under way at a time.
+        notes: changes on the way: because memory ran out, or because the reduction could not be compiled.
+
+    """
+
+    def __init__(self, model: CausalModel, config: EngineConfig, *, longest: int) -> None:
+        self._model = model
+        self._cuda = model.device.type == "cuda"
+        threads = config.threads or torch.get_num_threads()
+        alone = self._cuda or model.spread or model.largest_params > _LARGE_MODEL
+        self.workers = 1 if alone else min(threads, _MAX_WORKERS)
+        self._threads_each = max(1, threads // self.workers)
+        self.batch_tokens = config.batch_tokens or self._fitting_batch(longest)
+        self.chunk_tokens = self._fitting_chunk(config.chunk_tokens)
+        self.notes: list[str] = []
+        self._limit = 2**62  # tokens of a forward pass; falls when memory runs out
+        self._shrunk = 0  # how often memory ran out
+        self._padding = torch.zeros((), device=model.device)
+        self._lock = threading.Lock()
+        self._own = threading.local()  # each thread's scorers
+
+    @property
+    def padding_mass(self) -> float:
+        """With a reference, the largest probability of rows that the tokenizer cannot name, in either model."""
+        return float(self._padding)
+
+    def run(self, batches: Iterable[Batch]) -> Generator[tuple[Batch, Scores], None, None]:
+        """Yield each batch with its scores on the model's device, in order; the next ones are computed meanwhile."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(self._threads_each)
+        try:
+            if self.workers == 1:
+                for batch in batches:
+                    yield batch, self.scores(batch)
+            else:
+                yield from self._run_in_threads(batches)
+        finally:
+            torch.set_num_threads(before)
+
+    def _run_in_threads(self, batches: Iterable[Batch]) -> Generator[tuple[Batch, Scores], None, None]:
+        waiting: deque[tuple[Batch, Future[Scores]]] = deque()
+        each = (self._threads_each,)
+        pool = ThreadPoolExecutor(self.workers, "rbptrack", initializer=torch.set_num_threads, initargs=each)
+        try:
+            for batch in batches:
+                waiting.append((batch, pool.submit(self.scores, batch)))
+                if len(waiting) > 2 * self.workers:
+                    done, future = waiting.popleft()
+                    yield done, future.result()
+            while waiting:
+                done, future = waiting.popleft()
+                yield done, future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    @torch.inference_mode()
+    def scores(self, batch: Batch) -> Scores:
+        """Score a batch, in parts if memory runs out."""
+        waiting = [batch.to(self._model.device)]
+        done: list[Scores] = []
+        while waiting:
+            part = waiting.pop(0)
+            if part.size > self._limit and part.num_sequences > 1:
+                waiting[:0] = part.halves()
+                continue
+            before = (self.chunk_tokens, self._limit)
+            try:
+                done.append(self._forward(part))
+                continue
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+            # Here, and not in the except block: the traceback there would keep the failed tensors alive.
+            self._shrink(part, before)
+            waiting.insert(0, part)
+        return Scores.concatenate(done)
+
+    def _forward(self, batch: Batch) -> Scores:
+        states = self._states(self._model, batch)
+        reference = self._model.reference
+        scorer = self._scorer(reference)
+        if reference is None:
+            return scorer(states, batch.target_ids)
+        pair = PairScorer(scorer, self._own.reference, entries=reference.entries)
+        scores = pair(states, self._states(reference.model, batch), batch.target_ids)
+        with self._lock:
+            self._padding = torch.maximum(self._padding, pair.padding)
+        return scores
+
+    def _states(self, model: CausalModel, batch: Batch) -> Tensor:
+        """The hidden states (targets, width) that predict a batch's targets."""
+        hidden = model.backbone(batch.token_ids)  # (sequences, length, width)
+        # A model spread over several devices returns its hidden states on the last of them.
+        states = hidden.flatten(0, 1)[batch.state_index.to(hidden.device)]
+        return states.to(batch.target_ids.device)
+
+    def _scorer(self, reference: Reference | None) -> Scorer:
+        """The calling thread's own, made again when the chunk has changed."""
+        if getattr(self._own, "chunk_tokens", None) != self.chunk_tokens:
+            chunk = self.chunk_tokens
+            self._forget_scorers()
+            if reference is not None:
+                self._own.reference = Scorer(reference.model.head, chunk_tokens=chunk)
+            self._own.scorer = Scorer(self._model.head, chunk_tokens=chunk)
+            self._own.chunk_tokens = chunk
+        scorer: Scorer = self._own.scorer
+        if scorer.note and scorer.note not in self.notes:
+            self.notes.append(scorer.note)
+        return scorer
+
+    def _forget_scorers(self) -> None:
+        """Let this thread's scorers go, and the memory that they hold."""
+        self._own.chunk_tokens = None
+        self._own.scorer = None
+        self._own.reference = None
+
+    def _shrink(self, batch: Batch, before: tuple[int, int]) -> None:
+        """Halve the head's chunk or, every other time, the batch; MeasurementError where neither can be."""
+        self._forget_scorers()
+        if self._cuda:
+            torch.cuda.empty_cache()
+        with self._lock:
+            if before != (self.chunk_tokens, self._limit):
+                return  # another thread did it meanwhile
+            chunk = self.chunk_tokens // 2
+            divisible = batch.num_sequences > 1
+            if chunk >= _MIN_CHUNK and (self._shrunk % 2 == 0 or not divisible):
+                self.chunk_tokens = chunk
+                what = f"the head's chunk is now {chunk} tokens"
+            elif divisible:
+                self._limit = batch.size // 2
+                self.batch_tokens = min(self.batch_tokens, self._limit)
+                what = f"batches are now of {self._limit} tokens"
+            else:
+                raise MeasurementError(
+                    f"out of memory with one sequence of {batch.size} tokens at a time; "
+                    "give a smaller dataset.seq_len, model.dtype=bfloat16 or model.device_map=auto"
+                )
+            self._shrunk += 1
+            self.notes.append(f"out of memory: {what}")
+            log.warning("out of memory: %s", what)
+
+    def _fitting_batch(self, longest: int) -> int:
+        """Tokens whose activations take at most half of the free memory, a power of two; at least one sequence."""
+        most = _CUDA_BATCH if self._cuda else _CPU_BATCH
+        fitting = free_memory(self._model.device) // (2 * self.workers * self._model.activation_bytes(longest))
+        while most > max(fitting, longest):
+            most //= 2
+        return max(most, longest)
+
+    def _fitting_chunk(self, wanted: int) -> int:
+        """Rows of logits that each worker has within a fixed budget on a CPU, an eighth of free memory on a GPU."""
+        largest = wanted or (_MAX_CHUNK_CUDA if self._cuda else _MAX_CHUNK)
+        budget = free_memory(self._model.device) // 8 if self._cuda else _LOGITS_BYTES // self.workers
+        rows = min(largest, budget // (4 * self._model.logits_per_token))
+        least = 1 if 0 < wanted < _MIN_CHUNK else _MIN_CHUNK
+        return max(least, rows)

@@ -1,0 +1,77 @@
+"""Reports in the store, and figures as files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rbptrack.analysis import Runs, charts
+from rbptrack.base.escape import file_part
+from rbptrack.base.words import counted
+from rbptrack.reporting.analyse import Outcome
+from rbptrack.reporting.page import page_title
+from rbptrack.reporting.tables import metrics, results_tables, table_text
+from rbptrack.tracking import Store
+from rbptrack.tracking.names import Kind
+
+PAGE = "report.html"
+_MOST_ROWS = 40  # of a table in a description
+
+
+def keep(store: Store, runs: Runs, outcomes: Sequence[Outcome], page: str, *, command: str, sweep: str = "") -> str:
+    """Save every report as an analysis' run; returns where the page is, as an address or a path.
+
+    A run holds the results as CSV and as metrics, and the report's tables. The page is a file of the leading analysis'
+    run, or of the first.
+    """
+    covers = list(runs.frame["run_id"])
+    kept = [outcome for outcome in outcomes if outcome.has_results]
+    first = next((outcome for outcome in kept if outcome.leads), kept[0] if kept else None)
+    where = ""
+    for outcome in kept:
+        report = outcome.report
+        if report is None:
+            continue
+        files: dict[str, str | bytes] = {"results.csv": table_text(report.results, "csv")}
+        for name, table in report.tables.items():
+            files[f"{file_part(name)}.csv"] = table_text(table, "csv")
+        if outcome is first:
+            files[PAGE] = page
+        run_id = store.save(
+            Kind.ANALYSIS,
+            f"{outcome.name}: {page_title(runs)}",
+            sweep=sweep,
+            description=description(outcome, command),
+            metrics=metrics(report),
+            files=files,
+            covers=covers,
+            began=time.time() - outcome.seconds,
+        )
+        if outcome is first:
+            where = store.run_page(run_id, reports=True) or str(store.artifact(run_id, PAGE))
+    return where
+
+
+def description(outcome: Outcome, command: str) -> str:
+    """Markdown of a run's page in MLflow: the sentence, the first table, the command."""
+    parts = [outcome.sentence]
+    tables = results_tables(outcome.report, "markdown") if outcome.report else []
+    if tables:
+        frame = tables[0].without_asides().frame
+        parts.append(table_text(frame.head(_MOST_ROWS), "markdown").strip())
+        if len(frame) > _MOST_ROWS:
+            parts.append(f"and {counted(len(frame) - _MOST_ROWS, 'row')} more in results.csv")
+    if command:
+        parts.append(f"```\n{command}\n```")
+    return "\n\n".join(parts)
+
+
+def save_figures(outcomes: Sequence[Outcome], folder: Path, form: str) -> list[Path]:
+    """Draw every figure into a folder as `<analyzer>-<figure>.<form>`, the form svg, png or pdf."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for outcome in outcomes:
+        for name, chart in outcome.report.figures.items() if outcome.report else ():
+            paths.append(charts.save(chart, folder / f"{file_part(f'{outcome.name}-{name}')}.{form}"))
+    return paths

@@ -1,0 +1,248 @@
+"""Results as tables for people and programs: texts with intervals, CSV, Markdown, LaTeX, and MLflow's metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import pandas as pd
+
+from rbptrack.analysis import Report, Term
+from rbptrack.base.escape import metric_part
+from rbptrack.base.words import compact, number
+from rbptrack.ranks.names import metric_label, parse_rbp_name
+
+Style = Literal["text", "markdown"]
+KEYS = ["family", "dataset", "metric"]
+_SYMMETRIC = 0.02  # of half the interval: a difference of its two sides that the digits of a cell do not show
+
+
+@dataclass(frozen=True)
+class ResultsTable:
+    """Answers to questions about the same cases, as texts: a row for each case.
+
+    Attributes:
+        report: which they come from.
+        frame: the texts, with titles as columns.
+        names: for each title, the question's or column's name in the glossary.
+
+    """
+
+    report: Report
+    frame: pd.DataFrame
+    names: dict[str, str]
+
+    @property
+    def titles(self) -> list[str]:
+        """The titles of the columns."""
+        return list(map(str, self.frame.columns))
+
+    def without_asides(self) -> ResultsTable:
+        """The table without the columns that are shown in the whole table only (`Term.aside`)."""
+        shown = [title for title in self.titles if not self.report.term(self.names[title]).aside]
+        return replace(self, frame=self.frame[shown])
+
+    def without_beside(self) -> ResultsTable:
+        """The table without the columns that stand beside the estimates."""
+        beside = {name for question in self.report.questions for name in self.report.beside_columns(question)}
+        shown = [title for title in self.titles if self.names[title] not in beside]
+        return replace(self, frame=self.frame[shown])
+
+
+def results_tables(report: Report, style: Style = "text") -> list[ResultsTable]:
+    """A report's results as texts, in the glossary's order; questions about the same cases stand in one table.
+
+    Columns: what tells rows apart; then of each question its estimate with interval, its verdict and corrected p, and
+    what stands beside. Where some questions of a table have a margin, these alone show verdict and p.
+    """
+    groups: dict[tuple[str, ...], dict[str, pd.DataFrame]] = {}
+    order = list(report.glossary)
+    for question in sorted(report.questions, key=lambda name: order.index(name) if name in order else len(order)):
+        frame = report.frame(question)
+        keys = [key for key in KEYS if key != "metric" or (frame["metric"] != "").any()]
+        groups.setdefault((*keys, *report.case_columns(question)), {})[question] = frame
+    return [_joined(report, frames, keys, style) for keys, frames in groups.items()]
+
+
+def _joined(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str], style: Style) -> ResultsTable:
+    """One table of questions whose rows the same columns tell apart; frames: the rows of each."""
+    tested = [question for question, frame in frames.items() if frame["p"].notna().any()]
+    judged = [question for question in tested if report.has_margin(question)] or tested
+    key_titles = [report.term(key).title for key in keys]
+    names = dict(zip(key_titles, keys, strict=True))
+    cases: dict[tuple[Any, ...], dict[str, str]] = {}  # the texts of a row, by title
+    for question, frame in frames.items():
+        cases_of_rows = [tuple(_hashable(row[key]) for key in keys) for row in frame.to_dict("records")]
+        for case in cases_of_rows:
+            cases.setdefault(case, dict(zip(key_titles, map(_key_text, keys, case), strict=True)))
+        columns = [_estimates(report, question, frame, style)]
+        if question in judged:
+            columns += _verdicts(report, question, frame, several=len(judged) > 1)
+        columns += _numbers_beside(report, question, frame)
+        for column in columns:
+            title = column.title
+            if names.get(title, column.name) != column.name:  # of another question
+                title = f"{title} ({column.name})"
+            names[title] = column.name
+            for case, text in zip(cases_of_rows, column.texts, strict=True):
+                cases[case][title] = text
+    table = pd.DataFrame(list(cases.values()), columns=list(names)).fillna("")
+    filled = [title for title in table if (table[title] != "").any()]
+    return ResultsTable(report, table[filled], names)
+
+
+class _Column(NamedTuple):
+    """A column of texts, a text for each row of a question, and its name in the glossary."""
+
+    title: str
+    name: str
+    texts: list[str]
+
+
+def _estimates(report: Report, question: str, frame: pd.DataFrame, style: Style) -> _Column:
+    term = report.term(question)
+    intervals = zip(frame[question], frame["low"], frame["high"], strict=True)
+    return _Column(term.title, question, [cell(*interval, term.form, style) for interval in intervals])
+
+
+def _verdicts(report: Report, question: str, frame: pd.DataFrame, *, several: bool) -> list[_Column]:
+    """Verdict and corrected p; their titles name the question where the table has several such columns."""
+    suffix = f" ({report.term(question).title})" if several else ""
+    return [
+        _Column(f"verdict{suffix}", "verdict", frame["verdict"].tolist()),
+        _Column(f"p{suffix}", "p_holm", [p_text(p) for p in frame["p_holm"]]),
+    ]
+
+
+def _numbers_beside(report: Report, question: str, frame: pd.DataFrame) -> list[_Column]:
+    columns = []
+    for name in report.beside_columns(question):
+        term = report.term(name)
+        columns.append(_Column(term.title, name, [value_text(value, term) for value in frame[name].tolist()]))
+    return columns
+
+
+def cell(value: float, low: float = math.nan, high: float = math.nan, form: str = "", style: Style = "text") -> str:
+    """A number with its interval in one cell: `0.231 (0.219 to 0.243)`, in Markdown `0.231 ± 0.012`.
+
+    Without ends, which is so below 20 documents, the number stands alone. An asymmetric interval keeps both ends.
+    """
+    if _missing(value):
+        return ""
+    estimate = _written(value, value, form)
+    if math.isnan(low) or math.isnan(high):
+        return estimate
+    half = (high - low) / 2
+    if style == "markdown" and abs(value - (low + high) / 2) <= _SYMMETRIC * half:
+        return f"{estimate} ± {_written(half, value, form.lstrip('+'))}"
+    return f"{estimate} ({_written(low, value, form)} to {_written(high, value, form)})"
+
+
+def value_text(value: Any, term: Term) -> str:
+    """One value of a column as text: three significant digits unless its term has another form."""
+    if _missing(value):
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and not term.form:
+        return f"{value:,}"
+    if isinstance(value, int | float):
+        return _written(value, value, term.form)
+    return str(value)
+
+
+def p_text(p: float) -> str:
+    """A p value; very small ones as a bound."""
+    if math.isnan(p):
+        return ""
+    if p < 0.001:
+        return "<0.001"
+    return f"{p:.3f}"
+
+
+def table_text(frame: pd.DataFrame, style: Literal["csv", "markdown", "latex"]) -> str:
+    """A whole table as text of a format."""
+    if style == "csv":
+        return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+    head = list(map(str, frame.columns))
+    body = [["" if _missing(value) else str(value) for value in row] for row in frame.itertuples(index=False)]
+    if style == "latex":
+        lines = [" & ".join(map(_latex, cells)) + r" \\" for cells in (head, *body)]
+        rules = [r"\begin{tabular}{" + "l" * len(head) + "}", r"\hline", lines[0], r"\hline"]
+        return "\n".join([*rules, *lines[1:], r"\hline", r"\end{tabular}"]) + "\n"
+    rows = ["| " + " | ".join(text.replace("|", r"\|") for text in cells) + " |" for cells in (head, *body)]
+    return "\n".join([rows[0], "|" + " --- |" * len(head), *rows[1:]]) + "\n"
+
+
+def metrics(report: Report) -> dict[str, float]:
+    """A report's results as MLflow's metrics, such as `alpha/pythia/wiki/rbp_10`, with `.../low` and `.../high`."""
+    values: dict[str, float] = {}
+    for question in report.questions:
+        keys = [*KEYS, *report.case_columns(question)]
+        for row in report.frame(question).to_dict("records"):
+            parts = [question]
+            for key in keys:
+                if not _missing(row[key]) and row[key] != "":
+                    parts.append(_metric_text(row[key]))
+            name = "/".join(map(metric_part, parts))
+            interval = {name: row[question], f"{name}/low": row["low"], f"{name}/high": row["high"]}
+            values |= {key: float(value) for key, value in interval.items() if math.isfinite(value)}
+    return values
+
+
+def _metric_text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _key_text(name: str, value: Any) -> str:
+    """What tells a row apart, as people write it: `CE`, `RBP_10`, `18.9M`."""
+    if _missing(value):
+        return ""
+    if name == "S" and value != "":
+        return compact(float(value))
+    if isinstance(value, float):
+        return f"{value:g}"
+    if name != "metric":
+        return str(value)
+    if value == "ce" or parse_rbp_name(value) is not None:
+        return metric_label(value)
+    return str(value).replace("_", " ")
+
+
+def _written(value: float, estimate: float, form: str) -> str:
+    """A number in a form; without one, with the decimals that show three significant digits of the estimate."""
+    if form and not form.endswith("g"):
+        return number(value, form)
+    text = _digits(value, estimate)
+    return f"+{text}" if form.startswith("+") and value > 0 else text
+
+
+def _digits(value: float, estimate: float) -> str:
+    if math.isnan(value):
+        return ""
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    magnitude = 0
+    if estimate and math.isfinite(estimate):
+        magnitude = math.floor(math.log10(abs(estimate)))
+    if magnitude > 5 or magnitude < -4:
+        return compact(value)
+    return number(value, f",.{max(0, 2 - magnitude)}f")
+
+
+def _latex(text: str) -> str:
+    if text.startswith("$"):  # is LaTeX already
+        return text
+    for character in "&%#_{}":
+        text = text.replace(character, "\\" + character)
+    return text
+
+
+def _missing(value: Any) -> bool:
+    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+
+
+def _hashable(value: Any) -> Any:
+    return "" if _missing(value) else value

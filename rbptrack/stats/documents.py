@@ -1,0 +1,167 @@
+"""Documents as the unit of every interval: the jackknife over them.
+
+Tokens of one text resemble each other, so that intervals with tokens as units cover 9 to 32% where they should cover
+95. Where documents have sources (a site, a book), a row of the counts is a source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import nan
+from typing import Any
+
+import numpy as np
+import scipy
+
+from rbptrack.ranks import DocumentCounts, DocumentSums, FloatArray, IntArray
+from rbptrack.stats.estimate import Estimate
+
+FEWEST_UNITS = 20
+"""Documents, or sources where they are known; below, there are no ends, no p, no verdict and no standard error."""
+
+TOTALS = -1
+"""The number of the one document that stands for a whole dataset of which only totals are known: imported metrics."""
+
+
+@dataclass(frozen=True)
+class Sums(DocumentSums):
+    """Sums over documents that an analyzer makes of rank tables; `read_families` takes them.
+
+    Attributes:
+        document: numbers of the documents, ascending, (documents,).
+        values: their sums, (documents, columns).
+        grouped: whether each row is a source rather than a document.
+
+    """
+
+    LABELS = ("document",)
+    SUMMED = ("values",)
+
+    document: IntArray
+    values: FloatArray
+    grouped: bool = False
+
+    def in_groups(self, groups: Sequence[Any]) -> Sums:
+        """The sums of each source, which is the unit then; groups: the source of each row, (documents,)."""
+        grouped = super().in_groups(groups)
+        return replace(grouped, document=np.arange(len(grouped.values)), grouped=True)
+
+
+Statistic = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+"""From sums over documents to a statistic: (tokens (...), nats (...), hits (..., ks)) -> (...) or (..., values)."""
+
+
+def cross_entropy(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
+    """CE in nats, (...)."""
+    return np.asarray(nats / tokens)
+
+
+def rbp(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
+    """RBP_k, the share of tokens with rank <= k, (..., ks)."""
+    return np.asarray(hits / np.expand_dims(tokens, -1))
+
+
+def missed(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
+    """-ln RBP_k, (..., ks)."""
+    return np.asarray(-np.log(rbp(tokens, nats, hits)))
+
+
+def ce_and_missed(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
+    """CE, then -ln RBP_k of each k, (..., 1 + ks)."""
+    ce = np.expand_dims(cross_entropy(tokens, nats, hits), -1)
+    return np.concatenate([ce, missed(tokens, nats, hits)], axis=-1)
+
+
+def missed_over_ce(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
+    """-ln RBP_k / CE, (..., ks): the exponent of its law is the difference of the two, free of what both share."""
+    return np.asarray(missed(tokens, nats, hits) / np.expand_dims(cross_entropy(tokens, nats, hits), -1))
+
+
+def influences(counts: DocumentCounts, statistic: Statistic) -> tuple[FloatArray, FloatArray]:
+    """A statistic of sums over documents, and what each document adds to it.
+
+    Returns:
+        The value, () or (values,), and the influences, (documents,) or (documents, values): the value minus that
+        without the document, centred.
+
+    """
+    totals = counts.tokens.sum(), counts.nats.sum(), counts.hits.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.asarray(statistic(*totals), dtype=np.float64)
+        without = statistic(totals[0] - counts.tokens, totals[1] - counts.nats, totals[2] - counts.hits)
+        return value, _centred(value - without)
+
+
+def influences_of_sums(
+    sums: FloatArray, statistic: Callable[[FloatArray], FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """The same for a statistic of any sums: sums of each document, (documents, columns); statistic: (..., columns) ->
+    (...) or (..., values).
+    """
+    totals = sums.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.asarray(statistic(totals), dtype=np.float64)
+        return value, _centred(value - statistic(totals - sums))
+
+
+def estimate(counts: DocumentCounts, statistic: Statistic) -> Estimate:
+    """A statistic of one measurement with its error over documents, by the jackknife."""
+    return from_influences(*influences(counts, statistic))
+
+
+def jackknife(sums: FloatArray, statistic: Callable[[FloatArray], FloatArray]) -> Estimate:
+    """The same for a statistic of any sums over documents, (documents, columns); see `influences_of_sums`."""
+    return from_influences(*influences_of_sums(sums, statistic))
+
+
+def from_influences(value: FloatArray, u: FloatArray) -> Estimate:
+    """An estimate from its value and the influences of documents, (documents,): t with as many degrees of freedom as
+    documents decide the number.
+    """
+    number = float(np.squeeze(value))
+    u = u.reshape(len(u))
+    return Estimate(number, scatter=float(covariance(u[:, None])[0, 0]), df=np.fmax(float(deciding(u)) - 1, 1.0))
+
+
+def half_widths(u: FloatArray, level: float = 0.95) -> FloatArray:
+    """Half of the interval that `from_influences` gives, (values,), of many statistics at once: (documents, values)."""
+    n = len(u)
+    with np.errstate(invalid="ignore", over="ignore"):
+        spread = np.sqrt((u**2).sum(axis=0) * (n - 1) / n)
+        half = scipy.special.stdtrit(np.fmax(deciding(u) - 1, 1.0), (1 + level) / 2) * spread
+    return np.where(np.isfinite(half) & (n >= FEWEST_UNITS), half, nan)
+
+
+def covariance(u: FloatArray) -> FloatArray:
+    """The covariance of statistics over documents, (values, values), from their influences, (documents, values).
+
+    NaN below `FEWEST_UNITS` documents, and for influences that are not finite: everything that needs an error over
+    documents goes through here.
+    """
+    n, values = u.shape
+    if n < FEWEST_UNITS:
+        return np.full((values, values), nan)
+    finite = np.isfinite(u).all(axis=0)  # without some document a statistic may be infinite: nothing is known then
+    sums = np.where(finite, u, 0.0)
+    return np.where(np.outer(finite, finite), sums.T @ sums * (n - 1) / n, nan)
+
+
+def deciding(u: FloatArray) -> FloatArray:
+    """How many documents decide a number, () or (values,): Kish's effective count over the squared influences,
+    (documents,) or (documents, values).
+    """
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        squares = u**2
+        fourth = (squares**2).sum(axis=0)
+        count = np.where(fourth > 0, squares.sum(axis=0) ** 2 / fourth, len(u))
+    return np.where(np.isfinite(u).all(axis=0), count, nan)
+
+
+def only_totals(counts: DocumentCounts) -> bool:
+    """Whether nothing is known of single documents: metrics imported without ranks."""
+    return len(counts.document) == 1 and int(counts.document[0]) == TOTALS
+
+
+def _centred(u: FloatArray) -> FloatArray:
+    return np.asarray(u - u.mean(axis=0))

@@ -1,0 +1,249 @@
+"""A sweep from its words to its report: resolve, measure what is not measured, deliver, analyse."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+
+from rbptrack.analysis import Analyzer
+from rbptrack.analysis.discovery import ANALYZERS, find
+from rbptrack.base.errors import RbptrackError, StoreAway
+from rbptrack.base.words import counted, short_path
+from rbptrack.config.paths import home
+from rbptrack.config.schema import Config, Launch
+from rbptrack.console.output import complain, program, say
+from rbptrack.console.progress import spinner
+from rbptrack.sweep.cell import FAILED, FOUND, MEASURED, Outcome, deliver_finished, failed_outcome, measure_cell
+from rbptrack.sweep.launch import Jobs, prepare_jobs, run_jobs, write_slurm_script
+from rbptrack.sweep.resolve import Cell, Resolver
+from rbptrack.tracking import Store
+from rbptrack.tracking.facts import title
+from rbptrack.tracking.names import Kind
+
+
+def run(configs: Sequence[Config], words: Sequence[str]) -> int:
+    """Measure every cell, deliver, and analyse the sweep.
+
+    Args:
+        configs: of the cells, as `config.compose` makes them of the words.
+        words: of the command line.
+
+    Returns:
+        The exit code: 0; 1 if a cell or an analyzer failed or measurements wait for the store; 2 if nothing could be
+        measured as asked.
+
+    """
+    with _logged():
+        return _Sweep(configs, words).run()
+
+
+class _Sweep:
+    """One command's cells, each with a number, and how they ended."""
+
+    def __init__(self, configs: Sequence[Config], words: Sequence[str]) -> None:
+        self.configs = configs
+        self.words = words
+        self.began = time.time()
+        self.settings = configs[0]  # of the whole sweep
+        self.several = len(configs) > 1
+        self.name = self.settings.sweep
+        if self.several and not self.name:
+            self.name = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        self.store = Store(self.settings.tracking.uri, self.settings.tracking.experiment)
+        self.resolver = Resolver()
+        self.cells: dict[int, Cell] = {}
+        self.outcomes: dict[int, Outcome] = {}
+
+    def run(self) -> int:
+        deliver = self.settings.deliver
+        launch = self.settings.launch
+        analyzers = _analyzers(self.settings) if deliver else []
+        if deliver:
+            self._deliver_earlier_ones()
+        self._resolve()
+        if deliver and not self.settings.force:
+            self._look_for_measured()
+        if self.unfinished and launch.kind is Launch.local:
+            self._measure_here()
+        elif self.unfinished:
+            jobs = prepare_jobs(self.unfinished, self.words, self.resolver, sweep=self.name)
+            if launch.kind is Launch.slurm and launch.show:
+                say(write_slurm_script(jobs, launch.options))
+                return 0
+            self._measure_in_jobs(jobs)
+        failures = [outcome for outcome in self.outcomes.values() if outcome.status == FAILED]
+        if len(failures) == len(self.outcomes):  # nothing to deliver or analyse
+            return 2 if all(outcome.bad_input for outcome in failures) else 1
+        waiting = self._waiting_after_another_try() if deliver else 0
+        problems = waiting + len(failures)
+        for note in dict.fromkeys(note for outcome in self.outcomes.values() for note in outcome.notes):
+            say(note)
+        if analyzers and self.several and not waiting:
+            problems += self._analyse(analyzers)
+        return 1 if problems else 0
+
+    @property
+    def unfinished(self) -> dict[int, Cell]:
+        """The cells without an outcome."""
+        return {number: cell for number, cell in self.cells.items() if number not in self.outcomes}
+
+    def _end(self, number: int, outcome: Outcome) -> None:
+        """Take note of how a cell ended, and say it."""
+        self.outcomes[number] = outcome
+        if not self.several and outcome.status == FAILED:
+            complain(outcome.message)
+            return
+        width = len(str(len(self.configs)))
+        label = f"[{len(self.outcomes):>{width}}/{len(self.configs)}] " if self.several else ""
+        print_line = complain if outcome.status == FAILED else say
+        print_line(f"{label}{outcome.line()}")
+
+    def _deliver_earlier_ones(self) -> None:
+        """Deliver what earlier commands and jobs have finished."""
+        if not self.store.waiting():
+            return
+        with suppress(StoreAway):
+            for delivered in self.store.deliver_waiting():
+                say(f"{delivered.name}: {delivered.error or 'delivered; it was measured before'}")
+
+    def _resolve(self) -> None:
+        with spinner("looking up models and datasets"):
+            for number, config in enumerate(self.configs):
+                try:
+                    self.cells[number] = self.resolver.resolve(replace(config, sweep=self.name))
+                except RbptrackError as error:
+                    self._end(number, failed_outcome(title(config.model.name, config.dataset.name), error))
+
+    def _look_for_measured(self) -> None:
+        """Ask the store once for all cells."""
+        try:
+            run_ids = self.store.find_all({cell.fingerprint for cell in self.cells.values()})
+        except StoreAway as error:
+            complain(f"{error}; the sweep goes on, and measurements wait on this disk")
+            return
+        for number, cell in self.cells.items():
+            if cell.fingerprint in run_ids:
+                self._end(number, Outcome(cell.title, FOUND, run_ids[cell.fingerprint]))
+
+    def _measure_here(self) -> None:
+        """Check every cell before the first is measured, and measure one after the other."""
+        from rbptrack.sweep.loading import Loader
+
+        loader = Loader()
+        with spinner("checking models and tokenizers"):
+            for number, cell in self.unfinished.items():
+                try:
+                    loader.fit(cell)
+                except RbptrackError as error:
+                    self._end(number, failed_outcome(cell.title, error))
+        for number, cell in self.unfinished.items():
+            self._end(number, measure_cell(cell, self.store, loader=loader, deliver=self.settings.deliver))
+
+    def _measure_in_jobs(self, jobs: Jobs) -> None:
+        """Let jobs measure the cells, and deliver each as it is finished."""
+        run_jobs(jobs, self.settings.launch, self._deliver_from_jobs)
+        self._deliver_from_jobs()
+        for number, cell in self.unfinished.items():
+            message = f"its job left no result; see {short_path(jobs.folder)}/*.log"
+            self._end(number, Outcome(cell.title, FAILED, message=message))
+
+    def _deliver_from_jobs(self) -> None:
+        with suppress(StoreAway):
+            for number, cell in self.unfinished.items():
+                if outcome := deliver_finished(cell, self.store):
+                    self._end(number, outcome)
+
+    def _waiting_after_another_try(self) -> int:
+        """Try once more to deliver what waits; returns how many measurements still do."""
+        waiting = {number: outcome for number, outcome in self.outcomes.items() if outcome.waits}
+        if not waiting:
+            return 0
+        with suppress(RbptrackError):
+            self.store.deliver_waiting()
+            for number, outcome in waiting.items():
+                if run_id := self.store.find(self.cells[number].fingerprint):
+                    outcome.run_id = run_id
+                    outcome.waits = ""
+        reasons = [outcome.waits for outcome in waiting.values() if outcome.waits]
+        if reasons:
+            complain(
+                f"{reasons[0]}: {counted(len(reasons), 'finished measurement')} wait on this disk. "
+                f"{program()} sync delivers them"
+            )
+        return len(reasons)
+
+    def _analyse(self, analyzers: Sequence[Analyzer]) -> int:
+        """Analyse what the sweep measured or found, and save it as a run; returns how many analyzers failed."""
+        from rbptrack import reporting
+        from rbptrack.reporting.save import PAGE, description
+
+        command = f"{program()} {shlex.join(self.words)}"
+        run_ids = [outcome.run_id for outcome in self.outcomes.values() if outcome.run_id]
+        runs = self.store.runs(run_ids=run_ids)
+        with spinner("analysing"):
+            analyses = reporting.analyse(runs, analyzers)
+        say("")
+        reporting.show_summary(analyses)
+        page = reporting.render(runs, analyses, command=command)
+        reporting.keep(self.store, runs, analyses, page, command=command, sweep=self.name)
+        lead = next((analysis for analysis in analyses if analysis.leads), None)
+        about = description(lead, command) if lead else f"```\n{command}\n```"
+        run_id = self._save(run_ids, description=about, files={PAGE: page})
+        address = self.store.run_page(run_id, reports=True) or short_path(self.store.artifact(run_id, PAGE))
+        say(f"report   {address}")
+        return sum(analysis.report is None for analysis in analyses)
+
+    def _save(self, run_ids: Sequence[str], *, description: str, files: Mapping[str, str]) -> str:
+        """Save the sweep as a run of its own, and the view of its measurements in MLflow; returns the run's id."""
+        ended = [outcome.status for outcome in self.outcomes.values()]
+        run_id = self.store.save(
+            Kind.SWEEP,
+            f"sweep {self.name}",
+            sweep=self.name,
+            description=description,
+            metrics={
+                "cells": len(self.configs),
+                "cells_measured": ended.count(MEASURED),
+                "cells_failed": ended.count(FAILED),
+                "seconds": time.time() - self.began,
+            },
+            files=files,
+            covers=run_ids,
+            began=self.began,
+        )
+        self.store.save_view()
+        return run_id
+
+
+def _analyzers(settings: Config) -> list[Analyzer]:
+    """The analyzers that the config names, with their own options' defaults."""
+    if not settings.analyzers:
+        return []
+    plugins = find(ANALYZERS, settings.plugins.path)
+    analyzers = [analyzer() for analyzer in plugins.chosen(settings.analyzers)]
+    for line in plugins.broken:
+        complain(f"{line}; the others run")
+    return analyzers
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Keep warnings and tracebacks in mlruns/rbptrack.log, which is made when the first one comes."""
+    home().mkdir(exist_ok=True)
+    handler = logging.FileHandler(home() / "rbptrack.log", delay=True, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(message)s"))
+    logger = logging.getLogger("rbptrack")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+        with suppress(OSError):  # not empty
+            home().rmdir()

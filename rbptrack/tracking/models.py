@@ -1,0 +1,103 @@
+"""A LoggedModel of MLflow for each measured model; the metrics of its measurements point to it.
+
+MLflow's Models tab then compares models and datasets, and `mlflow.search_logged_models` answers. The weights stay where
+they are: to MLflow these are external models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.names import Tag
+from rbptrack.tracking.record import Record
+
+if TYPE_CHECKING:
+    from mlflow.entities import LoggedModel
+
+_PARAMS = ("repo", "revision", "dtype", "training_tokens", "total_params", "vocab_size")
+_NOT_IN_NAMES = str.maketrans(dict.fromkeys("/:.%\"'", "_"))  # MLflow refuses these
+
+
+class Models:
+    """Finds and creates the LoggedModels of one experiment; the caller holds the store's lock."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def find_or_create(self, record: Record, run_id: str) -> str | None:
+        """The id of a measurement's model, which is created if it is new; None where the server is too old for them.
+
+        A model whose creation was cut short is completed. It keeps naming the run that created it, which is deleted.
+        """
+        from mlflow.entities import LoggedModelStatus
+        from mlflow.exceptions import MlflowException
+
+        with self._connection.explained():
+            try:
+                model = self._find(_identity(record)) or self._create(record, run_id)
+                if model.status != LoggedModelStatus.READY:
+                    self._complete(model)
+            except MlflowException as error:
+                if error.error_code == "ENDPOINT_NOT_FOUND":
+                    return None
+                raise
+        return str(model.model_id)
+
+    def _find(self, identity: str) -> LoggedModel | None:
+        models = self._connection.client.search_logged_models(
+            [self._connection.make_experiment()],
+            filter_string=f"tags.`{Tag.WEIGHTS}` = '{identity}'",
+            order_by=[{"field_name": "creation_time", "ascending": True}],
+            max_results=1,
+        )
+        return models[0] if models else None
+
+    def _create(self, record: Record, run_id: str) -> LoggedModel:
+        """A new model, without the file that describes it: its status is PENDING."""
+        from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
+
+        tags = {tag: record.tags[tag] for tag in (Tag.FAMILY, Tag.SIZE, Tag.MODEL, Tag.COMMIT) if record.tags.get(tag)}
+        return self._connection.client.create_logged_model(
+            self._connection.make_experiment(),
+            name=_name(record),
+            source_run_id=run_id,
+            tags=tags | {Tag.WEIGHTS: _identity(record), MLFLOW_MODEL_IS_EXTERNAL: "true"},
+            params={name: record.params[name] for name in _PARAMS if name in record.params},
+            model_type="causal language model",
+        )
+
+    def _complete(self, model: LoggedModel) -> None:
+        """Write the file that describes a model, without which MLflow registers none, and make it READY.
+
+        The description is made by MLflow's inner functions: the public `mlflow.create_external_model` writes to the
+        store of the process, not to that of this connection, and cannot complete a model.
+        """
+        from mlflow.entities import LoggedModelStatus
+        from mlflow.models.model import MLMODEL_FILE_NAME
+        from mlflow.models.utils import get_external_mlflow_model_spec
+
+        client = self._connection.client
+        with tempfile.TemporaryDirectory() as folder:
+            get_external_mlflow_model_spec(model).save(Path(folder, MLMODEL_FILE_NAME))
+            client.log_model_artifacts(model.model_id, folder)
+        client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+
+
+def _name(record: Record) -> str:
+    """The model's name, as MLflow takes it: `pythia-1_4b@step1000`, `opt-6_7b bfloat16`."""
+    name = record.tags[Tag.MODEL]
+    dtype = record.params.get("dtype", "float32")
+    if dtype != "float32":
+        name += f" {dtype}"
+    return name.translate(_NOT_IN_NAMES)
+
+
+def _identity(record: Record) -> str:
+    """What tells a model from others: its name, the commit or hash of its weights, its precision, its tokenizer."""
+    parts = [_name(record), record.params.get("repo"), record.tags.get(Tag.COMMIT), record.params.get("tokenizer")]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

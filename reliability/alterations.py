@@ -1,0 +1,149 @@
+"""Stores that somebody altered: each number by one bit, params, tags, curves, files, the record and the seal."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from rbptrack.tracking import Store
+from reliability.trial import Trial
+
+Change = Callable[[], None]
+
+
+def changes(database: sqlite3.Connection, run_id: str, artifacts: Path, other: Path) -> Iterator[tuple[str, Change]]:
+    """Every way to alter a run that is tried: what it is, and a function that does it.
+
+    Args:
+        database: MLflow's.
+        run_id: the run to alter.
+        artifacts: the folder of its files.
+        other: the folder of another run's files.
+
+    """
+    yield from _of_metrics(database, run_id)
+    yield from _of_texts(database, run_id, "param", "")
+    yield from _of_texts(database, run_id, "tag", "rbptrack.")
+    yield from _of_curve(database, run_id)
+    yield from _additions(database, run_id)
+    for path in sorted(artifacts.iterdir()):
+        yield from _of_file(path, other / path.name)
+    yield from _of_record(artifacts / "record.json")
+
+
+def _of_metrics(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Change]]:
+    """Single numbers, which are read from `latest_metrics`; of the table `metrics` rbptrack reads curves alone."""
+    rows = database.execute("select key, value from latest_metrics where run_uuid = ?", (run_id,))
+    for name, value in rows.fetchall():
+        if name != "rbp_curve":
+            set_it = "update latest_metrics set value = ? where key = ? and run_uuid = ?"
+            drop_it = "delete from latest_metrics where key = ? and run_uuid = ?"
+            yield f"metric {name} by one bit", partial(_sql, database, set_it, _one_bit(value), name, run_id)
+            yield f"metric {name} away", partial(_sql, database, drop_it, name, run_id)
+
+
+def _of_texts(database: sqlite3.Connection, run_id: str, kind: str, prefix: str) -> Iterator[tuple[str, Change]]:
+    """Params or tags whose names begin with the prefix; `rbptrack.kind` says that a run is a measurement at all."""
+    rows = database.execute(f"select key from {kind}s where run_uuid = ?", (run_id,))
+    for (name,) in rows.fetchall():
+        if name.startswith(prefix) and name != "rbptrack.kind":
+            lengthen_it = f"update {kind}s set value = value || '1' where key = ? and run_uuid = ?"
+            drop_it = f"delete from {kind}s where key = ? and run_uuid = ?"
+            yield f"{kind} {name}", partial(_sql, database, lengthen_it, name, run_id)
+            yield f"{kind} {name} away", partial(_sql, database, drop_it, name, run_id)
+
+
+def _of_curve(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Change]]:
+    """Points of RBP_k over k, each a step of one metric."""
+    rows = database.execute("select step, value from metrics where key = 'rbp_curve' and run_uuid = ?", (run_id,))
+    point = "key = 'rbp_curve' and step = ? and run_uuid = ?"
+    for step, value in rows.fetchall():
+        set_it = f"update metrics set value = ? where {point}"
+        move_it = f"update metrics set step = 9999 where {point}"
+        drop_it = f"delete from metrics where {point}"
+        yield f"curve at {step}", partial(_sql, database, set_it, _one_bit(value), step, run_id)
+        yield f"curve's step {step}", partial(_sql, database, move_it, step, run_id)
+        yield f"curve without {step}", partial(_sql, database, drop_it, step, run_id)
+
+
+def _additions(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Change]]:
+    """What the measurement did not log."""
+    param = "insert into params (key, value, run_uuid) values ('seed', '7', ?)"
+    metric = (
+        "insert into latest_metrics select 'rbp_7', value, timestamp, step, is_nan, run_uuid from latest_metrics "
+        "where key = 'ce' and run_uuid = ?"
+    )
+    yield "param added", partial(_sql, database, param, run_id)
+    yield "metric added", partial(_sql, database, metric, run_id)
+
+
+def _of_file(path: Path, other: Path) -> Iterator[tuple[str, Change]]:
+    """An artifact, and the file of the same name of another run."""
+    content = path.read_bytes()
+    yield f"{path.name} away", path.unlink
+    yield f"{path.name} empty", partial(_write, path, b"")
+    yield f"{path.name} cut", partial(_write, path, content[:-1])
+    yield f"{path.name} longer", partial(_write, path, content + b" ")
+    if other.exists() and other.read_bytes() != content:
+        yield f"{path.name} of another run", partial(_write, path, other.read_bytes())
+
+
+def _of_record(path: Path) -> Iterator[tuple[str, Change]]:
+    """One value of each section of the record, which stays valid JSON."""
+    for section, name in (
+        ("metrics", "ce"),
+        ("params", "dtype"),
+        ("tags", "rbptrack.family"),
+        ("files", "ranks.parquet"),
+    ):
+        record = json.loads(path.read_text())
+        value = record[section][name]
+        record[section][name] = value + 1e-12 if isinstance(value, float) else value + "0"
+        text = json.dumps(record, indent=1, sort_keys=True)
+        yield f"record's {section}", partial(_write, path, text.encode())
+
+
+def _sql(database: sqlite3.Connection, statement: str, *values: object) -> None:
+    """Change the database: a statement that changes nothing would be no trial."""
+    changed = database.execute(statement, values).rowcount
+    assert changed > 0, statement
+    database.commit()
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def run(store: Store, folder: Path, *, count: int, seed: int = 0) -> Iterator[Trial]:
+    """Alter a store of two measurements, each time in one of `count` ways, and see whether `verify` says so."""
+    (run_id, other) = (str(run.info.run_id) for run in store.finished())
+    places = {run: Path(store.artifact(run, "record.json")).parent for run in (run_id, other)}
+    kept = folder / "kept"
+    shutil.copytree(places[run_id], kept)
+    with closing(sqlite3.connect(folder / "mlflow.db")) as database, closing(sqlite3.connect(":memory:")) as before:
+        database.backup(before)
+        ways = list(changes(database, run_id, places[run_id], places[other]))
+        chosen = np.random.default_rng(seed).permutation(len(ways))[:count]
+        for what, change in (ways[i] for i in sorted(chosen)):
+            change()
+            faults = {fault.run_id: fault.text for fault in store.verify()}
+            yield Trial(what, "noticed" if set(faults) == {run_id} else "missed", str(faults))
+            before.backup(database)
+            shutil.rmtree(places[run_id])
+            shutil.copytree(kept, places[run_id])
+    assert not list(store.verify())
+
+
+def _one_bit(value: float) -> float:
+    """The number with its last bit flipped."""
+    (bits,) = struct.unpack("<q", struct.pack("<d", value))
+    flipped: float = struct.unpack("<d", struct.pack("<q", bits ^ 1))[0]
+    return flipped

@@ -1,0 +1,111 @@
+"""Bad calls of the Python API: measure, log, runs, analyze and the callback, with arguments of wrong type or value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import rbptrack
+from rbptrack.config.paths import embedded
+from reliability.inputs import judged
+from reliability.trial import Bench, Trial, evenly
+
+TEXTS = ["import os\ndef walk(path):\n    return os.listdir(path)\n" * 3, "The function returns a list of names. " * 5]
+LONG = "a" * 300
+MEASURE: dict[str, list[Any]] = {
+    "dataset": ["", " ", 3, None, "a\nb", LONG, b"x", ["x"], "\ud800", "\x00", "\u202eb"],
+    "family": ["a\nb", LONG, 3, ["a"], b"x", "\t", "\x1b[31m"],
+    "size": ["\t", "a\nb", LONG, 3, 1.5, b"1m"],
+    "seq_len": [0, 1, -5, "64", 64.0, 64.5, None, True, math.nan, math.inf, [64], 10**9, 513, np.float64(64)],
+    "context": [0, -1, 8.5, "8", None, True, 64, 10**9, math.nan, [8]],
+    "sequence": ["", "slid", ["slide"], 3, None, b"slide"],
+    "revision": ["", "a\nb", LONG, 3, None, "\ud800"],
+    "k": [0, -1, 1.5, "10", b"1", [], [0], [1, -1], [1.5], ["1"], None, True, math.nan, [None], [[1]]],
+    "batch_tokens": [-5, 1.5, "64", None, math.nan, True, [64]],
+    "texts": [
+        *("one text", b"x", 3, None, [], [""], [1], ["a", None], ["\ud83d"], {}, [b"x"], [["a"]], object(), ["a"]),
+        *(np.array([1, 2]), iter([1]), [TEXTS[0], math.nan], [" "], (x for x in [None])),
+    ],
+    "model": [None, "gpt2", 3, torch.nn.Linear(2, 2), object(), transformers.GPT2Config(), {}],
+    "tokenizer": [None, "gpt2", 3, object(), {}, len],
+}
+RUNS: dict[str, list[Any]] = {
+    "where": ["(", "nothing > 3", "ce = 3", "@x", "__import__('os')", "3", "ce", 3, ["ce > 3"], b"ce > 3", "ce > 99"],
+    "family": ["nothing", 3, [3], [None], b"x", {"a": 1}],
+    "size": ["nothing", 6, [6.0]],
+    "model": ["nothing", 3, "[x"],
+    "dataset": ["nothing", 3, "\x00"],
+    "sweep": ["nothing", 3, [None]],
+    "tracking_uri": [
+        *("nothing://x", "sqlite:////proc/x.db", "http://127.0.0.1:9", 3, "http://me:hunter2@host", "/dev/zero", "\x00")
+    ],
+    "experiment": ["", "nothing", 3, None, "a\nb", LONG],
+}
+POWER_LAW: dict[str, list[Any]] = {
+    "nothing": [1],
+    "ks": ["x", [0], [1.5], None, [[1]], -1],
+    "margin": [-1, math.nan, "x"],
+    "form": ["a*", 3, "S", "a+b+c+d+e+f", "__import__('os')"],
+    "at": ["x", -1, math.nan],
+    "unit": [3, "x"],
+}
+
+
+def calls() -> Iterator[tuple[str, Callable[[], object]]]:
+    """A name and a call for each bad argument; none may be accepted."""
+    model = AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(embedded("tokenizer"))
+    good: dict[str, Any] = {"model": model, "tokenizer": tokenizer, "texts": TEXTS, "seq_len": 64, "progress": False}
+
+    def measured(**changes: Any) -> Any:
+        return rbptrack.measure(**{**good, **changes})
+
+    for name, values in MEASURE.items():
+        for value in values:
+            yield f"measure({name}={value!r:.40})", lambda n=name, v=value: measured(**{n: v}).log()
+    for name, values in {key: RUNS[key] for key in ("tracking_uri", "experiment")}.items():
+        for value in values:
+            if value not in ("nothing", None, ""):
+                yield f"log({name}={value!r:.40})", lambda n=name, v=value: measured().log(**{n: v})
+    for value in ("a\nb", LONG, 3, None):
+        yield f"log(sweep={value!r:.40})", lambda v=value: measured().log(sweep=v)
+    for name, values in RUNS.items():
+        for value in values:
+            yield f"runs({name}={value!r:.40})", lambda n=name, v=value: rbptrack.runs(**{n: v})
+    for name, values in POWER_LAW.items():
+        for value in values:
+            options = {name: value}
+            yield f"power_law({options})", lambda o=options: rbptrack.analyze(rbptrack.runs(), "power_law", **o)
+    for analyzer in ("nothing", "", 3, None):
+        yield f"analyze(runs, {analyzer!r})", lambda a=analyzer: rbptrack.analyze(rbptrack.runs(), a)
+    for what in (None, 3, "runs", []):
+        yield f"analyze({what!r}, power_law)", lambda w=what: rbptrack.analyze(w, "power_law")
+    for key in ("nothing", "", "nano-6k/"):
+        yield f"runs()[{key!r}]", lambda k=key: rbptrack.runs()[k]
+        yield f"runs().ranks({key!r})", lambda k=key: rbptrack.runs().ranks(k)
+    for ks in ([0], ["x"], None, [1.5]):
+        yield f"runs().laws({ks!r})", lambda k=ks: rbptrack.runs().laws(k)
+        yield f"runs().document_counts({ks!r})", lambda k=ks: rbptrack.runs().document_counts("nano-6k", k)
+    tied = AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
+    tied.get_input_embeddings().weight.data[5] = math.nan
+    yield "measure(a NaN in the weights)", lambda: measured(model=tied)
+    other = AutoTokenizer.from_pretrained(embedded("tokenizer"))
+    other.add_tokens([f"token{i}" for i in range(50)])
+    yield "measure(a larger tokenizer)", lambda: measured(tokenizer=other, texts=["token3 token7 " * 9])
+    bert = transformers.BertModel(
+        transformers.BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+    )
+    yield "measure(BERT)", lambda: measured(model=bert)
+
+
+def run(bench: Bench, *, count: int) -> Iterator[Trial]:
+    """Try `count` of the calls; each must raise an RbptrackError of one or two lines and log nothing."""
+    for what, call in evenly(list(calls()), count):
+        trial = bench.call(what, lambda c=call: c() is None)
+        yield judged(trial, allowed=False)

@@ -1,0 +1,173 @@
+"""Odd files for the inputs of `inputs.txt`: made in the folder `odd/` beside a store of three nano models."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+
+from rbptrack.config.paths import embedded
+
+_BINARY: dict[str, bytes] = {
+    "latin1.txt": b"caf\xe9 " * 50,
+    "binary.bin": bytes(range(256)) * 9,
+    "bad.parquet": b"PAR1xxxxPAR1",
+    "huge.jinja": b"x" * (17 << 20),
+    "conf/latin1/model/x.yaml": b"family: caf\xe9",
+    "rows/latin1.csv": b"model,dataset,ce\ncaf\xe9-1,w,3\n",
+    "rows/deep.json": b"[" * 100_000,
+}
+_LINKS = {"loop": "loop", "zero.jsonl": "/dev/zero", "zero.csv": "/dev/zero", "gone": "nowhere"}
+_LINKS |= {"link.html": "target.html", "link.zip": "target.zip"}
+_FOLDERS = ("folder", "folder.html", "folder.zip", "folder.csv", "emptymodel")
+
+
+def make(folder: Path) -> None:
+    """Make everything in `folder/odd`; a bundle `good.zip` must lie in the folder."""
+    odd = folder / "odd"
+    texts = yaml.safe_load(Path(__file__).with_name("odd.yaml").read_text())
+    for name, content in {**{path: text.encode() for path, text in texts.items()}, **_BINARY}.items():
+        _write(odd / name, content)
+    for name in ("fifo.jsonl", "fifo.csv"):
+        os.mkfifo(odd / name)
+    for name, target in _LINKS.items():
+        (odd / name).symlink_to(target)
+    for name in _FOLDERS:
+        (odd / name).mkdir()
+    _bundles(folder / "good.zip", odd / "bundles")
+    _models(odd / "models")
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def _bundles(good: Path, folder: Path) -> None:
+    folder.mkdir()
+    with zipfile.ZipFile(good) as opened:
+        entries = {name: opened.read(name) for name in opened.namelist()}
+    measured = next(name for name in entries if name.endswith("record.json")).partition("/")[0]
+
+    def write(name: str, changed: dict[str, bytes], **options: Any) -> None:
+        with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED, **options) as made:
+            for entry, content in changed.items():
+                made.writestr(entry, content)
+
+    def record(name: str, change: Callable[[dict[str, Any]], object]) -> None:
+        data = json.loads(entries[f"{measured}/record.json"])
+        change(data)
+        write(name, entries | {f"{measured}/record.json": json.dumps(data).encode()})
+
+    (folder / "cut.zip").write_bytes(good.read_bytes()[:5000])
+    (folder / "text.zip").write_bytes(b"no zip")
+    (folder / "empty.zip").write_bytes(b"")
+    write("traversal.zip", entries | {f"{measured}/../../../evil": b"x"})
+    write("absolute.zip", entries | {"/tmp/evil": b"x"})
+    write("pickle.zip", entries | {f"{measured}/model.pkl": b"x"})
+    write("bomb.zip", entries | {f"{measured}/tokens.json": bytes(1 << 28)})
+    write("nothing.zip", {"bundle.json": b"{}"})
+    write("nomanifest.zip", {name: text for name, text in entries.items() if name != "bundle.json"})
+    write("noranks.zip", {name: text for name, text in entries.items() if not name.endswith("ranks.parquet")})
+    write("ranks.zip", entries | {f"{measured}/ranks.parquet": b"PAR1xxPAR1"})
+    write("deep.zip", entries | {f"{measured}/record.json": b"[" * 100_000})
+    record("ce.zip", lambda data: data["metrics"].update(ce=1.0))
+    record("fingerprint.zip", lambda data: data["identity"].update(dtype="x"))
+    record("tag.zip", lambda data: data["tags"].update({"mlflow.user": "root"}))
+    record("type.zip", lambda data: data.update(metrics=[1]))
+    record("nan.zip", lambda data: data["metrics"].update(ce=float("nan")))
+    record("key.zip", lambda data: data.update(more=1))
+    record("hash.zip", lambda data: data["files"].update({"ranks.parquet": "0" * 64}))
+    record("s.zip", lambda data: data["metrics"].update(non_embedding_params=1e6))
+    with zipfile.ZipFile(folder / "twice.zip", "w") as made, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, content in [*entries.items(), *entries.items()]:
+            made.writestr(name, content)
+    link = zipfile.ZipInfo(f"{measured}/tokens.json")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(folder / "link.zip", "w") as made:
+        for name, content in entries.items():
+            made.writestr(link if name == link.filename else name, content)
+
+
+def _models(folder: Path) -> None:
+    """Copies of nano/6k, each with one thing wrong."""
+
+    def config(change: dict[str, object]) -> Callable[[Path], object]:
+        def alter(place: Path) -> None:
+            path = place / "config.json"
+            path.write_text(json.dumps(json.loads(path.read_text()) | change))
+
+        return alter
+
+    def text(name: str, content: bytes) -> Callable[[Path], object]:
+        return lambda place: _write(place / name, content)
+
+    def tokenizer(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+        def alter(place: Path) -> None:
+            data = json.loads((place / "tokenizer.json").read_text())
+            change(data)
+            (place / "tokenizer.json").write_text(json.dumps(data))
+
+        return alter
+
+    def weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], object]:
+        def alter(place: Path) -> None:
+            path = place / "model.safetensors"
+            tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
+            change(tensors)
+            save_file(tensors, path, metadata={"format": "pt"})
+
+        return alter
+
+    def unknown(data: dict[str, Any]) -> None:
+        data["model"] = {"type": "WordLevel", "vocab": {"<unk>": 0}, "unk_token": "<unk>"}
+        data["added_tokens"] = []
+
+    def first(tensors: dict[str, torch.Tensor], value: float) -> None:
+        next(iter(tensors.values())).fill_(value)
+
+    variants: dict[str, Callable[[Path], object]] = {
+        "vocab": config({"vocab_size": 99}),
+        "layers": config({"num_hidden_layers": 99}),
+        "hidden": config({"hidden_size": "x"}),
+        "kind": config({"model_type": "nothing"}),
+        "bert": config({"model_type": "bert", "architectures": ["BertForMaskedLM"]}),
+        "remote": config({"model_type": "mine", "auto_map": {"AutoModelForCausalLM": "x.Y"}}),
+        "notjson": text("config.json", b"{"),
+        "listconfig": text("config.json", b"[]"),
+        "cut": lambda place: os.truncate(place / "model.safetensors", 3000),
+        "junk": text("model.safetensors", b"x" * 500),
+        "noweights": lambda place: (place / "model.safetensors").unlink(),
+        "nan": weights(lambda t: first(t, float("nan"))),
+        "inf": weights(lambda t: first(t, float("inf"))),
+        "zero": weights(lambda t: [tensor.zero_() for tensor in t.values()]),
+        "less": weights(lambda t: t.pop(sorted(t)[3])),
+        "more": weights(lambda t: t.update(other=torch.ones(3))),
+        "shape": weights(lambda t: t.update({sorted(t)[0]: torch.ones(3, 3)})),
+        "unknown": tokenizer(unknown),
+        "negative": tokenizer(lambda data: data["model"]["vocab"].update({next(iter(data["model"]["vocab"])): -1})),
+        "mapping": tokenizer(lambda data: data["model"].update(vocab=["a", "b"])),
+        "bigid": tokenizer(lambda data: data["model"]["vocab"].update({"zzzz": 10**6})),
+        "notokenizer": lambda place: (place / "tokenizer.json").unlink(),
+        "junktokenizer": text("tokenizer.json", b"\xff\xfe"),
+        "emptytokenizer": text("tokenizer.json", b"{}"),
+        "pickle": lambda place: (place / "model.safetensors").rename(place / "pytorch_model.bin"),
+        "adapter": text("adapter_config.json", b"{}"),
+    }
+    for name, alter in variants.items():
+        place = folder / f"{name}-1m"
+        shutil.copytree(embedded("models/6k"), place)
+        for file in embedded("tokenizer").iterdir():
+            shutil.copy(file, place)
+        alter(place)

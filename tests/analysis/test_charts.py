@@ -1,0 +1,176 @@
+"""Figures: what is drawn, what is left out, and the files that they become."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbptrack.analysis import charts
+from rbptrack.analysis.explorer import explorer
+from rbptrack.base.errors import BadInput
+from rbptrack.ranks import RankHistogram
+
+KS = [1, 3, 10, 30, 100]
+
+
+def law_tables(*, ends: bool = True, datasets: tuple[str, ...] = ("wiki", "code")) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Points and laws of y = S^-alpha with alpha = 0.1 + k / 1000, of CE with alpha 0.05, for two sizes."""
+    points: list[dict[str, Any]] = []
+    laws: list[dict[str, Any]] = []
+    width = 0.01 if ends else np.nan
+    for dataset in datasets:
+        for k in [0, *KS]:
+            alpha = 0.1 + k / 1000 if k else 0.05
+            keys = {"family": "pythia", "dataset": dataset, "metric": "rbp" if k else "ce", "k": k}
+            for s in (1e6, 1e9):
+                y = s**-alpha
+                about = {"model": f"pythia-{s:g}", "S": s, "value": np.exp(-y), "y": y}
+                points.append(keys | about | {"low": y - width, "high": y + width})
+            line = {"S0": 1e6, "y0": 1e6**-alpha, "S1": 1e9, "y1": 1e9**-alpha}
+            laws.append(keys | {"alpha": alpha, "low": alpha - width, "high": alpha + width} | line)
+    return pd.DataFrame(points), pd.DataFrame(laws)
+
+
+def data_of(chart: Any, name: str) -> list[dict[str, Any]]:
+    rows = json.loads(chart.to_dict()["datasets"][name])
+    assert isinstance(rows, list)
+    return rows
+
+
+def marks(spec: Any) -> set[str]:
+    """The kinds of marks anywhere in a specification."""
+    found = set()
+    if isinstance(spec, dict):
+        mark = spec.get("mark")
+        if isinstance(mark, dict) and "type" in mark:  # the theme has a mark, too
+            found.add(mark["type"])
+        for value in spec.values():
+            found |= marks(value)
+    if isinstance(spec, list):
+        for value in spec:
+            found |= marks(value)
+    return found
+
+
+def test_the_explorer_holds_every_number_of_its_tables() -> None:
+    points, laws = law_tables()
+    chart = explorer(points, laws)
+    models = data_of(chart, "measured")
+    assert len(models) == 4
+    for row in models:
+        for i, k in enumerate(KS):
+            assert row["y"]["rbp"][i] == pytest.approx(row["S"] ** -(0.1 + k / 1000), rel=1e-3)
+        assert row["y"]["ce"] == [pytest.approx(row["S"] ** -0.05, rel=1e-3)]
+    for row in data_of(chart, "exponents"):
+        assert row["k"] == KS
+        assert row["alpha"] == pytest.approx([0.1 + k / 1000 for k in KS])
+        assert row["ce"] == 0.05
+
+
+def test_the_explorer_has_a_panel_of_laws_and_one_of_exponents_for_each_dataset() -> None:
+    spec = explorer(*law_tables(datasets=("a", "b", "c", "d", "e", "f"))).to_dict()
+    names = [panel["name"] for panel in spec["concat"]]
+    assert names[:6] == ["laws of a", "laws of b", "laws of c", "exponents of a", "exponents of b", "exponents of c"]
+    assert spec["columns"] == 6
+    assert len(names) == 12
+
+
+def test_a_k_that_a_family_lacks_is_empty_and_not_another_k() -> None:
+    points, laws = law_tables()
+    points = points[~((points["k"] == 10) & (points["dataset"] == "code"))]
+    laws = laws[~((laws["k"] == 10) & (laws["dataset"] == "code"))]
+    chart = explorer(points, laws)
+    here = [row for row in data_of(chart, "exponents") if row["dataset"] == "code"]
+    assert here[0]["alpha"] == [
+        pytest.approx(0.101),
+        pytest.approx(0.103),
+        None,
+        pytest.approx(0.13),
+        pytest.approx(0.2),
+    ]
+
+
+def test_without_ends_the_explorer_has_none(tmp_path: Path) -> None:
+    chart = explorer(*law_tables(ends=False))
+    assert all(value is None for row in data_of(chart, "measured") for value in row["low"]["rbp"])
+    assert all(value is None for row in data_of(chart, "exponents") for value in row["low"])
+    assert b"<svg" in charts.save(chart, tmp_path / "x.svg").read_bytes()
+
+
+def test_names_of_data_cannot_leave_the_expressions_that_hold_them(tmp_path: Path) -> None:
+    name = """it's "quoted" \\ </script>"""
+    charts.save(explorer(*law_tables(datasets=(name,))), tmp_path / "x.svg")
+    assert "it" in (tmp_path / "x.svg").read_text()
+
+
+@pytest.mark.parametrize(("k", "shown"), [(10, "RBP_10"), (1, "RBP_1"), (12, "RBP_10"), (5000, "RBP_100")])
+def test_a_picture_is_drawn_at_the_nearest_k_of_the_grid(tmp_path: Path, k: int, shown: str) -> None:
+    path = charts.save(explorer(*law_tables()), tmp_path / "laws.svg", k=k)
+    assert f"−ln {shown}<" in path.read_text()
+
+
+@pytest.mark.parametrize(("form", "begins"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_files_of_each_format(tmp_path: Path, form: str, begins: bytes) -> None:
+    frame = pd.DataFrame({"family": ["a", "a"], "dataset": "x", "S": [1e6, 1e7], "beta": [0.1, 0.2]})
+    path = charts.save(charts.facets(frame, x="S", y="beta"), tmp_path / f"figure.{form}")
+    assert path.read_bytes().startswith(begins)
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "beta": [0.1]})
+    with pytest.raises(BadInput, match="gif"):
+        charts.save(charts.facets(frame, x="S", y="beta"), tmp_path / "figure.gif")
+    assert not list(tmp_path.iterdir())
+
+
+def test_facets_draw_intervals_only_where_there_are_some() -> None:
+    frame = pd.DataFrame({"family": ["a", "b"], "dataset": ["x", "y"], "S": [1e6, 1e7], "beta": [0.1, 0.2]})
+    assert marks(charts.facets(frame, x="S", y="beta").to_dict()) == {"line", "point"}
+    missing = frame.assign(low=np.nan, high=np.nan)
+    assert marks(charts.facets(missing, x="S", y="beta").to_dict()) == {"line", "point"}
+    known = frame.assign(low=[0.05, np.nan], high=[0.15, np.nan])
+    assert marks(charts.facets(known, x="S", y="beta").to_dict()) == {"line", "point", "rule"}
+    assert marks(charts.intervals(known, y="dataset", x="beta", facet="").to_dict()) == {"point", "rule"}
+
+
+def test_a_legend_filters_families() -> None:
+    frame = pd.DataFrame({"family": ["a", "b"], "dataset": "x", "S": [1e6, 1e7], "beta": [0.1, 0.2]})
+    params = charts.facets(frame, x="S", y="beta").to_dict()["params"]
+    assert [param["bind"] for param in params] == ["legend"]
+    assert params[0]["select"]["fields"] == ["family"]
+
+
+def test_columns_that_a_chart_does_not_show_are_not_in_it() -> None:
+    frame = pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "beta": [0.1], "secret": ["not here"]})
+    assert "not here" not in json.dumps(charts.facets(frame, x="S", y="beta").to_dict())
+
+
+def test_a_notebook_gets_vega_and_a_png() -> None:
+    frame = pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "beta": [0.1]})
+    bundle = charts.facets(frame, x="S", y="beta")._repr_mimebundle_()
+    bundle = bundle[0] if isinstance(bundle, tuple) else bundle
+    assert {"image/png", "application/vnd.vegalite.v6+json"} <= set(bundle)
+
+
+def test_rank_distribution_shows_rbp_at_1_10_and_100(tmp_path: Path) -> None:
+    rank = np.array([1, 5, 50, 500])
+    histogram = RankHistogram(rank, np.array([40, 30, 20, 10]), np.zeros(4), 1000)
+    text = charts.save(charts.rank_distribution(histogram, "pythia-70m on wiki"), tmp_path / "x.svg").read_text()
+    assert "pythia-70m on wiki" in text
+    for value in ("0.400", "0.700", "0.900"):
+        assert f">{value}<" in text
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1.1, 1e9))
+def test_ticks_lie_on_their_axis_and_are_few(low: float, span: float) -> None:
+    ticks = charts.ticks(low, low * span)
+    assert 1 <= len(ticks) <= 10
+    assert all(low <= tick <= low * span for tick in ticks)
+    assert ticks == sorted(set(ticks))

@@ -1,0 +1,214 @@
+"""Families: which measurements are compared, and which are left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rbptrack.analysis import Runs, Sums, families, read_families
+from rbptrack.analysis.source import Tables, WithoutRanks
+from rbptrack.analysis.testing import example_runs
+from rbptrack.base.errors import BadInput
+from tests.made import ranked
+
+PLAIN = {
+    "dataset": "wiki",
+    "dtype": "float32",
+    "sequence": "slide",
+    "seq_len": 256,
+    "context": 1,
+    "candidates": "vocabulary",
+    "rank": "paper",
+    "documents_hash": "texts",
+    "num_tokens": 1000,
+    "vocab_size": 64,
+    "revision": "main",
+    "commit": "c",
+}
+
+
+def row(size: int, **columns):
+    name = columns.get("family", "nano")
+    made = {"run_id": f"r{size}", "family": name, "size": f"{size}k", "model": f"{name}-{size}k"}
+    return PLAIN | made | {"non_embedding_params": size * 1000, "total_params": size * 1500} | columns
+
+
+def runs_of(*rows, tables=None):
+    if tables is None:
+        tables = {one["run_id"]: ranked([1, 2, 5, 1], documents=2) for one in rows}
+    return Runs(pd.DataFrame(rows), Tables(tables))
+
+
+def parts(*rows, least=1):
+    notes: list[str] = []
+    found = families(runs_of(*rows), notes, least=least)
+    return [(family.name, family.labels) for family in found], notes
+
+
+def test_a_family_is_its_sizes_in_order() -> None:
+    found, notes = parts(row(38), row(6), row(15))
+    assert found == [("nano", ["6k", "15k", "38k"])]
+    assert not notes
+
+
+@pytest.mark.parametrize(
+    ("column", "other"),
+    [
+        ("dtype", "bfloat16"),
+        ("sequence", "truncate"),
+        ("seq_len", 512),
+        ("context", 128),
+        ("candidates", "tokenizer"),
+        ("rank", "strict"),
+        ("documents_hash", "others"),
+        ("num_tokens", 999),
+    ],
+)
+def test_what_may_not_be_mixed_is_taken_apart_and_said(column, other):
+    rows = [row(6), row(15), row(38), row(115, **{column: other}), row(311, **{column: other})]
+    found, notes = parts(*rows)
+    assert [labels for _, labels in found] == [["6k", "15k", "38k"], ["115k", "311k"]]
+    assert found[0][0] != found[1][0]
+    assert len(notes) == 1
+    assert column in notes[0]
+
+
+def test_context_matters_for_sliding_sequences_only() -> None:
+    found, _ = parts(row(6, sequence="truncate"), row(15, sequence="truncate", context=9))
+    assert found == [("nano", ["6k", "15k"])]
+
+
+def test_other_texts_are_said_once() -> None:
+    found, notes = parts(row(6), row(15, documents_hash="others", num_tokens=5))
+    assert len(found) == 2
+    assert "num_tokens" not in notes[0]
+
+
+def test_checkpoints_of_a_size_are_no_seeds() -> None:
+    rows = [row(6, run_id="a", revision="step1"), row(6, run_id="b", revision="step2"), row(15, revision="step1")]
+    found, _ = parts(*rows)
+    assert sorted(len(labels) for _, labels in found) == [1, 2]
+
+
+def test_a_revision_for_each_size_is_one_family() -> None:
+    found, _ = parts(row(6, revision="v1"), row(15, revision="v2"))
+    assert found == [("nano", ["6k", "15k"])]
+
+
+def test_twins_with_a_reference_count_once() -> None:
+    rows = [row(6), row(6, run_id="with", reference="nano-38k"), row(15)]
+    notes: list[str] = []
+    [family] = families(runs_of(*rows), notes)
+    assert family.run_ids == [["r6"], ["r15"]]
+    assert not notes
+
+
+def test_runs_without_a_size_are_named() -> None:
+    found, notes = parts(row(6), row(15, non_embedding_params=None))
+    assert found == [("nano", ["6k"])]
+    assert "nano-15k" in notes[0]
+
+
+def test_too_few_sizes_are_named() -> None:
+    found, notes = parts(row(6), row(15), least=3)
+    assert not found
+    assert "nano on wiki" in notes[0]
+
+
+def test_families_on_datasets_are_apart() -> None:
+    found, _ = parts(row(6), row(6, run_id="x", dataset="code"), row(6, run_id="y", family="gpt"))
+    assert len(found) == 3
+
+
+def test_seeds_are_summed_into_one_point() -> None:
+    tables = {"a": ranked([1, 2], documents=2), "b": ranked([1, 1], documents=2), "r15": ranked([1, 9], documents=2)}
+    runs = runs_of(row(6, run_id="a"), row(6, run_id="b"), row(15), tables=tables)
+    notes: list[str] = []
+    [(family, counts)] = read_families(runs, [1], notes)
+    assert family.s.tolist() == [6000, 15000]
+    assert counts[0].tokens.tolist() == [2, 2]
+    assert counts[0].hits.tolist() == [[2], [1]]
+    assert "2 runs of 6k" in notes[0]
+
+
+def test_k_beyond_the_vocabulary_are_left_out() -> None:
+    [(_, counts)] = read_families(runs_of(row(6), row(15, vocab_size=32)), [1, 10, 64], [])
+    assert counts[0].ks == (1, 10)
+
+
+def test_a_run_whose_ranks_are_gone_is_named_and_the_others_stay() -> None:
+    tables = {"r6": ranked([1, 2], documents=2), "r38": ranked([1, 1], documents=2)}
+    notes: list[str] = []
+    [(family, counts)] = read_families(runs_of(row(6), row(15), row(38), tables=tables), [1], notes)
+    assert family.labels == ["6k", "38k"]
+    assert len(counts) == 2
+    assert "nano-15k" in notes[0]
+    assert not list(read_families(runs_of(row(6), row(15), row(38), tables=tables), [1], notes, least=3))
+
+
+def test_a_column_that_a_table_lacks_leaves_its_run_out() -> None:
+    notes: list[str] = []
+    runs = runs_of(row(6))
+    assert not list(read_families(runs, lambda family, run_id: runs.ranks(run_id).column("kl"), notes))
+    assert "nano-6k" in notes[0]
+
+
+def test_sums_of_ones_own_add_and_come_by_source() -> None:
+    class Grouped(Tables):
+        def groups(self, run_id):
+            return ["x", "x"]
+
+    table = ranked([1, 2, 5, 1], documents=2)
+    rows = [row(6, run_id="a", sources=1), row(6, run_id="b", sources=1)]
+    runs = Runs(pd.DataFrame(rows), Grouped({"a": table, "b": table}))
+
+    def load(family, run_id):
+        return Sums(np.arange(2), np.array([[2.0, 1.0], [2.0, 4.0]]))
+
+    [(_, [sums])] = read_families(runs, load, [])
+    assert sums.grouped
+    assert sums.values.tolist() == [[8.0, 10.0]]
+
+
+def test_imported_metrics_say_what_their_intervals_hold() -> None:
+    rows = [row(size, without_ranks=True, ce=3.0, rbp_1=0.3, vocab_size=None) for size in (6, 15)]
+    notes: list[str] = []
+    [(family, counts)] = read_families(runs_of(*rows, tables={}), [1, 10], notes)
+    assert family.usable([1, 10]) == [1]
+    assert counts[0].ks == (1,)
+    assert len(notes) == 1
+
+    def load(family, run_id):
+        raise WithoutRanks
+
+    assert not list(read_families(runs_of(*rows, tables={}), load, notes))
+    assert "nano-6k" in notes[1]
+
+
+def test_families_are_compared_on_the_same_texts_only() -> None:
+    def two(**other):
+        rows = [row(6), row(6, run_id="o", family="gpt", **other)]
+        one, another = sorted(families(runs_of(*rows), []), key=lambda family: family.name)
+        return one.comparable_with(another)
+
+    assert two()
+    assert two(dtype="bfloat16", num_tokens=900, vocab_size=32)
+    assert not two(documents_hash="others")
+    assert not two(candidates="tokenizer")
+    assert not two(seq_len=512)
+    assert not two(dataset="code")
+
+
+def test_both_sizes_and_logged_numbers_by_size() -> None:
+    [family] = families(runs_of(row(6, ce=3.0), row(15, ce=2.0), row(15, run_id="s", ce=4.0)), [])
+    assert family.column("total_params").tolist() == [9000, 22500]
+    assert family.column("ce").tolist() == [3.0, 3.0]
+    assert np.isnan(family.column("no_such")).all()
+    assert family.models == ["nano-6k", "nano-15k"]
+
+
+@pytest.mark.parametrize("ks", [[0], ["x"], [1.5], None])
+def test_k_are_whole_numbers(ks):
+    with pytest.raises(BadInput):
+        example_runs(documents=5).laws(ks)

@@ -1,0 +1,144 @@
+"""The one door through which everything goes that importers yield."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbptrack.analysis.importing import ImportedMeasurement, ImportedRow, ImportedScore, checked
+from rbptrack.base.errors import BadInput
+from tests.made import ranked
+
+ROW = {"model": "a-1", "dataset": "w", "non_embedding_params": "5", "ce": "2"}
+DIGITS = "9" * 400
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"non_embedding_params": "-5"}, "non_embedding_params: .*greater than or equal to 1; got '-5'"),
+        ({"non_embedding_params": "5.5"}, "non_embedding_params: .*integer"),
+        ({"non_embedding_params": DIGITS}, "non_embedding_params: .*less than"),
+        ({"ce": "NaN"}, "ce: .*finite"),
+        ({"ce": "inf"}, "ce: .*finite"),
+        ({"ce": "-1"}, "ce: .*greater than or equal to 0"),
+        ({"ce": "0_2"}, "ce: must be a number"),
+        ({"ce": "true"}, "ce: .*valid number"),
+        ({"ce": True}, "ce: must be a number"),
+        ({"ce": ""}, "holds no result"),
+        ({"rbp_10": ".4", "rbp_2": ".5"}, "must not fall with k"),
+        ({"rbp_1": "1.1"}, "rbp_1 must be at most 1"),
+        ({"rbp_0": ".1"}, "rbp_0 is no column"),
+        ({"rbp_x": ".1"}, "rbp_x is no column"),
+        ({"rbp_9999999999": ".2"}, "k must be at most vocab_size"),
+        ({f"rbp_{DIGITS}": ".2"}, "is no column that can be imported"),
+        ({"vocab_size": "50", "rbp_100": ".4"}, "k must be at most vocab_size = 50"),
+        ({"total_params": "4"}, "non_embedding_params must be at most total_params"),
+        ({"documents": "10", "num_tokens": "9"}, "documents must be at most num_tokens"),
+        ({"context": "10", "seq_len": "9"}, "context must be at most seq_len"),
+        ({"ce_rank": "1", "ce_rest": "0.5"}, r"ce must be ce_rank \+ ce_rest"),
+        ({"ce_rank": "2.5"}, r"ce must be ce_rank \+ ce_rest"),
+        ({"rbp_1_se": ".1"}, "rbp_1_se is the standard error of a number that is not there"),
+        ({"model": "a" * 300}, "model: .*at most 200"),
+        ({"model": "a\x1b[31m-1"}, "model: must not hold control characters"),
+        ({"model": "a\n-1"}, "model: must not hold control characters"),
+        ({"model": ""}, "model: .*required"),
+        ({"model": "   "}, "model: .*at least 1 character"),
+        ({"model": ["a"]}, "model: "),
+        ({"model": {"a": 1}}, "model: "),
+        ({"model": True}, "model: "),
+        ({"model": None}, "model: .*required"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused(columns: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadInput, match=f"row 1.*{reason}") as caught:
+        checked(Path("t"), [ImportedMeasurement(ROW | columns, "row 1")])
+    assert len(str(caught.value)) < 500
+
+
+def test_two_values_of_one_number_are_refused() -> None:
+    rows = [ImportedMeasurement(ROW | {"ce": ce}, f"row {i}") for i, ce in enumerate(("2", "3"), start=1)]
+    with pytest.raises(BadInput, match=r"row 2: two different values of one number: .* row 1"):
+        checked(Path("t"), rows)
+
+
+def test_a_row_or_score_that_stands_twice_with_the_same_numbers_counts_once() -> None:
+    rows = [ImportedMeasurement(ROW | {"ce": ce}) for ce in ("2", "2.0")]
+    assert len(checked(Path("t"), rows).measurements) == 1
+    score = ImportedScore({"model": "a", "task": "b", "score": 0.5}, "row 1")
+    assert len(checked(Path("t"), [score, score]).scores) == 1
+
+
+def test_the_place_the_value_and_the_rule_of_every_fault_are_named() -> None:
+    wrong = ({}, {"model": "b-1", "non_embedding_params": "0"}, {"model": "c-1", "ce": "-3.5"})
+    rows = [ImportedMeasurement(ROW | columns, f"row {i}") for i, columns in enumerate(wrong, start=1)]
+    with pytest.raises(BadInput) as caught:
+        checked(Path("t"), rows)
+    first, second, third = str(caught.value).splitlines()
+    assert "2 faults" in first
+    assert "row 2, non_embedding_params" in second
+    assert "row 3, ce" in third
+    assert "-3.5" in third
+
+
+def test_of_many_faults_ten_are_named_and_the_rest_counted() -> None:
+    rows = [ImportedMeasurement(ROW | {"model": f"a-{i}", "ce": "x"}, f"row {i}") for i in range(25)]
+    with pytest.raises(BadInput) as caught:
+        checked(Path("t"), rows)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 12
+    assert lines[-1].strip() == "... and 15 more"
+
+
+def test_what_follows_from_other_numbers_is_filled_in() -> None:
+    about = {"model": "a", "dataset": "w", "family": "a"}
+    assert ImportedRow.model_validate(about | {"ce_rank": 1.0, "ce_rest": 0.5}).ce == 1.5
+    assert ImportedRow.model_validate(about | {"ce": 1.5, "ce_rest": 0.5}).ce_rank == 1.0
+    assert ImportedRow.model_validate(about | {"ce": 1.5, "ce_rank": 1.0}).ce_rest == 0.5
+    rounded = ImportedRow.model_validate(about | {"ce": 1.5, "ce_rank": 1.0004, "ce_rest": 0.5004})
+    assert rounded.ce == 1.5
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*ImportedRow.model_fields, "rbp_1", "rbp_10", "ce_se", "other"]),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | st.text(max_size=5)
+        | st.lists(st.integers(), max_size=1),
+    )
+)
+def test_any_row_is_imported_whole_or_refused_in_words(columns: dict[str, Any]) -> None:
+    try:
+        (measurement,) = checked(Path("t"), [ImportedMeasurement(columns, "row 1")]).measurements
+    except BadInput:
+        return
+    row = measurement.row
+    assert row.model
+    assert row.dataset
+    assert row.ce is not None or row.rbp
+    assert all(0 <= share <= 1 for share in row.rbp.values())
+    assert ImportedRow.model_validate(row.model_dump()) == row
+
+
+def test_ranks_decide_and_must_agree() -> None:
+    table = ranked([1, 2, 3, 40], documents=2)
+    about = {"model": "a", "dataset": "w"}
+    (measurement,) = checked(Path("t"), [ImportedMeasurement(about | {"rbp_2": 0.5}, ranks=table)]).measurements
+    assert measurement.row.rbp == {1: 0.25, 2: 0.5, 10: 0.75}
+    assert measurement.row.ce == 1.0
+    assert (measurement.row.num_tokens, measurement.row.documents, measurement.row.vocab_size) == (4, 2, 64)
+    for wrong in ({"rbp_1": 0.3}, {"ce": 1.1}, {"num_tokens": 5}, {"vocab_size": 63}):
+        with pytest.raises(BadInput, match=next(iter(wrong))):
+            checked(Path("t"), [ImportedMeasurement(about | wrong, "row 1", ranks=table)])
+
+
+def test_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="nothing"):
+        checked(tmp_path, [])

@@ -1,0 +1,126 @@
+"""Reports: Holm, verdicts, rows and meanings."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbptrack.analysis import Estimate, Report, Term
+from rbptrack.analysis.report import COLUMNS, holm
+
+WHERE = {"family": "pythia", "dataset": "wiki"}
+
+
+def answers(
+    *numbers: Estimate | float, null: float | None = 0.0, margin: float = np.nan, question: str = "alpha"
+) -> pd.DataFrame:
+    report = Report({})
+    for i, number in enumerate(numbers):
+        report.add(question, number, **WHERE, metric=f"rbp_{i + 1}", null=null, margin=margin)
+    return report.frame(question)
+
+
+def known(value: float, se: float = 1.0) -> Estimate:
+    return Estimate(value, sampling=se**2)
+
+
+def test_holm_by_hand() -> None:
+    corrected = holm(pd.Series([0.01, 0.04, 0.03, np.nan, 0.005]))
+    assert corrected.tolist()[:3] == pytest.approx([0.03, 0.06, 0.06])
+    assert np.isnan(corrected[3])
+    assert corrected[4] == pytest.approx(0.02)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_is_between_p_and_bonferroni_and_keeps_the_order(p: list[float]) -> None:
+    corrected = holm(pd.Series(p))
+    assert (corrected >= np.array(p)).all()
+    assert (corrected <= np.minimum(1, np.array(p) * len(p)) + 1e-12).all()
+    order = np.argsort(p, kind="stable")
+    assert (np.diff(corrected.to_numpy()[order]) >= 0).all()
+
+
+def test_verdicts_are_above_below_same_and_undecided() -> None:
+    assert answers(known(5.0), known(-5.0), known(0.5), margin=3.0)["verdict"].tolist() == ["above", "below", "same"]
+    assert answers(known(0.5))["verdict"].tolist() == ["undecided"]
+    assert answers(known(7.0), null=7.5, margin=2.6)["verdict"].tolist() == ["same"]
+
+
+def test_nothing_is_the_same_without_a_margin() -> None:
+    assert answers(known(0.0, 1e-6), known(1e-9, 1e-6))["verdict"].tolist() == ["undecided", "undecided"]
+
+
+def test_a_verdict_is_at_the_level_corrected_over_its_question() -> None:
+    alone = answers(known(2.2))
+    among_five = answers(known(2.2), *[known(0.0)] * 4)
+    assert alone["verdict"].tolist() == ["above"]
+    assert among_five["verdict"].tolist() == ["undecided"] * 5
+    report = Report({})
+    report.add("alpha", known(2.2), **WHERE, null=0.0)
+    for i in range(4):
+        report.add("beta", known(0.0), **WHERE, null=0.0, k=i)
+    assert report.frame("alpha")["verdict"].tolist() == ["above"]
+
+
+def test_without_an_interval_there_is_no_p_and_no_verdict() -> None:
+    frame = answers(Estimate(5.0, df=np.nan), 5.0, margin=1.0)
+    assert frame[["low", "high", "p", "p_holm"]].isna().all(axis=None)
+    assert frame["verdict"].tolist() == ["", ""]
+
+
+def test_a_number_that_nothing_is_asked_of_has_an_interval_and_no_verdict() -> None:
+    frame = answers(known(5.0), null=None)
+    assert frame["low"].notna().all()
+    assert frame["p"].isna().all()
+    assert frame["verdict"].tolist() == [""]
+
+
+def test_shown_numbers_keep_their_order() -> None:
+    report = Report({})
+    report.add("error", known(0.0, 0.1), **WHERE, show=np.expm1)
+    report.add("error", known(0.0, 0.1), **WHERE, show=lambda x: -x, k=1)
+    frame = report.frame("error")
+    assert frame["high"][0] == pytest.approx(np.expm1(0.196), rel=1e-3)
+    assert (frame["low"] < frame["high"]).all()
+
+
+def test_results_are_one_table_and_a_question_has_its_own_columns() -> None:
+    report = Report({})
+    report.add("alpha", known(1.0), **WHERE, metric="ce", beside={"A": 3.0, "sizes": 7})
+    report.add("beta", 2.0, **WHERE, S=1e6, ends=(1.0, np.inf))
+    assert list(report.results.columns[: len(COLUMNS)]) == COLUMNS
+    assert report.questions == ["alpha", "beta"]
+    shared = ["family", "dataset", "metric", "alpha", "low", "high", "p", "p_holm", "verdict"]
+    assert list(report.frame("alpha")) == [*shared, "A", "sizes"]
+    assert report.frame("alpha")["sizes"].tolist() == [7]
+    assert report.frame("alpha")["sizes"].dtype == "int64"
+    assert (report.case_columns("beta"), report.beside_columns("beta")) == (["S"], [])
+    assert report.beside_columns("alpha") == ["A", "sizes"]
+    assert report.frame("beta")[["low", "high"]].to_numpy().tolist() == [[1.0, np.inf]]
+
+
+def test_an_empty_report_has_the_columns() -> None:
+    assert list(Report({}).results) == COLUMNS
+    assert Report({}).frame("alpha").empty
+
+
+def test_terms_have_titles_and_forms() -> None:
+    report = Report({"delta": "Δα vs. CE: exponent minus CE's", "held_out": Term("error", form="+.1%"), "R2": "share"})
+    assert report.term("delta") == Term("exponent minus CE's", "Δα vs. CE")
+    assert report.term("held_out") == Term("error", "held out", "+.1%")
+    assert report.term("R2").title == "R2"
+    assert report.term("p_holm").meaning
+    assert report.term("unheard") == Term("", "unheard")
+
+
+def test_a_report_pickles() -> None:
+    report = Report({"alpha": "exponent"}, headline="Better.")
+    report.add("alpha", known(1.0), **WHERE, null=0.0)
+    copy = pickle.loads(pickle.dumps(report))
+    pd.testing.assert_frame_equal(copy.results, report.results)
+    assert copy.has_margin("alpha") is False

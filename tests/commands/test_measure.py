@@ -1,0 +1,79 @@
+"""Words become measurements: by the sweep, and by what is Hydra's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import rbptrack
+from tests.conftest import Program, Typed
+
+
+def test_a_sweep_is_planned_measured_and_found_again(typed: Typed, tmp_path: Path) -> None:
+    words = "model=nano/6k,nano/15k dataset=pydocs dataset.documents=2 analyzers=[]"
+    code, out, _ = typed(f"plan {words}")
+    assert code == 0
+    assert "2 cells to measure" in out
+    assert not (tmp_path / "mlflow.db").exists()
+    code, out, err = typed(words)
+    assert code == 0, err
+    frame = rbptrack.runs().frame
+    assert list(frame.sort_values("ce")["name"]) == ["nano-15k/pydocs", "nano-6k/pydocs"]
+    assert typed(words)[0] == 0
+    assert len(rbptrack.runs()) == 2
+    assert "0 cells to measure" in typed(f"plan {words}")[1]
+
+
+def test_a_plan_says_which_cells_could_not_be_looked_up(typed: Typed) -> None:
+    words = "plan model=nano/6k,nano/15k dataset=pydocs dataset.documents=2"
+    code, out, _ = typed(f"{words} dataset.seq_len=256,513")
+    assert code == 1
+    assert "2 cells to measure" in out
+    assert "2 of 4 cells" in out
+    code, out, _ = typed(f"{words} dataset.seq_len=513")
+    assert code == 2
+    assert out.count("maximum of nano-6k") == 1
+
+
+def test_what_waits_is_delivered_by_the_next_command(typed: Typed, tmp_path: Path) -> None:
+    code, _, err = typed("model=nano/6k dataset=pydocs dataset.documents=2 analyzers=[] deliver=false")
+    assert code == 0, err
+    assert not (tmp_path / "mlflow.db").exists()
+    assert "1 measurement" in typed("list")[1]
+    assert typed("sync")[1].startswith("0 measurements")
+
+
+def test_optuna_finds_the_lowest_cross_entropy(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hydra's sweepers and launchers run as they are, in their own process; a job's value is its CE."""
+    words = ["model=nano/6k", "dataset=pydocs", "dataset.documents=2", "dataset.context=choice(1,200)"]
+    done = program(*words, "hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=1")
+    assert done.returncode == 0, done.stderr
+    (results,) = (tmp_path / "mlruns/hydra").rglob("optimization_results.yaml")
+    monkeypatch.chdir(tmp_path)
+    assert yaml.safe_load(results.read_text())["best_value"] == rbptrack.runs()["ce"].min()
+
+
+def test_hydras_flags_show_and_measure_nothing(program: Program, tmp_path: Path) -> None:
+    done = program("--cfg", "job", "model=nano/*,!nano/2m", "dataset=stdlib", "k=1,7")
+    assert done.returncode == 0, done.stderr
+    shown = yaml.safe_load(done.stdout)
+    assert shown["model"]["size"] == "6k"  # the first cell
+    assert shown["k"]["values"] == [1, 7]
+    assert program("--info", "defaults").returncode == 0
+    for wrong in ("--cfg=jib", "hydra.run.dir=/proc/x"):
+        done = program("model=nano/6k", wrong)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_demo_takes_other_words(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr("rbptrack.commands.measure.measure", lambda words: asked.append(list(words)) or 0)
+    typed("demo")
+    typed("demo dataset=pydocs k=1,10")
+    assert asked == [["model=nano/*", "dataset=pydocs,stdlib"], ["model=nano/*", "dataset=pydocs", "k=1,10"]]

@@ -1,0 +1,74 @@
+"""`report`, `analyze` and `plugins`."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Typed
+
+FAULTY = '''
+from dataclasses import dataclass
+from rbptrack.analysis import Analyzer, Report, Runs
+
+@dataclass(kw_only=True)
+class Faulty(Analyzer):
+    """Fails."""
+
+    def analyze(self, runs: Runs) -> Report:
+        raise SystemExit("away")
+'''
+
+
+def test_report_is_a_page_in_the_store_and_in_a_file(
+    on_store: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    page = tmp_path / "laws.html"
+    code, out, err = on_store(f"report --analyzers 'power_law,k_*' --dataset code --out {page} --open --format svg")
+    assert (code, err) == (0, "")
+    assert "nano" in page.read_text()
+    assert opened == [page.as_uri()]
+    assert f"report   {page}" in out
+    assert list(tmp_path.rglob("*.svg"))
+
+
+def test_one_broken_analyzer_does_not_end_the_others(on_store: Typed, tmp_path: Path) -> None:
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    code, out, err = on_store(f"report --analyzers faulty,power_law --plugins-path {tmp_path}")
+    assert code == 1
+    assert "faulty" in out + err
+    assert "Traceback" not in err
+    assert "report   " in out
+    code, out, err = on_store(f"analyze faulty --plugins-path {tmp_path}")
+    assert code == 1
+    assert len(err.splitlines()) == 1
+
+
+def test_analyze_takes_options(on_store: Typed) -> None:
+    code, out, _ = on_store("analyze power_law ks=1,7 --dataset code")
+    assert code == 0
+    assert "RBP_7" in out
+    assert "RBP_10 " not in out
+
+
+def test_analyzers_explain_their_options(on_store: Typed) -> None:
+    code, out, err = on_store("analyze power_law --help")
+    assert (code, err) == (0, "")
+    assert "ks=" in out
+    assert on_store("analyze --help")[0] == 0
+    assert on_store("analyze")[0] == 2
+
+
+def test_plugins_are_listed_with_what_they_do(on_store: Typed, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import nonsense_that_is_not_there\n")
+    code, out, err = on_store("plugins")
+    assert (code, err) == (0, "")
+    assert "power_law" in out
+    code, out, err = on_store(f"plugins --plugins-path {tmp_path}")
+    assert code == 1
+    assert "broken.py" in err
+    assert "power_law" in out

@@ -1,0 +1,74 @@
+"""`export` and `import`: bundles, tables of others, exporters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Typed
+
+EXPORTER = '''
+from dataclasses import dataclass
+from pathlib import Path
+from rbptrack.analysis import Runs
+from rbptrack.analysis.exporting import Exporter
+
+@dataclass(kw_only=True)
+class Lines(Exporter):
+    """A line for each measurement.
+
+    name: of the file.
+    """
+
+    name: str = "lines.txt"
+
+    def export(self, runs: Runs, out: Path) -> str:
+        if self.name == "nothing":
+            return ""
+        (out / self.name).write_text("\\n".join(runs["name"]))
+        return f"{len(runs)} lines"
+'''
+
+
+def test_a_bundle_goes_out_and_comes_in(on_store: Typed, tmp_path: Path) -> None:
+    bundle = tmp_path / "code.zip"
+    code, out, _ = on_store(f"export {bundle} --dataset code")
+    assert code == 0
+    assert out.startswith("2 measurements")
+    uri = f"--tracking-uri sqlite:///{tmp_path}/other.db"
+    assert on_store(f"import {bundle} {uri}")[0] == 0
+    assert on_store(f"list {uri}")[1].splitlines()[-1] == "2 measurements"
+    assert on_store(f"import {bundle} {uri}")[0] == 0  # again: they are there
+    assert on_store(f"list {uri}")[1].splitlines()[-1] == "2 measurements"
+    for line in (f"export {bundle}", f"export {tmp_path / 'x.zip'} a=b", f"import {bundle} a=b"):
+        assert on_store(line)[0] == 2
+
+
+def test_tables_of_others_come_in(on_store: Typed, tmp_path: Path) -> None:
+    table = tmp_path / "results.csv"
+    table.write_text("model,dataset,ce,rbp_10\nEleutherAI/pythia-70m,wiki,3.4,0.7\nmine-1.4b,wiki,3.0,0.75\n")
+    uri = f"--tracking-uri sqlite:///{tmp_path}/other.db"
+    code, _, err = on_store(f"import {table} {uri}")
+    assert code == 0, err
+    listed = on_store(f"list {uri} --format csv")[1]
+    assert "pythia,70m,pythia-70m" in listed
+    assert "mine,1.4b" in listed
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    code, _, err = on_store(f"import {tmp_path / 'picture.png'} {uri}")
+    assert code == 2
+    assert "table" in err
+
+
+@pytest.mark.parametrize(("option", "code"), [("name=mine.txt", 0), ("name=nothing", 2), ("nme=x", 2)])
+def test_an_exporter_fills_a_folder_or_leaves_none(option: str, code: int, on_store: Typed, tmp_path: Path) -> None:
+    (tmp_path / "plugins/exporters").mkdir(parents=True)
+    (tmp_path / "plugins/exporters/lines.py").write_text(EXPORTER)
+    out = tmp_path / "out"
+    line = f"export {out} {option} --to lines --plugins-path {tmp_path / 'plugins'}"
+    assert on_store(line)[0] == code
+    assert out.exists() == (code == 0)
+    if code == 0:
+        assert (out / "mine.txt").read_text().count("\n") == 3
+        assert on_store(line)[0] == 2  # it is there
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]

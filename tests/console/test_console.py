@@ -1,0 +1,94 @@
+"""What the terminal shows: no control characters, no cut numbers, columns that make room."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rbptrack.console.output import complain, program, say
+from rbptrack.console.progress import bar, spinner
+from rbptrack.console.tables import print_table
+
+FRAME = pd.DataFrame(
+    {
+        "model": ["pythia-70m", "nano-[bold]6k"],
+        "dataset": ["wiki\nand more", None],
+        "tokens": [1_200_000, 3],
+        "ce": [3.123456, np.nan],
+        "ok": [True, False],
+    }
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown_in(columns: int, monkeypatch: pytest.MonkeyPatch, **options: object) -> list[str]:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    print_table(FRAME, **options)  # type: ignore[arg-type]
+    return re.sub(r"\x1b\[[\d;]*m", "", terminal.getvalue()).splitlines()
+
+
+def test_a_table_in_a_file_has_every_column(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(FRAME, formats={"ce": ".3f"}, title="of today")
+    title, header, first, second = capsys.readouterr().out.splitlines()
+    assert title == "of today"
+    assert header.split() == ["model", "dataset", "tokens", "ce", "ok"]
+    assert first.split() == ["pythia-70m", "wiki", "and", "more", "1,200,000", "3.123", "yes"]
+    assert second.split() == ["nano-[bold]6k", "3", "no"]
+    assert first.index("1,200,000") + len("1,200,000") == second.index(" 3 ") + 2, "numbers end in one place"
+
+
+def test_a_narrow_terminal_drops_columns_and_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown_in(30, monkeypatch)
+    assert lines[0].split() == ["model", "dataset"]
+    assert max(map(len, lines[:3])) <= 30
+    assert all(name in lines[-1] for name in ("tokens", "ce", "ok"))
+    lines = shown_in(30, monkeypatch, last_to_go=["ce"])
+    assert lines[0].split() == ["model", "ce", "ok"]
+    assert len(shown_in(200, monkeypatch)) == 3
+
+
+def test_control_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    say("a\x1b[2Jb\u202ec")
+    complain("no\x07")
+    print_table(pd.DataFrame({"a": ["x\x1by"]}))
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[0] == "a?[2Jb?c"
+    assert captured.err == "rbptrack: no?\n"
+    assert "\x1b" not in captured.out
+
+
+def test_bars_are_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with bar(10, "cell") as progress, spinner("loading"):
+        progress.update(10)
+    captured = capsys.readouterr()
+    assert captured.out + captured.err == ""
+
+
+def test_a_line_is_whole_beside_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    with bar(10, "cell") as progress:
+        progress.update(5)
+        say("a line")
+    assert "a line\n" in terminal.getvalue()
+    assert "cell" in terminal.getvalue()
+
+
+def test_the_program_is_called_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/rbptrack", "list"])
+    assert program() == "rbptrack"
+    monkeypatch.setattr(sys, "argv", ["/x/__main__.py", "list"])
+    assert program() == "python -m rbptrack"

@@ -1,0 +1,98 @@
+"""A tiny causal model without transformers, and documents of random tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from rbptrack.base.errors import BadInput
+from rbptrack.corpus.sequences import Corpus
+from rbptrack.scoring import Head
+
+VOCABULARY = 300
+WIDTH = 16
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class TinyModel:
+    """What the engine asks of a CausalModel: each state is a decaying sum of the embeddings up to its token."""
+
+    backbone: Callable[[Tensor], Tensor]
+    head: Head
+    vocab_size: int = VOCABULARY
+    device: torch.device = CPU
+    spread: bool = False
+    largest_params: int = 1000
+    logits_per_token: int = VOCABULARY
+    longest: int = 100
+    notes: tuple[str, ...] = ()
+    reference: Any = None
+
+    def activation_bytes(self, length: int) -> int:
+        return 1000
+
+    def check_corpus(self, *, longest: int, largest_target: int) -> None:
+        if longest > self.longest:
+            raise BadInput("too long")
+
+
+@pytest.fixture(scope="session")
+def model() -> TinyModel:
+    return tiny_model(0)
+
+
+@pytest.fixture(scope="session")
+def compared_model() -> TinyModel:
+    """The model with a reference, whose head has padding."""
+
+    @dataclass(frozen=True)
+    class Reference:
+        model: TinyModel
+        entries: int = VOCABULARY
+
+    return replace(tiny_model(0), reference=Reference(tiny_model(1, rows=VOCABULARY + 20)))
+
+
+def tiny_model(seed: int, rows: int = VOCABULARY) -> TinyModel:
+    generator = torch.Generator().manual_seed(seed)
+    embedding = torch.randn(VOCABULARY, WIDTH, generator=generator).round(decimals=2)
+    weight = torch.randn(rows, WIDTH, generator=generator)
+
+    def backbone(tokens: Tensor) -> Tensor:
+        states = embedding[tokens]  # (sequences, length, width)
+        for t in range(1, states.shape[1]):
+            states[:, t] += states[:, t - 1] / 2
+        return states
+
+    return TinyModel(backbone, Head(weight))
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Corpus:
+    """40 documents of 16 to 48 tokens; some tokens are not scored."""
+    draw = np.random.default_rng(0)
+    lengths = draw.integers(16, 49, size=40)
+    total = int(lengths.sum())
+    stop = np.cumsum(lengths)
+    return Corpus(
+        token=draw.integers(VOCABULARY, size=total, dtype=np.int32),
+        document=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
+        position=np.concatenate([np.arange(n, dtype=np.int32) for n in lengths]),
+        field=np.zeros(total, dtype=np.int8),
+        num_bytes=np.ones(total, dtype=np.int32),
+        scorable=draw.random(total) < 0.9,
+        start=stop - lengths,
+        stop=stop,
+        first=stop - lengths + 1,
+        prefix=np.zeros(0, dtype=np.int32),
+        document_ids=tuple(f"id-{i}" for i in range(len(lengths))),
+        groups=(),
+        texts_hash="random",
+    )

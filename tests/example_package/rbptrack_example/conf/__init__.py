@@ -1,1 +1,0 @@
-"""Its configs, offered by the entry point group rbptrack.configs."""

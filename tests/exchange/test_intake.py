@@ -1,0 +1,81 @@
+"""What importers read, in the store: with ranks or without, once, and scores of tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, checked
+from rbptrack.analysis.source import WithoutRanks
+from rbptrack.exchange import import_source
+from rbptrack.tracking import Store
+from tests.made import power_law_ranks
+
+TABLE = Path("table.csv")
+
+
+def take(store: Store, items: Sequence[Imported]) -> list[str]:
+    return import_source("table", checked(TABLE, items), TABLE, store)
+
+
+def test_numbers_without_ranks_are_measurements_whose_ranks_are_not_known(store: Store) -> None:
+    columns = {"model": "EleutherAI/pythia-70m", "dataset": "wiki", "ce": 3.5, "rbp_1": 0.3, "rbp_10": 0.6}
+    columns |= {"non_embedding_params": 18_915_328, "seq_len": 512, "documents": 100, "ce_se": 0.01}
+    lines = take(store, [ImportedMeasurement(columns, repo="EleutherAI/pythia-70m", notes="by hand")])
+    runs = store.runs()
+    row = runs["pythia-70m/wiki"]
+    assert (row["family"], row["size"], row["imported"]) == ("pythia", "70m", "table")
+    assert (row["ce"], row["rbp_10"], row["ce_se"], row["seq_len"]) == (3.5, 0.6, 0.01, 512)
+    assert row["non_embedding_params"] == 18_915_328
+    assert row["repo"] == "EleutherAI/pythia-70m"
+    assert bool(row["without_ranks"])
+    with pytest.raises(WithoutRanks):
+        runs.ranks(row)
+    assert list(store.verify()) == []
+    assert any("without ranks" in line for line in lines)
+
+
+def test_ranks_give_all_numbers_with_their_errors(store: Store) -> None:
+    table = power_law_ranks(1000, documents=30, tokens=20)
+    take(store, [ImportedMeasurement({"model": "mine-1k", "dataset": "wiki"}, ranks=table)])
+    runs = store.runs()
+    row = runs["mine-1k/wiki"]
+    assert row["ce"] == pytest.approx(table.ce)
+    assert row["rbp_10"] == table.rbp(10)
+    assert row["ce_se"] > 0
+    assert runs.ranks(row).table.equals(table.table)
+    assert runs.histogram(row).num_tokens == len(table)
+    assert list(store.verify()) == []
+
+
+def test_the_same_source_is_imported_once(store: Store) -> None:
+    items = [
+        ImportedMeasurement({"model": f"m-{i}k", "dataset": "wiki", "ce": 3.0 - i / 10, "total_params": i * 1000})
+        for i in range(1, 4)
+    ]
+    take(store, items[:2])
+    take(store, items)
+    take(store, items)
+    assert len(list(store.finished())) == 3
+
+
+def test_other_numbers_of_one_model_are_another_measurement(store: Store) -> None:
+    for ce in (3.0, 3.1):
+        take(store, [ImportedMeasurement({"model": "m-1k", "dataset": "wiki", "ce": ce})])
+    assert sorted(store.runs()["ce"]) == [3.0, 3.1]
+
+
+def test_what_came_without_s_is_counted(store: Store) -> None:
+    lines = take(store, [ImportedMeasurement({"model": "m-1k", "dataset": "wiki", "ce": 3.0})])
+    assert any("non_embedding_params" in line for line in lines)
+    assert math.isnan(float(store.runs().frame["non_embedding_params"].astype(float)[0]))
+
+
+def test_scores_alone_are_imported(store: Store) -> None:
+    scores = [ImportedScore({"model": "a", "task": "arc", "score": 0.25, "n": 100})]
+    take(store, scores)
+    take(store, scores)
+    assert store.scores()[["model", "task", "score"]].to_numpy().tolist() == [["a", "arc", 0.25]]

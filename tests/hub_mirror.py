@@ -1,0 +1,343 @@
+"""A Hugging Face hub on loopback: real routes, real file formats, the real ids, and the faults of a bad day."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+
+from tests.tiny_models import TEXT, build
+
+Fault = tuple[str, int]  # what goes wrong, and how often (then all is well)
+_PATH = re.compile(r"/(?P<datasets>datasets/)?(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
+_API = re.compile(
+    r"/api/(?P<kind>models|datasets)/(?P<repo>[^/]+/[^/]+?)"
+    r"(?:/(?P<what>revision|tree|paths-info)/(?P<revision>[^/]+)(?P<under>/.*)?)?"
+)
+
+
+class Mirror(ThreadingHTTPServer):
+    """Serves `root/models/<id>` and `root/datasets/<id>`; `faults` maps a piece of a path to what goes wrong there.
+
+    Faults: a status such as `503` or `429`, `gated` (403 with the hub's error code), `cut` (half of the bytes, then the
+    connection breaks). While `silent` is set, connections are accepted and nothing is answered.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.root = root
+        self.faults: dict[str, list[Fault]] = {}
+        self.requests: list[str] = []
+        self.silent = threading.Event()
+        self.tokens_seen: set[str] = set()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def folder(self, kind: str, repo: str) -> Path:
+        return self.root / kind / repo
+
+    def commit(self, kind: str, repo: str, revision: str = "main") -> str | None:
+        """The commit of `main`, of a tag (a folder `<id>@<tag>` beside it), or the commit itself."""
+        base = self.folder(kind, repo)
+        for tag, folder in (
+            ("main", base),
+            *((p.name.partition("@")[2], p) for p in base.parent.glob(base.name + "@*")),
+        ):
+            if not folder.is_dir():
+                continue
+            names = sorted(f"{p.relative_to(folder)}:{p.stat().st_size}" for p in folder.rglob("*"))
+            sha = hashlib.sha1(f"{repo}@{tag}{names}".encode()).hexdigest()
+            if revision in (tag, sha):
+                return sha
+        return None
+
+    def files(self, kind: str, repo: str, sha: str) -> Path:
+        base = self.folder(kind, repo)
+        tagged = [base, *base.parent.glob(base.name + "@*")]
+        return next(f for f in tagged if self.commit(kind, repo, f.name.partition("@")[2] or "main") == sha)
+
+    def fault(self, path: str, *, body: bool) -> str:
+        """What goes wrong with a request for this path now, if anything; only a body can be cut."""
+        for piece, planned in self.faults.items():
+            if piece in path and planned and (body or planned[0][0] != "cut"):
+                kind, times = planned[0]
+                if times <= 1:
+                    planned.pop(0)
+                else:
+                    planned[0] = (kind, times - 1)
+                return kind
+        return ""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Mirror
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self._serve(body=False)
+
+    def do_GET(self) -> None:
+        self._serve(body=True)
+
+    def do_POST(self) -> None:
+        posted = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._serve(body=True, posted=posted)
+
+    def _serve(self, *, body: bool, posted: bytes = b"") -> None:
+        path = unquote(urlsplit(self.path).path)
+        if path == "/_faults":  # the tests' own: plan faults, and hear what was asked since
+            asked = list(self.server.requests)
+            self.server.requests.clear()
+            self.server.faults = {piece: [tuple(f) for f in planned] for piece, planned in json.loads(posted).items()}
+            return self._json(asked)
+        self.server.requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}")
+        while self.server.silent.is_set():
+            time.sleep(0.1)
+        if self.headers.get("Authorization"):
+            self.server.tokens_seen.add(self.headers["Authorization"])
+        fault = self.server.fault(path, body=body) if path != "/" else ""
+        if fault == "gated":
+            return self._error(403, "GatedRepo", "Access to this repository is restricted")
+        if fault.isdigit():
+            return self._error(int(fault), "", "not now")
+        if asked_for := _API.fullmatch(path):
+            return self._api(asked_for, posted)
+        if asked_for := _PATH.fullmatch(path):
+            return self._file(asked_for, body=body, cut=fault == "cut")
+        return self._error(404, "", "no such page")
+
+    def _api(self, asked_for: re.Match[str], posted: bytes) -> None:
+        kind, repo = asked_for["kind"], asked_for["repo"]
+        if not self.server.folder(kind, repo).is_dir():
+            return self._error(404, "RepoNotFound", "Repository not found")
+        sha = self.server.commit(kind, repo, asked_for["revision"] or "main")
+        if sha is None:
+            return self._error(404, "RevisionNotFound", "Invalid rev id")
+        folder = self.server.files(kind, repo, sha)
+        if asked_for["what"] == "tree":
+            start = folder / (asked_for["under"] or "/").strip("/")
+            if not start.is_dir():
+                return self._error(404, "EntryNotFound", "no such folder")
+            every = (
+                start.rglob("*") if "recursive=True" in self.path or "recursive=true" in self.path else start.iterdir()
+            )
+            return self._json([_entry(p, folder) for p in sorted(every)])
+        if asked_for["what"] == "paths-info":
+            wanted = json.loads(posted)["paths"] if posted.startswith(b"{") else _form(posted)
+            return self._json([_entry(folder / p, folder) for p in wanted if (folder / p).exists()])
+        siblings = [
+            {"rfilename": e["path"], "size": e["size"], "blobId": e["oid"]}
+            for e in (_entry(p, folder) for p in sorted(folder.rglob("*")) if p.is_file())
+        ]
+        gated = "manual" if (folder / ".gated").exists() else False
+        return self._json(
+            {
+                "id": repo,
+                "sha": sha,
+                "private": False,
+                "gated": gated,
+                "disabled": False,
+                "tags": [],
+                "siblings": siblings,
+            }
+        )
+
+    def _file(self, asked_for: re.Match[str], *, body: bool, cut: bool) -> None:
+        kind, repo = "datasets" if asked_for["datasets"] else "models", asked_for["repo"]
+        sha = self.server.commit(kind, repo, asked_for["revision"])
+        if sha is None:
+            return self._error(404, "RevisionNotFound", "Invalid rev id")
+        path = self.server.files(kind, repo, sha) / asked_for["file"]
+        if not path.is_file():
+            return self._error(404, "EntryNotFound", "Entry not found")
+        content = path.read_bytes()
+        low, high = 0, len(content)
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if asked:
+            low, high = int(asked[1]), min(len(content), int(asked[2]) + 1 if asked[2] else len(content))
+        self.send_response(206 if asked else 200)
+        self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+        self.send_header("X-Repo-Commit", sha)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(high - low))
+        if asked:
+            self.send_header("Content-Range", f"bytes {low}-{high - 1}/{len(content)}")
+        self.end_headers()
+        if body:
+            part = content[low:high]
+            part = part[: len(part) // 2] if cut else part
+            self.wfile.write(part)
+        if cut:
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+        return None
+
+    def _json(self, value: object) -> None:
+        self._answer(200, json.dumps(value).encode(), {})
+
+    def _error(self, status: int, code: str, message: str) -> None:
+        headers = {"X-Error-Code": code, "X-Error-Message": message} if code else {}
+        self._answer(status, json.dumps({"error": message}).encode(), headers)
+
+    def _answer(self, status: int, content: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(content)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+
+def _entry(path: Path, folder: Path) -> dict[str, Any]:
+    relative = path.relative_to(folder).as_posix()
+    if path.is_dir():
+        return {"type": "directory", "path": relative, "size": 0, "oid": hashlib.sha1(relative.encode()).hexdigest()}
+    return {
+        "type": "file",
+        "path": relative,
+        "size": path.stat().st_size,
+        "oid": hashlib.sha1(path.read_bytes()).hexdigest(),
+    }
+
+
+def _form(posted: bytes) -> list[str]:
+    return [unquote(part.partition("=")[2].replace("+", " ")) for part in posted.decode().split("&") if "paths" in part]
+
+
+PYTHIA = ("14m", "31m", "70m", "160m")
+
+
+def fill(root: Path) -> None:
+    """Small models under the real ids, and datasets with the real schemas."""
+    for number, size in enumerate(PYTHIA):
+        width = 16 + 4 * number
+        build("pythia", root / f"models/EleutherAI/pythia-{size}", hidden_size=width, intermediate_size=4 * width)
+    build("pythia", root / "models/EleutherAI/pythia-14m@step1000", seed=1, hidden_size=16, intermediate_size=64)
+    # Large enough that half a download is worth resuming: what is kept is kept in pieces of 10 MB.
+    large = {"hidden_size": 64, "intermediate_size": 64, "vocab_size": 50304}
+    build("pythia", root / "models/EleutherAI/pythia-410m-deduped", **large)
+    build("gpt2", root / "models/openai-community/gpt2")
+    build("opt", root / "models/facebook/opt-125m")
+    _pickled(root / "models/facebook/opt-125m")
+    _datasets(root / "datasets")
+
+
+def _pickled(folder: Path) -> None:
+    """As Meta publishes OPT: pickles, no safetensors."""
+    import torch
+    from safetensors.torch import load_file
+
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+def paragraphs(count: int) -> list[str]:
+    """Texts of different lengths, all different."""
+    words = TEXT.split()
+    return [f"Article {i}. " + " ".join(words[(i * 37) % 1000 : (i * 37) % 1000 + 20 + i % 60]) for i in range(count)]
+
+
+def _parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=20)
+
+
+def _readme(folder: Path, configs: dict[str, dict[str, str]]) -> None:
+    lines = ["---", "configs:"]
+    for name, files in configs.items():
+        lines += [f"- config_name: {name}", "  data_files:"]
+        lines += [line for split, path in files.items() for line in (f"  - split: {split}", f"    path: {path}")]
+    (folder / "README.md").write_text("\n".join([*lines, "---", ""]))
+
+
+def _datasets(root: Path) -> None:
+    wiki = root / "wikimedia/wikipedia"
+    texts = paragraphs(60)
+    for shard in range(2):
+        rows = [
+            {"id": str(i), "url": f"https://en.wikipedia.org/wiki/{i}", "title": f"Article {i}", "text": texts[i]}
+            for i in range(shard * 30, shard * 30 + 30)
+        ]
+        _parquet(wiki / f"20231101.en/train-0000{shard}-of-00002.parquet", rows)
+    _readme(wiki, {"20231101.en": {"train": "20231101.en/train-*"}})
+
+    humaneval = root / "openai/openai_humaneval"
+    rows = [
+        {
+            "task_id": f"HumanEval/{i}",
+            "prompt": f'def add_{i}(a, b):\n    """Add {i} to the sum."""\n',
+            "canonical_solution": f"    return a + b + {i}\n",
+            "test": "def check(f): pass",
+            "entry_point": f"add_{i}",
+        }
+        for i in range(20)
+    ]
+    _parquet(humaneval / "openai_humaneval/test-00000-of-00001.parquet", rows)
+    _readme(humaneval, {"openai_humaneval": {"test": "openai_humaneval/test-*"}})
+
+    gsm = root / "openai/gsm8k"
+    rows = [{"question": f"What is {i} plus {i}?", "answer": f"It is {2 * i}.\n#### {2 * i}"} for i in range(25)]
+    _parquet(gsm / "main/test-00000-of-00001.parquet", rows)
+    _readme(gsm, {"main": {"test": "main/test-*"}})
+
+    c4 = root / "allenai/c4"
+    (c4 / "en").mkdir(parents=True)
+    for shard in range(2):
+        lines = [
+            json.dumps({"text": t, "timestamp": "2019-04-25T12:57:54Z", "url": f"http://example.org/{shard}/{i}"})
+            for i, t in enumerate(paragraphs(12))
+        ]
+        path = c4 / f"en/c4-validation.0000{shard}-of-00002.json.gz"
+        path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    _readme(c4, {"en": {"validation": "en/c4-validation.*.json.gz"}})
+
+    paloma = root / "allenai/paloma"
+    (paloma / "c4_100_domains/val").mkdir(parents=True)
+    lines = [
+        json.dumps(
+            {"text": t, "id": str(i), "added": "2023-06-01", "source": "c4", "subdomain": f"{i % 3:02d}_example.org"}
+        )
+        for i, t in enumerate(paragraphs(36))
+    ]
+    (paloma / "c4_100_domains/val/val_c4.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    _readme(paloma, {"c4_100_domains": {"val": "c4_100_domains/val/*.jsonl.gz"}})
+
+    legal = root / "isaacus/open-australian-legal-corpus"
+    legal.mkdir(parents=True)
+    lines = [
+        json.dumps({"version_id": f"act/{i}", "type": "primary_legislation", "jurisdiction": "nsw", "text": t})
+        for i, t in enumerate(paragraphs(15))
+    ]
+    (legal / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    _readme(legal, {"corpus": {"corpus": "corpus.jsonl"}})
+
+    pile = root / "monology/pile-uncopyrighted"
+    pile.mkdir(parents=True)
+    for name in ("test", "val"):
+        lines = [
+            json.dumps({"text": f"{name} {t} {TEXT[i : i + 500 * (i % 3)]}", "meta": {"pile_set_name": kind}})
+            for i, t in enumerate(paragraphs(20))
+            for kind in (("Github", "ArXiv")[i % 2],)
+        ]
+        (pile / f"{name}.jsonl.zst").write_bytes(zstandard.compress("\n".join(lines).encode()))

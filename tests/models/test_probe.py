@@ -1,0 +1,183 @@
+"""Models that would give wrong ranks are refused when they are loaded; the others are the model's own logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from rbptrack.base.errors import BadInput
+from rbptrack.models.architecture import longest_sequence
+from rbptrack.models.causal import borrowed, of_module
+from tests.tiny_models import ROWS
+
+ModelOf = Callable[..., Any]
+BERT: dict[str, Any] = {"num_key_value_heads": None, "head_dim": None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("llama", {"is_causal": False}),
+        ("gemma3_text", {"use_bidirectional_attention": True}),
+        ("bert-generation", BERT),
+        ("bert", BERT),
+        ("xlm", {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "n_words": ROWS, **BERT}),
+        ("xlnet", {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64, "max_position_embeddings": None, **BERT}),
+    ],
+)
+def test_a_model_that_reads_later_tokens_is_refused(kind: str, changes: dict[str, Any], model_of: ModelOf) -> None:
+    module = model_of(kind, **changes).to(torch.bfloat16 if kind == "llama" else torch.float32)
+    with pytest.raises(BadInput, match="later tokens") as refused:
+        of_module(module, "toy")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["llama", "mixtral", "gemma3_text"])
+def test_a_causal_model_is_measured(kind: str, dtype: torch.dtype, model_of: ModelOf) -> None:
+    experts = {"num_local_experts": 8, "num_experts_per_tok": 2} if kind == "mixtral" else {}
+    assert of_module(model_of(kind, **experts).to(dtype), "toy").vocab_size == ROWS
+
+
+def test_states_that_depend_on_the_batch_are_refused(model_of: ModelOf) -> None:
+    """Reformer pads every batch to whole chunks, and hashes by what is there."""
+    module = model_of(
+        "reformer",
+        is_decoder=True,
+        attn_layers=["local", "lsh"],
+        attention_head_size=8,
+        axial_pos_embds_dim=[16, 16],
+        axial_pos_shape=[16, 16],
+        feed_forward_size=64,
+        lsh_attn_chunk_length=8,
+        local_attn_chunk_length=8,
+        **BERT,
+    )
+    with pytest.raises(BadInput):
+        of_module(module, "toy")
+
+
+def test_longrope_is_measured_as_far_as_it_numbers_positions_alike(model_of: ModelOf) -> None:
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+    rope["original_max_position_embeddings"] = 64
+    module = model_of("phi3", head_dim=None, rope_parameters=rope, original_max_position_embeddings=64)
+    assert of_module(module, "toy").longest == 64
+    assert longest_sequence(model_of("phi3", head_dim=None).config) == 256
+
+
+Llama: Any = transformers.LlamaForCausalLM
+
+
+class Mixed(Llama):  # type: ignore[misc]
+    """Adds to its logits what depends on its states."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        output = super().forward(*args, **kwargs)
+        output.logits = output.logits + output.logits.roll(1, dims=1)
+        return output
+
+
+class Masked(Llama):  # type: ignore[misc]
+    """Rules out entries of its vocabulary, as models that draw images do."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        output = super().forward(*args, **kwargs)
+        output.logits[:, :, [5, 7]] = -1e9
+        return output
+
+
+class Shifted(Llama):  # type: ignore[misc]
+    """Multiplies its logits by a number that its config does not name."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        output = super().forward(*args, **kwargs)
+        output.logits = output.logits * 1.01
+        return output
+
+
+@pytest.mark.parametrize("kind", [Mixed, Masked, Shifted])
+def test_what_a_model_does_to_its_logits_unsaid_is_refused(kind: Any, shape: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    with pytest.raises(BadInput, match="its logits are not its hidden states times its head"):
+        of_module(kind(transformers.LlamaConfig(**shape)), "toy")
+
+
+SCALED: dict[str, tuple[dict[str, Any], float, float | None]] = {
+    "cohere": ({}, 0.0625, None),
+    "granite": ({"logits_scaling": 2.0}, 0.5, None),
+    "hyperclovax": ({"logits_scaling": 0.25}, 0.25, None),
+    "gemma2": ({}, 1.0, 30.0),
+    "recurrent_gemma": ({"lru_width": 32, "head_dim": None}, 1.0, 30.0),
+    "llama": ({"logits_scaling": 2.0, "logit_scale": 0.5}, 1.0, None),  # named in vain
+}
+
+
+@pytest.mark.parametrize("kind", SCALED)
+def test_scale_and_softcap_are_the_models(kind: str, model_of: ModelOf) -> None:
+    changes, scale, softcap = SCALED[kind]
+    head = of_module(model_of(kind, **changes), kind).head
+    assert (head.scale, head.softcap) == (scale, softcap)
+
+
+def test_large_logits_are_capped_as_the_model_caps_them(model_of: ModelOf) -> None:
+    module = model_of("gemma2", final_logit_softcapping=3.0)
+    with torch.no_grad():
+        module.get_input_embeddings().weight.mul_(50)
+    model = of_module(module, "toy")
+    tokens = torch.arange(20)[None]
+    with torch.inference_mode():
+        ours = model.head.logits(model.backbone(tokens)[0])
+        torch.testing.assert_close(ours, module(tokens).logits[0], rtol=1e-4, atol=1e-4)
+    assert ours.abs().max() > 2
+
+
+def test_a_head_with_an_adapter_says_how_to_merge_it(model_of: ModelOf) -> None:
+    module = model_of("llama")
+    module.lm_head.base_layer = torch.nn.Linear(32, ROWS)  # as peft wraps a layer
+    with pytest.raises(BadInput, match=r"merge_and_unload\(\)"):
+        of_module(module, "toy")
+
+
+def test_the_model_is_left_as_it_was(model_of: ModelOf) -> None:
+    module = model_of("llama")
+    model = of_module(module, "toy")
+    tokens = torch.arange(9)[None]
+    assert module(input_ids=tokens).logits.shape == (1, 9, ROWS)
+    del model
+    assert not module.lm_head._forward_pre_hooks
+
+
+def test_a_borrowed_model_is_given_back(model_of: ModelOf) -> None:
+    module = model_of("llama").train()
+    module.model.layers[0].eval()
+
+    def own(*args: Any, **kwargs: Any) -> None: ...
+
+    def wrapped(*args: Any, **kwargs: Any) -> None: ...
+
+    module._original_forward = own
+    module.forward = wrapped
+    modes = [part.training for part in module.modules()]
+
+    def interrupted() -> None:
+        with borrowed(module):
+            assert module.forward is own
+            assert not any(part.training for part in module.modules())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert module.forward is wrapped
+    assert [part.training for part in module.modules()] == modes
+
+
+def test_a_corpus_must_fit_the_model(model_of: ModelOf) -> None:
+    model = of_module(model_of("llama"), "toy")
+    model.check_corpus(longest=256, largest_target=ROWS - 1)
+    for longest, target in ((257, 0), (5, ROWS)):
+        with pytest.raises(BadInput):
+            model.check_corpus(longest=longest, largest_target=target)

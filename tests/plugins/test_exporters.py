@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from huggingface_hub import DatasetCard
+
+from plugins.exporters.hub import DATA, Hub
+from plugins.importers.table import Table
+from rbptrack.analysis import Runs
+from rbptrack.analysis.importing import checked
+from rbptrack.analysis.source import Tables
+
+ROW = {
+    "run_id": "r", "family": "pythia", "size": "70m", "model": "pythia-70m", "dataset": "wiki/en", "revision": "main",
+    "repo": "EleutherAI/pythia-70m", "dataset_repo": "org/wiki", "dataset_commit": "org/wiki@abc", "dtype": "float32",
+    "non_embedding_params": 18_915_328, "num_tokens": 1000, "documents": 30, "ce": 3.5, "ce_se": 0.1, "rbp_1": 0.25,
+    "rbp_1_se": 0.01, "rbp_10": 0.5, "started": pd.Timestamp("2026-11-24T10:00:00Z"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def runs() -> Runs:
+    local = ROW | {"run_id": "s", "model": "mine-1b", "family": "mine", "size": "1b", "repo": None, "rbp_10": None}
+    again = ROW | {"run_id": "t", "dtype": "bfloat16"}
+    return Runs(pd.DataFrame([ROW, local, again]), Tables({}))
+
+
+def test_a_folder_for_the_hub_is_read_by_the_hubs_own_library(runs: Runs, tmp_path: Path) -> None:
+    line = Hub().export(runs, tmp_path)
+    assert "3 measurements" in line
+    card = DatasetCard.load(tmp_path / "README.md")
+    assert "configs" in card.data.to_dict()
+    assert card.data.pretty_name == "Ranks of mine, pythia on wiki/en"
+    assert card.data.configs[0]["data_files"][0]["path"] == DATA
+    (results,) = tmp_path.glob("models/EleutherAI/pythia-70m/.eval_results/*.yaml")
+    one, other = yaml.safe_load(results.read_text())
+    assert one["dataset"] == {"id": "org/wiki", "revision": "abc", "task_id": "rbp_1"}
+    assert (one["value"], other["value"], one["date"]) == (0.25, 0.5, "2026-11-24")
+    assert "float32" in one["notes"]
+    assert len(list(tmp_path.rglob("*.yaml"))) == 1, "a model that is not on the Hub gets nothing"
+
+
+def test_its_table_is_what_import_takes(runs: Runs, tmp_path: Path) -> None:
+    Hub().export(runs, tmp_path)
+    importer = Table()
+    assert importer.takes(tmp_path / DATA)
+    rows = [measurement.row for measurement in checked(tmp_path, importer.read(tmp_path / DATA)).measurements]
+    assert [(row.model, row.dtype) for row in rows] == [
+        ("pythia-70m", "float32"), ("mine-1b", "float32"), ("pythia-70m", "bfloat16"),
+    ]  # fmt: skip
+    assert rows[0].model_extra == {"ce_se": 0.1, "rbp_1": 0.25, "rbp_1_se": 0.01, "rbp_10": 0.5}
+    assert rows[0].rbp == {1: 0.25, 10: 0.5}
+    assert rows[1].rbp == {1: 0.25}

@@ -1,0 +1,129 @@
+"""Your exponents beside the authors' published ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from plugins.reproduction import Reproduction
+from rbptrack.analysis import Runs
+from rbptrack.analysis.charts import save
+from rbptrack.analysis.published import published_in_k, published_in_size
+from rbptrack.analysis.source import Tables
+from rbptrack.analysis.testing import NeedsSizes, example_runs
+from rbptrack.ranks import RankTable, log_grid
+from tests.made import ranked
+
+GPT2 = {"small": 85_056_000, "medium": 302_311_424, "large": 708_390_400, "xl": 1_475_561_600}
+EXPONENTS = {"ce": 0.0584, "rbp_1": 0.0560, "rbp_10": 0.0932, "rbp_100": 0.1257, "rbp_10000": -0.0901}
+
+
+def imported(family: str = "gpt2", dataset: str = "wiki", sizes: dict[str, int] = GPT2, **columns: Any) -> Runs:
+    """Numbers of a family without ranks, as the authors' folders give them: exact laws with these exponents."""
+    rows = []
+    for size, s in sizes.items():
+        row = {"run_id": size, "family": family, "size": size, "model": f"{family}-{size}", "dataset": dataset}
+        for metric, alpha in EXPONENTS.items():
+            y = 0.5 * (s / 1e9) ** -alpha
+            row[metric] = y if metric == "ce" else np.exp(-y)
+        rows.append(row | {"non_embedding_params": s, "without_ranks": True, "imported": "authors"})
+    return Runs(pd.DataFrame(rows).assign(**columns), Tables({}))
+
+
+def measured(alpha: float, sizes: int = 10) -> Runs:
+    """RBP_1 and CE of pythia on c4 with this exponent, from ranks of 40 documents, the same texts for all sizes."""
+    rng = np.random.default_rng(0)
+    n = 40 * 500
+    luck = rng.permutation(np.arange(n) + 0.5) / n
+    difficulty = 1 + 0.1 * np.repeat(rng.normal(size=40), 500)
+    rows = []
+    tables = {}
+    for i, s in enumerate(np.geomspace(1e6, 1e10, sizes)):
+        y = 3.0 * s**-alpha
+        rank = np.where(luck < np.exp(-y), 1, 1 + np.ceil(40 * luck))
+        tables[str(i)] = ranked(rank, documents=40, logprob=-y * difficulty / difficulty.mean())
+        row = {"run_id": str(i), "family": "pythia", "size": f"{i}b", "model": f"pythia-{i}b", "dataset": "c4"}
+        rows.append(row | {"non_embedding_params": int(s), "vocab_size": 64, "sequence": "slide", "seq_len": 256})
+    return Runs(pd.DataFrame(rows), Tables(tables))
+
+
+def test_the_published_tables_are_whole() -> None:
+    in_size = published_in_size()
+    in_k = published_in_k()
+    assert len(in_size) == 4 * 6 * 7  # families x datasets x metrics
+    assert len(in_k) == 24 * 4  # models x datasets
+    assert (in_k["beta"] > 0).all()
+    assert in_size.query("family == 'pythia' and dataset == 'c4' and metric == 'ce'")["alpha"].item() == 0.066
+
+
+def test_imported_exponents_stand_beside_the_published_ones(tmp_path: Path) -> None:
+    report = Reproduction().analyze(imported())
+    rows = report.frame("alpha").set_index("metric")
+    assert rows["alpha"].round(4).to_dict() == EXPONENTS
+    assert rows["published"].to_dict() == {"ce": 0.058, "rbp_1": 0.056, "rbp_10": 0.093, "rbp_100": 0.126,
+                                           "rbp_10000": -0.090}  # fmt: skip
+    assert (rows["sizes"] == 4).all()
+    assert (rows["R2"] > 0.9999).all()
+    assert any("scatter of models only" in note for note in report.notes)
+    save(report.figures["alpha"], tmp_path / "alpha.svg")
+
+
+def test_the_same_exponent_lies_inside_and_another_does_not() -> None:
+    same = Reproduction().analyze(measured(0.066)).frame("alpha").set_index("metric")
+    assert set(same.index) == {"ce", "rbp_1", "rbp_10"}, "other k exceed |V| = 64"
+    assert same.loc["ce", "alpha"] == pytest.approx(0.066, abs=1e-4)
+    assert same.loc["ce", "inside"] == "yes"
+    assert same.loc["ce", "verdict"] == "undecided"
+    report = Reproduction().analyze(measured(0.1))
+    other = report.frame("alpha").set_index("metric")
+    assert other.loc["ce", "inside"] == "no"
+    assert other.loc["ce", "verdict"] == "above"
+    assert report.headline.startswith("Of 3 published exponents")
+    assert any("yours: slide at 256 tokens, rank=paper" in note for note in report.notes)
+
+
+def test_two_sizes_have_an_exponent_and_no_interval() -> None:
+    two = dict(list(GPT2.items())[:2])
+    report = Reproduction().analyze(imported(sizes=two))
+    rows = report.frame("alpha")
+    assert rows["alpha"].notna().all()
+    assert set(rows["inside"]) == {""}
+    assert rows[["low", "high", "p"]].isna().all(axis=None)
+    assert any("2 of the authors' 4 sizes" in note for note in report.notes)
+    assert "no intervals" in report.headline
+
+
+def test_the_law_in_k_is_least_squares_in_ln_k() -> None:
+    rng = np.random.default_rng(0)
+    rank = np.minimum(np.floor(rng.random(40_000) ** -1.5), 200)
+    table: RankTable = ranked(rank, documents=40, vocab_size=200)
+    row = {"run_id": "r", "family": "pythia", "size": "14m", "model": "pythia-14m", "dataset": "wiki"}
+    frame = pd.DataFrame([row | {"non_embedding_params": 10**6, "vocab_size": 200}])
+    (beta,) = Reproduction().analyze(Runs(frame, Tables({"r": table}))).frame("beta").to_dict("records")
+    ks = log_grid(100)
+    y = -np.log(table.histogram().rbp_curve(ks))
+    assert beta["beta"] == pytest.approx(-np.polyfit(np.log(ks), np.log(y), 1)[0], rel=1e-9)
+    assert beta["published"] == 0.308
+    assert beta["inside"] in ("yes", "no")
+
+
+def test_nothing_published_is_said() -> None:
+    report = Reproduction().analyze(imported(family="mine"))
+    assert not report.questions
+    assert any("gpt2, opt" in note for note in report.notes)
+
+
+class TestContract(NeedsSizes):
+    analyzer = Reproduction()
+
+    def runs(self, *, documents: int = 30) -> Runs:
+        runs = example_runs(families={"pythia": 4}, datasets=("c4",), documents=documents)
+        labels = runs["non_embedding_params"].map(dict(zip(sorted(runs["non_embedding_params"]), SIZES, strict=True)))
+        return Runs(runs.frame.drop(columns="name").assign(size=labels), runs.source)
+
+
+SIZES = ("14m", "31m", "70m", "160m")

@@ -1,0 +1,89 @@
+"""Sums by document: pooled, selected, taken by source; names and grids of k."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rbptrack.base.errors import RbptrackError
+from rbptrack.ranks import (
+    DocumentCounts,
+    is_rbp_column,
+    log_grid,
+    metric_label,
+    parse_rbp_name,
+    rbp_ks,
+    rbp_name,
+    se_name,
+    sum_by,
+)
+
+
+def counts(document: list[int], tokens: list[int], *, ks: tuple[int, ...] = (1, 10)) -> DocumentCounts:
+    values = np.array(tokens)
+    return DocumentCounts(ks, np.array(document), values, values * 2.0, np.column_stack([values // 2, values]))
+
+
+def test_two_runs_of_the_same_documents_are_pooled() -> None:
+    both = counts([0, 3], [10, 20]) + counts([0, 3], [30, 40])
+    assert both.document.tolist() == [0, 3]
+    assert both.tokens.tolist() == [40, 60]
+    assert both.hits.tolist() == [[20, 40], [30, 60]]
+    assert not both.grouped
+
+
+def test_pieces_that_share_a_document_are_pooled() -> None:
+    both = counts([0, 1], [10, 20]) + counts([1, 2], [1, 2])
+    assert both.document.tolist() == [0, 1, 2]
+    assert both.tokens.tolist() == [10, 21, 2]
+    with pytest.raises(RbptrackError, match="cannot be added"):
+        counts([0], [1]) + counts([0], [1], ks=(1, 5))
+
+
+def test_a_source_is_the_sum_of_its_documents() -> None:
+    grouped = counts([0, 1, 2], [10, 20, 30]).in_groups(["b", "a", "b"])
+    assert grouped.grouped
+    assert grouped.tokens.tolist() == [20, 40]
+    assert grouped.nats.tolist() == [40, 80]
+    assert len(grouped.document) == 2
+
+
+def test_counts_by_source_are_not_added_to_counts_by_document() -> None:
+    by_document = counts([0, 1, 2], [10, 20, 30])
+    by_source = by_document.in_groups(["a", "b", "a"])
+    assert (by_source + by_source).tokens.tolist() == [80, 40]
+    assert (by_source + by_source).grouped
+    for one, other in ((by_source, by_document), (by_document, by_source)):
+        with pytest.raises(RbptrackError, match="by source and counts by document cannot be added"):
+            one + other
+
+
+def test_some_documents_and_some_k() -> None:
+    some = counts([0, 1, 2], [10, 20, 30]).take(np.array([True, False, True])).select((10,))
+    assert some.tokens.tolist() == [10, 30]
+    assert some.ks == (10,)
+    assert some.sums.tolist() == [[10, 20, 10], [30, 60, 30]]
+    joined = DocumentCounts.concatenate([some, some])
+    assert joined.tokens.tolist() == [10, 30, 10, 30]
+
+
+def test_sums_by_group_are_in_the_groups_order() -> None:
+    assert sum_by(["b", "a", "b"], np.array([[1, 2], [3, 4], [5, 6]])).tolist() == [[3, 4], [6, 8]]
+
+
+def test_names_of_rbp_go_there_and_back() -> None:
+    assert [parse_rbp_name(rbp_name(k)) for k in (1, 10, 3000)] == [1, 10, 3000]
+    others = ["ce", "rbp_", "rbp_0", "rbp_01", "rbp_x", "rbp_curve", "neg_log_rbp_1", "RBP_1", se_name(rbp_name(10))]
+    assert [parse_rbp_name(name) for name in others] == [None] * len(others)
+    assert rbp_ks(["rbp_100", "model", "rbp_3", "rbp_3_se"]) == [3, 100]
+    assert [is_rbp_column(name) for name in ("rbp_3", "rbp_3_se", "ce_se", "rbp_curve")] == [True, True, False, False]
+    assert metric_label("rbp_10") == "RBP_10"
+
+
+def test_the_grid_of_k() -> None:
+    grid = log_grid(50_304)
+    assert grid[0] == 1
+    assert grid[-1] == 50_304
+    assert np.all(np.diff(grid) > 0)
+    assert len(grid) < 60
+    assert log_grid(1).tolist() == [1]

@@ -1,0 +1,94 @@
+"""Analyzers side by side: whatever one does, the others' reports are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rbptrack.analysis import Analyzer, Runs
+from rbptrack.analysis.discovery import ANALYZERS, find
+from rbptrack.analysis.source import Tables
+from rbptrack.reporting import Outcome, analyse
+from tests.made import power_law_ranks
+
+PLUGIN = '''"""A plugin of the tests."""
+import os, sys
+from dataclasses import dataclass
+from rbptrack.analysis import Analyzer, BadInput, Report
+
+@dataclass(kw_only=True)
+class Of{name}(Analyzer):
+    """What {name} does."""
+
+    def analyze(self, runs):
+        report = Report({{}})
+        {body}
+        return report
+'''
+
+BODIES = {
+    "fine": 'report.headline = f"{len(runs)} runs, {runs.histogram(runs.frame.name[0]).num_tokens} tokens"',
+    "raises": 'raise ValueError("first line\\nsecond line")',
+    "leaves": "sys.exit(3)",
+    "dies": "os._exit(9)",
+    "wrong": 'return {"a": 1}',
+    "refuses": 'raise BadInput("needs checkpoints")',
+    "odd_table": 'report.tables["x"] = [1, 2]',
+    "unsendable": "report.figures['x'] = lambda: 0",
+}
+
+
+@pytest.fixture
+def runs() -> Runs:
+    ranks = power_law_ranks(1e6, documents=4, tokens=10)
+    row = {"run_id": "1", "family": "a", "size": "1m", "model": "a-1m", "dataset": "wiki", "vocab_size": 512}
+    return Runs(pd.DataFrame([row]), Tables({"1": ranks}))
+
+
+def analyzers(folder: Path, names: list[str]) -> list[Analyzer]:
+    for name in names:
+        (folder / f"{name}.py").write_text(PLUGIN.format(name=name, body=BODIES[name]))
+    plugins = find(ANALYZERS, [str(folder)])
+    return [plugins.select(name)() for name in names]
+
+
+def by_name(outcomes: list[Outcome]) -> dict[str, Outcome]:
+    return {outcome.name: outcome for outcome in outcomes}
+
+
+def test_a_failed_analyzer_is_a_line_and_the_others_go_on(tmp_path: Path, runs: Runs) -> None:
+    names = ["raises", "leaves", "wrong", "refuses", "odd_table", "fine"]
+    outcomes = analyse(runs, analyzers(tmp_path, names), processes=1)
+    assert [outcome.name for outcome in outcomes] == names
+    found = by_name(outcomes)
+    assert found["fine"].sentence == "1 runs, 40 tokens"
+    assert found["fine"].question == "What fine does."
+    for name in names[:-1]:
+        assert found[name].report is None
+        assert found[name].problem.startswith(name)
+        assert "\n" not in found[name].problem
+    assert "raises.py" in found["raises"].problem
+    assert "needs checkpoints" in found["refuses"].problem
+
+
+def test_a_process_that_dies_takes_no_other_report_with_it(tmp_path: Path, runs: Runs) -> None:
+    outcomes = analyse(runs, analyzers(tmp_path, ["dies", "fine", "unsendable"]), processes=2)
+    found = by_name(outcomes)
+    assert list(found) == ["dies", "fine", "unsendable"]
+    assert found["fine"].sentence == "1 runs, 40 tokens"
+    assert "killed" in found["dies"].problem
+    assert found["unsendable"].report is None
+
+
+def test_an_analyzer_that_another_process_cannot_import_says_why(tmp_path: Path, runs: Runs) -> None:
+    given = analyzers(tmp_path, ["raises", "fine"])
+    (tmp_path / "raises.py").write_text("import nothing_of_this_name\n")
+    broken, fine = analyse(runs, given, processes=2)
+    assert "nothing_of_this_name" in broken.problem
+    assert fine.report is not None
+
+
+def test_nothing_to_analyse() -> None:
+    assert analyse(Runs(pd.DataFrame(), Tables({})), []) == []

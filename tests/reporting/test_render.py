@@ -1,0 +1,243 @@
+"""The page as text: what stands in it, in which order, escaped, in one file."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rbptrack.analysis import Estimate, Report, Runs, Term, charts
+from rbptrack.analysis.explorer import explorer
+from rbptrack.analysis.source import Tables
+from rbptrack.ranks import log_grid
+from rbptrack.reporting import Outcome, render
+
+EVIL = """<script>alert("x")</script>'&"""
+
+
+def measured(families: int, datasets: list[str], sizes: int) -> Runs:
+    rows: list[dict[str, Any]] = []
+    for f in range(families):
+        for dataset in datasets:
+            for i, s in enumerate(np.geomspace(1e7, 1e10, sizes)):
+                about = {
+                    "run_id": f"{len(rows):032x}",
+                    "family": f"family{f}",
+                    "size": str(i),
+                    "model": f"family{f}-{i}",
+                }
+                numbers = {"non_embedding_params": int(s), "num_tokens": 500_000, "documents": 200, "ce": 3.0}
+                named = {"fingerprint": f"{len(rows):064x}", "dtype": "float32", "software": "torch 2.13.0"}
+                rows.append(about | {"dataset": dataset, "vocab_size": 50257} | numbers | named)
+    return Runs(pd.DataFrame(rows), Tables({}))
+
+
+def law_report(runs: Runs, ks: list[int], *, known: bool = True) -> Report:
+    """A report as power_law makes it."""
+    report = Report({"alpha": Term("exponent", "α"), "delta": Term("minus CE's", "Δα vs. CE"), "A": "factor"})
+    points: list[dict[str, Any]] = []
+    laws: list[dict[str, Any]] = []
+    width = 0.01 if known else math.nan
+    for (family, dataset), rows in runs.frame.groupby(["family", "dataset"]):
+        keys = {"family": family, "dataset": dataset}
+        for k in [0, *ks]:
+            alpha = 0.1 + 0.02 * math.log(k + 1)
+            case = keys | {"metric": "rbp" if k else "ce", "k": k}
+            line = {"S0": 1e7, "y0": 1e7**-alpha, "S1": 1e10, "y1": 1e10**-alpha}
+            laws.append(case | {"alpha": alpha, "low": alpha - width, "high": alpha + width} | line)
+            for row in rows.itertuples():
+                y = float(row.non_embedding_params) ** -alpha
+                about = {"model": row.model, "S": float(row.non_embedding_params), "value": math.exp(-y)}
+                points.append(case | about | {"y": y, "low": y * (1 - width), "high": y * (1 + width)})
+            if k in (0, 1, 10, 100):
+                estimate = Estimate(alpha, 1e-4) if known else Estimate(alpha, df=math.nan)
+                name = f"rbp_{k}" if k else "ce"
+                report.add("alpha", estimate, **keys, metric=name, null=0.0, beside={"A": 1.0})
+                report.add("delta", estimate, **keys, metric=name, null=0.0, margin=0.01)
+    report.tables = {"points": pd.DataFrame(points), "laws": pd.DataFrame(laws)}
+    report.figures["laws"] = explorer(report.tables["points"], report.tables["laws"])
+    report.headline = "RBP_10 improves with size on every dataset, faster than cross-entropy."
+    return report
+
+
+def further(name: str, runs: Runs) -> Outcome:
+    """Another analyzer's outcome, with a figure and a table."""
+    report = Report({"beta": "slope"}, headline=f"{name} says something in about a dozen words of plain English.")
+    for row in runs.frame.itertuples():
+        keys = {"family": row.family, "dataset": row.dataset, "size": row.size}
+        report.add("beta", Estimate(0.4, 1e-4), **keys, S=float(row.non_embedding_params))
+    report.figures["beta"] = charts.facets(report.frame("beta"), x="S", y="beta")
+    return Outcome(name, report)
+
+
+def visible_words(page: str) -> list[str]:
+    """Words that are not folded, nor in tables, controls, scripts."""
+    body = page[page.index("<main>") : page.index("</main>")]
+    body = re.sub(r"<(script|table|form)\b.*?</\1>", " ", body, flags=re.DOTALL)
+    body = re.sub(r"<details.*?(<summary>.*?</summary>).*?</details>", r"\1", body, flags=re.DOTALL)
+    return re.sub(r"<[^>]*>", " ", body).split()
+
+
+def unpack(packed: str) -> str:
+    return gzip.decompress(base64.b64decode(packed, validate=True)).decode()
+
+
+def figures(page: str) -> list[Any]:
+    """The page's figures as Vega-Lite, the explorer first."""
+    packed = re.findall(r'<script type="application/gzip" class="spec">(.*?)</script>', page, flags=re.DOTALL)
+    return [json.loads(unpack(text)) for text in packed]
+
+
+@pytest.fixture(scope="module")
+def demo() -> str:
+    runs = measured(1, ["code", "wiki"], 4)
+    outcomes = [Outcome("power_law", law_report(runs, [1, 10, 100]), leads=True, question="The law in size.")]
+    outcomes += [further(f"analyzer{i}", runs) for i in range(5)]
+    outcomes.append(Outcome("broken", problem="broken failed: ValueError: no"))
+    outcomes.append(Outcome("training", Report({}, notes=["Needs checkpoints."])))
+    return render(runs, outcomes, command="rbptrack demo")
+
+
+def test_the_first_page_answers_first(demo: str) -> None:
+    order = [
+        "<h1>family0 on code and wiki</h1>",
+        "RBP_10 improves with size",
+        'id="chosen"',
+        "Δα vs. CE",
+        "analyzer0 says something",
+        "broken failed: ValueError: no",
+        "measurements</b>",
+        "Needs checkpoints.",
+        "rbptrack demo",
+    ]
+    places = [demo.index(text) for text in order]
+    assert places == sorted(places)
+    assert len(visible_words(demo)) <= 150
+
+
+def test_the_page_asks_for_nothing_outside(demo: str) -> None:
+    without_scripts = re.sub(r"<script>.*?</script>", "", demo, flags=re.DOTALL)
+    assert not re.search(r"""(src|href)=["'](?!data:)""", without_scripts)
+    assert "@import" not in without_scripts
+    assert "url(" not in without_scripts
+
+
+def test_every_figure_and_table_of_the_page_can_be_read(demo: str) -> None:
+    first, *folded = figures(demo)
+    assert "ks" in first["usermeta"]
+    assert len(folded) == 5
+    assert all(spec["datasets"] for spec in folded)
+    theme = re.search(r'<script type="application/json" id="config">(.*?)</script>', demo, flags=re.DOTALL)
+    assert theme
+    assert json.loads(theme[1])
+    link = re.search(r'download="analyzer0.csv" href="data:text/csv;charset=utf-8,([^"]*)"', demo)
+    assert link
+    assert html.unescape(link[1]).startswith("question,family")
+
+
+def test_whatever_data_say_is_only_text() -> None:
+    runs = measured(1, [EVIL], 3)
+    report = law_report(runs, [1, 10])
+    report.headline = EVIL
+    report.notes = [EVIL]
+    report.glossary = {"alpha": Term(EVIL, EVIL)}
+    report.figures[EVIL] = charts.facets(report.frame("alpha"), x="alpha", y="A")
+    page = render(
+        runs, [Outcome("power_law", report, leads=True), Outcome("x", problem=EVIL)], title=EVIL, command=EVIL
+    )
+    assert "<script>alert" not in page
+    assert page.count("<script>") == 2
+    assert page.count("</script>") == 2 + page.count('<script type="application/')
+    assert EVIL in json.dumps(figures(page)[1], ensure_ascii=False).replace('\\"', '"')
+
+
+def test_a_figure_that_cannot_be_drawn_is_a_line_in_its_place() -> None:
+    class Broken:
+        def to_dict(self, *, validate: bool) -> dict[str, Any]:
+            raise ValueError("no such channel")
+
+    runs = measured(1, ["wiki"], 3)
+    outcome = further("odd", runs)
+    assert outcome.report
+    outcome.report.figures["bad"] = Broken()
+    page = render(runs, [outcome])
+    assert "no such channel" in page
+    assert '"beta"' in json.dumps(figures(page))
+
+
+def test_below_20_documents_no_end_and_no_plus_minus_anywhere() -> None:
+    runs = measured(1, ["wiki"], 3)
+    page = render(runs, [Outcome("power_law", law_report(runs, [1, 10, 100], known=False), leads=True)])
+    body = page[page.index("<main>") : page.index("</main>")]
+    tables = "".join(re.findall(r"<table.*?</table>", body, flags=re.DOTALL))
+    assert "±" not in body
+    assert " to " not in tables
+    assert "verdict" not in tables
+    assert "NaN" not in body
+
+
+def test_without_results_the_page_lists_what_is_there() -> None:
+    runs = measured(1, ["wiki"], 1)
+    page = render(runs, [Outcome("training", Report({}, notes=["Needs checkpoints."]))])
+    assert "family0-0/wiki" in page
+    assert "Needs checkpoints." in page
+    assert 'id="chosen"' not in page
+
+
+def test_24_models_on_6_datasets_are_at_most_2_megabytes() -> None:
+    runs = measured(4, ["a", "b", "c", "d", "e", "f"], 6)
+    report = law_report(runs, log_grid(50257).tolist())
+    assert len(report.tables["points"]) > 7000
+    others = [replace(further("analyzer", runs), name=f"analyzer{i}") for i in range(9)]
+    page = render(runs, [Outcome("power_law", report, leads=True), *others])
+    assert len(page.encode()) <= 2_000_000
+    for name, kind in re.findall(r'download="([^"]*)" href="data:([^;,]*)', page):
+        assert name.endswith(".gz") == (kind == "application/gzip")
+    packed = re.search(r'download="power_law-laws.csv.gz" href="data:application/gzip;base64,([^"]*)"', page)
+    assert packed
+    table = pd.read_csv(pd.io.common.StringIO(unpack(packed[1])))
+    assert len(table) == len(report.tables["laws"])
+
+
+def test_the_page_shows_the_commits_of_models_and_datasets() -> None:
+    runs = measured(1, ["wiki"], 2)
+    runs.frame["repo"] = "EleutherAI/pythia-70m"
+    runs.frame["commit"] = "EleutherAI/pythia-70m@a1b2c3d4e5f6"
+    runs.frame["dataset_commit"] = "sha256:0123456789ab"
+    page = render(runs, [])
+    assert ">EleutherAI/pythia-70m a1b2c3d4<" in page
+    assert ">01234567<" in page
+
+
+def test_a_number_in_a_figure_that_is_none_is_null() -> None:
+    class Chart:
+        def to_dict(self, *, validate: bool) -> dict[str, Any]:
+            return {"datasets": {"data": [{"x": math.nan, "y": [math.inf, 1.5]}]}}
+
+    outcome = Outcome("odd", Report({"beta": "slope"}, figures={"beta": Chart()}))
+    assert figures(render(measured(1, ["wiki"], 2), [outcome])) == [
+        {"datasets": {"data": [{"x": None, "y": [None, 1.5]}]}}
+    ]
+
+
+def test_a_figure_with_other_data_of_its_own_has_no_controls() -> None:
+    runs = measured(1, ["wiki"], 3)
+    report = law_report(runs, [1])
+    report.figures["laws"].usermeta = {"ks": [1, 2]}
+    assert 'id="controls"' not in render(runs, [Outcome("power_law", report, leads=True)])
+
+
+def test_a_name_in_brackets_is_printed_like_every_name() -> None:
+    runs = measured(1, ["wiki (own)"], 3)
+    page = render(runs, [Outcome("power_law", law_report(runs, [1]), leads=True)])
+    assert "<small>(own)" not in page
+    assert "<small>(0" in page

@@ -1,0 +1,89 @@
+"""Reports in the store, as figures, and on the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from rbptrack.analysis import Estimate, Report, Runs, Term, charts
+from rbptrack.analysis.source import Tables
+from rbptrack.reporting import Outcome, keep, save_figures, show, show_summary
+
+
+class MemoryStore:
+    """What `keep` asks of a store."""
+
+    def __init__(self) -> None:
+        self.saved: list[dict[str, Any]] = []
+
+    def save(self, kind: str, name: str, **about: Any) -> str:
+        self.saved.append({"kind": kind, "name": name, **about})
+        return str(len(self.saved))
+
+    def run_page(self, run_id: str, *, reports: bool = False) -> str:
+        return ""
+
+    def artifact(self, run_id: str, name: str) -> Path:
+        return Path(run_id, name)
+
+
+@pytest.fixture
+def runs() -> Runs:
+    row = {"run_id": "a1", "family": "pythia", "model": "pythia-70m", "dataset": "wiki", "non_embedding_params": 100}
+    return Runs(pd.DataFrame([row]), Tables({}))
+
+
+@pytest.fixture
+def outcomes() -> list[Outcome]:
+    law = Report({"alpha": Term("exponent", "α")}, headline="RBP_1 improves with size.")
+    law.add("alpha", Estimate(0.25, 1e-4), family="pythia", dataset="wiki", metric="rbp_1", null=0.0, S=1e6)
+    law.figures["beta"] = charts.facets(law.frame("alpha"), x="S", y="alpha")
+    law.tables["laws"] = pd.DataFrame({"k": [1, 2], "alpha": [0.25, 1 / 3]})
+    nothing = Report({}, notes=["Needs checkpoints."])
+    broken = Outcome("broken", problem="broken failed: no")
+    return [broken, Outcome("power_law", law, leads=True), Outcome("training", nothing)]
+
+
+def test_reports_with_results_are_saved_and_the_page_with_the_leading_one(runs: Runs, outcomes: list[Outcome]) -> None:
+    store = MemoryStore()
+    where = keep(store, runs, outcomes, "<p>", command="rbptrack report")
+    assert where == "1/report.html"
+    [saved] = store.saved
+    assert (saved["kind"], saved["name"]) == ("analysis", "power_law: pythia on wiki")
+    assert saved["metrics"]["alpha/pythia/wiki/rbp_1/1e:2b06"] == 0.25
+    assert saved["covers"] == ["a1"]
+    assert set(saved["files"]) == {"results.csv", "laws.csv", "report.html"}
+    assert saved["files"]["report.html"] == "<p>"
+    assert saved["files"]["laws.csv"] == "k,alpha\n1,0.25\n2,0.333333\n"
+    assert saved["description"].startswith("RBP_1 improves with size.\n\n| family |")
+    assert "0.250 ± 0.020" in saved["description"]
+    assert "rbptrack report" in saved["description"]
+
+
+def test_figures_as_files(tmp_path: Path, outcomes: list[Outcome]) -> None:
+    [path] = save_figures(outcomes, tmp_path / "new", "svg")
+    assert path == tmp_path / "new" / "power_law-beta.svg"
+    assert path.read_text().startswith("<svg")
+
+
+def test_a_report_on_the_terminal(outcomes: list[Outcome], capsys: pytest.CaptureFixture[str]) -> None:
+    for outcome in outcomes:
+        show(outcome)
+    shown = capsys.readouterr()
+    assert shown.out.startswith("RBP_1 improves with size.")
+    assert "0.250 (0.230 to 0.270)" in shown.out
+    assert "Needs checkpoints." in shown.out
+    assert "broken failed: no" in shown.err
+
+
+def test_after_a_sweep_the_leading_report_and_a_line_for_the_rest(
+    outcomes: list[Outcome], capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_summary(outcomes)
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[0] == "RBP_1 improves with size."
+    assert shown.out.splitlines()[-1].startswith("nothing to say: training")
+    assert shown.err.splitlines() == ["rbptrack: broken failed: no"]

@@ -1,0 +1,159 @@
+"""Results as texts, files and metrics."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbptrack.analysis import Estimate, Report, Term
+from rbptrack.reporting import Outcome, show
+from rbptrack.reporting.tables import cell, metrics, p_text, results_tables, table_text
+
+GLOSSARY = {
+    "alpha": Term("exponent of the law", "α"),
+    "A": Term("factor of the law", "A"),
+    "delta": Term("exponent minus that of CE", "Δα vs. CE", "+.3g"),
+    "held_out": Term("error at the largest size", "held-out error", "+.1%"),
+    "beta": "slope in ln k",
+}
+
+
+def laws(*, known: bool = True) -> Report:
+    """Exponents of CE and RBP_10 with a difference, as the law in size has them."""
+    report = Report(GLOSSARY)
+    sure = {"sampling": 1e-4} if known else {"df": math.nan}
+    for metric, alpha in (("ce", 0.1), ("rbp_10", 0.25)):
+        keys = {"family": "pythia", "dataset": "wiki", "metric": metric}
+        report.add("alpha", Estimate(alpha, **sure), **keys, null=0.0, beside={"A": 3.0})
+        report.add("held_out", Estimate(0.05, **sure), **keys, null=0.0, show=np.expm1)
+        if metric != "ce":
+            report.add("delta", Estimate(0.15, **sure), **keys, null=0.0, margin=0.01)
+    return report
+
+
+@pytest.mark.parametrize(
+    ("given_", "text"),
+    [
+        ((0.1123, 0.1042, 0.1211), "0.112 (0.104 to 0.121)"),
+        ((0.00631, 0.005, 0.00763), "0.00631 (0.00500 to 0.00763)"),
+        ((1234.0, 1200.0, 1300.0), "1,234 (1,200 to 1,300)"),
+        ((0.5,), "0.500"),
+        ((math.nan, math.nan, math.nan), ""),
+        ((0.0, -0.1, 0.1), "0.00 (-0.10 to 0.10)"),
+        ((-0.00004, -0.1, 0.1, "+.1%"), "+0.0% (-10.0% to +10.0%)"),
+        ((0.0972, 0.05, 0.126, "+.3g"), "+0.0972 (+0.0500 to +0.1260)"),
+        ((0.3, 0.1, math.inf), "0.300 (0.100 to ∞)"),
+    ],
+)
+def test_a_cell_holds_a_number_and_its_interval(given_: tuple, text: str) -> None:
+    assert cell(*given_) == text
+
+
+def test_markdown_writes_plus_minus_in_one_cell() -> None:
+    assert cell(0.0618, 0.059, 0.0646, style="markdown") == "0.0618 ± 0.0028"
+    assert cell(0.05, 0.01, 0.2, style="markdown") == "0.0500 (0.0100 to 0.2000)"
+
+
+@given(st.floats(-1e5, 1e5), st.sampled_from(["", "+.1%", "+.3g"]), st.sampled_from(["text", "markdown"]))
+def test_without_ends_there_is_never_a_plus_minus(value: float, form: str, style: str) -> None:
+    text = cell(value, math.nan, math.nan, form, style)
+    assert "±" not in text
+    assert "nan" not in text
+    assert " to " not in text
+
+
+def test_questions_about_the_same_cases_share_a_table() -> None:
+    table = results_tables(laws())[0].frame
+    assert list(table) == ["family", "dataset", "metric", "α", "A", "Δα vs. CE", "verdict", "p", "held-out error"]
+    assert table["metric"].tolist() == ["CE", "RBP_10"]
+    assert table["Δα vs. CE"].tolist() == ["", "+0.150 (+0.130 to +0.170)"]
+    assert table["verdict"].tolist() == ["", "above"]
+    assert table["p"].tolist() == ["", "<0.001"]
+
+
+def test_other_cases_have_a_table_of_their_own() -> None:
+    report = laws()
+    report.add("beta", Estimate(0.4, 1e-4), family="pythia", dataset="wiki", null=0.0, size="70m", S=1.89e7)
+    first, second = (table.frame for table in results_tables(report))
+    assert "slope in ln k" not in first
+    assert second.iloc[0].to_dict() == {
+        **{"family": "pythia", "dataset": "wiki", "size": "70m", "S": "18.9M"},
+        **{"beta": "0.400 (0.380 to 0.420)", "verdict": "above", "p": "<0.001"},
+    }
+
+
+def test_questions_without_a_metric_have_a_table_of_their_own() -> None:
+    report = laws()
+    report.add("beta", Estimate(0.4, 1e-4), family="pythia", dataset="wiki", null=0.0)
+    first, second = (table.frame for table in results_tables(report))
+    assert "slope in ln k" not in first
+    assert list(second) == ["family", "dataset", "beta", "verdict", "p"]
+
+
+def test_two_columns_with_one_title_are_told_apart() -> None:
+    report = Report({"alpha": Term("exponent", "exponent"), "gamma": Term("another exponent", "exponent")})
+    for question, value in (("alpha", 0.1), ("gamma", 0.2)):
+        report.add(question, value, family="pythia", dataset="wiki")
+    table = results_tables(report)[0]
+    assert table.frame[["exponent", "exponent (gamma)"]].iloc[0].tolist() == ["0.100", "0.200"]
+    assert table.names["exponent (gamma)"] == "gamma"
+
+
+def test_the_terminal_shows_no_asides_and_a_single_family_not_at_all(capsys: pytest.CaptureFixture[str]) -> None:
+    report = laws()
+    report.glossary = {**GLOSSARY, "held_out": Term("error", "held-out error", aside=True)}
+    report.add("beta", 0.4, family="pythia", dataset="wiki", size="70m")
+    show(Outcome("own", report))
+    header = capsys.readouterr().out.splitlines()[1].split()
+    assert header == ["dataset", "metric", "α", "A", "Δα", "vs.", "CE", "verdict", "p"]
+    report.glossary = {**report.glossary, "beta": Term("slope", aside=True)}
+    show(Outcome("own", report))
+    assert "70m" not in capsys.readouterr().out
+
+
+def test_below_20_documents_nothing_has_ends() -> None:
+    report = laws(known=False)
+    table = results_tables(report)[0].frame
+    assert not [title for title in table if title.startswith(("verdict", "p"))]
+    text = table.to_string()
+    assert " to " not in text
+    assert not [name for name in metrics(report) if name.endswith(("/low", "/high"))]
+    assert table_text(report.results, "csv").splitlines()[1].startswith("alpha,pythia,wiki,ce,0.1,,,,,")
+
+
+def test_metrics_are_named_by_question_family_dataset_metric_and_case() -> None:
+    report = laws()
+    report.add("beta", 0.4, family="my (own)", dataset="wiki", N=4, S=1.5e9)
+    found = metrics(report)
+    assert found["alpha/pythia/wiki/rbp_10"] == 0.25
+    assert found["alpha/pythia/wiki/rbp_10/low"] == pytest.approx(0.25 - 1.96e-2, abs=1e-4)
+    assert found["held_out/pythia/wiki/ce"] == pytest.approx(math.expm1(0.05))
+    assert found["beta/my :28own:29/wiki/4/1.5e:2b09"] == 0.4
+    assert all(math.isfinite(value) for value in found.values())
+
+
+def test_no_results_no_table() -> None:
+    assert results_tables(Report({})) == []
+    assert metrics(Report({})) == {}
+
+
+def test_tables_as_text() -> None:
+    frame = pd.DataFrame({"family": ["a|b", "50%_x"], "α": ["0.1 ± 0.2", math.nan]})
+    assert table_text(frame, "csv") == "family,α\na|b,0.1 ± 0.2\n50%_x,\n"
+    assert table_text(frame, "markdown").splitlines() == [
+        "| family | α |",
+        "| --- | --- |",
+        r"| a\|b | 0.1 ± 0.2 |",
+        "| 50%_x |  |",
+    ]
+    assert r"50\%\_x &  \\" in table_text(frame, "latex")
+
+
+@pytest.mark.parametrize(("p", "text"), [(math.nan, ""), (1e-9, "<0.001"), (0.04, "0.040"), (1.0, "1.000")])
+def test_p(p: float, text: str) -> None:
+    assert p_text(p) == text

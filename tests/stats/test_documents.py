@@ -1,0 +1,144 @@
+"""The jackknife over documents and sources."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rbptrack.ranks import DocumentCounts
+from rbptrack.stats import FEWEST_UNITS, Sums, cross_entropy, estimate, jackknife, missed, missed_over_ce, rbp
+from rbptrack.stats.documents import covariance, deciding, from_influences, half_widths, influences
+
+
+def counts_of(tokens, nats, hits=None, ks=(1,)):
+    tokens = np.asarray(tokens)
+    if hits is None:
+        hits = np.zeros((len(tokens), len(ks)))
+    return DocumentCounts(tuple(ks), np.arange(len(tokens)), tokens, np.asarray(nats), np.asarray(hits))
+
+
+def drawn(documents, seed=0):
+    rng = np.random.default_rng(seed)
+    tokens = rng.integers(50, 200, documents)
+    share = rng.beta(4, 6, documents)
+    hits = np.column_stack([rng.binomial(tokens, share), rng.binomial(tokens, share**0.5)])
+    return counts_of(tokens, tokens * (3 - share) + rng.normal(0, 1, documents), hits, ks=(1, 10))
+
+
+def test_the_statistics_are_ratios_of_sums() -> None:
+    counts = counts_of([10, 30], [20.0, 40.0], [[1, 5], [9, 25]], ks=(1, 10))
+    sums = counts.tokens.sum(), counts.nats.sum(), counts.hits.sum(axis=0)
+    assert cross_entropy(*sums) == 1.5
+    assert rbp(*sums).tolist() == [0.25, 0.75]
+    assert missed(*sums) == pytest.approx(-np.log([0.25, 0.75]))
+    assert missed_over_ce(*sums) == pytest.approx(-np.log([0.25, 0.75]) / 1.5)
+
+
+def test_the_jackknife_of_a_mean_is_its_standard_error() -> None:
+    values = np.random.default_rng(1).normal(2, 1, 40)
+    number = estimate(counts_of(np.ones(40), values), cross_entropy)
+    assert number.value == pytest.approx(values.mean())
+    assert number.se == pytest.approx(values.std(ddof=1) / np.sqrt(40))
+
+
+def test_influences_are_what_deleting_a_document_does() -> None:
+    counts = drawn(25)
+    value, u = influences(counts, missed)
+    assert u.shape == (25, 2)
+    kept = counts.take(np.arange(25) != 3)
+    without = missed(kept.tokens.sum(), kept.nats.sum(), kept.hits.sum(axis=0))
+    shifts = value - without - u[3]
+    others = counts.take(np.arange(25) != 7)
+    assert value - missed(others.tokens.sum(), others.nats.sum(), others.hits.sum(axis=0)) - u[7] == pytest.approx(
+        shifts
+    )
+
+
+def test_sums_of_ones_own_give_the_same_as_counts() -> None:
+    counts = drawn(30)
+    own = Sums(counts.document, counts.sums)
+    by_counts = estimate(counts, cross_entropy)
+    by_sums = jackknife(own.values, lambda totals: totals[..., 1] / totals[..., 0])
+    assert (by_sums.value, by_sums.half()) == pytest.approx((by_counts.value, by_counts.half()))
+
+
+def test_sums_add_and_are_grouped_by_source() -> None:
+    sums = Sums(np.arange(4), np.array([[1.0, 2], [3, 4], [5, 6], [7, 8]]))
+    assert (sums + sums).values.tolist() == (2 * sums.values).tolist()
+    grouped = sums.in_groups(["b", "a", "b", "a"])
+    assert grouped.grouped
+    assert grouped.values.tolist() == [[10, 12], [6, 8]]
+
+
+@pytest.mark.parametrize("documents", [1, 5, FEWEST_UNITS - 1])
+def test_few_documents_have_no_error(documents):
+    number = estimate(drawn(documents), cross_entropy)
+    assert np.isfinite(number.value)
+    assert np.isnan([number.half(), number.p(), number.se]).all()
+
+
+def test_few_sources_have_no_error_however_many_documents() -> None:
+    counts = drawn(200)
+    assert np.isfinite(estimate(counts, cross_entropy).half())
+    grouped = counts.in_groups([i % 10 for i in range(200)])
+    assert np.isnan(estimate(grouped, cross_entropy).half())
+
+
+def test_twenty_documents_have_one() -> None:
+    assert np.isfinite(estimate(drawn(FEWEST_UNITS), cross_entropy).half())
+
+
+def test_kish_counts_the_documents_that_decide() -> None:
+    assert deciding(np.ones(50)) == pytest.approx(50)
+    assert deciding(np.array([1.0, 1.0, 1.0, *np.zeros(47)])) == pytest.approx(3)
+    assert deciding(np.zeros(8)) == 8
+
+
+def test_one_deciding_document_makes_the_interval_wide() -> None:
+    u = np.full(30, 1e-6)
+    u[0] = 1.0
+    values = 1 + u
+    number = estimate(counts_of(np.ones(30), values), cross_entropy)
+    assert number.df == 1
+    assert number.half() > 10 * number.se
+
+
+def test_a_share_of_one_has_no_interval_and_no_warning() -> None:
+    counts = counts_of(np.full(30, 10), np.ones(30), np.full((30, 1), 10))
+    number = estimate(counts, lambda *sums: np.log(missed(*sums)))
+    assert np.isnan(number.half())
+
+
+def test_the_covariance_is_that_of_paired_means() -> None:
+    x = np.random.default_rng(2).normal(size=(60, 2))
+    x[:, 1] += x[:, 0]
+    u = (x - x.mean(axis=0)) / 59
+    expected = np.cov(x.T) / 60
+    assert covariance(u) == pytest.approx(expected, rel=0.02)
+
+
+def test_skewed_documents_are_covered() -> None:
+    # plain percentiles cover 66 to 87% here
+    rng = np.random.default_rng(3)
+    covered = 0
+    for _ in range(300):
+        number = estimate(counts_of(np.ones(20), rng.lognormal(0, 1, 20)), cross_entropy)
+        covered += abs(number.value - np.exp(0.5)) < number.half()
+    assert covered / 300 > 0.88
+
+
+def test_an_influence_that_is_infinite_leaves_no_interval() -> None:
+    hits = np.zeros((30, 1))
+    hits[0] = 3
+    number = estimate(counts_of(np.full(30, 10), np.ones(30), hits), missed)
+    assert np.isfinite(number.value)
+    assert np.isnan([number.half(), number.p()]).all()
+
+
+def test_half_widths_are_those_of_estimates() -> None:
+    u = np.random.default_rng(1).standard_exponential((30, 4))
+    u[:, 2] = 0.0
+    u[3, 3] = np.inf
+    halves = [from_influences(np.array(1.0), u[:, i]).half() for i in range(4)]
+    np.testing.assert_allclose(half_widths(u), halves)
+    assert np.isnan(half_widths(u[:19])).all()

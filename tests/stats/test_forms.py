@@ -1,0 +1,149 @@
+"""Forms beside the power law: a floor, and expressions of the user's own."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from rbptrack.base.errors import BadInput
+from rbptrack.stats import floor, forms
+from rbptrack.stats.laws import FLOOR
+
+S = np.geomspace(1e5, 1e10, 8)
+
+
+def with_floor(e, sigma=0.01, seed=0, sizes=8):
+    s = np.geomspace(1e5, 1e10, sizes)
+    return s, (e + 20 * s**-0.2) * np.exp(np.random.default_rng(seed).normal(0, sigma, sizes))
+
+
+def test_a_floor_is_found_with_its_interval() -> None:
+    s, y = with_floor(0.5)
+    fitted = floor.fit_floor(s, y)
+    e = fitted.parameters["E"]
+    assert e.low < 0.5 < e.high
+    assert e.value == pytest.approx(0.5, abs=0.05)
+    assert fitted.parameters["alpha"].value == pytest.approx(0.2, abs=0.02)
+    assert fitted.parameters["A"].value == pytest.approx(20, rel=0.3)
+    assert fitted.aicc < floor.power_law_aicc(s, y)
+
+
+def test_the_profile_is_lmfits_own_of_the_same_expression() -> None:
+    s, y = with_floor(0.5)
+    e = floor.fit_floor(s, y).parameters["E"]
+    own = forms.fit_form("F + B*S**-b", s, y).parameters["F"]
+    assert (e.value, e.low, e.high) == pytest.approx((own.value, own.low, own.high), rel=1e-3)
+
+
+def test_without_a_floor_the_power_law_is_preferred_and_the_floor_has_an_upper_end() -> None:
+    s, y = with_floor(0.0, sigma=0.002, seed=3)
+    fitted = floor.fit_floor(s, y)
+    assert fitted.parameters["E"].low == 0
+    assert 0 <= fitted.parameters["E"].value < fitted.parameters["E"].high < y.min()
+    assert fitted.aicc > floor.power_law_aicc(s, y)
+
+
+def test_a_law_that_steepens_has_a_floor_of_0_and_an_upper_end() -> None:
+    y = (
+        20
+        * S**-0.2
+        * np.exp(-0.002 * (np.log(S) - np.log(S).mean()) ** 2 + np.random.default_rng(1).normal(0, 0.01, 8))
+    )
+    e = floor.fit_floor(S, y).parameters["E"]
+    assert (e.value, e.low) == (0, 0)
+    assert e.high > 0
+
+
+def test_points_on_a_curve_have_no_profile() -> None:
+    fitted = floor.fit_floor(S, 20 * S**-0.2)
+    assert math.isnan(fitted.parameters["E"].high)
+    assert fitted.parameters["alpha"].value == pytest.approx(0.2)
+
+
+def test_the_same_value_at_all_sizes_has_no_floor() -> None:
+    fitted = floor.fit_floor(S, np.full(len(S), 0.7))
+    assert fitted.parameters["alpha"].value == pytest.approx(0, abs=1e-9)
+    assert math.isnan(fitted.r2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_other_floor_is_nearer_to_the_points(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    s = np.geomspace(1e6, 1e10, 7)
+    y = (rng.choice([0.0, 0.3, 1.0]) + 3 * (s / 1e6) ** -0.3) * np.exp(rng.normal(0, rng.choice([0.01, 0.3]), 7))
+
+    def squares(e: float) -> float:
+        return floor._above_floor(np.log(s) - np.log(s).mean(), np.log(y), e)[1]
+
+    found = squares(floor.fit_floor(s, y).parameters["E"].value)
+    assert all(found <= squares(e) * (1 + 1e-3) for e in np.linspace(0, 2.5, 51) * y.min())
+
+
+def test_a_form_in_training_tokens() -> None:
+    d = np.geomspace(1e9, 1e12, 8)[[3, 1, 4, 0, 6, 2, 7, 5]]
+    y = (1.5 + 400 * S**-0.34 + 410 * d**-0.28) * np.exp(np.random.default_rng(0).normal(0, 1e-4, 8))
+    fitted = forms.fit_form("E + A*S**-a + B*D**-b", S, y, d)
+    assert fitted.parameters["E"].value == pytest.approx(1.5, abs=0.1)
+    assert list(fitted.parameters) == ["E", "A", "a", "B", "b"]
+
+
+def test_the_power_law_as_a_form_is_least_squares() -> None:
+    s, y = with_floor(0.3)
+    fitted = forms.fit_form("A*S**-alpha", s, y)
+    slope = np.polyfit(np.log(s), np.log(y), 1)[0]
+    assert fitted.parameters["alpha"].value == pytest.approx(-slope, rel=1e-6)
+    assert fitted.aicc == pytest.approx(floor.power_law_aicc(s, y), rel=1e-6)
+
+
+def test_aicc_counts_the_variance_as_a_parameter() -> None:
+    expected = 8 * math.log(2.0 / 8) + 2 * 3 + 2 * 3 * 4 / (8 - 3 - 1)
+    assert floor.aicc(2.0, 8, 3) == pytest.approx(expected)
+    assert floor.aicc(2.0, 4, 3) == math.inf
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '__import__("os").system("true")',
+        "[x for x in S]",
+        "S.sum()*A",
+        "A*open(S)",
+        "A*S**-alpha+",
+        "S**-2",
+        "A+B",
+        "lambda: A*S",
+        "A*S**-" + "9" * 400,
+        "A" * 600 + "*S",
+        "",
+    ],
+)
+def test_only_arithmetic_with_parameters_is_a_form(text):
+    with pytest.raises(BadInput):
+        forms.check_form(text)
+
+
+def test_parameters_are_at_most_two_fewer_than_sizes() -> None:
+    s, y = with_floor(0.3, sizes=5)
+    forms.fit_form("A*S**-alpha+C", s, y)
+    with pytest.raises(BadInput, match="sizes"):
+        forms.fit_form("A*S**-alpha+C+D2*S", s, y)
+    with pytest.raises(BadInput, match="6 sizes"):
+        forms.fit_form(FLOOR, s, y)
+
+
+def test_tokens_that_are_not_known_are_named() -> None:
+    s, y = with_floor(0.3)
+    with pytest.raises(BadInput, match="training tokens"):
+        forms.fit_form("A*D**-alpha", s, y, np.full(8, np.nan))
+
+
+def test_a_fit_ends_after_its_time(monkeypatch):
+    monkeypatch.setattr(forms, "_SECONDS", 0.05)
+    s, y = with_floor(0.3)
+    began = time.monotonic()
+    with pytest.raises(BadInput, match="takes more than"):
+        forms.fit_form("E+A*S**-a+B*S**-b+sqrt(abs(F))*0", s, y)
+    assert time.monotonic() - began < 5

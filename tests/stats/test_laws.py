@@ -1,0 +1,226 @@
+"""Laws over sizes: exponents, predictions, bends and their intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from rbptrack.ranks import DocumentCounts
+from rbptrack.stats import Estimate, cross_entropy, fit, law_of, law_of_sums, laws_of, missed, missed_over_ce
+from rbptrack.stats.documents import TOTALS
+from rbptrack.stats.laws import law_in_k
+
+S = np.geomspace(1e5, 1e9, 6)
+
+
+def noisy(sigma=0.05, alpha=0.2, sizes=6, seed=0):
+    s = np.geomspace(1e5, 1e9, sizes)
+    return s, 10 * s**-alpha * np.exp(np.random.default_rng(seed).normal(0, sigma, sizes))
+
+
+def counts_over(sizes, documents=40, seed=0, noise=0.0):
+    """Counts of one text by models with CE = 8 S^-0.1 and -ln RBP_1 = 9 S^-0.15 in expectation."""
+    rng = np.random.default_rng(seed)
+    tokens = rng.integers(100, 300, documents)
+    hardness = rng.normal(0, noise, documents)
+    made = []
+    for s in sizes:
+        nats = tokens * 8 * s**-0.1 * np.exp(hardness)
+        hits = tokens * np.exp(-9 * s**-0.15 * np.exp(hardness))
+        made.append(DocumentCounts((1,), np.arange(documents), tokens, nats, hits[:, None]))
+    return made
+
+
+@given(st.floats(-1, 1), st.floats(0.1, 100), st.integers(2, 9))
+def test_an_exact_law_is_found(alpha, a, sizes):
+    s = np.geomspace(1e4, 1e9, sizes)
+    law = fit(s, a * s**-alpha)
+    assert law.alpha.value == pytest.approx(alpha, abs=1e-9)
+    assert law.a == pytest.approx(a, rel=1e-7)
+    assert law.at(1e11) == pytest.approx(a * 1e11**-alpha, rel=1e-7)
+
+
+def test_without_documents_it_is_ordinary_least_squares() -> None:
+    s, y = noisy()
+    reference = stats.linregress(np.log(s), np.log(y))
+    law = fit(s, y)
+    assert law.alpha.value == pytest.approx(-reference.slope)
+    assert law.alpha.se == pytest.approx(reference.stderr)
+    assert law.alpha.p() == pytest.approx(reference.pvalue, rel=1e-6)
+    assert law.ln_a.se == pytest.approx(reference.intercept_stderr)
+    assert law.r2 == pytest.approx(reference.rvalue**2)
+    residual = np.log(y) - reference.intercept - reference.slope * np.log(s)
+    assert law.misses == pytest.approx(np.abs(np.exp(residual) - 1).max())
+
+
+def test_the_order_of_sizes_does_not_matter() -> None:
+    s, y = noisy()
+    sigma = np.diag([1, 2, 3, 4, 5, 6]) * 1e-4
+    order = [3, 0, 5, 1, 4, 2]
+    straight, mixed = fit(s, y, sigma), fit(s[order], y[order], sigma[np.ix_(order, order)])
+    assert mixed.alpha.value == pytest.approx(straight.alpha.value)
+    assert mixed.alpha.sampling == pytest.approx(straight.alpha.sampling)
+    assert mixed.held_out().value == pytest.approx(straight.held_out().value)
+
+
+def test_what_all_sizes_share_leaves_the_exponent_alone() -> None:
+    s, y = noisy()
+    shared = fit(s, y, np.full((6, 6), 0.01))
+    assert shared.alpha.sampling == pytest.approx(0, abs=1e-12)
+    assert shared.ln_a.sampling == pytest.approx(0.01)
+    assert fit(s, y, np.eye(6) * 0.01).alpha.sampling > 0
+
+
+def test_the_held_out_error_is_that_of_the_largest_size() -> None:
+    s, y = noisy()
+    predicted = fit(s[:-1], y[:-1]).at(s[-1])
+    held_out = fit(s, y).held_out()
+    assert held_out.value == pytest.approx(np.log(y[-1] / predicted))
+    assert held_out.df == 3
+
+
+def test_the_held_out_interval_is_the_textbook_prediction_interval() -> None:
+    s, y = noisy()
+    x = np.log(s[:-1])
+    reference = stats.linregress(x, np.log(y[:-1]))
+    residual = np.log(y[:-1]) - reference.intercept - reference.slope * x
+    variance = residual @ residual / 3
+    leverage = 1 / 5 + (np.log(s[-1]) - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum()
+    assert fit(s, y).held_out().scatter == pytest.approx(variance * (1 + leverage))
+
+
+def test_a_prediction_is_wider_than_the_law_there() -> None:
+    s, y = noisy()
+    law = fit(s, y)
+    assert law.predict(1e10).value == pytest.approx(np.log(law.at(1e10)))
+    assert law.predict(s[0]).scatter > law._scatter
+
+
+def test_a_bend_is_the_t_test_of_the_square_term() -> None:
+    s, y = noisy(sizes=8)
+    x = np.log(s)
+    design = np.column_stack([np.ones(8), x - x.mean(), (x - x.mean()) ** 2])
+    coefficients, squares, *_ = np.linalg.lstsq(design, np.log(y), rcond=None)
+    se = np.sqrt(squares[0] / 5 * np.linalg.inv(design.T @ design)[2, 2])
+    bend = fit(s, y).bend()
+    assert bend.value == pytest.approx(coefficients[2])
+    assert bend.p() == pytest.approx(2 * stats.t.sf(abs(coefficients[2] / se), 5), rel=1e-6)
+
+
+def test_a_floor_bends_the_law_upwards() -> None:
+    s = np.geomspace(1e5, 1e9, 8)
+    assert fit(s, 0.5 + 10 * s**-0.2).bend().value > 0
+
+
+def test_two_sizes_have_an_exponent_and_nothing_that_scatter_decides() -> None:
+    law = fit(S[:2], 5 * S[:2] ** -0.3)
+    assert law.alpha.value == pytest.approx(0.3)
+    assert np.isnan([law.alpha.half(), law.alpha.p(), law.r2, law.misses]).all()
+
+
+def test_three_sizes_have_no_held_out_interval_and_no_bend() -> None:
+    law = fit(S[:3], np.array([3.0, 2.0, 1.9]))
+    assert np.isfinite(law.alpha.half())
+    assert np.isnan([law.held_out().half(), law.bend().half()]).all()
+
+
+def test_the_law_of_a_statistic_over_documents() -> None:
+    law = law_of(S, counts_over(S), cross_entropy)
+    assert law.alpha.value == pytest.approx(0.1)
+    assert law.a == pytest.approx(8)
+
+
+def test_the_law_of_the_ratio_is_the_difference_of_exponents() -> None:
+    counts = counts_over(S, noise=0.3)
+    of_ranks, of_ce = law_of(S, counts, missed), law_of(S, counts, cross_entropy)
+    ratio = law_of(S, counts, missed_over_ce)
+    assert ratio.alpha.value == pytest.approx(of_ranks.alpha.value - of_ce.alpha.value)
+    assert ratio.alpha.sampling < of_ranks.alpha.sampling + of_ce.alpha.sampling
+
+
+def test_the_documents_are_paired_over_sizes() -> None:
+    # every size has the same hard documents, so that they move A and hardly alpha
+    law = law_of(S, counts_over(S, noise=0.5), cross_entropy)
+    assert law.alpha.sampling < 1e-20
+    assert law.ln_a.sampling > 1e-4
+
+
+def test_few_documents_leave_the_law_without_an_interval() -> None:
+    law = law_of(S, counts_over(S, documents=19), cross_entropy)
+    assert law.alpha.value == pytest.approx(0.1)
+    for number in (law.alpha, law.ln_a, law.held_out(), law.bend(), law.predict(1e12)):
+        assert np.isnan([number.half(), number.p()]).all()
+
+
+def test_totals_alone_leave_the_scatter_of_models() -> None:
+    rng = np.random.default_rng(0)
+    counts = [
+        DocumentCounts((1,), np.array([TOTALS]), np.array([1.0]), np.array([8 * s**-0.1 * e]), np.array([[0.3]]))
+        for s, e in zip(S, np.exp(rng.normal(0, 0.01, 6)), strict=True)
+    ]
+    law = law_of(S, counts, cross_entropy)
+    assert not law.sigma.any()
+    assert np.isfinite(law.alpha.half())
+
+
+def test_sizes_with_other_numbers_of_documents_count_as_independent() -> None:
+    counts = [*counts_over(S[:5], noise=0.3), *counts_over(S[5:], documents=60, noise=0.3)]
+    sigma = law_of(S, counts, cross_entropy).sigma
+    assert (np.diag(sigma) > 0).all()
+    assert not (sigma - np.diag(np.diag(sigma))).any()
+
+
+def test_a_value_that_has_no_logarithm_has_no_law() -> None:
+    counts = counts_over(S)
+    none = [DocumentCounts((1,), c.document, c.tokens, c.nats, 0 * c.hits) for c in counts]
+    every = [DocumentCounts((1,), c.document, c.tokens, c.nats, c.tokens[:, None]) for c in counts]
+    assert law_of(S, none, missed) is None
+    assert law_of(S, every, missed) is None
+    both = laws_of(S, [c.select([1, 1]) for c in counts], missed)
+    assert [law.alpha.value for law in both] == pytest.approx([0.15, 0.15])
+
+
+def test_sums_of_ones_own_have_the_same_law() -> None:
+    counts = counts_over(S, noise=0.3)
+    by_sums = law_of_sums(S, [c.sums for c in counts], lambda totals: totals[..., 1] / totals[..., 0])
+    by_counts = law_of(S, counts, cross_entropy)
+    assert by_sums.alpha.value == pytest.approx(by_counts.alpha.value)
+    assert by_sums.sigma == pytest.approx(by_counts.sigma)
+
+
+def test_the_law_in_k_of_an_exact_curve_and_none_where_every_token_is_a_hit() -> None:
+    ks = (1, 2, 5, 10, 100)
+    tokens = np.full(30, 1000)
+    hits = np.tile(1000 * np.exp(-2.0 * np.array(ks) ** -0.4), (30, 1))
+    beta, line = law_in_k(DocumentCounts(ks, np.arange(30), tokens, tokens, hits))
+    assert (beta.value, line.a, line.r2) == pytest.approx((0.4, 2.0, 1.0))
+    assert line.misses == pytest.approx(0, abs=1e-12)
+    assert beta.half() == pytest.approx(0, abs=1e-12)  # every document has the same
+    hits[:, -1] = 1000
+    assert law_in_k(DocumentCounts(ks, np.arange(30), tokens, tokens, hits)) is None
+
+
+def test_the_interval_of_alpha_covers_with_documents_and_scatter() -> None:
+    rng = np.random.default_rng(5)
+    s = np.geomspace(1e6, 1e9, 5)
+    covered = 0
+    for _ in range(200):
+        hardness = rng.standard_t(3, 50) * 0.2
+        scatter = rng.normal(0, 0.02, 5)
+        counts = []
+        for size, off in zip(s, scatter, strict=True):
+            nats = 100 * 8 * size**-0.1 * np.exp(hardness + rng.normal(0, 0.1, 50) + off)
+            counts.append(DocumentCounts((), np.arange(50), np.full(50, 100), nats, np.zeros((50, 0))))
+        alpha = law_of(s, counts, cross_entropy).alpha
+        covered += abs(alpha.value - 0.1) < alpha.half()
+    assert covered / 200 > 0.92
+
+
+def test_two_exponents_are_compared_by_welch() -> None:
+    first, second = fit(*noisy(seed=1)), fit(*noisy(seed=2, sizes=8))
+    difference: Estimate = first.alpha - second.alpha
+    assert difference.scatter == pytest.approx(first.alpha.scatter + second.alpha.scatter)
+    assert 4 <= difference.df <= 10

@@ -1,0 +1,48 @@
+"""The plan of cells whose numbers are known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from rbptrack import sweep
+from rbptrack.config.compose import compose
+from rbptrack.tracking import Store
+from tests.sweep.conftest import Configs
+
+
+def test_the_embedded_models(store: Store, configs: Configs) -> None:
+    sweep.run(configs("model=nano/15k"), [])
+    plan = sweep.plan(configs("model=nano/6k,nano/15k", "dataset.seq_len=256,1000"))
+    assert plan["model"].tolist() == ["nano-6k", "nano-6k", "nano-15k", "nano-15k"]
+    small = plan.iloc[0]
+    assert (small["S"], small["parameters"]) == (5676, 5676 + 4096 * 12)
+    assert small["tokens"] == store.runs().frame["num_tokens"].iloc[0]
+    assert small["FLOPs"] > 2 * small["tokens"] * (5676 + 4096 * 12)
+    assert small["memory"] == 4 * small["parameters"]
+    assert small["download"] == 0
+    assert small["seconds"] > 0
+    assert plan["status"].tolist()[::2] == ["to measure", "measured"]
+    assert all("512" in status for status in plan["status"][1::2])
+    assert plan["FLOPs"][1::2].isna().all()
+    again = sweep.plan(configs("model=nano/15k", "force=true")).iloc[0]
+    assert again["status"] == "to measure"
+    assert plan.loc[2, ["S", "parameters", "tokens", "FLOPs"]].tolist() == [*again[["S", "parameters", "tokens"]], 0]
+
+
+def test_a_reference_costs_too(store: Store, configs: Configs) -> None:
+    alone = sweep.plan(configs("model=nano/6k,nano/115k"))
+    both = sweep.plan(configs("reference=nano/115k"))
+    for column in ("FLOPs", "memory"):
+        assert both[column].iloc[0] == alone[column].sum()
+
+
+def test_what_nobody_knows_without_the_hub_is_missing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rbptrack.sources.hub.commit", lambda kind, repo, revision: "a" * 40)
+    plan = sweep.plan(compose(["model=nano/6k", "dataset=org/texts", "dataset.split=test", "dataset.documents=5"]))
+    row = plan.iloc[0]
+    assert row["S"] == 5676
+    assert math.isnan(row["tokens"])
+    assert math.isnan(row["seconds"])
+    assert row["status"] == "to measure"

@@ -1,0 +1,117 @@
+"""What a fingerprint tells apart, and what it does not; pins."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rbptrack.config.compose import compose
+from rbptrack.config.paths import embedded
+from rbptrack.sources.fingerprint import fingerprint
+from rbptrack.sources.pin import Source
+from rbptrack.sweep import Resolver, resolve
+from rbptrack.sweep.resolve import PINS
+from tests.sweep.conftest import Configs
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["model=nano/15k"],
+        ["model.family=other"],
+        ["model.size=7k"],
+        ["model.seed=2"],
+        ["model.dtype=bfloat16"],
+        ["model.tf32=true"],
+        ["dataset=stdlib"],
+        ["dataset.name=other"],
+        ["dataset.documents=4"],
+        ["dataset.seed=43"],
+        ["dataset.sampling=shuffle"],
+        ["dataset.head=10"],
+        ["dataset.longer_than=100"],
+        ["dataset.group=id"],
+        ["dataset.seq_len=128"],
+        ["dataset.context=16"],
+        ["dataset.sequence=truncate"],
+        ["dataset.sequence=pack"],
+        ["candidates=tokenizer"],
+        ["rank=strict"],
+        ["reference=nano/15k"],
+        ["reference=nano/15k", "reference.dtype=bfloat16"],
+    ],
+)
+def test_what_moves_a_number_moves_the_fingerprint(words: list[str], configs: Configs) -> None:
+    (plain,) = configs()
+    (other,) = configs(*words)
+    assert resolve(other).fingerprint != resolve(plain).fingerprint
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["engine.batch_tokens=64", "engine.chunk_tokens=16"],
+        ["model.device=cpu", "model.device_map=auto"],
+        ["k=1,7"],
+        ["sweep=mine"],
+        ["tracking.experiment=other"],
+        ["launch=gpus"],
+        ["force=true"],
+    ],
+)
+def test_what_moves_no_number_leaves_it(words: list[str], configs: Configs) -> None:
+    (plain,) = configs()
+    (other,) = configs(*words)
+    assert resolve(other).fingerprint == resolve(plain).fingerprint
+
+
+def test_weights_and_texts_count_wherever_they_lie(configs: Configs, tmp_path: Path) -> None:
+    (plain,) = configs()
+    shutil.copytree(embedded("models/6k"), tmp_path / "copy")
+    (moved,) = configs("model.path=copy")
+    assert resolve(moved).fingerprint == resolve(plain).fingerprint
+    config = json.loads((tmp_path / "copy/config.json").read_text())
+    (tmp_path / "copy/config.json").write_text(json.dumps(config | {"note": "changed"}))
+    assert resolve(moved).fingerprint != resolve(plain).fingerprint
+
+
+def test_a_chat_template_counts_by_its_content(configs: Configs, tmp_path: Path) -> None:
+    (tmp_path / "one.jinja").write_text("{{ messages }}")
+    (tmp_path / "same.jinja").write_text("{{ messages }}")
+    (tmp_path / "other.jinja").write_text("{{ messages }}!")
+    chat = ("dataset.chat=true", "dataset.fields=text,id")
+    found = [
+        resolve(*configs(*chat, f"model.chat_template={name}.jinja")).fingerprint for name in ("one", "same", "other")
+    ]
+    assert found[0] == found[1] != found[2]
+
+
+def test_the_identity_is_plain_data_whose_hash_is_the_fingerprint(configs: Configs) -> None:
+    cell = resolve(*configs("reference=nano/15k"))
+    assert fingerprint(json.loads(json.dumps(cell.identity))) == cell.fingerprint
+    assert cell.folder.name == cell.fingerprint
+
+
+def test_a_split_that_is_not_named_is_the_only_one(configs: Configs) -> None:
+    cell = resolve(*configs("dataset.split=''"))
+    assert cell.config.dataset.split == "test"
+    assert cell.fingerprint == resolve(*configs()).fingerprint
+
+
+def test_pins_of_the_hub_go_to_other_processes(
+    configs: Configs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A branch may have moved since: a job measures what its launcher pinned."""
+    monkeypatch.setattr("rbptrack.sources.hub.commit", lambda kind, repo, revision: "a" * 40)
+    words = ["model=org/tiny", "dataset=org/texts", "dataset.split=test"]
+    first = Resolver()
+    cell = first.resolve(*compose(words))
+    first.save_pins(tmp_path / "pins.json")
+    monkeypatch.setattr("rbptrack.sources.hub.commit", lambda kind, repo, revision: "b" * 40)
+    assert Resolver().resolve(*compose(words)).fingerprint != cell.fingerprint
+    monkeypatch.setenv(PINS, str(tmp_path / "pins.json"))
+    assert Resolver().resolve(*compose(words)) == cell
+    assert cell.weights == Source("org/tiny", "a" * 40, f"org/tiny@{'a' * 40}", requested="main")

@@ -1,0 +1,209 @@
+"""A tracking server as a team has it: PostgreSQL, `mlflow server`, basic auth, proxied artifacts; and a door."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PASSWORD = "hunter2/with:signs"  # needs quoting in an address
+QUOTED = "hunter2%2Fwith%3Asigns"
+_PATIENCE = 300  # seconds after which something hangs
+
+
+@dataclass(frozen=True)
+class Server:
+    """Ports of `mlflow server` and of its PostgreSQL; addresses hold no password unless asked for one."""
+
+    port: int
+    database_port: int
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def with_password(self, password: str) -> str:
+        return f"http://admin:{password}@127.0.0.1:{self.port}"
+
+    def database(self, password: str = QUOTED, *, name: str = "direct") -> str:
+        return f"postgresql://tester:{password}@127.0.0.1:{self.database_port}/{name}"
+
+
+def postgres_binaries() -> Path | None:
+    """The folder of initdb and pg_ctl."""
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    if initdb := shutil.which("initdb"):
+        places.insert(0, Path(initdb).resolve().parent)
+    return next((place for place in places if (place / "pg_ctl").exists()), None)
+
+
+def free_port() -> int:
+    """A port at which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running() -> Iterator[Server]:
+    """Start all of it on loopback, and end it."""
+    server = Server(free_port(), free_port())
+    with tempfile.TemporaryDirectory(prefix="rbptrack-server-") as name, _postgres(Path(name), server.database_port):
+        for database in ("tracking", "direct"):
+            _sql(server, f"create database {database}")
+        config = Path(name, "auth.ini")
+        config.write_text(
+            f"[mlflow]\ndefault_permission = READ\ndatabase_uri = sqlite:///{name}/auth.db\nadmin_username = admin\n"
+            f"admin_password = {PASSWORD}\nauth_cache_ttl_seconds = 3600\n"
+            "authorization_function = mlflow.server.auth:authenticate_request_basic_auth\n"
+        )
+        words = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", "127.0.0.1"]
+        words += ["--port", str(server.port), "--backend-store-uri", server.database(name="tracking")]
+        words += ["--artifacts-destination", f"{name}/artifacts", "--app-name", "basic-auth"]
+        environment = os.environ | {
+            "MLFLOW_AUTH_CONFIG_PATH": str(config),
+            "MLFLOW_FLASK_SERVER_SECRET_KEY": "tests",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            "PYTHONWARNINGS": "default",
+        }
+        log = Path(name, "mlflow.log")
+        with log.open("ab") as said:
+            process = subprocess.Popen(
+                words, env=environment, stdout=said, stderr=said, start_new_session=True, cwd=name
+            )
+        try:
+            _until_it_answers(process, f"{server.uri}/health", log)
+            yield server
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(_PATIENCE)
+
+
+def _until_it_answers(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()
+        try:
+            urllib.request.urlopen(address, timeout=60).close()
+            return
+        except urllib.error.HTTPError:  # it asks for a password
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+@contextmanager
+def _postgres(folder: Path, port: int) -> Iterator[None]:
+    binaries = postgres_binaries()
+    assert binaries
+    place = folder / "postgres"
+    place.mkdir()
+    (place / "password").write_text(PASSWORD)
+    prefix: list[str] = []
+    if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+        folder.chmod(0o755)
+        for path in (place, place / "password"):
+            shutil.chown(path, "postgres", "postgres")
+        prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+
+    def run(*words: object) -> None:
+        command = [*prefix, *map(str, words)]
+        subprocess.run(command, check=True, cwd=place, stdout=subprocess.DEVNULL, timeout=_PATIENCE)
+
+    data = place / "data"
+    password = place / "password"
+    run(binaries / "initdb", "-D", data, "-U", "tester", "-A", "scram-sha-256", "--pwfile", password, "-N")
+    settings = f"-p {port} -k {place} -c listen_addresses=127.0.0.1 -c fsync=off"
+    control = (binaries / "pg_ctl", "-D", data, "-w", "-t", _PATIENCE)
+    run(*control, "-l", place / "log", "-o", settings, "start")
+    try:
+        yield
+    finally:
+        run(*control, "-m", "immediate", "stop")
+
+
+def _sql(server: Server, statement: str) -> None:
+    import psycopg
+
+    with psycopg.connect(server.database(name="postgres"), autocommit=True) as connection:
+        connection.execute(statement)  # type: ignore[call-overload]
+
+
+class Door:
+    """A port that leads to a server, and can be shut: nobody answers then."""
+
+    def __init__(self, target: int) -> None:
+        self.port = free_port()
+        self._target = target
+        self._lock = threading.Lock()  # of the list of sockets, and of whether it may grow
+        self._is_open = False
+        self._sockets: list[socket.socket] = []
+        self.open()
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def open(self) -> None:
+        listener = socket.create_server(("127.0.0.1", self.port), reuse_port=True)
+        with self._lock:
+            self._is_open = True
+            self._sockets = [listener]
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_open = False
+            for each in self._sockets:
+                _end(each)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:  # the door was shut
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:  # the server refuses this one; it may take the next
+                client.close()
+                continue
+            with self._lock:
+                if not self._is_open:
+                    _end(client)
+                    _end(server)
+                    return
+                self._sockets += [client, server]
+            for pair in ((client, server), (server, client)):
+                threading.Thread(target=_pump, args=(pair,), daemon=True).start()
+
+
+def _end(each: socket.socket) -> None:
+    """Shut and close a socket; a thread that waits for it wakes with an OSError."""
+    with suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()
+
+
+def _pump(pair: Sequence[socket.socket]) -> None:
+    source, target = pair
+    with suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)

@@ -1,0 +1,60 @@
+"""Every architecture that conf/model names, from its files to its ranks: those of the model's own logits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from rbptrack.config.schema import DatasetConfig, EngineConfig, ModelConfig
+from rbptrack.corpus.documents import Document
+from rbptrack.corpus.sequences import Corpus, lay_out
+from rbptrack.corpus.tokens import tokenise
+from rbptrack.engine.measure import measure
+from rbptrack.models.architecture import load_tokenizer
+from rbptrack.models.loading import load_model
+from rbptrack.scoring.scores import Scores, reference
+from rbptrack.sources.pin import of_model
+from tests.tiny_models import ARCHITECTURES, ROWS, TEXT, build
+
+DATASET = DatasetConfig(name="toy", path="x", split="test", seq_len=48, context=12)
+DOCUMENTS = [Document(str(i), (TEXT[900 * i : 900 * i + 60 * (i + 1)] + " é — ﬁ",)) for i in range(4)]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_ranks_are_those_of_the_logits(name: str, tmp_path: Path) -> None:
+    build(name, tmp_path / "model")
+    config = ModelConfig(family="toy", size="1k", path=str(tmp_path / "model"))
+    source = of_model(config)
+    tokenizer = load_tokenizer(source)
+    corpus = lay_out(tokenise(DOCUMENTS, tokenizer, "\n"), tokenizer, DATASET)
+    begins = ARCHITECTURES[name].begins
+    assert tokenizer.convert_ids_to_tokens(corpus.prefix.tolist()) == ([begins] if begins else [])
+    model = load_model(config, source)
+    result = measure(model, corpus, ks=(1, 10), engine=EngineConfig(), folder=tmp_path / "out")
+    expected = from_full_logits(tmp_path / "model", corpus)
+    table = result.ranks
+    assert table.vocab_size == ROWS
+    # Other shapes of the same products round otherwise: neighbours may swap, in a few of a thousand.
+    moved = table.rank != (expected.greater + expected.ties + 1).numpy()
+    assert moved.sum() <= max(1, len(moved) // 200)
+    np.testing.assert_allclose(table.column("logprob"), expected.logprob.numpy(), atol=2e-4)
+    np.testing.assert_allclose(table.column("entropy"), expected.entropy.numpy(), atol=2e-3)
+    assert result.rbp(10) > 0, "not a constant"
+
+
+def from_full_logits(folder: Path, corpus: Corpus) -> Scores:
+    """Scores by the plain model, one sequence at a time."""
+    plain = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    scores = []
+    with torch.inference_mode():
+        for i in range(len(corpus.start)):
+            ids = torch.from_numpy(corpus.inputs(i)).long()
+            logits = plain(ids[None]).logits[0]  # (length, vocabulary)
+            targets = corpus.targets(i, i + 1)
+            rows = torch.from_numpy(targets - int(corpus.stop[i]) + len(ids) - 1)
+            scores.append(reference(logits[rows], torch.from_numpy(corpus.token[targets]).long()))
+    return Scores.concatenate(scores)

@@ -1,0 +1,227 @@
+"""Tools, benchmarks and studies: the cheap ones run whole, of the others what they decide by."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks import speed, stores
+from benchmarks.shapes import random_corpus, random_module
+from rbptrack.models.causal import of_module
+from rbptrack.stats.documents import cross_entropy, rbp
+from rbptrack.tracking import Store
+from studies import validity
+from studies.simulation import Documents, Family, Texts
+from tools import fresh_environment, gpu_proof, release, train_nano
+
+
+def test_gpu_proof_runs_its_steps_on_a_cpu(tmp_path: Path) -> None:
+    out = tmp_path / "proof.json"
+    assert gpu_proof.main(["--device", "cpu", "--out", str(out)]) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert {row["step"] for row in rows} == {"against float64", "compiled", "speed", "demo"}
+    assert all(row["moved"] == 0 for row in rows if "moved" in row)
+
+
+def test_ways_of_the_benchmark_read_the_same_tokens() -> None:
+    model = of_module(random_module("pythia-14m", vocab_size=300), "random")
+    corpus = random_corpus(400, vocab_size=300, seq_len=64)
+    batches = speed.batches_of(corpus, 128)
+    assert sum(map(len, batches)) == corpus.num_targets
+    assert max(batch.size for batch in batches) <= 128
+    speed.plain(model, batches)
+    seconds = speed.compare({"bare": lambda: speed.bare(model, batches), "none": lambda: None}, model.device, 2)
+    assert speed.ratio(seconds, "none", "bare", 0) > 1
+
+
+def test_synthetic_stores_follow_their_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):  # what is there is not made again
+        stores.make(tmp_path, measurements=4, datasets=2, tokens=2000, documents=20)
+    frame = Store().runs().frame
+    assert len(frame) == 4
+    assert sorted(set(frame["dataset"])) == ["texts-0", "texts-1"]
+    large = stores.table(1e9, family="opt", dataset=0, documents=100, length=1000).histogram()
+    for k in (1, 10, 100):
+        expected = float(stores.missed(np.array([k]), 1e9, 0)[0])
+        assert -np.log(large.rbp(k)) == pytest.approx(expected, rel=0.12)
+
+
+@pytest.mark.parametrize("tails", ["t3", "skewed"])
+def test_simulated_documents_have_the_rbp_and_ce_that_they_are_given(tails: str) -> None:
+    rng = np.random.default_rng(1)
+    documents = Documents.draw(rng, Texts(200_000, tails, "even"))
+    counts = documents.measure(rng, ce=3.0, missed=np.array([1.1, 0.25]), ks=(1, 100), place=1.0)
+    sums = counts.tokens.sum(), counts.nats.sum(), counts.hits.sum(axis=0)
+    assert float(cross_entropy(*sums)) == pytest.approx(3.0, rel=0.015)
+    assert rbp(*sums) == pytest.approx(np.exp([-1.1, -0.25]), rel=0.01)
+
+
+def test_sources_share_their_difficulty() -> None:
+    documents = Documents.draw(np.random.default_rng(0), Texts(2000, "t3", "uneven", sources=20))
+    frame = pd.DataFrame({"source": documents.source, "difficulty": np.log(documents.difficulty)})
+    within = frame.groupby("source")["difficulty"].var().mean()
+    assert within < 0.6 * frame["difficulty"].var()
+
+
+def test_end_sizes_may_scatter_more() -> None:
+    family = Family(sizes=5, tau=0.02, ends=3.6)
+    rng = np.random.default_rng(0)
+    drawn = np.log([family.scatter(rng, 1)[:, 0] for _ in range(2000)])
+    assert drawn.std(axis=0) == pytest.approx(np.array([0.072, 0.02, 0.02, 0.02, 0.072]), rel=0.06)
+
+
+@pytest.mark.parametrize("name", list(validity.EXPERIMENTS))
+def test_every_experiment_of_validity_has_outcomes(name: str) -> None:
+    experiment = validity.EXPERIMENTS[name]
+    outcomes = experiment.draw(np.random.default_rng(0), experiment.cells[-1])
+    assert outcomes
+    assert set(map(type, outcomes.values())) <= {bool, np.bool_}
+
+
+def test_the_table_of_validity_names_the_worst_cell() -> None:
+    rows = pd.DataFrame(
+        [
+            {
+                "experiment": "laws",
+                "claim": "interval of α",
+                "nominal": 95,
+                "where": "m=4",
+                "draws": 9,
+                "percent": 91.0,
+            },
+            {
+                "experiment": "laws",
+                "claim": "interval of α",
+                "nominal": 95,
+                "where": "m=7",
+                "draws": 9,
+                "percent": 96.0,
+            },
+            {"experiment": "laws", "claim": "false: a bend", "nominal": 5, "where": "m=7", "draws": 9, "percent": 6.0},
+        ]
+    )
+    first, second = validity.table(rows).splitlines()[2:]
+    assert "| 93.5 | **91.0** | m=4 |" in first
+    assert "| 6.0 | 6.0 | m=7 |" in second
+
+
+def test_cells_of_few_draws_are_left_out_of_the_table_of_validity() -> None:
+    row = {"experiment": "emergence", "claim": "false: a", "nominal": 5}
+    cells = [("N=2", 1000, 4.0), ("N=4", 999, 6.0), ("N=8", 66, 50.0), ("N=16", 1, 0.0)]
+    rows = pd.DataFrame([row | {"where": where, "draws": draws, "percent": share} for where, draws, share in cells])
+    (line,) = validity.table(rows).splitlines()[2:]
+    assert line.endswith("| 5.0 | 6.0 | N=4 | 2 | 999 to 1,000 |")
+
+
+def test_a_wheel_that_lacks_a_file_is_refused() -> None:
+    names = [name for name in fresh_environment.tracked_files() if name.startswith(fresh_environment.SHIPPED)]
+    fresh_environment.check_contents("wheel", names)
+    with pytest.raises(fresh_environment.Failed, match=r"lacks 1 of .*conf/config\.yaml"):
+        fresh_environment.check_contents("wheel", [name for name in names if name != "conf/config.yaml"])
+    with pytest.raises(fresh_environment.Failed, match=r"not track.*secret\.yaml"):
+        fresh_environment.check_contents("wheel", [*names, "conf/secret.yaml"])
+
+
+def test_a_step_that_hangs_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fresh_environment, "PATIENCE", 0.1)
+    with pytest.raises(fresh_environment.Failed, match="sleep 60: not done"):
+        fresh_environment.output(["sleep", "60"], tmp_path)
+
+
+def test_versions_and_dates_of_a_release() -> None:
+    versions, dates = release.named(
+        'title: "x"\nversion: 1.2.0\ndate-released: 2026-12-01\n',
+        "# Changelog\n\n## 1.2.0 (2026-12-02)\n\n## 1.1.0 (x)\n",
+    )
+    assert versions == {"CITATION.cff": "1.2.0", "CHANGELOG.md": "1.2.0"}
+    assert dates == {"CITATION.cff": "2026-12-01", "CHANGELOG.md": "2026-12-02"}
+
+
+def test_values_of_a_citation_may_be_quoted() -> None:
+    versions, dates = release.named("version: \"1.2.0\"\ndate-released: '2026-12-01'\n", "")
+    assert versions["CITATION.cff"] == "1.2.0"
+    assert dates["CITATION.cff"] == "2026-12-01"
+
+
+@pytest.fixture
+def releasable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that names one version and one date in its three files, and is no repository yet."""
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.0"\n')
+    (tmp_path / "CITATION.cff").write_text("version: 1.2.0\ndate-released: 2026-12-01\n")
+    (tmp_path / "CHANGELOG.md").write_text("## 1.2.0 (2026-12-01)\n")
+    (tmp_path / ".gitignore").write_text("dist/\n")
+    return tmp_path
+
+
+@pytest.fixture
+def repository(releasable: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, committed; what is built is a wheel in name only."""
+    for words in (
+        ["init"],
+        ["config", "user.name", "a"],
+        ["config", "user.email", "a@b.c"],
+        ["add", "."],
+        ["commit", "--message", "all"],
+    ):
+        subprocess.run(["git", *words], cwd=releasable, check=True, capture_output=True)
+
+    def build(folder: Path) -> Path:
+        wheel = folder / "dist" / "rbptrack-1.2.0.whl"
+        wheel.parent.mkdir()
+        wheel.touch()
+        return wheel
+
+    monkeypatch.setattr(release, "build", build)
+    return releasable
+
+
+def test_an_error_of_git_is_one_line(releasable: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert release.main([]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: git status")
+    assert "not a git repository" in line
+
+
+def test_a_release_is_tagged_and_dist_holds_nothing_else(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (repository / "dist").mkdir()
+    (repository / "dist/rbptrack-1.1.0.whl").touch()
+    assert release.main(["--tag"]) == 0
+    assert [path.name for path in (repository / "dist").iterdir()] == ["rbptrack-1.2.0.whl"]
+    assert release.git("tag", "--list").split() == ["v1.2.0"]
+    assert release.main(["--tag"]) == 1
+    assert "the tag v1.2.0 is there" in capsys.readouterr().err
+
+
+def test_a_tag_that_git_refuses_leaves_dist_as_it_was(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    release.git("config", "tag.gpgSign", "true")
+    release.git("config", "gpg.program", "false")
+    assert release.main(["--tag"]) == 1
+    assert capsys.readouterr().err.startswith("error: git tag")
+    assert not (repository / "dist").exists()
+
+
+@pytest.mark.parametrize("dates", [("none", "none"), ("soon", "soon"), ("2026-12-01", "2026-12-02")])
+def test_both_files_name_the_same_date(repository: Path, dates: tuple[str, str]) -> None:
+    found = dict(zip(("CITATION.cff", "CHANGELOG.md"), dates, strict=True))
+    assert release.missing("1.2.0", found) == [f"one date in both files, such as 2026-12-01: {found}"]
+
+
+def test_the_recipe_of_the_embedded_family() -> None:
+    assert train_nano.parameters("6k") == 5676
+    assert train_nano.training_tokens("2m") == 12_500_000
+    run = train_nano.Run("115k")
+    assert run.rate(run.steps // 50) == pytest.approx(0.02, rel=0.05)
+    assert run.rate(run.steps - 1) < 1e-4
+    kept = train_nano.Run("115k", keep=train_nano.CHECKPOINTS["115k"])
+    assert kept.steps == 1024
+    assert kept.rate(500) == kept.rate(1000)
+    long = "A docstring that is long enough to be read. " * 3
+    assert train_nano.docstrings(f'"""{long}"""\ndef f():\n    "short"\n') == long
+    assert sum(map(train_nano.is_held_out, map(str, range(10_000)))) == pytest.approx(1400, rel=0.1)
