@@ -17,7 +17,7 @@ _DEFAULTS: dict[int, Any] = {
     signal.SIGHUP: signal.SIG_DFL,
 }
 
-_came: list[BaseException] = []  # what the signals raised in this process
+_raised: list[BaseException] = []  # what the signals raised in this process
 
 
 class Stopped(SystemExit):
@@ -47,7 +47,7 @@ def stop_signals_raise() -> Iterator[None]:
         for number in changed:
             signal.signal(number, _DEFAULTS[number])
         if changed:
-            _came.clear()
+            _raised.clear()
 
 
 def raise_stop() -> None:
@@ -55,10 +55,10 @@ def raise_stop() -> None:
 
     It may come while a library cleans up after itself: OmegaConf then raises an AttributeError of its own.
     """
-    if _came:
-        raise _came[-1]
+    if _raised:
+        raise _raised[-1]
 
 
 def _stop(number: int, frame: object) -> None:
-    _came.append(KeyboardInterrupt() if number == signal.SIGINT else Stopped(128 + number))
-    raise _came[-1]
+    _raised.append(KeyboardInterrupt() if number == signal.SIGINT else Stopped(128 + number))
+    raise _raised[-1]
