@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from html import escape
 from pathlib import Path
@@ -272,7 +272,8 @@ def _ks(k: Any) -> list[Any]:
 
 def _texts(given: Iterable[str]) -> list[str]:
     """The texts as a list; BadInput where one of them is no text, or all are empty."""
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+    # Of a table or a mapping the names of its columns would be measured.
+    if isinstance(given, str | bytes | Mapping | pd.DataFrame) or not isinstance(given, Iterable):
         raise BadInput(f"texts must be a list of texts, one document each; got {type(given).__name__}")
     texts = list(given)
     for number, text in enumerate(texts):

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, first_line, unknown
+from rbptrack.config.patterns import split_list
 
 
 @dataclass(kw_only=True)
@@ -119,7 +120,7 @@ def with_options(plugin: type[P], words: Sequence[str]) -> P:
             raise BadInput(f"an option of {plugin.name} is key=value; got {word}")
         values[key] = value
         if get_origin(types.get(key)) in (tuple, list):
-            values[key] = [part.strip() for part in value.strip("[]()").split(",") if part.strip()]  # 1,10 or [1,10]
+            values[key] = split_list(value)
     return configured(plugin, values)
 
 

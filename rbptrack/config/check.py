@@ -74,15 +74,15 @@ def refuse_secrets(values: Any) -> None:
 
 
 def _check_model(model: ModelConfig, key: str) -> None:
-    check_name(f"{key}.family", model.family)
-    if model.size:
-        check_name(f"{key}.size", model.size)
-    check_name(f"{key}.revision", model.revision)
     if bool(model.repo) == bool(model.path):
         raise BadInput(
             f"{key}: give either {key}.repo (a hub id) or {key}.path (a folder); "
             f"got repo={model.repo!r} path={model.path!r}"
         )
+    check_name(f"{key}.family", model.family)
+    if model.size:
+        check_name(f"{key}.size", model.size)
+    check_name(f"{key}.revision", model.revision)
     if model.gguf and not model.gguf.lower().endswith(".gguf"):
         raise BadInput(f"{key}.gguf must name a file that ends in .gguf; got {model.gguf!r}")
     _check_minimum(model, key, seed=0, training_tokens=0)
@@ -95,15 +95,15 @@ def _check_model(model: ModelConfig, key: str) -> None:
 
 
 def _check_dataset(dataset: DatasetConfig) -> None:
-    check_name("dataset.name", dataset.name)
-    check_name("dataset.revision", dataset.revision)
     sources = [name for name in ("repo", "path", "files") if getattr(dataset, name)]
     if len(sources) != 1 and sources != ["repo", "files"]:
         raise BadInput(
             "dataset: give dataset.repo (a hub id), dataset.path (a folder) or dataset.files (files or patterns); "
             f"got {', '.join(sources) or 'none'}"
         )
-    _check_minimum(dataset, "dataset", seq_len=2, documents=0, head=0, longer_than=0)
+    check_name("dataset.name", dataset.name)
+    check_name("dataset.revision", dataset.revision)
+    _check_minimum(dataset, "dataset", seq_len=2, documents=0, head=0, longer_than=0, seed=0)
     if dataset.sequence is SequenceRule.slide and not 1 <= dataset.context < dataset.seq_len:
         raise BadInput(
             f"dataset.context must be between 1 and seq_len - 1 = {dataset.seq_len - 1}; got {dataset.context}"

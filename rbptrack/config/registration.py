@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any
 
+import yaml
 from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from rbptrack.base.errors import BadInput
+from rbptrack.base.errors import BadInput, first_line
 from rbptrack.config.paths import config_folders, embedded
 from rbptrack.config.schema import Config
 
@@ -72,9 +73,12 @@ def published_names() -> dict[str, tuple[str, str]]:
     known = {}
     for folder in config_folders():
         for path in sorted((folder / "model").rglob("*.yaml")):
-            config = OmegaConf.load(path)
-            if isinstance(config, DictConfig) and {"repo", "family", "size"} <= set(config):
-                known[base_name(config.repo, "").lower()] = (str(config.family), str(config["size"]))
+            try:
+                config = yaml.safe_load(path.read_text("utf-8")) if path.is_file() else None
+            except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+                raise BadInput(f"{path} cannot be read: {first_line(error)}") from error
+            if isinstance(config, dict) and {"repo", "family", "size"} <= set(config):
+                known[base_name(str(config["repo"]), "").lower()] = (str(config["family"]), str(config["size"]))
     return known
 
 
