@@ -3,8 +3,10 @@
 A window is N consecutive scored tokens of one document; it succeeds where all of them have R <= k. Were tokens
 independent, p_N = RBP_k^N and -ln p_N = N A S^-alpha (arXiv 2510.20387, eqs. 6 to 8). Measured from run lengths L:
 p_N = sum max(L - N + 1, 0) over runs of hits / the same over stretches of scored tokens; a masked token or a document's
-end breaks a window. N_eff = ln p_N / ln RBP_k is how many independent tokens the window counts as. A whole answer is a
-document's last field, every token of which was scored; k = 1 is the greedy exact match.
+end breaks a window. RBP_k is that of the stretches with room for a window, so that both are of the same text: short
+documents may be easier or harder. N_eff = ln p_N / ln RBP_k is how many independent tokens the window counts as.
+
+A whole answer is a document's last field, every token of which was scored; k = 1 is the greedy exact match.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ from rbptrack.analysis import (
     read_families,
 )
 from rbptrack.analysis.charts import facets
-from rbptrack.ranks import DocumentSums, FloatArray, IntArray, metric_label
+from rbptrack.ranks import DocumentSums, FloatArray, metric_label
 
 # Columns of counts of windows.
 WINDOWS = 0
 SUCCEEDED = 1
-TOKENS = 2
-HITS = 3  # tokens with R <= k
+TOKENS = 2  # of stretches that have a window
+HITS = 3  # those of them with R <= k
 RUNS = 4  # distinct runs of hits that are at least N long
 
 
@@ -68,20 +70,25 @@ def count_windows(piece: RankTable, ks: Sequence[int], lengths: Sequence[int]) -
     counts = np.zeros((len(present), len(ks), len(lengths), 5))
     begins = _begins(piece)
     stretches = np.flatnonzero(begins)
-    windows, _ = _windows_inside(document[stretches], np.diff(stretches, append=len(piece)), lengths, len(present))
-    counts[..., WINDOWS] = windows[:, None]
-    counts[..., TOKENS] = piece.sum_by_document()[:, None, None]
+    stretch_length = np.diff(stretches, append=len(piece))
     for i, k in enumerate(ks):
         hit = piece.rank <= k
+        stretch_hits = np.add.reduceat(hit, stretches, dtype=np.int64)
         turns = begins.copy()  # where hits turn into misses or back; stretches are never joined
         turns[1:] |= hit[1:] != hit[:-1]
-        first = np.flatnonzero(turns)
-        length = np.diff(first, append=len(piece))
-        of_hits = hit[first]
-        succeeded, runs = _windows_inside(document[first[of_hits]], length[of_hits], lengths, len(present))
-        counts[:, i, :, SUCCEEDED] = succeeded
-        counts[:, i, :, HITS] = piece.sum_by_document(hit)[:, None]
-        counts[:, i, :, RUNS] = runs
+        hit_runs = np.flatnonzero(turns)
+        run_length = np.diff(hit_runs, append=len(piece))[hit[hit_runs]]
+        hit_runs = hit_runs[hit[hit_runs]]
+        for j, n in enumerate(lengths):
+            long = stretch_length >= n
+            sums = partial(np.bincount, document[stretches[long]], minlength=len(present))
+            counts[:, i, j, WINDOWS] = sums(weights=stretch_length[long] - n + 1)
+            counts[:, i, j, TOKENS] = sums(weights=stretch_length[long])
+            counts[:, i, j, HITS] = sums(weights=stretch_hits[long])
+            long = run_length >= n
+            sums = partial(np.bincount, document[hit_runs[long]], minlength=len(present))
+            counts[:, i, j, SUCCEEDED] = sums(weights=run_length[long] - n + 1)
+            counts[:, i, j, RUNS] = sums()
     return counts
 
 
@@ -92,24 +99,6 @@ def _begins(piece: RankTable) -> npt.NDArray[np.bool_]:
     begins = np.ones(len(piece), dtype=np.bool_)
     begins[1:] = (document[1:] != document[:-1]) | (position[1:] != position[:-1] + 1)
     return begins
-
-
-def _windows_inside(
-    document: IntArray, length: IntArray, lengths: Sequence[int], documents: int
-) -> tuple[FloatArray, FloatArray]:
-    """Windows of each N inside stretches, and stretches that have one, by document, (documents, lengths) each.
-
-    lengths: the N, ascending.
-    """
-    windows = np.zeros((documents, len(lengths)))
-    stretches = np.zeros((documents, len(lengths)))
-    for j, n in enumerate(lengths):
-        long = length >= n
-        document = document[long]
-        length = length[long]
-        windows[:, j] = np.bincount(document, weights=length - n + 1, minlength=documents)
-        stretches[:, j] = np.bincount(document, minlength=documents)
-    return windows, stretches
 
 
 def whole_answers(piece: RankTable, ks: Sequence[int], last_field: int, cut_at: float) -> FloatArray:
@@ -167,7 +156,7 @@ def ln_against_expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
 
 
 GLOSSARY = {
-    "N": Term("tokens in a row: consecutive scored tokens of one document"),
+    "N": Term("consecutive scored tokens of one document", "N"),
     "n_eff": Term("ln p_N / ln RBP_k at the largest size: how many independent tokens the window counts as", "N_eff"),
     "alpha_n": Term("exponent of -ln p_N = C S^-alpha_N, fitted freely for this N", "α_N"),
     "delta_n": Term(
@@ -177,7 +166,9 @@ GLOSSARY = {
         "share of whole answers that succeed / mean over answers of RBP_k^length", "against independent"
     ),
     "p_n": Term("share of windows whose tokens all have R <= k; empty where too few runs are that long", "p_N"),
-    "independent": Term("what independent tokens give: RBP_k^N, of answers the mean of RBP_k^length", form=".3g"),
+    "independent": Term(
+        "RBP_k^N, which independent tokens give; of answers the mean of RBP_k^length", "if independent", ".3g"
+    ),
     "runs": Term("distinct runs of at least N hits"),
     "documents": Term("documents, or sources, that have one"),
     "answers": Term("documents whose whole answer was scored"),
@@ -185,7 +176,7 @@ GLOSSARY = {
     "rbp_of_answers": Term("RBP_k of the answers' tokens", "RBP_k of answers"),
     "C": Term("factor of the law"),
     "R2": Term("of the law in logarithms", "R²"),
-    "sizes": Term("with enough runs: the law is through these"),
+    "sizes": Term("number of sizes with enough runs of hits, which the law goes through"),
 }
 
 
@@ -195,8 +186,8 @@ class Emergence(Analyzer):
 
     ks: a token succeeds where R <= k.
     lengths: the N of windows; 1 is always among them.
-    least_runs: an N is refused where fewer distinct runs of hits are that long,
-    least_documents: or come from fewer documents.
+    least_runs: the fewest runs of at least N hits; an N with fewer is left out.
+    least_documents: the fewest documents that they come from; an N with fewer is left out.
     """
 
     cost: ClassVar[int] = 3
@@ -286,7 +277,9 @@ class Emergence(Analyzer):
         """How often windows of N succeed, and how often they would; NaN where too few runs of hits are as long."""
         windows, succeeded, tokens, hits, runs = counts.sum(axis=0)
         documents = int((counts[:, RUNS] > 0).sum())
-        p_n = low = high = independent_tokens = np.nan
+        p_n = low = high = independent = independent_tokens = np.nan
+        if tokens:
+            independent = (hits / tokens) ** n
         if runs >= self.least_runs and documents >= self.least_documents:
             p_n = succeeded / windows
             if hits < tokens:
@@ -298,7 +291,7 @@ class Emergence(Analyzer):
             "low": low,
             "high": high,
             "n_eff": independent_tokens,
-            "independent": (hits / tokens) ** n,
+            "independent": independent,
             "runs": int(runs),
             "documents": documents,
         }

@@ -71,6 +71,19 @@ def test_independent_tokens_count_as_themselves(in_memory: Any, is_complete: Any
     assert not any("below" in word for word in report.results["verdict"])
 
 
+def test_short_documents_that_are_harder_do_not_make_long_windows_of_others_look_dependent(in_memory: Any) -> None:
+    """Independent tokens: 400 documents of 24 have no window of 32 and RBP_1 = .6, 60 of 200 have .9."""
+    lengths = np.repeat([24, 200], [400, 60])
+    rng = np.random.default_rng(0)
+    ranks = np.concatenate([1 + (rng.random(n) >= (0.6 if n == 24 else 0.9)) for n in lengths])
+    document = np.repeat(np.arange(len(lengths)), lengths)
+    position = np.concatenate([np.arange(n) for n in lengths])
+    runs = in_memory({1e6: ranked(ranks, document=document, position=position)})
+    row = Emergence(ks=(1,), lengths=(32,)).analyze(runs).frame("n_eff").iloc[0]
+    assert row["n_eff"] == pytest.approx(32, abs=3)
+    assert row["verdict"] == "undecided"
+
+
 def test_hits_in_runs_count_as_fewer_tokens(in_memory: Any) -> None:
     """Blocks of 10 that succeed together: 4 tokens in a row mostly lie in one block, so that N_eff is near 1 + 3/10."""
     report = Emergence(ks=(1,), lengths=(4,)).analyze(in_memory({1e6: sticky(0.5, 10)}))
