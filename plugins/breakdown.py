@@ -56,13 +56,13 @@ def kind_of(text: str) -> str:
         return "white space" if text else "other"
     if "\ufffd" in stripped:  # part of a character
         return "other"
+    if stripped.replace(".", "").replace(",", "").isnumeric():
+        return "number"
     if _WORD.fullmatch(stripped):
         inner = any(a.islower() and b.isupper() for a, b in pairwise(stripped))
         return "identifier" if inner else "word"
     if _IDENTIFIER.fullmatch(stripped):
         return "identifier"
-    if stripped.replace(".", "").replace(",", "").isdigit():
-        return "number"
     return "other" if any(c.isalnum() for c in stripped) else "punctuation"
 
 
@@ -105,7 +105,7 @@ def classifications_of(
         by_name["place in the word"] = Classification("token", ("begins a word", "inside a word"), inside)
     if len(ids):
         share = np.maximum(occurrences / occurrences.sum(), 1e-12)
-        by_name["share of the dataset"] = Classification("token", DECADES, np.digitize(-np.log10(share), [2, 3, 4, 5]))
+        by_name["share of the dataset"] = Classification("token", DECADES, np.digitize(-np.log10(share), [2, 3, 4, 5], right=True))
     if np.count_nonzero(fields) > 1:
         names_of_fields = tuple(f"field {i}" for i in range(len(fields)))
         by_name["field"] = Classification("field", names_of_fields, np.arange(len(fields)))
@@ -318,9 +318,9 @@ def _draw(report: Report) -> None:
         metric = CE if question == "level" else str(rows["metric"].iat[-1])
         rows = rows[rows["metric"] == metric]
         rows["panel"] = rows["dataset"] + ": " + rows["by"]
-        report.figures[question] = intervals(
-            rows, x=question, y="class", facet="panel", x_title=title.format(metric_label(metric)), null=null
-        )
+        title = title.format(metric_label(metric))
+        rows = rows.rename(columns={question: title})
+        report.figures[question] = intervals(rows, x=title, y="class", facet="panel", null=null)
 
 
 def _read_classifications(runs: Runs, run_id: str) -> tuple[dict[str, Classification], str]:

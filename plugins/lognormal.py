@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
+import altair as alt
 import numpy as np
 import pandas as pd
 from scipy import optimize
@@ -27,8 +28,9 @@ QUANTITIES = ("beta", "gamma", "mu_over_sigma")
 LEAST_RANKS = 8
 """Fewer different ranks do not tell the two distributions apart."""
 FEWEST_DOCUMENTS = 200
-"""Below, beta, gamma and mu/sigma have no intervals and no tests: few documents decide sums of ln^2 R, and intervals of
-gamma cover 75 to 88% with 20 to 50 skewed documents, 93 to 95% with 200 (studies/validity.py).
+"""Below, beta, gamma and mu/sigma of a size have no intervals and no tests: few documents decide sums of ln^2 R, and
+intervals of gamma cover 75 to 88% with 20 to 50 skewed documents, 93 to 95% with 200 (studies/validity.py). Their lines
+over sizes have intervals, as the scatter of the sizes is in them, too.
 """
 
 
@@ -287,17 +289,15 @@ def _add_lines(report: Report, family: Family, s: FloatArray, fits: Sequence[Fit
 
 def _draw(report: Report, ranks: pd.DataFrame) -> None:
     """Draw figures 8b, 8c and 8d of the paper."""
-    report.figures["distribution"] = charts.facets(
-        ranks,
-        x="rank",
-        y="share",
-        color="distribution",
-        facet="model",
-        x_title="rank R, largest model of each family",
-        y_title="share of tokens",
-        log="xy",
-        points=False,
-    )
+    rank, share = "rank R, largest model of each family", "share of tokens"
+    ranks = ranks.rename(columns={"rank": rank, "share": share})
+    pick = charts.legend_choice("distribution")
+    axes = (charts.axis_of(ranks[rank], alt.X, log=True), charts.axis_of(ranks[share], alt.Y, log=True))
+    chart = alt.Chart(charts.as_data(ranks)).encode(*axes, **charts.by_colour(ranks["distribution"], pick))
+    laws = chart.transform_filter(alt.datum.distribution != "observed").mark_line()
+    observed = chart.transform_filter(alt.datum.distribution == "observed").mark_point(size=20)
+    observed = observed.encode(tooltip=[f"{rank}:Q", alt.Tooltip(f"{share}:Q", format=".3~g")])
+    report.figures["distribution"] = alt.layer(laws, observed.add_params(pick)).facet("model:N", columns=3)
     names = {
         "neg_log_p1": ("-ln RBP_1", "as measured"),
         "neg_log_p1_lognormal": ("-ln RBP_1", "by the lognormal"),
@@ -307,14 +307,10 @@ def _draw(report: Report, ranks: pd.DataFrame) -> None:
     long = report.tables["implied"].melt(["family", "dataset", "size", "S"], list(names), "column", "nats")
     long["panel"] = long["dataset"] + ": " + long["column"].map(lambda name: names[name][0])
     long["by"] = long["column"].map(lambda name: names[name][1])
-    report.figures["implied"] = charts.facets(
-        long, x="S", y="nats", facet="panel", dash="by", log="xy", tooltip=["family", "size", "by"]
-    )
+    report.figures["implied"] = charts.facets(long, x="S", y="nats", facet="panel", dash="by", log="xy")
     if "mu_over_sigma" in report.questions:
-        ratio = report.frame("mu_over_sigma")
-        report.figures["mu_over_sigma"] = charts.facets(
-            ratio, x="S", y="mu_over_sigma", y_title="μ/σ", null=0.0, tooltip=["family", "size"]
-        )
+        ratio = report.frame("mu_over_sigma").rename(columns={"mu_over_sigma": "μ/σ"})
+        report.figures["mu_over_sigma"] = charts.facets(ratio, x="S", y="μ/σ", null=0.0)
 
 
 def _distribution(model: str, fitted: Fitted) -> pd.DataFrame:

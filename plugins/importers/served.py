@@ -83,7 +83,7 @@ class Served(Importer):
                 except BadInput as error:
                     raise BadInput(f"{places[-1]}: {error}") from error
                 except (TypeError, AttributeError, LookupError, ValueError, OverflowError) as error:
-                    raise BadInput(f"{places[-1]}: is no response of vLLM or SGLang ({error!r})"[:300]) from error
+                    raise BadInput(f"{places[-1]} is no response of vLLM or SGLang ({error!r})"[:300]) from error
         if not any(map(len, responses)):
             raise BadInput(f"{path} holds no scored token: nothing to import")
         if len(engines) > 1:
@@ -106,7 +106,7 @@ class Served(Importer):
             ranks = self._ranks(path, places, responses)
         else:
             columns[CE] = -math.fsum(logprob) / len(logprob)
-        yield ImportedMeasurement(columns, ranks=ranks, repo=model, notes=NOTE)
+        yield ImportedMeasurement(columns, ranks=ranks, repo=model if "/" in model else "", notes=NOTE)
 
     def _scored(self, answer: Mapping[str, Any]) -> FloatArray:
         """The tokens that are scored, (tokens, 4): neither the first, nor special ones and those after them."""

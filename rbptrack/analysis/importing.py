@@ -1,4 +1,4 @@
-"""What an importer is, and the one door through which others' numbers come in.
+"""What an importer is, and the checks that every imported number passes.
 
     @dataclass(kw_only=True)
     class Runs2024(Importer):
@@ -22,11 +22,11 @@ Nothing is imported then.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from pydantic import ValidationError
@@ -36,6 +36,7 @@ from rbptrack.analysis.rules import ROUNDED, ScoreRow
 from rbptrack.analysis.rules import ImportedRow as ImportedRow  # for importers of rows
 from rbptrack.analysis.source import SCORES as SCORES  # for importers of scores
 from rbptrack.base.errors import BadInput
+from rbptrack.base.words import listed
 from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
 
 _BATCHED = 0.02  # of CE: a mean of batches' means weighs tokens unevenly
@@ -156,10 +157,13 @@ def checked(
             faults += str(error).splitlines()
             continue
         earlier, first = rows.setdefault(row.key, (row, item))
-        if earlier.model_dump(exclude={"n"}) != row.model_dump(exclude={"n"}):  # one score may say of how many items
+        if isinstance(earlier, ScoreRow) and isinstance(row, ScoreRow):  # n may stand in one of two files
+            earlier.n = earlier.n or row.n
+            row.n = row.n or earlier.n
+        if differing := _differing(earlier, row):
             what = " ".join(str(part) for part in row.key if part)
             where = first.place or "the same source"
-            faults.append(f"{_at(item.place)}two different values of one number: {what} also stands in {where}")
+            faults.append(f"{_at(item.place)}{what}: {listed(differing)} other than in {where}")
     if faults:
         raise BadInput(_message(source, faults))
     if not rows:
@@ -175,6 +179,13 @@ def checked(
     return CheckedSource(measurements, frame.astype({"score": "Float64", "n": "Int64"}))
 
 
+def _differing(one: ImportedRow | ScoreRow, other: ImportedRow | ScoreRow) -> list[str]:
+    """The columns in which two rows differ."""
+    values = one.model_dump()
+    others = other.model_dump()
+    return [name for name in values | others if values.get(name) != others.get(name)]
+
+
 def _score(item: ImportedScore) -> ScoreRow:
     return ScoreRow.model_validate(_present(item.columns))
 
@@ -183,7 +194,8 @@ def _measurement(item: ImportedMeasurement, split: Callable[[str], tuple[str, st
     """The row of a measurement; of its ranks' numbers, where it has ranks, those that came with them must agree."""
     columns = _present(item.columns)
     if "family" not in columns:  # whether there is a model, too, the row's rules say
-        columns["family"], columns["size"] = split(str(columns.get("model", "unknown")))
+        columns["family"], size = split(str(columns.get("model", "unknown")))
+        columns.setdefault("size", size)
     if item.ranks is None:
         return ImportedRow.model_validate(columns)
     if not len(item.ranks):
@@ -214,13 +226,13 @@ def _allowed(name: str, value: float) -> float:
     return ROUNDED if parse_rbp_name(name) else 0.0
 
 
-def _present(columns: Mapping[str, object]) -> dict[str, object]:
+def _present(columns: Mapping[str, Any]) -> dict[str, object]:
     """The cells that are not empty."""
     present = {}
     for name, value in columns.items():
-        if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
-            continue
-        present[name] = value
+        missing = pd.api.types.is_scalar(value) and (pd.isna(value) or value == "")
+        if not missing:
+            present[name] = value
     return present
 
 

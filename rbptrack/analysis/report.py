@@ -23,9 +23,6 @@ LEVEL = 0.95
 COLUMNS = ["question", "family", "dataset", "metric", "estimate", "low", "high", "p", "p_holm", "verdict"]
 """Of `Report.results`; after them what tells rows apart (`case`) and what stands beside the estimates (`beside`)."""
 
-LONGEST_TITLE = 32
-"""Characters of a column's title, where a glossary's text begins with one."""
-
 VERDICTS = ("above", "below", "same", "undecided", "")
 
 MEANINGS = {
@@ -86,8 +83,7 @@ class Report:
     """Results as rows, and what is shown beside them.
 
     Attributes:
-        glossary: the meaning of every question and column. The text may begin with a title of at most 32 characters
-            and a colon (`Δα vs. CE: exponent ...`); a `Term` gives numbers a form, too.
+        glossary: the meaning of every question and column; a `Term` also has a title and a format of its numbers.
         tables: further tables, such as grids of k, without p.
         figures: Altair charts, by name; of the analyzer that leads, the first opens the page.
         headline: one plain sentence, at most 30 words; empty where there is nothing to say.
@@ -126,11 +122,11 @@ class Report:
             family: the family, `**family.keys` gives both.
             dataset: the dataset.
             metric: the quantity, such as `rbp_10`.
-            null: asks whether the number lies above or below it.
-            margin: asks, too, whether it lies within so much of the null value.
-            ends: of an interval of another kind, such as a profile's, in place of the estimate's own.
+            null: asks whether the number lies above or below it, on the estimate's scale.
+            margin: asks whether it is the same, too: whether its interval lies within this distance of the null value.
+            ends: of an interval of another kind, such as a profile's, on the reader's scale.
             beside: further numbers of the row, such as R2.
-            show: from the estimate's scale to the reader's, such as `numpy.expm1`; monotonic.
+            show: from the estimate's scale to the reader's, such as `numpy.expm1`; rising or falling throughout.
             **case: what else tells the row apart, such as S or N; part of its MLflow metric's name.
 
         """
@@ -139,7 +135,9 @@ class Report:
         if ends is None:
             ends = float(show(low)), float(show(high))
         keys = {"question": question, "family": family, "dataset": dataset, "metric": metric}
-        numbers = {"estimate": float(show(number.value)), "low": min(ends), "high": max(ends)}
+        if ends[0] > ends[1]:  # `show` falls
+            ends = ends[::-1]
+        numbers = {"estimate": float(show(number.value)), "low": ends[0], "high": ends[1]}
         beside = dict(beside or {})
         answer = _Answer(keys | numbers | case | beside, list(case), list(beside), isfinite(margin))
         if null is not None:
@@ -201,12 +199,7 @@ class Report:
         """What a question or column means, with its title."""
         entry = self.glossary.get(name, MEANINGS.get(name, ""))
         term = entry if isinstance(entry, Term) else Term(entry)
-        title, colon, meaning = term.meaning.partition(": ")
-        if term.title:
-            return term
-        if colon and len(title) <= LONGEST_TITLE:
-            return replace(term, meaning=meaning, title=title)
-        return replace(term, title=name.replace("_", " "))
+        return term if term.title else replace(term, title=name.replace("_", " "))
 
 
 def holm(p: pd.Series[float]) -> pd.Series[float]:

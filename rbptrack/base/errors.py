@@ -58,14 +58,14 @@ def shortened(names: Sequence[str], *, most: int = _MOST_LISTED) -> str:
 
 
 def disk_trouble(error: BaseException, folder: Path) -> RbptrackError | None:
-    """Say in a line that a disk is full or cannot be written, if that is what an error means."""
+    """Say in a line that a disk is full, or a file cannot be read or written, if that is what an error means."""
     if not isinstance(error, OSError):
         return None
     text = str(error)  # Arrow's errors carry the system's number in their text only
     if error.errno in (errno.ENOSPC, errno.EDQUOT) or f"errno {errno.ENOSPC}]" in text:
         return RbptrackError(f"the disk is full at {folder}: free some space and run again; measurements are kept")
     if error.errno in (errno.EACCES, errno.EROFS) or "Read-only file system" in text:
-        return RbptrackError(f"{error.filename or folder} cannot be written: {error.strerror or text}")
+        return RbptrackError(f"{error.filename or folder} cannot be read or written: {error.strerror or text}")
     if error.errno in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP, errno.EPERM):
         return RbptrackError(f"{error.filename or folder}: {error.strerror}; give another path")
     return None

@@ -8,11 +8,11 @@ from rbptrack.base.errors import BadInput
 
 _LOGIN = re.compile(
     # In an address of the web all before @ is a login; in a database's a password may hold slashes.
-    r"(?P<http>https?://)[^\s/?#@]+@|(?P<other>(?!https?:)[a-z][a-z0-9+.\-]*://[^\s/?#:@]*:)\S+@",
+    r"(?P<http>https?://)[^\s/?#@]+@|(?P<other>(?<![a-z0-9+.\-])(?!https?:)[a-z][a-z0-9+.\-]*://[^\s/?#:@]*:)\S+@",
     re.IGNORECASE,
 )
 _PAIR = re.compile(
-    r"(?P<key>[?&;][^=&;#\s]*(?:passw(?:or)?d|pwd|token|secret|signature|credential)[^=&;#\s]*=)[^&;#\s]+",
+    r"(?P<key>[?&;][^=&;#\s]*(?:passw(?:or)?d|pwd|token|secret|signature|credential|api_?key|access_?key)[^=&;#\s]*=)[^&;#\s]+",
     re.IGNORECASE,
 )
 

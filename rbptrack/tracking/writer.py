@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rbptrack.base.files import sync, sync_tree
 from rbptrack.base.secrets import without_password
+from rbptrack.base.words import counted
 from rbptrack.tracking.artifacts import local_path
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.names import Tag
@@ -128,9 +129,9 @@ def describe(record: Record) -> str:
     lines = [f"**{tags[Tag.MODEL]}** on **{tags[Tag.DATASET]}**"]
     facts = []
     if "documents" in params:
-        facts.append(f"{int(params['documents']):,} documents")
+        facts.append(counted(int(params["documents"]), "document"))
     if "num_tokens" in record.metrics:
-        facts.append(f"{record.metrics['num_tokens']:,.0f} scored tokens")
+        facts.append(counted(int(record.metrics["num_tokens"]), "scored token"))
     if "seq_len" in params:
         facts.append(f"sequences of {params['seq_len']} tokens ({params.get('sequence', 'unknown rule')})")
     if "dtype" in params:

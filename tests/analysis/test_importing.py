@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,15 +63,26 @@ def test_what_breaks_a_rule_is_refused(columns: dict[str, Any], reason: str) -> 
 
 def test_two_values_of_one_number_are_refused() -> None:
     rows = [ImportedMeasurement(ROW | {"ce": ce}, f"row {i}") for i, ce in enumerate(("2", "3"), start=1)]
-    with pytest.raises(BadInput, match=r"row 2: two different values of one number: .* row 1"):
+    with pytest.raises(BadInput, match=r"row 2: .*ce.* row 1"):
         checked(Path("t"), rows)
+    scores = [ImportedScore({"model": "a", "task": "b", "score": 0.5, "n": n}) for n in (7, 100)]
+    with pytest.raises(BadInput, match="n other than"):
+        checked(Path("t"), scores)
 
 
 def test_a_row_or_score_that_stands_twice_with_the_same_numbers_counts_once() -> None:
     rows = [ImportedMeasurement(ROW | {"ce": ce}) for ce in ("2", "2.0")]
     assert len(checked(Path("t"), rows).measurements) == 1
-    score = ImportedScore({"model": "a", "task": "b", "score": 0.5}, "row 1")
-    assert len(checked(Path("t"), [score, score]).scores) == 1
+    scores = [ImportedScore({"model": "a", "task": "b", "score": 0.5, "n": n}) for n in (pd.NA, 7, None)]
+    assert checked(Path("t"), scores).scores["n"].tolist() == [7]
+
+
+def test_a_size_that_is_given_is_kept() -> None:
+    """Also where the family is taken from the model's name."""
+    (measurement,) = checked(
+        Path("t"), [ImportedMeasurement(ROW | {"model": "a-3.1-8B-Chat", "size": "8b"})]
+    ).measurements
+    assert (measurement.row.family, measurement.row.size) == ("a-3.1-8B", "8b")
 
 
 def test_the_place_the_value_and_the_rule_of_every_fault_are_named() -> None:

@@ -90,7 +90,7 @@ def test_reducers_of_a_scorer_are_tasks_of_their_own_and_epochs_no_samples(tmp_p
         ("model,task,score\na,b,true\n", "row 1, score: .*valid number"),
         ("model,task,score\na,b,0_0.5_0\n", "row 1, score: must be a number"),
         ("model,task,score\na,b,nan\n", "row 1, score: .*finite"),
-        ("model,task,score\na,b,0.5\na,b,0.6\n", "row 2: two different values"),
+        ("model,task,score\na,b,0.5\na,b,0.6\n", "row 2: a b: score"),
         ("model,task,score,score\na,b,0.5,0.6\n", "the column score more than once"),
         ("model,task,score,n\na,b,0.5,0\n", "row 1, n: .*greater than or equal to 1"),
         ("model,task,score\n", "holds nothing to import"),

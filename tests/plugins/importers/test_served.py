@@ -102,7 +102,7 @@ def test_ranks_that_their_probabilities_rule_out_are_refused(tmp_path: Path) -> 
         ([vllm(TOKENS[0])], {"dataset": ""}, "which texts were sent"),
         ([vllm(TOKENS[0])], {"vocab_size": 0}, "need .*vocab_size=N"),
         ([vllm([(5, -4.0, 40)])], {"vocab_size": 39}, "vocab_size of at least 40"),
-        ([vllm([(5, -4.0, 10**400)])], {}, "line 1: is no response .*too large"),
+        ([vllm([(5, -4.0, 10**400)])], {}, "line 1 is no response .*too large"),
         ([vllm([(60, -0.5, 1)])], {}, "vocab_size of at least 61"),
         ([vllm([(5, 0.5, 1)])], {}, "line 1: token 1 has the log-probability 0.5"),
         ([vllm([(5, -0.5, 0)])], {}, "line 1: token 1 has the rank 0"),

@@ -81,7 +81,7 @@ def test_a_dataset_may_be_given(tmp_path: Path) -> None:
         ("model,dataset\na-1,w\n", "lacks a column ce"),
         (START + "ce,rbp_1\na-1,w,5,,\n", "row 1: the row holds no result"),
         (START + "rbp_x,ce\na-1,w,5,.1,2\n", "rbp_x is no column"),
-        (START + "ce\na-1,w,5,2\nb-1,w,5,2\na-1,w,5,3\n", "row 3: two different values"),
+        (START + "ce\na-1,w,5,2\nb-1,w,5,2\na-1,w,5,3\n", "row 3: .*ce"),
         (START + "ce\n,w,5,2\n", "row 1, model: .*required"),
     ],
 )
