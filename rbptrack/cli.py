@@ -30,10 +30,10 @@ app = typer.Typer(
 _WORDS = {"ignore_unknown_options": True, "allow_extra_args": True}  # Hydra's own flags are words, too
 
 
-def _complete_words(incomplete: str) -> list[str]:
+def _complete_words(context: typer.Context, incomplete: str) -> list[str]:
     from rbptrack.commands.completion import words
 
-    return words(incomplete)
+    return words(context.params.get("words") or [], incomplete)
 
 
 def _complete_analyzers(incomplete: str) -> list[str]:
@@ -336,6 +336,10 @@ def main() -> int:
 
 
 def _run(words: Sequence[str]) -> int:
+    if "_RBPTRACK_COMPLETE" in os.environ:
+        from rbptrack.commands.completion import insert_measure
+
+        insert_measure(os.environ)
     with stop_signals_raise():
         return app(_with_command(words), prog_name=program(), standalone_mode=False) or 0
 

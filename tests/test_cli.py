@@ -145,6 +145,8 @@ def test_words_are_completed(tmp_path: Path) -> None:
 
     assert {"measure", "list"} <= set(completed("rbptrack ", "1"))
     assert "model=nano/6k" in completed("rbptrack measure model=nano/", "2")
+    assert "nano/6k" in completed("rbptrack\nmeasure\nmodel\n=\nnano/", "4")  # as bash splits it
+    assert "nano/6k" in completed("rbptrack\nmodel\n=\nnano/", "3")
     assert "dataset=stdlib,pydocs" in completed("rbptrack plan dataset=stdlib,py", "2")
     assert "--dataset" in completed("rbptrack list --da", "2")
     assert "power_law" in completed("rbptrack analyze power", "2")

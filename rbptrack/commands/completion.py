@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping, Sequence
+
 from rbptrack.config.keys import keys
 from rbptrack.config.patterns import families
 from rbptrack.config.words import config_names
 
-_GROUPS = {"model": "model", "dataset": "dataset", "reference": "model", "k": "k", "protocol": "protocol"}
+_GROUP_OF_KEY = {
+    "model": "model",
+    "dataset": "dataset",
+    "reference": "model",
+    "k": "k",
+    "protocol": "protocol",
+    "launch": "launch",
+}
 
 
-def words(incomplete: str) -> list[str]:
-    """Words of `measure` and `plan`: keys, and the models and datasets that have configs."""
+def words(before: Sequence[str], incomplete: str) -> list[str]:
+    """Words of `measure` and `plan`: keys, and the models and datasets that have configs.
+
+    Bash takes `model=nano/` for the three words `model`, `=` and `nano/`, and wants the last one completed; other
+    shells take it for one.
+
+    Args:
+        before: the words before the one to complete.
+        incomplete: that word.
+
+    """
+    if incomplete == "=":
+        return _values(before[-1] if before else "", "")
+    if before and before[-1] == "=":
+        return _values(before[-2] if len(before) > 1 else "", incomplete)
     key, equals, value = incomplete.partition("=")
-    if not equals:
-        options = [*_GROUPS, "launch", *(name for name in keys() if not name.startswith("reference."))]
-        return [f"{option}=" for option in options if option.startswith(incomplete)]
-    if key not in (*_GROUPS, "launch"):
-        return []
-    group = _GROUPS.get(key, key)
-    before, comma, last = value.rpartition(",")
-    options = [*config_names(group), *(f"{family}/*" for family in families(config_names(group)))]
-    return [f"{key}={before}{comma}{option}" for option in options if option.startswith(last)]
+    if equals:
+        return [f"{key}={completed}" for completed in _values(key, value)]
+    options = [*_GROUP_OF_KEY, *(name for name in keys() if not name.startswith("reference."))]
+    return [f"{option}=" for option in options if option.startswith(incomplete)]
 
 
 def analyzers(incomplete: str) -> list[str]:
@@ -28,3 +45,22 @@ def analyzers(incomplete: str) -> list[str]:
     from rbptrack.analysis.discovery import ANALYZERS, find
 
     return [name for name in find(ANALYZERS).names if name.startswith(incomplete)]
+
+
+def insert_measure(environment: MutableMapping[str, str]) -> None:
+    """Let `rbptrack model=<Tab>` complete as `rbptrack measure model=<Tab>`, by what shells tell in the environment."""
+    for variable in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS"):
+        program, _, rest = environment.get(variable, "").replace("\n", " ").partition(" ")
+        if rest.partition("=")[0].strip() in _GROUP_OF_KEY and "=" in rest:
+            environment[variable] = f"{program} measure {rest}"
+            environment["COMP_CWORD"] = str(int(environment.get("COMP_CWORD", "0")) + 1)
+
+
+def _values(key: str, value: str) -> list[str]:
+    """The values that a key may have, each behind the elements of the list that are there already."""
+    if key not in _GROUP_OF_KEY:
+        return []
+    names = config_names(_GROUP_OF_KEY[key])
+    begun, comma, last = value.rpartition(",")
+    options = [*names, *(f"{family}/*" for family in families(names))]
+    return [f"{begun}{comma}{option}" for option in options if option.startswith(last)]
