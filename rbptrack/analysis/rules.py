@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import log
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
@@ -12,6 +13,7 @@ from rbptrack.ranks import is_rbp_column, rbp_ks, rbp_name
 ROUNDED = 2e-3
 """Nats, or of a share, that numbers written with three digits may be apart."""
 
+_AS_ROUNDED = 0.95  # of CE: log-probabilities in bfloat16, means of batches' means
 _LARGEST_K = 2**31 - 1
 _RESULTS = ("ce", "ce_rank", "ce_rest", "bits_per_byte", "tie_rate")
 _AT_MOST = {"non_embedding_params": "total_params", "documents": "num_tokens", "context": "seq_len"}
@@ -120,6 +122,10 @@ class ImportedRow(BaseModel):
         for low, high in pairwise(rbp):
             if rbp[high] < rbp[low] - 1e-9:
                 raise ValueError(f"RBP_k must not fall with k: rbp_{low} is {rbp[low]:g} and rbp_{high} {rbp[high]:g}")
+        for k, share in rbp.items():
+            least = _AS_ROUNDED * (1 - share - ROUNDED) * log(k + 1)  # beyond rank k, k others are as likely
+            if self.ce is not None and self.ce < least:
+                raise ValueError(f"ce must be at least {least:.3g} nats where {rbp_name(k)} is {share:g}: {self.ce:g}")
         return self
 
     @model_validator(mode="after")

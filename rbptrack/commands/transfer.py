@@ -77,7 +77,8 @@ def _importer_of(importers: Plugins[Importer], path: Path) -> str:
         return takers[0]
     if takers:
         raise BadInput(f"{path}: {listed(takers)} take it; say which: --importer {takers[0]}")
-    raise BadInput(f"{path}: none of the importers takes it: {', '.join(importers.names)}")
+    names = ", ".join(importers.names)
+    raise BadInput(f"{path}: none of the importers takes it: {names}. --importer NAME says what one misses in it")
 
 
 def _takes(importer: Importer, path: Path) -> bool:

@@ -19,8 +19,8 @@ from rbptrack.base.files import regular_file, replacing
 from rbptrack.exchange.contents import faults_of_measurement
 from rbptrack.exchange.intake import imported_line
 from rbptrack.tracking import Record, Store
-from rbptrack.tracking.names import DOCUMENTS_FILE, RANKS_FILE, RECORD_FILE, TOKENS_FILE, Tag
-from rbptrack.tracking.record import add_histogram, histogram_of
+from rbptrack.tracking.names import DOCUMENTS_FILE, RANKS_FILE, RECORD_FILE, TOKENS_FILE, Metric, Tag
+from rbptrack.tracking.record import add_histogram, histogram_of, rbp_curve
 
 LARGEST = 64 * 2**30
 """Bytes to which a bundle may unpack."""
@@ -122,7 +122,9 @@ def _complete(folder: Path, source: Path) -> None:
     record.tags[Tag.IMPORTED_FROM] = source.name
     record.tags.pop(Tag.FORCED, None)
     if RANKS_FILE in record.files:
-        add_histogram(folder, histogram_of(folder / RANKS_FILE), record.name)
+        histogram = histogram_of(folder / RANKS_FILE)
+        record.curves = {Metric.RBP_CURVE: rbp_curve(histogram)}
+        add_histogram(folder, histogram, record.name)
     record.write(folder)
 
 

@@ -20,6 +20,7 @@ from rbptrack.ranks import RankTable
 from rbptrack.sources.fingerprint import fingerprint as fingerprint_of
 from rbptrack.tracking import Record
 from rbptrack.tracking.names import DOCUMENTS_FILE, RANKS_FILE, RECORD_FILE, TOKENS_FILE, Kind, Metric, Tag
+from rbptrack.tracking.record import size_metrics
 from rbptrack.tracking.verify import numbers_that_disagree
 
 _KEY = re.compile(r"[/\w.\- :]{1,250}")  # of params, metrics and tags in MLflow
@@ -45,7 +46,7 @@ def faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
         return
     faults = [*_faults_of_entries(record), *_faults_of_identity(record, fingerprint)]
     if not faults:
-        faults = list(_faults_of_files(record, folder))
+        faults = [*_faults_of_size(record), *_faults_of_files(record, folder)]
     yield from faults
 
 
@@ -88,6 +89,18 @@ def _faults_of_identity(record: Record, fingerprint: str) -> Iterator[str]:
         for name, numbers in (("params", record.params), ("metrics", record.metrics)):
             if identity.get(name) != numbers:
                 yield f"its {name} are not those that its fingerprint is made of"
+
+
+def _faults_of_size(record: Record) -> Iterator[str]:
+    """An S that its logarithm or the number of all parameters rules out."""
+    size = record.metrics.get(Metric.NON_EMBEDDING_PARAMS)
+    if size is None:
+        return
+    total = record.params.get("total_params", "")
+    if not size_metrics(int(size)).items() <= record.metrics.items():
+        yield f"{Metric.NON_EMBEDDING_PARAMS} is {size}, and its logarithm that of another number"
+    if total and not (total.isdecimal() and size <= int(total)):
+        yield f"{Metric.NON_EMBEDDING_PARAMS} is {size}, and total_params {total[:40]}"
 
 
 def _faults_of_files(record: Record, folder: Path) -> Iterator[str]:

@@ -32,6 +32,7 @@ DIGITS = "9" * 400
         ({"ce": True}, "ce: must be a number"),
         ({"ce": ""}, "holds no result"),
         ({"rbp_10": ".4", "rbp_2": ".5"}, "must not fall with k"),
+        ({"rbp_10": ".4", "ce": "0"}, "ce must be at least"),
         ({"rbp_1": "1.1"}, "rbp_1 must be at most 1"),
         ({"rbp_0": ".1"}, "rbp_0 is no column"),
         ({"rbp_x": ".1"}, "rbp_x is no column"),

@@ -114,6 +114,8 @@ FALSE_RECORDS: Mapping[str, Callable[[dict[str, Any]], object]] = {
     "k above the vocabulary": lambda record: set_in(record, "metrics", "rbp_9999", 1.0),
     "tokens": lambda record: set_in(record, "metrics", "num_tokens", 7.0),
     "curve": lambda record: set_in(record, "curves", "rbp_curve", [[1, 0.5]]),
+    "S": lambda record: set_in(record, "metrics", "non_embedding_params", 1e6),
+    "total": lambda record: set_in(record, "params", "total_params", "1"),
     "fingerprint": lambda record: set_in(record, "tags", "rbptrack.fingerprint", "0" * 64),
     "what was measured": lambda record: set_in(record, "identity", "dataset", "code"),
     "dataset": lambda record: set_in(record, "tags", "rbptrack.dataset", "code"),

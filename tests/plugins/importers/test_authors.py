@@ -17,9 +17,9 @@ DIGITS = "9" * 400
 def authors_folder(root: Path) -> Path:
     """One model on one dataset: top1 and top10, with ranks in top1."""
     folder = root / "wiki/EleutherAI/pythia-70m"
-    write_file(folder / "top1/metrics.json", json.dumps({"mean_ce_loss": 1.0, "RBP_1": 0.25, "F_N=4": 0.01}))
-    write_file(folder / "top10/metrics.json", json.dumps({"mean_ce_loss": 1.0, "indicator": 0.75}))
-    write_file(folder / "top1/ranks.json", json.dumps([[1, 1, 1.0], [7, 2, 1.0], [300, 1, 1.0], [2, 3, 1.0]]))
+    write_file(folder / "top1/metrics.json", json.dumps({"mean_ce_loss": 2.5, "RBP_1": 0.25, "F_N=4": 0.01}))
+    write_file(folder / "top10/metrics.json", json.dumps({"mean_ce_loss": 2.5, "indicator": 0.75}))
+    write_file(folder / "top1/ranks.json", json.dumps([[1, 1, 0.1], [7, 2, 2.5], [300, 1, 6.0], [2, 3, 1.4]]))
     return root
 
 
@@ -29,7 +29,7 @@ def test_the_authors_metrics_are_read(tmp_path: Path) -> None:
     (measurement,) = read_checked(Authors(sizes=str(sizes)), root).measurements
     row = measurement.row
     assert (row.model, row.family, row.size, row.dataset) == ("EleutherAI/pythia-70m", "pythia", "70m", "wiki")
-    assert (row.ce, row.rbp, row.non_embedding_params) == (1.0, {1: 0.25, 10: 0.75}, 18915328)
+    assert (row.ce, row.rbp, row.non_embedding_params) == (2.5, {1: 0.25, 10: 0.75}, 18915328)
     assert measurement.given.repo == "EleutherAI/pythia-70m"
     assert measurement.given.ranks is None
 
