@@ -105,7 +105,8 @@ def classifications_of(
         by_name["place in the word"] = Classification("token", ("begins a word", "inside a word"), inside)
     if len(ids):
         share = np.maximum(occurrences / occurrences.sum(), 1e-12)
-        by_name["share of the dataset"] = Classification("token", DECADES, np.digitize(-np.log10(share), [2, 3, 4, 5], right=True))
+        decade = np.digitize(-np.log10(share), [2, 3, 4, 5], right=True)
+        by_name["share of the dataset"] = Classification("token", DECADES, decade)
     if np.count_nonzero(fields) > 1:
         names_of_fields = tuple(f"field {i}" for i in range(len(fields)))
         by_name["field"] = Classification("field", names_of_fields, np.arange(len(fields)))
