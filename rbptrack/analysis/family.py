@@ -167,14 +167,14 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], Any], n
     """What is read of each run of a family, by run ID; those that cannot be read are named in the notes."""
     values: dict[str, Any] = {}
     without_ranks = []
-    for _, row in family.rows.iterrows():
-        run_id = str(row["run_id"])
+    models = dict(zip(map(str, family.rows["run_id"]), map(str, family.rows["model"]), strict=True))
+    for run_id, model in models.items():
         try:
             values[run_id] = _by_source(load(family, run_id), runs, run_id)
         except WithoutRanks:
-            without_ranks.append(str(row["model"]))
+            without_ranks.append(model)
         except (Unreadable, MissingColumn) as error:
-            notes.append(f"{row['model']} on {family.dataset} is left out: {error}.")
+            notes.append(f"{model} on {family.dataset} is left out: {error}.")
     by_document = [
         run_id for run_id in values if run_id in runs.unread_sources and hasattr(values[run_id], "in_groups")
     ]
@@ -183,8 +183,7 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], Any], n
     else:  # sums by document and by source do not add
         for run_id in by_document:
             del values[run_id]
-            model = family.rows.loc[family.rows["run_id"] == run_id, "model"].iat[0]
-            notes.append(f"{model} on {family.dataset} is left out: {runs.unread_sources[run_id]}.")
+            notes.append(f"{models[run_id]} on {family.dataset} is left out: {runs.unread_sources[run_id]}.")
     if without_ranks:
         notes.append(f"{family}: {listed(without_ranks)} left out, imported without ranks.")
     return values

@@ -283,7 +283,7 @@ class Runs:
         for piece in self.rank_pieces(run_id, COUNTED):
             parts.append(piece.document_counts(_likely_ks(piece.vocab_size, self._logged_ks, needed)))
         counts = DocumentCounts.concatenate(parts)
-        if sum(c.hits.nbytes for c in self._counts.values()) < _MOST_KEPT:
+        if len(self._counts) * counts.hits.nbytes < _MOST_KEPT:
             self._counts[run_id] = counts
         return counts
 

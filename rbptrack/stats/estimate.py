@@ -69,8 +69,10 @@ class Estimate:
             return float(2 * scipy.special.stdtr(self.df, -distance / self.se))
         if self._squared_half(SMALLEST_P) < distance**2:
             return 2 * SMALLEST_P
+        least = max(scipy.special.ndtr(-distance / self.se), SMALLEST_P)  # were all variance sampling
+        most = scipy.special.stdtr(self.df, -distance / self.se)  # were all of it scatter
         log_tail = scipy.optimize.brentq(
-            lambda x: self._squared_half(exp(x)) - distance**2, log(SMALLEST_P), log(0.5), xtol=1e-9
+            lambda x: self._squared_half(exp(x)) - distance**2, log(least) - 1e-6, log(most) + 1e-6, xtol=1e-9
         )
         return 2 * exp(log_tail)
 

@@ -132,8 +132,9 @@ class Law:
     def _solve(self) -> FloatArray:
         """Weights of ln y in ln A and in -alpha, (2, m)."""
         x = np.log(self.s)
-        slope = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-        return np.stack([1 / len(x) - x.mean() * slope, slope])
+        mean = x.mean()
+        slope = (x - mean) / ((x - mean) ** 2).sum()
+        return np.array([1 / len(x) - mean * slope, slope])
 
     def _weights(self, *of: float) -> FloatArray:
         """Weights of ln y, (m,), in a combination of ln A and -alpha."""
@@ -272,5 +273,5 @@ def paired(u: Sequence[FloatArray]) -> FloatArray:
     have the same number of documents, so that they cannot be paired.
     """
     if len({len(of_size) for of_size in u}) == 1:
-        return covariance(np.stack(u, axis=1))
+        return covariance(np.array(u).T)
     return np.asarray(scipy.linalg.block_diag(*(covariance(of_size[:, None]) for of_size in u)))
