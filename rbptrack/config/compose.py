@@ -126,7 +126,9 @@ def readable_errors() -> Iterator[None]:
         raise BadInput(f"a value is missing: give {error.full_key}=...") from error
     except (HydraException, OmegaConfBaseException) as error:
         raise BadInput(_sentence(error)) from error
-    except (YAMLError, OSError, ValueError) as error:  # a file that is no YAML, cannot be read, or is not UTF-8
+    except UnicodeDecodeError as error:
+        raise BadInput(f"while composing: a config is not UTF-8 text; save it as UTF-8 ({error})") from error
+    except (YAMLError, OSError, ValueError) as error:  # a file that is no YAML, or cannot be read
         raise BadInput(f"while composing: {' '.join(str(error).split())}") from error
 
 

@@ -24,7 +24,7 @@ _GROUPS = ("model", "dataset", "k", "protocol", "launch")
 _HYDRAS_OWN = ("hydra/", "hydra.")
 _SEARCH = "hydra.searchpath="
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-_PLAIN = re.compile(r"[\w./:-]+")
+_PLAIN = re.compile(r"[\w./:-]+", re.ASCII)
 
 _FLAGS = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
 _FLAGS.add_argument("-m", "--multirun", action="store_true")
@@ -238,7 +238,8 @@ def _chosen(word: str, key: str, value: str, choices: Choices) -> str:
     group = "model" if key == "reference" else key
     names = choices.names(group)
     elements = [_choice_of(group, element, names, choices) for element in elements]
-    return ",".join(choose(key, elements, [*names, *(element for element in elements if element in choices.made_up)]))
+    chosen = choose(key, elements, [*names, *(element for element in elements if element in choices.made_up)])
+    return ",".join(map(_quoted, chosen))
 
 
 def _choice_of(group: str, element: str, names: Sequence[str], choices: Choices) -> str:
