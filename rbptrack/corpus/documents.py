@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import logging
 import zlib
@@ -205,8 +206,9 @@ def _file(path: Path, *, streaming: bool) -> Any:
 
     check_file(path)
     kind = FILE_KINDS[file_kind(path)]
-    options = {"sample_by": "document"} if kind == "text" else {}
-    rows = datasets.load_dataset(kind, data_files=[str(path)], split="train", streaming=streaming, **options)
+    options = {"sample_by": "document", "encoding": "utf-8-sig"} if kind == "text" else {}  # without Windows' mark
+    pattern = glob.escape(str(path))
+    rows = datasets.load_dataset(kind, data_files=[pattern], split="train", streaming=streaming, **options)
 
     def named(row: Row, number: int) -> Row:
         return {_ID: path.name if kind == "text" else f"{path.name}:{number}"}

@@ -115,7 +115,9 @@ def _matching(patterns: Sequence[str]) -> list[Path]:
     """The files that match, each once, in natural order by pattern; BadInput where one cannot be read."""
     matching: dict[Path, None] = {}
     for pattern in patterns:
-        names = sorted(glob.glob(str(user_path(pattern)), recursive=True), key=natural_key)  # noqa: PTH207
+        names = [str(user_path(pattern))]
+        if not Path(names[0]).is_file():  # a name may hold the signs of a pattern: notes [2].txt
+            names = sorted(glob.glob(names[0], recursive=True), key=natural_key)  # noqa: PTH207
         files = [Path(name).absolute() for name in names if not Path(name).is_dir()]
         if not files:
             raise BadInput(f"dataset.files: no file matches {pattern}")
