@@ -78,9 +78,9 @@ class Agreement(Analyzer):
         report.tables["worst_tokens"] = pd.concat(tables, ignore_index=True)
         changes_of_ce = report.frame("change")
         changes_of_ce = changes_of_ce[changes_of_ce["metric"] == CE]
-        report.figures["change"] = intervals(
-            changes_of_ce, x="change", y="pair", x_title="CE of the second minus the first, nats", null=0.0
-        )
+        title = "CE of the second minus the first, nats"
+        drawn = changes_of_ce.rename(columns={"change": title})
+        report.figures["change"] = intervals(drawn, x=title, y="pair", null=0.0)
         report.headline = _headline(report, changes_of_ce)
         return report
 

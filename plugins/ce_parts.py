@@ -261,14 +261,12 @@ def _span(shares: pd.Series[float]) -> str:
 def _draw(report: Report) -> None:
     """Draw the parts against S, and their shares of the fall."""
     table = report.tables["parts"]
-    keys = ["family", "dataset", "size", "S"]
-    parts = table.melt(keys, list(PARTS), "part", "nats").dropna()
+    nats = "nats per token"
+    parts = table.melt(["family", "dataset", "size", "S"], list(PARTS), "part", nats).dropna()
     parts["part"] = parts["part"].map(lambda part: PARTS[part].title)
     parts["panel"] = parts["family"] + " on " + parts["dataset"]
-    report.figures["parts"] = charts.facets(
-        parts, x="S", y="nats", color="part", facet="panel", y_title="nats per token", null=0.0, tooltip=["size"]
-    )
+    report.figures["parts"] = charts.facets(parts, x="S", y=nats, color="part", facet="panel", null=0.0)
     if "share" in report.questions:
-        report.figures["share"] = charts.intervals(
-            report.frame("share"), x="share", y="metric", x_title="share of the fall of CE", null=0.0
-        )
+        title = "share of the fall of CE"
+        shares = report.frame("share").rename(columns={"share": title})
+        report.figures["share"] = charts.intervals(shares, x=title, y="metric", null=0.0)

@@ -98,9 +98,8 @@ class Draft(Analyzer):
                 "bandwidth and kernels; step_cost= sets a measured cost."
             )
         report.tables["lengths"] = pd.DataFrame(lengths)
-        report.figures["acceptance"] = facets(
-            report.frame("acceptance"), x="S", y="acceptance", facet="reference", x_title="S of the draft"
-        )
+        acceptance = report.frame("acceptance").rename(columns={"S": "S of the draft"})
+        report.figures["acceptance"] = facets(acceptance, x="S of the draft", y="acceptance", facet="reference")
         if "speed_up" in report.questions:
             best = report.frame("speed_up").sort_values("speed_up").iloc[-1]
             report.headline = (

@@ -349,25 +349,16 @@ def _draw(report: Report) -> None:
     both = pd.concat([measured, alone])[[*keys, "p_n", "low", "high", "by"]].dropna(subset=["p_n"])
     both["panel"] = both["family"] + " on " + both["dataset"] + ", k = " + both["k"].astype(str)
     both["length"] = "N = " + both["N"].astype(str)
-    report.figures["success"] = facets(
-        both,
-        x="S",
-        y="p_n",
-        color="length",
-        facet="panel",
-        dash="by",
-        log="xy",
-        y_title="windows that succeed",
-        tooltip=["size"],
-    )
+    title = "windows that succeed"
+    both = both.rename(columns={"p_n": title})
+    report.figures["success"] = facets(both, x="S", y=title, color="length", facet="panel", dash="by", log="xy")
     if "alpha_n" in report.questions:
         laws = report.frame("alpha_n")
         laws["panel"] = laws["dataset"] + ", " + laws["metric"].map(metric_label)
-        report.figures["alpha_n"] = facets(laws, x="N", y="alpha_n", facet="panel", y_title="α_N", tooltip=["sizes"])
+        report.figures["alpha_n"] = facets(laws.rename(columns={"alpha_n": "α_N"}), x="N", y="α_N", facet="panel")
     if "answers" in report.tables:
         answers = report.tables["answers"].rename(columns={"succeeded": "as measured", "independent": "if independent"})
-        long = answers.melt(keys[:-1], ["as measured", "if independent"], "by", "share").dropna()
+        title = "whole answers that succeed"
+        long = answers.melt(keys[:-1], ["as measured", "if independent"], "by", title).dropna()
         long["panel"] = long["dataset"] + ", k = " + long["k"].astype(str)
-        report.figures["answers"] = facets(
-            long, x="S", y="share", facet="panel", dash="by", y_title="whole answers that succeed"
-        )
+        report.figures["answers"] = facets(long, x="S", y=title, facet="panel", dash="by")

@@ -78,7 +78,7 @@ class KLaw(Analyzer):
         rows = report.frame("beta")
         if doubling:
             report.tables["doubling"] = pd.DataFrame(doubling)
-        report.figures["beta"] = facets(rows, x="S", y="beta", y_title="β", tooltip=("size",))
+        report.figures["beta"] = facets(rows.rename(columns={"beta": "β"}), x="S", y="β")
         powers = " to ".join(dict.fromkeys(f"k^-{beta:.2f}" for beta in (rows["beta"].min(), rows["beta"].max())))
         report.headline = (
             f"At fixed models -ln RBP_k falls as {powers} up to k = {rows['largest_k'].max()}, "

@@ -153,9 +153,9 @@ class PowerLaw(Analyzer):
         if laws:
             report.figures["laws"] = _figure(report.tables["points"], report.tables["laws"])
         if "held_out" in report.questions:
-            held_out = report.frame("held_out")
             title = "held-out error at the largest size"
-            report.figures["held_out"] = intervals(held_out, y="metric", x="held_out", x_title=title, null=0.0)
+            held_out = report.frame("held_out").rename(columns={"held_out": title})
+            report.figures["held_out"] = intervals(held_out, x=title, y="metric", null=0.0)
         report.headline = self._headline(report)
         return report
 
@@ -360,7 +360,8 @@ def _figure(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     """The explorer; of imports that have cross-entropy alone, its panels."""
     if (points["metric"] == "rbp").any():
         return explorer(points, laws)
-    return facets(points, x="S", y="y", log="xy", y_title="cross-entropy, nats")
+    title = "cross-entropy, nats"
+    return facets(points.rename(columns={"y": title}), x="S", y=title, log="xy")
 
 
 def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:

@@ -150,10 +150,8 @@ def _figures(report: Report) -> dict[str, Any]:
     figures = {}
     for question, title in (("alpha", "your α"), ("beta", "your β")):
         if question in report.questions:
-            rows = report.frame(question)
-            figures[question] = facets(
-                rows, x="published", y=question, log="", line=False, x_title="published", y_title=title
-            )
+            rows = report.frame(question).rename(columns={question: title})
+            figures[question] = facets(rows, x="published", y=title, log="", line=False)
     return figures
 
 

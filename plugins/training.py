@@ -38,8 +38,8 @@ GLOSSARY: dict[str, str | Term] = {
     "R2": Term("of ln y", "R²", ".4f"),
     **{f"{name}_low": "lower end of its 95% interval; empty where the data give none" for name in PARAMETERS},
     **{f"{name}_high": "upper end of its 95% interval; empty where the data give none" for name in PARAMETERS},
-    "checkpoints": "points fitted",
-    "sizes": "how many models they are of",
+    "checkpoints": "number of points fitted",
+    "sizes": "number of models that they are of",
     "condition": "condition number of (ln S, ln D), 1 if unrelated; above 25 no law is fitted",
     "starts_agree": "whether fits from several starts ended at the same exponents",
     "y": "CE in nats, or -ln RBP_k",
@@ -70,7 +70,7 @@ class Training(Analyzer):
             return report
         laws = []
         points = []
-        for family, dataset, rows in _comparable(frame):
+        for family, dataset, rows in _comparable(frame, report.notes):
             for tokens, of_tokens in rows.groupby("training_tokens"):
                 self._add_alphas(report, runs[runs["run_id"].isin(of_tokens["run_id"])], family, float(str(tokens)))
             for metric, y in self._values(rows):
@@ -78,7 +78,7 @@ class Training(Analyzer):
                 law = self._fit(report, keys, rows, y)
                 if law is not None:
                     laws.append(keys | law)
-                    report.add("optimum", law["optimum"], **keys)
+                    report.add("optimum", law["optimum"], **keys, ends=(law["optimum_low"], law["optimum_high"]))
                 columns = {"size": rows["size"], "S": rows["non_embedding_params"], "D": rows["training_tokens"]}
                 points.append(pd.DataFrame(keys | columns | {"y": y}))
         if not points:
@@ -134,21 +134,14 @@ class Training(Analyzer):
     def _draw(self, report: Report) -> None:
         points = report.tables["points"]
         panel = points["family"] + ", " + points["dataset"] + ": " + points["metric"].map(metric_label)
-        report.figures["against_tokens"] = facets(
-            points.assign(panel=panel),
-            x="D",
-            y="y",
-            color="size",
-            facet="panel",
-            log="xy",
-            x_title="D, training tokens",
-        )
+        tokens = "D, training tokens"
+        points = points.assign(panel=panel).rename(columns={"D": tokens})
+        report.figures["against_tokens"] = facets(points, x=tokens, y="y", color="size", facet="panel", log="xy")
         if "alpha" in report.questions:
             rows = report.frame("alpha")
             rows = rows.assign(panel=rows["family"] + ", " + rows["dataset"])
-            report.figures["alpha"] = facets(
-                rows, x="D", y="alpha", color="metric", facet="panel", x_title="D, training tokens", y_title="α"
-            )
+            rows = rows.rename(columns={"D": tokens, "alpha": "α"})
+            report.figures["alpha"] = facets(rows, x=tokens, y="α", color="metric", facet="panel")
 
 
 def design_condition(s: FloatArray, d: FloatArray) -> float:
@@ -246,12 +239,29 @@ def _by_error(best: Any, name: str) -> Parameter:
     return Parameter(value, value - half, value + half)
 
 
-def _comparable(frame: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+def _comparable(frame: pd.DataFrame, notes: list[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Family, dataset and the rows of one law, which differ in size and checkpoint only."""
     for (family, dataset), rows in frame.groupby(["family", "dataset"], sort=True):
         keys = [key for key in disagreeing(rows) if key != "revision"]
         for label, part in parts(rows, keys):
-            yield f"{family} {label}".strip(), str(dataset), part
+            name = f"{family} {label}".strip()
+            twins = _named_twice(part)
+            if twins.any():
+                models = listed(sorted(set(part.loc[twins, "model"])))
+                notes.append(f"{name} on {dataset}: {models} left out, the same checkpoint under another name.")
+            yield name, str(dataset), part[~twins]
+
+
+def _named_twice(rows: pd.DataFrame) -> pd.Series[bool]:
+    """Whether a row is of a checkpoint that stands there under another revision, too, as the last step does as main.
+
+    Of several names, that which most rows have is kept.
+    """
+    revision = rows["revision"].fillna("")
+    model = rows["model"].str.partition("@")[0]
+    by_use = rows.assign(uses=revision.map(revision.value_counts())).sort_values("uses", ascending=False, kind="stable")
+    kept = revision[by_use.index].groupby([model, rows["training_tokens"]]).transform("first")
+    return revision != kept.reindex(rows.index)
 
 
 def _headline(report: Report, laws: list[dict[str, Any]]) -> str:

@@ -4,25 +4,47 @@
 const config = JSON.parse(document.getElementById("config").textContent);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-function embed(place, spec, further = {}) {
-  return vegaEmbed(place, spec, {
-    renderer: "svg",
-    config: { ...config, ...further },
-    mode: "vega-lite",
-    actions: { export: true, source: false, compiled: false, editor: false },
-    tooltip: { theme: dark.matches ? "dark" : "light" },
-  }).then((result) => result.view);
+for (const place of document.querySelectorAll(".figure.first")) {
+  const controls = document.getElementById("controls");
+  (controls ? explore(place, controls) : draw(place)).catch(showProblem(place));
+}
+
+for (const part of document.querySelectorAll("details.analyzer")) {
+  const drawAll = () => {
+    for (const place of part.querySelectorAll(".figure")) draw(place).catch(showProblem(place));
+  };
+  part.addEventListener("toggle", drawAll, { once: true });
+}
+
+function showProblem(place) {
+  return (error) => (place.textContent = error.message);
+}
+
+async function draw(place) {
+  const width = place.clientWidth;
+  await embed(place, fitted(await specBeside(place), width));
 }
 
 // JSON in gzip and base64, as page.py packs it.
-function specBeside(place) {
+async function specBeside(place) {
   const packed = place.parentNode.querySelector("script.spec").textContent;
   const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
   const json = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(json).json();
 }
 
-// Any other figure: facets get as many columns as fit, single panels no more than the width.
+async function embed(place, spec, further = {}) {
+  const drawn = await vegaEmbed(place, spec, {
+    renderer: "svg",
+    config: { ...config, ...further },
+    mode: "vega-lite",
+    actions: { export: true, source: false, compiled: false, editor: false },
+    tooltip: { theme: dark.matches ? "dark" : "light" },
+  });
+  return drawn.view;
+}
+
+// Facets get as many columns as fit, single panels no more than the width.
 function fitted(spec, width) {
   if (spec.facet && spec.spec) {
     const panel = spec.spec.width || 240;
@@ -34,139 +56,89 @@ function fitted(spec, width) {
   return spec;
 }
 
-async function drawOnce(place) {
-  place.classList.add("begun"); // its part may be closed and opened again before it is drawn
-  const width = place.clientWidth;
-  await embed(place, fitted(await specBeside(place), width));
-}
+// The explorer: rbptrack/analysis/explorer.py, moved by the controls above it.
+async function explore(place, controls) {
+  const original = await specBeside(place);
+  const { ks } = original.usermeta.explorer;
+  const { k, chosen, metric } = controls.elements;
+  const families = choices("families", update);
+  const datasets = choices("datasets", redraw);
+  let view;
+  let drawnWidth;
 
-function showProblem(place) {
-  return (error) => (place.textContent = error.message);
-}
-
-for (const details of document.querySelectorAll("details.analyzer")) {
-  details.addEventListener("toggle", () => {
-    if (!details.open) return;
-    for (const place of details.querySelectorAll(".figure:not(.begun)")) drawOnce(place).catch(showProblem(place));
-  });
-}
-
-const first = document.querySelector(".figure.first");
-const controls = document.getElementById("controls");
-if (first) (controls ? explore() : drawOnce(first)).catch(showProblem(first));
-
-async function explore() {
-  const original = await specBeside(first);
-  const { ks } = original.usermeta;
-  const slider = document.getElementById("chosen");
-  const metric = document.getElementById("metric");
-  const shownK = document.getElementById("k");
-  const buttons = (id) => [...document.querySelectorAll(`#${id} button`)];
-  const pressed = (id) => buttons(id).filter((b) => b.getAttribute("aria-pressed") === "true").map((b) => b.value);
-  let view = null;
-  let drawnWidth = 0;
-  slider.value = original.params.find((param) => param.name === "chosen").value;
-
-  // Laws left and exponents right, or below each other where the page is narrow.
-  function laidOut(width) {
-    const spec = structuredClone(original);
-    const chosen = original.usermeta.datasets.length > 1 ? pressed("datasets") : original.usermeta.datasets;
-    const panels = (kind) => spec.concat.filter((panel) => chosen.some((name) => panel.name === `${kind} of ${name}`));
-    const laws = panels("laws");
-    const exponents = panels("exponents");
-    const side = laws.length <= 3 ? laws.length : Math.ceil(laws.length / 2);
-    const order = [];
-    if (width >= 340 * side) {
-      for (let i = 0; i < laws.length; i += side) order.push(...laws.slice(i, i + side), ...exponents.slice(i, i + side));
-      spec.columns = 2 * side;
-    } else if (width >= 500) {
-      spec.columns = Math.min(laws.length, Math.floor(width / 200));
-      for (let i = 0; i < laws.length; i += spec.columns) {
-        order.push(...laws.slice(i, i + spec.columns), ...exponents.slice(i, i + spec.columns));
-      }
-    } else {
-      laws.forEach((panel, i) => order.push(panel, exponents[i]));
-      spec.columns = 1;
-    }
-    const panel = Math.max(110, Math.floor((width + 2) / spec.columns) - 56);
-    const height = spec.columns === 1 ? 210 : Math.max(180, Math.min(340, Math.round(panel * 1.15)));
-    for (const one of order) Object.assign(one, { width: panel, height });
-    spec.concat = order;
-    const legend = (order[0].layer[0].name ||= "legend"); // the selection belongs to a panel that may be gone
-    for (const param of spec.params) {
-      delete param.bind; // the controls above are for the keyboard, too
-      if (param.select) Object.assign(param, { views: [legend], select: { ...param.select, on: "click[false]" } });
-      if (param.name === "chosen") param.value = +slider.value;
-      if (param.name === "metric" && metric) param.value = metric.value;
-    }
-    return spec;
-  }
-
-  function choose() {
-    const all = original.usermeta.families;
-    const families = all.length > 1 ? pressed("families") : all;
-    const picked = families.length === all.length ? [] : families.length ? families : [null];
-    const fields = [{ type: "E", field: "family", channel: "color" }];
-    view.data("pick_store", picked.map((name) => ({ unit: "", fields, values: [name] })));
-    const datasets = original.usermeta.datasets.length > 1 ? pressed("datasets") : original.usermeta.datasets;
-    for (const row of document.querySelectorAll("#laws tr[data-family]")) {
-      row.hidden = !(families.includes(row.dataset.family) && datasets.includes(row.dataset.dataset));
-    }
-    return view.runAsync();
-  }
-
-  function label() {
-    const k = ks[slider.value];
-    shownK.textContent = k.toLocaleString("en");
-    slider.setAttribute("aria-valuetext", `k = ${k}`);
-    slider.disabled = Boolean(metric) && metric.value !== "rbp";
-  }
-
-  function draw() {
-    drawnWidth = first.clientWidth;
-    return embed(first, laidOut(drawnWidth), { legend: { disable: true } }).then((drawn) => {
-      if (view) view.finalize();
-      view = drawn;
-      document.body.dataset.drawn = "yes";
-      view.addEventListener("click", (event, item) => {
-        if (item && item.datum && item.datum.alpha !== undefined && !slider.disabled) {
-          slider.value = ks.indexOf(item.datum.k);
-          move();
-        }
-      });
-      return choose();
+  async function redraw() {
+    drawnWidth = place.clientWidth;
+    const spec = laidOut(structuredClone(original), drawnWidth, datasets.pressed());
+    const former = view;
+    view = await embed(place, spec, { legend: { disable: true } });
+    if (former) former.finalize();
+    view.addEventListener("click", (event, item) => {
+      if (item?.datum?.alpha === undefined || chosen.disabled) return;
+      chosen.value = ks.indexOf(item.datum.k);
+      update();
     });
+    await update();
+    document.body.dataset.drawn = "yes";
   }
 
-  function move() {
-    label();
-    if (view) view.signal("chosen", +slider.value).signal("metric", metric ? metric.value : "rbp").runAsync();
-  }
-
-  for (const id of ["families", "datasets"]) {
-    for (const button of buttons(id)) {
-      button.addEventListener("click", () => {
-        const on = button.getAttribute("aria-pressed") === "true";
-        const others = pressed(id).length - (on ? 1 : 0);
-        const alone = on && others === buttons(id).length - 1; // the first click on one of all shows it alone
-        for (const other of buttons(id)) {
-          if (alone) other.setAttribute("aria-pressed", other === button);
-        }
-        if (!alone) button.setAttribute("aria-pressed", !on);
-        if (!pressed(id).length) buttons(id).forEach((other) => other.setAttribute("aria-pressed", true));
-        if (id === "datasets") draw();
-        else choose();
-      });
+  // What moves without a new layout: k, the metric, and the families.
+  function update() {
+    k.value = ks[chosen.value].toLocaleString("en");
+    chosen.setAttribute("aria-valuetext", `k = ${ks[chosen.value]}`);
+    chosen.disabled = metric.value !== "rbp";
+    for (const row of document.querySelectorAll("#laws tr[data-family]")) {
+      const { family, dataset } = row.dataset;
+      row.hidden = !(families.pressed().includes(family) && datasets.pressed().includes(dataset));
     }
+    const fields = [{ type: "E", field: "family", channel: "color" }];
+    view.data("pick_store", families.pressed().map((family) => ({ unit: "", fields, values: [family] })));
+    return view.signal("chosen", +chosen.value).signal("metric", metric.value).runAsync();
   }
-  slider.addEventListener("input", move);
-  if (metric) metric.addEventListener("change", move);
-  controls.addEventListener("submit", (event) => event.preventDefault());
-  let waiting = 0;
+
+  chosen.addEventListener("input", update);
+  metric.addEventListener("change", update);
+  let waiting;
   addEventListener("resize", () => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => Math.abs(first.clientWidth - drawnWidth) > 30 && draw(), 150);
+    waiting = setTimeout(() => Math.abs(place.clientWidth - drawnWidth) > 30 && redraw(), 150);
   });
-  label();
-  await draw();
+  await redraw();
+}
+
+// Laws left and exponents right, or below each other where the page is narrow; panels of some datasets alone.
+function laidOut(spec, width, datasets) {
+  const inRow = datasets.length <= 3 ? datasets.length : Math.ceil(datasets.length / 2);
+  const beside = width >= 340 * inRow;
+  const columns = beside ? inRow : width < 500 ? 1 : Math.min(datasets.length, Math.floor(width / 200));
+  const room = beside ? (width - spec.spacing) / 2 : width;
+  const panel = Math.max(110, Math.floor((room - 30 - 20 * (columns - 1)) / columns));
+  const height = width < 500 ? 210 : Math.max(180, Math.min(340, Math.round(panel * 1.15)));
+  for (const side of spec.concat) {
+    side.columns = columns;
+    side.transform = [{ filter: { field: "dataset", oneOf: datasets } }];
+    Object.assign(side.spec, { width: panel, height });
+  }
+  spec.columns = beside ? 2 : 1;
+  for (const param of spec.params) delete param.bind; // the controls above are for the keyboard, too
+  return spec;
+}
+
+// Buttons of which some are pressed: a first click shows one alone, others add and remove; all again where none is left.
+function choices(id, changed) {
+  const buttons = [...document.querySelectorAll(`#${id} button`)];
+  const isPressed = (button) => button.getAttribute("aria-pressed") === "true";
+  const press = (button, on) => button.setAttribute("aria-pressed", on);
+
+  function toggle({ currentTarget: clicked }) {
+    if (buttons.every(isPressed)) {
+      for (const button of buttons) press(button, button === clicked);
+    } else {
+      press(clicked, !isPressed(clicked));
+    }
+    if (!buttons.some(isPressed)) for (const button of buttons) press(button, true);
+    changed();
+  }
+
+  for (const button of buttons) button.addEventListener("click", toggle);
+  return { pressed: () => buttons.filter(isPressed).map((button) => button.value) };
 }

@@ -1,7 +1,7 @@
 """The page: one HTML file that needs no network, with Vega and all data inside.
 
-Everything that comes from data is escaped: in HTML by Jinja2, in JSON by `_json`; figures are gzip in base64 besides.
-Rendering calls no plugin.
+Here data are prepared; `page.html` makes all HTML, and Jinja escapes all that comes from data. Rendering calls no
+plugin.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import base64
 import functools
 import gzip
 import json
-import math
 import platform
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -22,7 +21,6 @@ import pandas as pd
 import pyarrow as pa
 import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 import rbptrack
 from rbptrack.analysis import Report, Runs, charts
@@ -52,41 +50,30 @@ def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: st
 
     """
     lead = next((outcome for outcome in outcomes if outcome.leads and outcome.report is not None), None)
-    report = lead.report if lead else None
-    explorer = next(iter(report.figures.values()), None) if report else None
-    spec, problem = _spec(explorer) if explorer is not None else ("", "")
-    table = Markup("")
-    tables = results_tables(report) if report else []
-    if tables:
-        table = _html_table(tables[0].without_asides().without_beside(), filtered=True)
-    frame = runs.frame
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    page = environment.get_template("page.html")
-    left_out = _left_out(outcomes)
-    parts = [_part(outcome, opened=outcome is lead) for outcome in outcomes if _is_shown(outcome)]
+    parts = [_part(outcome, leads=outcome is lead) for outcome in outcomes if _is_shown(outcome)]
     _drop_largest_links(parts)
-    return page.render(
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html").render(
         title=title or page_title(runs),
-        sentence=report.headline if report else "",
-        problems=[problem] if problem else [],
-        explorer=spec,
-        controls=_controls(explorer),
-        table=table,
+        **_first_page(lead.report if lead else None),
         parts=parts,
         measured=_measured(runs),
-        measurements=_plain_table(_measurements(frame)),
-        measurements_link=_link_to("measurements.csv", frame),
-        left_out=left_out,
-        left_out_count=counted(len(left_out), "note"),
+        measurements=_plain_table(_measurements(runs.frame)),
+        measurements_link=_link_to("measurements.csv", runs.frame),
+        left_out=_left_out(outcomes),
+        versions=_plain_table(_versions(runs.frame)),
         made=f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC",
         command=command,
-        versions=_plain_table(_versions(frame)),
-        css=_asset("page.css"),
-        script=_asset("page.js"),
+        colours=charts.COLOURS,
+        glyphs=_GLYPHS,
+        config=charts.theme()["config"],
         vega=_vega(),
-        config=_json(charts.theme()["config"]),
     )
 
 
@@ -97,14 +84,6 @@ def page_title(runs: Runs) -> str:
         values = sorted(runs.frame[column].dropna().unique())
         names.append(listed(values) if len(values) <= 3 else f"{len(values)} {word}")
     return f"{names[0] or 'no family'} on {names[1] or 'no dataset'}"
-
-
-_FOLDER = Path(__file__).parent
-
-
-@functools.cache
-def _asset(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
@@ -126,28 +105,37 @@ def _is_shown(outcome: Outcome) -> bool:
     return outcome.report is None or outcome.has_results
 
 
-def _part(outcome: Outcome, *, opened: bool) -> dict[str, Any]:
-    """An analyzer's line and what is folded below it; opened: its headline and first figure stand above already."""
-    report = outcome.report
-    sentence = outcome.question if opened else outcome.sentence
-    begins = sentence.partition("; ")[0]
-    line = f"{begins.removesuffix('.')}."
-    part: dict[str, Any] = {"name": outcome.name.replace("_", " "), "line": line, "sentence": ""}
-    if len(begins) > _LONG or begins != sentence:
-        part["sentence"] = sentence
-    part |= {"figures": [], "tables": [], "glossary": [], "notes": [], "links": []}
+def _first_page(report: Report | None) -> dict[str, Any]:
+    """What is not folded: the leading report's sentence, its first figure, the first of its tables."""
+    first: dict[str, Any] = {"sentence": "", "explorer": None, "table": None}
     if report is None:
-        return part
-    for name, chart in list(report.figures.items())[1 if opened else 0 :]:
-        spec, problem = _spec(chart)
-        part["figures"].append({"name": name.replace("_", " "), "spec": spec, "problem": problem})
-    part["tables"] = [_html_table(table, most=_MOST_ROWS) for table in results_tables(report)]
-    part["glossary"] = _glossary(report)
-    part["notes"] = report.notes
+        return first
+    first["sentence"] = report.headline
+    for name, chart in list(report.figures.items())[:1]:
+        first["explorer"] = _figure(name, chart)
+    for table in results_tables(report)[:1]:
+        first["table"] = _table(table.without_asides().without_beside())
+    return first
+
+
+def _part(outcome: Outcome, *, leads: bool) -> dict[str, Any]:
+    """An analyzer's line and what is folded below it; of the one that leads, headline and first figure stand above."""
+    report = outcome.report or Report({})
+    sentence = outcome.question if leads else outcome.sentence
+    begins = sentence.partition("; ")[0]
+    links = [_link_to(f"{outcome.name}-{name}.csv", table) for name, table in report.tables.items()]
     if report.questions:
-        part["links"].append(_link_to(f"{outcome.name}.csv", report.results))
-    part["links"] += [_link_to(f"{outcome.name}-{name}.csv", table) for name, table in report.tables.items()]
-    return part
+        links.insert(0, _link_to(f"{outcome.name}.csv", report.results))
+    return {
+        "name": outcome.name.replace("_", " "),
+        "line": f"{begins.removesuffix('.')}.",
+        "sentence": sentence if len(begins) > _LONG or begins != sentence else "",
+        "figures": [_figure(name, chart) for name, chart in list(report.figures.items())[1 if leads else 0 :]],
+        "tables": [_table(table, most=_MOST_ROWS) for table in results_tables(report)],
+        "glossary": _glossary(report),
+        "notes": report.notes,
+        "links": links,
+    }
 
 
 def _glossary(report: Report) -> list[tuple[str, str]]:
@@ -159,109 +147,62 @@ def _glossary(report: Report) -> list[tuple[str, str]]:
     return [(term.title, term.meaning) for term in terms if term.meaning]
 
 
-def _spec(chart: Any) -> tuple[str, str]:
-    """A chart's JSON, packed for the page's script, or "" and why it cannot be drawn."""
+class Figure(NamedTuple):
+    """A chart: its Vega-Lite packed for the page's script, or why there is none; controls: what the explorer offers."""
+
+    name: str
+    spec: str = ""
+    problem: str = ""
+    controls: dict[str, Any] | None = None
+
+
+def _figure(name: str, chart: Any) -> Figure:
+    name = name.replace("_", " ")
     try:
         spec = chart.to_dict(validate=False)  # a third of the time; the browser says what it cannot draw
     except Exception as error:  # a plugin's chart may break any rule of Vega-Lite's
-        return "", f"this figure cannot be drawn: {type(error).__name__}: {first_line(error)}"
+        return Figure(name, problem=f"this figure cannot be drawn: {type(error).__name__}: {first_line(error)}")
     spec.pop("config", None)  # in the page once, for all figures
-    for name, data in spec.get("datasets", {}).items():
-        spec["datasets"][name] = json.loads(data) if isinstance(data, str) else data
-    return _packed(_json(spec)), ""
+    finite = json.loads(json.dumps(spec, default=str), parse_constant=lambda name: None)  # JSON has no NaN
+    text = json.dumps(finite, ensure_ascii=False, separators=(",", ":"))
+    return Figure(name, _packed(text), controls=finite.get("usermeta", {}).get("explorer"))
 
 
-def _json(value: Any) -> str:
-    """JSON that may stand in a script element: nothing in it ends the element."""
-    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), default=str)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+class Column(NamedTuple):
+    """A column of a table: its title, its meaning, and its kind: "key" (family or dataset), "word" or "number"."""
+
+    title: str
+    meaning: str
+    kind: str
 
 
-def _finite(value: Any) -> Any:
-    """The same with null for every number that is NaN or infinite, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+class Table(NamedTuple):
+    """A table of texts; keys: the family and dataset of each row, where there are such; more: rows not shown."""
+
+    columns: list[Column]
+    rows: list[list[str]]
+    keys: list[dict[str, str]]
+    more: int = 0
 
 
-def _controls(chart: Any) -> dict[str, Any] | None:
-    """What the explorer's slider, lists and legend offer; None for another figure."""
-    usermeta = getattr(chart, "usermeta", None)
-    if not isinstance(usermeta, dict) or not usermeta.keys() >= {"ks", "families", "metrics", "datasets"}:
-        return None
-    families = []
-    for i, name in enumerate(usermeta["families"]):
-        families.append((name, charts.COLOURS[i % len(charts.COLOURS)], _GLYPHS[i % len(_GLYPHS)]))
-    return usermeta | {"families": families}
+def _table(table: ResultsTable, *, most: int | None = None) -> Table:
+    """A table of results; most: rows that are shown."""
+    kinds = {"family": "key", "dataset": "key", "metric": "word", "verdict": "word"}
+    columns = []
+    for title in table.titles:
+        name = table.names[title]
+        columns.append(Column(title, table.report.term(name).meaning, kinds.get(name, "number")))
+    titles = [column.title for column in columns if column.kind == "key"]
+    frame = table.frame.head(most or len(table.frame))
+    keys = [{table.names[title]: row[title] for title in titles} for row in frame.to_dict("records")]
+    return Table(columns, frame.to_numpy().tolist(), keys, more=len(table.frame) - len(frame))
 
 
-def _html_table(table: ResultsTable, *, filtered: bool = False, most: int | None = None) -> Markup:
-    """A table of results: meanings under the pointer, intervals faint, a family and dataset named once.
-
-    Args:
-        table: the texts.
-        filtered: whether the explorer's legend filters the rows, which then carry their family and dataset.
-        most: rows that are shown.
-
-    """
-    frame = table.frame if most is None else table.frame.head(most)
-    titles = table.titles
-    groups = [title for title in titles if table.names[title] in ("family", "dataset")]
-    words = [title for title in titles if table.names[title] in ("family", "dataset", "metric", "verdict")]
-    head = Markup("")
-    for title in titles:
-        meaning = table.report.term(table.names[title]).meaning
-        head += Markup('<th class="{}" title="{}">{}</th>').format("" if title in words else "number", meaning, title)
-    body = Markup("")
-    group_before: tuple[str, ...] = ()
-    for row in frame.to_dict("records"):
-        group = tuple(row[title] for title in groups)
-        cells = Markup("")
-        for title in titles:
-            kind = "number"
-            text = row[title]
-            if title in groups and group == group_before:
-                kind = "again"
-            elif title in words:
-                kind = ""
-            else:
-                text = _with_faint_ends(text)
-            cells += Markup('<td class="{}">{}</td>').format(kind, text)
-        data = Markup("")
-        if filtered:
-            keys = {"family": "", "dataset": ""} | {table.names[title]: row[title] for title in groups}
-            data = Markup(' data-family="{family}" data-dataset="{dataset}"').format(**keys)
-        body += Markup('<tr class="{}"{}>{}</tr>\n').format("" if group == group_before else "group", data, cells)
-        group_before = group
-    more = len(table.frame) - len(frame)
-    if more:
-        body += Markup('<tr><td colspan="{}">and {} more in the CSV</td></tr>').format(len(titles), more)
-    return Markup("<table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table>").format(head, body)
-
-
-def _with_faint_ends(text: str) -> str:
-    estimate, opening, ends = text.partition(" (")
-    if not opening or not ends.endswith(")"):
-        return text
-    return Markup("{} <small>({}</small>").format(estimate, ends)
-
-
-def _plain_table(frame: pd.DataFrame) -> Markup:
-    """A table of texts, right-aligned where all are numbers."""
+def _plain_table(frame: pd.DataFrame) -> Table:
+    """A frame of texts."""
     numeric = {name for name in frame if frame[name].str.fullmatch(r"[\d.,]*[kMBT]?").all()}
-    kinds = {name: "number" if name in numeric else "" for name in frame}
-    head = Markup("").join(Markup('<th class="{}">{}</th>').format(kinds[name], name) for name in frame)
-    rows = [
-        Markup("<tr>{}</tr>").format(
-            Markup("").join(Markup('<td class="{}">{}</td>').format(kinds[name], row[name]) for name in frame)
-        )
-        for row in frame.to_dict("records")
-    ]
-    return Markup("<table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table>").format(head, Markup("\n").join(rows))
+    columns = [Column(str(name), "", "number" if name in numeric else "word") for name in frame]
+    return Table(columns, frame.to_numpy().tolist(), keys=[{}] * len(frame))
 
 
 def _measured(runs: Runs) -> str:

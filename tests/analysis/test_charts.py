@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +40,10 @@ def law_tables(*, ends: bool = True, datasets: tuple[str, ...] = ("wiki", "code"
     return pd.DataFrame(points), pd.DataFrame(laws)
 
 
-def data_of(chart: Any, name: str) -> list[dict[str, Any]]:
-    rows = json.loads(chart.to_dict()["datasets"][name])
-    assert isinstance(rows, list)
-    return rows
+def tables_of(chart: Any) -> list[pd.DataFrame]:
+    """The data of the laws and of the exponents, in the order of rows."""
+    spec = chart.to_dict()
+    return [pd.read_csv(io.StringIO(spec["datasets"][side["data"]["name"]])) for side in spec["concat"]]
 
 
 def marks(spec: Any) -> set[str]:
@@ -61,47 +63,46 @@ def marks(spec: Any) -> set[str]:
 
 def test_the_explorer_holds_every_number_of_its_tables() -> None:
     points, laws = law_tables()
-    chart = explorer(points, laws)
-    models = data_of(chart, "measured")
-    assert len(models) == 4
-    for row in models:
-        for i, k in enumerate(KS):
-            assert row["y"]["rbp"][i] == pytest.approx(row["S"] ** -(0.1 + k / 1000), rel=1e-3)
-        assert row["y"]["ce"] == [pytest.approx(row["S"] ** -0.05, rel=1e-3)]
-    for row in data_of(chart, "exponents"):
-        assert row["k"] == KS
-        assert row["alpha"] == pytest.approx([0.1 + k / 1000 for k in KS])
-        assert row["ce"] == 0.05
+    measured, exponents = tables_of(explorer(points, laws))
+    assert len(measured) == len(points)
+    assert len(exponents) == len(laws)
+    alpha = np.where(measured["metric"] == "rbp", 0.1 + measured["k"] / 1000, 0.05)
+    assert measured["y"].to_numpy() == pytest.approx(measured["S"] ** -alpha, rel=1e-3)
+    assert measured["law"].to_numpy() == pytest.approx(measured["y"])
+    assert exponents["alpha"].to_numpy() == pytest.approx(laws["alpha"], rel=1e-3)
 
 
-def test_the_explorer_has_a_panel_of_laws_and_one_of_exponents_for_each_dataset() -> None:
-    spec = explorer(*law_tables(datasets=("a", "b", "c", "d", "e", "f"))).to_dict()
-    names = [panel["name"] for panel in spec["concat"]]
-    assert names[:6] == ["laws of a", "laws of b", "laws of c", "exponents of a", "exponents of b", "exponents of c"]
-    assert spec["columns"] == 6
-    assert len(names) == 12
+def test_a_law_is_drawn_from_its_smallest_to_its_largest_size() -> None:
+    points, laws = law_tables()
+    between = points[points["S"] == 1e6].assign(S=1e7, model="pythia-1e7")
+    measured, _ = tables_of(explorer(pd.concat([points, between]), laws))
+    assert set(measured.loc[measured["law"].notna(), "S"]) == {1e6, 1e9}
 
 
-def test_a_k_that_a_family_lacks_is_empty_and_not_another_k() -> None:
+def test_the_explorer_has_panels_of_laws_and_of_exponents_for_each_dataset(tmp_path: Path) -> None:
+    datasets = ("first", "second", "third", "fourth")
+    path = charts.save(explorer(*law_tables(datasets=datasets)), tmp_path / "x.svg")
+    for name in datasets:
+        assert path.read_text().count(f">{name}<") == 2
+
+
+def test_a_k_that_a_dataset_lacks_is_empty_and_not_another_k(tmp_path: Path) -> None:
     points, laws = law_tables()
     points = points[~((points["k"] == 10) & (points["dataset"] == "code"))]
     laws = laws[~((laws["k"] == 10) & (laws["dataset"] == "code"))]
-    chart = explorer(points, laws)
-    here = [row for row in data_of(chart, "exponents") if row["dataset"] == "code"]
-    assert here[0]["alpha"] == [
-        pytest.approx(0.101),
-        pytest.approx(0.103),
-        None,
-        pytest.approx(0.13),
-        pytest.approx(0.2),
-    ]
+    text = charts.save(explorer(points, laws), tmp_path / "x.svg").read_text()
+    assert "dataset: wiki; value: −ln RBP_10" in text
+    assert "dataset: code; value" not in text
+    assert text.count(">code<") == 2
 
 
 def test_without_ends_the_explorer_has_none(tmp_path: Path) -> None:
     chart = explorer(*law_tables(ends=False))
-    assert all(value is None for row in data_of(chart, "measured") for value in row["low"]["rbp"])
-    assert all(value is None for row in data_of(chart, "exponents") for value in row["low"])
-    assert b"<svg" in charts.save(chart, tmp_path / "x.svg").read_bytes()
+    for table in tables_of(chart):
+        assert table[["low", "high"]].isna().all(axis=None)
+    text = charts.save(chart, tmp_path / "x.svg").read_text()
+    assert "95% interval: ;" in text
+    assert not re.search("null|NaN|undefined", text)
 
 
 def test_names_of_data_cannot_leave_the_expressions_that_hold_them(tmp_path: Path) -> None:
