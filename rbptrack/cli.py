@@ -395,7 +395,12 @@ def _guarded(command: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        trouble = disk_trouble(error, Path(error.filename or Path.cwd()))
+        try:
+            folder = Path.cwd()
+        except OSError:
+            complain("the folder that this was started in is not there any more")
+            return 1
+        trouble = disk_trouble(error, Path(error.filename or folder))
         if trouble is None:
             raise
         complain(str(trouble))
