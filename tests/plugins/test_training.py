@@ -91,6 +91,16 @@ def test_probabilities_among_other_candidates_have_laws_of_their_own() -> None:
     assert set(report.frame("alpha")["family"]) == set(law.index)
 
 
+def test_a_checkpoint_under_two_names_counts_once() -> None:
+    """`main` is the last step."""
+    frame = checkpoints().frame.drop(columns="name")
+    last = frame[frame["revision"] == "step1024"].head(3)
+    twins = last.assign(revision="main", run_id="main " + last["run_id"], model=last["model"].str.partition("@")[0])
+    report = Training(ks=(1,)).analyze(Runs(pd.concat([frame, twins], ignore_index=True), Tables({})))
+    pd.testing.assert_frame_equal(report.results, Training(ks=(1,)).analyze(checkpoints()).results)
+    assert any("another name" in note for note in report.notes)
+
+
 def test_checkpoints_on_a_ray_are_refused() -> None:
     """As many tokens per parameter in every model: size and tokens cannot be told apart."""
     frame = checkpoints().frame.drop(columns="name")
