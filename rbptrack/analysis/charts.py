@@ -178,7 +178,7 @@ def intervals(
     most = frame.groupby(facet)[y].nunique().max() if facet in frame else frame[y].nunique()
     height = int(most) * max(18, 10 * frame[color].nunique())
     panels = _panels(alt.layer(*layers).add_params(pick).properties(width=240, height=height), frame, facet)
-    return panels.resolve_scale(y="independent") if facet in frame else panels
+    return panels.resolve_scale(y="independent", yOffset="independent") if facet in frame else panels
 
 
 @debug_mode(False)

@@ -61,7 +61,7 @@ async function explore(place, controls) {
   const original = await specBeside(place);
   const { ks } = original.usermeta.explorer;
   const { k, chosen, metric } = controls.elements;
-  const families = choices("families", update);
+  const families = choices("families", pick);
   const datasets = choices("datasets", redraw);
   let view;
   let drawnWidth;
@@ -75,28 +75,34 @@ async function explore(place, controls) {
     view.addEventListener("click", (event, item) => {
       if (item?.datum?.alpha === undefined || chosen.disabled) return;
       chosen.value = ks.indexOf(item.datum.k);
-      update();
+      move();
     });
-    await update();
+    await pick();
+    await move();
     document.body.dataset.drawn = "yes";
   }
 
-  // What moves without a new layout: k, the metric, and the families.
-  function update() {
+  function move() {
+    if (!view) return null;
     k.value = ks[chosen.value].toLocaleString("en");
     chosen.setAttribute("aria-valuetext", `k = ${ks[chosen.value]}`);
     chosen.disabled = metric.value !== "rbp";
+    return view.signal("chosen", +chosen.value).signal("metric", metric.value).runAsync();
+  }
+
+  function pick() {
+    if (!view) return null;
     for (const row of document.querySelectorAll("#laws tr[data-family]")) {
       const { family, dataset } = row.dataset;
       row.hidden = !(families.pressed().includes(family) && datasets.pressed().includes(dataset));
     }
     const fields = [{ type: "E", field: "family", channel: "color" }];
     view.data("pick_store", families.pressed().map((family) => ({ unit: "", fields, values: [family] })));
-    return view.signal("chosen", +chosen.value).signal("metric", metric.value).runAsync();
+    return view.runAsync();
   }
 
-  chosen.addEventListener("input", update);
-  metric.addEventListener("change", update);
+  chosen.addEventListener("input", move);
+  metric.addEventListener("change", move);
   let waiting;
   addEventListener("resize", () => {
     clearTimeout(waiting);
@@ -119,7 +125,11 @@ function laidOut(spec, width, datasets) {
     Object.assign(side.spec, { width: panel, height });
   }
   spec.columns = beside ? 2 : 1;
-  for (const param of spec.params) delete param.bind; // the controls above are for the keyboard, too
+  for (const param of spec.params) {
+    // The controls above, which are for the keyboard, too, take the place of Vega's own; a double click clears nothing.
+    if (param.select) param.select.clear = false;
+    else delete param.bind;
+  }
   return spec;
 }
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbptrack.analysis import charts
-from rbptrack.analysis.explorer import explorer
+from rbptrack.analysis.explorer import _ends_with_zero, explorer
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankHistogram
 
@@ -111,6 +111,13 @@ def test_names_of_data_cannot_leave_the_expressions_that_hold_them(tmp_path: Pat
     assert "it" in (tmp_path / "x.svg").read_text()
 
 
+@pytest.mark.parametrize("alphas", [[0.1, 0.4], [-0.1, -0.1], [-0.2, -0.06], [-0.1, 0.3], [0.0], []])
+def test_the_axis_of_exponents_holds_0_and_all_of_them(alphas: list[float]) -> None:
+    low, high = _ends_with_zero(pd.Series(alphas, dtype=float))
+    assert low < high
+    assert all(low <= alpha <= high for alpha in [0.0, *alphas])
+
+
 @pytest.mark.parametrize(("k", "shown"), [(10, "RBP_10"), (1, "RBP_1"), (12, "RBP_10"), (5000, "RBP_100")])
 def test_a_picture_is_drawn_at_the_nearest_k_of_the_grid(tmp_path: Path, k: int, shown: str) -> None:
     path = charts.save(explorer(*law_tables()), tmp_path / "laws.svg", k=k)
@@ -139,6 +146,12 @@ def test_facets_draw_intervals_only_where_there_are_some() -> None:
     known = frame.assign(low=[0.05, np.nan], high=[0.15, np.nan])
     assert marks(charts.facets(known, x="S", y="beta").to_dict()) == {"line", "point", "rule"}
     assert marks(charts.intervals(known, y="dataset", x="beta", facet="").to_dict()) == {"point", "rule"}
+
+
+def test_families_of_a_row_stand_below_each_other(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"family": ["a", "b"], "dataset": "x", "metric": "ce", "alpha": [0.1, 0.1]})
+    text = charts.save(charts.intervals(frame, x="alpha", y="metric"), tmp_path / "x.svg").read_text()
+    assert len(set(re.findall(r'"point" transform="translate\([\d.]+,([\d.]+)\)"', text))) == 2
 
 
 def test_a_legend_filters_families() -> None:
