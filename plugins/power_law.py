@@ -256,8 +256,11 @@ class PowerLaw(Analyzer):
                 beside = {"R2": fitted.r2, "aicc": fitted.aicc - power_law_aicc(law.s, law.y)}
                 for name, parameter in fitted.parameters.items():
                     keys = {**family_laws.family.keys, "metric": metric, "parameter": name}
-                    report.add("form", parameter.value, **keys, ends=(parameter.low, parameter.high), beside=beside)
-                    if parameter.high == np.inf:
+                    ends = (parameter.low, parameter.high)
+                    if not law.alpha.known:  # too few documents for any interval
+                        ends = (np.nan, np.nan)
+                    report.add("form", parameter.value, **keys, ends=ends, beside=beside)
+                    if ends[1] == np.inf:
                         unbounded.append(f"{name} of {case}")
         if refused and "form" not in report.questions:
             raise BadInput(next(iter(refused)))

@@ -110,8 +110,8 @@ def test_an_empty_report_has_the_columns() -> None:
 
 
 def test_terms_have_titles_and_forms() -> None:
-    report = Report({"delta": "Δα vs. CE: exponent minus CE's", "held_out": Term("error", form="+.1%"), "R2": "share"})
-    assert report.term("delta") == Term("exponent minus CE's", "Δα vs. CE")
+    report = Report({"delta": Term("to CE", "Δα vs. CE"), "held_out": Term("error", form="+.1%"), "R2": "share: of 1"})
+    assert report.term("delta") == Term("to CE", "Δα vs. CE")
     assert report.term("held_out") == Term("error", "held out", "+.1%")
     assert report.term("R2").title == "R2"
     assert report.term("p_holm").meaning
