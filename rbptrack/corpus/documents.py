@@ -245,7 +245,7 @@ def _check_fields(rows: Any, config: DatasetConfig) -> None:
         named.append(config.group.split(".")[0])
     absent = [name for name in named if name not in columns]
     if absent:
-        fields = ", ".join(column for column in columns if column != _ID)
+        fields = ", ".join(c if c == c.strip() else repr(c) for c in columns if c != _ID)
         raise BadInput(f"dataset {config.name} has no field {', '.join(absent)}. Fields: {fields}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -137,7 +138,7 @@ def file_kind(path: Path) -> str:
 
 
 def check_file(path: Path) -> None:
-    """Refuse what `datasets` reads without a word: an empty file, and a .zst whose last frame is cut off.
+    """Refuse what `datasets` reads without a word (an empty file, a .zst whose last frame is cut off) or crashes on.
 
     Raises:
         BadInput: the file is empty, damaged or not complete.
@@ -145,6 +146,11 @@ def check_file(path: Path) -> None:
     """
     if not path.stat().st_size:
         raise BadInput(f"dataset.files: {path} is empty")
+    if path.suffix.lower() in (".json", ".jsonl"):
+        with path.open("rb") as file:
+            begins = file.read(_CHUNK_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()[:1]
+        if begins not in (b"{", b"["):  # `null` ends the process
+            raise BadInput(f"dataset.files: {path} is no JSON: it must begin with {{ or [")
     if path.suffix != ".zst":
         return
     frame = zstandard.ZstdDecompressor().decompressobj()

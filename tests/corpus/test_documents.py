@@ -198,6 +198,7 @@ DAMAGED: dict[str, bytes] = {
     "long.csv": b"text,b\na," + b"9" * 24 + b"\n",
     "ragged.csv": b"text,b\na,1\nb,2,3\n",
     "cut.parquet": b"PAR1",
+    "null.json": b"null",
     "list.jsonl": b'{"text": ["a", "b"]}\n',
     "dict.jsonl": b'{"text": {"a": "b"}}\n',
     "bool.jsonl": b'{"text": true}\n',
