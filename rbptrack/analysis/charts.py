@@ -52,13 +52,12 @@ def theme() -> Any:
     """The look of every figure: no box, faint grid, colours that hold on light and dark."""
     ink = {"labelColor": INK, "titleColor": INK, "titleFontSize": 12, "titleFontWeight": "normal"}
     axis = {"labelFontSize": 11, "gridColor": GRID, "domainColor": FAINT, "tickColor": FAINT, "tickSize": 4}
-    title = {"color": INK, "subtitleColor": INK, "fontSize": 13, "subtitleFontSize": 12, "anchor": "start", "offset": 4}
     config = {
         "background": "transparent",
         "font": FONT,
         "view": {"stroke": None, "continuousWidth": 240, "continuousHeight": 180},
         "axis": ink | axis | {"labelFlush": False},
-        "title": title,
+        "title": {"color": INK, "fontSize": 13, "anchor": "start", "offset": 4},
         "legend": ink | {"labelFontSize": 12, "orient": "top", "symbolStrokeWidth": 1.5},
         "header": ink | {"labelFontSize": 13, "labelFontWeight": "bold", "labelAnchor": "start", "title": None},
         "range": {"category": COLOURS, "symbol": SHAPES},
@@ -134,8 +133,6 @@ def facets(
         null: a dashed line at this y.
 
     """
-    if _has_ends(frame) and "y" in log:  # an end near 0 would leave the points a tenth of the axis
-        frame = frame.assign(low=frame["low"].clip(lower=frame.loc[frame[y] > 0, y].min() / 3))
     frame = _shown(frame, ["model", "size", color, facet, dash, x, y])
     chart = alt.Chart(as_data(frame))
     pick = legend_choice(color)
@@ -147,7 +144,10 @@ def facets(
     if null is not None:
         layers.append(chart.mark_rule(strokeDash=[4, 4], size=1, clip=True).encode(y=alt.datum(null)))
     if _has_ends(frame):
-        layers.append(points.mark_rule().encode(alt.Y("low:Q", title=y), alt.Y2("high")))
+        bars = points.transform_filter(expr.isValid(datum.low))
+        if "y" in log:  # an end near 0 would leave the points a tenth of the axis
+            bars = bars.transform_calculate(low=expr.max(datum.low, frame.loc[frame[y] > 0, y].min() / 3))
+        layers.append(bars.mark_rule().encode(alt.Y("low:Q", title=y), alt.Y2("high")))
     if line:
         layers.append(points.mark_line().encode(vertical))
     dots = points.transform_calculate(interval=INTERVAL).mark_point()

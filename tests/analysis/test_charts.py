@@ -148,6 +148,12 @@ def test_facets_draw_intervals_only_where_there_are_some() -> None:
     assert marks(charts.intervals(known, y="dataset", x="beta", facet="").to_dict()) == {"point", "rule"}
 
 
+def test_the_pointer_shows_the_whole_interval_where_an_axis_cuts_it(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "p": [0.1], "low": [0.001], "high": [0.2]})
+    text = charts.save(charts.facets(frame, x="S", y="p", log="xy"), tmp_path / "x.svg").read_text()
+    assert "95% interval: 0.001 to 0.2" in text
+
+
 def test_families_of_a_row_stand_below_each_other(tmp_path: Path) -> None:
     frame = pd.DataFrame({"family": ["a", "b"], "dataset": "x", "metric": "ce", "alpha": [0.1, 0.1]})
     text = charts.save(charts.intervals(frame, x="alpha", y="metric"), tmp_path / "x.svg").read_text()
