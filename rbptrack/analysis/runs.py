@@ -140,7 +140,9 @@ class Runs:
 
     def copy(self) -> Runs:
         """The same measurements with a table of their own: what is changed in it, nobody else sees."""
-        return self._with_rows(self.frame.copy())
+        twin = Runs.__new__(Runs)
+        vars(twin).update(vars(self), frame=self.frame.copy(), unread_sources={})
+        return twin
 
     def row(self, word: str) -> pd.Series:
         """The row of a name, or of the beginning of a run ID; BadInput as `runs[...]` raises it."""

@@ -74,7 +74,7 @@ def _joined(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str]
     names = dict(zip(key_titles, keys, strict=True))
     cases: dict[tuple[Any, ...], dict[str, str]] = {}  # the texts of a row, by title
     for question, frame in frames.items():
-        cases_of_rows = [tuple(_hashable(row[key]) for key in keys) for row in frame.to_dict("records")]
+        cases_of_rows = list(zip(*(map(_hashable, frame[key].tolist()) for key in keys), strict=True))
         for case in cases_of_rows:
             cases.setdefault(case, dict(zip(key_titles, map(_key_text, keys, case), strict=True)))
         columns = [_estimates(report, question, frame, style)]

@@ -52,13 +52,14 @@ def _print(table: ResultsTable) -> None:
     table = table.without_asides()
     shown = table.titles
     report = table.report
-    if not any(table.names[title] in report.questions for title in shown):
+    questions = report.questions
+    if not any(table.names[title] in questions for title in shown):
         return
     if table.frame["family"].nunique() == 1:
         shown.remove("family")
-    cases = [name for question in report.questions for name in report.case_columns(question)]
+    cases = [name for question in questions for name in report.case_columns(question)]
     last_to_go = []
-    for names in ([*KEYS, *cases], report.questions, ["verdict"], ["p_holm"]):
+    for names in ([*KEYS, *cases], questions, ["verdict"], ["p_holm"]):
         last_to_go += [title for title in shown if table.names[title] in names]
     say("")
     print_table(table.frame[shown], last_to_go=last_to_go)

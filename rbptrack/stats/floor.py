@@ -13,7 +13,7 @@ from operator import itemgetter
 
 import numpy as np
 from scipy.optimize import brentq, leastsq, minimize_scalar
-from scipy.special import fdtri
+from scipy.special import expit, fdtri
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.laws import FLOOR, fit
@@ -124,9 +124,8 @@ def _above_floor(x: FloatArray, ln_y: FloatArray, e: float) -> tuple[FloatArray,
         return np.asarray(np.logaddexp(ln_e, line[0] + line[1] * x) - ln_y)
 
     def slopes(line: FloatArray) -> FloatArray:
-        above = line[0] + line[1] * x
-        share = np.exp(above - np.logaddexp(ln_e, above))
-        return np.stack([share, share * x])
+        share = expit(line[0] + line[1] * x - ln_e)
+        return np.array([share, share * x])
 
     starts = [_line(x, ln_y)]
     above = ln_y - ln_e > _ABOVE
