@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import yaml
 
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.base.words import counted
@@ -153,7 +154,7 @@ def _through(config: DatasetConfig, source: Source, read: Callable[[], T]) -> T:
         if source.revision is None:
             return read()
         return hub.call("dataset", source.location, config.revision, read)
-    except (*_READING, datasets.exceptions.DatasetsError) as error:
+    except (*_READING, yaml.YAMLError, datasets.exceptions.DatasetsError) as error:
         where = source.location or ", ".join(map(str, source.files[:3]))
         reason = first_line(error)
         if isinstance(error, UnicodeDecodeError):

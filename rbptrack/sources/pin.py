@@ -76,14 +76,18 @@ def of_tokenizer(config: ModelConfig, model: Source) -> Source:
 
 
 def of_dataset(config: DatasetConfig) -> Source:
-    """The pinned dataset; a folder of text files alone is taken as these files, a document each."""
+    """The pinned dataset; where a folder's data are text files, it stands for these files, a document each.
+
+    A README.md may say how a dataset's files are read, which `datasets` knows.
+    """
     if config.files and not config.repo:
         return _of_files(_matching(config.files))
     if config.path and not config.repo:
         folder = _folder("dataset", config.path)
         files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
-        if files and all(path.suffix == ".txt" for path in files):
-            return _of_files(sorted(files, key=lambda path: natural_key(str(path))))
+        data = [path for path in files if path.name.lower().endswith(tuple(FILE_KINDS))]
+        if data and all(path.suffix.lower() == ".txt" for path in data) and folder / "README.md" not in files:
+            return _of_files(sorted(data, key=lambda path: natural_key(str(path))))
     return _resolve("dataset", repo=config.repo, path=config.path, revision=config.revision)
 
 

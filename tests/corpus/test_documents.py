@@ -80,6 +80,7 @@ def test_a_text_file_is_one_document_and_so_is_each_of_a_folder_of_them(tmp_path
         write(tmp_path, name)
     expected = [(name, (ROWS[0]["text"],)) for name in names]
     assert load(CONFIG, f"{tmp_path}/*.txt") == expected
+    (tmp_path / "LICENSE").touch()  # no data
     config = replace(CONFIG, path=str(tmp_path))
     source = of_dataset(config)
     assert only_split(config, source) == "train"
