@@ -31,6 +31,7 @@ from rbptrack.config.patterns import fits
 
 P = TypeVar("P", bound=Plugin)
 T = TypeVar("T")
+_LONGEST_FAULT = 300  # characters of a plugin's exception
 
 
 @dataclass(frozen=True)
@@ -155,8 +156,7 @@ class Plugins(Generic[P]):
         except (KeyboardInterrupt, Stopped):
             raise
         except BaseException as error:  # a plugin may raise anything, also SystemExit; the others must not suffer
-            fault = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {first_line(error)}"
-            line = f"{plugin.origin}: {fault}"
+            line = f"{plugin.origin}: {error if isinstance(error, BadInput) else _fault(error)}"
             self.broken.append(line)
             del self.found[name]
             return line
@@ -203,12 +203,20 @@ def guarded(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
     except RbptrackError as error:
         raise type(error)(f"{plugin.name}: {error}") from error
     except BaseException as error:
-        fault = f"{type(error).__name__}: {first_line(error)}"
-        raise RbptrackError(f"{plugin.name} failed: {fault} ({_file_of(plugin)})") from error
+        raise RbptrackError(f"{plugin.name} failed: {_fault(error)} ({_file_of(plugin)})") from error
     if not isinstance(result, expects):
         got = type(result).__name__
         raise RbptrackError(f"{plugin.name} returned {got} in place of {expects.__name__} ({_file_of(plugin)})")
     return result
+
+
+def _fault(error: BaseException) -> str:
+    """An exception of a plugin in a line that can be printed; its own text may raise, too."""
+    try:
+        text = first_line(error)
+    except Exception:
+        text = "its message cannot be read"
+    return f"{type(error).__name__}: {text[:_LONGEST_FAULT]}".encode(errors="backslashreplace").decode()
 
 
 def run_analyzer(analyzer: Analyzer, runs: Runs) -> Report:
@@ -235,11 +243,12 @@ def _check(report: Report) -> None:
         raise TypeError("the glossary is no dict")
     if not isinstance(report.headline, str):
         raise TypeError("the headline is no text")
-    if not all(isinstance(note, str) for note in report.notes):
-        raise TypeError("a note is no text")
+    if not isinstance(report.notes, list) or not all(isinstance(note, str) for note in report.notes):
+        raise TypeError("the notes are no list of texts")
+    "".join([report.headline, *report.notes]).encode()  # UnicodeEncodeError for half characters
     for name, table in report.tables.items():
-        if not isinstance(table, pd.DataFrame):
-            raise TypeError(f"the table {name} is no DataFrame")
+        if not isinstance(name, str) or not isinstance(table, pd.DataFrame):
+            raise TypeError(f"the table {name} is no DataFrame with a text for a name")
     for name, figure in report.figures.items():
         if not isinstance(name, str) or not hasattr(figure, "to_dict"):
             raise TypeError(f"the figure {name} is no Altair chart")
