@@ -74,7 +74,7 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     columns = math.ceil(len(datasets) / math.ceil(len(datasets) / 3))  # at most three, rows as even as they can be
     size = {"width": (_WIDTH - 60) // columns - 20, "height": {1: 320, 2: 260}.get(len(datasets), 190)}
     sides = []
-    for layers, title in ((left, alt.ExprRef(axis.title)), (right, "exponent α, of cross-entropy dashed")):
+    for layers, title in ((left, alt.ExprRef(axis.title)), (right, "exponent α (dashed: cross-entropy)")):
         panels = layers.encode(**by_colour(points["family"], pick)).properties(**size)
         side = panels.facet("dataset:N", columns=columns)
         sides.append(side.properties(title=alt.Title(title, dx=_AXIS, offset=10)))
@@ -117,7 +117,7 @@ def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
     dots = (
         base.transform_filter(shown & expr.isValid(datum.y))
         .transform_calculate(**texts)
-        .mark_point(size=50)
+        .mark_point(size=50, clip=True)
         .encode(alt.Y("y:Q", **vertical), by_shape(points["family"]), tooltip=tips)
     )
     return alt.layer(law, bars, dots)
@@ -126,7 +126,7 @@ def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
 def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> Any:
     """Alpha against k with its band, the chosen k marked, cross-entropy's alpha dashed."""
     x = alt.X("k:Q", axis=alt.Axis(values=ticks(1, largest), labelExpr=NUMBERS))
-    x = x.scale(type="log", domain=[1, largest], nice=False)
+    x = x.scale(type="log", domain=[1, largest], nice=False, padding=6)
     vertical: dict[str, Any] = {
         "title": None,
         "scale": alt.Scale(domain=_ends_with_zero(laws["alpha"]), nice=False),

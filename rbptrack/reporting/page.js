@@ -117,7 +117,7 @@ function laidOut(spec, width, datasets) {
   const beside = width >= 340 * inRow;
   const columns = beside ? inRow : width < 500 ? 1 : Math.min(datasets.length, Math.floor(width / 200));
   const room = beside ? (width - spec.spacing) / 2 : width;
-  const panel = Math.max(110, Math.floor((room - 30 - 20 * (columns - 1)) / columns));
+  const panel = Math.max(110, Math.floor((room - 46 - 20 * (columns - 1)) / columns));
   const height = width < 500 ? 210 : Math.max(180, Math.min(340, Math.round(panel * 1.15)));
   for (const side of spec.concat) {
     side.columns = columns;
