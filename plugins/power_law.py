@@ -47,8 +47,7 @@ from rbptrack.ranks import FloatArray, metric_label, parse_rbp_name, rbp_ks
 from rbptrack.stats.documents import ce_and_missed, half_widths, influences, only_totals
 from rbptrack.stats.floor import LEAST_SIZES, FormFit, fit_floor, power_law_aicc
 from rbptrack.stats.laws import FLOOR, fit, laws_by_metric
-
-FEWEST_MISSES = 10  # tokens that must miss at the best model; above, -ln RBP_k is noise
+from rbptrack.stats.misses import FEWEST_MISSES
 
 PARAMETER = Term("a parameter of the form beside the power law, with its profile interval", "value")
 GLOSSARY: Glossary = {
