@@ -107,15 +107,14 @@ def _is_shown(outcome: Outcome) -> bool:
 
 def _first_page(report: Report | None) -> dict[str, Any]:
     """What is not folded: the leading report's sentence, its first figure, the first of its tables."""
-    first: dict[str, Any] = {"sentence": "", "explorer": None, "table": None}
-    if report is None:
-        return first
-    first["sentence"] = report.headline
-    for name, chart in list(report.figures.items())[:1]:
-        first["explorer"] = _figure(name, chart)
-    for table in results_tables(report)[:1]:
-        first["table"] = _table(table.without_asides().without_beside())
-    return first
+    report = report or Report({})
+    figures = [_figure(name, chart) for name, chart in list(report.figures.items())[:1]]
+    tables = [_table(table.without_asides().without_beside()) for table in results_tables(report)[:1]]
+    return {
+        "sentence": report.headline,
+        "explorer": figures[0] if figures else None,
+        "table": tables[0] if tables else None,
+    }
 
 
 def _part(outcome: Outcome, *, leads: bool) -> dict[str, Any]:
@@ -215,30 +214,23 @@ def _measured(runs: Runs) -> str:
 
 def _measurements(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per measurement, as texts."""
-    shown = {
-        "name": "measurement",
-        "non_embedding_params": "S",
-        "num_tokens": "tokens",
-        "documents": "documents",
-        "ce": "CE",
+    count, share = "{:,}".format, "{:.4f}".format
+    shown: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "measurement": ("name", str),
+        "S": ("non_embedding_params", compact),
+        "tokens": ("num_tokens", count),
+        "documents": ("documents", count),
+        "CE": ("ce", share),
+        **{f"RBP_{k}": (rbp_name(k), share) for k in HEADLINE_KS},
+        "dtype": ("dtype", str),
+        "fingerprint": ("fingerprint", lambda text: str(text)[:8]),
     }
-    forms: dict[str, Callable[[Any], str]] = {
-        "non_embedding_params": compact,
-        "num_tokens": "{:,}".format,
-        "documents": "{:,}".format,
-        "ce": "{:.4f}".format,
-    }
-    for k in HEADLINE_KS:
-        shown[rbp_name(k)] = f"RBP_{k}"
-        forms[rbp_name(k)] = "{:.4f}".format
-    shown |= {"dtype": "dtype", "fingerprint": "fingerprint"}
-    forms["fingerprint"] = lambda text: str(text)[:8]
     ordered = frame.sort_values(["family", "dataset", "non_embedding_params"])
     texts = {}
-    for name, title in shown.items():
+    for title, (name, form) in shown.items():
         if name in ordered and ordered[name].notna().any():
-            texts[title] = ["" if pd.isna(value) else forms.get(name, str)(value) for value in ordered[name]]
-    return pd.DataFrame(texts, dtype="string").fillna("")
+            texts[title] = ["" if pd.isna(value) else form(value) for value in ordered[name]]
+    return pd.DataFrame(texts, dtype="string")
 
 
 def _versions(frame: pd.DataFrame) -> pd.DataFrame:
