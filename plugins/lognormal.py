@@ -22,7 +22,7 @@ from scipy.special import log_ndtr
 from rbptrack.analysis import Analyzer, Estimate, Family, RankHistogram, Report, Runs, Term, charts, read_families
 from rbptrack.ranks import DocumentSums, FloatArray
 from rbptrack.stats.documents import from_influences, influences_of_sums
-from rbptrack.stats.laws import fit, paired
+from rbptrack.stats.laws import fit
 
 QUANTITIES = ("beta", "gamma", "mu_over_sigma")
 LEAST_RANKS = 8
@@ -279,9 +279,9 @@ def _add_lines(report: Report, family: Family, s: FloatArray, fits: Sequence[Fit
         if quantity == "mu_over_sigma" and not determined:
             continue
         values = np.array([fitted.influences[0][i] for fitted in fits])
-        sigma = paired([fitted.influences[1][:, i] for fitted in fits])
+        u = [fitted.influences[1][:, i] for fitted in fits]
         y = np.exp(values.mean() - values)
-        law = fit(s, y, sigma)  # of exp(-value): its alpha is the slope of the value in ln S
+        law = fit(s, y, u)  # of exp(-value): its alpha is the slope of the value in ln S
         in_s = fit(np.exp(s / s.max()), y)
         beside = {"R2": law.r2, "R2_in_S": in_s.r2, "sizes": law.sizes}
         report.add("slope", law.alpha, null=0.0, beside=beside, quantity=quantity, **family.keys)

@@ -14,13 +14,14 @@ SMALLEST_P = 1e-100  # below, quantiles of t overflow
 class Estimate:
     """A number and its two variances.
 
-    Half its interval, squared, is z^2 * sampling + t(df)^2 * scatter, with z and t the quantiles of the level.
+    Half its interval, squared, is t(sampling_df)^2 * sampling + t(df)^2 * scatter, with t the quantiles of the level.
 
     Attributes:
         value: the number.
-        sampling: variance over documents, where their covariance counts as known.
-        scatter: variance that was estimated with `df` degrees of freedom.
+        sampling: variance over documents.
+        scatter: variance of what else is not known, such as of models around their law.
         df: degrees of freedom of `scatter`; 0 or NaN where nothing is known of the error, so that there is no interval.
+        sampling_df: degrees of freedom of `sampling`.
 
     """
 
@@ -28,6 +29,7 @@ class Estimate:
     sampling: float = 0.0
     scatter: float = 0.0
     df: float = inf
+    sampling_df: float = inf
 
     @property
     def known(self) -> bool:
@@ -63,14 +65,13 @@ class Estimate:
             return 1.0
         if self.sampling + self.scatter <= 0:
             return 0.0
-        if self.scatter == 0 or self.df == inf:
-            return float(2 * scipy.special.ndtr(-distance / self.se))
-        if self.sampling == 0:
-            return float(2 * scipy.special.stdtr(self.df, -distance / self.se))
+        dfs = [df for variance, df in self._parts if variance > 0]
+        if len(set(dfs)) == 1:
+            return float(2 * _tail(dfs[0], distance / self.se))
         if self._squared_half(SMALLEST_P) < distance**2:
             return 2 * SMALLEST_P
-        least = max(scipy.special.ndtr(-distance / self.se), SMALLEST_P)  # were all variance sampling
-        most = scipy.special.stdtr(self.df, -distance / self.se)  # were all of it scatter
+        least = max(_tail(max(dfs), distance / self.se), SMALLEST_P)
+        most = _tail(min(dfs), distance / self.se)
         log_tail = scipy.optimize.brentq(
             lambda x: self._squared_half(exp(x)) - distance**2, log(least) - 1e-6, log(most) + 1e-6, xtol=1e-9
         )
@@ -78,17 +79,34 @@ class Estimate:
 
     def __sub__(self, other: Estimate) -> Estimate:
         """The difference of two independent estimates: variances add, degrees of freedom by Welch and Satterthwaite."""
-        scatter = self.scatter + other.scatter
-        df = inf
+        value = self.value - other.value
         if not (self.known and other.known):
-            df = nan
-        elif scatter > 0:
-            df = scatter**2 / (self.scatter**2 / self.df + other.scatter**2 / other.df)
-        return Estimate(self.value - other.value, self.sampling + other.sampling, scatter, df)
+            return Estimate(value, df=nan)
+        (sampling, sampling_df), (scatter, df) = map(_added, self._parts, other._parts)
+        return Estimate(value, sampling, scatter, df, sampling_df)
+
+    @property
+    def _parts(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Both variances, each with its degrees of freedom."""
+        return (self.sampling, self.sampling_df), (self.scatter, self.df)
 
     def _squared_half(self, tail: float) -> float:
         """The squared half width of the interval outside which a share `tail` lies on each side."""
-        by_documents = self.sampling and scipy.special.ndtri(tail) ** 2 * self.sampling
-        quantile = scipy.special.ndtri(tail) if self.df == inf else scipy.special.stdtrit(self.df, tail)
-        by_scatter = self.scatter and quantile**2 * self.scatter
-        return max(float(by_documents + by_scatter), 0.0)  # a variance of 0 may round below
+        squares = 0.0
+        for variance, df in self._parts:
+            if variance:
+                quantile = scipy.special.ndtri(tail) if df == inf else scipy.special.stdtrit(df, tail)
+                squares += float(quantile) ** 2 * variance
+        return max(squares, 0.0)  # a variance of 0 may round below
+
+
+def _tail(df: float, t: float) -> float:
+    """The share of t's distribution beyond t > 0."""
+    return float(scipy.special.ndtr(-t) if df == inf else scipy.special.stdtr(df, -t))
+
+
+def _added(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    """The sum of two independent variances with its degrees of freedom."""
+    total = one[0] + other[0]
+    inverse = sum((variance / total) ** 2 / df for variance, df in (one, other) if total > 0)
+    return total, 1 / inverse if inverse > 0 else inf

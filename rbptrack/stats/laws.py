@@ -1,9 +1,9 @@
 """A law over the sizes of a family: y = A S^-alpha, by least squares of ln y on ln S.
 
-Half of an interval, squared, is z^2 w' Sigma w + t(m-2)^2 s^2 w'w: w are the weights of ln y in the number, Sigma the
-covariance of ln y between the m sizes over the documents that they share, s^2 the variance of the models around the
-law. In simulation intervals of alpha cover 95 to 99.7% with 3 to 10 sizes; where the end sizes scatter 3.6 times as
-much as the middle, 86 to 95% (docs/validity.md).
+Half of an interval, squared, is t(d-1)^2 w' Sigma w + t(m-2)^2 s^2 w'w: w are the weights of ln y in the number, Sigma
+the covariance of ln y between the m sizes over the documents that they share, d how many documents decide the number
+(`documents.deciding`), s^2 the variance of the models around the law. How often such intervals hold the truth is
+simulated in docs/explanation/validity.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, nan
+from math import exp, inf, nan
 
 import numpy as np
 import scipy
@@ -21,6 +21,7 @@ from rbptrack.stats.documents import (
     Statistic,
     ce_and_missed,
     covariance,
+    deciding,
     estimate,
     influences,
     influences_of_sums,
@@ -44,12 +45,14 @@ class Law:
         y: positive values, (m,).
         sigma: covariance of ln y over documents, (m, m); 0 for numbers imported without ranks, NaN where documents are
             too few.
+        u: influences of documents on ln y, (documents, m); None where nothing is known of single documents.
 
     """
 
     s: FloatArray
     y: FloatArray
     sigma: FloatArray
+    u: FloatArray | None = None
 
     @property
     def sizes(self) -> int:
@@ -59,17 +62,18 @@ class Law:
     @cached_property
     def alpha(self) -> Estimate:
         """The exponent."""
-        return self._estimate(self._weights(0.0, -1.0))
+        return self._of_line(self._weights(0.0, -1.0))
 
     @cached_property
     def ln_a(self) -> Estimate:
         """Ln A."""
-        return self._estimate(self._weights(1.0, 0.0))
+        return self._of_line(self._weights(1.0, 0.0))
 
     @property
     def a(self) -> float:
         """The factor A."""
-        return exp(self.ln_a.value) if self.ln_a.value < 700 else float("inf")
+        with np.errstate(over="ignore"):
+            return float(np.exp(self.ln_a.value))
 
     @property
     def r2(self) -> float:
@@ -92,7 +96,7 @@ class Law:
 
     def predict(self, s: float) -> Estimate:
         """Ln y of one more model of size S: the error of the law there, and the scatter of one model around it."""
-        return self._estimate(self._weights(1.0, np.log(s)), models=1)
+        return self._of_line(self._weights(1.0, np.log(s)), models=1)
 
     def held_out(self) -> Estimate:
         """Ln of measured / predicted at the largest size, by the law of all smaller ones; at least 4 sizes for an
@@ -100,12 +104,7 @@ class Law:
         """
         smaller = Law(self.s[:-1], self.y[:-1], self.sigma[:-1, :-1])
         weights = np.append(-smaller._weights(1.0, np.log(self.s[-1])), 1.0)
-        return Estimate(
-            float(weights @ self._ln_y),
-            sampling=float(weights @ self.sigma @ weights),
-            scatter=smaller._scatter * float(weights @ weights),
-            df=smaller.sizes - 2,
-        )
+        return self._estimate(weights, smaller._scatter * float(weights @ weights), df=smaller.sizes - 2)
 
     def bend(self) -> Estimate:
         """The square term of ln y = a + b ln S + c (ln S)^2; its sign says whether the law flattens (above 0) or
@@ -117,12 +116,8 @@ class Law:
         residual = self._ln_y - design @ (solve @ self._ln_y)
         df = self.sizes - 3
         weights = solve[2]
-        return Estimate(
-            float(weights @ self._ln_y),
-            sampling=float(weights @ self.sigma @ weights),
-            scatter=float(residual @ residual) / df * float(weights @ weights) if df > 0 else nan,
-            df=df,
-        )
+        scatter = float(residual @ residual) / df if df > 0 else nan
+        return self._estimate(weights, scatter * float(weights @ weights), df=df)
 
     @cached_property
     def _ln_y(self) -> FloatArray:
@@ -151,29 +146,40 @@ class Law:
         df = self.sizes - 2
         return float(self._residual @ self._residual) / df if df > 0 else nan
 
-    def _estimate(self, weights: FloatArray, models: int = 0) -> Estimate:
-        return Estimate(
-            float(weights @ self._ln_y),
-            sampling=float(weights @ self.sigma @ weights),
-            scatter=self._scatter * (float(weights @ weights) + models),
-            df=self.sizes - 2,
-        )
+    def _of_line(self, weights: FloatArray, models: int = 0) -> Estimate:
+        """A number of the line, or of `models` more models around it."""
+        return self._estimate(weights, self._scatter * (float(weights @ weights) + models), df=self.sizes - 2)
+
+    def _estimate(self, weights: FloatArray, scatter: float, df: int) -> Estimate:
+        """A weighted sum of ln y with its error over documents, and what the models' scatter adds."""
+        sampling_df = inf
+        if self.u is not None:
+            sampling_df = float(np.fmax(deciding(self.u @ weights) - 1, 1.0))
+        sampling = float(weights @ self.sigma @ weights)
+        return Estimate(float(weights @ self._ln_y), sampling, scatter, df, sampling_df)
 
 
-def fit(s: FloatArray, y: FloatArray, sigma: FloatArray | None = None) -> Law:
+def fit(s: FloatArray, y: FloatArray, u: Sequence[FloatArray] | None = None) -> Law:
     """The law through points.
 
     Args:
         s: distinct sizes S, in any order, (m,), at least 2.
         y: positive values, (m,).
-        sigma: covariance of ln y over documents, (m, m); without, only the models' scatter is in the intervals.
+        u: influences of documents on ln y, m arrays of (documents,), which are paired where all have the same number;
+            without, only the models' scatter is in the intervals.
 
     """
     order = np.argsort(s)
-    if sigma is None:
-        sigma = np.zeros((len(order), len(order)))
     s = np.asarray(s, dtype=np.float64)[order]
-    return Law(s, np.asarray(y, dtype=np.float64)[order], np.asarray(sigma)[np.ix_(order, order)])
+    y = np.asarray(y, dtype=np.float64)[order]
+    if u is None:
+        return Law(s, y, np.zeros((len(s), len(s))))
+    u = [u[i] for i in order]
+    if len({len(of_size) for of_size in u}) == 1:
+        together = np.array(u).T
+        return Law(s, y, covariance(together), together)
+    apart = scipy.linalg.block_diag(*(of_size[:, None] for of_size in u))
+    return Law(s, y, scipy.linalg.block_diag(*(covariance(of_size[:, None]) for of_size in u)), apart)
 
 
 def laws_by_metric(s: FloatArray, counts: Sequence[DocumentCounts]) -> dict[str, Law]:
@@ -263,15 +269,5 @@ def _laws(s: FloatArray, of_sizes: Sequence[tuple[FloatArray, FloatArray]], *, t
         if not np.isfinite(values[:, i]).all():
             laws.append(None)
             continue
-        sigma = None if totals else paired([of_size[:, i] for of_size in u])
-        laws.append(fit(s, np.exp(values[:, i]), sigma))
+        laws.append(fit(s, np.exp(values[:, i]), None if totals else [of_size[:, i] for of_size in u]))
     return laws
-
-
-def paired(u: Sequence[FloatArray]) -> FloatArray:
-    """The covariance between sizes, (m, m), from each size's influences, (documents,); diagonal where the sizes do not
-    have the same number of documents, so that they cannot be paired.
-    """
-    if len({len(of_size) for of_size in u}) == 1:
-        return covariance(np.array(u).T)
-    return np.asarray(scipy.linalg.block_diag(*(covariance(of_size[:, None]) for of_size in u)))

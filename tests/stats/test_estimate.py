@@ -28,11 +28,11 @@ def test_scatter_alone_has_the_t_interval() -> None:
     assert number.p(0.5) == pytest.approx(2 * stats.t.sf(2.5, 3))
 
 
-@given(variances, variances, st.floats(1, 50), st.floats(0.01, 0.9999))
+@given(variances, variances, st.floats(1, 50), st.floats(1, 50) | st.just(math.inf), st.floats(0.01, 0.9999))
 def test_p_is_the_level_whose_interval_just_reaches_the_null(
-    sampling: float, scatter: float, df: float, level: float
+    sampling: float, scatter: float, df: float, sampling_df: float, level: float
 ) -> None:
-    number = Estimate(2.0, sampling, scatter, df)
+    number = Estimate(2.0, sampling, scatter, df, sampling_df)
     assert number.p(2.0 + number.half(level)) == pytest.approx(1 - level, rel=1e-6)
 
 
@@ -55,6 +55,8 @@ def test_a_difference_has_the_degrees_of_freedom_of_welch(a: float, b: float, n:
     welch = stats.ttest_ind_from_stats(1.0, math.sqrt(a), n, 0.0, math.sqrt(b), m, equal_var=False)
     difference = Estimate(1.0, scatter=a / n, df=n - 1) - Estimate(0.0, scatter=b / m, df=m - 1)
     assert difference.p() == pytest.approx(welch.pvalue, rel=1e-6)
+    known = Estimate(1.0, scatter=a) - Estimate(0.0, scatter=b)
+    assert known.p() == pytest.approx(2 * stats.norm.sf(1 / math.sqrt(a + b)), rel=1e-6)
 
 
 def test_a_difference_of_an_unknown_error_has_none() -> None:

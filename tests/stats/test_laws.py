@@ -58,20 +58,32 @@ def test_without_documents_it_is_ordinary_least_squares() -> None:
 
 def test_the_order_of_sizes_does_not_matter() -> None:
     s, y = noisy()
-    sigma = np.diag([1, 2, 3, 4, 5, 6]) * 1e-4
+    u = np.random.default_rng(1).normal(0, [[1e-3], [2e-3], [3e-3], [4e-3], [5e-3], [6e-3]], (6, 40))
     order = [3, 0, 5, 1, 4, 2]
-    straight, mixed = fit(s, y, sigma), fit(s[order], y[order], sigma[np.ix_(order, order)])
+    straight, mixed = fit(s, y, u), fit(s[order], y[order], u[order])
     assert mixed.alpha.value == pytest.approx(straight.alpha.value)
     assert mixed.alpha.sampling == pytest.approx(straight.alpha.sampling)
+    assert mixed.alpha.sampling_df == pytest.approx(straight.alpha.sampling_df)
     assert mixed.held_out().value == pytest.approx(straight.held_out().value)
 
 
 def test_what_all_sizes_share_leaves_the_exponent_alone() -> None:
     s, y = noisy()
-    shared = fit(s, y, np.full((6, 6), 0.01))
+    u = np.random.default_rng(1).normal(0, 0.01, 40)
+    shared = fit(s, y, [u] * 6)
     assert shared.alpha.sampling == pytest.approx(0, abs=1e-12)
-    assert shared.ln_a.sampling == pytest.approx(0.01)
-    assert fit(s, y, np.eye(6) * 0.01).alpha.sampling > 0
+    assert shared.ln_a.sampling == pytest.approx(u @ u * 39 / 40)
+    assert fit(s, y, [np.roll(u, i) for i in range(6)]).alpha.sampling > 0
+
+
+def test_one_document_that_decides_the_exponent_widens_its_interval() -> None:
+    """Of 40 documents one moves the largest size: the count that decides is 1, and t has one degree of freedom."""
+    s, y = noisy(sigma=0.0)
+    u = np.zeros((6, 40))
+    u[-1, 7] = 0.01
+    alpha = fit(s, y, u).alpha
+    assert alpha.sampling_df == 1.0
+    assert alpha.half() == pytest.approx(stats.t.ppf(0.975, 1) * alpha.sampling**0.5, rel=1e-6)
 
 
 def test_the_held_out_error_is_that_of_the_largest_size() -> None:
