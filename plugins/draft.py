@@ -32,7 +32,8 @@ from rbptrack.analysis import (
     read_families,
 )
 from rbptrack.analysis.charts import facets
-from rbptrack.base.words import counted, number
+from rbptrack.analysis.pairs import end_of_share
+from rbptrack.base.words import counted, listed, number, short_hash
 from rbptrack.ranks import FloatArray, IntArray
 
 GLOSSARY: dict[str, str | Term] = {
@@ -72,8 +73,8 @@ class Draft(Analyzer):
         if self.length > self.longest:
             raise BadInput(f"draft: length={self.length} must be at most longest={self.longest}")
         report = Report(GLOSSARY)
-        references = sorted(runs["reference"].dropna().unique())
-        if not references:
+        measured = runs.frame[runs.frame["reference"].notna()]
+        if not len(measured):
             report.notes.append("No measurement has a reference: measure a draft with reference=MODEL.")
             return report
         lengths: list[dict[str, Any]] = []
@@ -82,10 +83,12 @@ class Draft(Analyzer):
             pieces = runs.rank_pieces(run_id, ["document", "position", "kl", "accept"])
             return Sums.concatenate([Sums(piece.documents[0], draft_sums(piece, self.longest)) for piece in pieces])
 
-        for reference in references:
-            drafts = runs[runs["reference"].eq(reference).fillna(False)]
-            for family, sums in read_families(drafts, load, report.notes):
-                lengths += self._add(report, family, [of_size.values for of_size in sums], str(reference))
+        commits = measured["reference_commit"].fillna("unknown")
+        for (name, commit), rows in measured.groupby(["reference", commits]):
+            several = commits[measured["reference"] == name].nunique() > 1
+            reference = f"{name}@{short_hash(str(commit))}" if several else str(name)
+            for family, sums in read_families(runs[runs.frame.index.isin(rows.index)], load, report.notes):
+                lengths += self._add(report, family, [of_size.values for of_size in sums], reference)
         if not report.questions:
             return report
         if self.step_cost:
@@ -111,13 +114,15 @@ class Draft(Analyzer):
     def _add(self, report: Report, family: Family, sums: list[FloatArray], reference: str) -> list[dict[str, Any]]:
         """Add the answers of each size and their law; returns rows of the table of lengths."""
         rows = []
+        without_cost = []
         costs = family.column("total_params") / family.column("reference_params")
         for i, of_size in enumerate(sums):
             cost = self.step_cost or float(costs[i])
             keys: dict[str, Any] = {**family.keys, "size": family.labels[i], "reference": reference}
             acceptance = jackknife(of_size, lambda x: x[..., ACCEPT] / x[..., TOKENS])
-            report.add("acceptance", acceptance, **keys, beside={"S": float(family.s[i])})
-            report.add("kl", jackknife(of_size, lambda x: x[..., KL] / x[..., TOKENS]), **keys)
+            report.add("acceptance", acceptance, **keys, show=end_of_share, beside={"S": float(family.s[i])})
+            kl = jackknife(of_size, lambda x: x[..., KL] / x[..., TOKENS])
+            report.add("kl", kl, **keys, show=lambda nats: max(nats, 0.0))
             if not of_size[:, STARTS].any():
                 report.notes.append(f"{family}: no {self.longest} scored tokens stand in a row; longest= sets fewer.")
                 continue
@@ -133,6 +138,13 @@ class Draft(Analyzer):
                 best = 1 + int(np.argmax(speeds))
                 speed = tokens_per_call(of_size, best, time=best * cost + 1)
                 report.add("speed_up", speed, **keys, beside={"length": best, "cost": cost})
+            else:
+                without_cost.append(family.labels[i])
+        if without_cost:
+            report.notes.append(
+                f"{family}: no speed-up of {reference} by {listed(without_cost)}, as the parameters of one of the two "
+                "are unknown; step_cost= sets a cost."
+            )
         if len(sums) > 1:
             law = law_of_sums(family.s, sums, lambda x: -np.log(x[..., ACCEPT] / x[..., TOKENS]))
             if law is not None:

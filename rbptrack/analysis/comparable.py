@@ -24,14 +24,13 @@ _SAME_RANKS = ["model", "commit", "revision", "vocab_size", "dataset", *COMPARAB
 
 
 def without_twins(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows; of those that have the same ranks and differ in the reference only, one: that without a reference, or
-    the first.
+    """The rows; of those that have the same ranks and differ in the reference only, those of one reference: without
+    any, or the first by name and commit.
     """
-    if not frame["reference"].notna().any():
-        return frame
-    rows = frame.sort_values("reference", na_position="first", kind="stable")
-    compared = rows.groupby(_SAME_RANKS, dropna=False)["reference"].transform("count") > 0
-    return frame[~(rows.duplicated(_SAME_RANKS) & compared).sort_index()]  # other equals: runs of one size, imports
+    reference = frame["reference"] + "@" + frame["reference_commit"].fillna("")
+    keyed = frame[_SAME_RANKS].assign(reference=reference.fillna(""))
+    first = keyed.groupby(_SAME_RANKS, dropna=False)["reference"].transform("min")
+    return frame[keyed["reference"] == first]  # those of one reference are runs of one size, or imports
 
 
 def disagreeing(rows: pd.DataFrame) -> list[str]:

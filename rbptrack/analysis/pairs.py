@@ -112,7 +112,7 @@ def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, 
             f"{pair} on {dataset}: fewer than {FEWEST_DECIDING} documents decide the change of {', '.join(few)}."
         )
     if isfinite(changes.same_top.value):  # not where a table lacks what models ranked first
-        report.add("same_top", changes.same_top, **keys, show=_share, beside={"moved": changes.moved})
+        report.add("same_top", changes.same_top, **keys, show=end_of_share, beside={"moved": changes.moved})
     beside = {"lost": changes.lost, "gained": changes.gained}
     report.add("flips", changes.flips, **keys, null=0.0, beside=beside)
 
@@ -144,6 +144,6 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
     return pd.DataFrame(rows)
 
 
-def _share(value: float) -> float:
+def end_of_share(value: float) -> float:
     """An end of an interval of a share, which lies between 0 and 1."""
     return min(max(value, 0.0), 1.0)

@@ -96,6 +96,19 @@ def test_the_law_in_size_is_found() -> None:
     assert law["verdict"] == "above"
 
 
+def test_references_of_one_name_are_told_apart_and_ends_are_shares() -> None:
+    """Two commits of the reference; of one the size is unknown. One document of twenty is accepted less."""
+    rate = np.repeat([1.0, 0.5], [(DOCUMENTS - 1) * LENGTH, LENGTH])
+    given = measured(table(rate), table(0.3), sizes=(1e6, 1e6))
+    frame = given.frame.assign(reference_commit=["aaa", "bbb"], reference_params=[10**7, None])
+    report = Draft().analyze(Runs(frame, given.source))
+    rows = report.frame("acceptance").set_index("reference")
+    assert rows["acceptance"].to_dict() == pytest.approx({"large@aaa": 0.975, "large@bbb": 0.3})
+    assert rows["high"].max() == 1
+    assert report.frame("speed_up")["reference"].tolist() == ["large@aaa"]
+    assert any("no speed-up of large@bbb by 1000000" in note for note in report.notes)
+
+
 def test_what_it_cannot_use_is_said() -> None:
     plain = measured(table(0.5))
     without = Runs(plain.frame.drop(columns="name").assign(reference=None), plain.source)
