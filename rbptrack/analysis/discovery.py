@@ -15,14 +15,14 @@ from importlib.metadata import entry_points
 from inspect import isabstract, isclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import pandas as pd
 
 from rbptrack.analysis.exporting import Exporter
 from rbptrack.analysis.importing import Importer
-from rbptrack.analysis.plugin import Analyzer, Plugin, import_file
-from rbptrack.analysis.report import Report
+from rbptrack.analysis.plugin import Analyzer, Plugin, configured, import_file
+from rbptrack.analysis.report import COLUMNS, Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, unknown
 from rbptrack.base.process import Stopped
@@ -117,7 +117,7 @@ class Plugins(Generic[P]):
         return {name: self._classes[name] for name in self.names}
 
     def chosen(self, patterns: Sequence[str]) -> list[type[P]]:
-        """Import those whose names pass; what cannot be used is left out, and listed in `broken`.
+        """Import those whose names pass; what cannot be used without options is left out, and listed in `broken`.
 
         Raises:
             BadInput: a pattern fits no name.
@@ -126,10 +126,17 @@ class Plugins(Generic[P]):
         for pattern in patterns:
             if not any(fits([name], [pattern.removeprefix("!")]) for name in self.names):
                 raise unknown(self.kind.word, pattern, self.names)
-        wanted = [name for name in self.names if fits([name], patterns)]
-        for name in wanted:
-            self._load(name)
-        return [self._classes[name] for name in wanted if name in self._classes]
+        usable = []
+        for name in [name for name in self.names if fits([name], patterns)]:
+            if self._load(name):
+                continue
+            try:
+                configured(self._classes[name], {})
+            except BadInput as error:
+                self.broken.append(f"{self.found[name].origin}: {error}")
+            else:
+                usable.append(self._classes[name])
+        return usable
 
     def select(self, name: str) -> type[P]:
         """Import the plugin of a name.
@@ -250,10 +257,20 @@ def _check(report: Report) -> None:
         if not isinstance(name, str) or not isinstance(table, pd.DataFrame):
             raise TypeError(f"the table {name} is no DataFrame with a text for a name")
     for name, figure in report.figures.items():
-        if not isinstance(name, str) or not hasattr(figure, "to_dict"):
+        import altair  # by now the plugin has waited for it
+
+        if not isinstance(name, str) or not isinstance(figure, altair.TopLevelMixin):
             raise TypeError(f"the figure {name} is no Altair chart")
-    for column in report.results.columns:
-        report.term(str(column))
+    for question in report.questions:
+        for case in report.frame(question)[report.case_columns(question)].itertuples(index=False, name=None):
+            hash(case)  # TypeError for a list
+        taken = {*report.case_columns(question), *report.beside_columns(question)}.intersection(COLUMNS)
+        if taken:
+            raise TypeError(f"{question}: {', '.join(taken)} is a column of every report")
+    for name in [*report.glossary, *report.questions, *report.results.columns]:
+        if not isinstance(name, str) or not isinstance(report.glossary.get(name, ""), str | Term):
+            raise TypeError(f"{name!r} in results or glossary: names are texts, their meanings texts or Terms")
+        format(1.0, report.term(name).form)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -278,6 +295,7 @@ def _import(kind: Kind[P], plugin: Found) -> type[P]:
         raise BadInput(f"{cls.__name__} lacks {', '.join(sorted(cls.__abstractmethods__))}")
     if "__dataclass_params__" not in vars(cls):
         raise BadInput(f"{cls.__name__} must be a @dataclass(kw_only=True)")
+    get_type_hints(cls)  # NameError for an option whose type is not imported
     cls.name = plugin.name
     return cls
 

@@ -135,6 +135,8 @@ def test_a_name_that_does_not_exist_lists_those_that_do() -> None:
         "return Report({}, tables={'t': [1]})",
         "return Report({}, figures={'f': 'svg'})",
         "return Report({}, notes=[None])",
+        "return Report({}, headline='\\ud800')",
+        "r = Report({'q': 3}); r.add('q', 1.0, family='a', dataset='b'); return r",
     ],
 )
 def test_whatever_an_analyzer_does_is_one_line_with_plugin_and_file(plugins, body):
