@@ -18,6 +18,7 @@ from pydantic import Field
 
 from rbptrack.analysis import CE, HEADLINE_KS, Analyzer, BadInput, Report, Runs, Unreadable
 from rbptrack.analysis.charts import intervals
+from rbptrack.analysis.comparable import without_twins
 from rbptrack.analysis.family import BY_DOCUMENT
 from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, same_tokens, worst_tokens
 from rbptrack.base.words import counted, number
@@ -30,8 +31,9 @@ Pair = tuple[pd.Series, pd.Series]
 class Agreement(Analyzer):
     """How often two measurements of the same tokens agree, what changed, and which tokens show it.
 
-    Without patterns, measurements of one model are paired: each checkpoint with the next, every other precision or
-    revision with the first.
+    Without patterns, measurements of one model (family, size and seed) are paired: within a precision each checkpoint
+    with the next, and of one checkpoint every other precision or revision with the first. With and without a reference
+    is one measurement.
 
     a: pattern of the first's name (pythia-1b*): the start, the base, the teacher.
     b: pattern of the other's.
@@ -85,12 +87,13 @@ class Agreement(Analyzer):
         return report
 
     def _pairs(self, frame: pd.DataFrame) -> Iterator[Pair]:
-        ranked = frame[~frame["without_ranks"].fillna(False)]
+        ranked = without_twins(frame[~frame["without_ranks"].fillna(False)])
         for rows in same_tokens(ranked):
             if self.a or self.b:
                 yield from self._named(rows)
             else:
-                for _, of_model in rows.groupby(["family", "non_embedding_params"], sort=True):
+                model = rows["model"].str.partition("@")[0]  # without its checkpoint
+                for _, of_model in rows.groupby(["family", model], sort=True):
                     yield from _of_one_model(of_model)
 
     def _named(self, rows: pd.DataFrame) -> Iterator[Pair]:
@@ -104,15 +107,21 @@ class Agreement(Analyzer):
 
 
 def _of_one_model(rows: pd.DataFrame) -> Iterator[Pair]:
-    """Each checkpoint with the next, or all others with the first; float32 comes first."""
+    """Pairs in which one thing changes: the checkpoint, the revision of one checkpoint, or the precision."""
     ordered = rows.sort_values(["dtype", "run_id"], ascending=[False, True])
-    ordered = ordered.sort_values("training_tokens", kind="stable")
-    measurements = [row for _, row in ordered.iterrows()]
-    if ordered["training_tokens"].nunique() == len(ordered):
-        yield from pairwise(measurements)
-        return
-    for other in measurements[1:]:
-        yield measurements[0], other
+    ordered = ordered.sort_values("dtype", key=lambda dtype: dtype.ne("float32"), kind="stable")  # float32 comes first
+    for _, of_precision in ordered.groupby("dtype", dropna=False, sort=False):
+        checkpoints = [of_checkpoint for _, of_checkpoint in of_precision.groupby("training_tokens", dropna=False)]
+        yield from pairwise(of_checkpoint.iloc[0] for of_checkpoint in checkpoints)
+        for of_checkpoint in checkpoints:
+            yield from _with_the_first(of_checkpoint)
+    for _, same_weights in ordered.groupby(["training_tokens", "revision", "commit"], dropna=False):
+        yield from _with_the_first(same_weights.drop_duplicates("dtype"))
+
+
+def _with_the_first(rows: pd.DataFrame) -> Iterator[Pair]:
+    for i in range(1, len(rows)):
+        yield rows.iloc[0], rows.iloc[i]
 
 
 def _matches(row: pd.Series[Any], pattern: str) -> bool:

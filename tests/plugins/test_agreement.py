@@ -83,13 +83,21 @@ def test_models_are_chosen_by_name() -> None:
         Agreement(a="base*", most=1).analyze(given)
 
 
-def test_a_pair_that_cannot_be_read_is_named_and_the_others_stay() -> None:
-    tables = {"a": table(0), "b": table(1), "c": table(2)}
-    given = measured(tables, dtype=["float32", "bfloat16", "float16"])
-    del given.source.tables["b"]  # type: ignore[attr-defined]
-    report = Agreement().analyze(given)
-    assert pairs(report) == ["toy-1m@float32 / toy-1m@float16"]
-    assert any("toy-1m@bfloat16" in note for note in report.notes)
+def test_one_thing_changes_in_a_pair() -> None:
+    """Two checkpoints in two precisions, one of them also with a reference, and another seed of the size, without S."""
+    about = [("m@1", "float32", 1), ("m@1", "bfloat16", 1), ("m@2", "float32", 2), ("m@2", "bfloat16", 2)]
+    about += [("m@2", "float32", 2), ("m-seed1@2", "float32", 2)]
+    model, dtype, tokens = map(list, zip(*about, strict=True))
+    tables = {name: table(seed) for name, seed in zip("abcdef", (0, 1, 2, 3, 2, 5), strict=True)}
+    given = measured(tables, model=model, revision=model, dtype=dtype, training_tokens=tokens)
+    frame = given.frame.drop(columns="name").assign(non_embedding_params=None, reference=[None] * 4 + ["big", None])
+    found = pairs(Agreement().analyze(Runs(frame, given.source)))
+    assert [pair.replace("@none", "") for pair in found] == [
+        "m@1@float32 / m@2@float32",
+        "m@1@bfloat16 / m@2@bfloat16",
+        "m@1@float32 / m@1@bfloat16",
+        "m@2@float32 / m@2@bfloat16",
+    ]
 
 
 def test_a_pair_says_that_its_sources_could_not_be_read() -> None:
