@@ -12,7 +12,7 @@ the sizes measured.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal
@@ -44,7 +44,7 @@ from rbptrack.analysis.charts import facets, intervals
 from rbptrack.analysis.explorer import explorer
 from rbptrack.base.words import counted, listed
 from rbptrack.ranks import FloatArray, metric_label, parse_rbp_name, rbp_ks
-from rbptrack.stats.documents import ce_and_missed, half_widths, influences, only_totals
+from rbptrack.stats.documents import FEWEST_UNITS, ce_and_missed, half_widths, influences, only_totals
 from rbptrack.stats.floor import LEAST_SIZES, FormFit, fit_floor, power_law_aicc
 from rbptrack.stats.laws import FLOOR, fit, laws_by_metric
 from rbptrack.stats.misses import FEWEST_MISSES
@@ -180,16 +180,30 @@ class PowerLaw(Analyzer):
             if not np.isfinite(s).all():
                 notes.append(f"{family}: {self.unit} is not known for every model, so there is no law.")
                 continue
-            if len(s) < 2:
+            if len(np.unique(s)) < 2:
                 notes.append(f"{family}: one size has no law.")
                 all_families.append(FamilyLaws(family, s, s, counts, {}, {}))
                 continue
             laws = laws_by_metric(s, counts)
+            notes += [f"{family}: {line}." for line in self._missing(laws, counts)]
             ratios: dict[str, Law | None] = {}
             if fitted_ks:
                 ratios = dict(zip(map(rbp_name, fitted_ks), laws_of(s, counts, missed_over_ce), strict=True))
             all_families.append(FamilyLaws(family, s, family.column(other), counts, laws, ratios))
         return all_families
+
+    def _missing(self, laws: dict[str, Law], counts: Sequence[DocumentCounts]) -> Iterator[str]:
+        """Why metrics have no law, or laws no interval."""
+        without_law = [rbp_name(k) for k in self.ks if k in counts[0].ks and rbp_name(k) not in laws]
+        if without_law:
+            yield f"no law of {_labels(without_law)}, which is 0 or 1 at some size"
+        unknown = [name for name in self._metrics if name in laws and not laws[name].alpha.known]
+        documents = min(len(of_size.document) for of_size in counts)
+        if unknown and len(counts) > 2:
+            reason = f"{counted(documents, 'document')} are fewer than {FEWEST_UNITS}"
+            if documents >= FEWEST_UNITS:
+                reason = "without a single one of its documents it would be 0 or 1 at some size"
+            yield f"no interval for the law of {_labels(unknown)}: {reason}"
 
     def _add_exponents(self, report: Report, family_laws: FamilyLaws) -> None:
         """Add the answers about each law by itself, and about each RBP_k against CE."""
@@ -236,7 +250,8 @@ class PowerLaw(Analyzer):
             BadInput: a form of the user's own fits nowhere.
 
         """
-        unbounded = []
+        without_upper = []
+        without_lower = []
         refused: dict[str, list[str]] = {}
         for family_laws in families:
             if self.form == FLOOR and len(family_laws.s) < LEAST_SIZES:
@@ -259,13 +274,16 @@ class PowerLaw(Analyzer):
                     if not law.alpha.known:  # too few documents for any interval
                         ends = (np.nan, np.nan)
                     report.add("form", parameter.value, **keys, ends=ends, beside=beside)
+                    if ends[0] == -np.inf:
+                        without_lower.append(f"{name} of {case}")
                     if ends[1] == np.inf:
-                        unbounded.append(f"{name} of {case}")
-        if refused and "form" not in report.questions:
+                        without_upper.append(f"{name} of {case}")
+        if refused and "form" not in report.questions and self.form != FLOOR:
             raise BadInput(next(iter(refused)))
         report.notes += [f"{reason}: {listed(cases)}." for reason, cases in refused.items()]
-        if unbounded:
-            report.notes.append(f"No upper bound in these data: {listed(unbounded)} in {self.form}.")
+        for bound, cases in (("lower", without_lower), ("upper", without_upper)):
+            if cases:
+                report.notes.append(f"No {bound} bound in these data: {listed(cases)} in {self.form}.")
 
     def _fit_form(self, law: Law, d: FloatArray) -> FormFit:
         if self.form == FLOOR:
@@ -284,8 +302,9 @@ class PowerLaw(Analyzer):
         alpha = report.frame("alpha").set_index(["family", "dataset", "metric"])
         rows = alpha[alpha.index.get_level_values("metric") == metric].droplevel("metric")
         if (rows["verdict"] == "").all():
-            return f"-ln {label} falls as {_powers(rows)}; too few documents or sizes for an interval."
-        improving = int((rows["verdict"] == "above").sum())
+            return f"-ln {label} falls as {_powers(rows)}, without an interval."
+        established = rows[rows["verdict"] == "above"]
+        improving = len(established)
         if not improving:
             worsening = int((rows["verdict"] == "below").sum())
             if worsening:
@@ -293,13 +312,17 @@ class PowerLaw(Analyzer):
             return f"No law of {label} in size established in {counted(len(rows), 'case')}."
         comparison = _against_ce(report, metric)
         if len(rows) > 2 or improving < len(rows):
-            low, high = rows["alpha"].min(), rows["alpha"].max()
-            exponents = f"-ln {label} falls as S^-{low:.2f} to S^-{high:.2f}"
+            low, high = established["alpha"].min(), established["alpha"].max()
+            exponents = f"-ln {label} falls as {_power(low)} to {_power(high)}"
             return f"{label} improves with size in {improving} of {len(rows)} laws: {exponents}{comparison}."
         if comparison:
             ce = alpha[alpha.index.get_level_values("metric") == CE].droplevel("metric").reindex(rows.index)
             comparison += f" ({', '.join(map(_power, ce['alpha']))})"
         return f"{label} improves with size {_where(rows)}: -ln {label} falls as {_powers(rows)}{comparison}."
+
+
+def _labels(metrics: Sequence[str]) -> str:
+    return listed([metric_label(metric) for metric in metrics])
 
 
 _AGAINST_CE = {"above": "faster than", "below": "more slowly than", "same": "as fast as"}

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.optimize import brentq, leastsq, minimize_scalar
 from scipy.special import expit, fdtri
 
+from rbptrack.base.errors import BadInput
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.laws import FLOOR, fit
 
@@ -77,6 +78,10 @@ def power_law_aicc(s: FloatArray, y: FloatArray) -> float:
 def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95) -> FormFit:
     """Fit E + A S^-alpha with E >= 0 to sizes and positive values, (m,) each, m at least `LEAST_SIZES`; only E has an
     interval.
+
+    Raises:
+        BadInput: the best alpha is below 0: values rise with size, and E would be their limit at S = 0.
+
     """
     x = np.log(s) - np.log(s).mean()
     ln_y = np.log(y)
@@ -90,6 +95,8 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95) -> FormFit:
     grid = smallest * np.concatenate([[0.0, 0.2, 0.4, 0.6, 0.8, 0.9], _STEP**steps])
     e = min(_minima(squares, grid, tolerance=1e-9 * smallest), key=squares)
     line, least = _above_floor(x, ln_y, e)
+    if line[1] > 0:
+        raise BadInput(f"{FLOOR} is fitted where values fall with size")
     total = float(((ln_y - ln_y.mean()) ** 2).sum())
     low = high = nan
     if least > EXACT * len(y):

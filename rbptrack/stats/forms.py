@@ -10,11 +10,13 @@ import ast
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from math import nan
 from typing import Any
 
 import numpy as np
 from asteval import Interpreter
-from lmfit import Minimizer, create_params
+from lmfit import Minimizer, Parameters
 from lmfit.confidence import conf_interval
 from lmfit.minimizer import MinimizerException
 from scipy.stats import qmc
@@ -83,15 +85,16 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
         minimizer, best = _least_squares(residual, names)
         if best is None:
             raise _refused(text, "no start converges")
-        squares = float(best.chisqr)
-        if squares > EXACT * len(y):
-            parameters = profiles(minimizer, best, names, level=level)
-        else:
-            parameters = {name: Parameter(best.params[name].value) for name in names}
     except TimeoutError as error:
         raise _refused(text, f"the fit takes more than {_SECONDS:.0f} s") from error
+    squares = float(best.chisqr)
+    parameters = {name: Parameter(best.params[name].value) for name in names}
+    if squares > EXACT * len(y):
+        with suppress(TimeoutError):  # no ends then
+            parameters = profiles(minimizer, best, names, level=level)
     total = float(((ln_y - ln_y.mean()) ** 2).sum())
-    return FormFit(text, parameters, aicc(squares, len(y), len(names) + 1), 1 - squares / total)
+    r2 = 1 - squares / total if total > 0 else nan
+    return FormFit(text, parameters, aicc(squares, len(y), len(names) + 1), r2)
 
 
 def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: FloatArray) -> Residual:
@@ -108,6 +111,8 @@ def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: Float
         with np.errstate(all="ignore"):
             form = interpreter.run(expression, with_raise=False)  # None where it cannot be computed
             interpreter.error.clear()
+            if np.iscomplexobj(form):
+                form = np.where(np.imag(form) == 0, np.real(form), nan)
             off = np.log(np.asarray(form, dtype=np.float64)) - ln_y
         return np.asarray(np.nan_to_num(off, nan=_OUTSIDE, posinf=_OUTSIDE, neginf=-_OUTSIDE))
 
@@ -122,7 +127,10 @@ def _least_squares(residual: Residual, names: list[str]) -> tuple[Any, Any]:
     starts.sort(key=lambda start: float(np.sum(residual(start) ** 2)))
     minimizer = best = None
     for start in starts[:_STARTS]:
-        from_start = Minimizer(lambda parameters: residual(parameters.valuesdict()), create_params(**start))
+        parameters = Parameters()
+        for name, value in start.items():
+            parameters.add(name, value)
+        from_start = Minimizer(lambda p: residual(p.valuesdict()), parameters)
         result = from_start.minimize(method="leastsq")
         inside = np.abs(result.residual).max() < _OUTSIDE
         if inside and (best is None or result.chisqr < best.chisqr):

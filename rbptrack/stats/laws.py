@@ -112,6 +112,8 @@ class Law:
         """
         x = np.log(self.s) - np.log(self.s).mean()
         design = np.column_stack([np.ones(self.sizes), x, x**2])
+        if np.linalg.matrix_rank(design) < 3:
+            return Estimate(nan, df=nan)
         solve = np.linalg.pinv(design)
         residual = self._ln_y - design @ (solve @ self._ln_y)
         df = self.sizes - 3

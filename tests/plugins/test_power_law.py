@@ -86,6 +86,10 @@ def test_an_inverse_law_is_below():
     report = report_of(totals("f", -0.1, 0.1, 6))
     assert answer(report, "alpha", "rbp_10")["verdict"] == "below"
     assert answer(report, "delta", "rbp_10")["verdict"] == "below"
+    assert not report.frame("form")["metric"].str.startswith("rbp").any()
+    both = report_of(totals("f", -0.1, 0.1, 6), totals("g", 0.2, 0.1, 6, documents_hash="others"))
+    assert "1 of 2 laws" in both.headline
+    assert "S^-0.20 to S^-0.20" in both.headline
 
 
 @numbers_only

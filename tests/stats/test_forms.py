@@ -57,6 +57,11 @@ def test_a_law_that_steepens_has_a_floor_of_0_and_an_upper_end() -> None:
     assert e.high > 0
 
 
+def test_values_that_rise_with_size_have_no_floor() -> None:
+    with pytest.raises(BadInput, match="fall"):
+        floor.fit_floor(S, (1 + 1e-6 * S**0.5) * np.exp(np.random.default_rng(0).normal(0, 0.005, 8)))
+
+
 def test_points_on_a_curve_have_no_profile() -> None:
     fitted = floor.fit_floor(S, 20 * S**-0.2)
     assert math.isnan(fitted.parameters["E"].high)
