@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.escape import file_part
-from rbptrack.base.files import sync
+from rbptrack.base.files import kind_of, sync
 from rbptrack.base.secrets import without_password
 from rbptrack.config.check import check_store
 from rbptrack.config.paths import home
@@ -206,6 +206,8 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
         database = Path(path).absolute()
     if database.is_dir():
         raise BadInput(f"{database} is a folder, no tracking store: give sqlite:///{database}/mlflow.db")
+    if database.exists() and not database.is_file():  # root would replace /dev/null by a file
+        raise BadInput(f"{database} is {kind_of(database)}, no tracking store: give sqlite:///FILE")
     return f"sqlite:///{database}", database
 
 

@@ -31,7 +31,7 @@ def explained(uri: str) -> Iterator[None]:
         raise
     except Exception as error:
         theirs = type(error).__module__.startswith(_LIBRARIES)
-        if not theirs and not isinstance(error, (OSError, sqlite3.Error)):
+        if not theirs and not isinstance(error, (OSError, sqlite3.Error, ImportError)):  # the last of a driver
             raise
         raise _in_words(error, without_password(uri)) from error
 
