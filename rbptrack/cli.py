@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -332,6 +333,8 @@ def _root(
 def main() -> int:
     """Run the command of `sys.argv`; returns the exit code: 0, 1 for a failure, 2 for bad input."""
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # threads that spin beside other work slow a small model 25-fold
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # an encoding without ± or α
     return _guarded(lambda: _run(sys.argv[1:]))
 
 

@@ -126,10 +126,7 @@ def test_a_name_that_does_not_exist_lists_those_that_do() -> None:
     [
         "raise SystemExit(3)",
         "raise ValueError('two\\nlines')",
-        "raise GeneratorExit",
-        "import os; os.no_such_function()",
         "return {}",
-        "return None",
         "return Report({}, headline=3)",
         "return Report(3)",
         "return Report({}, tables={'t': [1]})",

@@ -201,7 +201,6 @@ DAMAGED: dict[str, bytes] = {
     "cut.parquet": b"PAR1",
     "null.json": b"null",
     "list.jsonl": b'{"text": ["a", "b"]}\n',
-    "dict.jsonl": b'{"text": {"a": "b"}}\n',
     "bool.jsonl": b'{"text": true}\n',
 }
 
