@@ -313,7 +313,7 @@ class PowerLaw(Analyzer):
         comparison = _against_ce(report, metric)
         if len(rows) > 2 or improving < len(rows):
             low, high = established["alpha"].min(), established["alpha"].max()
-            exponents = f"-ln {label} falls as {_power(low)} to {_power(high)}"
+            exponents = f"-ln {label} falls as {' to '.join(dict.fromkeys([_power(low), _power(high)]))}"
             return f"{label} improves with size in {improving} of {len(rows)} laws: {exponents}{comparison}."
         if comparison:
             ce = alpha[alpha.index.get_level_values("metric") == CE].droplevel("metric").reindex(rows.index)

@@ -30,7 +30,7 @@ class Corpus:
         token: ids, int32 (tokens,).
         document: the document's number in the selection, from 0, int32 (tokens,).
         position: index of the token in its document, int32 (tokens,).
-        field: the field in which the token's first character lies, int8 (tokens,).
+        field: the field in which the token's last character lies, int8 (tokens,).
         num_bytes: UTF-8 bytes of the text that the token stands for, int32 (tokens,).
         scorable: whether the token may be a target, bool (tokens,).
         start: first token of each sequence, int64 (sequences,), ascending.

@@ -37,7 +37,7 @@ class Tokens:
 
     Attributes:
         token: ids, int32 (tokens,).
-        field: which field the token's first character lies in, int8 (tokens,).
+        field: which field the token's last character lies in, int8 (tokens,).
         num_bytes: UTF-8 bytes of the text that the token stands for, int32 (tokens,).
         lengths: tokens of each document, int64 (documents,).
         document_ids: ids in the dataset of the selected documents, in order.
@@ -186,7 +186,8 @@ def _fields_and_bytes(document: Document, text: str, offsets: Offsets, separator
     for part in document.fields[:-1]:
         end += len(part) + len(separator)
         edges.append(end)
-    field = [bisect_right(edges, begin) for begin, _ in offsets]
+    # The last character decides, as tokenizers differ in whether the space before a word belongs to it.
+    field = [bisect_right(edges, max(begin, end - 1)) for begin, end in offsets]
     return np.array(field, np.int8), _bytes(text, offsets, 0, len(text))
 
 

@@ -65,6 +65,14 @@ def test_special_tokens_in_the_text_are_not_scored_nor_what_follows(build: Build
     assert scored(build(["ab<|endoftext|>cd"], tokenizer, CONFIG)) == [(0, 1), (0, 4)]
 
 
+def test_a_word_with_the_space_before_it_is_of_the_field_after_the_space(build: Build, tokenizer: Any) -> None:
+    vocab = {"<|endoftext|>": 0, "a": 1, "b": 2, "Ġ": 3, "Ġb": 4}
+    tokenizer.backend_tokenizer.model = models.BPE(vocab=vocab, merges=[("Ġ", "b")])
+    corpus = build([Document("0", ("aa", "ba"), "")], tokenizer, replace(CONFIG, fields=["a", "b"], separator=" "))
+    assert corpus.token.tolist() == [1, 1, 4, 1]
+    assert corpus.field.tolist() == [0, 0, 1, 1]
+
+
 def test_fields_and_bytes(build: Build, tokenizer: Any) -> None:
     documents = [Document("0", ("ab", "", "cé"), "site"), Document("1", ("x", "y", "z"), "site")]
     corpus = build(documents, tokenizer, replace(CONFIG, fields=["a", "b", "c"], separator="\n"))
