@@ -1,7 +1,8 @@
 """The law in k: -ln RBP_k = B k^-beta at a fixed model (table 1, figure 9 and eq. 10 of arXiv 2510.20387).
 
-The slope is that of ln(-ln RBP_k) against ln k by least squares, over integers k that are even in ln k. R^2 of such
-curves is near 1 whatever their shape, so the largest distance from the line stands beside beta.
+The slope is that of ln(-ln RBP_k) against ln k by least squares, over integers k that are even in ln k and end where
+fewer than 10 tokens miss at that model. R^2 of such curves is near 1 whatever their shape, so the largest distance from
+the line stands beside beta.
 
 What a larger k is worth in size: at constant RBP, dS/S = -(alpha_k / alpha_S) dk/k, so that doubling k has the effect
 of a model 2^(b / alpha) times larger; alpha is the exponent in S at k, and b = ln(y_k / y_2k) / ln 2, y = -ln RBP.
@@ -31,7 +32,10 @@ from rbptrack.analysis import (
     read_families,
 )
 from rbptrack.analysis.charts import facets
+from rbptrack.base.words import listed
+from rbptrack.stats import FEWEST_UNITS
 from rbptrack.stats.laws import law_in_k
+from rbptrack.stats.misses import FEWEST_MISSES, ks_with_enough_misses
 
 GLOSSARY: Glossary = {
     "beta": Term("minus the slope of ln(-ln RBP_k) over ln k at a fixed model", title="β"),
@@ -63,16 +67,29 @@ class KLaw(Analyzer):
         doubling = []
         for family, counts in read_families(runs, ks, report.notes):
             doubling += _doubling(family, counts)
-            usable = _between_0_and_1(counts, self.largest)
-            if len(usable) < 4:
-                report.notes.append(f"{family}: RBP_k is 0, 1 or unknown at nearly every k up to {self.largest}.")
-                continue
+            without_law = []
+            without_ends = []
             for size, s, of_size in zip(family.labels, family.s, counts, strict=True):
-                law = law_in_k(of_size.select(usable))
-                if law is not None:
-                    beta, line = law
-                    beside = {"B": line.a, "off": line.misses, "largest_k": usable[-1]}
-                    report.add("beta", beta, **family.keys, beside=beside, size=size, S=s)
+                usable = _usable(of_size, self.largest)
+                law = law_in_k(of_size.select(usable)) if len(usable) >= 4 else None
+                if law is None:
+                    without_law.append(size)
+                    continue
+                beta, line = law
+                beside = {"B": line.a, "off": line.misses, "largest_k": usable[-1]}
+                report.add("beta", beta, **family.keys, beside=beside, size=size, S=s)
+                if not beta.known and len(of_size.document) >= FEWEST_UNITS:
+                    without_ends.append(size)
+            if without_law:
+                report.notes.append(
+                    f"{family}: no β at {listed(without_law)}, as RBP_k is unknown, 0, or missed by fewer than "
+                    f"{FEWEST_MISSES} tokens at nearly every k up to {self.largest}."
+                )
+            if without_ends:
+                report.notes.append(
+                    f"{family}: no interval of β at {listed(without_ends)}, as RBP_k would be 0 or 1 at some k without "
+                    "a single one of the documents."
+                )
         if not report.questions:
             return report
         rows = report.frame("beta")
@@ -80,21 +97,19 @@ class KLaw(Analyzer):
             report.tables["doubling"] = pd.DataFrame(doubling)
         report.figures["beta"] = facets(rows.rename(columns={"beta": "β"}), x="S", y="β")
         powers = " to ".join(dict.fromkeys(f"k^-{beta:.2f}" for beta in (rows["beta"].min(), rows["beta"].max())))
+        ends = " to ".join(dict.fromkeys(str(k) for k in (rows["largest_k"].min(), rows["largest_k"].max())))
         report.headline = (
-            f"At fixed models -ln RBP_k falls as {powers} up to k = {rows['largest_k'].max()}, "
-            f"off by at most {rows['off'].max():.0%}."
+            f"At fixed models -ln RBP_k falls as {powers} up to k = {ends}, off by at most {rows['off'].max():.0%}."
         )
         return report
 
 
-def _between_0_and_1(counts: Sequence[DocumentCounts], largest: int) -> list[int]:
-    """The k of the fit at which RBP_k is neither 0 nor 1 for any size."""
-    of_fit = set(log_grid(largest).tolist())
-    usable = np.ones(len(counts[0].ks), dtype=bool)
-    for of_size in counts:
-        hits = of_size.hits.sum(axis=0)
-        usable &= (hits > 0) & (hits < of_size.tokens.sum())
-    return [k for k, is_usable in zip(counts[0].ks, usable, strict=True) if is_usable and k in of_fit]
+def _usable(counts: DocumentCounts, largest: int) -> list[int]:
+    """The k of one model's fit: RBP_k is above 0, and enough tokens miss."""
+    possible = set(ks_with_enough_misses(counts)) & set(log_grid(largest).tolist())
+    hits = counts.hits.sum(axis=0)
+    between = (hits > 0) & (hits < counts.tokens.sum())
+    return [k for k, is_between in zip(counts.ks, between, strict=True) if is_between and k in possible]
 
 
 def _doubling(family: Family, counts: Sequence[DocumentCounts]) -> list[dict[str, object]]:
@@ -102,8 +117,9 @@ def _doubling(family: Family, counts: Sequence[DocumentCounts]) -> list[dict[str
     rows: list[dict[str, object]] = []
     if len(family.s) < 3:
         return rows
+    usable = set.intersection(*(set(ks_with_enough_misses(of_size)) for of_size in counts))
     for k in DOUBLED:
-        if not {k, 2 * k} <= set(counts[0].ks):
+        if not {k, 2 * k} <= usable:
             continue
         law, law_of_double = laws_of(family.s, [of_size.select([k, 2 * k]) for of_size in counts], missed)
         if law and law_of_double and law.alpha.interval()[0] > 0:

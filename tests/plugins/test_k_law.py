@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import BadInput, Runs
+from rbptrack.analysis import Runs
 from rbptrack.analysis.plugin import import_file
 from rbptrack.analysis.source import Tables
 from rbptrack.analysis.testing import NeedsRanks
@@ -69,6 +69,16 @@ def test_imported_numbers_without_ranks_have_a_slope_and_no_interval():
     assert np.isnan(answer["low"])
 
 
-def test_fewer_than_four_k_is_refused():
-    with pytest.raises(BadInput, match="largest"):
-        KLaw(largest=2)
+def test_the_grid_of_k_ends_with_too_few_misses_and_missing_ends_have_a_reason():
+    """Nine tokens of one model miss above k = 20; all misses of the other are in one document."""
+    rank = np.tile([1, 1, 2, 3, 4, 5, 7, 9, 12, 1], 30)
+    rank[9::10] = np.repeat([1, 20, 60], [11, 10, 9])
+    alone = np.repeat([20, 1], [15, 285])
+    tables = {"spread": ranked(rank, documents=30), "alone": ranked(alone, documents=20)}
+    row = {"family": "f", "dataset": "d", "vocab_size": 64}
+    rows = [row | {"run_id": name, "model": name, "size": name, "non_embedding_params": len(name)} for name in tables]
+    report = KLaw().analyze(Runs(pd.DataFrame(rows), Tables(tables)))
+    betas = report.frame("beta").set_index("size")
+    assert betas["largest_k"].to_dict() == {"spread": 18, "alone": 18}
+    assert betas["low"].notna().to_dict() == {"spread": True, "alone": False}
+    assert any("no interval of β at alone, as RBP_k would be 0 or 1" in note for note in report.notes)
