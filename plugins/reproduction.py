@@ -26,9 +26,11 @@ from rbptrack.analysis import (
 )
 from rbptrack.analysis.charts import facets
 from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
-from rbptrack.base.words import counted
+from rbptrack.base.words import counted, listed
 from rbptrack.ranks import rbp_ks
+from rbptrack.stats import FEWEST_UNITS
 from rbptrack.stats.laws import law_in_k, laws_by_metric
+from rbptrack.stats.misses import FEWEST_MISSES, ks_with_enough_misses
 
 GLOSSARY: dict[str, str | Term] = {
     "alpha": Term("your exponent of the law in size, -ln RBP_k or CE = A S^-alpha", "α", ".4f"),
@@ -38,6 +40,7 @@ GLOSSARY: dict[str, str | Term] = {
     "R2": Term("of your line", "R²", ".3f"),
     "inside": "whether the published value lies inside your 95% interval; empty without an interval",
     "sizes": "how many sizes you fitted",
+    "largest_k": "the largest k of your fit",
 }
 
 
@@ -49,7 +52,8 @@ PAPER_PROTOCOL = ("truncate", 512, "strict")
 class Reproduction(Analyzer):
     """Your exponents beside the authors' published ones: inside your interval or not.
 
-    largest_k: the law in k is fitted up to this one; the authors do not say at which k they did.
+    largest_k: the law in k is fitted up to this one, or to where fewer than 10 tokens miss; the authors do not say at
+        which k they did.
     """
 
     largest_k: Annotated[int, Field(ge=3)] = 100
@@ -69,11 +73,13 @@ class Reproduction(Analyzer):
         for family, counts in read_families(published, ks, report.notes):
             _add_alphas(report, family, counts, _of_family(in_size, family))
             self._add_betas(report, family, counts, _of_family(in_k, family))
-            theirs = in_k.loc[in_k["family"] == _published_name(family), "size"].nunique()  # table 2 has the same sizes
-            if len(family.s) != theirs:
-                report.notes.append(
-                    f"{family}: {len(family.s)} of the authors' {theirs} sizes; another range may differ."
-                )
+            theirs = in_k.loc[in_k["family"] == _published_name(family), "size"].unique()  # table 2 has the same sizes
+            lacking = [size for size in theirs if size not in family.labels]
+            others = [size for size in family.labels if size not in theirs]
+            if lacking:
+                report.notes.append(f"{family}: without the authors' {listed(lacking)}; another range may differ.")
+            if others:
+                report.notes.append(f"{family}: with {listed(others)}, which the authors lack.")
         report.notes += _protocol(published.frame)
         if report.questions:
             report.figures = _figures(report)
@@ -85,20 +91,28 @@ class Reproduction(Analyzer):
     ) -> None:
         """Add beta of each model that the authors have; published: their rows of this family and dataset."""
         largest = min(self.largest_k, family.vocab_size - 1) if family.vocab_size else self.largest_k
-        ks = [k for k in counts[0].ks if k <= largest]
-        if len(ks) < 3:
-            report.notes.append(f"{family}: no β, as RBP_k is known at {len(ks)} k up to {largest}, and 3 are needed.")
+        if len([k for k in counts[0].ks if k <= largest]) < 3:
+            report.notes.append(f"{family}: no β, as RBP_k is known at fewer than 3 k up to {largest}.")
             return
         for size, of_size in zip(family.labels, counts, strict=True):
             cell = published[published["size"] == size]
             if cell.empty:
                 continue
-            law = law_in_k(of_size.select(ks))
+            ks = [k for k in ks_with_enough_misses(of_size) if k <= largest]
+            law = law_in_k(of_size.select(ks)) if len(ks) >= 3 else None
             if law is None:
-                report.notes.append(f"{family}: no β at {size}, as RBP_k is 0 or 1 at some k up to {largest}.")
+                report.notes.append(
+                    f"{family}: no β at {size}, as RBP_k is 0 or 1 at some k up to {largest}, or missed by fewer than "
+                    f"{FEWEST_MISSES} tokens at nearly all."
+                )
                 continue
             beta, line = law
-            beside = {"published_R2": cell["r2"].item(), "R2": line.r2}
+            if not beta.known and len(of_size.document) >= FEWEST_UNITS:
+                report.notes.append(
+                    f"{family}: no interval of β at {size}, as RBP_k would be 0 or 1 at some k without a single one of "
+                    "the documents."
+                )
+            beside = {"published_R2": cell["r2"].item(), "R2": line.r2, "largest_k": ks[-1]}
             _add(report, "beta", beta, cell["beta"].item(), beside, **family.keys, size=size)
 
 
@@ -138,10 +152,14 @@ def _published_name(family: Family) -> str:
 def _protocol(frame: pd.DataFrame) -> Iterator[str]:
     """A note where some runs were measured otherwise than the authors did."""
     measured = frame[frame["vocab_size"].notna() & frame["sequence"].notna()]
-    protocols = set(zip(measured["sequence"], measured["seq_len"], measured["rank"].fillna("paper"), strict=True))
-    if protocols - {PAPER_PROTOCOL}:
-        sequence, length, rank = PAPER_PROTOCOL
-        yours = ", ".join(sorted(f"{rule} at {length} tokens, rank={rank}" for rule, length, rank in protocols))
+    protocols = set()
+    ranks = measured["rank"].fillna("unknown")
+    for rule, length, rank in zip(measured["sequence"], measured["seq_len"], ranks, strict=True):
+        at = "at an unknown length" if pd.isna(length) else f"at {length} tokens"
+        protocols.add(f"{rule} {at}, rank={rank}")
+    sequence, length, rank = PAPER_PROTOCOL
+    if protocols - {f"{sequence} at {length} tokens, rank={rank}"}:
+        yours = ", ".join(sorted(protocols))
         yield f"The authors {sequence} at {length} tokens and count {rank} ranks (protocol=paper); yours: {yours}."
 
 

@@ -83,31 +83,34 @@ def test_the_same_exponent_lies_inside_and_another_does_not() -> None:
     assert other.loc["ce", "inside"] == "no"
     assert other.loc["ce", "verdict"] == "above"
     assert report.headline.startswith("Of 3 published exponents")
-    assert any("yours: slide at 256 tokens, rank=paper" in note for note in report.notes)
+    assert any("yours: slide at 256 tokens, rank=unknown." in note for note in report.notes)
 
 
 def test_two_sizes_have_an_exponent_and_no_interval() -> None:
-    two = dict(list(GPT2.items())[:2])
-    report = Reproduction().analyze(imported(sizes=two))
+    report = Reproduction().analyze(imported(sizes={"small": GPT2["small"], "tiny": 10**6}))
     rows = report.frame("alpha")
     assert rows["alpha"].notna().all()
     assert set(rows["inside"]) == {""}
     assert rows[["low", "high", "p"]].isna().all(axis=None)
-    assert any("2 of the authors' 4 sizes" in note for note in report.notes)
+    assert any("without the authors' medium, large and xl" in note for note in report.notes)
+    assert any("with tiny, which the authors lack" in note for note in report.notes)
     assert "no intervals" in report.headline
 
 
 def test_the_law_in_k_is_least_squares_in_ln_k() -> None:
     rng = np.random.default_rng(0)
     rank = np.minimum(np.floor(rng.random(40_000) ** -1.5), 200)
+    rank[rank > 80] = 80
+    rank[:9] = 200  # fewer than 10 tokens miss above 80
     table: RankTable = ranked(rank, documents=40, vocab_size=200)
     row = {"run_id": "r", "family": "pythia", "size": "14m", "model": "pythia-14m", "dataset": "wiki"}
     frame = pd.DataFrame([row | {"non_embedding_params": 10**6, "vocab_size": 200}])
     (beta,) = Reproduction().analyze(Runs(frame, Tables({"r": table}))).frame("beta").to_dict("records")
-    ks = log_grid(100)
+    ks = [k for k in log_grid(100) if k < 80]
     y = -np.log(table.histogram().rbp_curve(ks))
     assert beta["beta"] == pytest.approx(-np.polyfit(np.log(ks), np.log(y), 1)[0], rel=1e-9)
     assert beta["published"] == 0.308
+    assert beta["largest_k"] == ks[-1]
     assert beta["inside"] in ("yes", "no")
 
 
