@@ -112,5 +112,7 @@ def _command() -> str:
 
 
 def _write_figures(outcomes: Sequence[Outcome], folder: Path, form: str) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder} is {kind_of(folder)}, and no folder for figures: move it away")
     written = save_figures(outcomes, folder, form)
     say(f"figures  {counted(len(written), 'file')} in {short_path(folder)}")

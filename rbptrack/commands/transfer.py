@@ -42,7 +42,7 @@ def export(selection: Selection, out: Path, *, to: str, options: Sequence[str], 
         line = guarded(exporter, lambda: exporter.export(runs, folder), str)
         if not line.strip():
             raise BadInput(f"the exporter {to} says nothing about what it exported; nothing was written")
-        if any(folder.iterdir()):
+        if folder.is_dir() and any(folder.iterdir()):
             shutil.move(folder, out)
     say(line)
     return 0

@@ -226,7 +226,7 @@ def test_a_half_removed_folder_is_cleared_away(store: Store, measured: Measured)
 
 
 @pytest.mark.parametrize(
-    "uri", ["http://ann:pass@host", "postgresql://a:pass@host/a", "./mlruns", "ftp://x", "sqlite:", "sqlite:////dev/null"]
+    "uri", ["http://a:pass@host", "postgresql://a:pass@b/c", "./mlruns", "ftp://x", "sqlite:", "sqlite:////dev/null"]
 )
 def test_addresses_with_passwords_or_of_no_store_are_refused(uri: str) -> None:
     with pytest.raises(BadInput) as refused:
