@@ -169,12 +169,18 @@ class Blocks:
         for name, whose in (("logprob", "model"), ("kl", "reference")):
             if name not in columns or np.isfinite(columns[name]).all():
                 continue
-            bad = index[int(np.argmin(np.isfinite(columns[name])))]
+            row = int(np.argmin(np.isfinite(columns[name])))
+            bad = index[row]
             document = self._corpus.document_ids[self._corpus.document[bad]]
+            place = f"document {document}, position {self._corpus.position[bad]}"
+            if name == "kl" and not np.isnan(columns[name][row]):
+                raise MeasurementError(
+                    "the model gives no probability, a logit of -infinity, to a token that the reference may choose "
+                    f"at {place}, so that KL is infinite; measure it without reference="
+                )
             raise MeasurementError(
-                f"the {whose}'s logits hold a NaN or an infinity at document {document}, position "
-                f"{self._corpus.position[bad]}; the weights are damaged, or the precision (model.dtype) is too low for "
-                "them"
+                f"the {whose}'s logits hold a NaN or an infinity at {place}; the weights are damaged, or the precision "
+                "(model.dtype) is too low for them"
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import torch
 from torch import Tensor
@@ -56,14 +57,15 @@ class PairScorer:
 
     def _compare_tile(self, logits: Tensor, others: Tensor) -> tuple[Tensor, ...]:
         _, top = first_largest(others[:, : self._entries])
-        rank = (logits >= logits.gather(1, top)).sum(1)
+        rank = (logits[:, : self._entries] >= logits.gather(1, top)).sum(1)
         log_p = self._log_probabilities(logits)
         log_q = self._log_probabilities(others)
         q = log_q.exp()
+        infinite = ((log_p < _LOWEST / 2) & (q > 0)).any(1)  # no probability for what the reference may say
         # KL as the sum of q ln(q / p) + p - q: what rounding does to both normalisations drops out of it
         ratio = torch.sub(log_q, log_p, out=log_q)
         p = log_p.exp_()
-        kl = (ratio.mul_(q).sum(1) + (p - q).sum(1)).clamp(min=0)
+        kl = (ratio.mul_(q).sum(1) + (p - q).sum(1)).clamp(min=0).masked_fill(infinite, inf)
         accept = torch.minimum(p, q, out=p).sum(1).clamp(max=1)
         return kl, accept, top[:, 0].int(), rank.int()
 

@@ -86,6 +86,9 @@ def test_a_reference_adds_its_columns(model: Any, compared_model: Any, corpus: C
     assert 0 < found.compared.acceptance < 1
     assert 0 < found.compared.padding_mass < 1
     assert plain.compared is None
+    without = replace(compared_model, head=compared_model.head.without([0]))  # the reference has it
+    with pytest.raises(MeasurementError, match="the model gives no probability"):
+        measure(without, replace(corpus, token=np.maximum(corpus.token, 1)), ks=(1,), engine=ENGINE, folder=tmp_path)
 
 
 class Stops:

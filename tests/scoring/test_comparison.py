@@ -36,15 +36,14 @@ def test_columns_are_those_of_both_distributions(rows: int, reference_rows: int,
     parts = parts_of(rows, reference_rows)
     found, _ = scored(parts, entries=entries)
     hidden, weight, reference_hidden, other = (part.double() for part in parts)
-    logits = hidden @ weight.T
-    log_p = logits[:, :entries].log_softmax(1)
+    log_p = (hidden @ weight.T)[:, :entries].log_softmax(1)
     log_q = (reference_hidden @ other.T)[:, :entries].log_softmax(1)
     assert found.kl is not None
     assert found.accept is not None
     kl = (log_q.exp() * (log_q - log_p)).sum(1)
     torch.testing.assert_close(found.kl.double(), kl, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(found.accept.double(), torch.minimum(log_p, log_q).exp().sum(1), rtol=1e-5, atol=1e-6)
-    rank = (logits >= logits.gather(1, log_q.argmax(1, keepdim=True))).sum(1)
+    rank = (log_p >= log_p.gather(1, log_q.argmax(1, keepdim=True))).sum(1)
     assert found.columns["reference_top"].tolist() == log_q.argmax(1).tolist()
     assert found.columns["reference_rank"].tolist() == rank.tolist()
     plain = Scorer(Head(parts[1]), chunk_tokens=7)(parts[0], (torch.arange(60) + 100) % entries)
