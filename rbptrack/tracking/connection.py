@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ class Connection:
     Attributes:
         uri: the address, absolute.
         database: the SQLite file; None of any other store.
+        writer: names the lock: who writes under the same one has the same name.
 
     Raises:
         BadInput: the address is none of a tracking store, or holds a password.
@@ -58,6 +60,8 @@ class Connection:
         self.uri, self.database = _absolute_address(uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
         self.experiment = experiment
         self._lock_file = (self.database.parent / "mlruns" if self.database else home()) / "store.lock"
+        # A SQLite file has one lock, beside it; a server is written to from many folders, each with a lock of its own.
+        self.writer = "beside the database" if self.database else f"{socket.gethostname()}:{home()}"
         self._lock = FileLock(self._lock_file)  # may be taken again by the thread that holds it
         self._client: MlflowClient | None = None
         self._experiments: dict[str, str] = {}
@@ -107,7 +111,7 @@ class Connection:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the store's lock: of processes and threads of this machine one writes at a time."""
+        """Hold the lock: of those who write into a SQLite file, or from this folder to a server, one at a time."""
         with self.explained():
             self._lock_file.parent.mkdir(parents=True, exist_ok=True)
         with self._lock:

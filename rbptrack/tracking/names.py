@@ -44,7 +44,7 @@ class Tag:
     DAMAGED = "rbptrack.damaged"  # what `verify` found wrong with a measurement that it marked
     WEIGHTS = "rbptrack.weights"  # of a LoggedModel: what tells its weights from others
     COVERS = "rbptrack.covers"  # of a sweep or analysis: how many measurements it is about
-    HOST = "rbptrack.host"  # the machine that wrote a run of the reports
+    WRITER = "rbptrack.writer"  # under whose lock a run was begun
     NOTE = "mlflow.note.content"  # the description on MLflow's page
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ from rbptrack.tracking.names import COVERS_FILE, RECORD_FILE, SCORES_FILE, SEAL_
 from rbptrack.tracking.record import Record, seal_of
 from rbptrack.tracking.rows import frame_of
 from rbptrack.tracking.verify import faults_of
-from rbptrack.tracking.writer import RunWriter, describe, running, shortened_text
+from rbptrack.tracking.writer import RunWriter, describe, shortened_text
 
 _FINISHED = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'"
 _ONE_BY_ONE = 20  # fingerprints that are asked for one by one; for more all measurements are read once
@@ -222,12 +221,10 @@ class Store(Artifacts):
             Tag.KIND: kind,
             Tag.SWEEP: sweep,
             Tag.NOTE: description,
-            Tag.HOST: socket.gethostname(),
             Tag.COVERS: str(len(covers)) if covers else "",
         }
         with self.connection.alone(), tempfile.TemporaryDirectory() as temporary:
-            for leftover in self.connection.search(running(Tag.HOST, socket.gethostname()), reports=True):
-                self._writer.delete(leftover.info.run_id)  # of a process that died: this one holds the lock
+            self._writer.delete_unfinished(reports=True)
             run = self._writer.create(name, own | dict(tags or {}), began, reports=True)
             run_id: str = run.run_id
             paths = []
@@ -363,8 +360,7 @@ class Store(Artifacts):
         return next((run.info.run_id for run in self.connection.search(condition, most=1)), None)
 
     def _log_measurement(self, folder: Path, record: Record, seal: str) -> str:
-        for leftover in self.connection.search(running(Tag.FINGERPRINT, record.fingerprint)):
-            self._writer.delete(leftover.info.run_id)  # a delivery that was cut short
+        self._writer.delete_unfinished(f" and tags.`{Tag.FINGERPRINT}` = '{record.fingerprint}'")
         run = self._writer.create(record.name, record.tags | {Tag.SEAL: seal, Tag.NOTE: describe(record)}, record.began)
         run_id: str = run.run_id
         try:

@@ -25,7 +25,7 @@ _PARAMS_OF_A_CALL = 100
 
 
 class RunWriter:
-    """Writes into a store; the caller holds its lock, so that what is RUNNING there was left by a dead process."""
+    """Writes into a store; the caller holds its lock, so that what was begun under it and is RUNNING is nobody's."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -34,6 +34,7 @@ class RunWriter:
         """Begin a run; of its tags those that say something, shortened to what MLflow keeps."""
         experiment = self._connection.make_experiment(reports=reports)
         own = {"mlflow.user": _user(), "mlflow.source.name": "rbptrack", "mlflow.source.type": "LOCAL"}
+        own[Tag.WRITER] = self._connection.writer
         shortened = {key: shortened_text(value) for key, value in tags.items() if value}
         with self._connection.explained():
             run = self._connection.client.create_run(
@@ -116,6 +117,16 @@ class RunWriter:
         with self._connection.explained():
             self._connection.client.set_terminated(run_id, status, end_time=int(ended * 1000))
 
+    def delete_unfinished(self, condition: str = "", *, reports: bool = False) -> None:
+        """Remove the runs that a process which died began under the lock that the caller holds.
+
+        A run of another folder may be under way, and is left alone. That of a machine that died stays RUNNING until
+        the same folder writes again, or somebody deletes it in MLflow; only FINISHED runs count anywhere.
+        """
+        for run in self._connection.search(f"attributes.status = 'RUNNING'{condition}", reports=reports):
+            if run.data.tags.get(Tag.WRITER) == self._connection.writer:
+                self.delete(run.info.run_id)
+
     def delete(self, run_id: str) -> None:
         """Remove a run that was not completed."""
         with self._connection.explained():
@@ -149,11 +160,6 @@ def describe(record: Record) -> str:
         source = tags.get(Tag.IMPORTED_FROM, "")
         lines.append(f"Imported ({tags[Tag.IMPORTED]} {source}); what is missing was not in the source.")
     return "  \n".join(lines)
-
-
-def running(tag: str, value: str) -> str:
-    """The condition of runs that were begun and not ended."""
-    return f"attributes.status = 'RUNNING' and tags.`{tag}` = '{value}'"
 
 
 def shortened_text(text: str) -> str:

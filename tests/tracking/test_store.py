@@ -276,6 +276,19 @@ def test_a_report_that_was_cut_short_is_removed_by_the_next(store: Store, monkey
     ]
 
 
+def test_what_another_folder_has_under_way_is_left_alone(store: Store, measured: Measured) -> None:
+    folder = measured()
+    record = Record.read(folder)
+    other = Store().connection
+    other.writer = "another machine:/home/ann/mlruns"
+    reported = RunWriter(other).create("report", {}, time.time(), reports=True).run_id
+    delivered = RunWriter(other).create(record.name, record.tags, time.time()).run_id
+    store.save("analysis", "ours")
+    store.deliver(folder)
+    assert reported in {run.info.run_id for run in runs_of(store, "rbptrack-reports")}
+    assert delivered in {run.info.run_id for run in runs_of(store)}
+
+
 def test_a_long_description_is_cut_rather_than_refused(store: Store) -> None:
     store.save("analysis", "long", description="x" * 20_000)
     (run,) = runs_of(store, "rbptrack-reports")
