@@ -104,14 +104,16 @@ class Proxies(Analyzer):
 
     def _read_proxies(self, runs: Runs, rows: pd.DataFrame, notes: list[str]) -> Iterator[tuple[str, FloatArray]]:
         """The run ID of each measurement whose texts have answers, and its proxies, (proxies,): higher is better."""
+        without_answers = []
         for _, row in rows.iterrows():
             name = f"{row['model']} on {row['dataset']}"
             try:
                 last_field = 0
                 for piece in runs.rank_pieces(row, ["document", "field"]):
-                    last_field = max(last_field, int(piece.column("field").max(initial=0)))
+                    last_field = max(last_field, int(piece.column_or("field", 0).max(initial=0)))
                 if not last_field:
-                    return  # a dataset without answers, for every model
+                    without_answers.append(name)
+                    continue
                 answers = [proxies_of_answers(piece, last_field, k=self.k) for piece in runs.rank_pieces(row, _COLUMNS)]
             except Unreadable as error:
                 notes.append(f"{name} is left out: {error}.")
@@ -121,6 +123,8 @@ class Proxies(Analyzer):
             if unknown:
                 notes.append(f"{name} has no numbers for some proxies, which are empty: {listed(unknown)}.")
             yield str(row["run_id"]), SIGNS * values
+        if without_answers and len(without_answers) < len(rows):  # all of a dataset without answers need no note
+            notes.append(f"Left out, without a field of answers: {listed(without_answers)}.")
 
     def _add_task(
         self, report: Report, dataset: str, task: str, models: pd.DataFrame, values: FloatArray
@@ -148,8 +152,11 @@ class Proxies(Analyzer):
             report.notes.append(f"{task}: {counted(len(scores), 'model')} on {dataset} have one and the same score.")
             return None
         families = models["family"].astype(str).to_numpy()
-        left_out = leave_families_out(values, scores, families)
         taus = [_tau(proxy, scores) for proxy in values.T]
+        if np.isnan(taus).all():
+            report.notes.append(f"{task}: no proxy is known of all models on {dataset} and tells them apart.")
+            return None
+        left_out = leave_families_out(values, scores, families)
         keys: dict[str, Any] = {"family": "all", "dataset": dataset, "task": task}
         sizes = {"models": len(models), "families": len(set(families))}
         labels = [_label(proxy, self.k) for proxy in PROXIES]
@@ -243,7 +250,7 @@ def proxies_of_answers(table: RankTable, field: int, *, k: int) -> FloatArray:
         Values in the order of `PROXIES`, (answers, proxies); NaN where a column is missing.
 
     """
-    inside = table.column("field") == field
+    inside = table.column_or("field", 0) == field
     if not inside.any():
         return np.empty((0, len(PROXIES)))
     document = table.column("document")[inside]

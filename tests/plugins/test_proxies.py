@@ -129,7 +129,9 @@ def test_imports_without_entropy_and_token_ids_have_the_rest(population: Runs) -
     for name, table in source.tables.items():
         lacking = table.table.drop_columns(["entropy", "top", "top_logprob", "ties", "token"])
         tables[name] = RankTable(lacking, V)
+    tables["a-0m"] = RankTable(tables["a-0m"].table.drop_columns(["field"]), V)
     report = Proxies().analyze(Runs(population.frame.drop(columns="name"), Scored(tables, source.table)))
+    assert report.notes[-1] == "Left out, without a field of answers: a-0m on maths."
     tau = report.frame("tau").set_index("metric")["tau"]
     assert tau["log_rank"] > 0.85
     assert tau[["entropy", "margin", "ce by entropy"]].isna().all()
@@ -144,6 +146,10 @@ def test_few_models_one_score_and_few_families_are_said(population: Runs) -> Non
     assert any("one and the same score" in note for note in same.notes)
     few = Proxies().analyze(changed(population, scores.head(4)))
     assert any("5 are needed" in note for note in few.notes)
+    assert isinstance(population.source, Scored)
+    one = Scored(dict.fromkeys(population.source.tables, model(1, 1, np.random.default_rng(0))), scores)
+    alike = Proxies().analyze(Runs(population.frame.drop(columns="name"), one))
+    assert alike.notes == ["sums: no proxy is known of all models on maths and tells them apart."]
     two = Proxies().analyze(changed(population, scores.head(8)))
     assert two.questions == ["tau"]
     assert any("fewer than 3 families" in note for note in two.notes)
