@@ -167,9 +167,13 @@ def _documents(config: DatasetConfig, source: Source) -> list[Document]:
     grouped = False
     for number, row in enumerate(_select(_rows(config, source), config)):
         id_ = str(row[config.id_field]) if config.id_field else str(row.get(_ID, number))
-        group = _value(row, config.group) if config.group else ""
-        grouped = grouped or group is not None
-        documents.append(Document(id_, _fields(row, config), id_ if group is None else str(group)))
+        group = ""
+        if config.group:
+            source_of_row = _value(row, config.group)
+            has_source = source_of_row not in (None, "")
+            grouped = grouped or has_source
+            group = str(source_of_row) if has_source else f"document {number} (no {config.group})"  # no other's name
+        documents.append(Document(id_, _fields(row, config), group))
     if config.group and documents and not grouped:
         raise BadInput(f"dataset.group={config.group}: no document of {config.name} has this field")
     return documents

@@ -145,10 +145,13 @@ def test_a_seed_selects(tmp_path: Path) -> None:
 
 
 def test_documents_have_a_source(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.jsonl")
-    config = replace(CONFIG, files=[path], group="meta.set")
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        "".join(json.dumps({"id": "x", "text": "a", "meta": {"set": name}}) + "\n" for name in ("x", None, ""))
+    )
+    config = replace(CONFIG, files=[str(path)], group="meta.set", id_field="id")
     groups = [document.group for document in load_documents(config, of_dataset(config))]
-    assert groups == ["x", "y", "a.jsonl:2"], "a document of no source is its own"
+    assert groups == ["x", "document 1 (no meta.set)", "document 2 (no meta.set)"], "each is its own, and none is x"
 
 
 def test_local_documents_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
