@@ -72,10 +72,8 @@ class Estimate:
             return 2 * SMALLEST_P
         least = max(_tail(max(dfs), distance / self.se), SMALLEST_P)
         most = _tail(min(dfs), distance / self.se)
-        log_tail = scipy.optimize.brentq(
-            lambda x: self._squared_half(exp(x)) - distance**2, log(least) - 1e-6, log(most) + 1e-6, xtol=1e-9
-        )
-        return 2 * exp(log_tail)
+        ends = log(least) - 1e-6, min(log(most) + 1e-6, log(0.5))  # beyond 0.5 a half width grows again
+        return 2 * exp(scipy.optimize.brentq(lambda x: self._squared_half(exp(x)) - distance**2, *ends, xtol=1e-9))
 
     def __sub__(self, other: Estimate) -> Estimate:
         """The difference of two independent estimates: variances add, degrees of freedom by Welch and Satterthwaite."""

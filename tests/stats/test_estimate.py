@@ -43,10 +43,10 @@ def test_an_error_that_is_not_known_gives_neither_interval_nor_p() -> None:
         assert math.isnan(number.se)
 
 
-def test_far_apart_is_a_tiny_p_and_no_error() -> None:
+def test_far_apart_is_a_tiny_p_and_equal_is_1() -> None:
     assert 0 < Estimate(1.0, 1e-12, 1e-12, 50).p() < 1e-90
     assert Estimate(1.0, 0.0, 1e-12, 2).p() < 1e-10
-    assert Estimate(3.0).p(3.0) == 1.0
+    assert Estimate(3.0).p(3.0) == pytest.approx(Estimate(3.0, 0.1, 0.1, 5).p(3.0 + 1e-9)) == 1.0
 
 
 @given(st.floats(0.1, 10), st.floats(0.1, 10), st.integers(3, 40), st.integers(3, 40))
