@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from types import MappingProxyType
 
 from rbptrack.analysis import Analyzer
 from rbptrack.analysis.discovery import ANALYZERS, find
@@ -25,6 +26,8 @@ from rbptrack.sweep.resolve import Cell, Resolver
 from rbptrack.tracking import Store
 from rbptrack.tracking.facts import title
 from rbptrack.tracking.names import Kind
+
+_PATIENCE_SECONDS = 60.0  # for another command that delivers a job's result
 
 
 def run(configs: Sequence[Config], words: Sequence[str]) -> int:
@@ -120,16 +123,21 @@ class _Sweep:
                 except RbptrackError as error:
                     self._end(number, failed_outcome(title(config.model.name, config.dataset.name), error))
 
-    def _look_for_measured(self) -> None:
-        """Ask the store once for all cells."""
+    def _look_for_measured(self, old: Mapping[int, str] = MappingProxyType({})) -> None:
+        """Ask the store once for the cells that have no outcome; `old` runs do not count."""
+        for number, run_id in (self._find_unfinished() or {}).items():
+            if run_id != old.get(number):
+                self._end(number, Outcome(self.cells[number].title, FOUND, run_id))
+
+    def _find_unfinished(self) -> dict[int, str] | None:
+        """The runs in the store of cells without an outcome; None, and a line that says so, where it is away."""
+        cells = self.unfinished
         try:
-            run_ids = self.store.find_all({cell.fingerprint for cell in self.cells.values()})
+            run_ids = self.store.find_all({cell.fingerprint for cell in cells.values()})
         except StoreAway as error:
             complain(f"{error}; the sweep goes on, and measurements wait on this disk")
-            return
-        for number, cell in self.cells.items():
-            if cell.fingerprint in run_ids:
-                self._end(number, Outcome(cell.title, FOUND, run_ids[cell.fingerprint]))
+            return None
+        return {number: run_ids[cell.fingerprint] for number, cell in cells.items() if cell.fingerprint in run_ids}
 
     def _measure_here(self) -> None:
         """Check every cell before the first is measured, and measure one after the other."""
@@ -147,17 +155,19 @@ class _Sweep:
 
     def _measure_in_jobs(self, jobs: Jobs) -> None:
         """Let jobs measure the cells, and deliver each as it is finished."""
+        old = self._find_unfinished() if self.settings.force else {}
         run_jobs(jobs, self.settings.launch, self._deliver_from_jobs)
-        self._deliver_from_jobs()
+        self._deliver_from_jobs(patience=_PATIENCE_SECONDS)
+        if self.unfinished and old is not None:  # another command may have delivered them
+            self._look_for_measured(old)
         for number, cell in self.unfinished.items():
             message = f"its job left no result; see {short_path(jobs.folder)}/*.log"
             self._end(number, Outcome(cell.title, FAILED, message=message))
 
-    def _deliver_from_jobs(self) -> None:
-        with suppress(StoreAway):
-            for number, cell in self.unfinished.items():
-                if outcome := deliver_finished(cell, self.store):
-                    self._end(number, outcome)
+    def _deliver_from_jobs(self, patience: float = 0) -> None:
+        for number, cell in self.unfinished.items():
+            if outcome := deliver_finished(cell, self.store, patience=patience):
+                self._end(number, outcome)
 
     def _waiting_after_another_try(self) -> int:
         """Try once more to deliver what waits; returns how many measurements still do."""

@@ -15,7 +15,7 @@ from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.config.paths import cells_folder, home
 from rbptrack.sweep.cell import deliver_finished, measure_cell
 from rbptrack.tracking import Store
-from tests.sweep.conftest import Configs
+from tests.sweep.conftest import SMALL, Configs
 
 
 def failed_runs(store: Store) -> list[Any]:
@@ -136,6 +136,23 @@ def test_a_job_says_why_its_cell_failed(store: Store, configs: Configs, monkeypa
     assert outcome is not None
     assert "no luck" in outcome.message
     assert len(failed_runs(store)) == 1
+
+
+def test_what_another_command_delivers_is_no_failure(
+    store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_on_gpus(*_: Any) -> None:
+        measure_cell(cell, store, deliver=False)
+        assert not store.deliver_waiting()[0].error  # `rbptrack list`, meanwhile
+
+    words = [*SMALL, "launch=gpus", "launch.gpus=0"]
+    again = configs(*words, "force=true")
+    cell = sweep.resolve(*again)
+    monkeypatch.setattr("rbptrack.sweep.launch.run_on_gpus", run_on_gpus)
+    assert sweep.run(configs(*words), words) == 0
+    assert sweep.run(again, words) == 0
+    monkeypatch.setattr("rbptrack.sweep.launch.run_on_gpus", lambda *_: None)
+    assert sweep.run(again, words) == 1  # the earlier run is not what was asked for
 
 
 def test_a_finished_folder_is_delivered_by_the_next_command(store: Store, configs: Configs) -> None:
