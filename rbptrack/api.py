@@ -160,8 +160,8 @@ def measure(
 ) -> LoggedMeasurement:
     """Rank every token of texts with a causal language model of transformers that is in memory.
 
-    The model stays on its device and in the precision of its weights, autocast or not; it is given back as it was, each
-    part in training mode or not. Several threads may measure one model: one after the other.
+    The model stays on its device and in the precision of its weights, autocast and TF32 or not; it is given back as it
+    was, each part in training mode or not. Several threads may measure one model: one after the other.
 
     Args:
         model: a causal language model of transformers.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.models.architecture import longest_sequence, parameters, text_config, vocab_size
 from rbptrack.models.backbone import Backbone, Unmeasurable
-from rbptrack.models.device import is_spread, resident
+from rbptrack.models.device import float32_products, is_spread, resident
 from rbptrack.models.head import head_of
 from rbptrack.models.probe import check_head, check_states, probes, refused
 from rbptrack.models.quantised import is_matrix, method_of
@@ -158,7 +158,8 @@ def borrowed(module: Any) -> Iterator[None]:
     """Hold somebody else's model in evaluation mode, in the precision of its weights, and give it back as it was.
 
     A part that is frozen is often in evaluation mode within a model that trains. accelerate wraps the forward pass of a
-    model that it trains in mixed precision into autocast; meanwhile its own is called.
+    model that it trains in mixed precision into autocast; meanwhile its own is called. Nor is TF32 used where the
+    process has chosen it, as Trainer does with tf32=True: what is measured is called float32.
     """
     modes = [(part, part.training) for part in module.modules()]
     # RWKV divides its weights by powers of two before it evaluates, and multiplies them before it trains.
@@ -170,7 +171,7 @@ def borrowed(module: Any) -> Iterator[None]:
         if wrapped is not None and own is not None:
             module.forward = own
         device = next(module.parameters()).device.type
-        with torch.autocast(device, enabled=False):
+        with torch.autocast(device, enabled=False), float32_products():
             yield
     finally:
         if wrapped is not None and own is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psutil
@@ -47,6 +49,39 @@ def set_precision(tf32: bool) -> None:
     torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+
+
+@contextmanager
+def float32_products() -> Iterator[None]:
+    """Compute float32 products in float32, whatever this process had chosen, and give it back its choice."""
+    settings = _precision_settings()
+    saved = []
+    for holder, name in settings:
+        # Where a process mixes torch's older and newer names, the older ones cannot be read; the newer ones say all.
+        with suppress(RuntimeError, AttributeError):
+            saved.append((holder, name, getattr(holder, name)))
+    matmul = None
+    with suppress(RuntimeError):
+        matmul = torch.get_float32_matmul_precision()
+    set_precision(False)
+    try:
+        yield
+    finally:
+        if matmul is not None:
+            torch.set_float32_matmul_precision(matmul)
+        for holder, name, value in saved:
+            setattr(holder, name, value)
+
+
+def _precision_settings() -> list[tuple[Any, str]]:
+    """What `set_precision` changes beside torch's one precision of matrix products: older names, then newer ones."""
+    backends: Any = torch.backends
+    products = backends.cuda.matmul
+    settings = [(backends.cudnn, "allow_tf32")]
+    settings += [(products, f"allow_{kind}_reduced_precision_reduction") for kind in ("bf16", "fp16")]
+    parts = [(backends.cudnn, "conv"), (backends.cudnn, "rnn"), (backends.mkldnn, "matmul")]
+    newer = [products, *(getattr(holder, name, None) for holder, name in parts)]
+    return settings + [(part, "fp32_precision") for part in newer if part is not None]
 
 
 def device_of(wanted: str) -> torch.device:

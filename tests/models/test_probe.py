@@ -175,6 +175,27 @@ def test_a_borrowed_model_is_given_back(model_of: ModelOf) -> None:
     assert [part.training for part in module.modules()] == modes
 
 
+@pytest.mark.parametrize("newer", [False, True])
+def test_a_borrowed_model_is_measured_in_float32_whatever_was_chosen(newer: bool, model_of: ModelOf) -> None:
+    module = model_of("llama")
+    products: Any = torch.backends.cuda.matmul
+    before = products.fp32_precision
+    try:
+        if newer:
+            products.fp32_precision = "tf32"
+        else:
+            torch.set_float32_matmul_precision("medium")
+        with borrowed(module):
+            assert torch.get_float32_matmul_precision() == "highest"
+            assert not torch.backends.cudnn.allow_tf32
+        assert products.fp32_precision == "tf32"
+        assert newer or torch.get_float32_matmul_precision() == "medium"
+        assert torch.backends.cudnn.allow_tf32
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        products.fp32_precision = before
+
+
 def test_a_corpus_must_fit_the_model(model_of: ModelOf) -> None:
     model = of_module(model_of("llama"), "toy")
     model.check_corpus(longest=256, largest_target=ROWS - 1)
