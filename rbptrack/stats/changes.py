@@ -207,7 +207,7 @@ def compare(
     Args:
         a: the first, in pieces of whole documents, such as `runs.rank_pieces(run)`.
         b: the second; its pieces may end elsewhere.
-        ks: the k of RBP_k; those above |V| are left out.
+        ks: the k of RBP_k; those above |V| are left out. Without any, CE alone is compared.
         groups: the source of each document with scored tokens, in their order; empty: documents are the unit.
         worst: how many of the tokens whose probability fell most are kept.
 
@@ -226,10 +226,8 @@ def compare(
         if left.vocab_size != right.vocab_size:
             raise OtherTokens(f"one ranks among {left.vocab_size:,} candidates, the other among {right.vocab_size:,}")
         counted = [check_k(k, left.vocab_size) for k in sorted(set(ks)) if k <= left.vocab_size]
-        if not counted:
-            raise BadInput(
-                f"k must be at most {left.vocab_size:,}, the number of candidates; got {min(ks, default=0):,}"
-            )
+        if len(ks) and not counted:
+            raise BadInput(f"k must be at most {left.vocab_size:,}, the number of candidates; got {min(ks):,}")
         counts_a.append(left.document_counts(counted))
         counts_b.append(right.document_counts(counted))
         pairs.append(PairCounts.of(left, right))
@@ -320,7 +318,7 @@ def _same_tokens(a: RankTable, b: RankTable) -> bool:
 
 def _in_step(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[tuple[RankTable, RankTable]]:
     """Yield both tables, given in pieces of whole documents, as pieces that end at the same documents."""
-    pieces = iter(a), iter(b)
+    pieces = filter(len, a), filter(len, b)  # a table without rows is one piece without documents
     left = next(pieces[0], None)
     right = next(pieces[1], None)
     while left is not None and right is not None:

@@ -85,6 +85,7 @@ def test_other_tokens_are_refused(change: dict[str, Any]) -> None:
 
 def test_some_k_is_among_the_candidates() -> None:
     table = ranked([1, 2, 3, 4], documents=2)
+    assert [change.metric for change in compare([table], [table], ks=()).changes] == ["ce"]
     with pytest.raises(BadInput, match="64"):
         compare([table], [table], ks=[1000])
 
@@ -92,9 +93,10 @@ def test_some_k_is_among_the_candidates() -> None:
 def test_one_that_scored_more_is_refused() -> None:
     a = ranked(np.ones(12), documents=3)
     b = ranked(np.ones(16), documents=4)
-    for first, second in ((a, b), (b, a), (a, ranked([], documents=1))):
+    nothing = ranked([], documents=1)
+    for first, second in ((a, b), (b, a), (a, nothing), (nothing, nothing)):
         with pytest.raises(OtherTokens):
-            compare([first], [second] if len(second) else [])
+            compare([first], [second])
 
 
 def test_ids_that_an_import_leaves_out_are_no_difference() -> None:
