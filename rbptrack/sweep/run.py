@@ -20,7 +20,16 @@ from rbptrack.config.paths import home
 from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
-from rbptrack.sweep.cell import FAILED, FOUND, MEASURED, Outcome, deliver_finished, failed_outcome, measure_cell
+from rbptrack.sweep.cell import (
+    FAILED,
+    FOUND,
+    MEASURED,
+    Outcome,
+    deliver_finished,
+    failed_outcome,
+    failure_file,
+    measure_cell,
+)
 from rbptrack.sweep.launch import Jobs, prepare_jobs, run_jobs, write_slurm_script
 from rbptrack.sweep.resolve import Cell, Resolver
 from rbptrack.tracking import Store
@@ -155,6 +164,8 @@ class _Sweep:
 
     def _measure_in_jobs(self, jobs: Jobs) -> None:
         """Let jobs measure the cells, and deliver each as it is finished."""
+        for cell in self.unfinished.values():
+            failure_file(cell).unlink(missing_ok=True)  # of an earlier job
         old = self._find_unfinished() if self.settings.force else {}
         run_jobs(jobs, self.settings.launch, self._deliver_from_jobs)
         self._deliver_from_jobs(patience=_PATIENCE_SECONDS)

@@ -13,7 +13,7 @@ from rbptrack import engine, sweep
 from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.config.paths import cells_folder, home
-from rbptrack.sweep.cell import deliver_finished, measure_cell
+from rbptrack.sweep.cell import deliver_finished, failure_file, measure_cell
 from rbptrack.tracking import Store
 from tests.sweep.conftest import SMALL, Configs
 
@@ -149,6 +149,8 @@ def test_what_another_command_delivers_is_no_failure(
     again = configs(*words, "force=true")
     cell = sweep.resolve(*again)
     monkeypatch.setattr("rbptrack.sweep.launch.run_on_gpus", run_on_gpus)
+    cells_folder().mkdir(parents=True)
+    failure_file(cell).write_text("of an earlier job")
     assert sweep.run(configs(*words), words) == 0
     assert sweep.run(again, words) == 0
     monkeypatch.setattr("rbptrack.sweep.launch.run_on_gpus", lambda *_: None)
