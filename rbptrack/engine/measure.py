@@ -145,12 +145,12 @@ class _Sums:
     """What derives from the rank table in one pass; see `Measurement`."""
 
     histogram: RankHistogram
-    counts: DocumentCounts
     compared: FloatArray
     split: FloatArray
 
     def __init__(self, ks: Sequence[int]) -> None:
         self._ks = tuple(ks)
+        self._counts: list[DocumentCounts] = []  # of each section: adding one by one sorts all documents each time
         self.num_bytes = 0
         self.tied = 0
 
@@ -160,19 +160,22 @@ class _Sums:
         for index, table in blocks.tables():
             self.num_bytes += int(corpus.num_bytes[index].sum())
             self.tied += int(np.count_nonzero(table.column("ties")))
+            self._counts.append(table.document_counts(self._ks))
             compared = table.compared_sums() if table.compared else np.zeros(3)
             if first:
                 self.histogram = table.histogram()
-                self.counts = table.document_counts(self._ks)
                 self.compared = compared
                 self.split = split_sums(table)
                 first = False
             else:
                 self.histogram += table.histogram()
-                self.counts += table.document_counts(self._ks)
                 self.compared += compared
                 self.split += split_sums(table)
             yield table
+
+    @property
+    def counts(self) -> DocumentCounts:
+        return DocumentCounts.merge(self._counts)
 
     def compared_by(self, padding_mass: float) -> Compared:
         return Compared.of(self.compared, self.histogram.num_tokens, padding_mass)

@@ -101,8 +101,18 @@ class DocumentCounts(DocumentSums):
         grouped = super().in_groups(groups)
         return replace(grouped, document=np.arange(len(grouped.tokens)), grouped=True)
 
+    @classmethod
+    def merge(cls, parts: Sequence[DocumentCounts]) -> DocumentCounts:
+        """The sums of parts of a text, of which several may have pieces of one document; or of runs over one text."""
+        joined = cls.concatenate(parts)
+        if (np.diff(joined.document) > 0).all():
+            return joined
+        merged = super(DocumentCounts, joined).in_groups(joined.document.tolist())
+        nats = np.bincount(np.unique(joined.document, return_inverse=True)[1], weights=joined.nats)  # part after part
+        return replace(merged, nats=nats, hits=merged.hits.astype(joined.hits.dtype))  # sums are wider
+
     def __add__(self, other: DocumentCounts) -> DocumentCounts:
-        """Pool two runs, or two parts of a text that may have pieces of one document.
+        """Pool two runs.
 
         Raises:
             RbptrackError: they count different k, or the rows of one are sources and those of the other documents.
@@ -112,5 +122,4 @@ class DocumentCounts(DocumentSums):
             raise RbptrackError(f"counts for k = {self.ks} and {other.ks} cannot be added")
         if self.grouped != other.grouped:
             raise RbptrackError("counts by source and counts by document cannot be added")
-        both = self.concatenate([self, other])
-        return super(DocumentCounts, both).in_groups(both.document.tolist())
+        return self.merge([self, other])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import reduce
+from operator import add
+
 import numpy as np
 import pytest
 
@@ -33,9 +37,16 @@ def test_two_runs_of_the_same_documents_are_pooled() -> None:
 
 
 def test_pieces_that_share_a_document_are_pooled() -> None:
-    both = counts([0, 1], [10, 20]) + counts([1, 2], [1, 2])
-    assert both.document.tolist() == [0, 1, 2]
-    assert both.tokens.tolist() == [10, 21, 2]
+    """As if they were added one by one, and as narrow as they were."""
+    rng = np.random.default_rng(0)
+    parts = [counts([i, i + 1, 99], [10, 20, 30 + i]) for i in range(12)]
+    parts = [replace(part, nats=rng.random(3), hits=part.hits.astype(np.int32)) for part in parts]
+    merged = DocumentCounts.merge(parts)
+    added = reduce(add, parts)
+    assert merged.tokens.tolist() == added.tokens.tolist() == [10, *[30] * 11, 20, 30 * 12 + 66]
+    assert merged.nats.tolist() == added.nats.tolist()
+    assert merged.hits.tolist() == added.hits.tolist()
+    assert merged.hits.dtype == np.int32
     with pytest.raises(RbptrackError, match="cannot be added"):
         counts([0], [1]) + counts([0], [1], ks=(1, 5))
 
