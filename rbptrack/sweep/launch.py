@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import write_whole
@@ -25,6 +26,9 @@ from rbptrack.config.paths import home
 from rbptrack.config.schema import Launch, LaunchConfig
 from rbptrack.console.output import say
 from rbptrack.sweep.resolve import PINS, Cell, Resolver
+
+if TYPE_CHECKING:
+    from rbptrack.sweep.loading import Loader
 
 LARGE = 1e9
 """Parameters of a model from which a job has one dataset, so that several GPUs can share the work."""
@@ -66,20 +70,20 @@ class Jobs:
     folder: Path
 
 
-def prepare_jobs(cells: Mapping[int, Cell], words: Sequence[str], resolver: Resolver, *, sweep: str) -> Jobs:
+def prepare_jobs(
+    cells: Mapping[int, Cell], words: Sequence[str], resolver: Resolver, loader: Loader, *, sweep: str
+) -> Jobs:
     """Group cells into jobs, and make their folder.
 
     Args:
         cells: what to measure, by the number of the cell in the sweep.
         words: of the whole sweep.
         resolver: that pinned the cells.
+        loader: that counts the parameters of their models.
         sweep: its name; empty where it is one cell.
 
     """
-    from rbptrack.sweep.loading import Loader
-
     words_of_cells = cell_words(words)
-    loader = Loader()
     sized_cells = []
     for number, cell in cells.items():
         own_words = [word for word in words_of_cells[number] if _first_part_of_key(word) not in _GIVEN_ANEW]

@@ -6,7 +6,7 @@ import logging
 import secrets
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -83,8 +83,7 @@ class _Sweep:
             self._look_for_measured()
         if self.unfinished and launch.kind is Launch.local:
             self._measure_here()
-        elif self.unfinished:
-            jobs = prepare_jobs(self.unfinished, self.words, self.resolver, sweep=self.name)
+        elif self.unfinished and (jobs := self._prepared_jobs()):
             if launch.kind is Launch.slurm and launch.show:
                 say(write_slurm_script(jobs, launch.options))
                 return 0
@@ -153,14 +152,28 @@ class _Sweep:
         from rbptrack.sweep.loading import Loader
 
         loader = Loader()
+        self._check(loader.fit)
+        for number, cell in self.unfinished.items():
+            self._end(number, measure_cell(cell, self.store, loader=loader, deliver=self.settings.deliver))
+
+    def _check(self, check: Callable[[Cell], object]) -> None:
+        """End the cells that a check refuses."""
         with spinner("checking models and tokenizers"):
             for number, cell in self.unfinished.items():
                 try:
-                    loader.fit(cell)
+                    check(cell)
                 except RbptrackError as error:
                     self._end(number, failed_outcome(cell.title, error))
-        for number, cell in self.unfinished.items():
-            self._end(number, measure_cell(cell, self.store, loader=loader, deliver=self.settings.deliver))
+
+    def _prepared_jobs(self) -> Jobs | None:
+        """Jobs for the cells without an outcome, if there are any whose model can be read."""
+        from rbptrack.sweep.loading import Loader
+
+        loader = Loader()
+        self._check(lambda cell: loader.parameters(cell.weights))
+        if not self.unfinished:
+            return None
+        return prepare_jobs(self.unfinished, self.words, self.resolver, loader, sweep=self.name)
 
     def _measure_in_jobs(self, jobs: Jobs) -> None:
         """Let jobs measure the cells, and deliver each as it is finished."""

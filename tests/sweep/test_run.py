@@ -74,6 +74,19 @@ def test_one_failed_cell_does_not_stop_the_others(
     assert "Traceback" in (home() / "rbptrack.log").read_text()
 
 
+def test_one_broken_model_does_not_stop_the_jobs_of_others(
+    store: Store, configs: Configs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/config.json").write_text('{"model_type": "none"}')
+    begun: list[list[str]] = []
+    monkeypatch.setattr("rbptrack.sweep.launch.run_on_gpus", lambda jobs, *_: begun.extend(jobs.commands))
+    words = [*SMALL[1:], "model=nano/6k,./broken", "launch=gpus", "launch.gpus=0"]
+    assert sweep.run(configs(*words), words) == 1
+    (job,) = begun
+    assert "model=nano/6k" in job
+
+
 def test_what_cannot_be_measured_as_asked_begins_nothing(store: Store, configs: Configs, tmp_path: Path) -> None:
     assert sweep.run(configs("dataset.seq_len=1000"), []) == 2
     assert sweep.run(configs("model=nano/6k,nano/15k", "dataset.split=nowhere"), []) == 2
