@@ -18,7 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hydra.core.override_parser.types import Quote, QuotedString
+
 from rbptrack.base.errors import BadInput
+from rbptrack.base.escape import file_part
 from rbptrack.base.files import write_whole
 from rbptrack.base.words import counted, short_path
 from rbptrack.config.compose import cell_words
@@ -88,9 +91,9 @@ def prepare_jobs(
     for number, cell in cells.items():
         own_words = [word for word in words_of_cells[number] if _first_part_of_key(word) not in _GIVEN_ANEW]
         if sweep:
-            own_words.append(f"sweep={sweep}")
+            own_words.append(f"sweep={QuotedString(sweep, Quote.single).with_quotes()}")
         sized_cells.append((own_words, loader.parameters(cell.weights).total))
-    folder = home() / "launch" / (sweep or next(iter(cells.values())).fingerprint[:12])
+    folder = home() / "launch" / file_part(sweep or next(iter(cells.values())).fingerprint[:12])
     folder.mkdir(parents=True, exist_ok=True)
     resolver.save_pins(folder / _PINS_FILE)
     return Jobs([job_command(job) for job in group_into_jobs(sized_cells)], folder)

@@ -12,6 +12,7 @@ import pytest
 from rbptrack import engine, sweep
 from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, StoreAway
+from rbptrack.config.compose import compose
 from rbptrack.config.paths import cells_folder, home
 from rbptrack.sweep.cell import deliver_finished, failure_file, measure_cell
 from rbptrack.tracking import Store
@@ -81,10 +82,12 @@ def test_one_broken_model_does_not_stop_the_jobs_of_others(
     (tmp_path / "broken/config.json").write_text('{"model_type": "none"}')
     begun: list[list[str]] = []
     monkeypatch.setattr("rbptrack.sweep.launch.run_on_gpus", lambda jobs, *_: begun.extend(jobs.commands))
-    words = [*SMALL[1:], "model=nano/6k,./broken", "launch=gpus", "launch.gpus=0"]
+    words = [*SMALL[1:], "model=nano/6k,./broken", "launch=gpus", "launch.gpus=0", "sweep='../../a,b'"]
     assert sweep.run(configs(*words), words) == 1
     (job,) = begun
     assert "model=nano/6k" in job
+    assert compose(job[4:])[0].sweep == "../../a,b"
+    assert not (tmp_path / "a,b").exists()  # its folder lies in mlruns/launch
 
 
 def test_what_cannot_be_measured_as_asked_begins_nothing(store: Store, configs: Configs, tmp_path: Path) -> None:
