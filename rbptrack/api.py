@@ -26,7 +26,7 @@ from rbptrack.analysis.discovery import ANALYZERS, find, run_analyzer
 from rbptrack.analysis.plugin import configured
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Filters, Runs
-from rbptrack.base.errors import BadInput
+from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.base.words import compact
 from rbptrack.config.check import check_name
 from rbptrack.config.compose import config_from_values
@@ -106,7 +106,7 @@ class LoggedMeasurement(Measurement):
 
         Raises:
             BadInput: the store cannot be written.
-            StoreAway: the store does not answer.
+            StoreAway: the store does not answer; the measurement waits in mlruns/cells for the next command.
 
         """
         if sweep != "":
@@ -118,7 +118,11 @@ class LoggedMeasurement(Measurement):
             folder.mkdir()
             shutil.copy(self.path, folder)
             lay_out(folder, self, facts, documents=self.documents, token_texts=self.token_texts, began=self.began)
-            return store.deliver(folder)
+            try:
+                return store.deliver(folder)
+            except StoreAway as error:
+                store.keep_waiting(folder)
+                raise StoreAway(f"{error}; the measurement waits in mlruns/cells for the next command") from error
 
     @property
     def _title(self) -> str:

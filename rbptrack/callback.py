@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rbptrack.api import measure
-from rbptrack.ranks.names import HEADLINE_KS
+from rbptrack.base.errors import first_line
+from rbptrack.ranks.names import HEADLINE_KS, rbp_name
+
+log = logging.getLogger(__name__)
 
 
 class RankCallback(TrainerCallback):
@@ -16,7 +21,8 @@ class RankCallback(TrainerCallback):
 
     They are in `state.log_history`, in the metrics that `evaluate()` returns, and `metric_for_best_model` can name
     them. The main process measures, and the others wait; the model must be whole there (not sharded by FSDP or
-    DeepSpeed ZeRO-3).
+    DeepSpeed ZeRO-3). What cannot be measured is NaN and what cannot be logged a warning: the training goes on. A
+    measurement whose store is away waits in mlruns/cells for the next command.
 
     Args:
         texts: one document each.
@@ -53,18 +59,30 @@ class RankCallback(TrainerCallback):
         prefix = next((name.removesuffix("_runtime") for name in metrics if name.endswith("_runtime")), "eval")
         if prefix.startswith("eval_"):  # one of several sets: `eval_code`
             prefix = "eval"
-        numbers = self._numbers(state, kwargs["model"]) if state.is_world_process_zero else {}
+        numbers = self._numbers_or_nan(state, kwargs["model"]) if state.is_world_process_zero else {}
         named = {f"{prefix}_{name}": value for name, value in _of_main_process(numbers).items()}
         metrics.update(named)
         if state.log_history and state.log_history[-1].get("step") == state.global_step:
             state.log_history[-1].update(named)
+
+    def _numbers_or_nan(self, state: TrainerState, model: Any) -> dict[str, float]:
+        """The numbers; NaN after an error, for which the other processes must not wait in vain."""
+        try:
+            return self._numbers(state, model)
+        except Exception as error:
+            log.warning("step %d is not measured: %s: %s", state.global_step, type(error).__name__, first_line(error))
+            # Not left out: metric_for_best_model would end the training.
+            return dict.fromkeys(["rank_ce", *map(rbp_name, self._ks)], math.nan)
 
     def _numbers(self, state: TrainerState, model: Any) -> dict[str, float]:
         whole = getattr(model, "module", model)  # within DataParallel
         options: dict[str, Any] = {"revision": f"step{state.global_step}", "progress": False} | self._measuring
         measured = measure(whole, self._tokenizer, self._texts, k=self._ks, **options)
         if self._log:
-            measured.log(**self._store)
+            try:
+                measured.log(**self._store)
+            except Exception as error:
+                log.warning("step %d is not logged: %s: %s", state.global_step, type(error).__name__, first_line(error))
         numbers = {name: value for name, value in measured.metrics().items() if not name.endswith("_se")}
         numbers["rank_ce"] = numbers.pop("ce")  # `eval_ce` may be a metric of the Trainer's user
         return numbers

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainerControl, TrainerState, TrainingArguments
 
 import rbptrack
 from rbptrack import RankCallback
 from rbptrack.config.paths import embedded
+from rbptrack.tracking import Store
 
 TEXTS = ["import os\n\n\ndef walk(path):\n    return os.listdir(path)\n", "for name in names:\n    print(name)\n"]
 
@@ -75,3 +77,25 @@ def test_evaluations_are_checkpoints_of_one_family(trained: tuple[Trainer, Any, 
     logged = {e["step"]: e["eval_rank_ce"] for e in trained[0].state.log_history if "eval_rank_ce" in e}
     for row in runs:
         assert row["ce"] == logged[int(row["revision"].removeprefix("step"))]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_store_that_is_away_and_a_nan_do_not_end_the_training(
+    damaged: bool, trained: tuple[Trainer, Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    model = AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
+    if damaged:
+        model.get_output_embeddings().weight.data.fill_(math.nan)
+    away = "http://127.0.0.1:9"  # nobody listens there
+    rank = RankCallback(TEXTS, trained[1], seq_len=64, log=True, tracking_uri=away)
+    metrics = {"eval_runtime": 1.0}
+    rank.on_evaluate(trained[0].args, TrainerState(), TrainerControl(), metrics=metrics, model=model)
+    assert math.isnan(metrics["eval_rbp_10"]) == math.isnan(metrics["eval_rank_ce"]) == damaged
+    assert len(Store(away).waiting()) == (0 if damaged else 1)
+    if not damaged:
+        [folder] = Store(away).waiting()
+        monkeypatch.setattr(Store, "_address", Store(away)._address)
+        assert Store().deliver_waiting()[0].error == ""
+        assert not folder.exists()

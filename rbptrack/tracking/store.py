@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 from rbptrack.analysis.runs import EVERYTHING, Filters, Runs
 from rbptrack.analysis.source import SCORES
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, StoreAway, first_line
-from rbptrack.base.files import sha256, write_whole
+from rbptrack.base.files import sha256, sync_tree, write_whole
 from rbptrack.config.paths import cells_folder
 from rbptrack.config.patterns import fits
 from rbptrack.tracking import view
@@ -118,6 +118,18 @@ class Store(Artifacts):
     def address_to(self, folder: Path) -> None:
         """Write into a cell's folder to which store it goes; the next command delivers it there."""
         write_whole(folder / STORE_FILE, json.dumps(self._address))
+
+    def keep_waiting(self, folder: Path) -> None:
+        """Copy a finished folder that could not be delivered to those that wait for this store."""
+        waiting = cells_folder() / folder.name
+        waiting.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(waiting.with_name(f"{waiting.name}.lock")):
+            if (waiting / RECORD_FILE).exists():
+                return
+            shutil.copytree(folder, waiting, ignore=shutil.ignore_patterns(RECORD_FILE), dirs_exist_ok=True)
+            self.address_to(waiting)
+            sync_tree(waiting)
+            write_whole(waiting / RECORD_FILE, (folder / RECORD_FILE).read_bytes())  # last: now it is complete
 
     def deliver(self, folder: Path, *, keep: bool = False) -> str:
         """Log a finished measurement, whole, and remove its folder; once, however often it is called.
