@@ -10,7 +10,6 @@ import pytest
 from plugins.agreement import Agreement
 from rbptrack.analysis import Runs
 from rbptrack.analysis.charts import save
-from rbptrack.analysis.pairs import compare_runs
 from rbptrack.analysis.source import Tables
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.base.errors import BadInput
@@ -127,18 +126,6 @@ def test_a_note_says_where_few_documents_decide() -> None:
     tables = {"a": worse, "b": table(3, logprob=logprob)}
     report = Agreement().analyze(measured(tables, dtype=["float32", "bfloat16"]))
     assert any("fewer than 3 documents decide the change of ce" in note for note in report.notes)
-
-
-def test_two_measurements_are_compared_by_name_and_say_why_they_cannot_be() -> None:
-    tables = {"a": table(0), "b": table(1)}
-    given = measured(tables, dtype=["float32", "bfloat16"])
-    changes = compare_runs(given, given["toy-1m/text@float32"], given["toy-1m/text@bfloat16"])
-    assert changes.tokens == 30 * TOKENS
-    with pytest.raises(BadInput, match="one measurement"):
-        compare_runs(given, given["a"], given["a"])
-    other = measured(tables, dtype=["float32", "bfloat16"], seq_len=[256, 512])
-    with pytest.raises(BadInput, match="seq_len: 256 and 512"):
-        compare_runs(other, other["a"], other["b"])
 
 
 class TestContract(NeedsRanks):

@@ -92,24 +92,11 @@ def test_the_known_best_proxy_is_found_also_by_families_left_out(population: Run
     save(report.figures["best_proxy"], tmp_path / "a.svg")
 
 
-def test_tau_is_kendalls(population: Runs) -> None:
-    report = Proxies(k=3).analyze(population)
-    by_hand = []
-    assert isinstance(population.source, Scored)
-    for table in population.source.tables.values():
-        by_hand.append((table.rank[table.column("field") == 1] <= 3).mean())
-    score = population.scores()["score"]
-    tau = report.frame("tau").set_index("metric")["tau"]
-    assert tau["rbp_3"] == pytest.approx(stats.kendalltau(by_hand, score).statistic, abs=1e-12)
-
-
 @pytest.mark.parametrize(
     ("column", "values", "names"),
     [
         ("candidates", ("vocabulary", "tokenizer"), {"maths candidates vocabulary", "maths candidates tokenizer"}),
         ("seq_len", (64, 512), {"maths seq_len 64", "maths seq_len 512"}),
-        ("rank", ("paper", "strict"), {"maths rank paper", "maths rank strict"}),
-        ("documents_hash", ("a", "b"), {"maths texts a", "maths texts b"}),
     ],
 )
 def test_what_is_not_comparable_has_proxies_of_its_own(

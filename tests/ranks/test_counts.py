@@ -19,21 +19,12 @@ from rbptrack.ranks import (
     rbp_ks,
     rbp_name,
     se_name,
-    sum_by,
 )
 
 
 def counts(document: list[int], tokens: list[int], *, ks: tuple[int, ...] = (1, 10)) -> DocumentCounts:
     values = np.array(tokens)
     return DocumentCounts(ks, np.array(document), values, values * 2.0, np.column_stack([values // 2, values]))
-
-
-def test_two_runs_of_the_same_documents_are_pooled() -> None:
-    both = counts([0, 3], [10, 20]) + counts([0, 3], [30, 40])
-    assert both.document.tolist() == [0, 3]
-    assert both.tokens.tolist() == [40, 60]
-    assert both.hits.tolist() == [[20, 40], [30, 60]]
-    assert not both.grouped
 
 
 def test_pieces_that_share_a_document_are_pooled() -> None:
@@ -76,10 +67,6 @@ def test_some_documents_and_some_k() -> None:
     assert some.sums.tolist() == [[10, 20, 10], [30, 60, 30]]
     joined = DocumentCounts.concatenate([some, some])
     assert joined.tokens.tolist() == [10, 30, 10, 30]
-
-
-def test_sums_by_group_are_in_the_groups_order() -> None:
-    assert sum_by(["b", "a", "b"], np.array([[1, 2], [3, 4], [5, 6]])).tolist() == [[3, 4], [6, 8]]
 
 
 def test_names_of_rbp_go_there_and_back() -> None:

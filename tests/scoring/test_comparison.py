@@ -62,14 +62,6 @@ def test_a_small_kl_is_not_lost_in_rounding() -> None:
     assert (found.columns["kl"] - kl).abs().max() < 5e-7
 
 
-@pytest.mark.parametrize("chunk", [1, 16])
-def test_chunks_change_nothing(chunk: int) -> None:
-    parts = parts_of(600, 640)
-    wanted, _ = scored(parts, entries=590, chunk=60)
-    found, _ = scored(parts, entries=590, chunk=chunk)
-    torch.testing.assert_close(found.columns, wanted.columns, rtol=1e-5, atol=1e-5)
-
-
 def test_padding_is_left_out_and_its_mass_is_noted() -> None:
     """Rows that the tokenizer cannot name may hold anything: neither KL nor accept move."""
     hidden, weight, reference_hidden, other = parts_of(600, 600)
