@@ -21,8 +21,13 @@ def fingerprint(parts: Mapping[str, object]) -> str:
 
 def folder_hash(folder: Path) -> str:
     """SHA-256 (hex) over the relative names and contents of a folder's files; hidden ones do not count."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return _hash((path.relative_to(folder).as_posix(), path) for path in files)
+    return _hash((path.relative_to(folder).as_posix(), path) for path in visible_files(folder))
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """The files of a folder and of those in it: none that is hidden, or in a hidden folder such as .git and .cache."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
 def files_hash(files: Sequence[Path]) -> str:

@@ -16,7 +16,7 @@ from rbptrack.config.paths import user_path
 from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import DatasetConfig, ModelConfig
 from rbptrack.sources import hub
-from rbptrack.sources.fingerprint import files_hash, folder_hash
+from rbptrack.sources.fingerprint import files_hash, folder_hash, visible_files
 from rbptrack.sources.hub import Kind
 
 FILE_KINDS = {
@@ -84,7 +84,7 @@ def of_dataset(config: DatasetConfig) -> Source:
         return _of_files(_matching(config.files))
     if config.path and not config.repo:
         folder = _folder("dataset", config.path)
-        files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+        files = visible_files(folder)
         data = [path for path in files if path.name.lower().endswith(tuple(FILE_KINDS))]
         if data and all(path.suffix.lower() == ".txt" for path in data) and folder / "README.md" not in files:
             return _of_files(sorted(data, key=lambda path: natural_key(str(path))))

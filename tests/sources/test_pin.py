@@ -30,7 +30,9 @@ def test_a_folder_is_its_files(tmp_path: Path) -> None:
     source = of_model(model(one))
     assert source.identity == of_model(model(other)).identity
     assert (source.location, source.revision) == (str(one), None)
-    (one / ".git").write_text("hidden")
+    (one / ".git").mkdir()
+    (one / ".git/index").write_text("hidden")
+    (one / ".gitignore").write_text("hidden")
     assert of_model(model(one)).identity == source.identity
     (one / "sub/weights").write_bytes(b"\1")
     assert of_model(model(one)).identity != source.identity
