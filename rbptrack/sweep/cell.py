@@ -110,7 +110,7 @@ def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deli
         return outcome
 
 
-def deliver_finished(cell: Cell, store: Store, *, patience: float = 0) -> Outcome | None:
+def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience: float = 0) -> Outcome | None:
     """Deliver a cell that another process has finished or given up; None while it has done neither.
 
     None, too, where another command delivers or has delivered it. An error is an outcome: other jobs go on.
@@ -118,20 +118,23 @@ def deliver_finished(cell: Cell, store: Store, *, patience: float = 0) -> Outcom
     Args:
         cell: what was measured.
         store: where it goes.
+        deliver: false leaves what it finds to the process that launched this one.
         patience: seconds to wait for another process that holds the cell's lock.
 
     """
     try:
         if failure_file(cell).exists():
             message = failure_file(cell).read_text()
-            failure_file(cell).unlink()
-            log_failure(cell, store, message)
+            if deliver:
+                failure_file(cell).unlink()
+                log_failure(cell, store, message)
             return Outcome(cell.title, FAILED, message=message)
         if not (cell.folder / RECORD_FILE).exists():
             return None
         with FileLock(_lock_file(cell), timeout=patience):
             outcome = _finished_outcome(cell)
-            _deliver(cell, store, outcome)
+            if deliver:
+                _deliver(cell, store, outcome)
             return outcome
     except (Timeout, FileNotFoundError):
         return None

@@ -179,10 +179,11 @@ class _Sweep:
         """Let jobs measure the cells, and deliver each as it is finished."""
         for cell in self.unfinished.values():
             failure_file(cell).unlink(missing_ok=True)  # of an earlier job
-        old = self._find_unfinished() if self.settings.force else {}
+        deliver = self.settings.deliver
+        old = self._find_unfinished() if deliver and self.settings.force else {}
         run_jobs(jobs, self.settings.launch, self._deliver_from_jobs)
         self._deliver_from_jobs(patience=_PATIENCE_SECONDS)
-        if self.unfinished and old is not None:  # another command may have delivered them
+        if deliver and self.unfinished and old is not None:  # another command may have delivered them
             self._look_for_measured(old)
         for number, cell in self.unfinished.items():
             message = f"its job left no result; see {short_path(jobs.folder)}/*.log"
@@ -190,7 +191,7 @@ class _Sweep:
 
     def _deliver_from_jobs(self, patience: float = 0) -> None:
         for number, cell in self.unfinished.items():
-            if outcome := deliver_finished(cell, self.store, patience=patience):
+            if outcome := deliver_finished(cell, self.store, deliver=self.settings.deliver, patience=patience):
                 self._end(number, outcome)
 
     def _waiting_after_another_try(self) -> int:

@@ -127,7 +127,9 @@ def test_after_an_interrupt_the_same_command_goes_on(
     assert len(store.runs().frame) == 2
 
 
-def test_a_job_leaves_its_folder_to_its_launcher(store: Store, configs: Configs) -> None:
+def test_a_job_leaves_its_folder_to_its_launcher(
+    store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (config,) = configs("deliver=false")
     assert sweep.run([config], []) == 0
     assert not list(store.connection.search(""))
@@ -136,6 +138,10 @@ def test_a_job_leaves_its_folder_to_its_launcher(store: Store, configs: Configs)
     before = (cell.folder / "record.json").read_bytes()
     assert sweep.run([config], []) == 0  # requeued: what is finished is not measured again
     assert (cell.folder / "record.json").read_bytes() == before
+    monkeypatch.setattr("rbptrack.sweep.launch.run_on_gpus", lambda *_: None)
+    words = [*SMALL, "launch=gpus", "launch.gpus=0", "deliver=false"]
+    assert sweep.run(configs(*words), words) == 0  # a job that uses several GPUs
+    assert cell.folder.exists()
     outcome = deliver_finished(cell, store)
     assert outcome is not None
     assert outcome.run_id == store.find(cell.fingerprint)
