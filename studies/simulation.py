@@ -33,7 +33,7 @@ class Texts:
     Attributes:
         documents: how many.
         tails: of their difficulty: `t3` (heavy on both sides) or `skewed` (a few very hard ones).
-        lengths: `even`, or `uneven` (lognormal; the longest of 100 is ten times the median).
+        lengths: `even`, `uneven` (lognormal; the longest of 100 is ten times the median) or `wild` (a hundred times).
         sources: how many sources they come from; 0: each document is its own. Three quarters of the variance of
             difficulties and slopes are then the source's.
 
@@ -118,8 +118,10 @@ class Documents:
         """Draw documents of a kind."""
         count = texts.documents
         length = np.full(count, TOKENS)
-        if texts.lengths == "uneven":
-            length = np.maximum(np.exp(rng.standard_normal(count)) * TOKENS / np.exp(0.5), 20).astype(np.int64)
+        if texts.lengths != "even":
+            sd = {"uneven": 1.0, "wild": 2.0}[texts.lengths]
+            drawn = np.exp(sd * rng.standard_normal(count) - sd**2 / 2)
+            length = np.maximum(drawn * TOKENS, 20).astype(np.int64)
         normal = rng.standard_normal((2, count))
         source = np.arange(count)
         if texts.sources:

@@ -278,6 +278,7 @@ EXPERIMENTS = {
     "laws": Experiment(
         [
             *grid(m=(3, 4, 5, 7, 10), D=(20, 100), tails=TAILS, lengths=LENGTHS, tau=(0.0, 0.02), ends=(1.0,)),
+            *grid(m=(7, 10), D=(20, 100), tails=("skewed",), lengths=("wild",), tau=(0.0, 0.02), ends=(1.0,)),
             *grid(m=(4, 7, 10), D=(100,), tails=TAILS, lengths=("uneven",), tau=(0.02,), ends=(3.6,)),
         ],
         laws,
