@@ -8,6 +8,7 @@ Whatever ends a job, the same command continues it.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,7 @@ LARGE = 1e9
 """Parameters of a model from which a job has one dataset, so that several GPUs can share the work."""
 
 _POLL_SECONDS = 1.0
+_GPU = re.compile(r"\d+|(GPU|MIG)-.+")  # in CUDA_VISIBLE_DEVICES
 _GIVEN_ANEW = ("launch", "sweep", "deliver")  # to each job, in place of the sweep's own
 _PINS_FILE = "pins.json"
 _SCRIPT_FILE = "job.sh"
@@ -228,12 +231,14 @@ def _first_part_of_key(word: str) -> str:
 
 
 def _all_gpus() -> list[str]:
-    """The GPUs that this process sees."""
+    """The GPUs that this process sees: numbers, UUIDs, names of MIG."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible:
-        return visible.split(",")
-    import torch
+    if visible is None:
+        import torch
 
-    if not torch.cuda.device_count():
-        raise BadInput("launch=gpus: this machine has no CUDA device; launch.gpus=0,1 names them")
-    return [str(number) for number in range(torch.cuda.device_count())]
+        gpus = [str(number) for number in range(torch.cuda.device_count())]
+    else:  # CUDA reads up to the first that is none: -1, SLURM's NoDevFiles
+        gpus = list(takewhile(_GPU.fullmatch, (name.strip() for name in visible.split(","))))
+    if not gpus:
+        raise BadInput("launch=gpus: this process sees no CUDA device; launch.gpus=0,1 names them")
+    return gpus

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.sweep.launch import Jobs, group_into_jobs, job_command, run_on_gpus, write_slurm_script
+from rbptrack.base.errors import BadInput
+from rbptrack.sweep.launch import Jobs, _all_gpus, group_into_jobs, job_command, run_on_gpus, write_slurm_script
 
 
 def words(model: str, dataset: str, *others: str) -> list[str]:
@@ -65,6 +66,20 @@ while not all(os.path.exists({str(tmp_path)!r} + f"/{{one}}.begun") for one in (
     seen = [(tmp_path / f"{number}.log").read_text().strip() for number in range(3)]
     assert seen[:2] == ["3", "7"]
     assert seen[2] in ("3", "7")
+
+
+def test_all_gpus_are_those_that_cuda_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    for visible, gpus in {
+        "0,": ["0"],
+        "2, 3,-1,4": ["2", "3"],
+        "GPU-8932f937,MIG-GPU-8932f937/1/0": ["GPU-8932f937", "MIG-GPU-8932f937/1/0"],
+    }.items():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert _all_gpus() == gpus
+    for visible in ("", "NoDevFiles"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        with pytest.raises(BadInput):
+            _all_gpus()
 
 
 def test_an_interrupt_ends_the_jobs(tmp_path: Path) -> None:
