@@ -84,7 +84,7 @@ def import_bundle(path: Path, store: Store) -> list[str]:
             _check_measurements(bundle, fingerprints, path)
             new = 0
             for fingerprint in fingerprints:
-                if store.find(fingerprint):
+                if store.find_same(Record.parse(bundle.read(f"{fingerprint}/{RECORD_FILE}"))):
                     continue
                 with _unpacked(bundle, fingerprint) as folder:
                     _complete(folder, path)

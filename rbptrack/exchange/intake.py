@@ -15,11 +15,14 @@ from rbptrack.tracking.names import RANKS_FILE, Metric, Tag
 from rbptrack.tracking.record import LONGEST_TEXT, add_histogram, histogram_of, numbers, rbp_curve, size_metrics
 
 _PARAMS = ("dtype", "sequence", "seq_len", "context", "vocab_size", "total_params", "training_tokens", "documents")
+_HOW = ("dtype", "sequence", "seq_len", "context", "training_tokens")  # as in the key of `ImportedRow`
 _METRICS = ("ce", "ce_rank", "ce_rest", "bits_per_byte", "tie_rate", "num_tokens")
 
 
 def import_source(importer: str, source: CheckedSource, path: Path, store: Store) -> list[str]:
     """Deliver the checked measurements and scores of a source that the store lacks; returns lines about it.
+
+    Other numbers than an earlier import had of the same measurement take its place.
 
     Raises:
         StoreAway: the store does not answer; the same command completes the import.
@@ -28,7 +31,7 @@ def import_source(importer: str, source: CheckedSource, path: Path, store: Store
     new_measurements = 0
     for measurement in source.measurements:
         record = _record(measurement, importer, path.name)
-        if store.find(record.fingerprint):
+        if store.find_same(record):
             continue
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -62,7 +65,7 @@ def _lines(source: CheckedSource, new_measurements: int, *, scores_are_new: bool
 
 
 def _record(measurement: CheckedMeasurement, importer: str, file: str) -> Record:
-    """A measurement as a record that reads like one of a sweep. The same content has the same fingerprint."""
+    """A measurement as a record that reads like one of a sweep; the fingerprint says what it is of, not its numbers."""
     row = measurement.row
     given = measurement.given
     metrics = _metrics(row)
@@ -77,7 +80,7 @@ def _record(measurement: CheckedMeasurement, importer: str, file: str) -> Record
         params["repo"] = given.repo
     # The source's own name of the model: two repositories may have one family and size.
     names = {"model": row.model, "family": row.family, "size": row.size, "dataset": row.dataset}
-    identity = {"imported": importer, **names, "params": params, "metrics": metrics}
+    identity = {"imported": importer, **names} | {name: params[name] for name in _HOW if name in params}
     model = f"{row.family}-{row.size}" if row.size else row.family
     tags = identity_tags(
         fingerprint=fingerprint(identity),

@@ -100,8 +100,24 @@ class Store(Artifacts):
 
     def find(self, fingerprint: str) -> str | None:
         """The newest finished run of a fingerprint."""
-        condition = f"{_FINISHED} and tags.`{Tag.FINGERPRINT}` = '{fingerprint}'"
-        return next((run.info.run_id for run in self.connection.search(condition, most=1)), None)
+        run = self._newest(fingerprint)
+        return run.info.run_id if run else None
+
+    def find_same(self, record: Record) -> str | None:
+        """The newest finished run of a record's fingerprint, unless the record corrects it.
+
+        The fingerprint of imported numbers says what they are of and not what they are: a newer import with others
+        takes the place of the older one, as the newest run of a fingerprint counts.
+        """
+        run = self._newest(record.fingerprint)
+        if run is None:
+            return None
+        if "imported" in record.identity and int(record.began * 1000) > run.info.start_time:
+            numbers = {name: value for name, value in run.data.metrics.items() if name not in record.curves}
+            if (numbers, run.data.params) != (record.metrics, record.params):
+                return None
+        run_id: str = run.info.run_id
+        return run_id
 
     def find_all(self, fingerprints: Collection[str]) -> dict[str, str]:
         """The newest finished run of each fingerprint that has one."""
@@ -340,6 +356,10 @@ class Store(Artifacts):
         """The store as a cell's folder names it."""
         return {"uri": self.shown, "experiment": self.experiment}
 
+    def _newest(self, fingerprint: str) -> Any:
+        condition = f"{_FINISHED} and tags.`{Tag.FINGERPRINT}` = '{fingerprint}'"
+        return next(iter(self.connection.search(condition, most=1)), None)
+
     def _of_sweeps(self, frame: pd.DataFrame, patterns: Sequence[str]) -> pd.DataFrame:
         """The measurements that these sweeps made, or found measured; BadInput where there is none."""
         condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SWEEP}'"
@@ -367,7 +387,7 @@ class Store(Artifacts):
     def _find_delivered(self, record: Record, seal: str) -> str | None:
         """The finished run of a record, or of another measurement of the same where that suffices."""
         if not record.tags.get(Tag.FORCED):
-            return self.find(record.fingerprint)
+            return self.find_same(record)
         condition = f"{_FINISHED} and tags.`{Tag.SEAL}` = '{seal}'"
         return next((run.info.run_id for run in self.connection.search(condition, most=1)), None)
 

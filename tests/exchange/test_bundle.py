@@ -91,7 +91,7 @@ def test_a_bundle_holds_no_paths_of_this_machine(exported: Path, tmp_path: Path)
 
 
 def test_measurements_without_ranks_go_out_and_in(store: Store, other: Store) -> None:
-    identity = {"imported": "table", "params": {}, "metrics": {"ce": 3.0}}
+    identity = {"imported": "table", "model": "a-1", "dataset": "d"}
     tags = {"rbptrack.kind": "measurement", "rbptrack.fingerprint": fingerprint(identity), "rbptrack.family": "a"}
     tags |= {"rbptrack.model": "a-1", "rbptrack.dataset": "d", "rbptrack.without_ranks": "true"}
     folder = Path("numbers")

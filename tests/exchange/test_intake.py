@@ -10,7 +10,7 @@ import pytest
 
 from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, checked
 from rbptrack.analysis.source import WithoutRanks
-from rbptrack.exchange import import_source
+from rbptrack.exchange import export_bundle, import_bundle, import_source
 from rbptrack.tracking import Store
 from tests.made import power_law_ranks
 
@@ -62,10 +62,18 @@ def test_the_same_source_is_imported_once(store: Store) -> None:
     assert len(list(store.finished())) == 3
 
 
-def test_other_numbers_of_one_model_are_another_measurement(store: Store) -> None:
-    for ce in (3.0, 3.1):
-        take(store, [ImportedMeasurement({"model": "m-1k", "dataset": "wiki", "ce": ce})])
-    assert sorted(store.runs()["ce"]) == [3.0, 3.1]
+def test_a_corrected_import_takes_the_place_of_the_wrong_one_also_in_another_store(store: Store) -> None:
+    other = Store(store.uri, "other")
+    for ce in (9.0, 3.5, 3.5):
+        take(store, [ImportedMeasurement({"model": "m-1k", "dataset": "wiki", "ce": ce, "seq_len": 64})])
+        assert store.runs()["ce"].tolist() == [ce]
+        export_bundle(store.runs(), Path(f"{ce}.zip"))
+        import_bundle(Path(f"{ce}.zip"), other)
+        Path("3.5.zip").unlink(missing_ok=True)
+    assert import_bundle(Path("9.0.zip"), other) == ["0 of 1 measurement imported; the others were there"]
+    assert other.runs()["ce"].tolist() == [3.5]
+    take(store, [ImportedMeasurement({"model": "m-1k", "dataset": "wiki", "ce": 3.4, "seq_len": 128})])
+    assert sorted(store.runs()["ce"]) == [3.4, 3.5]
 
 
 def test_what_came_without_s_is_counted(store: Store) -> None:
