@@ -14,7 +14,8 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -43,6 +44,7 @@ _GPU = re.compile(r"\d+|(GPU|MIG)-.+")  # in CUDA_VISIBLE_DEVICES
 _GIVEN_ANEW = ("launch", "sweep", "deliver")  # to each job, in place of the sweep's own
 _PINS_FILE = "pins.json"
 _SCRIPT_FILE = "job.sh"
+_ARRAY_FILE = "array.txt"  # SLURM's number of it, and the fingerprints of its cells
 
 # The limit's signal must not be TERM: a requeue and scancel send that, too, and a cancelled job would come back.
 _SCRIPT = """\
@@ -69,11 +71,13 @@ class Jobs:
     Attributes:
         commands: of each, the one with the largest model first.
         folder: for their logs, SLURM's script, and what the launcher has pinned (`pins.json`).
+        fingerprints: of the cells that they measure.
 
     """
 
     commands: list[list[str]]
     folder: Path
+    fingerprints: tuple[str, ...]
 
 
 def prepare_jobs(
@@ -88,6 +92,9 @@ def prepare_jobs(
         loader: that counts the parameters of their models.
         sweep: its name; empty where it is one cell.
 
+    Raises:
+        BadInput: SLURM still measures some of these cells, or still reads that folder.
+
     """
     words_of_cells = cell_words(words)
     sized_cells = []
@@ -97,9 +104,11 @@ def prepare_jobs(
             own_words.append(f"sweep={QuotedString(sweep, Quote.single).with_quotes()}")
         sized_cells.append((own_words, loader.parameters(cell.weights).total))
     folder = home() / "launch" / file_part(sweep or next(iter(cells.values())).fingerprint[:12])
+    fingerprints = tuple(cell.fingerprint for cell in cells.values())
+    _refuse_while_an_array_runs(folder, fingerprints)
     folder.mkdir(parents=True, exist_ok=True)
     resolver.save_pins(folder / _PINS_FILE)
-    return Jobs([job_command(job) for job in group_into_jobs(sized_cells)], folder)
+    return Jobs([job_command(job) for job in group_into_jobs(sized_cells)], folder, fingerprints)
 
 
 def run_jobs(jobs: Jobs, settings: LaunchConfig, deliver: Callable[[], None]) -> None:
@@ -108,7 +117,7 @@ def run_jobs(jobs: Jobs, settings: LaunchConfig, deliver: Callable[[], None]) ->
         run_on_gpus(jobs, settings.gpus or _all_gpus(), deliver)
     else:
         write_slurm_script(jobs, settings.options)
-        _run_on_slurm(jobs.folder / _SCRIPT_FILE, deliver)
+        _run_on_slurm(jobs, deliver)
 
 
 def group_into_jobs(cells: Sequence[tuple[Sequence[str], int]]) -> list[list[str]]:
@@ -191,13 +200,29 @@ def run_on_gpus(jobs: Jobs, gpus: Sequence[str], deliver: Callable[[], None]) ->
         raise
 
 
-def _run_on_slurm(script: Path, deliver: Callable[[], None]) -> None:
+def _refuse_while_an_array_runs(folder: Path, fingerprints: Collection[str]) -> None:
+    """Refuse what an earlier array of SLURM is at work on: its tasks read this folder, or measure these cells."""
+    for file in folder.parent.glob(f"*/{_ARRAY_FILE}"):
+        number, *theirs = file.read_text().split()
+        if file.parent != folder and set(theirs).isdisjoint(fingerprints):
+            continue
+        with suppress(FileNotFoundError):  # SLURM is not here
+            command = ["squeue", "--noheader", f"--jobs={number}"]
+            if subprocess.run(command, capture_output=True, check=False).stdout.strip():
+                raise BadInput(
+                    f"SLURM's array {number} still measures some of these cells; what it finishes is kept. "
+                    f"Repeat the command when it has ended, or after scancel {number}"
+                )
+
+
+def _run_on_slurm(jobs: Jobs, deliver: Callable[[], None]) -> None:
     """Submit an array and wait for its end. An interrupt leaves its jobs to SLURM; the same command delivers them.
 
     Raises:
         BadInput: SLURM is not here, or refuses the script.
 
     """
+    script = jobs.folder / _SCRIPT_FILE
     try:
         array = subprocess.Popen(
             ["sbatch", "--parsable", "--wait", str(script)],
@@ -214,6 +239,7 @@ def _run_on_slurm(script: Path, deliver: Callable[[], None]) -> None:
         number = array.stdout.readline().strip().partition(";")[0]
         if not number:
             raise BadInput(f"sbatch refuses {short_path(script)}: {array.stderr.read().strip()}")
+        write_whole(jobs.folder / _ARRAY_FILE, "\n".join([number, *jobs.fingerprints]))
         say(f"submitted as SLURM's array {number}; output: {short_path(script.parent)}")
         try:
             while array.poll() is None:

@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from rbptrack.base.errors import BadInput
-from rbptrack.sweep.launch import Jobs, _all_gpus, group_into_jobs, job_command, run_on_gpus, write_slurm_script
+from rbptrack.config.schema import Launch, LaunchConfig
+from rbptrack.sweep.launch import (
+    Jobs,
+    _all_gpus,
+    _refuse_while_an_array_runs,
+    group_into_jobs,
+    job_command,
+    run_jobs,
+    run_on_gpus,
+    write_slurm_script,
+)
 
 
 def words(model: str, dataset: str, *others: str) -> list[str]:
@@ -40,12 +50,29 @@ def test_the_script_is_one_array_with_sbatchs_own_options(tmp_path: Path) -> Non
     folder = tmp_path / "a folder"
     folder.mkdir()
     commands = [job_command(["model=a", "dataset.where.lang='x y'"]), job_command(["model=b"])]
-    script = write_slurm_script(Jobs(commands, folder), {"partition": "gpu", "gres": "gpu:1"})
+    script = write_slurm_script(Jobs(commands, folder, ()), {"partition": "gpu", "gres": "gpu:1"})
     assert "#SBATCH --array=0-1" in script
     assert "#SBATCH --partition=gpu\n#SBATCH --gres=gpu:1" in script
     assert subprocess.run(["bash", "-n", str(folder / "job.sh")], check=False).returncode == 0
     lines = (folder / "jobs.txt").read_text().splitlines()
     assert [shlex.split(line) for line in lines] == commands
+
+
+def test_what_an_array_is_at_work_on_is_not_submitted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, line in (("sbatch", "echo 17; sleep 0.1"), ("squeue", f"cat {tmp_path}/queue")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    folder = tmp_path / "launch/first"
+    folder.mkdir(parents=True)
+    run_jobs(Jobs([], folder, ("a", "b")), LaunchConfig(Launch.slurm), lambda: None)
+    (tmp_path / "queue").write_text("17_[0-1] gpu rbptrack PENDING")
+    for place, cells in (("first", ["c"]), ("second", ["b", "c"])):
+        with pytest.raises(BadInput, match="scancel 17"):
+            _refuse_while_an_array_runs(tmp_path / "launch" / place, cells)
+    _refuse_while_an_array_runs(tmp_path / "launch/second", ["c"])
+    (tmp_path / "queue").write_text("")
+    _refuse_while_an_array_runs(folder, ["a", "b"])
 
 
 def python(code: str) -> list[str]:
@@ -61,7 +88,7 @@ open({str(tmp_path)!r} + f"/{{gpu}}.begun", "w").close()
 while not all(os.path.exists({str(tmp_path)!r} + f"/{{one}}.begun") for one in (3, 7)):
     time.sleep(0.01)
 """
-    jobs = Jobs([python(meet), python(meet), python("print(gpu)")], tmp_path)
+    jobs = Jobs([python(meet), python(meet), python("print(gpu)")], tmp_path, ())
     run_on_gpus(jobs, ["3", "7"], lambda: None)
     seen = [(tmp_path / f"{number}.log").read_text().strip() for number in range(3)]
     assert seen[:2] == ["3", "7"]
@@ -89,7 +116,7 @@ def test_an_interrupt_ends_the_jobs(tmp_path: Path) -> None:
         if log.read_text():
             raise KeyboardInterrupt
 
-    jobs = Jobs([python("print(os.getpid(), flush=True); time.sleep(600)")], tmp_path)
+    jobs = Jobs([python("print(os.getpid(), flush=True); time.sleep(600)")], tmp_path, ())
     with pytest.raises(KeyboardInterrupt):
         run_on_gpus(jobs, ["0"], interrupt)
     with pytest.raises(ProcessLookupError):
