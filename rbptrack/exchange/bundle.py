@@ -40,7 +40,7 @@ def export_bundle(runs: Runs, path: Path) -> int:
 
     Raises:
         BadInput: the path is a link or a folder, or the runs are not of a store.
-        MissingArtifact: a file of a measurement is missing.
+        MissingArtifact: a file of a measurement is missing, or not what was sealed.
 
     """
     store = runs.source
@@ -97,7 +97,7 @@ def import_bundle(path: Path, store: Store) -> list[str]:
 
 def _collect(store: Store, run_id: str, folder: Path) -> Record:
     """A measurement's record and files, as they may leave this machine, in a folder."""
-    record = Record.parse(store.artifact(run_id, RECORD_FILE).read_bytes())
+    record = store.sealed_record(run_id)  # whose seal is another in the bundle: it leaves files out
     for name in record.files:
         if name in _FILES:
             shutil.copyfile(store.artifact(run_id, name), folder / name)

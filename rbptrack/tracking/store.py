@@ -322,6 +322,20 @@ class Store(Artifacts):
                 self.locations[run.info.run_id] = run.info.artifact_uri
                 yield run
 
+    def sealed_record(self, run_id: str) -> Record:
+        """The record of a measurement; MissingArtifact where it or one of its files is not what was sealed."""
+        with self.connection.explained():
+            run = self.connection.client.get_run(run_id)
+        text = self.artifact(run_id, RECORD_FILE).read_bytes()
+        damaged = [RECORD_FILE]
+        if seal_of(text) == run.data.tags.get(Tag.SEAL):
+            record = Record.parse(text)
+            damaged = [name for name, digest in record.files.items() if sha256(self.artifact(run_id, name)) != digest]
+        if damaged:
+            names = ", ".join(damaged)
+            raise MissingArtifact(f"{run.info.run_name}: not what was sealed: {names}. rbptrack verify says more")
+        return record
+
     def scores(self) -> pd.DataFrame:
         """The scores of tasks that were imported; of one model's scores in one task the newest."""
         condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SCORES}'"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rbptrack.base.errors import BadInput
+from rbptrack.base.errors import BadInput, MissingArtifact
 from rbptrack.base.files import sha256
 from rbptrack.exchange import bundle as bundles
 from rbptrack.exchange import export_bundle, import_bundle, is_bundle
@@ -208,6 +208,19 @@ def test_flipped_bits_are_refused(exported: Path, other: Store) -> None:
         Path("damaged.zip").write_bytes(damaged)
         if accepted(Path("damaged.zip"), other):  # a date in the zip's directory
             assert list(other.verify()) == []
+
+
+@pytest.mark.parametrize(("file", "old"), [("record.json", b'"tie_rate": 0'), ("documents.parquet", b"PAR1")])
+def test_what_its_seal_does_not_confirm_is_not_exported(
+    file: str, old: bytes, store: Store, measured: Measured
+) -> None:
+    artifact = store.artifact(store.deliver(measured()), file)
+    content = artifact.read_bytes()
+    assert old in content
+    artifact.write_bytes(content.replace(old, old[:-1] + b"2"))
+    with pytest.raises(MissingArtifact, match="verify"):
+        export_bundle(store.runs(), Path("shared.zip"))
+    assert not Path("shared.zip").exists()
 
 
 def test_an_export_does_not_write_through_a_link(store: Store, measured: Measured) -> None:
