@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, SequenceRule
 from rbptrack.console.progress import spinner
 from rbptrack.sources import hub
-from rbptrack.sources.pin import Source
+from rbptrack.sources.pin import Source, file_kind
 from rbptrack.sweep.resolve import Cell, Resolver
 from rbptrack.tracking import Store
 
@@ -196,14 +197,20 @@ def _documents_and_bytes(dataset: DatasetConfig, texts: Source) -> tuple[float, 
     return split.num_examples, split.num_bytes / split.num_examples
 
 
-def _count_documents(path: Path) -> int:
-    """Documents of a local file: one of a text file, else a line each; of Parquet its rows."""
-    if path.suffix == ".txt":
+def _count_documents(path: Path) -> float:
+    """Documents of a local file: one of a text file, else a line each; of Parquet its rows; NaN where lines are none.
+
+    A compressed file's length says little of its texts', and JSON may be one array.
+    """
+    kind = file_kind(path)
+    if kind == ".txt":
         return 1
-    if path.suffix == ".parquet":
+    if kind == ".parquet":
         import pyarrow.parquet as pq
 
         return int(pq.read_metadata(path).num_rows)
+    if kind not in (".jsonl", ".csv"):
+        return math.nan
     with path.open("rb") as file:
         return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
 
@@ -223,12 +230,17 @@ def _to_download(model: ModelConfig, source: Source) -> float:
     files = hub.call("model", source.location, source.requested, describe).siblings or []
     sizes = {file.rfilename: file.size or 0 for file in files if "/" not in file.rfilename}
     wanted = [source.gguf] if source.gguf else _weight_files(sizes, pickles=model.pickles)
+    if not wanted:
+        return math.nan
     return sum(sizes.get(name, 0) for name in wanted if folder is None or not (folder / name).exists())
 
 
 def _weight_files(names: Iterable[str], *, pickles: bool) -> list[str]:
-    """The files that are loaded: safetensors, or pickles where there are none and they are asked for."""
-    safe = [name for name in names if name.endswith(".safetensors")]
+    """The files that are loaded: safetensors, or pickles where there are none and they are asked for.
+
+    Others lie beside them: variants, and the same weights once more as consolidated.safetensors.
+    """
+    safe = [name for name in names if re.fullmatch(r"model(-\d+-of-\d+)?\.safetensors", name)]
     if safe or not pickles:
         return safe
-    return [name for name in names if name.endswith(".bin")]
+    return [name for name in names if re.fullmatch(r"pytorch_model(-\d+-of-\d+)?\.bin", name)]

@@ -26,7 +26,7 @@ def test_a_sweep_is_planned_measured_and_found_again(typed: Typed, tmp_path: Pat
     assert "0 cells to measure" in typed(f"plan {words}")[1]
 
 
-def test_a_plan_says_which_cells_could_not_be_looked_up(typed: Typed) -> None:
+def test_a_plan_says_which_cells_could_not_be_looked_up(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     words = "plan model=nano/6k,nano/15k dataset=pydocs dataset.documents=2"
     code, out, _ = typed(f"{words} dataset.seq_len=256,513")
     assert code == 1
@@ -35,6 +35,9 @@ def test_a_plan_says_which_cells_could_not_be_looked_up(typed: Typed) -> None:
     code, out, _ = typed(f"{words} dataset.seq_len=513")
     assert code == 2
     assert out.count("maximum of nano-6k") == 1
+    monkeypatch.setattr("rbptrack.sources.hub.commit", lambda *_: "a" * 40)
+    out = typed("plan model=nano/6k dataset=org/texts dataset.split=test")[1]
+    assert "an unknown time on this device, unknown FLOPs, 0 to download" in out
 
 
 def test_what_waits_is_delivered_by_the_next_command(typed: Typed, tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
 from rbptrack import sweep
 from rbptrack.config.compose import compose
+from rbptrack.sweep.cost import _count_documents, _weight_files
 from rbptrack.tracking import Store
 from tests.sweep.conftest import Configs
 
@@ -46,3 +48,19 @@ def test_what_nobody_knows_without_the_hub_is_missing(store: Store, monkeypatch:
     assert math.isnan(row["tokens"])
     assert math.isnan(row["seconds"])
     assert row["status"] == "to measure"
+
+
+def test_lines_of_compressed_bytes_are_no_documents(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "a.jsonl.gz", "a.json", "A.TXT"):
+        (tmp_path / name).write_text("{}\n{}\n")
+    assert _count_documents(tmp_path / "a.jsonl") == 2
+    assert _count_documents(tmp_path / "A.TXT") == 1
+    assert math.isnan(_count_documents(tmp_path / "a.jsonl.gz"))
+    assert math.isnan(_count_documents(tmp_path / "a.json"))
+
+
+def test_weights_that_lie_beside_those_that_are_loaded_do_not_count() -> None:
+    shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    others = ["consolidated.safetensors", "model.fp16.safetensors", "pytorch_model.bin"]
+    assert _weight_files([*shards, *others], pickles=True) == shards
+    assert _weight_files(others, pickles=True) == ["pytorch_model.bin"]
