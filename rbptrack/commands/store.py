@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 
 from rbptrack.base.words import counted
@@ -43,6 +44,9 @@ def sync(selection: Selection) -> int:
             say(f"{folder.name}: delivered")
             delivered += 1
     say(f"{counted(delivered, 'measurement')} delivered to {store.shown}")
+    for (uri, experiment), number in store.waiting_elsewhere().items():
+        words = ["sync", "--tracking-uri", uri, "--experiment", experiment]
+        say(f"{counted(number, 'measurement')} waiting for another store: {program()} {shlex.join(words)}")
     return 1 if failed else 0
 
 

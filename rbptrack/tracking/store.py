@@ -10,6 +10,7 @@ import json
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from rbptrack.analysis.runs import EVERYTHING, Filters, Runs
 from rbptrack.analysis.source import SCORES
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, StoreAway, first_line
 from rbptrack.base.files import sha256, sync_tree, write_whole
-from rbptrack.config.paths import cells_folder
+from rbptrack.config.paths import cells_folder, home
 from rbptrack.config.patterns import fits
 from rbptrack.tracking import view
 from rbptrack.tracking.artifacts import Artifacts
@@ -150,7 +151,8 @@ class Store(Artifacts):
     def deliver(self, folder: Path, *, keep: bool = False) -> str:
         """Log a finished measurement, whole, and remove its folder; once, however often it is called.
 
-        Where the fingerprint has a finished run already and was not measured again by force, that run is returned.
+        Where the fingerprint has a finished run already and was not measured again by force, that run is returned. A
+        folder that waits for another store goes on waiting for it.
 
         Args:
             folder: holds record.json and the files that it names.
@@ -160,8 +162,10 @@ class Store(Artifacts):
             MissingArtifact: the folder is damaged.
 
         """
-        if not keep and folder.exists() and not (folder / STORE_FILE).exists():
+        address = _address_of(folder)
+        if not keep and folder.exists() and address is None:
             self.address_to(folder)
+        keep = keep or address not in (None, self._address)
         with self.connection.alone():
             if not folder.exists() and (run_id := self.find(folder.name)):  # another process was faster
                 return run_id
@@ -174,6 +178,12 @@ class Store(Artifacts):
     def waiting(self) -> list[Path]:
         """The folders of finished measurements that this store has not got yet."""
         return [folder for folder in sorted(cells_folder().glob("*")) if _address_of(folder) == self._address]
+
+    def waiting_elsewhere(self) -> dict[tuple[str, str], int]:
+        """How many finished measurements of this folder wait for other stores, by address and experiment."""
+        addresses = [address for folder in sorted(cells_folder().glob("*")) if (address := _address_of(folder))]
+        others = [address for address in addresses if address != self._address]
+        return Counter((address.get("uri", ""), address.get("experiment", "")) for address in others)
 
     def deliver_waiting(self) -> list[Delivered]:
         """Deliver every folder that waits for this store and that no other process is at work on."""
@@ -192,7 +202,7 @@ class Store(Artifacts):
                         run_id = self.deliver(folder)
                 except StoreAway as error:
                     problem = away = first_line(error)
-                except (RbptrackError, ValueError, TypeError, KeyError) as error:
+                except (RbptrackError, ValueError, TypeError, KeyError, AttributeError) as error:
                     problem = first_line(error)
                 results.append(Delivered(name, run_id, problem))
         return results
@@ -367,8 +377,12 @@ class Store(Artifacts):
 
     @property
     def _address(self) -> dict[str, str]:
-        """The store as a cell's folder names it."""
-        return {"uri": self.shown, "experiment": self.experiment}
+        """The store as a folder names it; a SQLite file beside `mlruns` without its path, as they move together."""
+        uri = self.shown.rstrip("/")
+        database = self.connection.database
+        if database and database.parent == home().parent:
+            uri = f"sqlite:///{database.name}"
+        return {"uri": uri, "experiment": self.experiment}
 
     def _newest(self, fingerprint: str) -> Any:
         condition = f"{_FINISHED} and tags.`{Tag.FINGERPRINT}` = '{fingerprint}'"
@@ -442,8 +456,8 @@ def _address_of(folder: Path) -> dict[str, str] | None:
     if not (folder / RECORD_FILE).exists() or folder.name.endswith(_DELIVERED):
         return None
     with suppress(OSError, ValueError):
-        address: dict[str, str] = json.loads((folder / STORE_FILE).read_text())
-        return address
+        address = json.loads((folder / STORE_FILE).read_text())
+        return address if isinstance(address, dict) else None
     return None
 
 

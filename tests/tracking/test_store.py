@@ -22,6 +22,7 @@ from rbptrack.config.paths import cells_folder
 from rbptrack.tracking import Record, Store
 from rbptrack.tracking.writer import RunWriter
 from tests.cells import Measured
+from tests.conftest import Typed
 
 
 def runs_of(store: Store, experiment: str = "rbptrack") -> list[mlflow.entities.Run]:
@@ -187,6 +188,26 @@ def test_folders_wait_while_the_store_is_away(measured: Measured, monkeypatch: p
     monkeypatch.setattr(Store, "deliver", lambda self, folder: asked.append(folder) or _away())
     assert [d.error for d in store.deliver_waiting()] == ["away", "away"]
     assert len(asked) == 1  # the others do not wait for the same store again
+
+
+def test_what_waits_for_one_store_waits_on_when_another_gets_it(
+    store: Store, measured: Measured, typed: Typed, tmp_path: Path
+) -> None:
+    away = Store("http://127.0.0.1:9/")  # nobody listens there
+    folder = measured()
+    away.address_to(folder)
+    assert store.deliver(folder) == store.deliver(folder)
+    assert Store("http://127.0.0.1:9").waiting() == [folder]
+    assert "sync --tracking-uri http://127.0.0.1:9 --experiment rbptrack" in typed("sync")[1]
+
+
+def test_what_waits_moves_with_its_folder(store: Store, measured: Measured, tmp_path: Path) -> None:
+    store.address_to(measured())
+    (tmp_path / "moved").mkdir()
+    for name in ("mlflow.db", "mlruns"):
+        (tmp_path / name).rename(tmp_path / "moved" / name)
+    os.chdir(tmp_path / "moved")  # the fixture's monkeypatch goes back
+    assert [delivered.error for delivered in Store().deliver_waiting()] == [""]
 
 
 def test_what_waits_is_delivered_to_its_own_store_unless_another_process_has_it(
