@@ -305,7 +305,7 @@ class Store(Artifacts):
 
     # Out
 
-    def runs(self, filters: Filters = EVERYTHING, *, run_ids: Sequence[str] = ()) -> Runs:
+    def runs(self, filters: Filters = EVERYTHING, *, run_ids: Sequence[str] | None = None) -> Runs:
         """Finished measurements, of each fingerprint the newest: those that pass, or those with these run IDs.
 
         Raises:
@@ -313,8 +313,10 @@ class Store(Artifacts):
 
         """
         frame = frame_of(self.finished())
-        if run_ids:
+        if run_ids is not None:
             frame = frame[frame["run_id"].isin(list(run_ids))]
+            if not len(frame):
+                raise BadInput(f"{self.shown} has none of the {len(run_ids)} runs that were asked for")
         elif filters.sweep and len(frame):
             frame = self._of_sweeps(frame, filters.sweep)
         if not len(frame):

@@ -52,6 +52,8 @@ def test_filters_and_conditions(store: Store, measured: Measured) -> None:
     assert len(store.runs(Filters("non_embedding_params > 1500"))) == 2
     chosen = store.runs(Filters(dataset=["wiki"]))["run_id"].tolist()
     assert store.runs(run_ids=chosen)["run_id"].tolist() == chosen
+    with pytest.raises(BadInput):
+        store.runs(run_ids=[])
     for arguments in ({"family": ["gpt*"]}, {"where": "ce < 0"}, {"where": "nothing == 1"}, {"sweep": ["other"]}):
         with pytest.raises(BadInput):
             store.runs(Filters(**arguments))
