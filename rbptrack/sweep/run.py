@@ -226,12 +226,15 @@ class _Sweep:
         say("")
         reporting.show_summary(analyses)
         page = reporting.render(runs, analyses, command=command)
-        reporting.keep(self.store, runs, analyses, page, command=command, sweep=self.name)
         lead = next((analysis for analysis in analyses if analysis.leads), None)
         about = description(lead, command) if lead else f"```\n{command}\n```"
-        run_id = self._save(run_ids, description=about, files={PAGE: page})
-        address = self.store.run_page(run_id, reports=True) or short_path(self.store.artifact(run_id, PAGE))
-        say(f"report   {address}")
+        try:
+            reporting.keep(self.store, runs, analyses, page, command=command, sweep=self.name)
+            run_id = self._save(run_ids, description=about, files={PAGE: page})
+            address = self.store.run_page(run_id, reports=True) or short_path(self.store.artifact(run_id, PAGE))
+            say(f"report   {address}")
+        except RbptrackError as error:  # the measurements are in the store, and `report` makes the page again
+            complain(f"the report is not logged: {error}")
         return sum(analysis.report is None for analysis in analyses)
 
     def _save(self, run_ids: Sequence[str], *, description: str, files: Mapping[str, str]) -> str:
