@@ -156,7 +156,8 @@ class Law:
         """A weighted sum of ln y with its error over documents, and what the models' scatter adds."""
         sampling_df = inf
         if self.u is not None:
-            sampling_df = float(np.fmax(deciding(self.u @ weights) - 1, 1.0))
+            with np.errstate(invalid="ignore"):  # influences may be infinite, and nothing is known then
+                sampling_df = float(np.fmax(deciding(self.u @ weights) - 1, 1.0))
         sampling = float(weights @ self.sigma @ weights)
         return Estimate(float(weights @ self._ln_y), sampling, scatter, df, sampling_df)
 
