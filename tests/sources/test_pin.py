@@ -9,7 +9,6 @@ import pytest
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, ModelConfig
-from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import of_dataset, of_model, of_tokenizer
 
 
@@ -80,9 +79,3 @@ def test_a_folder_with_rows_stays_a_folder(tmp_path: Path) -> None:
     source = of_dataset(DatasetConfig(name="d", path=str(tmp_path), seq_len=8))
     assert source.location == str(tmp_path)
     assert not source.files
-
-
-def test_a_fingerprint_does_not_depend_on_order() -> None:
-    assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": [1, 2], "a": 1})
-    assert fingerprint({"a": 1}) != fingerprint({"a": "1"})
-    assert len(fingerprint({})) == 64

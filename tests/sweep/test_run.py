@@ -179,14 +179,6 @@ def test_what_another_command_delivers_is_no_failure(
     assert sweep.run(again, words) == 1  # the earlier run is not what was asked for
 
 
-def test_a_finished_folder_is_delivered_by_the_next_command(store: Store, configs: Configs) -> None:
-    (job,) = configs("deliver=false")
-    assert sweep.run([job], []) == 0
-    (other,) = configs("model=nano/15k")
-    assert sweep.run([other], []) == 0
-    assert set(store.runs().frame["model"]) == {"nano-6k", "nano-15k"}
-
-
 def test_a_store_that_is_away_does_not_stop_a_sweep(
     store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
