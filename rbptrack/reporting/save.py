@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rbptrack.analysis import Runs, charts
@@ -35,7 +35,7 @@ def keep(store: Store, runs: Runs, outcomes: Sequence[Outcome], page: str, *, co
             continue
         files: dict[str, str | bytes] = {"results.csv": table_text(report.results, "csv")}
         for name, table in report.tables.items():
-            files[f"{file_part(name)}.csv"] = table_text(table, "csv")
+            files[_free_name(name, files)] = table_text(table, "csv")
         if outcome is first:
             files[PAGE] = page
         run_id = store.save(
@@ -51,6 +51,15 @@ def keep(store: Store, runs: Runs, outcomes: Sequence[Outcome], page: str, *, co
         if outcome is first:
             where = store.run_page(run_id, reports=True) or str(store.artifact(run_id, PAGE))
     return where
+
+
+def _free_name(table: str, taken: Iterable[str]) -> str:
+    """The file of a plugin's table: none that is taken, also where a disk tells no `A` from `a`."""
+    stem = file_part(table)
+    lower = {name.lower() for name in taken}
+    while f"{stem}.csv".lower() in lower:
+        stem = f"{stem}-table"
+    return f"{stem}.csv"
 
 
 def description(outcome: Outcome, command: str) -> str:

@@ -55,7 +55,7 @@ def _print(table: ResultsTable) -> None:
     questions = report.questions
     if not any(table.names[title] in questions for title in shown):
         return
-    if table.frame["family"].nunique() == 1:
+    if "family" in shown and table.frame["family"].nunique() == 1:
         shown.remove("family")
     cases = [name for question in questions for name in report.case_columns(question)]
     last_to_go = []

@@ -41,6 +41,7 @@ def outcomes() -> list[Outcome]:
     law = Report({"alpha": Term("exponent", "α")}, headline="RBP_1 improves with size.")
     law.add("alpha", Estimate(0.25, 1e-4), family="pythia", dataset="wiki", metric="rbp_1", null=0.0, S=1e6)
     law.figures["beta"] = charts.facets(law.frame("alpha"), x="S", y="alpha")
+    law.tables["Results"] = pd.DataFrame({"k": [1]})
     law.tables["laws"] = pd.DataFrame({"k": [1, 2], "alpha": [0.25, 1 / 3]})
     nothing = Report({}, notes=["Needs checkpoints."])
     broken = Outcome("broken", problem="broken failed: no")
@@ -55,7 +56,7 @@ def test_reports_with_results_are_saved_and_the_page_with_the_leading_one(runs: 
     assert (saved["kind"], saved["name"]) == ("analysis", "power_law: pythia on wiki")
     assert saved["metrics"]["alpha/pythia/wiki/rbp_1/1e:2b06"] == 0.25
     assert saved["covers"] == ["a1"]
-    assert set(saved["files"]) == {"results.csv", "laws.csv", "report.html"}
+    assert set(saved["files"]) == {"results.csv", "Results-table.csv", "laws.csv", "report.html"}
     assert saved["files"]["report.html"] == "<p>"
     assert saved["files"]["laws.csv"] == "k,alpha\n1,0.25\n2,0.333333\n"
     assert saved["description"].startswith("RBP_1 improves with size.\n\n| family |")
@@ -77,6 +78,13 @@ def test_a_report_on_the_terminal(outcomes: list[Outcome], capsys: pytest.Captur
     assert "0.250 (0.230 to 0.270)" in shown.out
     assert "Needs checkpoints." in shown.out
     assert "broken failed: no" in shown.err
+
+
+def test_results_of_no_family_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report({"alpha": Term("exponent", "α")}, headline="One number.")
+    report.add("alpha", Estimate(0.25, 1e-4), family="", dataset="wiki", metric="rbp_1")
+    show(Outcome("all", report))
+    assert "0.250 (0.230 to 0.270)" in capsys.readouterr().out
 
 
 def test_after_a_sweep_the_leading_report_and_a_line_for_the_rest(
