@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -194,13 +193,6 @@ def test_a_measurement_is_logged_once(nano: Nano, tmp_path: Path, monkeypatch: p
     with pytest.raises(BadInput):
         rbptrack.analyze(runs, "power_law", nonsense=3)
     assert rbptrack.analyze(runs, "power_law", ks=[1, 10]).notes
-
-
-def test_a_notebooks_random_numbers_are_its_own() -> None:
-    code = "import random; random.seed(1); import rbptrack; rbptrack.runs; print(random.random())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    random.seed(1)
-    assert float(done.stdout) == random.random()
 
 
 @pytest.mark.parametrize(

@@ -80,15 +80,3 @@ def test_a_process_that_dies_takes_no_other_report_with_it(tmp_path: Path, runs:
     assert found["fine"].sentence == "1 runs, 40 tokens"
     assert "killed" in found["dies"].problem
     assert found["unsendable"].report is None
-
-
-def test_an_analyzer_that_another_process_cannot_import_says_why(tmp_path: Path, runs: Runs) -> None:
-    given = analyzers(tmp_path, ["raises", "fine"])
-    (tmp_path / "raises.py").write_text("import nothing_of_this_name\n")
-    broken, fine = analyse(runs, given, processes=2)
-    assert "nothing_of_this_name" in broken.problem
-    assert fine.report is not None
-
-
-def test_nothing_to_analyse() -> None:
-    assert analyse(Runs(pd.DataFrame(), Tables({})), []) == []

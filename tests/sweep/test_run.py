@@ -23,6 +23,10 @@ def failed_runs(store: Store) -> list[Any]:
     return list(store.connection.search("attributes.status = 'FAILED'"))
 
 
+def refuse(*_: object, **__: object) -> str:
+    raise StoreAway("the store is gone")
+
+
 def test_a_cell_is_measured_once(store: Store, configs: Configs, capsys: pytest.CaptureFixture[str]) -> None:
     (config,) = configs()
     assert sweep.run([config], []) == 0
@@ -54,6 +58,9 @@ def test_a_sweep_is_analysed_and_saved(
     (run,) = store.connection.search("tags.`rbptrack.kind` = 'sweep'", reports=True)
     assert run.data.metrics["cells"] == run.data.metrics["cells_measured"] == 3
     assert "model=nano/6k" in run.data.tags["mlflow.note.content"]
+    monkeypatch.setattr(Store, "save", refuse)
+    assert sweep.run(configs(*words), words) == 0
+    assert "the report is not logged: the store is gone" in capsys.readouterr().err
 
 
 def test_one_failed_cell_does_not_stop_the_others(

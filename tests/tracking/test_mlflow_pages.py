@@ -101,18 +101,6 @@ def test_the_view_is_in_the_menu_with_a_table_and_charts(
     assert store.view_page().endswith("viewStateShareKey=rbptrack")
 
 
-def test_a_view_that_stays_the_same_is_not_written_again(
-    store: Store, measured: Measured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.deliver(measured(1000))
-    store.save_view()
-    written: list[str] = []
-    monkeypatch.setattr(MlflowClient, "set_experiment_tag", lambda self, experiment, key, value: written.append(key))
-    store.deliver(measured(2000))
-    store.save_view()
-    assert written == []
-
-
 def test_datasets_have_a_colour_each_which_they_keep(store: Store, client: MlflowClient, measured: Measured) -> None:
     def colours() -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}

@@ -88,13 +88,6 @@ def test_the_config_is_kept_without_the_address_of_the_store(measured: Measured)
     assert config.tracking.uri == ""
 
 
-def test_a_folder_without_its_record_is_no_measurement(measured: Measured) -> None:
-    folder = measured()
-    (folder / "record.json").unlink()
-    with pytest.raises(FileNotFoundError):
-        Record.read(folder)
-
-
 @given(
     metrics=st.dictionaries(NAMES, NUMBERS, max_size=5),
     params=st.dictionaries(NAMES, st.text(max_size=30), max_size=5),
