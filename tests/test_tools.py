@@ -16,7 +16,7 @@ from rbptrack.models.causal import of_module
 from rbptrack.stats.documents import cross_entropy, rbp
 from rbptrack.tracking import Store
 from studies import validity
-from studies.simulation import Documents, Family, Texts
+from studies.simulation import Documents, Texts
 from tools import fresh_environment, gpu_proof, release, train_nano
 
 
@@ -67,13 +67,6 @@ def test_sources_share_their_difficulty() -> None:
     frame = pd.DataFrame({"source": documents.source, "difficulty": np.log(documents.difficulty)})
     within = frame.groupby("source")["difficulty"].var().mean()
     assert within < 0.6 * frame["difficulty"].var()
-
-
-def test_end_sizes_may_scatter_more() -> None:
-    family = Family(sizes=5, tau=0.02, ends=3.6)
-    rng = np.random.default_rng(0)
-    drawn = np.log([family.scatter(rng, 1)[:, 0] for _ in range(2000)])
-    assert drawn.std(axis=0) == pytest.approx(np.array([0.072, 0.02, 0.02, 0.02, 0.072]), rel=0.06)
 
 
 @pytest.mark.parametrize("name", list(validity.EXPERIMENTS))
@@ -160,13 +153,6 @@ def repository(releasable: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(release, "build", build)
     return releasable
-
-
-def test_an_error_of_git_is_one_line(releasable: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert release.main([]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: git status")
-    assert "not a git repository" in line
 
 
 def test_a_release_is_tagged_and_dist_holds_nothing_else(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,37 +23,18 @@ SIZES = (1e6, 1e7, 1e8, 1e9)
 TEXTS = {0: " the", 1: "ing", 2: "(", 3: "x_1"}
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        (" the", "word"),
-        ("don't", "word"),
-        ("camelCase", "identifier"),
-        (" x_1", "identifier"),
-        ("3.14", "number"),
-        (" 1,000", "number"),
-        ("():", "punctuation"),
-        ("\n    ", "white space"),
-        ("\ufffd", "other"),
-        ("", "other"),
-        ("a.b", "other"),
-    ],
-)
-def test_kinds_of_tokens(text: str, kind: str) -> None:
-    assert kind_of(text) == kind
+def test_kinds_of_tokens() -> None:
+    texts = [" the", "don't", "camelCase", " x_1", "3.14", " 1,000", "½", "():", "\n    ", "\ufffd", "", "a.b"]
+    kinds = ["word"] * 2 + ["identifier"] * 2 + ["number"] * 3 + ["punctuation", "white space"] + ["other"] * 3
+    assert list(map(kind_of, texts)) == kinds
 
 
 def test_tokens_are_classed_by_text_frequency_and_position() -> None:
     occurrences = np.array([989000, 9000, 0, 900, 90, 9, 1])
     classifications = classifications_of(occurrences, np.array([3, 4]), 9, [" the", "ing", "(", "7", "x_1", " "])
     kind = classifications["kind of token"]
-    assert [kind.names[kind.class_of[i]] for i in (0, 1, 3, 4, 5)] == [
-        "word",
-        "word",
-        "punctuation",
-        "number",
-        "identifier",
-    ]
+    kinds = ["word", "word", "punctuation", "number", "identifier"]
+    assert [kind.names[kind.class_of[i]] for i in (0, 1, 3, 4, 5)] == kinds
     assert classifications["place in the word"].class_of[[0, 1, 6]].tolist() == [0, 1, 0]
     assert classifications["share of the dataset"].class_of.tolist() == [0, 1, 4, 2, 3, 4, 4]
     assert classifications["field"].names == ("field 0", "field 1")

@@ -84,17 +84,11 @@ def test_reducers_of_a_scorer_are_tasks_of_their_own_and_epochs_no_samples(tmp_p
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("model,task,score\na,,0.5\n", "row 1, task: .*required"),
         ("model,task,score\na,b,\n", "row 1, score: .*required"),
         ("model,task,score\na,b,1.5\n", "row 1, score: .*less than or equal to 1"),
-        ("model,task,score\na,b,true\n", "row 1, score: .*valid number"),
-        ("model,task,score\na,b,0_0.5_0\n", "row 1, score: must be a number"),
-        ("model,task,score\na,b,nan\n", "row 1, score: .*finite"),
         ("model,task,score\na,b,0.5\na,b,0.6\n", "row 2: a b: score"),
         ("model,task,score,score\na,b,0.5,0.6\n", "the column score more than once"),
-        ("model,task,score,n\na,b,0.5,0\n", "row 1, n: .*greater than or equal to 1"),
         ("model,task,score\n", "holds nothing to import"),
-        ("model,task,score\na,b\x1b[31m,0.5\n", "row 1, task: must not hold control characters"),
     ],
 )
 def test_nonsense_in_a_table_of_scores_is_refused(text: str, reason: str, tmp_path: Path) -> None:
