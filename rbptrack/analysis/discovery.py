@@ -177,6 +177,9 @@ def find(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
         kind: which.
         paths: further folders, of `plugins.path`.
 
+    Raises:
+        BadInput: one of them is not there.
+
     """
     plugins = Plugins(kind)
     built_in = builtin_plugins().resolve()
@@ -184,7 +187,7 @@ def find(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
     for text in paths:
         folder = user_path(text)
         if not folder.is_dir():
-            plugins.broken.append(f"plugins.path={text}: no such folder")
+            raise BadInput(f"plugins.path={text}: there is no such folder")
         folders.append(folder)
     for folder in dict.fromkeys(folder.resolve() for folder in folders):
         for path in _files(folder / kind.folder):
