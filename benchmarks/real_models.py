@@ -37,8 +37,8 @@ from rbptrack.sweep import resolve
 
 TERMS = ("LICENSE", "NOTICE.md", "GEMMA_TERMS.html")
 ROWS = 64  # tokens of float64 logits at a time
-MOST_MOVED = 0.002
-LARGEST_NATS = 1e-4
+MAX_MOVED = 0.002
+MAX_NATS = 1e-4
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def compare(name: str, folder: Path, words: list[str]) -> bool:
         "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
     }
     print(json.dumps(line), flush=True)
-    return moved <= MOST_MOVED and nats <= LARGEST_NATS
+    return moved <= MAX_MOVED and nats <= MAX_NATS
 
 
 @torch.inference_mode()

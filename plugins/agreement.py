@@ -39,14 +39,14 @@ class Agreement(Analyzer):
     b: pattern of the other's.
     ks: the k to compare at.
     worst: how many tokens are shown of each pair.
-    most: how many pairs are read at most.
+    max_pairs: how many pairs are read at most.
     """
 
     a: str = ""
     b: str = ""
     ks: tuple[Annotated[int, Field(ge=1)], ...] = HEADLINE_KS
     worst: Annotated[int, Field(ge=0)] = 10
-    most: Annotated[int, Field(ge=1)] = 100
+    max_pairs: Annotated[int, Field(ge=1)] = 100
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(CHANGES_GLOSSARY)
@@ -57,8 +57,8 @@ class Agreement(Analyzer):
                 note = f"No two measurements of the same tokens match a={self.a or '*'} b={self.b or '*'}."
             report.notes.append(note)
             return report
-        if len(pairs) > self.most:
-            raise BadInput(f"{len(pairs)} pairs, and most={self.most}: choose with a= and b=")
+        if len(pairs) > self.max_pairs:
+            raise BadInput(f"{len(pairs)} pairs, and max_pairs={self.max_pairs}: choose with a= and b=")
         tables = []
         for first, second in pairs:
             name = f"{_short(first)} / {_short(second)}"

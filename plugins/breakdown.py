@@ -35,15 +35,15 @@ from rbptrack.analysis import (
 )
 from rbptrack.analysis.charts import intervals
 from rbptrack.ranks import FloatArray, IntArray, metric_label, sum_by
-from rbptrack.stats.documents import FEWEST_UNITS, from_influences, influences_of_sums
+from rbptrack.stats.documents import MIN_UNITS, from_influences, influences_of_sums
 
 KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
 DECADES = ("1e-2 and more", "1e-3 to 1e-2", "1e-4 to 1e-3", "1e-5 to 1e-4", "below 1e-5")
 POSITION = "position"
 SOURCE = "source"
-LEAST_REACH = 5  # documents, and half of all, that reach the last bin of positions
-LEAST_TOKENS = 20  # of a bin of positions
-MOST_SOURCES = 20  # those of most tokens are told apart
+MIN_REACH = 5  # documents, and half of all, that reach the last bin of positions
+MIN_TOKENS = 20  # of a bin of positions
+MAX_SOURCES = 20  # those of most tokens are told apart
 
 _WORD = re.compile(r"[^\W\d_]+(['’][^\W\d_]+)?")
 _IDENTIFIER = re.compile(r"\w*[^\W\d_]\w*")  # letters with digits, underscores or inner capitals
@@ -146,13 +146,13 @@ def of_documents_that_reach_the_end(sums: FloatArray) -> FloatArray:
     The last bin is the last one that half of all documents, and at least 5, reach.
     """
     there = sums[:, :, 0] > 0
-    common_bins = np.flatnonzero(there.sum(axis=0) >= max(LEAST_REACH, len(sums) / 2))
+    common_bins = np.flatnonzero(there.sum(axis=0) >= max(MIN_REACH, len(sums) / 2))
     if not len(common_bins):
         return np.zeros_like(sums)
     last = common_bins[-1]
     kept = sums * there[:, last, None, None]
     kept[:, last + 1 :] = 0
-    kept[:, kept[..., 0].sum(axis=0) < LEAST_TOKENS] = 0
+    kept[:, kept[..., 0].sum(axis=0) < MIN_TOKENS] = 0
     return kept
 
 
@@ -180,10 +180,10 @@ class ClassSums:
         """Sum by source, and class the documents by their source: those of most tokens, and all others as one class."""
         sources, source = np.unique(np.asarray(groups), return_inverse=True)
         order = np.argsort(-np.bincount(source, weights=self.all_classes[:, 0]), kind="stable")
-        shown = [str(name) for name in sources[order[:MOST_SOURCES]]]
-        if len(sources) > MOST_SOURCES:
-            shown.append(f"{len(sources) - MOST_SOURCES} other sources")
-        class_of_document = np.minimum(np.argsort(order), MOST_SOURCES)[source]
+        shown = [str(name) for name in sources[order[:MAX_SOURCES]]]
+        if len(sources) > MAX_SOURCES:
+            shown.append(f"{len(sources) - MAX_SOURCES} other sources")
+        class_of_document = np.minimum(np.argsort(order), MAX_SOURCES)[source]
         is_of_class = class_of_document[:, None] == np.arange(len(shown))
         by_source = is_of_class[:, :, None] * self.all_classes[:, None]  # documents stay apart
         sums = {by: sum_by(groups, of_classes) for by, of_classes in self.sums.items()}
@@ -287,7 +287,7 @@ def _compare(
     if not largest[:, 0].all():
         return  # no tokens, or nothing beside them
     documents = (pairs[-1][:, :, 0] > 0).sum(axis=0)  # that have the class, and that have others
-    enough = documents.min() >= FEWEST_UNITS
+    enough = documents.min() >= MIN_UNITS
     difference, u = influences_of_sums(pairs[-1], lambda x: ce_and_rbp(x[..., 0, :]) - ce_and_rbp(x[..., 1, :]))
     own, rest = ce_and_rbp(largest)
     share = largest[0, 0] / largest[:, 0].sum()

@@ -51,7 +51,7 @@ PARTS = {
 
 KL = "self_alignment"
 LOGARITHMS = 5  # the parts before confidence: -ln Z_Q may be negative, and its logarithm is never taken
-FEWEST_ERRORS = 3.0  # standard errors that the fall of CE must have to be shared out
+MIN_STANDARD_ERRORS = 3.0  # standard errors that the fall of CE must have to be shared out
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def _shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
     """Add each part's share of the fall of CE: its slope against CE over the sizes, so that shares add up to 1."""
     law = laws_of_sums(family.s, sums, lambda x: means(x)[..., :1])[0]
     fall = law.alpha if law else Estimate(0.0)
-    if not fall.value > 0 or fall.value < FEWEST_ERRORS * np.sqrt(fall.sampling):
+    if not fall.value > 0 or fall.value < MIN_STANDARD_ERRORS * np.sqrt(fall.sampling):
         report.notes.append(f"{family}: CE does not fall with size beyond its error, so that its fall has no shares.")
         return
     values = np.stack([means(of_size.sum(axis=0)) for of_size in sums])  # (m, parts)

@@ -186,15 +186,15 @@ class Emergence(Analyzer):
 
     ks: a token succeeds where R <= k.
     lengths: the N of windows; 1 is always among them.
-    least_runs: the fewest runs of at least N hits; an N with fewer is left out.
-    least_documents: the fewest documents that they come from; an N with fewer is left out.
+    min_runs: the fewest runs of at least N hits; an N with fewer is left out.
+    min_documents: the fewest documents that they come from; an N with fewer is left out.
     """
 
     cost: ClassVar[int] = 3
     ks: tuple[Annotated[int, Field(ge=1)], ...] = HEADLINE_KS
     lengths: tuple[Annotated[int, Field(ge=1)], ...] = (1, 2, 4, 8, 16, 32, 64)
-    least_runs: Annotated[int, Field(ge=1)] = 10
-    least_documents: Annotated[int, Field(ge=1)] = 5
+    min_runs: Annotated[int, Field(ge=1)] = 10
+    min_documents: Annotated[int, Field(ge=1)] = 5
 
     def analyze(self, runs: Runs) -> Report:
         """Count windows and answers of every measurement; laws need 2 sizes, and 3 for intervals."""
@@ -221,8 +221,8 @@ class Emergence(Analyzer):
         if answers:
             report.tables["answers"] = pd.DataFrame(answers)
         if report.tables["windows"]["p_n"].isna().any():
-            few = f"fewer than {self.least_runs} runs of hits are as long, or they come from fewer than"
-            report.notes.append(f"p_N is left out where {few} {self.least_documents} documents.")
+            few = f"fewer than {self.min_runs} runs of hits are as long, or they come from fewer than"
+            report.notes.append(f"p_N is left out where {few} {self.min_documents} documents.")
         report.headline = _headline(report)
         _draw(report)
         return report
@@ -280,7 +280,7 @@ class Emergence(Analyzer):
         p_n = low = high = independent = independent_tokens = np.nan
         if tokens:
             independent = (hits / tokens) ** n
-        if runs >= self.least_runs and documents >= self.least_documents:
+        if runs >= self.min_runs and documents >= self.min_documents:
             p_n = succeeded / windows
             if hits < tokens:
                 independent_tokens = float(n_eff(counts.sum(axis=0)))
@@ -304,7 +304,7 @@ class Emergence(Analyzer):
         for label, s, size in zip(family.labels, family.s, sizes, strict=True):
             totals = size.answers[:, i].sum(axis=0)
             answers = totals[2:].sum()
-            if answers < self.least_runs:
+            if answers < self.min_runs:
                 continue
             row = {**family.keys, "size": label, "S": s, "k": k, "answers": int(answers)}
             row["rbp_of_answers"] = totals[1] / (totals[2:] @ size.answer_lengths)
@@ -313,7 +313,7 @@ class Emergence(Analyzer):
             rows.append(row)
         counts = sizes[-1].answers[:, i]
         lengths = sizes[-1].answer_lengths
-        if counts[:, 0].sum() >= self.least_runs:
+        if counts[:, 0].sum() >= self.min_runs:
             ratio = jackknife(counts, partial(ln_against_expected, lengths))
             beside = {name: rows[-1][name] for name in ("S", "answers", "succeeded", "independent")}
             keys: dict[str, Any] = {**family.keys, "metric": rbp_name(k)}

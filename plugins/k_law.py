@@ -33,9 +33,9 @@ from rbptrack.analysis import (
 )
 from rbptrack.analysis.charts import facets
 from rbptrack.base.words import listed
-from rbptrack.stats import FEWEST_UNITS
+from rbptrack.stats import MIN_UNITS
 from rbptrack.stats.laws import law_in_k
-from rbptrack.stats.misses import FEWEST_MISSES, ks_with_enough_misses
+from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
 
 GLOSSARY: Glossary = {
     "beta": Term("minus the slope of ln(-ln RBP_k) over ln k at a fixed model", title="β"),
@@ -78,12 +78,12 @@ class KLaw(Analyzer):
                 beta, line = law
                 beside = {"B": line.a, "off": line.misses, "largest_k": usable[-1]}
                 report.add("beta", beta, **family.keys, beside=beside, size=size, S=s)
-                if not beta.known and len(of_size.document) >= FEWEST_UNITS:
+                if not beta.known and len(of_size.document) >= MIN_UNITS:
                     without_ends.append(size)
             if without_law:
                 report.notes.append(
                     f"{family}: no β at {listed(without_law)}, as RBP_k is unknown, 0, or missed by fewer than "
-                    f"{FEWEST_MISSES} tokens at nearly every k up to {self.largest}."
+                    f"{MIN_MISSES} tokens at nearly every k up to {self.largest}."
                 )
             if without_ends:
                 report.notes.append(

@@ -25,9 +25,9 @@ from rbptrack.stats.documents import from_influences, influences_of_sums
 from rbptrack.stats.laws import fit
 
 QUANTITIES = ("beta", "gamma", "mu_over_sigma")
-LEAST_RANKS = 8
+MIN_RANKS = 8
 """Fewer different ranks do not tell the two distributions apart."""
-FEWEST_DOCUMENTS = 200
+MIN_DOCUMENTS = 200
 """Below, beta, gamma and mu/sigma of a size have no intervals and no tests: few documents decide sums of ln^2 R, and
 intervals of gamma cover 75 to 88% with 20 to 50 skewed documents, 93 to 95% with 200 (studies/validity.py). Their lines
 over sizes have intervals, as the scatter of the sizes is in them, too.
@@ -83,11 +83,11 @@ class Fitted:
         return influences_of_sums(self.counts.sums, self.quantities)
 
     def estimate(self, quantity: str) -> Estimate:
-        """One of the `QUANTITIES`, with an error from `FEWEST_DOCUMENTS` on."""
+        """One of the `QUANTITIES`, with an error from `MIN_DOCUMENTS` on."""
         values, u = self.influences
         i = QUANTITIES.index(quantity)
         number = from_influences(values[i], u[:, i])
-        return number.without_error() if len(u) < FEWEST_DOCUMENTS else number
+        return number.without_error() if len(u) < MIN_DOCUMENTS else number
 
     @property
     def limit(self) -> str:
@@ -209,17 +209,17 @@ class Lognormal(Analyzer):
         implied = []
         distributions = []
         for family, sizes in read_families(runs, partial(_read, runs), report.notes):
-            usable = [i for i, counts in enumerate(sizes) if len(counts.histogram.rank) >= LEAST_RANKS]
+            usable = [i for i, counts in enumerate(sizes) if len(counts.histogram.rank) >= MIN_RANKS]
             if len(usable) < len(sizes):
                 few = ", ".join(label for i, label in enumerate(family.labels) if i not in usable)
-                report.notes.append(f"{family}: {few} left out, fewer than {LEAST_RANKS} different ranks occur.")
+                report.notes.append(f"{family}: {few} left out, fewer than {MIN_RANKS} different ranks occur.")
             fits = [fit_ranks(sizes[i]) for i in usable]
             for i, fitted in zip(usable, fits, strict=True):
                 case = {**family.keys, "size": family.labels[i], "S": family.s[i]}
                 _add_size(report, fitted, case)
                 implied.append(case | _implied(fitted))
-            if any(len(counts.sums) < FEWEST_DOCUMENTS for counts in sizes):
-                report.notes.append(f"{family}: no intervals of gamma, which need {FEWEST_DOCUMENTS} documents.")
+            if any(len(counts.sums) < MIN_DOCUMENTS for counts in sizes):
+                report.notes.append(f"{family}: no intervals of gamma, which need {MIN_DOCUMENTS} documents.")
             if fits:
                 largest = f"{family.models[usable[-1]]} on {family.dataset}"
                 distributions.append(_distribution(largest, fits[-1]))

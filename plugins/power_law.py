@@ -44,10 +44,10 @@ from rbptrack.analysis.charts import facets, intervals
 from rbptrack.analysis.explorer import explorer
 from rbptrack.base.words import counted, listed
 from rbptrack.ranks import FloatArray, metric_label, parse_rbp_name, rbp_ks
-from rbptrack.stats.documents import FEWEST_UNITS, ce_and_missed, half_widths, influences, only_totals
-from rbptrack.stats.floor import LEAST_SIZES, FormFit, fit_floor, power_law_aicc
+from rbptrack.stats.documents import MIN_UNITS, ce_and_missed, half_widths, influences, only_totals
+from rbptrack.stats.floor import MIN_SIZES, FormFit, fit_floor, power_law_aicc
 from rbptrack.stats.laws import FLOOR, fit, laws_by_metric
-from rbptrack.stats.misses import FEWEST_MISSES
+from rbptrack.stats.misses import MIN_MISSES
 
 PARAMETER = Term("a parameter of the form beside the power law, with its profile interval", "value")
 GLOSSARY: Glossary = {
@@ -175,7 +175,7 @@ class PowerLaw(Analyzer):
             s = family.column(self.unit)
             left_out = [k for k in self.ks if k not in fitted_ks]
             if left_out:
-                why = f"beyond |V|, not logged, or missed by fewer than {FEWEST_MISSES} tokens at the best model"
+                why = f"beyond |V|, not logged, or missed by fewer than {MIN_MISSES} tokens at the best model"
                 notes.append(f"{family}: RBP at k = {listed(list(map(str, left_out)))} is left out: {why}.")
             if not np.isfinite(s).all():
                 notes.append(f"{family}: {self.unit} is not known for every model, so there is no law.")
@@ -200,8 +200,8 @@ class PowerLaw(Analyzer):
         unknown = [name for name in self._metrics if name in laws and not laws[name].alpha.known]
         documents = min(len(of_size.document) for of_size in counts)
         if unknown and len(counts) > 2:
-            reason = f"{counted(documents, 'document')} are fewer than {FEWEST_UNITS}"
-            if documents >= FEWEST_UNITS:
+            reason = f"{counted(documents, 'document')} are fewer than {MIN_UNITS}"
+            if documents >= MIN_UNITS:
                 reason = "without a single one of its documents it would be 0 or 1 at some size"
             yield f"no interval for the law of {_labels(unknown)}: {reason}"
 
@@ -254,7 +254,7 @@ class PowerLaw(Analyzer):
         without_lower = []
         refused: dict[str, list[str]] = {}
         for family_laws in families:
-            if self.form == FLOOR and len(family_laws.s) < LEAST_SIZES:
+            if self.form == FLOOR and len(family_laws.s) < MIN_SIZES:
                 continue
             d = family_laws.family.column("training_tokens")
             for metric in self._metrics:
@@ -378,7 +378,7 @@ def _ks_with_enough_misses(counts: Sequence[DocumentCounts]) -> list[int]:
     if any(only_totals(of_size) for of_size in counts):
         return list(counts[0].ks)
     misses = np.min([of_size.tokens.sum() - of_size.hits.sum(axis=0) for of_size in counts], axis=0)
-    return [k for k, missing in zip(counts[0].ks, misses, strict=True) if missing >= FEWEST_MISSES]
+    return [k for k, missing in zip(counts[0].ks, misses, strict=True) if missing >= MIN_MISSES]
 
 
 def _figure(points: pd.DataFrame, laws: pd.DataFrame) -> Any:

@@ -66,11 +66,11 @@ class Proxies(Analyzer):
     """Which statistic of known answers orders models as their scores in a task do.
 
     k: of RBP_k.
-    least: models with a score that a task must have.
+    min_models: models with a score that a task must have.
     """
 
     k: Annotated[int, Field(ge=1)] = 10
-    least: Annotated[int, Field(ge=3)] = 5
+    min_models: Annotated[int, Field(ge=3)] = 5
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
@@ -143,9 +143,9 @@ class Proxies(Analyzer):
 
         """
         scores = models["score"].to_numpy(np.float64)
-        if len(scores) < self.least:
+        if len(scores) < self.min_models:
             report.notes.append(
-                f"{task}: {counted(len(scores), 'model')} on {dataset} have a score, and {self.least} are needed."
+                f"{task}: {counted(len(scores), 'model')} on {dataset} have a score, and {self.min_models} are needed."
             )
             return None
         if np.ptp(scores) == 0:

@@ -28,9 +28,9 @@ from rbptrack.analysis.charts import facets
 from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
 from rbptrack.base.words import counted, listed
 from rbptrack.ranks import rbp_ks
-from rbptrack.stats import FEWEST_UNITS
+from rbptrack.stats import MIN_UNITS
 from rbptrack.stats.laws import law_in_k, laws_by_metric
-from rbptrack.stats.misses import FEWEST_MISSES, ks_with_enough_misses
+from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
 
 GLOSSARY: dict[str, str | Term] = {
     "alpha": Term("your exponent of the law in size, -ln RBP_k or CE = A S^-alpha", "α", ".4f"),
@@ -103,11 +103,11 @@ class Reproduction(Analyzer):
             if law is None:
                 report.notes.append(
                     f"{family}: no β at {size}, as RBP_k is 0 or 1 at some k up to {largest}, or missed by fewer than "
-                    f"{FEWEST_MISSES} tokens at nearly all."
+                    f"{MIN_MISSES} tokens at nearly all."
                 )
                 continue
             beta, line = law
-            if not beta.known and len(of_size.document) >= FEWEST_UNITS:
+            if not beta.known and len(of_size.document) >= MIN_UNITS:
                 report.notes.append(
                     f"{family}: no interval of β at {size}, as RBP_k would be 0 or 1 at some k without a single one of "
                     "the documents."

@@ -44,7 +44,7 @@ GLOSSARY: dict[str, str | Term] = {
     "starts_agree": "whether fits from several starts ended at the same exponents",
     "y": "CE in nats, or -ln RBP_k",
 }
-WORST_CONDITION = 25.0  # in simulation the optimum's exponent has a standard error of .02 at 6, .08 at 22, .15 at 93
+MAX_CONDITION = 25.0  # in simulation the optimum's exponent has a standard error of .02 at 6, .08 at 22, .15 at 93
 CAPTION = (
     "The law in size and tokens: intervals are profiles of the residuals' scatter, with checkpoints of one model as "
     "independent points; they are too narrow where those go together."
@@ -124,7 +124,7 @@ class Training(Analyzer):
             report.notes.append(f"{where}: {needs}; found {len(rows)} of {counted(sizes, 'size')} at {values_of_d}.")
             return None
         condition = design_condition(s, d)
-        if condition > WORST_CONDITION:
+        if condition > MAX_CONDITION:
             report.notes.append(
                 f"{where}: tokens go with sizes (condition {condition:.3g}): their exponents cannot be separated."
             )

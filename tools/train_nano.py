@@ -79,7 +79,7 @@ CHECKPOINTS = {  # steps at which weights are kept; D = step * BATCH * CONTEXT t
 }
 BATCH = 8  # sequences of CONTEXT tokens in a step
 SEED = 1
-LARGEST_TOKENS = 12_500_000  # of the largest size; about 1.5 epochs
+MAX_TOKENS = 12_500_000  # of the largest size; about 1.5 epochs
 TOKENS_EXPONENT = 2 / 3  # training tokens grow as S^(2/3), so that no size is starved while another is saturated
 HELD_OUT_SHARE = 0.14  # of the standard library's files
 DOCUMENT_CHARACTERS = 24_000  # a held-out document is the head of its file: no file weighs too much
@@ -234,9 +234,9 @@ class Run:
 
 
 def training_tokens(size: str) -> int:
-    """Tokens that a size is trained on: LARGEST_TOKENS (S / S_largest)^TOKENS_EXPONENT."""
+    """Tokens that a size is trained on: MAX_TOKENS (S / S_largest)^TOKENS_EXPONENT."""
     ratio = parameters(size) / max(parameters(other) for other in SIZES)
-    return int(LARGEST_TOKENS * ratio**TOKENS_EXPONENT)
+    return int(MAX_TOKENS * ratio**TOKENS_EXPONENT)
 
 
 def parameters(size: str) -> int:

@@ -19,7 +19,7 @@ from rbptrack.ranks import CE, RankTable, parse_rbp_name, rbp_name
 _FOLDER = re.compile(r"top([1-9]\d{0,9})")
 _RBP = re.compile(r"(?i)rbp_\d+")
 _SAME_NUMBER = 1e-6  # every top<k> repeats the model's CE
-_LARGEST_VOCAB = 2**31 - 1  # as a rank table's ranks are int32
+_MAX_VOCAB = 2**31 - 1  # as a rank table's ranks are int32
 
 
 @dataclass(kw_only=True)
@@ -40,8 +40,8 @@ class Authors(Importer):
         return path.is_dir() and any(_FOLDER.fullmatch(file.parent.name) for file in path.rglob("metrics.json"))
 
     def read(self, path: Path) -> Iterator[Imported]:
-        if not 0 <= self.vocab_size <= _LARGEST_VOCAB:
-            raise BadInput(f"vocab_size must be from 1 to {_LARGEST_VOCAB:,}, or 0 for none; got {self.vocab_size}")
+        if not 0 <= self.vocab_size <= _MAX_VOCAB:
+            raise BadInput(f"vocab_size must be from 1 to {_MAX_VOCAB:,}, or 0 for none; got {self.vocab_size}")
         sizes = read_pairs(self.sizes, "model", "non_embedding_params", option="sizes")
         vocab_sizes = self._vocab_sizes()
         files_of: dict[tuple[str, str], list[Path]] = {}  # by dataset and model
@@ -68,9 +68,9 @@ class Authors(Importer):
             return {}
         vocab_sizes = {}
         for model, text in read_pairs(self.sizes, "model", "vocab_size", option="sizes").items():
-            if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= _LARGEST_VOCAB:
+            if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= _MAX_VOCAB:
                 raise BadInput(
-                    f"{self.sizes}, {model}: vocab_size must be a whole number from 1 to {_LARGEST_VOCAB:,}; got {text}"
+                    f"{self.sizes}, {model}: vocab_size must be a whole number from 1 to {_MAX_VOCAB:,}; got {text}"
                 )
             vocab_sizes[model] = int(text)
         return vocab_sizes

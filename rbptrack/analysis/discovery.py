@@ -31,7 +31,7 @@ from rbptrack.config.patterns import fits
 
 P = TypeVar("P", bound=Plugin)
 T = TypeVar("T")
-_LONGEST_FAULT = 300  # characters of a plugin's exception
+_MAX_FAULT_LENGTH = 300  # characters of a plugin's exception
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _fault(error: BaseException) -> str:
         text = first_line(error)
     except Exception:
         text = "its message cannot be read"
-    return f"{type(error).__name__}: {text[:_LONGEST_FAULT]}".encode(errors="backslashreplace").decode()
+    return f"{type(error).__name__}: {text[:_MAX_FAULT_LENGTH]}".encode(errors="backslashreplace").decode()
 
 
 def run_analyzer(analyzer: Analyzer, runs: Runs) -> Report:

@@ -2,7 +2,7 @@
 
 Every analyzer begins with `read_families`, so that all of them draw the same lines and say so in the same words:
 
-    for family, counts in read_families(runs, log_grid(1000), report.notes, least=2):
+    for family, counts in read_families(runs, log_grid(1000), report.notes, min_sizes=2):
         law = law_of(family.s, counts, cross_entropy)
 """
 
@@ -128,13 +128,13 @@ class Family:
 
 @overload
 def read_families(
-    runs: Runs, read: Sequence[int], notes: list[str], *, least: int = 1
+    runs: Runs, read: Sequence[int], notes: list[str], *, min_sizes: int = 1
 ) -> Iterator[tuple[Family, list[DocumentCounts]]]: ...
 @overload
 def read_families(
-    runs: Runs, read: Callable[[Family, str], T], notes: list[str], *, least: int = 1
+    runs: Runs, read: Callable[[Family, str], T], notes: list[str], *, min_sizes: int = 1
 ) -> Iterator[tuple[Family, list[T]]]: ...
-def read_families(runs: Runs, read: Any, notes: list[str], *, least: int = 1) -> Iterator[tuple[Family, list[Any]]]:
+def read_families(runs: Runs, read: Any, notes: list[str], *, min_sizes: int = 1) -> Iterator[tuple[Family, list[Any]]]:
     """Every family on every dataset, with something read of each size; runs that cannot be read are named and left out.
 
     Args:
@@ -143,20 +143,20 @@ def read_families(runs: Runs, read: Any, notes: list[str], *, least: int = 1) ->
             run ID to sums of that run. They must add (`+`), as the runs of one size are summed; sums with `in_groups`
             are summed by source where documents have sources.
         notes: gets a sentence for everything that is left out or treated in a way that a reader must know.
-        least: how many sizes a family must have, also after runs were left out.
+        min_sizes: how many sizes a family must have, also after runs were left out.
 
     Yields:
         The family of the runs that could be read, and what was read of each size, ascending in S.
 
     """
     load = read if callable(read) else _counts_at(runs, whole_ks(read))
-    for whole in families(runs, notes, least=least):
+    for whole in families(runs, notes, min_sizes=min_sizes):
         values = _read_runs(runs, whole, load, notes)
         family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
         if not values:
             continue
-        if len(family.s) < least:
-            notes.append(_few_sizes(family, least))
+        if len(family.s) < min_sizes:
+            notes.append(_few_sizes(family, min_sizes))
             continue
         if any(isinstance(value, DocumentCounts) and only_totals(value) for value in values.values()):
             notes.append(f"{family}: imported without ranks, so that intervals hold the scatter of models only.")
@@ -189,8 +189,8 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], Any], n
     return values
 
 
-def families(runs: Runs, notes: list[str], *, least: int = 1) -> list[Family]:
-    """Every family on every dataset, in parts that may be compared, with at least `least` sizes.
+def families(runs: Runs, notes: list[str], *, min_sizes: int = 1) -> list[Family]:
+    """Every family on every dataset, in parts that may be compared, with at least `min_sizes` sizes.
 
     Runs that differ in precision, sequence rule, sequence length, candidates, texts or tokens never come into one part,
     nor do several checkpoints of one size. Several runs of one size (seeds, say) stay together.
@@ -210,8 +210,8 @@ def families(runs: Runs, notes: list[str], *, least: int = 1) -> list[Family]:
         for label, part in parts(rows, keys):
             ordered = part.sort_values(["non_embedding_params", "run_id"])
             family = Family(f"{name} {label}".strip(), str(dataset), ordered)
-            if len(family.s) < least:
-                notes.append(_few_sizes(family, least))
+            if len(family.s) < min_sizes:
+                notes.append(_few_sizes(family, min_sizes))
                 continue
             if len(family.s) < len(part):
                 sizes = zip(family.run_ids, family.labels, strict=True)
@@ -238,8 +238,8 @@ def _by_source(value: Any, runs: Runs, run_id: str) -> Any:
     return value.in_groups(groups) if len(groups) else value
 
 
-def _few_sizes(family: Family, least: int) -> str:
-    return f"{family}: {counted(len(family.s), 'size')}, and at least {least} are needed."
+def _few_sizes(family: Family, min_sizes: int) -> str:
+    return f"{family}: {counted(len(family.s), 'size')}, and at least {min_sizes} are needed."
 
 
 def whole_ks(ks: Iterable[Any]) -> list[int]:

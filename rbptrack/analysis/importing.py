@@ -40,7 +40,7 @@ from rbptrack.base.words import listed
 from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
 
 _BATCHED = 0.02  # of CE: a mean of batches' means weighs tokens unevenly
-_MOST_FAULTS = 10  # that a message lists
+_MAX_FAULTS = 10  # that a message lists
 
 
 @dataclass(frozen=True)
@@ -253,9 +253,9 @@ def _faults(error: ValidationError, item: Imported) -> list[str]:
 def _message(source: Path, faults: list[str]) -> str:
     if len(faults) == 1:
         return f"{source}, {faults[0]}. Nothing was imported"
-    lines = [f"{source} has {len(faults)} faults; nothing was imported", *faults[:_MOST_FAULTS]]
-    if len(faults) > _MOST_FAULTS:
-        lines.append(f"... and {len(faults) - _MOST_FAULTS} more")
+    lines = [f"{source} has {len(faults)} faults; nothing was imported", *faults[:_MAX_FAULTS]]
+    if len(faults) > _MAX_FAULTS:
+        lines.append(f"... and {len(faults) - _MAX_FAULTS} more")
     return "\n  ".join(lines)
 
 

@@ -14,7 +14,7 @@ from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.source import Unreadable
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import HEADLINE_KS
-from rbptrack.stats.changes import FEWEST_DECIDING, ChangedToken, Changes, OtherTokens, compare
+from rbptrack.stats.changes import MIN_DECIDING, ChangedToken, Changes, OtherTokens, compare
 
 SAME_TOKENS = (
     "dataset", "documents_hash", "sequence", "seq_len", "context", "candidates", "rank", "vocab_size", "num_tokens",
@@ -105,11 +105,11 @@ def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, 
     for change in changes.changes:
         beside = {"A": change.a, "B": change.b, "deciding": change.deciding}
         report.add("change", change.difference, **keys, metric=change.metric, null=0.0, beside=beside)
-        if change.difference.known and change.deciding < FEWEST_DECIDING and change.difference.value != 0:
+        if change.difference.known and change.deciding < MIN_DECIDING and change.difference.value != 0:
             few.append(f"{change.metric} ({change.deciding:.2f})")
     if few:
         report.notes.append(
-            f"{pair} on {dataset}: fewer than {FEWEST_DECIDING} documents decide the change of {', '.join(few)}."
+            f"{pair} on {dataset}: fewer than {MIN_DECIDING} documents decide the change of {', '.join(few)}."
         )
     if isfinite(changes.same_top.value):  # not where a table lacks what models ranked first
         report.add("same_top", changes.same_top, **keys, show=end_of_share, beside={"moved": changes.moved})

@@ -14,7 +14,7 @@ ROUNDED = 2e-3
 """Nats, or of a share, that numbers written with three digits may be apart."""
 
 _AS_ROUNDED = 0.95  # of CE: log-probabilities in bfloat16, means of batches' means
-_LARGEST_K = 2**31 - 1
+_MAX_K = 2**31 - 1
 _RESULTS = ("ce", "ce_rank", "ce_rest", "bits_per_byte", "tie_rate")
 _AT_MOST = {"non_embedding_params": "total_params", "documents": "num_tokens", "context": "seq_len"}
 
@@ -113,7 +113,7 @@ class ImportedRow(BaseModel):
     @model_validator(mode="after")
     def _rbp_rises(self) -> Self:
         rbp = self.rbp
-        most = self.vocab_size or _LARGEST_K
+        most = self.vocab_size or _MAX_K
         for k, share in rbp.items():
             if k > most:
                 raise ValueError(f"k must be at most vocab_size = {most:,}: {rbp_name(k)[:40]}")

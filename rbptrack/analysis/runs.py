@@ -37,8 +37,8 @@ _TELL_APART = ("dtype", "sequence", "seq_len", "context", "candidates", "rank", 
 _HASHES = ("documents_hash", "commit", "run_id")  # which tell apart, too, by their first 8 characters
 _EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
 _PAPER_KS = (500, 2500, 10000)  # the larger k of its table 2
-_MOST_KEPT = 200_000_000  # bytes of counts that are kept for the next analyzer of this process
-_MOST_SHOWN = 60  # measurements, where runs are displayed
+_MAX_KEPT_BYTES = 200_000_000  # bytes of counts that are kept for the next analyzer of this process
+_MAX_SHOWN = 60  # measurements, where runs are displayed
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class Runs:
     def laws(self, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
         """The laws in size of CE and of RBP_k: family, dataset, metric, alpha, low, high, A, R2, sizes; a row each."""
         rows = []
-        for family, counts in read_families(self, ks, [], least=2):
+        for family, counts in read_families(self, ks, [], min_sizes=2):
             for metric, law in laws_by_metric(family.s, counts).items():
                 low, high = law.alpha.interval()
                 numbers = {"alpha": law.alpha.value, "low": low, "high": high}
@@ -252,10 +252,10 @@ class Runs:
         return pd.DataFrame(rows, columns=["family", "dataset", "metric", "alpha", "low", "high", "A", "R2", "sizes"])
 
     def __repr__(self) -> str:
-        return f"{counted(len(self), 'measurement')}\n{self._shown.to_string(index=False, max_rows=_MOST_SHOWN)}"
+        return f"{counted(len(self), 'measurement')}\n{self._shown.to_string(index=False, max_rows=_MAX_SHOWN)}"
 
     def _repr_html_(self) -> str:
-        table = self._shown.to_html(index=False, border=0, max_rows=_MOST_SHOWN, notebook=True)
+        table = self._shown.to_html(index=False, border=0, max_rows=_MAX_SHOWN, notebook=True)
         return f"<p>{counted(len(self), 'measurement')}</p>{table}"
 
     @property
@@ -285,7 +285,7 @@ class Runs:
         for piece in self.rank_pieces(run_id, COUNTED):
             parts.append(piece.document_counts(_likely_ks(piece.vocab_size, self._logged_ks, needed)))
         counts = DocumentCounts.concatenate(parts)
-        if len(self._counts) * counts.hits.nbytes < _MOST_KEPT:
+        if len(self._counts) * counts.hits.nbytes < _MAX_KEPT_BYTES:
             self._counts[run_id] = counts
         return counts
 

@@ -35,7 +35,7 @@ from rbptrack.ranks import HEADLINE_KS, RankTable, rbp_name, se_name
 
 FORBIDDEN = ("mlflow", "torch", "transformers", "datasets")
 PUBLIC = ("rbptrack.analysis", "rbptrack.stats", "rbptrack.ranks", "rbptrack.base.words")
-LONGEST_HEADLINE = 30
+MAX_HEADLINE_WORDS = 30
 """Words of an analyzer's headline, for any number of families."""
 
 _VOCABULARY = 256
@@ -173,7 +173,7 @@ class AnalyzerContract:
         assert len(report.results) or report.tables or report.notes
         assert all(isinstance(table, pd.DataFrame) for table in report.tables.values())
         assert all(hasattr(figure, "to_dict") for figure in report.figures.values())
-        assert len(report.headline.split()) <= LONGEST_HEADLINE, report.headline
+        assert len(report.headline.split()) <= MAX_HEADLINE_WORDS, report.headline
         assert set(report.results["verdict"]) <= set(VERDICTS)
 
     def test_everything_is_explained(self) -> None:

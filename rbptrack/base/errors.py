@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-_MOST_LISTED = 12  # names in an error
+_MAX_LISTED = 12  # names in an error
 
 
 class RbptrackError(Exception):
@@ -49,11 +49,11 @@ def nearest(given: str, options: Iterable[str]) -> list[str]:
     return [by_lower[name] for name in near][:3]
 
 
-def shortened(names: Sequence[str], *, most: int = _MOST_LISTED) -> str:
+def shortened(names: Sequence[str], *, limit: int = _MAX_LISTED) -> str:
     """The names separated by commas; of a long list the first, and how many more there are."""
-    if len(names) <= most:
+    if len(names) <= limit:
         return ", ".join(names)
-    shown = most - 2
+    shown = limit - 2
     return f"{', '.join(names[:shown])} and {len(names) - shown} more"
 
 

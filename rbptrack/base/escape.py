@@ -6,8 +6,8 @@ import hashlib
 import re
 
 _PLAIN = re.compile(r"[\w\-. ]")
-_LONGEST_PART = 80  # MLflow takes 250 characters for a metric's name, which has three such parts
-_LONGEST_FILE = 120  # file systems take 255 bytes
+_MAX_PART_LENGTH = 80  # MLflow takes 250 characters for a metric's name, which has three such parts
+_MAX_FILE_LENGTH = 120  # file systems take 255 bytes
 
 
 def metric_part(text: str) -> str:
@@ -23,8 +23,8 @@ def metric_part(text: str) -> str:
     """
     folder = not text.strip(". ")  # `.` and `..` would be folders
     part = "".join(char if _PLAIN.fullmatch(char) and not folder else _escaped(char) for char in text) or ":"
-    if len(part) > _LONGEST_PART:
-        return f"{part[: _LONGEST_PART - 20]}:-{_hash(text)}"
+    if len(part) > _MAX_PART_LENGTH:
+        return f"{part[: _MAX_PART_LENGTH - 20]}:-{_hash(text)}"
     return part
 
 
@@ -35,9 +35,9 @@ def file_part(text: str) -> str:
     a hash of it, so that different names give different files.
     """
     part = re.sub(r"[^\w\-.()+, ]", "_", text).strip(". ")
-    if part == text and part and len(part.encode()) <= _LONGEST_FILE:
+    if part == text and part and len(part.encode()) <= _MAX_FILE_LENGTH:
         return part
-    beginning = part.encode()[: _LONGEST_FILE - 20].decode(errors="ignore").strip(". ")
+    beginning = part.encode()[: _MAX_FILE_LENGTH - 20].decode(errors="ignore").strip(". ")
     return f"{beginning or 'name'}-{_hash(text)}"
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rbptrack.base.errors import BadInput
 
-LARGEST_SMALL = 16 * 2**20
+MAX_SMALL_FILE = 16 * 2**20
 """Bytes of the largest template, table or config that an option may name."""
 
 
@@ -110,8 +110,8 @@ def read_small(path: Path, what: str) -> str:
     """Read a text file that an option names: a regular file of at most 16 MB, in UTF-8; BadInput otherwise."""
     regular_file(path, what)
     size = path.stat().st_size
-    if size > LARGEST_SMALL:
-        raise BadInput(f"{what}: {path} has {size:,} bytes; at most {LARGEST_SMALL:,} are read")
+    if size > MAX_SMALL_FILE:
+        raise BadInput(f"{what}: {path} has {size:,} bytes; at most {MAX_SMALL_FILE:,} are read")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

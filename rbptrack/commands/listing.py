@@ -16,12 +16,12 @@ from rbptrack.config.patterns import natural_key
 from rbptrack.console.output import say
 from rbptrack.console.tables import print_table
 from rbptrack.ranks.names import HEADLINE_KS, is_rbp_column, metric_label, rbp_ks, rbp_name, se_name
-from rbptrack.stats.documents import FEWEST_UNITS
+from rbptrack.stats.documents import MIN_UNITS
 
 Form = Literal["table", "csv", "json", "markdown", "latex"]
 
-_MOST_DIGITS = 6  # behind the point
-_LEAST_SHOWN = 1e-6  # which has so many digits
+_MAX_DIGITS = 6  # behind the point
+_MIN_SHOWN = 1e-6  # which has so many digits
 
 
 def list_measurements(selection: Selection, *, sort: str, form: Form) -> int:
@@ -109,11 +109,11 @@ def _value_text(column: str, row: Any) -> str:
     if isinstance(value, float | np.floating):
         error = row.get(se_name(column), np.nan)
         documents = row.get("documents", np.nan)
-        if pd.isna(error) or not error > 0 or (pd.notna(documents) and documents < FEWEST_UNITS):
+        if pd.isna(error) or not error > 0 or (pd.notna(documents) and documents < MIN_UNITS):
             return f"{value:.4g}" if abs(float(value)) < 1000 else f"{value:,.1f}".removesuffix(".0")
-        if error < _LEAST_SHOWN / 2:
-            return f"{value:.{_MOST_DIGITS}f} ± <{_LEAST_SHOWN:.{_MOST_DIGITS}f}"
-        digits = min(max(1 - int(np.floor(np.log10(error))), 0), _MOST_DIGITS)
+        if error < _MIN_SHOWN / 2:
+            return f"{value:.{_MAX_DIGITS}f} ± <{_MIN_SHOWN:.{_MAX_DIGITS}f}"
+        digits = min(max(1 - int(np.floor(np.log10(error))), 0), _MAX_DIGITS)
         return f"{value:.{digits}f} ± {error:.{digits}f}"
     if isinstance(value, int | np.integer):
         return f"{value:,}"

@@ -15,10 +15,10 @@ from rbptrack.config.keys import leaves
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, SequenceRule
 
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 """Characters of a family's, size's or dataset's name."""
 
-_MOST_THREADS = 1024  # more than helps, and as many as systems let a process start
+_MAX_THREADS = 1024  # more than helps, and as many as systems let a process start
 _SECRETS = re.compile(r"(.*_)?(token|password|secret)", re.IGNORECASE)
 
 
@@ -37,8 +37,8 @@ def check(config: Config) -> None:
     if not ks or not all(isinstance(k, int) and k >= 1 for k in ks):  # OmegaConf lets a list of lists in
         raise BadInput(f"k must be between 1 and the vocabulary's size; got {', '.join(map(str, ks)) or 'none'}")
     _check_minimum(config.engine, "engine", batch_tokens=0, chunk_tokens=0, threads=0)
-    if config.engine.threads > _MOST_THREADS:
-        raise BadInput(f"engine.threads must be at most {_MOST_THREADS}; got {config.engine.threads}")
+    if config.engine.threads > _MAX_THREADS:
+        raise BadInput(f"engine.threads must be at most {_MAX_THREADS}; got {config.engine.threads}")
     if config.sweep:
         check_name("sweep", config.sweep)
     check_store(config.tracking.uri, config.tracking.experiment)
@@ -58,8 +58,8 @@ def check_name(key: str, name: str) -> None:
         raise BadInput(f"{key} must be a text; got {str(name)[:60]!r}")
     if not name.strip():
         raise BadInput(f"{key}= is empty: give a name, such as {key}=mine")
-    if len(name) > LONGEST_NAME:
-        raise BadInput(f"{key} must have at most {LONGEST_NAME} characters; got {len(name)}: {name[:40]!r}...")
+    if len(name) > MAX_NAME_LENGTH:
+        raise BadInput(f"{key} must have at most {MAX_NAME_LENGTH} characters; got {len(name)}: {name[:40]!r}...")
     if any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in name):
         raise BadInput(f"{key} must not hold control characters; got {name[:60]!r}")
 

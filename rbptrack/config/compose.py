@@ -26,7 +26,7 @@ from rbptrack.config.registration import training_steps
 from rbptrack.config.schema import CellConfig, Config
 from rbptrack.config.words import Words, parse_override, read_words
 
-MOST_CELLS = 10_000
+MAX_CELLS = 10_000
 
 _CELL_KEYS = {entry.name for entry in fields(CellConfig)}
 _SWEEP_KEYS = [entry.name for entry in fields(Config) if entry.name not in _CELL_KEYS]
@@ -181,12 +181,12 @@ def _cells(overrides: Sequence[str]) -> Iterator[list[str]]:
     for override in map(parse_override, overrides):
         if override.is_sweep_override():
             key = override.get_key_element()
-            values = list(islice(override.sweep_string_iterator(), MOST_CELLS + 1))
+            values = list(islice(override.sweep_string_iterator(), MAX_CELLS + 1))
             axes.append([f"{key}={value}" for value in values])
         else:
             axes.append([str(override.input_line)])
-    if math.prod(map(len, axes)) > MOST_CELLS:
-        raise BadInput(f"these words ask for more than {MOST_CELLS:,} cells: sweep over fewer values at a time")
+    if math.prod(map(len, axes)) > MAX_CELLS:
+        raise BadInput(f"these words ask for more than {MAX_CELLS:,} cells: sweep over fewer values at a time")
     return (list(cell) for cell in product(*axes))
 
 

@@ -129,7 +129,7 @@ def no_match(group: str, element: str, names: Sequence[str]) -> BadInput:
     if sizes and not size:
         return BadInput(
             f"{group}={element} names a family: '{group}={family}/*' takes every size, {group}={family}/{sizes[0]} "
-            f"one. Sizes: {shortened(sizes, most=30)}"
+            f"one. Sizes: {shortened(sizes, limit=30)}"
         )
     if sizes:
         return unknown(group, element, [f"{family}/{known}" for known in sizes])

@@ -17,7 +17,7 @@ from rbptrack.config.paths import config_folders, embedded
 from rbptrack.config.schema import Config
 
 _STEPS = re.compile(r"\s*(\d{1,15})(?::(\d{1,15}))?(?::([1-9]\d{0,14}))?\s*")
-_MOST_STEPS = 1_000_000
+_MAX_STEPS = 1_000_000
 
 
 @cache
@@ -91,8 +91,8 @@ def training_steps(steps: str) -> list[int]:
             raise BadInput(f"steps are numbers and first:last:by, separated by commas; got {part[:60]!r}")
         first = int(match[1])
         of_part = range(first, int(match[2] or first) + 1, int(match[3] or 1))
-        if len(of_part) > _MOST_STEPS:
-            raise BadInput(f"steps={part}: at most {_MOST_STEPS:,} training steps can be named")
+        if len(of_part) > _MAX_STEPS:
+            raise BadInput(f"steps={part}: at most {_MAX_STEPS:,} training steps can be named")
         numbers.extend(of_part)
     return numbers
 

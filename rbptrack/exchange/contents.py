@@ -25,7 +25,7 @@ from rbptrack.tracking.verify import numbers_that_disagree
 
 _KEY = re.compile(r"[/\w.\- :]{1,250}")  # of params, metrics and tags in MLflow
 _LONGEST = 6000  # characters of a param in MLflow
-_MOST_ROWS = 2**31  # of a table: a run of equal values packs into nothing
+_MAX_ROWS = 2**31  # of a table: a run of equal values packs into nothing
 _NAMES = ("family", "size", "dataset")
 _STATED_TWICE = (*_NAMES, "dtype", "sequence", "seq_len", "context", "training_tokens", "candidates", "rank")
 _REQUIRED = (Tag.FINGERPRINT, Tag.FAMILY, Tag.MODEL, Tag.DATASET)
@@ -126,7 +126,7 @@ def _faults_of_ranks(record: Record, path: Path) -> Iterator[str]:
     except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
         yield f"{RANKS_FILE} cannot be read: {first_line(error)}"
         return
-    if rows != record.metrics.get(Metric.NUM_TOKENS) or not 0 < rows < _MOST_ROWS:
+    if rows != record.metrics.get(Metric.NUM_TOKENS) or not 0 < rows < _MAX_ROWS:
         yield f"{RANKS_FILE} holds {rows:,} ranks, and num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}"
         return
     table = RankTable.read(path)

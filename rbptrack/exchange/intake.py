@@ -12,7 +12,7 @@ from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Record, Store
 from rbptrack.tracking.facts import identity_tags, title
 from rbptrack.tracking.names import RANKS_FILE, Metric, Tag
-from rbptrack.tracking.record import LONGEST_TEXT, add_histogram, histogram_of, numbers, rbp_curve, size_metrics
+from rbptrack.tracking.record import MAX_TEXT_LENGTH, add_histogram, histogram_of, numbers, rbp_curve, size_metrics
 
 _PARAMS = ("dtype", "sequence", "seq_len", "context", "vocab_size", "total_params", "training_tokens", "documents")
 _HOW = ("dtype", "sequence", "seq_len", "context", "training_tokens")  # as in the key of `ImportedRow`
@@ -93,7 +93,7 @@ def _record(measurement: CheckedMeasurement, importer: str, file: str) -> Record
     tags |= {
         Tag.IMPORTED: importer,
         Tag.IMPORTED_FROM: file,
-        Tag.NOTES: " ".join(given.notes.split())[:LONGEST_TEXT],
+        Tag.NOTES: " ".join(given.notes.split())[:MAX_TEXT_LENGTH],
         Tag.WITHOUT_RANKS: "true" if given.ranks is None else "",
     }
     return Record(

@@ -20,7 +20,7 @@ from rbptrack.sources.pin import Source
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_LONGEST_REASON = 300  # characters of another library's error
+_MAX_REASON_LENGTH = 300  # characters of another library's error
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _loaded(what: str, source: Source, load: Callable[..., Any], remedy: str = "
     except RbptrackError:
         raise
     except Exception as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST_REASON]}"
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:_MAX_REASON_LENGTH]}"
         raise BadInput(f"the {what} of {source.location} cannot be loaded: {reason}{remedy}") from error
 
 

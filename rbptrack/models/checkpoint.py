@@ -21,7 +21,7 @@ _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
 _INDEX = "model.safetensors.index.json"
 # What older versions of transformers stored beside the weights and newer ones compute: masks and position numbers.
 _NO_WEIGHTS = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
-_MOST_TENSORS = 5  # named in an error
+_MAX_TENSORS = 5  # named in an error
 _ORDINARY = 1  # in a GGUF file, the type of a token that is neither special nor a byte
 _SPELLED_OTHERWISE = 0.01  # share of ordinary tokens that another converter may spell in its own way
 
@@ -73,7 +73,7 @@ def check_loaded(info: Mapping[str, Any], what: str) -> None:
     found = []
     for fault, names in faults.items():
         if names:
-            found.append(f"{fault}: {shortened(sorted(map(str, names)), most=_MOST_TENSORS)}")
+            found.append(f"{fault}: {shortened(sorted(map(str, names)), limit=_MAX_TENSORS)}")
     if found:
         raise BadInput(
             f"the checkpoint of {what} {'; it '.join(found)}. Its numbers would be another model's: config.json and "
@@ -94,7 +94,7 @@ def check_stored(source: Source, module: Any, what: str) -> None:
     if weights:
         raise BadInput(
             f"the checkpoint of {what} holds weights as integers or booleans, and its config.json no quantisation "
-            f"that says what they stand for: {shortened(sorted(weights), most=_MOST_TENSORS)}"
+            f"that says what they stand for: {shortened(sorted(weights), limit=_MAX_TENSORS)}"
         )
 
 

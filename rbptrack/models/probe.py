@@ -15,8 +15,8 @@ from torch import Tensor
 from rbptrack.base.errors import BadInput
 
 _WORK = 2e9  # multiply-adds that the probes of one model may take: a fraction of a second
-_MOST_TOKENS = 64  # of half a probe
-_LEAST_TOKENS = 12
+_MAX_TOKENS = 64  # of half a probe
+_MIN_TOKENS = 12
 _DRAWS = 3  # a mixture of experts may send a token elsewhere for a rounding error: a leak shows in every draw
 # How far states may be apart, as a share of their size: where products of one shape round alike, and of several shapes.
 _SAME = 1e-6
@@ -40,7 +40,7 @@ def probes(config: Any, *, rows: int, parameters: int, longest: int | None) -> I
         longest: the most tokens that it reads, or None.
 
     """
-    length = 2 * int(min(_MOST_TOKENS, max(_LEAST_TOKENS, _WORK / (7 * max(parameters, 1))))) + 3
+    length = 2 * int(min(_MAX_TOKENS, max(_MIN_TOKENS, _WORK / (7 * max(parameters, 1))))) + 3
     length = max(4, min(length, (longest or length) - 2))
     special = set(_named_tokens(config.to_dict()))
     plain = torch.tensor([i for i in range(min(rows, 4096)) if i not in special] or [0])

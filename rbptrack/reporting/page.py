@@ -34,7 +34,7 @@ from rbptrack.sources.fingerprint import fingerprint
 
 _PLAIN_CSV = 20_000  # bytes; a larger table is in the page compressed
 _ALL_CSV = 180_000  # bytes of all tables' links together; the largest beyond are in the store only
-_MOST_ROWS = 100  # of a folded table; all are in its CSV
+_MAX_ROWS = 100  # of a folded table; all are in its CSV
 _LONG = 120  # characters of a sentence that a line of the page cannot be relied on to hold
 _GLYPHS = "●■▲◆✚▼◀▶"  # as charts.SHAPES
 
@@ -130,7 +130,7 @@ def _part(outcome: Outcome, *, leads: bool) -> dict[str, Any]:
         "line": f"{begins.removesuffix('.')}.",
         "sentence": sentence if len(begins) > _LONG or begins != sentence else "",
         "figures": [_figure(name, chart) for name, chart in list(report.figures.items())[1 if leads else 0 :]],
-        "tables": [_table(table, most=_MOST_ROWS) for table in results_tables(report)],
+        "tables": [_table(table, most=_MAX_ROWS) for table in results_tables(report)],
         "glossary": _glossary(report),
         "notes": report.notes,
         "links": links,

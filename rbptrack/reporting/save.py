@@ -16,7 +16,7 @@ from rbptrack.tracking import Store
 from rbptrack.tracking.names import Kind
 
 PAGE = "report.html"
-_MOST_ROWS = 40  # of a table in a description
+_MAX_ROWS = 40  # of a table in a description
 
 
 def keep(store: Store, runs: Runs, outcomes: Sequence[Outcome], page: str, *, command: str, sweep: str = "") -> str:
@@ -68,9 +68,9 @@ def description(outcome: Outcome, command: str) -> str:
     tables = results_tables(outcome.report, "markdown") if outcome.report else []
     if tables:
         frame = tables[0].without_asides().frame
-        parts.append(table_text(frame.head(_MOST_ROWS), "markdown").strip())
-        if len(frame) > _MOST_ROWS:
-            parts.append(f"and {counted(len(frame) - _MOST_ROWS, 'row')} more in results.csv")
+        parts.append(table_text(frame.head(_MAX_ROWS), "markdown").strip())
+        if len(frame) > _MAX_ROWS:
+            parts.append(f"and {counted(len(frame) - _MAX_ROWS, 'row')} more in results.csv")
     if command:
         parts.append(f"```\n{command}\n```")
     return "\n\n".join(parts)

@@ -10,7 +10,7 @@ from rbptrack.console.tables import print_table
 from rbptrack.reporting.analyse import Outcome
 from rbptrack.reporting.tables import KEYS, ResultsTable, results_tables
 
-MOST_NOTES = 8
+MAX_NOTES = 8
 
 
 def show(outcome: Outcome) -> None:
@@ -25,10 +25,10 @@ def show(outcome: Outcome) -> None:
     notes = outcome.report.notes
     if notes:
         say("")
-    for note in notes[:MOST_NOTES]:
+    for note in notes[:MAX_NOTES]:
         say(note)
-    if len(notes) > MOST_NOTES:
-        say(f"and {counted(len(notes) - MOST_NOTES, 'note')} more on the page")
+    if len(notes) > MAX_NOTES:
+        say(f"and {counted(len(notes) - MAX_NOTES, 'note')} more on the page")
 
 
 def show_summary(outcomes: Sequence[Outcome]) -> None:

@@ -15,10 +15,10 @@ import numpy as np
 
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, DocumentSums, FloatArray, RankTable, check_k, rbp_name
-from rbptrack.stats.documents import FEWEST_UNITS, deciding, from_influences, influences_of_sums, jackknife
+from rbptrack.stats.documents import MIN_UNITS, deciding, from_influences, influences_of_sums, jackknife
 from rbptrack.stats.estimate import Estimate
 
-FEWEST_DECIDING = 3
+MIN_DECIDING = 3
 """Documents; where fewer decide a number (Kish's count over their influences), a note says so."""
 
 T = TypeVar("T", bound=DocumentSums)
@@ -167,7 +167,7 @@ class Changes:
         Source: Obuchowski, Statistics in Medicine 17, 1998, with t for the normal.
         """
         net = self.pairs.gained - self.pairs.lost
-        df = len(net) - 1 if len(net) >= FEWEST_UNITS else nan
+        df = len(net) - 1 if len(net) >= MIN_UNITS else nan
         return Estimate(float(net.sum() / self.tokens), scatter=float((net**2).sum() / self.tokens**2), df=df)
 
     def change(self, metric: str) -> Change:

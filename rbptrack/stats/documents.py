@@ -17,7 +17,7 @@ import scipy
 from rbptrack.ranks import DocumentCounts, DocumentSums, FloatArray, IntArray
 from rbptrack.stats.estimate import Estimate
 
-FEWEST_UNITS = 20
+MIN_UNITS = 20
 """Documents, or sources where they are known; below, there are no ends, no p, no verdict and no standard error."""
 
 TOTALS = -1
@@ -130,17 +130,17 @@ def half_widths(u: FloatArray, level: float = 0.95) -> FloatArray:
     with np.errstate(invalid="ignore", over="ignore"):
         spread = np.sqrt((u**2).sum(axis=0) * (n - 1) / n)
         half = scipy.special.stdtrit(np.fmax(deciding(u) - 1, 1.0), (1 + level) / 2) * spread
-    return np.where(np.isfinite(half) & (n >= FEWEST_UNITS), half, nan)
+    return np.where(np.isfinite(half) & (n >= MIN_UNITS), half, nan)
 
 
 def covariance(u: FloatArray) -> FloatArray:
     """The covariance of statistics over documents, (values, values), from their influences, (documents, values).
 
-    NaN below `FEWEST_UNITS` documents, and for influences that are not finite: everything that needs an error over
+    NaN below `MIN_UNITS` documents, and for influences that are not finite: everything that needs an error over
     documents goes through here.
     """
     n, values = u.shape
-    if n < FEWEST_UNITS:
+    if n < MIN_UNITS:
         return np.full((values, values), nan)
     finite = np.isfinite(u).all(axis=0)  # without some document a statistic may be infinite: nothing is known then
     sums = np.where(finite, u, 0.0)

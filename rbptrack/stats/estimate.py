@@ -7,7 +7,7 @@ from math import exp, inf, isfinite, log, nan, sqrt
 
 import scipy  # its parts are loaded when they are first used: .4 s that a list of runs does without
 
-SMALLEST_P = 1e-100  # below, quantiles of t overflow
+MIN_P = 1e-100  # below, quantiles of t overflow
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Estimate:
         dfs = [df for variance, df in self._parts if variance > 0]
         if len(set(dfs)) == 1:
             return float(2 * _tail(dfs[0], distance / self.se))
-        if self._squared_half(SMALLEST_P) < distance**2:
-            return 2 * SMALLEST_P
-        least = max(_tail(max(dfs), distance / self.se), SMALLEST_P)
+        if self._squared_half(MIN_P) < distance**2:
+            return 2 * MIN_P
+        least = max(_tail(max(dfs), distance / self.se), MIN_P)
         most = _tail(min(dfs), distance / self.se)
         ends = log(least) - 1e-6, min(log(most) + 1e-6, log(0.5))  # beyond 0.5 a half width grows again
         return 2 * exp(scipy.optimize.brentq(lambda x: self._squared_half(exp(x)) - distance**2, *ends, xtol=1e-9))

@@ -19,7 +19,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.laws import FLOOR, fit
 
-LEAST_SIZES = 6
+MIN_SIZES = 6
 """Of E + A S^-alpha: below, its three parameters and the scatter cannot be told apart."""
 
 _STEP = 1.15  # from one E to the next in the search above the smallest value
@@ -76,7 +76,7 @@ def power_law_aicc(s: FloatArray, y: FloatArray) -> float:
 
 
 def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95) -> FormFit:
-    """Fit E + A S^-alpha with E >= 0 to sizes and positive values, (m,) each, m at least `LEAST_SIZES`; only E has an
+    """Fit E + A S^-alpha with E >= 0 to sizes and positive values, (m,) each, m at least `MIN_SIZES`; only E has an
     interval.
 
     Raises:

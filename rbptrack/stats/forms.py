@@ -24,7 +24,7 @@ from scipy.stats import qmc
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import listed
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.floor import EXACT, LEAST_SIZES, FormFit, Parameter, aicc, fit_floor
+from rbptrack.stats.floor import EXACT, MIN_SIZES, FormFit, Parameter, aicc, fit_floor
 from rbptrack.stats.laws import FLOOR
 
 _VARIABLES = ("S", "D")
@@ -71,12 +71,12 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
 
     """
     is_floor = "".join(text.split()) == FLOOR
-    if is_floor and len(y) >= LEAST_SIZES:
+    if is_floor and len(y) >= MIN_SIZES:
         return fit_floor(s, y, level=level)
     names = check_form(text)
     if "D" in _names(text) and (d is None or not np.isfinite(d).all()):
         raise _refused(text, "D, the training tokens, is not known for every model")
-    least = LEAST_SIZES if is_floor else len(names) + 2
+    least = MIN_SIZES if is_floor else len(names) + 2
     if len(y) < least:
         raise _refused(text, f"{len(names)} parameters need at least {least} sizes; there are {len(y)}")
     ln_y = np.log(y)

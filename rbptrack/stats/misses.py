@@ -5,7 +5,7 @@ from __future__ import annotations
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats.documents import only_totals
 
-FEWEST_MISSES = 10
+MIN_MISSES = 10
 """Tokens that must miss at the best model, or at the one model that is fitted; above, -ln RBP_k is noise."""
 
 
@@ -14,4 +14,4 @@ def ks_with_enough_misses(counts: DocumentCounts) -> list[int]:
     if only_totals(counts):
         return list(counts.ks)
     misses = counts.tokens.sum() - counts.hits.sum(axis=0)
-    return [k for k, missing in zip(counts.ks, misses, strict=True) if missing >= FEWEST_MISSES]
+    return [k for k, missing in zip(counts.ks, misses, strict=True) if missing >= MIN_MISSES]

@@ -30,7 +30,7 @@ from rbptrack.sweep.resolve import Cell
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_MOST_TOKENS = 20_000_000  # of texts that are kept: some 20 bytes each
+_MAX_TOKENS = 20_000_000  # of texts that are kept: some 20 bytes each
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Loader:
         dataset = cell.config.dataset
         key = _digest(repr(replace(dataset, name="")), cell.texts.identity, _rules(tokenizer), template)
         if key not in self._corpora:
-            if sum(len(corpus.token) for corpus in self._corpora.values()) > _MOST_TOKENS:
+            if sum(len(corpus.token) for corpus in self._corpora.values()) > _MAX_TOKENS:
                 self._corpora.clear()
             documents = load_documents(dataset, cell.texts)
             tokens = tokenise(documents, tokenizer, dataset.separator, template)

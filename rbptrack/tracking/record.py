@@ -41,7 +41,7 @@ from rbptrack.tracking.names import (
 )
 
 _NO_ARTIFACTS = (RECORD_FILE, SEAL_FILE, STORE_FILE)
-LONGEST_TEXT = 5000
+MAX_TEXT_LENGTH = 5000
 """Characters of a tag or param; MLflow cuts longer ones, which then differ from the seal."""
 
 _DIGEST = 8  # characters of the texts' hash that MLflow shows beside a dataset; all of it is a tag
@@ -155,12 +155,12 @@ def _record_of(
         tags[Tag.SOURCES] = str(len(set(sources)))
     different_notes = dict.fromkeys(" ".join(note.split()) for note in notes)
     if different_notes:
-        tags[Tag.NOTES] = "; ".join(different_notes)[:LONGEST_TEXT]
+        tags[Tag.NOTES] = "; ".join(different_notes)[:MAX_TEXT_LENGTH]
     metrics = numbers(measurement.histogram, counts) | size_metrics(facts.non_embedding_params)
     return Record(
         facts.title,
         tags,
-        {name: value[:LONGEST_TEXT] for name, value in facts.params().items()},
+        {name: value[:MAX_TEXT_LENGTH] for name, value in facts.params().items()},
         metrics | _metrics_of_run(measurement),
         curves={Metric.RBP_CURVE: rbp_curve(measurement.histogram)},
         dataset={

@@ -19,7 +19,7 @@ from rbptrack.tracking.record import Record
 if TYPE_CHECKING:
     from mlflow.entities import Metric, RunInfo
 
-_LONGEST_TAG = 8000  # characters that MLflow keeps
+_MAX_TAG_LENGTH = 8000  # characters that MLflow keeps
 _METRICS_OF_A_CALL = 900  # MLflow takes 1000
 _PARAMS_OF_A_CALL = 100
 
@@ -165,9 +165,9 @@ def describe(record: Record) -> str:
 def shortened_text(text: str) -> str:
     """A text without passwords, and cut to what MLflow keeps."""
     text = without_password(text)
-    if len(text) <= _LONGEST_TAG:
+    if len(text) <= _MAX_TAG_LENGTH:
         return text
-    return text[: _LONGEST_TAG - 3] + "..."
+    return text[: _MAX_TAG_LENGTH - 3] + "..."
 
 
 def _user() -> str:

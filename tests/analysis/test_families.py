@@ -40,9 +40,9 @@ def runs_of(*rows, tables=None):
     return Runs(pd.DataFrame(rows), Tables(tables))
 
 
-def parts(*rows, least=1):
+def parts(*rows, min_sizes=1):
     notes: list[str] = []
-    found = families(runs_of(*rows), notes, least=least)
+    found = families(runs_of(*rows), notes, min_sizes=min_sizes)
     return [(family.name, family.labels) for family in found], notes
 
 
@@ -111,7 +111,7 @@ def test_runs_without_a_size_are_named() -> None:
 
 
 def test_too_few_sizes_are_named() -> None:
-    found, notes = parts(row(6), row(15), least=3)
+    found, notes = parts(row(6), row(15), min_sizes=3)
     assert not found
     assert "nano on wiki" in notes[0]
 
@@ -144,7 +144,7 @@ def test_a_run_whose_ranks_are_gone_is_named_and_the_others_stay() -> None:
     assert family.labels == ["6k", "38k"]
     assert len(counts) == 2
     assert "nano-15k" in notes[0]
-    assert not list(read_families(runs_of(row(6), row(15), row(38), tables=tables), [1], notes, least=3))
+    assert not list(read_families(runs_of(row(6), row(15), row(38), tables=tables), [1], notes, min_sizes=3))
 
 
 def test_a_column_that_a_table_lacks_leaves_its_run_out() -> None:

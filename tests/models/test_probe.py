@@ -170,7 +170,9 @@ def test_a_borrowed_model_is_given_back(model_of: ModelOf) -> None:
 def test_a_borrowed_model_is_measured_in_float32_whatever_was_chosen(newer: bool, model_of: ModelOf) -> None:
     products: Any = torch.backends.cuda.matmul
     before = products.fp32_precision
+    convolutions = torch.backends.cudnn.allow_tf32
     try:
+        torch.backends.cudnn.allow_tf32 = True
         if newer:
             products.fp32_precision = "tf32"
         else:
@@ -184,6 +186,7 @@ def test_a_borrowed_model_is_measured_in_float32_whatever_was_chosen(newer: bool
     finally:
         torch.set_float32_matmul_precision("highest")
         products.fp32_precision = before
+        torch.backends.cudnn.allow_tf32 = convolutions
 
 
 def test_a_corpus_must_fit_the_model(model_of: ModelOf) -> None:

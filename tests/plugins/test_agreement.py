@@ -78,8 +78,8 @@ def test_models_are_chosen_by_name() -> None:
     assert pairs(Agreement(a="tiny*", b="base*").analyze(given)) == ["tiny-1m / base-1m"]
     assert Agreement(a="none").analyze(given).notes
     assert Agreement().analyze(given).notes, "models of other families are no pair of one model"
-    with pytest.raises(BadInput, match="most=1"):
-        Agreement(a="base*", most=1).analyze(given)
+    with pytest.raises(BadInput, match="max_pairs=1"):
+        Agreement(a="base*", max_pairs=1).analyze(given)
 
 
 def test_one_thing_changes_in_a_pair() -> None:

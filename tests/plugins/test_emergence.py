@@ -179,7 +179,7 @@ def test_answers_beyond_a_cut_are_left_out(in_memory: Any) -> None:
 def test_sources_are_the_units(in_memory: Any) -> None:
     """40 documents of 2 sources: too few units to decide."""
     runs = in_memory({1e6: sticky(0.5, 10, documents=40)}, groups=["a", "b"] * 20)
-    report = Emergence(ks=(1,), lengths=(4,), least_documents=2).analyze(runs)
+    report = Emergence(ks=(1,), lengths=(4,), min_documents=2).analyze(runs)
     assert report.frame("n_eff")["low"].isna().all()
 
 

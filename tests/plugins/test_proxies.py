@@ -190,7 +190,7 @@ def test_the_best_of_many_is_not_judged_by_the_models_that_chose_it() -> None:
 
 
 class TestContract(AnalyzerContract):
-    analyzer = Proxies(least=3)
+    analyzer = Proxies(min_models=3)
 
     def runs(self, *, documents: int = 30) -> Runs:
         rng = np.random.default_rng(1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rbptrack.ranks import DocumentCounts
-from rbptrack.stats import FEWEST_UNITS, Sums, cross_entropy, estimate, jackknife, missed, missed_over_ce, rbp
+from rbptrack.stats import MIN_UNITS, Sums, cross_entropy, estimate, jackknife, missed, missed_over_ce, rbp
 from rbptrack.stats.documents import covariance, deciding, from_influences, half_widths, influences
 
 
@@ -70,7 +70,7 @@ def test_sums_add_and_are_grouped_by_source() -> None:
     assert grouped.values.tolist() == [[10, 12], [6, 8]]
 
 
-@pytest.mark.parametrize("documents", [1, 5, FEWEST_UNITS - 1])
+@pytest.mark.parametrize("documents", [1, 5, MIN_UNITS - 1])
 def test_few_documents_have_no_error(documents):
     number = estimate(drawn(documents), cross_entropy)
     assert np.isfinite(number.value)
@@ -85,7 +85,7 @@ def test_few_sources_have_no_error_however_many_documents() -> None:
 
 
 def test_twenty_documents_have_one() -> None:
-    assert np.isfinite(estimate(drawn(FEWEST_UNITS), cross_entropy).half())
+    assert np.isfinite(estimate(drawn(MIN_UNITS), cross_entropy).half())
 
 
 def test_kish_counts_the_documents_that_decide() -> None:
