@@ -62,13 +62,6 @@ def test_simulated_documents_have_the_rbp_and_ce_that_they_are_given(tails: str)
     assert rbp(*sums) == pytest.approx(np.exp([-1.1, -0.25]), rel=0.01)
 
 
-def test_sources_share_their_difficulty() -> None:
-    documents = Documents.draw(np.random.default_rng(0), Texts(2000, "t3", "uneven", sources=20))
-    frame = pd.DataFrame({"source": documents.source, "difficulty": np.log(documents.difficulty)})
-    within = frame.groupby("source")["difficulty"].var().mean()
-    assert within < 0.6 * frame["difficulty"].var()
-
-
 @pytest.mark.parametrize("name", list(validity.EXPERIMENTS))
 def test_every_experiment_of_validity_has_outcomes(name: str) -> None:
     experiment = validity.EXPERIMENTS[name]
@@ -105,12 +98,6 @@ def test_a_wheel_that_lacks_a_file_is_refused() -> None:
         fresh_environment.check_contents("wheel", [name for name in names if name != "conf/config.yaml"])
     with pytest.raises(fresh_environment.Failed, match=r"not track.*secret\.yaml"):
         fresh_environment.check_contents("wheel", [*names, "conf/secret.yaml"])
-
-
-def test_a_step_that_hangs_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fresh_environment, "PATIENCE", 0.1)
-    with pytest.raises(fresh_environment.Failed, match="sleep 60: not done"):
-        fresh_environment.output(["sleep", "60"], tmp_path)
 
 
 def test_versions_and_dates_of_a_release() -> None:

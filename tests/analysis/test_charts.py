@@ -160,13 +160,6 @@ def test_families_of_a_row_stand_below_each_other(tmp_path: Path) -> None:
     assert len(set(re.findall(r'"point" transform="translate\([\d.]+,([\d.]+)\)"', text))) == 2
 
 
-def test_a_legend_filters_families() -> None:
-    frame = pd.DataFrame({"family": ["a", "b"], "dataset": "x", "S": [1e6, 1e7], "beta": [0.1, 0.2]})
-    params = charts.facets(frame, x="S", y="beta").to_dict()["params"]
-    assert [param["bind"] for param in params] == ["legend"]
-    assert params[0]["select"]["fields"] == ["family"]
-
-
 def test_columns_that_a_chart_does_not_show_are_not_in_it() -> None:
     frame = pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "beta": [0.1], "secret": ["not here"]})
     assert "not here" not in json.dumps(charts.facets(frame, x="S", y="beta").to_dict())

@@ -53,13 +53,10 @@ def test_the_authors_ranks_are_strict_and_documents_begin_where_positions_fall(t
         ("top1/metrics.json", '{"RBP_10": 0.8, "RBP_1": 0.25}', "one number, two values"),
         ("top1/metrics.json", '{"RBP_1": 0.3}', "rbp_1 is 0.3, but its ranks give 0.25"),
         ("top1/metrics.json", '{"RBP_1": 0.25, "RBP_2000": 1.0}', "k must be at most vocab_size"),
-        ("top1/metrics.json", "[1, 2]", "holds none of"),
         ("top1/metrics.json", f'{{"RBP_{DIGITS * 13}": 0.25, "RBP_1": 0.25}}', "k must be a whole number from 1"),
         ("top1/ranks.json", "[[1, 1, 2.0], [1001, 2, 1.0]]", "row 2: a rank must be"),
         ("top1/ranks.json", "[[1.5, 1, 2.0]]", "row 1: a rank must be"),
-        ("top1/ranks.json", "[[1, -1, 2.0]]", "row 1: a position must be"),
         ("top1/ranks.json", f"[[{DIGITS}, 1, 2.0]]", "does not hold rows"),
-        ("top1/ranks.json", '{"rank": [1]}', "does not hold rows"),
         ("top1/ranks.json", "[]", "does not hold rows"),
     ],
 )
