@@ -106,7 +106,7 @@ class KLaw(Analyzer):
 
 def _usable(counts: DocumentCounts, largest: int) -> list[int]:
     """The k of one model's fit: RBP_k is above 0, and enough tokens miss."""
-    possible = set(ks_with_enough_misses(counts)) & set(log_grid(largest).tolist())
+    possible = set(ks_with_enough_misses([counts])) & set(log_grid(largest).tolist())
     hits = counts.hits.sum(axis=0)
     between = (hits > 0) & (hits < counts.tokens.sum())
     return [k for k, is_between in zip(counts.ks, between, strict=True) if is_between and k in possible]
@@ -117,7 +117,7 @@ def _doubling(family: Family, counts: Sequence[DocumentCounts]) -> list[dict[str
     rows: list[dict[str, object]] = []
     if len(family.s) < 3:
         return rows
-    usable = set.intersection(*(set(ks_with_enough_misses(of_size)) for of_size in counts))
+    usable = set(ks_with_enough_misses(counts))
     for k in DOUBLED:
         if not {k, 2 * k} <= usable:
             continue

@@ -44,10 +44,10 @@ from rbptrack.analysis.charts import facets, intervals
 from rbptrack.analysis.explorer import explorer
 from rbptrack.base.words import counted, listed
 from rbptrack.ranks import FloatArray, metric_label, parse_rbp_name, rbp_ks
-from rbptrack.stats.documents import MIN_UNITS, ce_and_missed, half_widths, influences, only_totals
+from rbptrack.stats.documents import MIN_UNITS, ce_and_missed, half_widths, influences
 from rbptrack.stats.floor import MIN_SIZES, FormFit, fit_floor, power_law_aicc
 from rbptrack.stats.laws import FLOOR, fit, laws_by_metric
-from rbptrack.stats.misses import MIN_MISSES
+from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
 
 PARAMETER = Term("a parameter of the form beside the power law, with its profile interval", "value")
 GLOSSARY: Glossary = {
@@ -170,7 +170,7 @@ class PowerLaw(Analyzer):
         other = UNITS[1 - UNITS.index(self.unit)]
         all_families = []
         for family, all_counts in read_families(runs, ks, notes):
-            fitted_ks = _ks_with_enough_misses(all_counts)
+            fitted_ks = ks_with_enough_misses(all_counts)
             counts = [of_size.select(fitted_ks) for of_size in all_counts]
             s = family.column(self.unit)
             left_out = [k for k in self.ks if k not in fitted_ks]
@@ -371,14 +371,6 @@ def _values_of(law: Law, s: FloatArray) -> FloatArray:
     y = np.empty(len(s))
     y[np.argsort(s)] = law.y
     return y
-
-
-def _ks_with_enough_misses(counts: Sequence[DocumentCounts]) -> list[int]:
-    """The k at which enough tokens miss at the best model."""
-    if any(only_totals(of_size) for of_size in counts):
-        return list(counts[0].ks)
-    misses = np.min([of_size.tokens.sum() - of_size.hits.sum(axis=0) for of_size in counts], axis=0)
-    return [k for k, missing in zip(counts[0].ks, misses, strict=True) if missing >= MIN_MISSES]
 
 
 def _figure(points: pd.DataFrame, laws: pd.DataFrame) -> Any:

@@ -98,7 +98,7 @@ class Reproduction(Analyzer):
             cell = published[published["size"] == size]
             if cell.empty:
                 continue
-            ks = [k for k in ks_with_enough_misses(of_size) if k <= largest]
+            ks = [k for k in ks_with_enough_misses([of_size]) if k <= largest]
             law = law_in_k(of_size.select(ks)) if len(ks) >= 3 else None
             if law is None:
                 report.notes.append(

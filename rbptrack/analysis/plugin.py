@@ -47,13 +47,15 @@ class Plugin(ABC):  # noqa: B024 - each kind adds its own methods
             except ValidationError as error:
                 wrong = error.errors()[0]
                 name = self.name or type(self).__name__
-                raise BadInput(f"{name}: {option.name}={_shown(wrong['input'])}: {wrong['msg'].lower()}") from error
+                rule = wrong["msg"][:1].lower() + wrong["msg"][1:]
+                raise BadInput(f"{name}: {option.name}={_shown(wrong['input'])}: {rule}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by file, so that another process can import a plugin that is on no search path."""
         cls = type(self)
         file = vars(sys.modules[cls.__module__.partition(".")[0]]).get("__plugin__", "")
-        return _unpickled, (file, cls.__module__, cls.__name__, cls.name, vars(self))
+        options = {option.name: getattr(self, option.name) for option in fields(self) if option.init}
+        return _unpickled, (file, cls.__module__, cls.__name__, cls.name, options)
 
 
 @dataclass(kw_only=True)
@@ -96,7 +98,7 @@ def options_of(plugin: type[Plugin]) -> list[Option]:
         default = option.default
         if option.default_factory is not MISSING:
             default = option.default_factory()
-        found.append(Option(option.name, _shown(default), text))
+        found.append(Option(option.name, "" if default is MISSING else _shown(default), text))
     return found
 
 

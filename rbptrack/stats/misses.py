@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats.documents import only_totals
 
 MIN_MISSES = 10
-"""Tokens that must miss at the best model, or at the one model that is fitted; above, -ln RBP_k is noise."""
+"""Tokens that must miss at every model of a fit."""
 
 
-def ks_with_enough_misses(counts: DocumentCounts) -> list[int]:
-    """The k at which enough tokens of one model miss; all of them where only totals are known."""
-    if only_totals(counts):
-        return list(counts.ks)
-    misses = counts.tokens.sum() - counts.hits.sum(axis=0)
-    return [k for k, missing in zip(counts.ks, misses, strict=True) if missing >= MIN_MISSES]
+def ks_with_enough_misses(counts: Sequence[DocumentCounts]) -> list[int]:
+    """The k, of those that all counts have, at which enough tokens of each model miss; totals alone are not checked."""
+    ks = set(counts[0].ks)
+    for of_model in counts:
+        misses = of_model.tokens.sum() - of_model.hits.sum(axis=0)
+        enough = misses >= (0 if only_totals(of_model) else MIN_MISSES)
+        ks &= {k for k, is_enough in zip(of_model.ks, enough, strict=True) if is_enough}
+    return sorted(ks)
