@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, inf, log, nan
+from math import exp, inf, log, nan, sqrt
 from operator import itemgetter
 
 import numpy as np
@@ -27,7 +27,10 @@ _STEP = 1.15  # from one E to the next in the search above the smallest value
 _ABOVE = 1e-3  # of ln y over ln E: nearer, a point says nothing of the line above E
 
 EXACT = 1e-24
-"""Mean square of ln y below which every point counts as on the curve: there is no scatter to make a profile of."""
+"""Mean square of ln y below which every point counts as on the curve: there is no scatter to make a profile of.
+
+Rounding errors of ln y are about 1e-15, so that their squares stay far below on every processor.
+"""
 
 
 @dataclass(frozen=True)
@@ -93,18 +96,21 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95) -> FormFit:
     # No E above the geometric mean is best: a constant, which is E = 0 with alpha = 0, is nearer to the points.
     steps = np.arange(2 + int((ln_y.mean() - log(smallest)) / log(_STEP)))
     grid = smallest * np.concatenate([[0.0, 0.2, 0.4, 0.6, 0.8, 0.9], _STEP**steps])
-    e = min(_minima(squares, grid, tolerance=1e-9 * smallest), key=squares)
+    rounding = EXACT * len(y)
+    found = _minima(squares, grid, tolerance=1e-9 * smallest)
+    nearest = min(map(squares, found))
+    e = next(minimum for minimum in found if squares(minimum) <= nearest + rounding)  # E = 0 comes first
     line, least = _above_floor(x, ln_y, e)
-    if line[1] > 0:
+    if line[1] * np.ptp(x) > sqrt(EXACT):
         raise BadInput(f"{FLOOR} is fitted where values fall with size")
     total = float(((ln_y - ln_y.mean()) ** 2).sum())
     low = high = nan
-    if least > EXACT * len(y):
+    if least > rounding:
         limit = least * (1 + fdtri(1, len(y) - 3, level) / (len(y) - 3))
         low, high = _profile(lambda e: squares(e) - limit, e, step=0.05 * smallest, most=1e3 * float(y.max()))
     a = exp(min(line[0] - line[1] * float(np.log(s).mean()), 700))
     parameters = {"E": Parameter(e, low, high), "A": Parameter(a), "alpha": Parameter(-float(line[1]))}
-    return FormFit(FLOOR, parameters, aicc(least, len(y), 4), r2=1 - least / total if total > 0 else nan)
+    return FormFit(FLOOR, parameters, aicc(least, len(y), 4), r2=1 - least / total if total > rounding else nan)
 
 
 def _minima(function: Callable[[float], float], grid: FloatArray, *, tolerance: float) -> list[float]:

@@ -93,7 +93,7 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
         with suppress(TimeoutError):  # no ends then
             parameters = profiles(minimizer, best, names, level=level)
     total = float(((ln_y - ln_y.mean()) ** 2).sum())
-    r2 = 1 - squares / total if total > 0 else nan
+    r2 = 1 - squares / total if total > EXACT * len(y) else nan
     return FormFit(text, parameters, aicc(squares, len(y), len(names) + 1), r2)
 
 

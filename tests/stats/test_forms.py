@@ -68,10 +68,20 @@ def test_points_on_a_curve_have_no_profile() -> None:
     assert fitted.parameters["alpha"].value == pytest.approx(0.2)
 
 
-def test_the_same_value_at_all_sizes_has_no_floor() -> None:
-    fitted = floor.fit_floor(S, np.full(len(S), 0.7))
+@pytest.mark.parametrize("sizes", [6, 7, 8, 9, 12])
+@pytest.mark.parametrize("value", [1e-3, 0.3, 0.51, 0.7, 1.0, 2.2])
+@pytest.mark.parametrize("bits", [0, 1])
+def test_the_same_value_at_all_sizes_has_no_floor(sizes: int, value: float, bits: int) -> None:
+    above = np.random.default_rng(sizes).integers(0, 2, sizes) * bits
+    fitted = floor.fit_floor(np.geomspace(1e5, 1e10, sizes), value + above * np.spacing(value))
+    assert fitted.parameters["E"].value == 0
     assert fitted.parameters["alpha"].value == pytest.approx(0, abs=1e-9)
     assert math.isnan(fitted.r2)
+
+
+def test_no_value_is_explained_by_a_form_if_all_are_the_same() -> None:
+    above = np.random.default_rng(0).integers(0, 2, len(S))
+    assert math.isnan(forms.fit_form("A*S**-alpha", S, 0.7 + above * np.spacing(0.7)).r2)
 
 
 @pytest.mark.parametrize("seed", range(20))
