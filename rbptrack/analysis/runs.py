@@ -15,6 +15,7 @@ import pyarrow as pa
 from rbptrack.analysis.family import read_families, whole_ks
 from rbptrack.analysis.source import COLUMNS, COUNTED, Source, Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, shortened, unknown
+from rbptrack.base.expression import rows_that_pass
 from rbptrack.base.words import counted, listed, short_hash
 from rbptrack.config.patterns import fits
 from rbptrack.ranks import (
@@ -46,7 +47,7 @@ class Filters:
     """Which measurements are meant: those that pass every filter. An empty filter lets all pass.
 
     Attributes:
-        where: a condition of pandas' `query` over `Runs.frame`, such as `ce < 4 and dtype == "float32"`.
+        where: a condition over the columns of `Runs.frame`, such as `ce < 4 and dtype == "float32"`.
         family: patterns such as `pythia*` and, after `!`, exclusions.
         size: patterns.
         model: patterns over the models, `pythia-70m` or `pythia/70m`.
@@ -135,7 +136,9 @@ class Runs:
                 raise BadInput(f"no measurement has {column}={','.join(patterns)}. {where} {present}")
             rows = passed
         if filters.where:
-            rows = _query(rows, filters.where)
+            rows = rows_that_pass(rows, filters.where)
+            if not len(rows):
+                raise BadInput(f"no measurement passes where={filters.where}")
         return self._with_rows(rows)
 
     def copy(self) -> Runs:
@@ -348,17 +351,6 @@ def _check_columns(columns: Sequence[str] | None) -> None:
     for name in columns or ():
         if name not in known:
             raise MissingColumn(f"a rank table has no column {name}; its columns are {listed(known)}")
-
-
-def _query(rows: pd.DataFrame, where: str) -> pd.DataFrame:
-    """The rows of which a condition is true."""
-    try:
-        passed = rows.query(where, engine="python")
-    except Exception as error:  # pandas' parser and the operators raise what they like
-        raise BadInput(f"where={where}: {' '.join(str(error).split())}. Columns: {', '.join(rows.columns)}") from error
-    if not isinstance(passed, pd.DataFrame) or not len(passed):
-        raise BadInput(f"no measurement passes where={where}")
-    return passed
 
 
 def _likely_ks(vocab_size: int, logged: Sequence[int], needed: Iterable[int]) -> list[int]:
