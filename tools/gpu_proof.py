@@ -1,6 +1,6 @@
 """Proof on one GPU, offline: scores against float64, compiled against eager, speed, memory, the demo's ranks.
 
-    make gpu-proof                 # on the GPU: gpu-proof.json, under 30 minutes
+    make gpu-proof                 # on the GPU: gpu-proof.json, some minutes
     make gpu-proof DEVICE=cpu      # the same steps with small shapes, which a test runs
 
 Exit code 1 where a rank differs by more than rounding explains. Not yet run on a GPU.
@@ -51,7 +51,7 @@ class Scale:
         shapes: of random models.
         vocab_size: in place of the shapes' own; 0: their own.
         rows: hidden states that are scored against float64.
-        tokens: of the random documents of the speed.
+        tokens: of the random documents of the speed; models above a billion parameters get an eighth of them.
         dtypes: of weights.
         tf32: whether float32 products are TF32.
         words: of the demo's cells.
@@ -75,7 +75,7 @@ SCALES = {
         tokens=131_072,
         dtypes=(torch.float32, torch.bfloat16),
         tf32=(False, True),
-        words=("model=nano/*", "dataset=pydocs,stdlib"),
+        words=("model=nano/*", "dataset=pydocs,stdlib", "dataset.documents=20"),
     ),
     "cpu": Scale(
         shapes=("pythia-14m",),
@@ -154,7 +154,8 @@ def speeds(scale: Scale, device: str) -> Iterator[Row]:
     engine = EngineConfig(batch_tokens=speed.BATCH_TOKENS[device])
     for shape, dtype in product(scale.shapes, scale.dtypes):
         model = of_module(random_module(shape, device=device, dtype=dtype, vocab_size=scale.vocab_size), shape)
-        corpus = random_corpus(scale.tokens, vocab_size=model.vocab_size)
+        tokens = scale.tokens // 8 if model.largest_params > 10**9 else scale.tokens
+        corpus = random_corpus(tokens, vocab_size=model.vocab_size)
         batches = speed.batches_of(corpus, engine.batch_tokens)
         ways = {"bare": partial(speed.bare, model, batches), "rbptrack": partial(speed.ours, model, corpus, engine)}
         seconds = speed.compare(ways, model.device, rounds=3)
