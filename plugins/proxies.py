@@ -21,7 +21,7 @@ from pydantic import Field
 from rbptrack.analysis import Analyzer, RankTable, Report, Runs, Term, Unreadable, rbp_name
 from rbptrack.analysis.charts import facets
 from rbptrack.analysis.comparable import disagreeing, parts, without_twins
-from rbptrack.analysis.scores import join_scores, last_checkpoints
+from rbptrack.analysis.scores import join_scores, last_checkpoints, unused_scores
 from rbptrack.base.words import counted, listed, number
 from rbptrack.ranks import FloatArray, sum_by
 
@@ -91,9 +91,10 @@ class Proxies(Analyzer):
                 table = self._add_task(report, dataset, str(task), models, values)
                 if table is not None:
                     tables.append(table)
+        if not tables and not report.notes:
+            report.notes.append("No dataset with answers (two fields or more) has models with scores.")
+        report.notes += unused_scores(runs.frame, scores)
         if not tables:
-            if not report.notes:
-                report.notes.append("No dataset with answers (two fields or more) has models with scores.")
             return report
         report.tables["models"] = pd.concat(tables, ignore_index=True)
         panels = report.tables["models"]

@@ -6,6 +6,7 @@ on disk, so that a store that is away loses nothing.
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import tempfile
@@ -277,12 +278,16 @@ class Store(Artifacts):
         return run_id
 
     def save_scores(self, table: pd.DataFrame, name: str) -> bool:
-        """Keep scores of tasks, with the columns of `SCORES`; False where the very same are kept already."""
+        """Keep scores of tasks, with the columns of `SCORES`.
+
+        Returns False, and keeps nothing, if each of them is already the score that counts. Scores that an import of
+        other values has replaced since count again.
+        """
         content = table[list(SCORES)].to_csv(index=False)
-        seal = seal_of(content.encode())
-        same = f"attributes.status = 'FINISHED' and tags.`{Tag.SEAL}` = '{seal}'"
-        if next(iter(self.connection.search(same, reports=True, most=1)), None):
+        given = _read_scores(io.StringIO(content)).astype(str)
+        if len(given.merge(self.scores().astype(str))) == len(given):
             return False
+        seal = seal_of(content.encode())
         self.save(Kind.SCORES, f"scores {name}", files={SCORES_FILE: content}, tags={Tag.SEAL: seal})
         return True
 
@@ -351,9 +356,8 @@ class Store(Artifacts):
     def scores(self) -> pd.DataFrame:
         """The scores of tasks that were imported; of one model's scores in one task the newest."""
         condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SCORES}'"
-        texts = {"model": str, "revision": str, "task": str}
         tables = [
-            pd.read_csv(self.artifact(run.info.run_id, SCORES_FILE), dtype=texts, keep_default_na=False)
+            _read_scores(self.artifact(run.info.run_id, SCORES_FILE))
             for run in self.connection.search(condition, reports=True)
         ]
         if not tables:
@@ -451,6 +455,10 @@ def _checked_record(folder: Path) -> tuple[Record, str]:
     if damaged:
         raise MissingArtifact(f"{folder} is damaged ({', '.join(damaged)}): remove it, and measure again")
     return record, seal_of(text)
+
+
+def _read_scores(file: Path | io.StringIO) -> pd.DataFrame:
+    return pd.read_csv(file, dtype={"model": str, "revision": str, "task": str}, keep_default_na=False)
 
 
 def _address_of(folder: Path) -> dict[str, str] | None:

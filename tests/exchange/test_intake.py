@@ -87,3 +87,15 @@ def test_scores_alone_are_imported(store: Store) -> None:
     take(store, scores)
     take(store, scores)
     assert store.scores()[["model", "task", "score"]].to_numpy().tolist() == [["a", "arc", 0.25]]
+
+
+def test_older_scores_that_are_imported_again_count_again(store: Store) -> None:
+    def score_of(value: float) -> list[Imported]:
+        other = ImportedScore({"model": "b", "task": "arc", "score": 0.5})
+        return [ImportedScore({"model": "a", "task": "arc", "score": value}), other]
+
+    for value in (0.25, 0.75, 0.25):
+        lines = take(store, score_of(value))
+        assert any("imported" in line for line in lines)
+        assert store.scores().set_index("model")["score"].to_dict() == {"a": value, "b": 0.5}
+    assert not any("imported" in line for line in take(store, score_of(0.25)))
