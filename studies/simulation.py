@@ -33,7 +33,8 @@ class Texts:
     Attributes:
         documents: how many.
         tails: of their difficulty: `t3` (heavy on both sides) or `skewed` (a few very hard ones).
-        lengths: `even`, `uneven` (lognormal; the longest of 100 is ten times the median) or `wild` (a hundred times).
+        lengths: `even`, or lognormal: the longest of 100 is ten times the median (`uneven`), a hundred times (`wild`)
+            or a thousand times (`extreme`).
         sources: how many sources they come from; 0: each document is its own. Three quarters of the variance of
             difficulties and slopes are then the source's.
 
@@ -119,8 +120,8 @@ class Documents:
         count = texts.documents
         length = np.full(count, TOKENS)
         if texts.lengths != "even":
-            sd = {"uneven": 1.0, "wild": 2.0}[texts.lengths]
-            drawn = np.exp(sd * rng.standard_normal(count) - sd**2 / 2)
+            sd = {"uneven": 1.0, "wild": 2.0, "extreme": 2.75}[texts.lengths]
+            drawn = np.exp(sd * rng.standard_normal(count) - min(sd, 2.0) ** 2 / 2)
             length = np.maximum(drawn * TOKENS, 20).astype(np.int64)
         normal = rng.standard_normal((2, count))
         source = np.arange(count)

@@ -14,7 +14,7 @@ from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.source import Unreadable
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import HEADLINE_KS
-from rbptrack.stats.changes import MIN_DECIDING, ChangedToken, Changes, OtherTokens, compare
+from rbptrack.stats.changes import ChangedToken, Changes, OtherTokens, compare
 
 SAME_TOKENS = (
     "dataset", "documents_hash", "sequence", "seq_len", "context", "candidates", "rank", "vocab_size", "num_tokens",
@@ -37,7 +37,7 @@ CHANGES_GLOSSARY: dict[str, str | Term] = {
     "lost": Term("share of the tokens that A ranks first and B does not", form=".2%"),
     "gained": Term("share of the tokens that B ranks first and A does not", form=".2%"),
     "moved": Term("share of the tokens whose ranks differ", form=".2%"),
-    "deciding": Term("how many documents decide the difference (Kish's count)", form=".0f"),
+    "deciding": Term("how many documents decide the difference; below 4 it is not tested", form=".0f"),
     "document": "number of the token's document in the selection",
     "position": "the token's index in its document",
     "token": "the token",
@@ -100,17 +100,9 @@ def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, 
 
     """
     keys: dict[str, Any] = {"family": family, "dataset": dataset, **case}
-    pair = " ".join(str(value) for value in case.values()) or family
-    few = []
     for change in changes.changes:
-        beside = {"A": change.a, "B": change.b, "deciding": change.deciding}
+        beside = {"A": change.a, "B": change.b, "deciding": change.difference.deciding}
         report.add("change", change.difference, **keys, metric=change.metric, null=0.0, beside=beside)
-        if change.difference.known and change.deciding < MIN_DECIDING and change.difference.value != 0:
-            few.append(f"{change.metric} ({change.deciding:.2f})")
-    if few:
-        report.notes.append(
-            f"{pair} on {dataset}: fewer than {MIN_DECIDING} documents decide the change of {', '.join(few)}."
-        )
     if isfinite(changes.same_top.value):  # not where a table lacks what models ranked first
         report.add("same_top", changes.same_top, **keys, show=end_of_share, beside={"moved": changes.moved})
     beside = {"lost": changes.lost, "gained": changes.gained}

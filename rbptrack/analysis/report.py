@@ -2,7 +2,8 @@
 
 Tests are corrected and decided here, once, so that no analyzer sets a verdict: p by Holm over all rows of a question,
 then `above` or `below` (of the null value, at the corrected level), `same` (the interval lies inside the margin) or
-`undecided`. A row without a p has no verdict.
+`undecided`. A row without a p has no verdict. Rows that fewer than 4 documents decide have an interval and no p; a note
+names them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.estimate import MIN_DECIDING, Estimate
 
 LEVEL = 0.95
 """Of every interval; tests have the size 1 - LEVEL."""
@@ -97,6 +98,7 @@ class Report:
     headline: str = ""
     notes: list[str] = field(default_factory=list)
     _answers: list[_Answer] = field(default_factory=list, repr=False)
+    _few: dict[tuple[str, str, str], list[str]] = field(default_factory=dict, repr=False)
     _judged: pd.DataFrame | None = field(default=None, repr=False)
 
     def add(
@@ -138,6 +140,9 @@ class Report:
         if ends[0] > ends[1]:  # `show` falls
             ends = ends[::-1]
         numbers = {"estimate": float(show(number.value)), "low": ends[0], "high": ends[1]}
+        if null is not None and number.known and not number.testable:
+            told_apart = " ".join(str(part) for part in (metric, *case.values()) if part != "")
+            self._note_few(question, family, dataset, f"{told_apart} ({number.deciding:.1f})".strip())
         beside = dict(beside or {})
         answer = _Answer(keys | numbers | case | beside, list(case), list(beside), isfinite(margin))
         if null is not None:
@@ -146,6 +151,16 @@ class Report:
             answer = replace(answer, p=number.p(null), side=side, within=within)
         self._answers.append(answer)
         self._judged = None
+
+    def _note_few(self, question: str, family: str, dataset: str, row: str) -> None:
+        """Say in one note for each question, family and dataset which rows have no test, and how many documents decide
+        each.
+        """
+        rows = self._few.setdefault((question, family, dataset), [])
+        before = _few_decide(question, family, dataset, rows)
+        rows.append(row)
+        self.notes = [note for note in self.notes if note != before]
+        self.notes.append(_few_decide(question, family, dataset, rows))
 
     @property
     def results(self) -> pd.DataFrame:
@@ -200,6 +215,13 @@ class Report:
         entry = self.glossary.get(name, MEANINGS.get(name, ""))
         term = entry if isinstance(entry, Term) else Term(entry)
         return term if term.title else replace(term, title=name.replace("_", " "))
+
+
+def _few_decide(question: str, family: str, dataset: str, rows: list[str]) -> str:
+    return (
+        f"{family} on {dataset}: fewer than {MIN_DECIDING} documents decide {question} of {', '.join(rows)}. "
+        "These intervals are printed, but nothing is tested."
+    )
 
 
 def holm(p: pd.Series[float]) -> pd.Series[float]:

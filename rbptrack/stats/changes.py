@@ -15,11 +15,8 @@ import numpy as np
 
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, DocumentSums, FloatArray, RankTable, check_k, rbp_name
-from rbptrack.stats.documents import MIN_UNITS, deciding, from_influences, influences_of_sums, jackknife
+from rbptrack.stats.documents import MIN_UNITS, deciding, degrees_of_freedom, jackknife
 from rbptrack.stats.estimate import Estimate
-
-MIN_DECIDING = 3
-"""Documents; where fewer decide a number (Kish's count over their influences), a note says so."""
 
 T = TypeVar("T", bound=DocumentSums)
 
@@ -39,7 +36,6 @@ class Change:
         a: its value in the first.
         b: in the second.
         difference: b - a, with its error over documents.
-        deciding: how many documents decide the difference (Kish's count).
 
     """
 
@@ -47,7 +43,6 @@ class Change:
     a: float
     b: float
     difference: Estimate
-    deciding: float
 
     @property
     def worsening(self) -> Estimate:
@@ -167,8 +162,12 @@ class Changes:
         Source: Obuchowski, Statistics in Medicine 17, 1998, with t for the normal.
         """
         net = self.pairs.gained - self.pairs.lost
-        df = len(net) - 1 if len(net) >= MIN_UNITS else nan
-        return Estimate(float(net.sum() / self.tokens), scatter=float((net**2).sum() / self.tokens**2), df=df)
+        value = float(net.sum() / self.tokens)
+        if len(net) < MIN_UNITS:
+            return Estimate(value, df=nan)
+        variance = float((net**2).sum() / self.tokens**2)
+        sampling_df = float(degrees_of_freedom(net))
+        return Estimate(value, variance, sampling_df=sampling_df, deciding=float(deciding(net)))
 
     def change(self, metric: str) -> Change:
         """The change of `ce`, or of `rbp_<k>` for one of the ks."""
@@ -179,14 +178,8 @@ class Changes:
             column = [rbp_name(k) for k in self.a.ks].index(metric)
             a = self.a.hits[:, column]
             b = self.b.hits[:, column]
-        value, u = influences_of_sums(np.column_stack([b - a, self.a.tokens]), _per_token)
-        return Change(
-            metric,
-            a=float(a.sum() / self.tokens),
-            b=float(b.sum() / self.tokens),
-            difference=from_influences(value, u),
-            deciding=float(deciding(u)),
-        )
+        difference = jackknife(np.column_stack([b - a, self.a.tokens]), _per_token)
+        return Change(metric, a=float(a.sum() / self.tokens), b=float(b.sum() / self.tokens), difference=difference)
 
     @property
     def changes(self) -> list[Change]:
@@ -261,7 +254,8 @@ def judge(changes: Sequence[Change], tolerance: float) -> Answer:
     Returns:
         `worse`: some metric is worse by more, one-sided, at the 5% level corrected by Bonferroni (which here is Holm's
         first step, the one that decides whether there is any). `within`: the 95% interval of every metric ends below
-        the tolerance, as it does where the second is better. `undecided`: the documents are too few to tell.
+        the tolerance, as it does where the second is better. `undecided`: the documents, or those that decide a
+        change, are too few to tell.
 
     """
     within = True
@@ -272,7 +266,7 @@ def judge(changes: Sequence[Change], tolerance: float) -> Answer:
         if one_sided * len(changes) < 0.05:
             return "worse"
         _, high = worse_by.interval()
-        within = within and high <= tolerance  # not where it is NaN
+        within = within and worse_by.testable and high <= tolerance
     return "within" if within else "undecided"
 
 

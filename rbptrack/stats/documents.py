@@ -20,6 +20,9 @@ from rbptrack.stats.estimate import Estimate
 MIN_UNITS = 20
 """Documents, or sources where they are known; below, there are no ends, no p, no verdict and no standard error."""
 
+ROUNDING = 1e-13
+"""Relative: smaller differences are rounding errors, and not the influence of a document."""
+
 TOTALS = -1
 """The number of the one document that stands for a whole dataset of which only totals are known: imported metrics."""
 
@@ -90,7 +93,7 @@ def influences(counts: DocumentCounts, statistic: Statistic) -> tuple[FloatArray
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.asarray(statistic(*totals), dtype=np.float64)
         without = statistic(totals[0] - counts.tokens, totals[1] - counts.nats, totals[2] - counts.hits)
-        return value, _centred(value - without)
+        return value, _influences(value, without)
 
 
 def influences_of_sums(
@@ -102,7 +105,7 @@ def influences_of_sums(
     totals = sums.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.asarray(statistic(totals), dtype=np.float64)
-        return value, _centred(value - statistic(totals - sums))
+        return value, _influences(value, statistic(totals - sums))
 
 
 def estimate(counts: DocumentCounts, statistic: Statistic) -> Estimate:
@@ -116,12 +119,14 @@ def jackknife(sums: FloatArray, statistic: Callable[[FloatArray], FloatArray]) -
 
 
 def from_influences(value: FloatArray, u: FloatArray) -> Estimate:
-    """An estimate from its value and the influences of documents, (documents,): t with as many degrees of freedom as
-    documents decide the number.
-    """
-    number = float(np.squeeze(value))
+    """An estimate from its value and the influences of documents, (documents,)."""
     u = u.reshape(len(u))
-    return Estimate(number, scatter=float(covariance(u[:, None])[0, 0]), df=np.fmax(float(deciding(u)) - 1, 1.0))
+    return Estimate(
+        float(np.squeeze(value)),
+        sampling=float(covariance(u[:, None])[0, 0]),
+        sampling_df=float(degrees_of_freedom(u)),
+        deciding=float(deciding(u)),
+    )
 
 
 def half_widths(u: FloatArray, level: float = 0.95) -> FloatArray:
@@ -129,7 +134,7 @@ def half_widths(u: FloatArray, level: float = 0.95) -> FloatArray:
     n = len(u)
     with np.errstate(invalid="ignore", over="ignore"):
         spread = np.sqrt((u**2).sum(axis=0) * (n - 1) / n)
-        half = scipy.special.stdtrit(np.fmax(deciding(u) - 1, 1.0), (1 + level) / 2) * spread
+        half = scipy.special.stdtrit(degrees_of_freedom(u), (1 + level) / 2) * spread
     return np.where(np.isfinite(half) & (n >= MIN_UNITS), half, nan)
 
 
@@ -148,8 +153,8 @@ def covariance(u: FloatArray) -> FloatArray:
 
 
 def deciding(u: FloatArray) -> FloatArray:
-    """How many documents decide a number, () or (values,): Kish's effective count over the squared influences,
-    (documents,) or (documents, values).
+    """How many documents decide a number, () or (values,): K = (sum u^2)^2 / sum u^4 over the influences u of
+    documents, (documents,) or (documents, values). K is the number of documents if all have the same influence.
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         squares = u**2
@@ -158,10 +163,23 @@ def deciding(u: FloatArray) -> FloatArray:
     return np.where(np.isfinite(u).all(axis=0), count, nan)
 
 
+def degrees_of_freedom(u: FloatArray) -> FloatArray:
+    """Degrees of freedom of a variance over documents, () or (values,): min(n - 1, 3K - 1), K as `deciding` counts.
+
+    This is Satterthwaite's rule with the fourth moment of a normal distribution. u: as `deciding` takes them.
+    """
+    return np.asarray(np.fmin(len(u) - 1, 3 * deciding(u) - 1))
+
+
+def _influences(value: FloatArray, without: FloatArray) -> FloatArray:
+    """What each document adds to a value: the value minus that without the document, centred. A difference that is
+    only rounding counts as 0.
+    """
+    u = np.asarray(value - without)
+    u[np.abs(u) <= ROUNDING * np.abs(value)] = 0.0
+    return np.asarray(u - u.mean(axis=0))
+
+
 def only_totals(counts: DocumentCounts) -> bool:
     """Whether nothing is known of single documents: metrics imported without ranks."""
     return len(counts.document) == 1 and int(counts.document[0]) == TOTALS
-
-
-def _centred(u: FloatArray) -> FloatArray:
-    return np.asarray(u - u.mean(axis=0))

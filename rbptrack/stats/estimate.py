@@ -9,6 +9,11 @@ import scipy  # its parts are loaded when they are first used: .4 s that a list 
 
 MIN_P = 1e-100  # below, quantiles of t overflow
 
+MIN_DECIDING = 4
+"""Documents. If fewer decide a number, its interval is printed and it is not tested."""
+
+_ROUNDING = 1e-9  # of a count of documents, so that no test depends on the last bit
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -20,8 +25,9 @@ class Estimate:
         value: the number.
         sampling: variance over documents.
         scatter: variance of what else is not known, such as of models around their law.
-        df: degrees of freedom of `scatter`; 0 or NaN where nothing is known of the error, so that there is no interval.
+        df: degrees of freedom of `scatter`; 0 or NaN if nothing is known of the error, so that there is no interval.
         sampling_df: degrees of freedom of `sampling`.
+        deciding: how many documents decide the number (`documents.deciding`); infinite without documents.
 
     """
 
@@ -30,11 +36,17 @@ class Estimate:
     scatter: float = 0.0
     df: float = inf
     sampling_df: float = inf
+    deciding: float = inf
 
     @property
     def known(self) -> bool:
         """Whether there is an interval."""
         return self.df > 0 and isfinite(self.value + self.sampling + self.scatter)
+
+    @property
+    def testable(self) -> bool:
+        """Whether there is an interval, and at least `MIN_DECIDING` documents decide the number."""
+        return self.known and self.deciding > MIN_DECIDING - _ROUNDING
 
     @property
     def se(self) -> float:
@@ -57,8 +69,8 @@ class Estimate:
         return Estimate(self.value, df=nan)
 
     def p(self, null: float = 0.0) -> float:
-        """Two-sided p of a null value: 1 - the level whose interval just reaches it; NaN without an interval."""
-        if not self.known:
+        """Two-sided p of a null value: 1 - the level whose interval just reaches it; NaN if it is not `testable`."""
+        if not self.testable:
             return nan
         distance = abs(self.value - null)
         if distance == 0:
@@ -81,7 +93,8 @@ class Estimate:
         if not (self.known and other.known):
             return Estimate(value, df=nan)
         (sampling, sampling_df), (scatter, df) = map(_added, self._parts, other._parts)
-        return Estimate(value, sampling, scatter, df, sampling_df)
+        deciding = _added((self.sampling, self.deciding), (other.sampling, other.deciding))[1]
+        return Estimate(value, sampling, scatter, df, sampling_df, deciding)
 
     @property
     def _parts(self) -> tuple[tuple[float, float], tuple[float, float]]:

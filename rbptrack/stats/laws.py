@@ -1,9 +1,9 @@
 """A law over the sizes of a family: y = A S^-alpha, by least squares of ln y on ln S.
 
-Half of an interval, squared, is t(d-1)^2 w' Sigma w + t(m-2)^2 s^2 w'w: w are the weights of ln y in the number, Sigma
-the covariance of ln y between the m sizes over the documents that they share, d how many documents decide the number
-(`documents.deciding`), s^2 the variance of the models around the law. How often such intervals hold the truth is
-simulated in docs/explanation/validity.md.
+Half of an interval, squared, is t(d)^2 w' Sigma w + t(m-2)^2 s^2 w'w: w are the weights of ln y in the number, Sigma
+the covariance of ln y between the m sizes over the documents that they share, d the degrees of freedom over documents
+(`documents.degrees_of_freedom`), s^2 the variance of the models around the law. How often such intervals hold the truth
+is simulated in docs/explanation/validity.md.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, inf, nan
+from math import exp, nan
 
 import numpy as np
 import scipy
 
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
 from rbptrack.stats.documents import (
+    ROUNDING,
     Statistic,
     ce_and_missed,
     covariance,
     deciding,
+    degrees_of_freedom,
     estimate,
     influences,
     influences_of_sums,
@@ -154,12 +156,14 @@ class Law:
 
     def _estimate(self, weights: FloatArray, scatter: float, df: int) -> Estimate:
         """A weighted sum of ln y with its error over documents, and what the models' scatter adds."""
-        sampling_df = inf
-        if self.u is not None:
-            with np.errstate(invalid="ignore"):  # influences may be infinite, and nothing is known then
-                sampling_df = float(np.fmax(deciding(self.u @ weights) - 1, 1.0))
+        value = float(weights @ self._ln_y)
         sampling = float(weights @ self.sigma @ weights)
-        return Estimate(float(weights @ self._ln_y), sampling, scatter, df, sampling_df)
+        if self.u is None:
+            return Estimate(value, sampling, scatter, df)
+        with np.errstate(invalid="ignore"):  # influences may be infinite, and nothing is known then
+            u = self.u @ weights
+            u[np.abs(u) <= ROUNDING * (np.abs(self.u) @ np.abs(weights))] = 0.0  # what all sizes share cancels
+        return Estimate(value, sampling, scatter, df, float(degrees_of_freedom(u)), float(deciding(u)))
 
 
 def fit(s: FloatArray, y: FloatArray, u: Sequence[FloatArray] | None = None) -> Law:

@@ -73,6 +73,20 @@ def test_without_an_interval_there_is_no_p_and_no_verdict() -> None:
     assert frame["verdict"].tolist() == ["", ""]
 
 
+def test_a_number_that_few_documents_decide_has_an_interval_and_a_note_but_no_verdict() -> None:
+    report = Report({})
+    for i, deciding in enumerate((1.5, 3.9, 4.0)):
+        number = Estimate(5.0, sampling=1.0, sampling_df=3 * deciding - 1, deciding=deciding)
+        report.add("alpha", number, **WHERE, metric=f"rbp_{i}", null=0.0, margin=20.0)
+    frame = report.frame("alpha")
+    assert frame["low"].notna().all()
+    assert frame["p"].notna().tolist() == [False, False, True]
+    assert frame["verdict"].tolist() == ["", "", "same"]
+    assert len(report.notes) == 1
+    assert all(part in report.notes[0] for part in ("rbp_0", "1.5", "rbp_1", "3.9"))
+    assert "rbp_2" not in report.notes[0]
+
+
 def test_a_number_that_nothing_is_asked_of_has_an_interval_and_no_verdict() -> None:
     frame = answers(known(5.0), null=None)
     assert frame["low"].notna().all()

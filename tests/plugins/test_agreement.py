@@ -125,7 +125,10 @@ def test_a_note_says_where_few_documents_decide() -> None:
     logprob[:TOKENS] -= 3
     tables = {"a": worse, "b": table(3, logprob=logprob)}
     report = Agreement().analyze(measured(tables, dtype=["float32", "bfloat16"]))
-    assert any("fewer than 3 documents decide the change of ce" in note for note in report.notes)
+    assert any("1.1" in note for note in report.notes)
+    ce = report.frame("change").set_index("metric").loc["ce"]
+    assert np.isfinite(ce["low"])
+    assert ce["verdict"] == ""
 
 
 class TestContract(NeedsRanks):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats import MIN_UNITS, Sums, cross_entropy, estimate, jackknife, missed, missed_over_ce, rbp
-from rbptrack.stats.documents import covariance, deciding, from_influences, half_widths, influences
+from rbptrack.stats.documents import covariance, deciding, degrees_of_freedom, from_influences, half_widths, influences
 
 
 def counts_of(tokens, nats, hits=None, ks=(1,)):
@@ -94,13 +95,47 @@ def test_kish_counts_the_documents_that_decide() -> None:
     assert deciding(np.zeros(8)) == 8
 
 
+def test_degrees_of_freedom_are_satterthwaites() -> None:
+    """E[u^4] = 3 sd^4 makes 3K - 1 of n equal normal influences n - 1, as a known formula has it."""
+    assert degrees_of_freedom(np.ones(30)) == 29
+    assert degrees_of_freedom(np.array([1.0, 1.0, *np.zeros(28)])) == pytest.approx(5)
+    assert degrees_of_freedom(np.zeros(30)) == 29
+    u = np.random.default_rng(5).normal(size=(3000, 20))
+    assert degrees_of_freedom(u) == pytest.approx(2999, rel=0.1)
+
+
+def test_a_number_that_three_documents_decide_has_an_interval_and_no_p() -> None:
+    for documents, tested in ((1, False), (3, False), (4, True), (30, True)):
+        values = np.ones(40)
+        values[:documents] += np.where(np.arange(documents) % 2, 1.0, -1.0) if documents > 1 else 1.0
+        u = values - 1.0
+        number = from_influences(np.array(1.0), u)
+        assert number.deciding == pytest.approx(documents)
+        assert np.isfinite(number.half())
+        assert np.isfinite(number.p()) == tested
+
+
+@pytest.mark.parametrize("rounding", [-1e-15, 0.0, 1e-15])
+def test_whether_a_number_is_tested_does_not_hang_on_the_last_bit(rounding: float) -> None:
+    u = np.zeros(30)
+    u[:4] = 1.0 + rounding * np.arange(4)
+    assert from_influences(np.array(1.0), u).testable
+
+
+def test_rounding_errors_are_no_influence() -> None:
+    """Every document has the same mean: leaving one out changes CE by rounding alone."""
+    tokens = np.random.default_rng(1).integers(1, 1000, 50)
+    number = estimate(counts_of(tokens, tokens * (1 / 3)), cross_entropy)
+    assert number.half() == 0
+    assert number.deciding == 50
+
+
 def test_one_deciding_document_makes_the_interval_wide() -> None:
     u = np.full(30, 1e-6)
     u[0] = 1.0
-    values = 1 + u
-    number = estimate(counts_of(np.ones(30), values), cross_entropy)
-    assert number.df == 1
-    assert number.half() > 10 * number.se
+    number = estimate(counts_of(np.ones(30), 1 + u), cross_entropy)
+    assert number.half() == pytest.approx(stats.t.ppf(0.975, 3 * number.deciding - 1) * number.se)
+    assert number.half() > 2 * 1.96 * number.se
 
 
 def test_a_share_of_one_has_no_interval_and_no_warning() -> None:

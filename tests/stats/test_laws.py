@@ -77,13 +77,14 @@ def test_what_all_sizes_share_leaves_the_exponent_alone() -> None:
 
 
 def test_one_document_that_decides_the_exponent_widens_its_interval() -> None:
-    """Of 40 documents one moves the largest size: the count that decides is 1, and t has one degree of freedom."""
+    """Of 40 documents one moves the largest size: K is 1, and t has 3K - 1 degrees of freedom."""
     s, y = noisy(sigma=0.0)
     u = np.zeros((6, 40))
     u[-1, 7] = 0.01
     alpha = fit(s, y, u).alpha
-    assert alpha.sampling_df == 1.0
-    assert alpha.half() == pytest.approx(stats.t.ppf(0.975, 1) * alpha.sampling**0.5, rel=1e-6)
+    assert alpha.sampling_df == pytest.approx(2)
+    assert alpha.half() == pytest.approx(stats.t.ppf(0.975, 2) * alpha.sampling**0.5, rel=1e-6)
+    assert np.isnan(alpha.p())
 
 
 def test_the_held_out_error_is_that_of_the_largest_size() -> None:
