@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
-import vl_convert
 from altair import datum, expr
 from altair.utils.schemapi import debug_mode
 
-from rbptrack.base.errors import unknown
+from rbptrack.analysis.drawing import CannotDraw, draw
+from rbptrack.base.errors import first_line, unknown
 from rbptrack.config.patterns import natural_key
 from rbptrack.ranks import HEADLINE_KS, RankHistogram
 
@@ -71,7 +72,10 @@ def theme() -> Any:
 
 def _show(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     """What a notebook gets of a chart: Vega-Lite for those that draw it, a PNG for those that do not."""
-    return {"application/vnd.vegalite.v6+json": spec, "image/png": _picture(spec, "png")}
+    bundle: dict[str, Any] = {"application/vnd.vegalite.v6+json": spec}
+    with suppress(CannotDraw):
+        bundle["image/png"] = _picture(spec, "png")
+    return bundle
 
 
 alt.renderers.register("rbptrack", _show)
@@ -83,12 +87,17 @@ def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
 
     Raises:
         BadInput: another ending.
+        CannotDraw: no picture can be drawn of this chart, or on this machine.
+
     """
     path = Path(path)
     form = path.suffix.lstrip(".").lower()
     if form not in FORMATS:
         raise unknown("format of a figure", form, FORMATS)
-    spec = chart.to_dict(validate=False)
+    try:
+        spec = chart.to_dict(validate=False)
+    except Exception as error:  # a plugin's chart may break any rule of Vega-Lite's
+        raise CannotDraw(f"{type(error).__name__}: {first_line(error)}") from error
     if "explorer" in spec.get("usermeta", {}):
         index = nearest_index(spec["usermeta"]["explorer"]["ks"], k)
         spec["params"] = [p | {"value": index} if p["name"] == "chosen" else p for p in spec["params"]]
@@ -96,13 +105,16 @@ def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
     return path
 
 
+def picture(chart: Any) -> bytes:
+    """A chart as the bytes of a PNG; CannotDraw as `save`."""
+    return _picture(chart.to_dict(validate=False), "png")
+
+
 def _picture(spec: dict[str, Any], form: str) -> bytes:
     """A Vega-Lite specification drawn as bytes of SVG, PNG or PDF."""
-    if form == "svg":
-        return str(vl_convert.vegalite_to_svg(spec)).encode()
-    if form == "pdf":
-        return bytes(vl_convert.vegalite_to_pdf(spec))
-    return bytes(vl_convert.vegalite_to_png(spec | {"background": "white"}, scale=2))
+    if form == "png":
+        return draw("vegalite_to_png", vl_spec=spec | {"background": "white"}, scale=2)
+    return draw(f"vegalite_to_{form}", vl_spec=spec)
 
 
 @debug_mode(False)  # Altair would check each part again and again

@@ -114,5 +114,7 @@ def _command() -> str:
 def _write_figures(outcomes: Sequence[Outcome], folder: Path, form: str) -> None:
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder} is {kind_of(folder)}, and no folder for figures: move it away")
-    written = save_figures(outcomes, folder, form)
+    written, notes = save_figures(outcomes, folder, form)
+    for note in notes:
+        complain(note)
     say(f"figures  {counted(len(written), 'file')} in {short_path(folder)}")

@@ -19,8 +19,8 @@ from rbptrack.base.files import regular_file, replacing
 from rbptrack.exchange.contents import faults_of_measurement
 from rbptrack.exchange.intake import imported_line
 from rbptrack.tracking import Record, Store
-from rbptrack.tracking.names import DOCUMENTS_FILE, RANKS_FILE, RECORD_FILE, TOKENS_FILE, Metric, Tag
-from rbptrack.tracking.record import add_histogram, histogram_of, rbp_curve
+from rbptrack.tracking.names import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, RECORD_FILE, TOKENS_FILE, Metric, Tag
+from rbptrack.tracking.record import histogram_of, rbp_curve
 
 LARGEST = 64 * 2**30
 """Bytes to which a bundle may unpack."""
@@ -70,7 +70,7 @@ def is_bundle(path: Path) -> bool:
 def import_bundle(path: Path, store: Store) -> list[str]:
     """Check all measurements of a bundle, then deliver those that the store lacks; returns lines about it.
 
-    CE, RBP_k, the curve and the fingerprint are computed again; the histogram and the picture are made of the ranks.
+    CE, RBP_k, the curve and the fingerprint are computed again; the histogram is made of the ranks.
 
     Raises:
         BadInput: it is no bundle, holds what no bundle does, or numbers that its ranks do not give: nothing is kept.
@@ -124,7 +124,7 @@ def _complete(folder: Path, source: Path) -> None:
     if RANKS_FILE in record.files:
         histogram = histogram_of(folder / RANKS_FILE)
         record.curves = {Metric.RBP_CURVE: rbp_curve(histogram)}
-        add_histogram(folder, histogram, record.name)
+        histogram.write(folder / HISTOGRAM_FILE)
     record.write(folder)
 
 

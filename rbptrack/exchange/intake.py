@@ -11,8 +11,8 @@ from rbptrack.base.words import counted
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Record, Store
 from rbptrack.tracking.facts import identity_tags, title
-from rbptrack.tracking.names import RANKS_FILE, Metric, Tag
-from rbptrack.tracking.record import MAX_TEXT_LENGTH, add_histogram, histogram_of, numbers, rbp_curve, size_metrics
+from rbptrack.tracking.names import HISTOGRAM_FILE, RANKS_FILE, Metric, Tag
+from rbptrack.tracking.record import MAX_TEXT_LENGTH, histogram_of, numbers, rbp_curve, size_metrics
 
 _PARAMS = ("dtype", "sequence", "seq_len", "context", "vocab_size", "total_params", "training_tokens", "documents")
 _HOW = ("dtype", "sequence", "seq_len", "context", "training_tokens")  # as in the key of `ImportedRow`
@@ -37,7 +37,7 @@ def import_source(importer: str, source: CheckedSource, path: Path, store: Store
             folder = Path(name)
             if measurement.given.ranks is not None:
                 measurement.given.ranks.write(folder / RANKS_FILE)
-                add_histogram(folder, histogram_of(folder / RANKS_FILE), record.name)
+                histogram_of(folder / RANKS_FILE).write(folder / HISTOGRAM_FILE)
             record.write(folder)
             store.deliver(folder, keep=True)  # the temporary folder removes itself
         new_measurements += 1

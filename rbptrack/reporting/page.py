@@ -19,11 +19,11 @@ from urllib.parse import quote
 
 import pandas as pd
 import pyarrow as pa
-import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import rbptrack
 from rbptrack.analysis import Report, Runs, charts
+from rbptrack.analysis.drawing import CannotDraw, draw
 from rbptrack.base.errors import first_line
 from rbptrack.base.words import compact, counted, listed, short_hash
 from rbptrack.ranks import HEADLINE_KS, rbp_name
@@ -48,7 +48,15 @@ def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: st
         title: empty: what was measured.
         command: the command line that made it, for the page's end.
 
+    The page says why it has no figures if they cannot be drawn on this machine.
+
     """
+    try:
+        vega = _vega()
+        no_vega = ""
+    except CannotDraw as error:
+        vega = ""
+        no_vega = f"This page has no figures: {error}"
     lead = next((outcome for outcome in outcomes if outcome.leads and outcome.report is not None), None)
     parts = [_part(outcome, leads=outcome is lead) for outcome in outcomes if _is_shown(outcome)]
     _drop_largest_links(parts)
@@ -73,7 +81,8 @@ def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: st
         colours=charts.COLOURS,
         glyphs=_GLYPHS,
         config=charts.theme()["config"],
-        vega=_vega(),
+        vega=vega,
+        no_vega=no_vega,
     )
 
 
@@ -91,10 +100,15 @@ _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 @functools.cache
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script; kept in the cache, as it takes more than a second to make."""
+    """Vega, Vega-Lite and Vega-Embed in one script, kept in the cache: it takes more than a second to make.
+
+    Raises:
+        CannotDraw: V8, which makes it, cannot run on this machine.
+
+    """
 
     def bundle() -> pa.Table:
-        return pa.table({"script": [vl_convert.javascript_bundle(_SNIPPET)]})
+        return pa.table({"script": [draw("javascript_bundle", snippet=_SNIPPET).decode()]})
 
     parts = {"snippet": _SNIPPET} | {name: version(name) for name in ("vl-convert-python", "altair")}
     table = cached(f"vega/{fingerprint(parts)}", pa.schema({"script": pa.string()}), bundle)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rbptrack.analysis import Runs, charts
+from rbptrack.analysis.drawing import CannotDraw
 from rbptrack.base.escape import file_part
 from rbptrack.base.words import counted
 from rbptrack.reporting.analyse import Outcome
@@ -76,11 +77,20 @@ def description(outcome: Outcome, command: str) -> str:
     return "\n\n".join(parts)
 
 
-def save_figures(outcomes: Sequence[Outcome], folder: Path, form: str) -> list[Path]:
-    """Draw every figure into a folder as `<analyzer>-<figure>.<form>`, the form svg, png or pdf."""
+def save_figures(outcomes: Sequence[Outcome], folder: Path, form: str) -> tuple[list[Path], list[str]]:
+    """Draw every figure into a folder as `<analyzer>-<figure>.<form>`, the form svg, png or pdf.
+
+    Returns:
+        The files, and a note on each figure that cannot be drawn.
+
+    """
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
+    notes = []
     for outcome in outcomes:
         for name, chart in outcome.report.figures.items() if outcome.report else ():
-            paths.append(charts.save(chart, folder / f"{file_part(f'{outcome.name}-{name}')}.{form}"))
-    return paths
+            try:
+                paths.append(charts.save(chart, folder / f"{file_part(f'{outcome.name}-{name}')}.{form}"))
+            except CannotDraw as error:
+                notes.append(f"{outcome.name}: the figure {name} is not drawn: {error}")
+    return paths, notes

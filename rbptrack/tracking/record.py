@@ -31,7 +31,6 @@ from rbptrack.tracking.names import (
     CONFIG_FILE,
     DOCUMENTS_FILE,
     HISTOGRAM_FILE,
-    PICTURE_FILE,
     RECORD_FILE,
     SEAL_FILE,
     STORE_FILE,
@@ -135,7 +134,7 @@ def lay_out(
 
     """
     record = _record_of(measurement, facts, documents, (*measurement.notes, *notes), began)
-    add_histogram(folder, measurement.histogram, record.name)
+    measurement.histogram.write(folder / HISTOGRAM_FILE)
     write_table(folder / DOCUMENTS_FILE, pa.Table.from_pandas(documents, preserve_index=False))
     write_whole(folder / TOKENS_FILE, json.dumps({str(token): text for token, text in token_texts.items()}))
     write_whole(folder / CONFIG_FILE, facts.yaml())
@@ -177,14 +176,6 @@ def _record_of(
 def histogram_of(ranks: Path) -> RankHistogram:
     """The histogram of a rank table, read in pieces."""
     return reduce(operator.add, (piece.histogram() for piece in RankTable.read_pieces(ranks, COUNTED)))
-
-
-def add_histogram(folder: Path, histogram: RankHistogram, name: str) -> None:
-    """Add the histogram of a measurement's ranks to its folder, and a picture of it with the measurement's name."""
-    from rbptrack.analysis import charts  # Altair: who reads a store does not wait for it
-
-    histogram.write(folder / HISTOGRAM_FILE)
-    charts.save(charts.rank_distribution(histogram, name), folder / PICTURE_FILE)
 
 
 def numbers(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:

@@ -32,6 +32,7 @@ from rbptrack.tracking.artifacts import Artifacts
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.models import Models
 from rbptrack.tracking.names import COVERS_FILE, RECORD_FILE, SCORES_FILE, SEAL_FILE, STORE_FILE, Kind, Tag
+from rbptrack.tracking.picture import draw_picture
 from rbptrack.tracking.record import Record, seal_of
 from rbptrack.tracking.rows import frame_of
 from rbptrack.tracking.verify import faults_of
@@ -167,11 +168,12 @@ class Store(Artifacts):
         if not keep and folder.exists() and address is None:
             self.address_to(folder)
         keep = keep or address not in (None, self._address)
+        pictures = draw_picture(folder)
         with self.connection.alone():
             if not folder.exists() and (run_id := self.find(folder.name)):  # another process was faster
                 return run_id
             record, seal = _checked_record(folder)
-            run_id = self._find_delivered(record, seal) or self._log_measurement(folder, record, seal)
+            run_id = self._find_delivered(record, seal) or self._log_measurement(folder, record, seal, pictures)
             if not keep:
                 _remove(folder)
         return run_id
@@ -425,7 +427,7 @@ class Store(Artifacts):
         condition = f"{_FINISHED} and tags.`{Tag.SEAL}` = '{seal}'"
         return next((run.info.run_id for run in self.connection.search(condition, most=1)), None)
 
-    def _log_measurement(self, folder: Path, record: Record, seal: str) -> str:
+    def _log_measurement(self, folder: Path, record: Record, seal: str, pictures: Sequence[Path]) -> str:
         self._writer.delete_unfinished(f" and tags.`{Tag.FINGERPRINT}` = '{record.fingerprint}'")
         run = self._writer.create(record.name, record.tags | {Tag.SEAL: seal, Tag.NOTE: describe(record)}, record.began)
         run_id: str = run.run_id
@@ -433,7 +435,8 @@ class Store(Artifacts):
             model_id = Models(self.connection).find_or_create(record, run_id)
             self._writer.log_record(run_id, record, model_id)
             self._writer.log_inputs(run_id, record, model_id)
-            self._writer.add_files(run, [folder / name for name in (*sorted(record.files), RECORD_FILE)])
+            files = [folder / name for name in (*sorted(record.files), RECORD_FILE)]
+            self._writer.add_files(run, [*files, *pictures])
             self._writer.end(run_id, "FINISHED", record.ended)
         except BaseException:
             with suppress(RbptrackError):  # if it cannot be removed now, the next delivery does it

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import pandas as pd
 import pytest
 
@@ -65,9 +66,19 @@ def test_reports_with_results_are_saved_and_the_page_with_the_leading_one(runs: 
 
 
 def test_figures_as_files(tmp_path: Path, outcomes: list[Outcome]) -> None:
-    [path] = save_figures(outcomes, tmp_path / "new", "svg")
+    [path], notes = save_figures(outcomes, tmp_path / "new", "svg")
+    assert notes == []
     assert path == tmp_path / "new" / "power_law-beta.svg"
     assert path.read_text().startswith("<svg")
+
+
+def test_a_figure_that_cannot_be_drawn_costs_no_other_figure(tmp_path: Path, outcomes: list[Outcome]) -> None:
+    figures = next(outcome.report.figures for outcome in outcomes if outcome.report)
+    figures["wrong"] = alt.Chart(alt.InlineData(values=[{"a": 1}])).mark_point().encode(x="a:nonsense")
+    figures["last"] = figures["beta"]
+    paths, notes = save_figures(outcomes, tmp_path / "new", "svg")
+    assert [path.name for path in paths] == ["power_law-beta.svg", "power_law-last.svg"]
+    assert len(notes) == 1
 
 
 def test_a_report_on_the_terminal(outcomes: list[Outcome], capsys: pytest.CaptureFixture[str]) -> None:

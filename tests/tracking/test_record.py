@@ -32,10 +32,8 @@ def test_the_folder_holds_all_artifacts_and_a_record_of_their_hashes(measured: M
         "documents.parquet",
         "config.yaml",
         "tokens.json",
-        "rank_distribution.png",
     }
     assert all(sha256(folder / name) == digest for name, digest in record.files.items())
-    assert (folder / "rank_distribution.png").read_bytes().startswith(b"\x89PNG")
     assert read_table(folder / "documents.parquet").column_names == ["document", "id", "tokens", "bytes"]
     assert json.loads((folder / "tokens.json").read_text()) == {"0": " the"}
 

@@ -48,7 +48,8 @@ def test_a_measurement_is_one_finished_run_with_all_it_holds(store: Store, measu
     (used,) = run.inputs.dataset_inputs
     assert (used.dataset.name, used.dataset.digest) == ("wiki", "d" * 8)
     files = {entry.path for entry in MlflowClient(store.uri).list_artifacts(run_id)}
-    assert files == {*record.files, "record.json"}
+    assert files == {*record.files, "record.json", "rank_distribution.png"}
+    assert store.artifact(run_id, "rank_distribution.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_default_store_is_what_mlflow_itself_uses_in_the_folder(

@@ -19,7 +19,6 @@ FILES = (
     "documents.parquet",
     "config.yaml",
     "tokens.json",
-    "rank_distribution.png",
     "record.json",
 )
 ALTERATIONS = {
