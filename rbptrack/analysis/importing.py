@@ -34,9 +34,11 @@ from pydantic import ValidationError
 from rbptrack.analysis.plugin import Plugin
 from rbptrack.analysis.rules import ROUNDED, ScoreRow
 from rbptrack.analysis.rules import ImportedRow as ImportedRow  # for importers of rows
+from rbptrack.analysis.scores import plain_name
 from rbptrack.analysis.source import SCORES as SCORES  # for importers of scores
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import listed
+from rbptrack.config.patterns import without_size
 from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
 
 _BATCHED = 0.02  # of CE: a mean of batches' means weighs tokens unevenly
@@ -74,7 +76,14 @@ class ImportedScore:
     place: str = ""
 
 
-Imported = ImportedMeasurement | ImportedScore
+@dataclass(frozen=True)
+class ImportNote:
+    """A sentence for the person who imports: what of the source was left out, or which of several values was taken."""
+
+    text: str
+
+
+Imported = ImportedMeasurement | ImportedScore | ImportNote
 
 
 @dataclass(kw_only=True)
@@ -116,23 +125,30 @@ class CheckedSource:
     Attributes:
         measurements: each once.
         scores: a row per model, revision and task, with the columns `SCORES`.
+        notes: what the importer said about it, each sentence once.
 
     """
 
     measurements: list[CheckedMeasurement]
     scores: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
 
 
-def split_at_hyphen(model: str) -> tuple[str, str]:
-    """Split a model's name at its last hyphen: (`pythia`, `70m`) of `EleutherAI/pythia-70m`."""
-    family, hyphen, size = model.rpartition("/")[2].rpartition("-")
-    if not hyphen:
-        return size, ""
+def family_and_size(model: str) -> tuple[str, str]:
+    """Split a model's name: (`pythia`, `70m`) of `EleutherAI/pythia-70m`.
+
+    The size is the part that reads as one, wherever it stands: (`Qwen2.5-Instruct`, `0.5B`) of `Qwen2.5-0.5B-Instruct`.
+    Without such a part it is what stands after the last hyphen: (`gpt2`, `medium`) of `gpt2-medium`.
+    """
+    name = model.rpartition("/")[2]
+    family, size = without_size(name)
+    if not size and "-" in name.strip("-"):
+        family, _, size = name.rpartition("-")
     return family, size
 
 
 def checked(
-    source: Path, items: Iterable[Imported], split: Callable[[str], tuple[str, str]] = split_at_hyphen
+    source: Path, items: Iterable[Imported], split: Callable[[str], tuple[str, str]] = family_and_size
 ) -> CheckedSource:
     """Hold everything that an importer yields to the rules.
 
@@ -146,8 +162,12 @@ def checked(
 
     """
     faults: list[str] = []
-    rows: dict[tuple[object, ...], tuple[ImportedRow | ScoreRow, Imported]] = {}
+    notes: dict[str, None] = {}
+    rows: dict[tuple[object, ...], tuple[ImportedRow | ScoreRow, ImportedMeasurement | ImportedScore]] = {}
     for item in items:
+        if isinstance(item, ImportNote):
+            notes[item.text] = None
+            continue
         try:
             row = _measurement(item, split) if isinstance(item, ImportedMeasurement) else _score(item)
         except ValidationError as error:
@@ -167,7 +187,7 @@ def checked(
     if faults:
         raise BadInput(_message(source, faults))
     if not rows:
-        raise BadInput(f"{source} holds nothing to import")
+        raise BadInput("\n  ".join([f"{source} holds nothing to import", *list(notes)[:_MAX_FAULTS]]))
     measurements = []
     scores = []
     for row, item in rows.values():
@@ -176,7 +196,7 @@ def checked(
         else:
             scores.append(row.model_dump())
     frame = pd.DataFrame(scores, columns=list(SCORES))
-    return CheckedSource(measurements, frame.astype({"score": "Float64", "n": "Int64"}))
+    return CheckedSource(measurements, frame.astype({"score": "Float64", "n": "Int64"}), list(notes))
 
 
 def _differing(one: ImportedRow | ScoreRow, other: ImportedRow | ScoreRow) -> list[str]:
@@ -187,14 +207,22 @@ def _differing(one: ImportedRow | ScoreRow, other: ImportedRow | ScoreRow) -> li
 
 
 def _score(item: ImportedScore) -> ScoreRow:
-    return ScoreRow.model_validate(_present(item.columns))
+    columns = _present(item.columns)
+    if isinstance(model := columns.get("model"), str):
+        columns["model"], commit = plain_name(model)
+        if commit:
+            columns.setdefault("revision", commit)
+    return ScoreRow.model_validate(columns)
 
 
 def _measurement(item: ImportedMeasurement, split: Callable[[str], tuple[str, str]]) -> ImportedRow:
     """The row of a measurement; of its ranks' numbers, where it has ranks, those that came with them must agree."""
     columns = _present(item.columns)
-    if "family" not in columns:  # whether there is a model, too, the row's rules say
-        columns["family"], size = split(str(columns.get("model", "unknown")))
+    if isinstance(model := columns.get("model"), str):
+        columns["model"] = plain_name(model)[0]
+    if not {"family", "size"} <= columns.keys():
+        family, size = split(str(columns.get("model", "unknown")))  # whether there is a model, the row's rules say
+        columns.setdefault("family", family)
         columns.setdefault("size", size)
     if item.ranks is None:
         return ImportedRow.model_validate(columns)
@@ -236,7 +264,7 @@ def _present(columns: Mapping[str, Any]) -> dict[str, object]:
     return present
 
 
-def _faults(error: ValidationError, item: Imported) -> list[str]:
+def _faults(error: ValidationError, item: ImportedMeasurement | ImportedScore) -> list[str]:
     """A line for each rule that a row breaks: its place, pydantic's sentence, and the value."""
     places = item.places if isinstance(item, ImportedMeasurement) else {}
     faults = []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
+from decimal import Decimal
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,26 +19,37 @@ from rbptrack.base.errors import BadInput, first_line
 from rbptrack.base.files import read_small as read_small  # for importers
 from rbptrack.base.files import regular_file
 
+TABLES = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
+"""Endings of the files that `read_rows` reads."""
 
-def load_json(path: Path) -> Any:
-    """Read a JSON file of any size, in which no key stands twice and no number is NaN or infinite.
+_SEPARATORS = (",", ";", "\t")
+_QUOTED = re.compile(r'"[^"]*"')
+_GROUPED = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+", re.ASCII)
+_SHORT = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(?:e\+?(\d{1,2})| ?([kmbt]))", re.ASCII | re.IGNORECASE)
+_FACTORS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+
+
+def load_json(path: Path, *, finite: bool = True) -> Any:
+    """Read a JSON file of any size, in which no key stands twice.
+
+    Args:
+        path: the file.
+        finite: refuse numbers that are NaN or infinite. Set it to False for a file in which numbers that are not used
+            may be NaN, as evaluation programs write them.
 
     Raises:
-        BadInput: it is none.
+        BadInput: the file is not such JSON, or cannot be read.
 
     """
     regular_file(path, "import")
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-    return parse_json(text, str(path))
+    return parse_json(_bytes(path), str(path), finite=finite)
 
 
-def parse_json(text: str | bytes, place: str) -> Any:
+def parse_json(text: str | bytes, place: str, *, finite: bool = True) -> Any:
     """Parse JSON as `load_json` does; `place` begins the message, such as `served.jsonl, line 3`."""
+    read_number = _finite if finite else float
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
+        return json.loads(text, object_pairs_hook=_unique, parse_float=read_number, parse_constant=read_number)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{place}: is not JSON: {str(error)[:200]}") from error
 
@@ -57,13 +70,32 @@ def _finite(text: str) -> float:
     return value
 
 
-def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Read a .csv, .parquet, .json (a list of objects) or .jsonl table: the place and the cells of each row.
+def whole_number(value: object) -> object:
+    """Return a text such as `18,915,328`, `1.9e7` or `19M` as the whole number that it stands for.
 
-    Cells of a CSV are texts. A column whose name stands twice is refused.
+    Any other value is returned as it is. K, M, B and T are thousands, millions, billions and trillions.
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if _GROUPED.fullmatch(text):
+        return int(text.replace(",", ""))
+    short = _SHORT.fullmatch(text)
+    if short is None:
+        return value
+    digits, exponent, letter = short.groups()
+    number = Decimal(digits) * (10 ** int(exponent) if exponent else _FACTORS[letter.lower()])
+    return int(number) if number == number.to_integral_value() else value
+
+
+def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Read a .csv, .tsv, .parquet, .json (a list of objects) or .jsonl table: the place and the cells of each row.
+
+    Names of columns are in lower case. Cells of a CSV are texts; its columns are separated by commas, semicolons or
+    tabs. A column whose name stands twice is refused.
 
     Raises:
-        BadInput: it is no such table.
+        BadInput: the file is not such a table.
 
     """
     regular_file(path, "import")
@@ -73,38 +105,68 @@ def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
         rows = load_json(path)
         places = "object"
     elif suffix == ".jsonl":
-        lines = enumerate(path.read_bytes().splitlines(), start=1)
+        lines = enumerate(_bytes(path).splitlines(), start=1)
         line_by_number = {number: line for number, line in lines if line.strip()}
         rows = [parse_json(line, f"{path}, line {number}") for number, line in line_by_number.items()]
         places = "line"
         numbers = line_by_number
-    elif suffix in (".csv", ".parquet"):
-        table = _read_csv(path) if suffix == ".csv" else _read_parquet(path)
-        names = table.column_names
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise BadInput(f"{path} has the column {', '.join(twice)} more than once")
-        rows = table.to_pylist()
+    elif suffix in TABLES:
+        table = _read_parquet(path) if suffix == ".parquet" else _read_csv(path)
+        names = [_column(name) for name in table.column_names]
+        _check_unique(path, names)
+        rows = table.rename_columns(names).to_pylist()
         places = "row"
     else:
-        raise BadInput(f"{path} cannot be read as a table: its name must end in .csv, .parquet, .json or .jsonl")
+        raise BadInput(f"{path} cannot be read as a table: its name must end in {', '.join(TABLES)}")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise BadInput(f"{path} is no list of objects, one for each row")
-    return [(f"{places} {number}", row) for number, row in zip(numbers, rows, strict=False)]
+        raise BadInput(f"{path} is not a list of objects, one for each row")
+    named = []
+    for number, row in zip(numbers, rows, strict=False):
+        _check_unique(f"{path}, {places} {number}", [_column(name) for name in row])
+        named.append((f"{places} {number}", {_column(name): value for name, value in row.items()}))
+    return named
+
+
+def _column(name: str) -> str:
+    return name.strip().lower()
+
+
+def _check_unique(where: object, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadInput(f"{where} has the column {', '.join(twice)[:200]} more than once")
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _parse_options(header: bytes) -> pa.csv.ParseOptions:
+    """The separator of a CSV, which is the one that stands most often in its header."""
+    text = _QUOTED.sub("", header.decode(errors="replace"))
+    return pa.csv.ParseOptions(newlines_in_values=True, delimiter=max(_SEPARATORS, key=text.count))
+
+
+def _header(path: Path) -> bytes:
+    """The first line that is not blank."""
+    with path.open("rb") as file:
+        return next((line for line in file if line.strip()), b"")
 
 
 def _read_csv(path: Path) -> pa.Table:
-    parse = pa.csv.ParseOptions(newlines_in_values=True)
     try:
+        parse = _parse_options(_header(path))
         with pa.csv.open_csv(path, parse_options=parse) as reader:
             names = reader.schema.names
         texts = pa.csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
         )
-        table = pa.csv.read_csv(path, parse_options=parse, convert_options=texts)
+        return pa.csv.read_csv(path, parse_options=parse, convert_options=texts)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise BadInput(f"{path} cannot be read as CSV in UTF-8: {first_line(error)[:200]}") from error
-    return table.rename_columns([name.strip() for name in table.column_names])
 
 
 def _read_parquet(path: Path) -> pa.Table:
@@ -115,51 +177,74 @@ def _read_parquet(path: Path) -> pa.Table:
 
 
 def column_names(path: Path) -> set[str]:
-    """The columns of a table's first row, blank lines aside; empty for what is no table. For `takes`."""
+    """The columns of a table's first row in lower case, blank lines aside; empty for other files. For `takes`."""
     suffix = path.suffix.lower()
-    if suffix not in (".csv", ".parquet", ".json", ".jsonl") or not path.is_file():
+    if suffix not in TABLES or not path.is_file():
         return set()
     try:
         if suffix == ".parquet":
-            return set(pq.read_schema(path).names)
-        if suffix == ".json":
-            rows = load_json(path)
-            first = rows[0] if isinstance(rows, list) and rows else None
+            names = pq.read_schema(path).names
+        elif suffix in (".csv", ".tsv"):
+            header = _header(path)
+            names = pa.csv.read_csv(
+                pa.py_buffer(header.rstrip(b"\r\n") + b"\n"), parse_options=_parse_options(header)
+            ).column_names
         else:
-            with path.open("rb") as file:
-                line = next((line for line in file if line.strip()), b"")
-            if suffix == ".csv":
-                header = pa.csv.read_csv(pa.py_buffer(line.rstrip() + b"\n"))
-                return {name.strip() for name in header.column_names}
-            first = parse_json(line, str(path))
-        return set(first) if isinstance(first, dict) else set()
+            if suffix == ".json":
+                rows = load_json(path)
+                first = rows[0] if isinstance(rows, list) and rows else None
+            else:
+                first = parse_json(_header(path), str(path))
+            names = list(first) if isinstance(first, dict) else []
     except (BadInput, OSError, ValueError, pa.ArrowException):
         return set()
+    return {_column(name) for name in names}
 
 
-def read_pairs(path: str, key: str, value: str, *, option: str) -> dict[str, str]:
-    """Read a CSV that an option names, and give one of its columns by another; empty without a path.
+def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool = False) -> dict[str, str]:
+    """Read a table that an option names, and give one of its columns by another; empty without a path.
+
+    A .json file may also be an object of objects by key, as the `param_count.json` of the paper's authors is:
+    `{"EleutherAI/pythia-70m": {"non_embedding_params": 18915328}}`.
 
     Args:
         path: the value of the option.
         key: the column to look up by.
         value: the column that is looked up.
         option: its name, for messages.
+        optional: return an empty result if no row has the column `value`.
 
     Raises:
-        BadInput: it is no such table, or one key has two values.
+        BadInput: the file is not such a table, or one key has two values.
 
     """
     if not path:
         return {}
     file = Path(path).expanduser()
     regular_file(file, option)
+    key, value = _column(key), _column(value)
+    rows = _rows_by_key(file, key)
+    if optional and not any(value in row for _, row in rows):
+        return {}
     pairs: dict[str, str] = {}
-    for place, row in read_rows(file):
-        if not row.get(key) or not row.get(value):
+    for place, row in rows:
+        if row.get(key) in (None, "") or row.get(value) in (None, ""):
             raise BadInput(f"{file}, {place}: {key} and {value} are both needed; it has {', '.join(row)[:200]}")
         name = str(row[key])
         text = str(row[value])
         if pairs.setdefault(name, text) != text:
             raise BadInput(f"{file}, {place}: {name} is {pairs[name]} above, and {text} here")
     return pairs
+
+
+def _rows_by_key(file: Path, key: str) -> list[tuple[str, dict[str, Any]]]:
+    """The rows of a table; of an object of objects one for each entry."""
+    content = load_json(file) if file.suffix.lower() == ".json" else None
+    if not isinstance(content, dict):
+        return read_rows(file)
+    if not all(isinstance(entry, dict) for entry in content.values()):
+        raise BadInput(f"{file} is neither a list of objects nor an object of objects")
+    return [
+        (name[:60], {key: name} | {_column(column): value for column, value in entry.items()})
+        for name, entry in content.items()
+    ]

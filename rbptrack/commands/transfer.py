@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from rbptrack.analysis.discovery import EXPORTERS, IMPORTERS, Plugins, find, guarded
-from rbptrack.analysis.importing import CheckedSource, Importer, checked, split_at_hyphen
+from rbptrack.analysis.importing import CheckedSource, Importer, checked, family_and_size
 from rbptrack.analysis.plugin import with_options
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact_bytes, counted, listed
@@ -63,7 +64,7 @@ def import_path(
         importers = find(IMPORTERS, plugins_path)
         chosen = importer or _importer_of(importers, path)
         plugin = with_options(importers.select(chosen), options)
-        source = guarded(plugin, lambda: checked(path, plugin.read(path), split=_family_and_size), CheckedSource)
+        source = guarded(plugin, lambda: checked(path, plugin.read(path), split=_splitter()), CheckedSource)
         lines = import_source(chosen, source, path, selection.store)
     for line in lines:
         say(line)
@@ -85,7 +86,11 @@ def _takes(importer: Importer, path: Path) -> bool:
     return guarded(importer, lambda: importer.takes(path), bool)
 
 
-def _family_and_size(model: str) -> tuple[str, str]:
-    """Family and size of a model: of the config of its repository if there is one, else as its name has them."""
-    published = published_names().get(model.lower().rpartition("/")[2])
-    return published or split_at_hyphen(model)
+def _splitter() -> Callable[[str], tuple[str, str]]:
+    """Return what gives family and size of a model: by the config of its repository, else as its name has them."""
+    published = cache(published_names)  # read if it is needed, once
+
+    def split(model: str) -> tuple[str, str]:
+        return published().get(model.lower().rpartition("/")[2]) or family_and_size(model)
+
+    return split

@@ -15,6 +15,7 @@ from rbptrack.base.errors import BadInput, nearest, shortened, unknown
 _SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _SIZE_WORDS = ("tiny", "small", "base", "medium", "large", "xl", "xxl")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmbt]?)(\D*)(\d*)(.*)", re.IGNORECASE)
+_SIZE_PART = re.compile(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", re.ASCII | re.IGNORECASE)
 
 _ELEMENT = re.compile(r"\s*('[^']*'|\"[^\"]*\"|[^,]+)")  # of a list; quotes hold commas
 
@@ -154,3 +155,13 @@ def families(names: Iterable[str]) -> dict[str, list[str]]:
         if slash:
             folders.setdefault(folder, []).append(leaf)
     return dict(sorted(folders.items()))
+
+
+def without_size(name: str) -> tuple[str, str]:
+    """Split a model's name into the rest and its size: `Name-1.4B-base` -> (`Name-base`, `1.4B`); no size: the name."""
+    size = _SIZE_PART.search(name)
+    if size is None:
+        return name, ""
+    around = (name[: size.start()].strip("-_"), name[size.end() :].strip("-_"))
+    rest = "-".join(part for part in around if part)
+    return (rest, size[1]) if rest else (name, "")

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.config.paths import config_folders, embedded
+from rbptrack.config.patterns import without_size
 from rbptrack.config.schema import Config
 
 _STEPS = re.compile(r"\s*(\d{1,15})(?::(\d{1,15}))?(?::([1-9]\d{0,14}))?\s*")
@@ -57,15 +58,7 @@ def base_name(repo: str, path: str) -> str:
 
 def family_and_size(repo: str, path: str) -> tuple[str, str]:
     """Family and size as a name gives them: `org/Name-1.4B-base` -> (`name-base`, `1.4b`); no size: the whole name."""
-    name = base_name(repo, path).lower()
-    size = re.search(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", name)
-    if size is None:
-        return name, ""
-    around = (name[: size.start()].strip("-_"), name[size.end() :].strip("-_"))
-    family = "-".join(part for part in around if part)
-    if not family:
-        return name, ""
-    return family, size[1]
+    return without_size(base_name(repo, path).lower())
 
 
 def published_names() -> dict[str, tuple[str, str]]:

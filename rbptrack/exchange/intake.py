@@ -62,6 +62,7 @@ def _lines(source: CheckedSource, new_measurements: int, *, scores_are_new: bool
         yield f"{without_s} came without non_embedding_params: no law in size can use them"
     if len(source.scores):
         yield f"{counted(len(source.scores), 'score')} {'imported' if scores_are_new else 'were there'}"
+    yield from source.notes
 
 
 def _record(measurement: CheckedMeasurement, importer: str, file: str) -> Record:

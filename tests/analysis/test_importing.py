@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbptrack.analysis.importing import ImportedMeasurement, ImportedRow, ImportedScore, checked
+from rbptrack.analysis.importing import ImportedMeasurement, ImportedRow, ImportedScore, ImportNote, checked
 from rbptrack.base.errors import BadInput
 from tests.made import ranked
 
@@ -83,7 +83,42 @@ def test_a_size_that_is_given_is_kept() -> None:
     (measurement,) = checked(
         Path("t"), [ImportedMeasurement(ROW | {"model": "a-3.1-8B-Chat", "size": "8b"})]
     ).measurements
-    assert (measurement.row.family, measurement.row.size) == ("a-3.1-8B", "8b")
+    assert (measurement.row.family, measurement.row.size) == ("a-3.1-Chat", "8b")
+
+
+@pytest.mark.parametrize(
+    ("model", "family", "size"),
+    [
+        ("EleutherAI/pythia-70m", "pythia", "70m"),
+        ("pythia-160m-seed3", "pythia-seed3", "160m"),
+        ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen2.5-Instruct", "0.5B"),
+        ("./ckpt/Llama-2-7b-hf/", "Llama-2-hf", "7b"),
+        ("OLMo-1B-3T", "OLMo-3T", "1B"),
+        ("gpt2-medium", "gpt2", "medium"),
+        ("gpt2", "gpt2", ""),
+        ("70m", "70m", ""),
+    ],
+)
+def test_the_size_is_the_part_of_a_name_that_reads_as_one(model: str, family: str, size: str) -> None:
+    (measurement,) = checked(Path("t"), [ImportedMeasurement(ROW | {"model": model})]).measurements
+    assert (measurement.row.family, measurement.row.size) == (family, size)
+    (measurement,) = checked(Path("t"), [ImportedMeasurement(ROW | {"model": model, "family": "f"})]).measurements
+    assert (measurement.row.family, measurement.row.size) == ("f", size)
+
+
+def test_names_of_one_model_are_one_name() -> None:
+    names = ("acme/a-1m", "acme/a-1m/", "/hub/models--acme--a-1m/snapshots/0123abcd")
+    scores = checked(Path("t"), [ImportedScore({"model": name, "task": "b", "score": 0.5}) for name in names]).scores
+    assert scores[["model", "revision"]].to_numpy().tolist() == [["acme/a-1m", ""], ["acme/a-1m", "0123abcd"]]
+    rows = [ImportedMeasurement(ROW | {"model": name}) for name in names]
+    assert [measurement.row.model for measurement in checked(Path("t"), rows).measurements] == ["acme/a-1m"]
+
+
+def test_notes_are_kept_once_each() -> None:
+    items = [ImportNote("x is left out"), ImportedScore({"model": "a", "task": "b", "score": 0.5})]
+    assert checked(Path("t"), [*items, ImportNote("x is left out")]).notes == ["x is left out"]
+    with pytest.raises(BadInput, match=r"nothing to import\n.*x is left out"):
+        checked(Path("t"), items[:1])
 
 
 def test_the_place_the_value_and_the_rule_of_every_fault_are_named() -> None:
