@@ -8,13 +8,12 @@ seen. `rbptrack compare A B` tells the same of one pair.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import combinations, pairwise
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
-from pydantic import Field
+from pydantic import NonNegativeInt, PositiveInt
 
 from rbptrack.analysis import CE, HEADLINE_KS, Analyzer, BadInput, Report, Runs, Unreadable
 from rbptrack.analysis.charts import intervals
@@ -27,26 +26,28 @@ from rbptrack.stats.changes import OtherTokens
 Pair = tuple[pd.Series, pd.Series]
 
 
-@dataclass(kw_only=True)
 class Agreement(Analyzer):
     """How often two measurements of the same tokens agree, what changed, and which tokens show it.
 
     Without patterns, measurements of one model (family, size and seed) are paired: within a precision each checkpoint
     with the next, and of one checkpoint every other precision or revision with the first. With and without a reference
     is one measurement.
-
-    a: pattern of the first's name (pythia-1b*): the start, the base, the teacher.
-    b: pattern of the other's.
-    ks: the k to compare at.
-    worst: how many tokens are shown of each pair.
-    max_pairs: how many pairs are read at most.
     """
 
     a: str = ""
+    """pattern of the first's name (pythia-1b*): the start, the base, the teacher"""
+
     b: str = ""
-    ks: tuple[Annotated[int, Field(ge=1)], ...] = HEADLINE_KS
-    worst: Annotated[int, Field(ge=0)] = 10
-    max_pairs: Annotated[int, Field(ge=1)] = 100
+    """pattern of the other's"""
+
+    ks: tuple[PositiveInt, ...] = HEADLINE_KS
+    """the k to compare at"""
+
+    worst: NonNegativeInt = 10
+    """how many tokens are shown of each pair"""
+
+    max_pairs: PositiveInt = 100
+    """how many pairs are read at most"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(CHANGES_GLOSSARY)

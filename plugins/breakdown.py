@@ -15,10 +15,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import PositiveInt
 
 from rbptrack.analysis import (
     CE,
@@ -223,15 +223,12 @@ GLOSSARY = {
 }
 
 
-@dataclass(kw_only=True)
 class Breakdown(Analyzer):
-    """Where are models worse, and where does size help: each class of tokens and each source against the rest.
-
-    ks: the k of RBP_k, beside CE.
-    """
+    """Where are models worse, and where does size help: each class of tokens and each source against the rest."""
 
     cost: ClassVar[int] = 4
-    ks: tuple[Annotated[int, Field(ge=1)], ...] = (10,)
+    ks: tuple[PositiveInt, ...] = (10,)
+    """the k of RBP_k, beside CE"""
 
     def analyze(self, runs: Runs) -> Report:
         """Class the tokens of every measurement; exponents need 2 sizes, and 3 for intervals."""

@@ -149,15 +149,12 @@ GLOSSARY: dict[str, str | Term] = {
 }
 
 
-@dataclass(kw_only=True)
 class CeParts(Analyzer):
-    """What cross-entropy is made of, and which part falls with size: two exact identities.
-
-    margin: a part scales as CE does where its exponent differs by less than this share of CE's.
-    """
+    """What cross-entropy is made of, and which part falls with size: two exact identities."""
 
     cost: ClassVar[int] = 3
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """a part scales as CE does where its exponent differs by less than this share of CE's"""
 
     def analyze(self, runs: Runs) -> Report:
         """Take every measurement apart; laws need 2 sizes, and 3 for intervals."""

@@ -10,16 +10,14 @@ another number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, PositiveInt, model_validator
 
 from rbptrack.analysis import (
     Analyzer,
-    BadInput,
     Estimate,
     Family,
     RankTable,
@@ -56,22 +54,25 @@ STARTS = 3  # drafts
 RUNS = 4  # and the following: drafts whose first 1, 2, ... tokens are accepted
 
 
-@dataclass(kw_only=True)
 class Draft(Analyzer):
-    """How good models are as drafts of a larger one: acceptance, tokens a call, speed-up, and acceptance by size.
+    """How good models are as drafts of a larger one: acceptance, tokens a call, speed-up, and acceptance by size."""
 
-    length: tokens of a draft.
-    longest: the longest draft that is tried for the best length.
-    step_cost: time of a step of the draft over that of a call of the reference; 0: from all parameters of both.
-    """
+    length: PositiveInt = 5
+    """tokens of a draft"""
 
-    length: Annotated[int, Field(ge=1)] = 5
     longest: Annotated[int, Field(ge=1, le=100)] = 12
+    """the longest draft that is tried for the best length"""
+
     step_cost: Annotated[float, Field(ge=0)] = 0.0
+    """time of a step of the draft over that of a call of the reference; 0: from all parameters of both"""
+
+    @model_validator(mode="after")
+    def _length_is_tried(self) -> Self:
+        if self.length > self.longest:
+            raise ValueError(f"length={self.length} must be at most longest={self.longest}")
+        return self
 
     def analyze(self, runs: Runs) -> Report:
-        if self.length > self.longest:
-            raise BadInput(f"draft: length={self.length} must be at most longest={self.longest}")
         report = Report(GLOSSARY)
         measured = runs.frame[runs.frame["reference"].notna()]
         if not len(measured):

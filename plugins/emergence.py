@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import Field
+from pydantic import PositiveInt
 
 from rbptrack.analysis import (
     HEADLINE_KS,
@@ -180,21 +180,21 @@ GLOSSARY = {
 }
 
 
-@dataclass(kw_only=True)
 class Emergence(Analyzer):
-    """Do N tokens in a row succeed as often as independent ones would? p_N, its law in size, whole answers.
-
-    ks: a token succeeds where R <= k.
-    lengths: the N of windows; 1 is always among them.
-    min_runs: the fewest runs of at least N hits; an N with fewer is left out.
-    min_documents: the fewest documents that they come from; an N with fewer is left out.
-    """
+    """Do N tokens in a row succeed as often as independent ones would? p_N, its law in size, whole answers."""
 
     cost: ClassVar[int] = 3
-    ks: tuple[Annotated[int, Field(ge=1)], ...] = HEADLINE_KS
-    lengths: tuple[Annotated[int, Field(ge=1)], ...] = (1, 2, 4, 8, 16, 32, 64)
-    min_runs: Annotated[int, Field(ge=1)] = 10
-    min_documents: Annotated[int, Field(ge=1)] = 5
+    ks: tuple[PositiveInt, ...] = HEADLINE_KS
+    """a token succeeds where R <= k"""
+
+    lengths: tuple[PositiveInt, ...] = (1, 2, 4, 8, 16, 32, 64)
+    """the N of windows; 1 is always among them"""
+
+    min_runs: PositiveInt = 10
+    """the fewest runs of at least N hits; an N with fewer is left out"""
+
+    min_documents: PositiveInt = 5
+    """the fewest documents that they come from; an N with fewer is left out"""
 
     def analyze(self, runs: Runs) -> Report:
         """Count windows and answers of every measurement; laws need 2 sizes, and 3 for intervals."""

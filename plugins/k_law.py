@@ -11,7 +11,6 @@ of a model 2^(b / alpha) times larger; alpha is the exponent in S at k, and b = 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -52,14 +51,11 @@ GLOSSARY: Glossary = {
 DOUBLED = (1, 2, 5, 10, 20, 50)
 
 
-@dataclass(kw_only=True)
 class KLaw(Analyzer):
-    """The law in k at a fixed model, and what a larger k is worth in size.
-
-    largest: the largest k of the fit; the law is not expected to hold beyond some 100.
-    """
+    """The law in k at a fixed model, and what a larger k is worth in size."""
 
     largest: Annotated[int, Field(ge=4)] = 100
+    """the largest k of the fit; the law is not expected to hold beyond some 100"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)

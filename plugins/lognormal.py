@@ -197,7 +197,6 @@ GLOSSARY = {
 }
 
 
-@dataclass(kw_only=True)
 class Lognormal(Analyzer):
     """Are ranks lognormal? Exact fits of a lognormal and of Zipf's law on {1..V}, and mu/sigma against size."""
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, PositiveInt, field_validator
 
 from rbptrack.analysis import (
     CE,
@@ -106,32 +106,36 @@ class FamilyLaws:
     ratios: dict[str, Law | None]
 
 
-@dataclass(kw_only=True)
 class PowerLaw(Analyzer):
-    """The law in size of cross-entropy and RBP_k, and whether their exponents differ.
-
-    ks: the k of the tables.
-    form: a law of your own, fitted beside: arithmetic in S and D (training tokens), such as E+A*S**-alpha; every other
-        name is a parameter.
-    margin: exponents closer than this share of the other exponent count as the same.
-    unit: what S is, non_embedding_params or total_params (with embeddings and output head).
-    at: sizes S to predict every metric at, such as 7e10.
-    """
+    """The law in size of cross-entropy and RBP_k, and whether their exponents differ."""
 
     leads: ClassVar[bool] = True
 
-    ks: tuple[Annotated[int, Field(ge=1)], ...] = HEADLINE_KS
-    form: str = FLOOR
-    margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    unit: Literal["non_embedding_params", "total_params"] = "non_embedding_params"
-    at: tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...] = ()
+    ks: tuple[PositiveInt, ...] = HEADLINE_KS
+    """the k of the tables"""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.form != FLOOR:
+    form: str = FLOOR
+    """a law of your own, fitted beside: arithmetic in S and D (training tokens), such as E+A*S**-alpha; every other
+    name is a parameter
+    """
+
+    margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """exponents closer than this share of the other exponent count as the same"""
+
+    unit: Literal["non_embedding_params", "total_params"] = "non_embedding_params"
+    """what S is, non_embedding_params or total_params (with embeddings and output head)"""
+
+    at: tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...] = ()
+    """sizes S to predict every metric at, such as 7e10"""
+
+    @field_validator("form")
+    @classmethod
+    def _check_form(cls, form: str) -> str:
+        if form != FLOOR:
             from rbptrack.stats.forms import check_form  # lmfit: only for who needs it
 
-            check_form(self.form)
+            check_form(form)
+        return form
 
     def analyze(self, runs: Runs) -> Report:
         parameter = replace(PARAMETER, aside=self.form == FLOOR)  # who asks for another form wants to see it

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from rbptrack.analysis import Analyzer, RankTable, Report, Runs, Term, Unreadable, rbp_name
 from rbptrack.analysis.charts import facets
@@ -61,16 +61,14 @@ CE_PROXY = PROXIES.index(("ce", ""))
 _COLUMNS = ["document", "field", "rank", "logprob", "entropy", "top_logprob"]
 
 
-@dataclass(kw_only=True)
 class Proxies(Analyzer):
-    """Which statistic of known answers orders models as their scores in a task do.
+    """Which statistic of known answers orders models as their scores in a task do."""
 
-    k: of RBP_k.
-    min_models: models with a score that a task must have.
-    """
+    k: PositiveInt = 10
+    """of RBP_k"""
 
-    k: Annotated[int, Field(ge=1)] = 10
     min_models: Annotated[int, Field(ge=3)] = 5
+    """models with a score that a task must have"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)

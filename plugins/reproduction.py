@@ -7,7 +7,6 @@ they did.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pandas as pd
@@ -48,15 +47,13 @@ PAPER_PROTOCOL = ("truncate", 512, "strict")
 """How the authors measure: sequence rule, tokens of a sequence, rank rule."""
 
 
-@dataclass(kw_only=True)
 class Reproduction(Analyzer):
-    """Your exponents beside the authors' published ones: inside your interval or not.
-
-    largest_k: the law in k is fitted up to this one, or to where fewer than 10 tokens miss; the authors do not say at
-        which k they did.
-    """
+    """Your exponents beside the authors' published ones: inside your interval or not."""
 
     largest_k: Annotated[int, Field(ge=3)] = 100
+    """the law in k is fitted up to this one, or to where fewer than 10 tokens miss; the authors do not say at which k
+    they did
+    """
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)

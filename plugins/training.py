@@ -9,14 +9,13 @@ is fitted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import inf, isfinite, nan
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import PositiveInt
 from scipy.special import stdtrit
 
 from rbptrack.analysis import CE, HEADLINE_KS, Analyzer, Report, Runs, Term, rbp_name, read_families
@@ -51,14 +50,11 @@ CAPTION = (
 )
 
 
-@dataclass(kw_only=True)
 class Training(Analyzer):
-    """Laws in size and training tokens over checkpoints, and the exponent in size at each number of tokens.
+    """Laws in size and training tokens over checkpoints, and the exponent in size at each number of tokens."""
 
-    ks: the k beside cross-entropy.
-    """
-
-    ks: tuple[Annotated[int, Field(ge=1)], ...] = HEADLINE_KS
+    ks: tuple[PositiveInt, ...] = HEADLINE_KS
+    """the k beside cross-entropy"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)

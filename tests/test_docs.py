@@ -86,7 +86,7 @@ def test_commands_are_understood(page: str, line: str, tmp_path: Path, monkeypat
     known = {flag for parameter in command.params for flag in parameter.opts} | {"--help"}
     assert {option.partition("=")[0] for option in options} <= known
     if words[0] == "analyze" and len(words) > 1 and words[1] in find(ANALYZERS).names:
-        fields = find(ANALYZERS).select(words[1]).__dataclass_fields__
+        fields = find(ANALYZERS).select(words[1]).model_fields
         assert {word.partition("=")[0] for word in words[2:] if "=" in word and word[0] != "-"} <= set(fields)
 
 

@@ -165,7 +165,7 @@ def options() -> str:
     for kind in (IMPORTERS, EXPORTERS):
         parts.append(f"## {kind.word.capitalize()}s")
         for name, plugin in _built_in(kind):
-            parts += [f"### {name}", _about(plugin), _options_of(plugin)]
+            parts += [f"### {name}", _prose(inspect.getdoc(plugin) or ""), _options_of(plugin)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -248,14 +248,6 @@ def _built_in(kind: Kind[Any]) -> list[tuple[str, type[Plugin]]]:
     plugins = find(kind)
     classes = plugins.load()
     return [(name, cls) for name, cls in classes.items() if plugins.found[name].built_in]
-
-
-def _about(plugin: type[Plugin]) -> str:
-    """A plugin's docstring without the lines on its options."""
-    doc = inspect.cleandoc(plugin.__doc__ or "")
-    for option in fields(plugin):
-        doc = re.sub(rf"^ *{option.name}: .+(?:\n {{2,}}(?!\w+: ).+)*\n?", "", doc, flags=re.MULTILINE)
-    return _prose(doc)
 
 
 def _prose(text: str) -> str:

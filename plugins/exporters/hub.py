@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,6 @@ Made by {program}. `rbptrack import {data}` reads it into a store. Choose a lice
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
-@dataclass(kw_only=True)
 class Hub(Exporter):
     """A folder to upload to the Hugging Face Hub: a dataset card, a table, and `.eval_results` of models on the Hub.
 

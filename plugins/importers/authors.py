@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +21,19 @@ _SAME_NUMBER = 1e-6  # every top<k> repeats the model's CE
 _MAX_VOCAB = 2**31 - 1  # as a rank table's ranks are int32
 
 
-@dataclass(kw_only=True)
 class Authors(Importer):
     """The folders that the paper's authors' code writes: <dataset>/<org>/<model>/top<k>/metrics.json and ranks.json.
 
     The path is the folder that holds those of the datasets, or one above it.
-
-    sizes: a CSV with the columns model (`EleutherAI/pythia-70m`) and non_embedding_params, which the folders lack; with
-        a column vocab_size, too, where models differ in it.
-    vocab_size: |V|, which ranks need, where sizes has none; 0: only the metrics are imported.
     """
 
     sizes: str = ""
+    """a CSV with the columns model (`EleutherAI/pythia-70m`) and non_embedding_params, which the folders lack; with a
+    column vocab_size, too, where models differ in it
+    """
+
     vocab_size: int = 0
+    """|V|, which ranks need, where sizes has none; 0: only the metrics are imported"""
 
     def takes(self, path: Path) -> bool:
         return path.is_dir() and any(_FOLDER.fullmatch(file.parent.name) for file in path.rglob("metrics.json"))

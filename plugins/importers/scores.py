@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +22,19 @@ _NOT_SCORES = (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionErro
 Row = dict[str, Any]
 
 
-@dataclass(kw_only=True)
 class Scores(Importer):
     """Scores of tasks: a table with the columns model, task, score; lm-evaluation-harness; inspect_ai; `.eval_results`.
 
     A table has a row for each model and task, where known with revision and n; a JSON with `results` is
     lm-evaluation-harness's, one with `eval` inspect_ai's (`inspect log convert --to json` makes it of an .eval), and of
     a .yaml in a model repository's `.eval_results` the folder above names the model. A folder of them is read whole.
-
-    names: a CSV with the columns name (in the scores) and model (in the store).
-    metric: the metric to take of a task that has several; by default the first of acc_norm, acc, exact_match, ...
     """
 
     names: str = ""
+    """a CSV with the columns name (in the scores) and model (in the store)"""
+
     metric: str = ""
+    """the metric to take of a task that has several; by default the first of acc_norm, acc, exact_match, ..."""
 
     def takes(self, path: Path) -> bool:
         return any(_format(file) for file in _files(path))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,23 +38,25 @@ class Token(NamedTuple):
     rank: int
 
 
-@dataclass(kw_only=True)
 class Served(Importer):
-    """Prompt log-probabilities of vLLM (ranks) and SGLang (CE alone), a response a line; an OpenAI batch's output, too.
-
-    model: its name or hub id; empty: the one that every response names.
-    dataset: the name of the texts that were sent.
-    vocab_size: |V|, the number of logits that the model gives; needed with ranks.
-    sizes: a CSV with the columns model and non_embedding_params.
-    special: the tokenizer's special ids, such as 1,2. They are not scored, and neither is a token that follows one, as
-        in rbptrack's own measurements; without them the token after `<s>` is scored.
-    """
+    """Prompt log-probabilities of vLLM (ranks) and SGLang (CE alone): a response a line, or an OpenAI batch's output."""
 
     model: str = ""
+    """its name or hub id; empty: the one that every response names"""
+
     dataset: str = ""
+    """the name of the texts that were sent"""
+
     vocab_size: int = 0
+    """|V|, the number of logits that the model gives; needed with ranks"""
+
     sizes: str = ""
+    """a CSV with the columns model and non_embedding_params"""
+
     special: tuple[int, ...] = ()
+    """the tokenizer's special ids, such as 1,2. They are not scored, and neither is a token that follows one, as in
+    rbptrack's own measurements; without them the token after `<s>` is scored.
+    """
 
     def takes(self, path: Path) -> bool:
         if path.suffix.lower() != ".jsonl" or not path.is_file():

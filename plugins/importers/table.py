@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from rbptrack.analysis import BadInput
@@ -14,18 +13,16 @@ from rbptrack.ranks import parse_rbp_name
 _FIELDS = set(ImportedRow.model_fields)
 
 
-@dataclass(kw_only=True)
 class Table(Importer):
     """A table with a row for each measurement.
 
     Its columns are model, dataset, ce or rbp_<k>, non_embedding_params, and where known family, size, total_params,
     training_tokens, vocab_size, seq_len, context, documents, num_tokens, dtype, sequence, ce_rank, ce_rest,
     bits_per_byte, tie_rate and standard errors (`<metric>_se`). Others are not read; an empty cell is missing.
-
-    dataset: of every row, where the table has no such column.
     """
 
     dataset: str = ""
+    """of every row, where the table has no such column"""
 
     def takes(self, path: Path) -> bool:
         columns = column_names(path)

@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from inspect import isabstract, isclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
@@ -296,9 +296,10 @@ def _import(kind: Kind[P], plugin: Found) -> type[P]:
         raise BadInput(f"it is no {kind.base.__name__}: a class that extends rbptrack.analysis.{kind.base.__name__}")
     if isabstract(cls):
         raise BadInput(f"{cls.__name__} lacks {', '.join(sorted(cls.__abstractmethods__))}")
-    if "__dataclass_params__" not in vars(cls):
-        raise BadInput(f"{cls.__name__} must be a @dataclass(kw_only=True)")
-    get_type_hints(cls)  # NameError for an option whose type is not imported
+    taken = sorted({"name", "leads", "cost"}.intersection(cls.model_fields))
+    if taken:
+        raise BadInput(f"{cls.__name__}: an option cannot be called {taken[0]}: give it another name")
+    cls.model_rebuild()  # raises for an option whose type is not imported
     cls.name = plugin.name
     return cls
 

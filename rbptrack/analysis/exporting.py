@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from pathlib import Path
 
 from rbptrack.analysis.plugin import Plugin
@@ -11,9 +10,8 @@ from rbptrack.analysis.runs import Runs
 from rbptrack.base.escape import file_part as file_part  # for exporters that write files
 
 
-@dataclass(kw_only=True)
 class Exporter(Plugin):
-    """Base of exporters: a dataclass whose fields are options of `rbptrack export --to NAME`."""
+    """Base of exporters. Its fields are options of `rbptrack export --to NAME`."""
 
     @abstractmethod
     def export(self, runs: Runs, out: Path) -> str:

@@ -1,13 +1,10 @@
 """What an importer is, and the checks that every imported number passes.
 
-    @dataclass(kw_only=True)
     class Runs2024(Importer):
-        \"\"\"Results of our old evaluation, runs2024.json.
-
-        dataset: the texts.
-        \"\"\"
+        \"\"\"Results of our old evaluation, runs2024.json.\"\"\"
 
         dataset: str = ""
+        \"\"\"the texts\"\"\"
 
         def takes(self, path: Path) -> bool:
             return path.name == "runs2024.json"
@@ -37,6 +34,7 @@ from rbptrack.analysis.rules import ImportedRow as ImportedRow  # for importers 
 from rbptrack.analysis.scores import plain_name
 from rbptrack.analysis.source import SCORES as SCORES  # for importers of scores
 from rbptrack.base.errors import BadInput
+from rbptrack.base.validation import faults_of
 from rbptrack.base.words import listed
 from rbptrack.config.patterns import without_size
 from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
@@ -86,9 +84,8 @@ class ImportNote:
 Imported = ImportedMeasurement | ImportedScore | ImportNote
 
 
-@dataclass(kw_only=True)
 class Importer(Plugin):
-    """Base of importers: a dataclass whose fields are options of `rbptrack import PATH`."""
+    """Base of importers. Its fields are options of `rbptrack import PATH`."""
 
     @abstractmethod
     def takes(self, path: Path) -> bool:
@@ -265,16 +262,14 @@ def _present(columns: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _faults(error: ValidationError, item: ImportedMeasurement | ImportedScore) -> list[str]:
-    """A line for each rule that a row breaks: its place, pydantic's sentence, and the value."""
+    """A line for each rule that a row breaks: its place, the rule, and the value."""
     places = item.places if isinstance(item, ImportedMeasurement) else {}
     faults = []
-    for detail in error.errors(include_url=False):
-        column = str(detail["loc"][0])[:40] if detail["loc"] else ""
+    for fault in faults_of(error):
+        column = fault.name[:40]
         place = places.get(column) or ", ".join(filter(None, [item.place, column]))
-        text = detail["msg"].removeprefix("Value error, ")
-        if not isinstance(detail["input"], dict):  # the whole row
-            text = f"{text}; got {_shown(detail['input'])}"
-        faults.append(f"{_at(place)}{text}")
+        got = "" if isinstance(fault.given, dict) else f"; got {_shown(fault.given)}"  # a dict is the whole row
+        faults.append(f"{_at(place)}{fault.rule}{got}")
     return faults
 
 

@@ -1,75 +1,84 @@
-"""What every plugin is: a dataclass whose fields are its options, checked when they are set, and what analyzers do."""
+"""What every plugin is: a pydantic model whose fields are its options. What analyzers do."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import inspect
-import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any, ClassVar, TypeVar, get_origin, get_type_hints
+from types import ModuleType, UnionType
+from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
 from zlib import crc32
 
-from pydantic import TypeAdapter, ValidationError
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, first_line, unknown
+from rbptrack.base.validation import faults_of, shown
 from rbptrack.config.patterns import split_list
 
 
-@dataclass(kw_only=True)
-class Plugin(ABC):  # noqa: B024 - each kind adds its own methods
-    """Base of analyzers, importers and exporters: a `@dataclass(kw_only=True)`, its fields options, its docstring help.
+class Plugin(BaseModel, ABC):
+    """Base of analyzers, importers and exporters.
 
-    Types and ranges of options are pydantic's: `margin: Annotated[float, Field(gt=0)] = 0.1`. A wrong value is BadInput
-    where it is set, in Python as on the command line.
+    Its fields are options, and the text under a field is the option's help. Types and ranges are pydantic's, such as
+    `k: PositiveInt = 10`. A list accepts `ks=10`, `ks=[1, 10]` and the text `ks="1,10"`.
 
-    Attributes:
-        name: of the plugin's file, folder or entry point; discovery sets it.
+    Raises:
+        BadInput: an option is unknown, or its value breaks a rule.
 
     """
 
-    name: ClassVar[str] = ""
+    model_config = ConfigDict(
+        use_attribute_docstrings=True,
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        coerce_numbers_to_str=True,
+        arbitrary_types_allowed=True,
+        protected_namespaces=(),
+    )
 
-    def __post_init__(self) -> None:
-        """Check every option and convert it to its type; BadInput names the option, the value and the rule."""
-        types = get_type_hints(type(self), include_extras=True)
-        for option in fields(self):
-            value = getattr(self, option.name)
-            try:
-                setattr(self, option.name, TypeAdapter(types[option.name]).validate_python(value))
-            except ValidationError as error:
-                wrong = error.errors()[0]
-                name = self.name or type(self).__name__
-                rule = wrong["msg"][:1].lower() + wrong["msg"][1:]
-                raise BadInput(f"{name}: {option.name}={_shown(wrong['input'])}: {rule}") from error
+    name: ClassVar[str] = ""
+    """The name of the plugin's file, folder or entry point. It is set when the plugin is found."""
+
+    def __init__(self, **options: Any) -> None:
+        values = {}
+        for key, value in options.items():
+            if key not in type(self).model_fields:
+                raise unknown(f"option of {_name_of(type(self))}", key, type(self).model_fields)
+            if isinstance(value, np.ndarray | np.generic):
+                value = value.tolist()
+            values[key] = _as_tuple(value) if _is_list(type(self).model_fields[key].annotation) else value
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            fault = next(faults_of(error))
+            given = f"{fault.name}={shown(fault.given)}: " if fault.name in values else ""
+            raise BadInput(f"{_name_of(type(self))}: {given}{fault.sentence}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by file, so that another process can import a plugin that is on no search path."""
+        """Pickle by file: another process imports the plugin from there, as it is not on the module search path."""
         cls = type(self)
         file = vars(sys.modules[cls.__module__.partition(".")[0]]).get("__plugin__", "")
-        options = {option.name: getattr(self, option.name) for option in fields(self) if option.init}
+        options = {option: getattr(self, option) for option in cls.model_fields}
         return _unpickled, (file, cls.__module__, cls.__name__, cls.name, options)
 
 
-@dataclass(kw_only=True)
 class Analyzer(Plugin):
-    """Asks questions of measurements; extend it in a file of `plugins/`.
-
-    Attributes:
-        leads: whether its headline, first figure and results stand on the report's first page; one analyzer does.
-        cost: how long it takes beside others; analyzers that run side by side begin with the largest.
-
-    """
+    """Asks questions of measurements. Extend it in a file of `plugins/`."""
 
     leads: ClassVar[bool] = False
+    """Whether its headline, first figure and results open the report's page. One analyzer does."""
+
     cost: ClassVar[int] = 1
+    """How long it takes, compared with other analyzers. Those of the highest cost start first."""
 
     @abstractmethod
     def analyze(self, runs: Runs) -> Report:
@@ -89,54 +98,47 @@ P = TypeVar("P", bound=Plugin)
 
 
 def options_of(plugin: type[Plugin]) -> list[Option]:
-    """The options of a plugin, with the text behind `name:` in its docstring."""
-    doc = inspect.cleandoc(plugin.__doc__ or "")
+    """The options of a plugin. Their help is empty if the plugin's source cannot be read."""
     found = []
-    for option in fields(plugin):
-        matched = re.search(rf"^ *{option.name}: (.+(?:\n {{2,}}(?!\w+: ).+)*)", doc, re.MULTILINE)
-        text = " ".join(matched[1].split()) if matched else ""
-        default = option.default
-        if option.default_factory is not MISSING:
-            default = option.default_factory()
-        found.append(Option(option.name, "" if default is MISSING else _shown(default), text))
+    for name, field in plugin.model_fields.items():
+        default = "" if field.is_required() else shown(field.get_default(call_default_factory=True))
+        found.append(Option(name, default, " ".join((field.description or "").split())))
     return found
 
 
 def summary_of(plugin: type[Plugin]) -> str:
     """The first line of a plugin's docstring: what it answers or does."""
-    return inspect.cleandoc(plugin.__doc__ or plugin.name).splitlines()[0]
+    return inspect.cleandoc(plugin.__doc__ or _name_of(plugin)).splitlines()[0]
 
 
 def with_options(plugin: type[P], words: Sequence[str]) -> P:
     """A plugin with options of the command line, such as `ks=1,10`.
 
     Raises:
-        BadInput: a word is no key=value, an option does not exist, or its value is refused.
+        BadInput: a word is not key=value, an option does not exist, or its value is refused.
 
     """
-    types = get_type_hints(plugin)
-    values: dict[str, Any] = {}
+    values = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
-            raise BadInput(f"an option of {plugin.name} is key=value; got {word}")
+            raise BadInput(f"{word}: an option of {plugin.name} is given as key=value")
         values[key] = value
-        if get_origin(types.get(key)) in (tuple, list):
-            values[key] = split_list(value)
     return configured(plugin, values)
 
 
 def configured(plugin: type[P], options: Mapping[str, Any]) -> P:
-    """A plugin with options from Python; BadInput as `with_options` raises it."""
-    names = [option.name for option in fields(plugin)]
-    for key in options:
-        if key not in names:
-            raise unknown(f"option of {plugin.name}", key, names)
+    """A plugin with options.
+
+    Raises:
+        BadInput: an option does not exist, or its value is refused, whatever the plugin raises then.
+
+    """
     try:
         return plugin(**options)
     except BadInput:
         raise
-    except Exception as error:  # of a plugin's own __post_init__
+    except Exception as error:  # of a plugin's own validator
         raise BadInput(f"{plugin.name} takes no such options: {type(error).__name__}: {first_line(error)}") from error
 
 
@@ -155,7 +157,7 @@ def import_file(path: Path) -> ModuleType:
         raise ImportError(f"{path} is no Python module")
     module = importlib.util.module_from_spec(spec)
     vars(module)["__plugin__"] = str(path)
-    sys.modules[name] = module  # dataclasses look their module up by name
+    sys.modules[name] = module  # pydantic looks names of types up there
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -174,7 +176,23 @@ def _unpickled(file: str, module: str, cls: str, name: str, options: dict[str, A
     return found(**options)
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return str(value)
+def _name_of(plugin: type[Plugin]) -> str:
+    """The name of a plugin. The class has none before it is found in a file."""
+    return plugin.name or plugin.__name__
+
+
+def _is_list(annotation: Any) -> bool:
+    """Whether a type is a tuple or a list, or one of several types that are."""
+    origin = get_origin(annotation) or annotation
+    if origin in (Union, UnionType):
+        return any(map(_is_list, get_args(annotation)))
+    return origin in (tuple, list)
+
+
+def _as_tuple(value: object) -> object:
+    """The elements of a list, however it is given: as such, as a text with commas, or as its only element."""
+    if isinstance(value, str):
+        return tuple(split_list(value))
+    if value is None:
+        return None
+    return tuple(value) if isinstance(value, Iterable) else (value,)

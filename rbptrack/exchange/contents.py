@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from rbptrack.base.errors import RbptrackError, first_line
 from rbptrack.base.files import sha256
 from rbptrack.base.parquet import read_table
+from rbptrack.base.validation import faults_of
 from rbptrack.ranks import RankTable
 from rbptrack.sources.fingerprint import fingerprint as fingerprint_of
 from rbptrack.tracking import Record
@@ -39,8 +40,7 @@ def faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
         record = Record.parse(text)
         _Record.validate_json(text, strict=True)
     except ValidationError as error:
-        wrong = error.errors()[0]
-        yield f"{RECORD_FILE}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"
+        yield f"{RECORD_FILE}: {next(faults_of(error)).sentence}"
         return
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         yield f"{RECORD_FILE} cannot be read: {first_line(error)}"

@@ -18,7 +18,6 @@ GOOD = '''
 from dataclasses import dataclass
 from rbptrack.analysis import Analyzer, Report
 
-@dataclass(kw_only=True)
 class Mine(Analyzer):
     """Mine."""
 
@@ -98,8 +97,10 @@ def test_the_name_of_a_built_in_plugin_is_taken(plugins):
         "def broken(:",
         "import no_such_module",
         "x = 1",
-        "from rbptrack.analysis import Analyzer\nclass A(Analyzer):\n    def analyze(self, runs): ...",
-        "from dataclasses import dataclass\nfrom rbptrack.analysis import Analyzer\n@dataclass\nclass A(Analyzer): ...",
+        "from rbptrack.analysis import Analyzer\nclass A(Analyzer): ...",
+        GOOD.format(body="...").replace("times: int", "times: Int"),
+        GOOD.format(body="...").replace("times: int", "cost: int"),
+        GOOD.format(body="...").replace("times: int = 1", "times = 1"),
         GOOD.format(body="...") + GOOD.format(body="...").replace("Mine", "Other"),
     ],
 )

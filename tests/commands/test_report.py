@@ -10,10 +10,8 @@ import pytest
 from tests.conftest import Typed
 
 FAULTY = '''
-from dataclasses import dataclass
 from rbptrack.analysis import Analyzer, Report, Runs
 
-@dataclass(kw_only=True)
 class Faulty(Analyzer):
     """Fails."""
 

@@ -9,24 +9,20 @@ import pytest
 from tests.conftest import Typed
 
 EXPORTER = '''
-from dataclasses import dataclass
 from pathlib import Path
 from rbptrack.analysis import Runs
 from rbptrack.analysis.exporting import Exporter
 
-@dataclass(kw_only=True)
 class Lines(Exporter):
-    """A line for each measurement.
+    """A line for each measurement."""
 
-    name: of the file.
-    """
-
-    name: str = "lines.txt"
+    file: str = "lines.txt"
+    """of the file"""
 
     def export(self, runs: Runs, out: Path) -> str:
-        if self.name == "nothing":
+        if self.file == "nothing":
             return ""
-        (out / self.name).write_text("\\n".join(runs["name"]))
+        (out / self.file).write_text("\\n".join(runs["name"]))
         return f"{len(runs)} lines"
 '''
 
@@ -60,7 +56,7 @@ def test_tables_of_others_come_in(on_store: Typed, tmp_path: Path) -> None:
     assert "table" in err
 
 
-@pytest.mark.parametrize(("option", "code"), [("name=mine.txt", 0), ("name=nothing", 2), ("nme=x", 2)])
+@pytest.mark.parametrize(("option", "code"), [("file=mine.txt", 0), ("file=nothing", 2), ("fle=x", 2)])
 def test_an_exporter_fills_a_folder_or_leaves_none(option: str, code: int, on_store: Typed, tmp_path: Path) -> None:
     (tmp_path / "plugins/exporters").mkdir(parents=True)
     (tmp_path / "plugins/exporters/lines.py").write_text(EXPORTER)

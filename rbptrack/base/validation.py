@@ -1,0 +1,92 @@
+"""What pydantic finds wrong, in words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+_MAX_SHOWN = 60  # characters of a value
+
+_RULES = {
+    "greater_than": "must be above {gt:,}",
+    "greater_than_equal": "must be at least {ge:,}",
+    "less_than": "must be below {lt:,}",
+    "less_than_equal": "must be at most {le:,}",
+    "multiple_of": "must be a multiple of {multiple_of}",
+    "finite_number": "must be finite",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a whole number of fewer digits",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be a text",
+    "string_unicode": "must be a text of whole characters",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must fit the pattern {pattern}",
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a table of names and values",
+    "too_short": "must have at least {min_length} entries",
+    "too_long": "must have at most {max_length} entries",
+    "missing": "is missing",
+    "extra_forbidden": "is not known here",
+}
+"""What each type of pydantic's errors asks for, as the end of a sentence about a value."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A value that breaks a rule.
+
+    Attributes:
+        place: the names and indices that lead to the value; empty if the rule is about several values.
+        rule: what the value must be, such as `must be at least 1`, or a sentence of its own.
+        given: the value.
+
+    """
+
+    place: tuple[int | str, ...]
+    rule: str
+    given: object
+
+    @property
+    def name(self) -> str:
+        """The first name of the place."""
+        return str(self.place[0])[:_MAX_SHOWN] if self.place else ""
+
+    @property
+    def sentence(self) -> str:
+        """The rule with the name of the value."""
+        if self.rule.startswith(("must ", "is ")):
+            return f"{'.'.join(map(str, self.place))[:_MAX_SHOWN]} {self.rule}"
+        return self.rule
+
+
+def faults_of(error: ValidationError) -> Iterator[Fault]:
+    """Yield every fault that pydantic found, in its order."""
+    for detail in error.errors(include_url=False):
+        context: dict[str, Any] = detail.get("ctx", {})
+        if detail["type"] in ("value_error", "assertion_error"):  # raised by a check of ours, or of a plugin's author
+            rule = str(context["error"])
+        elif detail["type"] in _RULES:
+            rule = _RULES[detail["type"]].format(**context)
+        else:
+            rule = detail["msg"].replace("Input should be", "must be")
+        yield Fault(detail["loc"], rule, detail["input"])
+
+
+def shown(value: object) -> str:
+    """A value in a message: lists as they are typed, long texts cut."""
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if len(text) > _MAX_SHOWN:
+        return f"{text[: _MAX_SHOWN - 20]}... ({len(text):,} characters)"
+    return text
