@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 class Served(Importer):
-    """Prompt log-probabilities of vLLM (ranks) and SGLang (CE alone): a response a line, or an OpenAI batch's output."""
+    """Prompt log-probabilities of vLLM (ranks) and SGLang (CE alone): one response a line, or an OpenAI batch."""
 
     model: str = ""
     """its name or hub id; empty: the one that every response names"""

@@ -15,10 +15,8 @@ from tests.made import power_law_ranks
 
 PLUGIN = '''"""A plugin of the tests."""
 import os, sys
-from dataclasses import dataclass
 from rbptrack.analysis import Analyzer, BadInput, Report
 
-@dataclass(kw_only=True)
 class Of{name}(Analyzer):
     """What {name} does."""
 
