@@ -129,7 +129,9 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
     )
     rows = pd.DataFrame({"document": range(documents), "id": [f"doc {i}" for i in range(documents)]})
     rows = rows.assign(tokens=length, bytes=4 * length)
-    lay_out(folder, measurement, facts, documents=rows, token_texts={0: " the"}, began=time.time())
+    unscored = pd.DataFrame({"document": range(documents), "position": 0, "token": 0})
+    texts = {0: " the"}
+    lay_out(folder, measurement, facts, documents=rows, unscored=unscored, token_texts=texts, began=time.time())
     store.address_to(folder)
     store.deliver(folder)
 

@@ -58,13 +58,15 @@ class LoggedMeasurement(Measurement):
     Attributes:
         facts: which model and texts it is of.
         documents: a row per text: document (its number in the ranks), id, tokens, bytes.
-        token_texts: the text of every token that occurs, by id.
+        unscored: document, position and token of the tokens that the model read and that have no rank.
+        token_texts: the text of every token that occurs or that the model ranks first, by id.
         began: when it was made, in seconds since 1970.
 
     """
 
     facts: Facts
     documents: pd.DataFrame = field(repr=False)
+    unscored: pd.DataFrame = field(repr=False)
     token_texts: dict[int, str] = field(repr=False)
     began: float
 
@@ -117,7 +119,15 @@ class LoggedMeasurement(Measurement):
             folder = Path(name) / facts.fingerprint
             folder.mkdir()
             shutil.copy(self.path, folder)
-            lay_out(folder, self, facts, documents=self.documents, token_texts=self.token_texts, began=self.began)
+            lay_out(
+                folder,
+                self,
+                facts,
+                documents=self.documents,
+                unscored=self.unscored,
+                token_texts=self.token_texts,
+                began=self.began,
+            )
             try:
                 return store.deliver(folder)
             except StoreAway as error:
@@ -261,7 +271,8 @@ def _measure_in(
         **{entry.name: getattr(measured, entry.name) for entry in fields(measured)},
         facts=facts,
         documents=corpus.document_table(),
-        token_texts=corpus.token_texts(tokenizer),
+        unscored=corpus.unscored_table(),
+        token_texts=corpus.token_texts(tokenizer, measured.first_choices()),
         began=began,
     )
 

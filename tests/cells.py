@@ -97,7 +97,15 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
         of_documents = of_documents.assign(tokens=20, bytes=80)
         if sources:
             of_documents["group"] = [f"site {i % sources}" for i in range(documents)]
-        lay_out(folder, measurement, facts, documents=of_documents, token_texts={0: " the"}, began=time.time() - 2)
+        lay_out(
+            folder,
+            measurement,
+            facts,
+            documents=of_documents,
+            unscored=pd.DataFrame({"document": range(documents), "position": 20, "token": 1}),
+            token_texts={0: " the", 1: "<s>"},
+            began=time.time() - 2,
+        )
         return folder
 
     return lay

@@ -16,7 +16,7 @@ from rbptrack.analysis.family import read_families, whole_ks
 from rbptrack.analysis.source import COLUMNS, COUNTED, Source, Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, shortened, unknown
 from rbptrack.base.expression import rows_that_pass
-from rbptrack.base.words import counted, listed, short_hash
+from rbptrack.base.words import counted, listed, readable, short_hash
 from rbptrack.config.patterns import fits
 from rbptrack.ranks import (
     HEADLINE_KS,
@@ -237,7 +237,7 @@ class Runs:
         known = self._read(self.source.token_texts, self.run_id(run))
         texts = []
         for token in map(int, ids):
-            texts.append(json.dumps(known[token], ensure_ascii=False) if token in known else f"id {token}")
+            texts.append(json.dumps(readable(known[token]), ensure_ascii=False) if token in known else f"id {token}")
         return texts
 
     def scores(self) -> pd.DataFrame:

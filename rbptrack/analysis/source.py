@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
@@ -97,8 +100,28 @@ class Source(Protocol):
         return self.ranks(run_id, COUNTED).histogram()
 
     def token_texts(self, run_id: str) -> Mapping[int, str]:
-        """The texts of a measurement's tokens, by id; empty where they were not kept."""
+        """The texts of a measurement's tokens by id, empty if they were not kept.
+
+        Bytes that are no character by themselves are lone surrogates; see `rbptrack.base.words.readable`.
+        """
         return {}
+
+    def ranks_of(self, run_id: str, documents: Collection[int]) -> RankTable:
+        """The rank table of some documents of a measurement, by their numbers."""
+        wanted = pa.array(sorted(documents), pa.int32())
+        pieces = []
+        for piece in self.rank_pieces(run_id):
+            chosen = pc.is_in(piece.table.column("document"), value_set=wanted)
+            pieces.append(replace(piece, table=piece.table.filter(chosen)))
+        return RankTable.concatenate(pieces)
+
+    def unscored(self, run_id: str) -> pd.DataFrame:
+        """The tokens that the model read and that have no rank: document, position, token; empty if not kept."""
+        return pd.DataFrame({"document": [], "position": [], "token": []}, dtype="int64")
+
+    def documents(self, run_id: str) -> pd.DataFrame:
+        """The documents of a measurement: document (its number), id, tokens; empty if not kept."""
+        return pd.DataFrame({"document": [], "id": [], "tokens": []})
 
     def groups(self, run_id: str) -> Sequence[str]:
         """The source of each document of a measurement, by the document's number."""

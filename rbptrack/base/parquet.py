@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rbptrack.base.errors import MissingArtifact, first_line
@@ -80,6 +82,28 @@ def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[p
         wanted = _present(file, columns)
         for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):
             yield pa.Table.from_batches([batch])
+
+
+def read_rows(path: Path, column: str, values: Collection[int]) -> pa.Table:
+    """Read the rows in which a column of whole numbers has one of some values; errors as `read_table`.
+
+    Row groups that the file's statistics rule out are not read.
+    """
+    ascending = np.unique(np.fromiter(values, np.int64))
+    wanted = pa.array(ascending)
+    with _opened(path) as file:
+        place = file.schema_arrow.names.index(column)
+        pieces = [file.schema_arrow.empty_table()]
+        for group in range(file.num_row_groups):
+            ends = file.metadata.row_group(group).column(place).statistics
+            if ends is not None and ends.has_min_max:
+                if not ((ascending >= ends.min) & (ascending <= ends.max)).any():
+                    continue
+            for batch in file.iter_batches(batch_size=_ROWS, row_groups=[group]):
+                rows = pa.Table.from_batches([batch])
+                chosen = pc.is_in(rows.column(column).cast(pa.int64()), value_set=wanted)
+                pieces.append(rows.filter(chosen))
+        return pa.concat_tables(pieces).combine_chunks()
 
 
 @contextmanager

@@ -75,6 +75,28 @@ def duration(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
 
+def readable(text: str) -> str:
+    """Text of tokens with U+FFFD in place of bytes that are no character.
+
+    A token may be a part of a character. Its text then holds that part as lone surrogates (`surrogateescape`), so that
+    the texts of consecutive tokens, joined, give the character.
+
+    Examples:
+        >>> [readable(text) for text in ("\udcc3" + "\udca9", "\udcc3")]
+        ['é', '�']
+
+    """
+    return bytes_of(text).decode("utf-8", "replace")
+
+
+def bytes_of(text: str) -> bytes:
+    """The bytes that the text of a token stands for, in UTF-8; see `readable`."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a surrogate that stands for no byte
+        return text.encode("utf-8", "replace")
+
+
 def short_path(location: str | Path) -> str:
     """A path below the working folder relative to it; anything else as it is."""
     path = Path(location)

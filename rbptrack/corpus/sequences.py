@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -108,9 +108,23 @@ class Corpus:
             table["group"] = list(self.groups)
         return table
 
-    def token_texts(self, tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
-        """The text of every token that occurs, by id."""
-        ids = np.unique(self.token).tolist()
+    def unscored_table(self) -> pd.DataFrame:
+        """A row for every token without a rank, up to the last scored token of its document: document, position, token.
+
+        With the rank table they are the text that the model read.
+        """
+        scored = np.zeros(len(self.token), bool)
+        scored[self.targets(0, len(self.start))] = True
+        last = np.full(len(self.document_ids), -1)
+        last[self.document[scored]] = self.position[scored]  # positions ascend, so that the last one stays
+        chosen = ~scored & (self.position < last[self.document])
+        columns = {"document": self.document, "position": self.position, "token": self.token}
+        return pd.DataFrame({name: values[chosen] for name, values in columns.items()})
+
+    def token_texts(self, tokenizer: PreTrainedTokenizerBase, others: Iterable[int] = ()) -> dict[int, str]:
+        """The text of every token that occurs, and of other ids that the tokenizer knows, by id."""
+        known = [token for token in others if token < len(tokenizer)]
+        ids = np.union1d(self.token, np.array(known, np.int64)).tolist()
         return dict(zip(ids, token_texts(tokenizer, ids), strict=True))
 
 

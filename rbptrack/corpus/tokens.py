@@ -123,7 +123,7 @@ def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
 def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
     """The text of each id, with the space before a word, which decoding ids one by one loses in many vocabularies.
 
-    Bytes that are no character by themselves are U+FFFD.
+    Bytes that are no character by themselves are lone surrogates; see `rbptrack.base.words.readable`.
     """
     pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
     if "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder):
@@ -145,7 +145,7 @@ def _text_of_bytes_level(piece: str, values: dict[str, int]) -> str:
 
 
 def _decoded(content: bytes) -> str:
-    return content.decode("utf-8", errors="replace")
+    return content.decode("utf-8", errors="surrogateescape")
 
 
 def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:

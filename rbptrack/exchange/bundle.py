@@ -19,14 +19,23 @@ from rbptrack.base.files import regular_file, replacing
 from rbptrack.exchange.contents import faults_of_measurement
 from rbptrack.exchange.intake import imported_line
 from rbptrack.tracking import Record, Store
-from rbptrack.tracking.names import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, RECORD_FILE, TOKENS_FILE, Metric, Tag
+from rbptrack.tracking.names import (
+    DOCUMENTS_FILE,
+    HISTOGRAM_FILE,
+    RANKS_FILE,
+    RECORD_FILE,
+    TOKENS_FILE,
+    UNSCORED_FILE,
+    Metric,
+    Tag,
+)
 from rbptrack.tracking.record import histogram_of, rbp_curve
 
 LARGEST = 64 * 2**30
 """Bytes to which a bundle may unpack."""
 
 _MANIFEST = "bundle.json"
-_FILES = (RECORD_FILE, RANKS_FILE, DOCUMENTS_FILE, TOKENS_FILE)
+_FILES = (RECORD_FILE, RANKS_FILE, DOCUMENTS_FILE, UNSCORED_FILE, TOKENS_FILE)
 _NAME = re.compile(rf"[0-9a-f]{{64}}/({'|'.join(map(re.escape, _FILES))})")
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,7 +22,16 @@ from rbptrack.base.validation import faults_of
 from rbptrack.ranks import RankTable
 from rbptrack.sources.fingerprint import fingerprint as fingerprint_of
 from rbptrack.tracking import Record
-from rbptrack.tracking.names import DOCUMENTS_FILE, RANKS_FILE, RECORD_FILE, TOKENS_FILE, Kind, Metric, Tag
+from rbptrack.tracking.names import (
+    DOCUMENTS_FILE,
+    RANKS_FILE,
+    RECORD_FILE,
+    TOKENS_FILE,
+    UNSCORED_FILE,
+    Kind,
+    Metric,
+    Tag,
+)
 from rbptrack.tracking.record import size_metrics
 from rbptrack.tracking.verify import numbers_that_disagree
 
@@ -114,6 +125,8 @@ def _faults_of_files(record: Record, folder: Path) -> Iterator[str]:
             yield from _faults_of_ranks(record, folder / RANKS_FILE)
         if DOCUMENTS_FILE in present:
             yield from _faults_of_documents(read_table(folder / DOCUMENTS_FILE).column_names)
+        if UNSCORED_FILE in present:
+            yield from _faults_of_unscored(read_table(folder / UNSCORED_FILE))
         if TOKENS_FILE in present:
             yield from _faults_of_tokens(json.loads((folder / TOKENS_FILE).read_bytes()))
     except (RbptrackError, OSError, ValueError, RecursionError) as error:
@@ -149,6 +162,14 @@ def _faults_of_documents(columns: list[str]) -> Iterator[str]:
     missing = [name for name in ("document", "id", "tokens") if name not in columns]
     if missing:
         yield f"{DOCUMENTS_FILE} lacks the columns {', '.join(missing)}"
+
+
+def _faults_of_unscored(table: pa.Table) -> Iterator[str]:
+    for name in ("document", "position", "token"):
+        if name not in table.column_names or not pa.types.is_integer(table.schema.field(name).type):
+            yield f"{UNSCORED_FILE} lacks the column {name}, or it does not hold whole numbers"
+        elif table.column(name).null_count or (len(table) and pc.min(table.column(name)).as_py() < 0):
+            yield f"{UNSCORED_FILE}: the column {name} must hold numbers from 0, and no empty cells"
 
 
 def _faults_of_tokens(texts: Any) -> Iterator[str]:

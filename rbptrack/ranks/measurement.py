@@ -13,6 +13,7 @@ from rbptrack.ranks.names import FloatArray
 from rbptrack.ranks.table import RankTable
 
 RANKS_FILE = "ranks.parquet"
+_FIRST = ("top", "reference_top")  # columns of ids
 
 
 @dataclass(frozen=True)
@@ -108,3 +109,12 @@ class Measurement:
     def ranks(self) -> RankTable:
         """The rank table, read from disk."""
         return RankTable.read(self.path)
+
+    def first_choices(self) -> list[int]:
+        """The ids that the model, or its reference, ranks first somewhere."""
+        ids: set[int] = set()
+        for piece in RankTable.read_pieces(self.path, _FIRST):
+            for name in _FIRST:
+                if name in piece.table.column_names:
+                    ids.update(np.unique(piece.column(name)).tolist())
+        return sorted(ids)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rbptrack.base.errors import RbptrackError
-from rbptrack.base.parquet import TableWriter, read_batches, read_table, write_table
+from rbptrack.base.parquet import TableWriter, read_batches, read_rows, read_table, write_table
 from rbptrack.ranks.counts import DocumentCounts
 from rbptrack.ranks.histogram import VOCAB_SIZE, RankHistogram, vocab_size_of
 from rbptrack.ranks.names import FloatArray, IntArray, check_k
@@ -264,6 +264,11 @@ class RankTable:
             waiting = rows.slice(cut)
         if waiting is not None:
             yield cls._of(waiting, path)
+
+    @classmethod
+    def read_documents(cls, path: Path, documents: Collection[int]) -> RankTable:
+        """Read the rows of some documents, by their numbers; flat in memory, and otherwise as `read`."""
+        return cls._of(read_rows(path, "document", documents), path)
 
     @classmethod
     def _of(cls, table: pa.Table, path: Path) -> RankTable:

@@ -232,7 +232,8 @@ def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
         measurement,
         _facts(cell, model, corpus),
         documents=corpus.document_table(),
-        token_texts=corpus.token_texts(loader.tokenizer(cell)),
+        unscored=corpus.unscored_table(),
+        token_texts=corpus.token_texts(loader.tokenizer(cell), measurement.first_choices()),
         began=began,
         notes=notes,
     )

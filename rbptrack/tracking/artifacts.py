@@ -6,11 +6,12 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
+import pandas as pd
 from platformdirs import user_cache_path
 
 from rbptrack.analysis.source import Source
@@ -18,7 +19,7 @@ from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway
 from rbptrack.base.parquet import read_table
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.names import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, TOKENS_FILE
+from rbptrack.tracking.names import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, TOKENS_FILE, UNSCORED_FILE
 
 T = TypeVar("T")
 
@@ -64,6 +65,27 @@ class Artifacts(Source):
             return {int(token): text for token, text in texts.items()}
         except (MissingArtifact, ValueError):
             return {}
+
+    def ranks_of(self, run_id: str, documents: Collection[int]) -> RankTable:
+        """The rank table of some documents of a measurement, by their numbers."""
+        return self._read(run_id, RANKS_FILE, lambda path: RankTable.read_documents(path, documents))
+
+    def unscored(self, run_id: str) -> pd.DataFrame:
+        """The tokens that the model read and that have no rank: document, position, token; empty if not kept."""
+        try:
+            frame: pd.DataFrame = self._read(run_id, UNSCORED_FILE, read_table).to_pandas()
+        except MissingArtifact:
+            return super().unscored(run_id)
+        return frame
+
+    def documents(self, run_id: str) -> pd.DataFrame:
+        """The documents of a measurement: document (its number), id, tokens; empty if not kept."""
+        columns = ["document", "id", "tokens"]
+        try:
+            frame: pd.DataFrame = self._read(run_id, DOCUMENTS_FILE, lambda path: read_table(path, columns)).to_pandas()
+        except MissingArtifact:
+            return super().documents(run_id)
+        return frame
 
     def groups(self, run_id: str) -> Sequence[str]:
         """The source of each document of a measurement, by its number."""

@@ -73,6 +73,7 @@ HISTOGRAM_FILE = "histogram.parquet"
 DOCUMENTS_FILE = "documents.parquet"
 CONFIG_FILE = "config.yaml"
 TOKENS_FILE = "tokens.json"
+UNSCORED_FILE = "unscored.parquet"  # the tokens that a model read and that have no rank
 PICTURE_FILE = "rank_distribution.png"
 SEAL_FILE = ".seal"  # of a folder: the seal of its record, which a tag of the run has later
 STORE_FILE = "store.json"  # of a folder, not of a run: to which store it goes

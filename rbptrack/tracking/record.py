@@ -35,6 +35,7 @@ from rbptrack.tracking.names import (
     SEAL_FILE,
     STORE_FILE,
     TOKENS_FILE,
+    UNSCORED_FILE,
     Metric,
     Tag,
 )
@@ -117,6 +118,7 @@ def lay_out(
     facts: Facts,
     *,
     documents: pd.DataFrame,
+    unscored: pd.DataFrame,
     token_texts: Mapping[int, str],
     began: float,
     notes: Sequence[str] = (),
@@ -128,7 +130,8 @@ def lay_out(
         measurement: its numbers.
         facts: what it is of.
         documents: document (its number in the rank table), id, tokens, bytes, and group where sources are known.
-        token_texts: the text of every token that occurs, by id.
+        unscored: document, position and token of the tokens that the model read and that have no rank.
+        token_texts: the text of every token that occurs or that the model ranks first, by id.
         began: when the measurement began, in seconds since 1970.
         notes: beside the measurement's own, what a reader must know.
 
@@ -136,6 +139,7 @@ def lay_out(
     record = _record_of(measurement, facts, documents, (*measurement.notes, *notes), began)
     measurement.histogram.write(folder / HISTOGRAM_FILE)
     write_table(folder / DOCUMENTS_FILE, pa.Table.from_pandas(documents, preserve_index=False))
+    write_table(folder / UNSCORED_FILE, pa.Table.from_pandas(unscored, preserve_index=False))
     write_whole(folder / TOKENS_FILE, json.dumps({str(token): text for token, text in token_texts.items()}))
     write_whole(folder / CONFIG_FILE, facts.yaml())
     record.write(folder)

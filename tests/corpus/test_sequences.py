@@ -17,6 +17,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from rbptrack.base.errors import BadInput
+from rbptrack.base.words import readable
 from rbptrack.config.paths import embedded
 from rbptrack.config.schema import DatasetConfig, SequenceRule
 from rbptrack.corpus.documents import Document
@@ -44,6 +45,14 @@ def test_sequences_inside_a_document_begin_as_the_tokenizer_begins_a_text(build:
     # neither the special token nor what follows it; position 0 of a document is its special token
     assert scored(corpus) == [(0, p) for p in range(2, 15)] + [(1, 2)]
     assert corpus.num_targets == 14
+
+
+def test_tokens_without_a_rank_are_kept_up_to_the_last_that_has_one(build: Build, tokenizer: Any) -> None:
+    corpus = build(["ab<|endoftext|>cd", "abcdefghijklmn"], tokenizer, replace(CONFIG, sequence=SequenceRule.truncate))
+    table = corpus.unscored_table()
+    places = list(zip(table["document"], table["position"], strict=True))
+    assert places == [(0, 0), (0, 2), (0, 3), (1, 0)]  # what is beyond the 8 tokens of a sequence is not read
+    assert tokenizer.convert_ids_to_tokens(table["token"].tolist()) == ["a", "<|endoftext|>", "c", "a"]
 
 
 def test_truncate_keeps_the_beginning_of_each_document(build: Build, tokenizer: Any) -> None:
@@ -168,4 +177,6 @@ def test_the_text_of_a_token_keeps_its_space() -> None:
     pieces = Tokenizer(WordLevel({"▁the": 0, "the": 1, "<0x0A>": 2, "<0xC3>": 3}, unk_token="the"))
     pieces.decoder = Metaspace()
     texts = token_texts(FastTokenizer(tokenizer_object=pieces), [0, 1, 2, 3])
-    assert texts == [" the", "the", "\n", "\ufffd"]
+    assert texts == [" the", "the", "\n", "\udcc3"]
+    assert readable(texts[3] + "\udca9") == "é"
+    assert readable(texts[3]) == readable("\udcc3") == "\ufffd"

@@ -86,7 +86,7 @@ def test_a_bundle_holds_no_paths_of_this_machine(exported: Path, tmp_path: Path)
     with zipfile.ZipFile(exported) as opened:
         names = {name.partition("/")[2] for name in opened.namelist() if "/" in name}
         content = b"".join(opened.read(name) for name in opened.namelist())
-    assert names == {"record.json", "ranks.parquet", "documents.parquet", "tokens.json"}
+    assert names == {"record.json", "ranks.parquet", "documents.parquet", "unscored.parquet", "tokens.json"}
     assert str(tmp_path).encode() not in content
 
 

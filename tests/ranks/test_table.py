@@ -171,6 +171,10 @@ def test_pieces_hold_whole_documents_and_count_the_same(
     wanted = whole.document_counts((1, 7, 200))
     for name in ("document", "tokens", "nats", "hits"):
         np.testing.assert_array_equal(getattr(counts, name), getattr(wanted, name))
+    some = RankTable.read_documents(path, [3, 39, 17, 4_000])
+    assert some.table.equals(whole.table.filter(np.isin(whole.column("document"), [3, 17, 39])))
+    assert (some.vocab_size, some.strict) == (4096, strict)
+    assert not len(RankTable.read_documents(path, []))
     narrow = list(RankTable.read_pieces(path, ["logprob"]))
     assert narrow[0].table.column_names == ["document", "logprob"]
 

@@ -32,10 +32,11 @@ def test_the_folder_holds_all_artifacts_and_a_record_of_their_hashes(measured: M
         "documents.parquet",
         "config.yaml",
         "tokens.json",
+        "unscored.parquet",
     }
     assert all(sha256(folder / name) == digest for name, digest in record.files.items())
     assert read_table(folder / "documents.parquet").column_names == ["document", "id", "tokens", "bytes"]
-    assert json.loads((folder / "tokens.json").read_text()) == {"0": " the"}
+    assert json.loads((folder / "tokens.json").read_text()) == {"0": " the", "1": "<s>"}
 
 
 def test_its_numbers_are_those_of_the_ranks(measured: Measured) -> None:
