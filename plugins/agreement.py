@@ -16,11 +16,11 @@ import pandas as pd
 from pydantic import NonNegativeInt, PositiveInt
 
 from rbptrack.analysis import CE, HEADLINE_KS, Analyzer, BadInput, Report, Runs, Unreadable
-from rbptrack.analysis.charts import intervals
 from rbptrack.analysis.comparable import without_twins
 from rbptrack.analysis.family import BY_DOCUMENT
 from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, same_tokens, worst_tokens
 from rbptrack.base.words import counted, number
+from rbptrack.figures.charts import intervals
 from rbptrack.stats.changes import OtherTokens
 
 Pair = tuple[pd.Series, pd.Series]

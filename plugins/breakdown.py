@@ -33,7 +33,7 @@ from rbptrack.analysis import (
     rbp_name,
     read_families,
 )
-from rbptrack.analysis.charts import intervals
+from rbptrack.figures.charts import intervals
 from rbptrack.ranks import FloatArray, IntArray, metric_label, sum_by
 from rbptrack.stats.documents import MIN_UNITS, from_influences, influences_of_sums
 

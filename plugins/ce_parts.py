@@ -33,9 +33,9 @@ from rbptrack.analysis import (
     Term,
     Unreadable,
     WithoutRanks,
-    charts,
     read_families,
 )
+from rbptrack.figures import charts
 from rbptrack.ranks import DocumentSums, FloatArray, split_sums
 from rbptrack.stats import laws_of_sums
 

@@ -29,9 +29,9 @@ from rbptrack.analysis import (
     law_of_sums,
     read_families,
 )
-from rbptrack.analysis.charts import facets
 from rbptrack.analysis.pairs import end_of_share
 from rbptrack.base.words import counted, listed, number, short_hash
+from rbptrack.figures.charts import facets
 from rbptrack.ranks import FloatArray, IntArray
 
 GLOSSARY: dict[str, str | Term] = {

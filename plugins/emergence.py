@@ -34,7 +34,7 @@ from rbptrack.analysis import (
     rbp_name,
     read_families,
 )
-from rbptrack.analysis.charts import facets
+from rbptrack.figures.charts import facets
 from rbptrack.ranks import DocumentSums, FloatArray, metric_label
 
 # Columns of counts of windows.

@@ -30,8 +30,8 @@ from rbptrack.analysis import (
     missed,
     read_families,
 )
-from rbptrack.analysis.charts import facets
 from rbptrack.base.words import listed
+from rbptrack.figures.charts import facets
 from rbptrack.stats import MIN_UNITS
 from rbptrack.stats.laws import law_in_k
 from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses

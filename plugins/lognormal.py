@@ -19,7 +19,8 @@ import pandas as pd
 from scipy import optimize
 from scipy.special import log_ndtr
 
-from rbptrack.analysis import Analyzer, Estimate, Family, RankHistogram, Report, Runs, Term, charts, read_families
+from rbptrack.analysis import Analyzer, Estimate, Family, RankHistogram, Report, Runs, Term, read_families
+from rbptrack.figures import charts
 from rbptrack.ranks import DocumentSums, FloatArray
 from rbptrack.stats.documents import from_influences, influences_of_sums
 from rbptrack.stats.laws import fit

@@ -40,9 +40,9 @@ from rbptrack.analysis import (
     rbp_name,
     read_families,
 )
-from rbptrack.analysis.charts import facets, intervals
-from rbptrack.analysis.explorer import explorer
 from rbptrack.base.words import counted, listed
+from rbptrack.figures.charts import facets, intervals
+from rbptrack.figures.explorer import explorer
 from rbptrack.ranks import FloatArray, metric_label, parse_rbp_name, rbp_ks
 from rbptrack.stats.documents import MIN_UNITS, ce_and_missed, half_widths, influences
 from rbptrack.stats.floor import MIN_SIZES, FormFit, fit_floor, power_law_aicc

@@ -19,10 +19,10 @@ import pandas as pd
 from pydantic import Field, PositiveInt
 
 from rbptrack.analysis import Analyzer, RankTable, Report, Runs, Term, Unreadable, rbp_name
-from rbptrack.analysis.charts import facets
 from rbptrack.analysis.comparable import disagreeing, parts, without_twins
 from rbptrack.analysis.scores import join_scores, last_checkpoints, unused_scores
 from rbptrack.base.words import counted, listed, number
+from rbptrack.figures.charts import facets
 from rbptrack.ranks import FloatArray, sum_by
 
 GLOSSARY: dict[str, str | Term] = {

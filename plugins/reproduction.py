@@ -23,9 +23,9 @@ from rbptrack.analysis import (
     log_grid,
     read_families,
 )
-from rbptrack.analysis.charts import facets
 from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
 from rbptrack.base.words import counted, listed
+from rbptrack.figures.charts import facets
 from rbptrack.ranks import rbp_ks
 from rbptrack.stats import MIN_UNITS
 from rbptrack.stats.laws import law_in_k, laws_by_metric

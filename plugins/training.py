@@ -19,9 +19,9 @@ from pydantic import PositiveInt
 from scipy.special import stdtrit
 
 from rbptrack.analysis import CE, HEADLINE_KS, Analyzer, Report, Runs, Term, rbp_name, read_families
-from rbptrack.analysis.charts import facets
 from rbptrack.analysis.comparable import disagreeing, parts, without_twins
 from rbptrack.base.words import counted, listed, number
+from rbptrack.figures.charts import facets
 from rbptrack.ranks import FloatArray, metric_label
 from rbptrack.stats.floor import Parameter
 from rbptrack.stats.laws import laws_by_metric

@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.charts import rank_distribution
-from rbptrack.analysis.discovery import ANALYZERS, find, run_analyzer
 from rbptrack.analysis.plugin import configured
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Filters, Runs
@@ -32,6 +30,8 @@ from rbptrack.config.check import check_name
 from rbptrack.config.compose import config_from_values
 from rbptrack.config.schema import Config, SequenceRule
 from rbptrack.console.progress import bar
+from rbptrack.discovery import ANALYZERS, find, run_analyzer
+from rbptrack.figures.charts import rank_distribution
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.ranks.names import metric_label, rbp_name, se_name
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint

@@ -16,10 +16,10 @@ import pytest
 import typer
 
 import rbptrack
-from rbptrack.analysis.discovery import ANALYZERS, find
 from rbptrack.analysis.testing import NeedsRanks, example_runs
 from rbptrack.cli import app
 from rbptrack.config.compose import cell_words, compose
+from rbptrack.discovery import ANALYZERS, find
 from tests.conftest import ROOT
 from tools import reference, tutorials
 

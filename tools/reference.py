@@ -20,11 +20,11 @@ import typer
 import yaml
 from latex2mathml.converter import convert
 
-from rbptrack.analysis.discovery import ANALYZERS, EXPORTERS, IMPORTERS, Kind, find
 from rbptrack.analysis.plugin import Plugin, options_of
 from rbptrack.cli import app
 from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import CellConfig, Config
+from rbptrack.discovery import ANALYZERS, EXPORTERS, IMPORTERS, Kind, find
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/reference"

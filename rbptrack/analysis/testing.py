@@ -33,7 +33,7 @@ from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import HEADLINE_KS, RankTable, rbp_name, se_name
 
 FORBIDDEN = ("mlflow", "torch", "transformers", "datasets")
-PUBLIC = ("rbptrack.analysis", "rbptrack.stats", "rbptrack.ranks", "rbptrack.base.words")
+PUBLIC = ("rbptrack.analysis", "rbptrack.stats", "rbptrack.figures", "rbptrack.ranks", "rbptrack.base.words")
 MAX_HEADLINE_WORDS = 30
 """Words of an analyzer's headline, for any number of families."""
 

@@ -42,7 +42,7 @@ def words(before: Sequence[str], incomplete: str) -> list[str]:
 
 def analyzers(incomplete: str) -> list[str]:
     """Names of analyzers."""
-    from rbptrack.analysis.discovery import ANALYZERS, find
+    from rbptrack.discovery import ANALYZERS, find
 
     return [name for name in find(ANALYZERS).names if name.startswith(incomplete)]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from rbptrack.analysis.discovery import KINDS, Plugins, find
 from rbptrack.analysis.plugin import summary_of
 from rbptrack.base.words import short_path
 from rbptrack.console.output import complain
 from rbptrack.console.tables import print_table
+from rbptrack.discovery import KINDS, Plugins, find
 
 
 def list_plugins(paths: Sequence[str]) -> int:

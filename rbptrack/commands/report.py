@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 
 from rbptrack.analysis import Runs
-from rbptrack.analysis.discovery import ANALYZERS, find
 from rbptrack.analysis.plugin import options_of, summary_of, with_options
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import kind_of, write_whole
@@ -20,6 +19,7 @@ from rbptrack.commands.selection import Selection
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
 from rbptrack.console.tables import print_table
+from rbptrack.discovery import ANALYZERS, find
 from rbptrack.reporting import Outcome, analyse, keep, render, save_figures, show, show_summary
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-from rbptrack.analysis.discovery import EXPORTERS, IMPORTERS, Plugins, find, guarded
 from rbptrack.analysis.importing import CheckedSource, Importer, checked, family_and_size
 from rbptrack.analysis.plugin import with_options
 from rbptrack.base.errors import BadInput
@@ -17,6 +16,7 @@ from rbptrack.base.words import compact_bytes, counted, listed
 from rbptrack.commands.selection import Selection
 from rbptrack.config.registration import published_names
 from rbptrack.console.output import say
+from rbptrack.discovery import EXPORTERS, IMPORTERS, Plugins, find, guarded
 from rbptrack.exchange import export_bundle, import_bundle, import_source, is_bundle
 
 

@@ -12,9 +12,9 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 from rbptrack.analysis import Analyzer, RbptrackError, Report, Runs
-from rbptrack.analysis.discovery import run_analyzer
 from rbptrack.analysis.plugin import summary_of
 from rbptrack.base.errors import first_line
+from rbptrack.discovery import run_analyzer
 
 _WORTH_A_PROCESS = 10_000_000  # tokens: all analyzers take about as long for them as a process to start
 
@@ -90,7 +90,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     """Processes that begin with the library loaded, and with no thread or lock of this one."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # more wait for each other, and lognormal takes thrice the time
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["rbptrack.analysis.charts", "rbptrack.analysis.discovery", "scipy.optimize"])
+    context.set_forkserver_preload(["rbptrack.figures.charts", "rbptrack.discovery", "scipy.optimize"])
     return ProcessPoolExecutor(workers, mp_context=context)
 
 

@@ -56,7 +56,7 @@ function fitted(spec, width) {
   return spec;
 }
 
-// The explorer: rbptrack/analysis/explorer.py, moved by the controls above it.
+// The explorer: rbptrack/figures/explorer.py, moved by the controls above it.
 async function explore(place, controls) {
   const original = await specBeside(place);
   const { ks } = original.usermeta.explorer;

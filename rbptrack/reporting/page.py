@@ -22,10 +22,11 @@ import pyarrow as pa
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import rbptrack
-from rbptrack.analysis import Report, Runs, charts
-from rbptrack.analysis.drawing import CannotDraw, draw
+from rbptrack.analysis import Report, Runs
 from rbptrack.base.errors import first_line
 from rbptrack.base.words import compact, counted, listed, short_hash
+from rbptrack.figures import charts
+from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, rbp_name
 from rbptrack.reporting.analyse import Outcome
 from rbptrack.reporting.tables import ResultsTable, results_tables, table_text

@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rbptrack.analysis import Runs, charts
-from rbptrack.analysis.drawing import CannotDraw
+from rbptrack.analysis import Runs
 from rbptrack.base.escape import file_part
 from rbptrack.base.words import counted
+from rbptrack.figures import charts
+from rbptrack.figures.drawing import CannotDraw
 from rbptrack.reporting.analyse import Outcome
 from rbptrack.reporting.page import page_title
 from rbptrack.reporting.tables import metrics, results_tables, table_text

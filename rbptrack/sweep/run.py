@@ -13,13 +13,13 @@ from datetime import datetime
 from types import MappingProxyType
 
 from rbptrack.analysis import Analyzer
-from rbptrack.analysis.discovery import ANALYZERS, find
 from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.base.words import counted, short_path
 from rbptrack.config.paths import home
 from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
+from rbptrack.discovery import ANALYZERS, find
 from rbptrack.sweep.cell import (
     FAILED,
     FOUND,

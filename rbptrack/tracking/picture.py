@@ -20,7 +20,7 @@ def draw_picture(folder: Path) -> list[Path]:
     """
     if not (folder / HISTOGRAM_FILE).is_file():
         return []
-    from rbptrack.analysis import charts  # imports Altair, which readers of a store do not need
+    from rbptrack.figures import charts  # imports Altair, which readers of a store do not need
 
     path = folder / "pictures" / PICTURE_FILE
     try:

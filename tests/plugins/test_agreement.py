@@ -9,10 +9,10 @@ import pytest
 
 from plugins.agreement import Agreement
 from rbptrack.analysis import Runs
-from rbptrack.analysis.charts import save
 from rbptrack.analysis.source import Tables
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.base.errors import BadInput
+from rbptrack.figures.charts import save
 from rbptrack.ranks import RankTable
 from tests.made import TableSource, ranked
 

@@ -11,10 +11,10 @@ import pytest
 
 from plugins.draft import RUNS, STARTS, Draft, draft_sums
 from rbptrack.analysis import Runs
-from rbptrack.analysis.charts import save
 from rbptrack.analysis.source import Tables
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.base.errors import BadInput
+from rbptrack.figures.charts import save
 from rbptrack.ranks import RankTable
 from tests.made import TableSource, ranked
 

@@ -12,8 +12,8 @@ from scipy import stats
 
 from plugins.proxies import PROXIES, Proxies, leave_families_out, proxies_of_answers
 from rbptrack.analysis import Runs
-from rbptrack.analysis.charts import save
 from rbptrack.analysis.testing import AnalyzerContract
+from rbptrack.figures.charts import save
 from rbptrack.ranks import RankTable
 from tests.made import TableSource, ranked
 

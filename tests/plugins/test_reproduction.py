@@ -11,10 +11,10 @@ import pytest
 
 from plugins.reproduction import Reproduction
 from rbptrack.analysis import Runs
-from rbptrack.analysis.charts import save
 from rbptrack.analysis.published import published_in_k, published_in_size
 from rbptrack.analysis.source import Tables
 from rbptrack.analysis.testing import NeedsSizes, example_runs
+from rbptrack.figures.charts import save
 from rbptrack.ranks import RankTable, log_grid
 from tests.made import ranked
 

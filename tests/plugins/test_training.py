@@ -9,9 +9,9 @@ import pytest
 
 from plugins.training import Training, design_condition, fit_law
 from rbptrack.analysis import Runs
-from rbptrack.analysis.charts import save
 from rbptrack.analysis.source import Tables
 from rbptrack.analysis.testing import AnalyzerContract
+from rbptrack.figures.charts import save
 
 STEPS = (64, 128, 256, 512, 1024)
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Analyzer, Runs
-from rbptrack.analysis.discovery import ANALYZERS, find
 from rbptrack.analysis.source import Tables
+from rbptrack.discovery import ANALYZERS, find
 from rbptrack.reporting import Outcome, analyse
 from tests.made import power_law_ranks
 

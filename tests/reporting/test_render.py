@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Estimate, Report, Runs, Term, charts
-from rbptrack.analysis.explorer import explorer
 from rbptrack.analysis.source import Tables
+from rbptrack.figures.explorer import explorer
 from rbptrack.ranks import log_grid
 from rbptrack.reporting import Outcome, render
 

@@ -20,8 +20,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from rbptrack.analysis import drawing_process
 from rbptrack.base.errors import RbptrackError
+from rbptrack.figures import drawing_process
 
 MAX_SECONDS = 300.0
 """Seconds that one picture may take."""

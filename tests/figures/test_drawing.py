@@ -10,13 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rbptrack.analysis.drawing import CannotDraw, draw
+from rbptrack.figures.drawing import CannotDraw, draw
 
 CHART = {"data": {"values": [{"a": 1}]}, "mark": "point", "encoding": {"x": {"field": "a", "type": "quantitative"}}}
 WITHOUT_ADDRESSES = """
 import pandas as pd
-from rbptrack.analysis import charts
-from rbptrack.analysis.drawing import CannotDraw
+from rbptrack.figures import charts
+from rbptrack.figures.drawing import CannotDraw
 chart = charts.facets(pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "beta": [0.1]}), x="S", y="beta")
 for form in charts.FORMATS:
     try:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbptrack.analysis import charts
-from rbptrack.analysis.explorer import _ends_with_zero, explorer
 from rbptrack.base.errors import BadInput
+from rbptrack.figures import charts
+from rbptrack.figures.explorer import _ends_with_zero, explorer
 from rbptrack.ranks import RankHistogram
 
 KS = [1, 3, 10, 30, 100]

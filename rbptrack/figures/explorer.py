@@ -15,7 +15,7 @@ import pandas as pd
 from altair import datum, expr
 from altair.utils.schemapi import debug_mode
 
-from rbptrack.analysis.charts import (
+from rbptrack.figures.charts import (
     FAINT,
     INTERVAL,
     NUMBERS,

@@ -19,9 +19,9 @@ import pandas as pd
 from altair import datum, expr
 from altair.utils.schemapi import debug_mode
 
-from rbptrack.analysis.drawing import CannotDraw, draw
 from rbptrack.base.errors import first_line, unknown
 from rbptrack.config.patterns import natural_key
+from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, RankHistogram
 
 # legible on white and black

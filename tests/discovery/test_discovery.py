@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rbptrack.analysis import BadInput, RbptrackError
-from rbptrack.analysis.discovery import ANALYZERS, IMPORTERS, find, guarded, run_analyzer
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.process import Stopped
+from rbptrack.discovery import ANALYZERS, IMPORTERS, find, guarded, run_analyzer
 
 GOOD = '''
 from dataclasses import dataclass
