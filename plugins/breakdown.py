@@ -29,13 +29,15 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
-    laws_of_sums,
+    ce_and_missed,
+    ce_and_rbp,
+    laws,
     rbp_name,
     read_families,
 )
 from rbptrack.figures.charts import intervals
 from rbptrack.ranks import FloatArray, IntArray, metric_label, sum_by
-from rbptrack.stats.documents import MIN_UNITS, from_influences, influences_of_sums
+from rbptrack.stats.documents import MIN_UNITS, from_influences, influences
 
 KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
 DECADES = ("1e-2 and more", "1e-3 to 1e-2", "1e-4 to 1e-3", "1e-5 to 1e-4", "below 1e-5")
@@ -195,17 +197,6 @@ class ClassSums:
         )
 
 
-def ce_and_rbp(totals: FloatArray) -> FloatArray:
-    """CE and RBP_k of tokens, nats and hits, (..., 2 + ks) -> (..., 1 + ks)."""
-    return np.asarray(totals[..., 1:] / totals[..., :1])
-
-
-def falling_with_size(totals: FloatArray) -> FloatArray:
-    """CE and -ln RBP_k of tokens, nats and hits, (..., 2 + ks) -> (..., 1 + ks)."""
-    shares = ce_and_rbp(totals)
-    return np.concatenate([shares[..., :1], -np.log(shares[..., 1:])], axis=-1)
-
-
 GLOSSARY = {
     "level": Term(
         "CE (nats) or RBP_k of the class minus that of all other tokens, at the largest size", "level", "+.3f"
@@ -285,7 +276,7 @@ def _compare(
         return  # no tokens, or nothing beside them
     documents = (pairs[-1][:, :, 0] > 0).sum(axis=0)  # that have the class, and that have others
     enough = documents.min() >= MIN_UNITS
-    difference, u = influences_of_sums(pairs[-1], lambda x: ce_and_rbp(x[..., 0, :]) - ce_and_rbp(x[..., 1, :]))
+    difference, u = influences(pairs[-1], lambda x: ce_and_rbp(x[..., 0, :]) - ce_and_rbp(x[..., 1, :]))
     own, rest = ce_and_rbp(largest)
     share = largest[0, 0] / largest[:, 0].sum()
     for i, metric in enumerate(metrics):
@@ -294,9 +285,9 @@ def _compare(
         report.add("level", level, null=0.0, metric=metric, beside=beside, **case)
     if len(s) == 1:
         return
-    laws = laws_of_sums(s, [pair[:, 0] for pair in pairs], falling_with_size)
-    ratios = laws_of_sums(s, pairs, lambda x: falling_with_size(x[..., 0, :]) / falling_with_size(x[..., 1, :]))
-    for metric, law, ratio in zip(metrics, laws, ratios, strict=True):
+    of_class = laws(s, [pair[:, 0] for pair in pairs], ce_and_missed)
+    ratios = laws(s, pairs, lambda x: ce_and_missed(x[..., 0, :]) / ce_and_missed(x[..., 1, :]))
+    for metric, law, ratio in zip(metrics, of_class, ratios, strict=True):
         if law and ratio:
             report.add("alpha", _with_error_if(enough, law.alpha), metric=metric, beside={"R2": law.r2}, **case)
             report.add("delta", _with_error_if(enough, ratio.alpha), null=0.0, metric=metric, **case)

@@ -37,7 +37,7 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import charts
 from rbptrack.ranks import DocumentSums, FloatArray, split_sums
-from rbptrack.stats import laws_of_sums
+from rbptrack.stats import laws
 
 PARTS = {
     "ce": Term("cross-entropy, nats per token", "CE"),
@@ -192,17 +192,17 @@ class CeParts(Analyzer):
 
     def _laws(self, report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
         """Add the law of each part that is positive at every size, beside CE's, and every part's change in nats."""
-        laws = laws_of_sums(family.s, sums, lambda x: means(x)[..., :LOGARITHMS])
-        ratios = laws_of_sums(family.s, sums, lambda x: means(x)[..., :LOGARITHMS] / means(x)[..., :1])
-        for part, law, ratio in zip(PARTS, laws, ratios, strict=False):
-            if law and laws[0]:
+        of_parts = laws(family.s, sums, lambda x: means(x)[..., :LOGARITHMS])
+        ratios = laws(family.s, sums, lambda x: means(x)[..., :LOGARITHMS] / means(x)[..., :1])
+        for part, law, ratio in zip(PARTS, of_parts, ratios, strict=False):
+            if law and of_parts[0]:
                 beside = {"A": law.a, "R2": law.r2, "sizes": law.sizes}
                 report.add("alpha", _without_error_if_kl(part, law.alpha), metric=part, beside=beside, **family.keys)
-            if law and laws[0] and ratio and part not in ("ce", KL):
-                margin = self.margin * abs(laws[0].alpha.value)
+            if law and of_parts[0] and ratio and part not in ("ce", KL):
+                margin = self.margin * abs(of_parts[0].alpha.value)
                 report.add("delta", ratio.alpha, metric=part, null=0.0, margin=margin, **family.keys)
         # The law of exp(-part) over exp(log10 S) is a straight line of the part in log10 S, its exponent the slope.
-        lines = laws_of_sums(np.exp(np.log10(family.s)), sums, lambda x: np.exp(-means(x)))
+        lines = laws(np.exp(np.log10(family.s)), sums, lambda x: np.exp(-means(x)))
         for part, line in zip(PARTS, lines, strict=True):
             if line:
                 report.add(
@@ -216,7 +216,7 @@ class CeParts(Analyzer):
 
 def _shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
     """Add each part's share of the fall of CE: its slope against CE over the sizes, so that shares add up to 1."""
-    law = laws_of_sums(family.s, sums, lambda x: means(x)[..., :1])[0]
+    law = laws(family.s, sums, lambda x: means(x)[..., :1])[0]
     fall = law.alpha if law else Estimate(0.0)
     if not fall.value > 0 or fall.value < MIN_STANDARD_ERRORS * np.sqrt(fall.sampling):
         report.notes.append(f"{family}: CE does not fall with size beyond its error, so that its fall has no shares.")
@@ -225,7 +225,7 @@ def _shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
     ce = values[:, 0]
     slopes = (ce - ce.mean()) @ values / ((ce - ce.mean()) ** 2).sum()
     # What is left of a part beside its share of CE has the slope 0 against CE; its error is the share's.
-    lines = laws_of_sums(np.exp(ce), sums, lambda x: np.exp(slopes * means(x)[..., :1] - means(x)))
+    lines = laws(np.exp(ce), sums, lambda x: np.exp(slopes * means(x)[..., :1] - means(x)))
     for part, slope, line in zip(PARTS, slopes.tolist(), lines, strict=True):
         if line and part != "ce":
             share = replace(line.alpha, value=slope)

@@ -25,8 +25,8 @@ from rbptrack.analysis import (
     Runs,
     Sums,
     Term,
-    jackknife,
-    law_of_sums,
+    estimate,
+    laws,
     read_families,
 )
 from rbptrack.analysis.pairs import end_of_share
@@ -89,7 +89,7 @@ class Draft(Analyzer):
             several = commits[measured["reference"] == name].nunique() > 1
             reference = f"{name}@{short_hash(str(commit))}" if several else str(name)
             for family, sums in read_families(runs[runs.frame.index.isin(rows.index)], load, report.notes):
-                lengths += self._add(report, family, [of_size.values for of_size in sums], reference)
+                lengths += self._add(report, family, [of_size.sums for of_size in sums], reference)
         if not report.questions:
             return report
         if self.step_cost:
@@ -120,9 +120,9 @@ class Draft(Analyzer):
         for i, of_size in enumerate(sums):
             cost = self.step_cost or float(costs[i])
             keys: dict[str, Any] = {**family.keys, "size": family.labels[i], "reference": reference}
-            acceptance = jackknife(of_size, lambda x: x[..., ACCEPT] / x[..., TOKENS])
+            acceptance = estimate(of_size, lambda x: x[..., ACCEPT] / x[..., TOKENS])
             report.add("acceptance", acceptance, **keys, show=end_of_share, beside={"S": float(family.s[i])})
-            kl = jackknife(of_size, lambda x: x[..., KL] / x[..., TOKENS])
+            kl = estimate(of_size, lambda x: x[..., KL] / x[..., TOKENS])
             report.add("kl", kl, **keys, show=lambda nats: max(nats, 0.0))
             if not of_size[:, STARTS].any():
                 report.notes.append(f"{family}: no {self.longest} scored tokens stand in a row; longest= sets fewer.")
@@ -147,7 +147,7 @@ class Draft(Analyzer):
                 "are unknown; step_cost= sets a cost."
             )
         if len(sums) > 1:
-            law = law_of_sums(family.s, sums, lambda x: -np.log(x[..., ACCEPT] / x[..., TOKENS]))
+            [law] = laws(family.s, sums, lambda x: -np.log(x[..., ACCEPT] / x[..., TOKENS]))
             if law is not None:
                 report.add("alpha", law.alpha, **family.keys, reference=reference, null=0.0, beside={"R2": law.r2})
         return rows
@@ -176,7 +176,7 @@ def draft_sums(table: RankTable, longest: int) -> FloatArray:
 
 def tokens_per_call(sums: FloatArray, length: int, *, time: float = 1.0) -> Estimate:
     """Tokens of a call of the reference with drafts of so many tokens, by the sums of `draft_sums`; or per `time`."""
-    return jackknife(sums, lambda x: (x[..., RUNS : RUNS + length].sum(axis=-1) / x[..., STARTS] + 1) / time)
+    return estimate(sums, lambda x: (x[..., RUNS : RUNS + length].sum(axis=-1) / x[..., STARTS] + 1) / time)
 
 
 def _starts(document: IntArray, position: IntArray, length: int) -> IntArray:

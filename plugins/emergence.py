@@ -29,8 +29,8 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
-    jackknife,
-    law_of_sums,
+    estimate,
+    laws,
     rbp_name,
     read_families,
 )
@@ -131,7 +131,7 @@ def n_eff(totals: FloatArray) -> FloatArray:
 
 
 def ln_n_eff(totals: FloatArray) -> FloatArray:
-    """Ln of the same, which the jackknife takes."""
+    """Ln of the same, which `estimate` takes."""
     return np.asarray(np.log(n_eff(totals)))
 
 
@@ -260,15 +260,15 @@ class Emergence(Analyzer):
         largest = rows[-1]
         if n > 1 and np.isfinite(largest["n_eff"]):
             beside = {name: largest[name] for name in ("S", "p_n", "independent", "runs", "documents")}
-            report.add("n_eff", jackknife(counts[-1], ln_n_eff), null=np.log(n), show=np.exp, beside=beside, **keys)
+            report.add("n_eff", estimate(counts[-1], ln_n_eff), null=np.log(n), show=np.exp, beside=beside, **keys)
         usable = [m for m, row in enumerate(rows) if np.isfinite(row["p_n"])]
         if len(usable) > 1:
             s = family.s[usable]
             usable_counts = [counts[m] for m in usable]
-            law = law_of_sums(s, usable_counts, neg_log_p)
+            [law] = laws(s, usable_counts, neg_log_p)
             if law:
                 report.add("alpha_n", law.alpha, beside={"C": law.a, "R2": law.r2, "sizes": law.sizes}, **keys)
-            law_of_n_eff = law_of_sums(s, usable_counts, n_eff)
+            [law_of_n_eff] = laws(s, usable_counts, n_eff)
             if law_of_n_eff and n > 1:
                 report.add("delta_n", law_of_n_eff.alpha, null=0.0, **keys)
         return rows
@@ -284,7 +284,7 @@ class Emergence(Analyzer):
             p_n = succeeded / windows
             if hits < tokens:
                 independent_tokens = float(n_eff(counts.sum(axis=0)))
-                ln_missed = jackknife(counts, lambda totals: np.log(neg_log_p(totals)))
+                ln_missed = estimate(counts, lambda totals: np.log(neg_log_p(totals)))
                 high, low = np.exp(-np.exp(ln_missed.interval())).tolist()
         return {
             "p_n": p_n,
@@ -314,7 +314,7 @@ class Emergence(Analyzer):
         counts = sizes[-1].answers[:, i]
         lengths = sizes[-1].answer_lengths
         if counts[:, 0].sum() >= self.min_runs:
-            ratio = jackknife(counts, partial(ln_against_expected, lengths))
+            ratio = estimate(counts, partial(ln_against_expected, lengths))
             beside = {name: rows[-1][name] for name in ("S", "answers", "succeeded", "independent")}
             keys: dict[str, Any] = {**family.keys, "metric": rbp_name(k)}
             report.add("whole_answers", ratio, null=0.0, show=np.exp, beside=beside, **keys)

@@ -25,7 +25,7 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
-    laws_of,
+    laws,
     log_grid,
     missed,
     read_families,
@@ -117,7 +117,7 @@ def _doubling(family: Family, counts: Sequence[DocumentCounts]) -> list[dict[str
     for k in DOUBLED:
         if not {k, 2 * k} <= usable:
             continue
-        law, law_of_double = laws_of(family.s, [of_size.select([k, 2 * k]) for of_size in counts], missed)
+        law, law_of_double = laws(family.s, [of_size.select([k, 2 * k]) for of_size in counts], missed)
         if law and law_of_double and law.alpha.interval()[0] > 0:
             b = float(np.mean(np.log(law.y / law_of_double.y))) / np.log(2)
             alpha = law.alpha.value

@@ -22,7 +22,7 @@ from scipy.special import log_ndtr
 from rbptrack.analysis import Analyzer, Estimate, Family, RankHistogram, Report, Runs, Term, read_families
 from rbptrack.figures import charts
 from rbptrack.ranks import DocumentSums, FloatArray
-from rbptrack.stats.documents import from_influences, influences_of_sums
+from rbptrack.stats.documents import from_influences, influences
 from rbptrack.stats.laws import fit
 
 QUANTITIES = ("beta", "gamma", "mu_over_sigma")
@@ -81,7 +81,7 @@ class Fitted:
     @cached_property
     def influences(self) -> tuple[FloatArray, FloatArray]:
         """The `QUANTITIES`, (3,), and what each document adds to them, (documents, 3)."""
-        return influences_of_sums(self.counts.sums, self.quantities)
+        return influences(self.counts, self.quantities)
 
     def estimate(self, quantity: str) -> Estimate:
         """One of the `QUANTITIES`, with an error from `MIN_DOCUMENTS` on."""

@@ -34,7 +34,8 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
-    laws_of,
+    ce_and_missed,
+    laws,
     log_grid,
     missed_over_ce,
     rbp_name,
@@ -44,7 +45,7 @@ from rbptrack.base.words import counted, listed
 from rbptrack.figures.charts import facets, intervals
 from rbptrack.figures.explorer import explorer
 from rbptrack.ranks import FloatArray, metric_label, parse_rbp_name, rbp_ks
-from rbptrack.stats.documents import MIN_UNITS, ce_and_missed, half_widths, influences
+from rbptrack.stats.documents import MIN_UNITS, half_widths, influences
 from rbptrack.stats.floor import MIN_SIZES, FormFit, fit_floor, power_law_aicc
 from rbptrack.stats.laws import FLOOR, fit, laws_by_metric
 from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
@@ -147,13 +148,13 @@ class PowerLaw(Analyzer):
         self._compare_families(report, with_laws)
         self._fit_forms(report, with_laws)
         points: list[dict[str, object]] = []
-        laws: list[dict[str, object]] = []
+        law_rows: list[dict[str, object]] = []
         for family_laws in all_families:
             points += _point_rows(family_laws)
-            laws += _law_rows(family_laws)
+            law_rows += _law_rows(family_laws)
         report.tables["points"] = pd.DataFrame(points)
-        report.tables["laws"] = pd.DataFrame(laws)
-        if laws:
+        report.tables["laws"] = pd.DataFrame(law_rows)
+        if law_rows:
             report.figures["laws"] = _figure(report.tables["points"], report.tables["laws"])
         if "held_out" in report.questions:
             title = "held-out error at the largest size"
@@ -188,12 +189,12 @@ class PowerLaw(Analyzer):
                 notes.append(f"{family}: one size has no law.")
                 all_families.append(FamilyLaws(family, s, s, counts, {}, {}))
                 continue
-            laws = laws_by_metric(s, counts)
-            notes += [f"{family}: {line}." for line in self._missing(laws, counts)]
+            by_metric = laws_by_metric(s, counts)
+            notes += [f"{family}: {line}." for line in self._missing(by_metric, counts)]
             ratios: dict[str, Law | None] = {}
             if fitted_ks:
-                ratios = dict(zip(map(rbp_name, fitted_ks), laws_of(s, counts, missed_over_ce), strict=True))
-            all_families.append(FamilyLaws(family, s, family.column(other), counts, laws, ratios))
+                ratios = dict(zip(map(rbp_name, fitted_ks), laws(s, counts, missed_over_ce), strict=True))
+            all_families.append(FamilyLaws(family, s, family.column(other), counts, by_metric, ratios))
         return all_families
 
     def _missing(self, laws: dict[str, Law], counts: Sequence[DocumentCounts]) -> Iterator[str]:
@@ -400,7 +401,7 @@ def _point_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
     """A row for each model and metric: what the explorer draws."""
     rows: list[dict[str, object]] = []
     for model, s, counts in zip(family_laws.family.models, family_laws.s, family_laws.counts, strict=True):
-        ln_y, u = influences(counts, lambda *sums: np.log(ce_and_missed(*sums)))
+        ln_y, u = influences(counts, lambda sums: np.log(ce_and_missed(sums)))
         half = half_widths(u)
         y = np.exp(ln_y)
         columns = {"value": np.append(y[0], np.exp(-y[1:])), "y": y, "low": y * np.exp(-half), "high": y * np.exp(half)}

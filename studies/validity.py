@@ -28,9 +28,10 @@ from scipy.special import ndtri
 from rbptrack.analysis.plugin import import_file
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, IntArray, RankTable, log_grid
 from rbptrack.stats.changes import Changes, PairCounts, judge
-from rbptrack.stats.documents import Statistic, cross_entropy, estimate, jackknife, missed, missed_over_ce, rbp
+from rbptrack.stats.documents import Statistic, cross_entropy, estimate, missed, missed_over_ce, rbp
 from rbptrack.stats.estimate import Estimate
-from rbptrack.stats.laws import Law, law_in_k, law_of
+from rbptrack.stats.laws import Law, law_in_k
+from rbptrack.stats.laws import laws as laws_of
 from studies.simulation import TOKENS, Documents, Family, Texts, difficulty_of
 
 ROOT = Path(__file__).parent.parent
@@ -81,7 +82,7 @@ def plugin(name: str) -> Any:
 
 def law(s: FloatArray, counts: Sequence[DocumentCounts], statistic: Statistic) -> Law:
     """The law of a statistic that is positive here at every size."""
-    fitted = law_of(s, counts, statistic)
+    [fitted] = laws_of(s, counts, statistic)
     assert fitted is not None
     return fitted
 
@@ -197,10 +198,10 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
     fitted = module.fit_ranks(module.RankSums(sums, _table(rank).histogram()))
     return {
         "interval of β of the ranks": covers(
-            jackknife(sums, lambda totals: fitted.quantities(totals)[..., 0]), theta[0]
+            estimate(sums, lambda totals: fitted.quantities(totals)[..., 0]), theta[0]
         ),
         "interval of γ of the ranks": covers(
-            jackknife(sums, lambda totals: fitted.quantities(totals)[..., 1]), theta[1]
+            estimate(sums, lambda totals: fitted.quantities(totals)[..., 1]), theta[1]
         ),
     }
 
@@ -229,7 +230,7 @@ def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
     runs = windows[:, 4]
     if runs.sum() < 10 or np.count_nonzero(runs) < 5:  # as the analyzer's defaults
         return {}
-    return {"false: tokens are not independent": not covers(jackknife(windows, module.ln_n_eff), np.log(cell["N"]))}
+    return {"false: tokens are not independent": not covers(estimate(windows, module.ln_n_eff), np.log(cell["N"]))}
 
 
 def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -241,7 +242,7 @@ def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
     sums = np.column_stack([hits == length, hits, length[:, None] == lengths]).astype(np.float64)
     if (hits == length).sum() < 10:
         return {}
-    ratio = jackknife(sums, partial(module.ln_against_expected, lengths.astype(np.float64)))
+    ratio = estimate(sums, partial(module.ln_against_expected, lengths.astype(np.float64)))
     return {"false: whole answers differ from independent tokens": not covers(ratio, 0.0)}
 
 

@@ -52,11 +52,11 @@ API = """\
 
 ::: rbptrack.stats.documents
     options:
-      members: [estimate, jackknife, Sums]
+      members: [estimate, Sums]
 
 ::: rbptrack.stats.laws
     options:
-      members: [Law, law_of, laws_of, law_of_sums, laws_of_sums]
+      members: [Law, laws]
 
 ::: rbptrack.ranks.table.RankTable
 

@@ -3,7 +3,7 @@
 Every analyzer begins with `read_families`, so that all of them draw the same lines and say so in the same words:
 
     for family, counts in read_families(runs, log_grid(1000), report.notes, min_sizes=2):
-        law = law_of(family.s, counts, cross_entropy)
+        [law] = laws(family.s, counts, cross_entropy)
 """
 
 from __future__ import annotations

@@ -1,22 +1,34 @@
-"""Formulas of inference: documents as the unit (`documents`), laws over sizes (`laws`), other forms (`forms`)."""
+"""Formulas of inference: documents as the unit (`documents`), laws over sizes (`laws`), other forms (`forms`).
 
-from rbptrack.stats.documents import MIN_UNITS, Sums, cross_entropy, estimate, jackknife, missed, missed_over_ce, rbp
+A statistic is a function of sums over documents: `estimate` gives its error, `laws` its law over sizes.
+"""
+
+from rbptrack.stats.documents import (
+    MIN_UNITS,
+    Sums,
+    ce_and_missed,
+    ce_and_rbp,
+    cross_entropy,
+    estimate,
+    missed,
+    missed_over_ce,
+    rbp,
+)
 from rbptrack.stats.estimate import Estimate
-from rbptrack.stats.laws import Law, fit, law_of, law_of_sums, laws_of, laws_of_sums
+from rbptrack.stats.laws import Law, fit, laws, laws_by_metric
 
 __all__ = [
     "MIN_UNITS",
     "Estimate",
     "Law",
     "Sums",
+    "ce_and_missed",
+    "ce_and_rbp",
     "cross_entropy",
     "estimate",
     "fit",
-    "jackknife",
-    "law_of",
-    "law_of_sums",
-    "laws_of",
-    "laws_of_sums",
+    "laws",
+    "laws_by_metric",
     "missed",
     "missed_over_ce",
     "rbp",

@@ -15,7 +15,7 @@ import numpy as np
 
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, DocumentSums, FloatArray, RankTable, check_k, rbp_name
-from rbptrack.stats.documents import MIN_UNITS, deciding, degrees_of_freedom, jackknife
+from rbptrack.stats.documents import MIN_UNITS, deciding, degrees_of_freedom, estimate
 from rbptrack.stats.estimate import Estimate
 
 T = TypeVar("T", bound=DocumentSums)
@@ -153,7 +153,7 @@ class Changes:
     @property
     def same_top(self) -> Estimate:
         """Share of tokens at which both rank the same token first; NaN where a table does not say."""
-        return jackknife(np.column_stack([self.pairs.same_top, self.a.tokens]), _per_token)
+        return estimate(np.column_stack([self.pairs.same_top, self.a.tokens]), _per_token)
 
     @property
     def flips(self) -> Estimate:
@@ -178,7 +178,7 @@ class Changes:
             column = [rbp_name(k) for k in self.a.ks].index(metric)
             a = self.a.hits[:, column]
             b = self.b.hits[:, column]
-        difference = jackknife(np.column_stack([b - a, self.a.tokens]), _per_token)
+        difference = estimate(np.column_stack([b - a, self.a.tokens]), _per_token)
         return Change(metric, a=float(a.sum() / self.tokens), b=float(b.sum() / self.tokens), difference=difference)
 
     @property

@@ -1,5 +1,8 @@
 """Documents as the unit of every interval: the jackknife over them.
 
+A statistic is a function of sums over documents. `estimate` gives its value and its error. Sums are an array,
+(documents, columns), or something that has it as `sums`, such as `DocumentCounts` (tokens, nats, hits at each k).
+
 Tokens of one text resemble each other, so that intervals with tokens as units cover 9 to 32% where they should cover
 95. Where documents have sources (a site, a book), a row of the counts is a source.
 """
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import nan
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy
@@ -27,95 +30,101 @@ TOTALS = -1
 """The number of the one document that stands for a whole dataset of which only totals are known: imported metrics."""
 
 
+class HasSums(Protocol):
+    """Something with sums of each document, (documents, columns)."""
+
+    @property
+    def sums(self) -> FloatArray:
+        """(documents, columns)."""
+        ...
+
+
+Summed = HasSums | FloatArray
+"""Sums over documents, as `estimate` and `laws` take them."""
+
+Statistic = Callable[[FloatArray], FloatArray]
+"""From sums, (..., columns), to a statistic of them, (...) or (..., values)."""
+
+
 @dataclass(frozen=True)
 class Sums(DocumentSums):
     """Sums over documents that an analyzer makes of rank tables; `read_families` takes them.
 
     Attributes:
         document: numbers of the documents, ascending, (documents,).
-        values: their sums, (documents, columns).
+        sums: of each document, (documents, columns).
         grouped: whether each row is a source rather than a document.
 
     """
 
     LABELS = ("document",)
-    SUMMED = ("values",)
+    SUMMED = ("sums",)
 
     document: IntArray
-    values: FloatArray
+    sums: FloatArray
     grouped: bool = False
 
     def in_groups(self, groups: Sequence[Any]) -> Sums:
         """The sums of each source, which is the unit then; groups: the source of each row, (documents,)."""
         grouped = super().in_groups(groups)
-        return replace(grouped, document=np.arange(len(grouped.values)), grouped=True)
+        return replace(grouped, document=np.arange(len(grouped.sums)), grouped=True)
 
 
-Statistic = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
-"""From sums over documents to a statistic: (tokens (...), nats (...), hits (..., ks)) -> (...) or (..., values)."""
+def ce_and_rbp(sums: FloatArray) -> FloatArray:
+    """CE in nats, then RBP_k of each k, (..., 1 + ks), of tokens, nats and hits of each k, (..., 2 + ks)."""
+    return np.asarray(sums[..., 1:] / sums[..., :1])
 
 
-def cross_entropy(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
-    """CE in nats, (...)."""
-    return np.asarray(nats / tokens)
+def cross_entropy(sums: FloatArray) -> FloatArray:
+    """CE in nats, (...), of tokens, nats and anything else, (..., columns)."""
+    return np.asarray(sums[..., 1] / sums[..., 0])
 
 
-def rbp(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
-    """RBP_k, the share of tokens with rank <= k, (..., ks)."""
-    return np.asarray(hits / np.expand_dims(tokens, -1))
+def rbp(sums: FloatArray) -> FloatArray:
+    """RBP_k, the share of tokens with rank <= k, (..., ks), of tokens, nats and hits of each k, (..., 2 + ks)."""
+    return ce_and_rbp(sums)[..., 1:]
 
 
-def missed(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
-    """-ln RBP_k, (..., ks)."""
-    return np.asarray(-np.log(rbp(tokens, nats, hits)))
+def missed(sums: FloatArray) -> FloatArray:
+    """-ln RBP_k, (..., ks), of tokens, nats and hits of each k, (..., 2 + ks)."""
+    return np.asarray(-np.log(rbp(sums)))
 
 
-def ce_and_missed(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
-    """CE, then -ln RBP_k of each k, (..., 1 + ks)."""
-    ce = np.expand_dims(cross_entropy(tokens, nats, hits), -1)
-    return np.concatenate([ce, missed(tokens, nats, hits)], axis=-1)
+def ce_and_missed(sums: FloatArray) -> FloatArray:
+    """CE, then -ln RBP_k of each k, (..., 1 + ks), of tokens, nats and hits of each k, (..., 2 + ks)."""
+    values = ce_and_rbp(sums)
+    return np.concatenate([values[..., :1], -np.log(values[..., 1:])], axis=-1)
 
 
-def missed_over_ce(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
-    """-ln RBP_k / CE, (..., ks): the exponent of its law is the difference of the two, free of what both share."""
-    return np.asarray(missed(tokens, nats, hits) / np.expand_dims(cross_entropy(tokens, nats, hits), -1))
+def missed_over_ce(sums: FloatArray) -> FloatArray:
+    """-ln RBP_k / CE, (..., ks), of tokens, nats and hits of each k, (..., 2 + ks).
+
+    The exponent of its law is the difference of both exponents, without the errors that both share.
+    """
+    values = ce_and_missed(sums)
+    return np.asarray(values[..., 1:] / values[..., :1])
 
 
-def influences(counts: DocumentCounts, statistic: Statistic) -> tuple[FloatArray, FloatArray]:
+def influences(sums: Summed, statistic: Statistic) -> tuple[FloatArray, FloatArray]:
     """A statistic of sums over documents, and what each document adds to it.
 
     Returns:
         The value, () or (values,), and the influences, (documents,) or (documents, values): the value minus that
-        without the document, centred.
+        without the document, centred. A difference that is only rounding counts as 0.
 
     """
-    totals = counts.tokens.sum(), counts.nats.sum(), counts.hits.sum(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.asarray(statistic(*totals), dtype=np.float64)
-        without = statistic(totals[0] - counts.tokens, totals[1] - counts.nats, totals[2] - counts.hits)
-        return value, _influences(value, without)
-
-
-def influences_of_sums(
-    sums: FloatArray, statistic: Callable[[FloatArray], FloatArray]
-) -> tuple[FloatArray, FloatArray]:
-    """The same for a statistic of any sums: sums of each document, (documents, columns); statistic: (..., columns) ->
-    (...) or (..., values).
-    """
-    totals = sums.sum(axis=0)
+    of_documents = np.asarray(sums if isinstance(sums, np.ndarray) else sums.sums, dtype=np.float64)
+    totals = of_documents.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.asarray(statistic(totals), dtype=np.float64)
-        return value, _influences(value, statistic(totals - sums))
+        u = np.asarray(value - statistic(totals - of_documents))
+        u[np.abs(u) <= ROUNDING * np.abs(value)] = 0.0
+        return value, np.asarray(u - u.mean(axis=0))
 
 
-def estimate(counts: DocumentCounts, statistic: Statistic) -> Estimate:
-    """A statistic of one measurement with its error over documents, by the jackknife."""
-    return from_influences(*influences(counts, statistic))
-
-
-def jackknife(sums: FloatArray, statistic: Callable[[FloatArray], FloatArray]) -> Estimate:
-    """The same for a statistic of any sums over documents, (documents, columns); see `influences_of_sums`."""
-    return from_influences(*influences_of_sums(sums, statistic))
+def estimate(sums: Summed, statistic: Statistic) -> Estimate:
+    """One statistic of sums over documents with its error, by the jackknife."""
+    return from_influences(*influences(sums, statistic))
 
 
 def from_influences(value: FloatArray, u: FloatArray) -> Estimate:
@@ -171,15 +180,6 @@ def degrees_of_freedom(u: FloatArray) -> FloatArray:
     return np.asarray(np.fmin(len(u) - 1, 3 * deciding(u) - 1))
 
 
-def _influences(value: FloatArray, without: FloatArray) -> FloatArray:
-    """What each document adds to a value: the value minus that without the document, centred. A difference that is
-    only rounding counts as 0.
-    """
-    u = np.asarray(value - without)
-    u[np.abs(u) <= ROUNDING * np.abs(value)] = 0.0
-    return np.asarray(u - u.mean(axis=0))
-
-
-def only_totals(counts: DocumentCounts) -> bool:
+def only_totals(sums: Summed) -> bool:
     """Whether nothing is known of single documents: metrics imported without ranks."""
-    return len(counts.document) == 1 and int(counts.document[0]) == TOTALS
+    return isinstance(sums, DocumentCounts) and len(sums.document) == 1 and int(sums.document[0]) == TOTALS

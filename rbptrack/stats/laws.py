@@ -8,7 +8,7 @@ is simulated in docs/explanation/validity.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, nan
@@ -20,13 +20,13 @@ from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
 from rbptrack.stats.documents import (
     ROUNDING,
     Statistic,
+    Summed,
     ce_and_missed,
     covariance,
     deciding,
     degrees_of_freedom,
     estimate,
     influences,
-    influences_of_sums,
     missed,
     only_totals,
 )
@@ -38,7 +38,7 @@ FLOOR = "E+A*S**-alpha"
 
 @dataclass(frozen=True)
 class Law:
-    """ln y = ln A - alpha ln S through at least 2 sizes; `fit` and `law_of` make it.
+    """ln y = ln A - alpha ln S through at least 2 sizes; `fit` and `laws` make it.
 
     With 2 sizes nothing is known of the models' scatter, and no number has an interval.
 
@@ -190,55 +190,41 @@ def fit(s: FloatArray, y: FloatArray, u: Sequence[FloatArray] | None = None) -> 
 
 
 def laws_by_metric(s: FloatArray, counts: Sequence[DocumentCounts]) -> dict[str, Law]:
-    """The laws of `ce` and of -ln RBP_k as `rbp_<k>`, of each k of the counts; see `laws_of`. Those without are left
-    out.
+    """The laws of `ce` and of -ln RBP_k as `rbp_<k>`, of each k of the counts; see `laws`. Metrics without a law are
+    left out.
     """
     names = [CE, *map(rbp_name, counts[0].ks)]
-    laws = zip(names, laws_of(s, counts, ce_and_missed), strict=True)
-    return {name: law for name, law in laws if law is not None}
+    of_metrics = zip(names, laws(s, counts, ce_and_missed), strict=True)
+    return {name: law for name, law in of_metrics if law is not None}
 
 
-def law_of(s: FloatArray, counts: Sequence[DocumentCounts], statistic: Statistic) -> Law | None:
-    """The law of one statistic over documents, such as `cross_entropy`; see `laws_of`."""
-    return laws_of(s, counts, statistic)[0]
-
-
-def laws_of(s: FloatArray, counts: Sequence[DocumentCounts], statistic: Statistic) -> list[Law | None]:
-    """The law of each value of a statistic over documents.
+def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[Law | None]:
+    """The law of each value of a statistic of sums over documents.
 
     Args:
         s: sizes S, (m,), at least 2.
-        counts: of each size, over the same documents, (m,).
-        statistic: positive, () or (values,), such as `missed`, which has a value for each k of the counts.
+        sizes: sums of each size over the same documents, m of them.
+        statistic: positive, (...) or (..., values), such as `missed`, which has a value for each k of the counts.
 
     Returns:
-        A law for each value; None where the value is not positive and finite at every size.
+        A law for each value; None if the value is not positive and finite at every size.
 
-    """
-
-    def ln(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
-        return np.log(np.asarray(statistic(tokens, nats, hits), dtype=np.float64))
-
-    totals = any(only_totals(of_size) for of_size in counts)
-    return _laws(s, [influences(of_size, ln) for of_size in counts], totals=totals)
-
-
-def laws_of_sums(
-    s: FloatArray, sums: Sequence[FloatArray], statistic: Callable[[FloatArray], FloatArray]
-) -> list[Law | None]:
-    """The same for a statistic of any sums over documents: sums of each size, m arrays of (documents, columns);
-    statistic: (..., columns) -> (...) or (..., values), positive.
     """
 
     def ln(totals: FloatArray) -> FloatArray:
         return np.log(np.asarray(statistic(totals), dtype=np.float64))
 
-    return _laws(s, [influences_of_sums(of_size, ln) for of_size in sums], totals=False)
-
-
-def law_of_sums(s: FloatArray, sums: Sequence[FloatArray], statistic: Callable[[FloatArray], FloatArray]) -> Law | None:
-    """The law of one such statistic; see `laws_of_sums`."""
-    return laws_of_sums(s, sums, statistic)[0]
+    totals = any(map(only_totals, sizes))
+    of_sizes = [influences(of_size, ln) for of_size in sizes]
+    values = np.stack([np.atleast_1d(ln_y) for ln_y, _ in of_sizes])
+    u = [influence.reshape(len(influence), -1) for _, influence in of_sizes]
+    of_values: list[Law | None] = []
+    for i in range(values.shape[1]):
+        if not np.isfinite(values[:, i]).all():
+            of_values.append(None)
+            continue
+        of_values.append(fit(s, np.exp(values[:, i]), None if totals else [of_size[:, i] for of_size in u]))
+    return of_values
 
 
 def law_in_k(counts: DocumentCounts) -> tuple[Estimate, Law] | None:
@@ -248,33 +234,13 @@ def law_in_k(counts: DocumentCounts) -> tuple[Estimate, Law] | None:
         counts: at the k of the fit, ascending.
 
     Returns:
-        Beta with its error over documents; and the line, whose `s` are the k and whose `a` is B. None where RBP_k is 0
-        or 1 at some k.
+        Beta with its error over documents; and the line, whose `s` are the k and whose `a` is B. None if RBP_k is 0 or
+        1 at some k.
 
     """
-    hits = counts.hits.sum(axis=0)
-    tokens = counts.tokens.sum()
-    if not ((hits > 0) & (hits < tokens)).all():
+    totals = counts.sums.sum(axis=0)
+    if not ((totals[2:] > 0) & (totals[2:] < totals[0])).all():
         return None
-    line = fit(np.array(counts.ks), missed(tokens, counts.nats.sum(), hits))
+    line = fit(np.array(counts.ks), missed(totals))
     weights = line._weights(0.0, -1.0)
-
-    def beta(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
-        return np.asarray(np.log(missed(tokens, nats, hits)) @ weights)
-
-    return estimate(counts, beta), line
-
-
-def _laws(s: FloatArray, of_sizes: Sequence[tuple[FloatArray, FloatArray]], *, totals: bool) -> list[Law | None]:
-    """The laws of values from ln of each size, () or (values,), and its influences, (documents,) or (documents,
-    values).
-    """
-    values = np.stack([np.atleast_1d(ln_y) for ln_y, _ in of_sizes])
-    u = [influence.reshape(len(influence), -1) for _, influence in of_sizes]
-    laws: list[Law | None] = []
-    for i in range(values.shape[1]):
-        if not np.isfinite(values[:, i]).all():
-            laws.append(None)
-            continue
-        laws.append(fit(s, np.exp(values[:, i]), None if totals else [of_size[:, i] for of_size in u]))
-    return laws
+    return estimate(counts, lambda sums: np.asarray(np.log(missed(sums)) @ weights)), line

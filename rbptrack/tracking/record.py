@@ -25,7 +25,7 @@ from rbptrack.base.files import sha256, sync, write_whole
 from rbptrack.base.parquet import write_table
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, log_grid, rbp_name, se_name
 from rbptrack.ranks.measurement import Measurement
-from rbptrack.stats.documents import covariance, influences
+from rbptrack.stats.documents import ce_and_rbp, covariance, influences
 from rbptrack.tracking.facts import Facts
 from rbptrack.tracking.names import (
     CONFIG_FILE,
@@ -186,7 +186,7 @@ def numbers(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float
     """CE and rbp_<k> for the k of the counts, with standard errors over documents (or sources) where they suffice."""
     names = [Metric.CE, *map(rbp_name, counts.ks)]
     values = [histogram.ce, *(histogram.rbp(k) for k in counts.ks)]
-    variances = covariance(influences(counts, _ce_and_rbp)[1]).diagonal()
+    variances = covariance(influences(counts, ce_and_rbp)[1]).diagonal()
     metrics = dict(zip(names, values, strict=True))
     metrics |= {se_name(name): float(np.sqrt(variance)) for name, variance in zip(names, variances, strict=True)}
     return _finite(metrics | {Metric.NUM_TOKENS: histogram.num_tokens})
@@ -223,11 +223,6 @@ def _metrics_of_run(measurement: Measurement) -> dict[str, float]:
     if measurement.fresh_tokens and measurement.seconds:
         metrics[Metric.TOKENS_PER_SECOND] = measurement.fresh_tokens / measurement.seconds
     return _finite(metrics)
-
-
-def _ce_and_rbp(tokens: Any, nats: Any, hits: Any) -> Any:
-    """CE, then RBP_k of each k, (..., 1 + ks), of sums over documents."""
-    return np.concatenate([np.expand_dims(nats, -1), hits], axis=-1) / np.expand_dims(tokens, -1)
 
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -168,7 +168,7 @@ def test_sums_of_ones_own_add_and_come_by_source() -> None:
 
     [(_, [sums])] = read_families(runs, load, [])
     assert sums.grouped
-    assert sums.values.tolist() == [[8.0, 10.0]]
+    assert sums.sums.tolist() == [[8.0, 10.0]]
 
 
 def test_imported_metrics_say_what_their_intervals_hold() -> None:
