@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,13 +12,14 @@ import numpy as np
 
 from rbptrack.analysis import BadInput
 from rbptrack.analysis.importing import Imported, ImportedMeasurement, Importer
-from rbptrack.analysis.reading import column_names, load_json, read_pairs
+from rbptrack.analysis.reading import load_json, read_pairs, whole_number
 from rbptrack.base.words import listed
 from rbptrack.ranks import CE, RankTable, parse_rbp_name, rbp_name
 
 _FOLDER = re.compile(r"top([1-9]\d{0,9})")
 _RBP = re.compile(r"(?i)rbp_\d+")
 _SAME_NUMBER = 1e-6  # every top<k> repeats the model's CE
+_MAX_CE = 1000.0  # nats of a token
 _MAX_VOCAB = 2**31 - 1  # as a rank table's ranks are int32
 
 
@@ -28,8 +30,8 @@ class Authors(Importer):
     """
 
     sizes: str = ""
-    """a CSV with the columns model (`EleutherAI/pythia-70m`) and non_embedding_params, which the folders lack; with a
-    column vocab_size, too, where models differ in it
+    """the authors' param_count.json, or a CSV with the columns model (`EleutherAI/pythia-70m`) and
+    non_embedding_params, which the folders lack; with a column vocab_size, too, where models differ in it
     """
 
     vocab_size: int = 0
@@ -63,25 +65,26 @@ class Authors(Importer):
 
     def _vocab_sizes(self) -> dict[str, int]:
         """|V| by model, of the column of sizes; empty without such a column."""
-        if not self.sizes or "vocab_size" not in column_names(Path(self.sizes).expanduser()):
-            return {}
         vocab_sizes = {}
-        for model, text in read_pairs(self.sizes, "model", "vocab_size", option="sizes").items():
-            if not text.isdecimal() or len(text) > 10 or not 1 <= int(text) <= _MAX_VOCAB:
+        texts = read_pairs(self.sizes, "model", "vocab_size", option="sizes", optional=True)
+        for model, text in texts.items():
+            number = str(whole_number(text, rounded=False))
+            if not number.isdecimal() or len(number) > 10 or not 1 <= int(number) <= _MAX_VOCAB:
                 raise BadInput(
-                    f"{self.sizes}, {model}: vocab_size must be a whole number from 1 to {_MAX_VOCAB:,}; got {text}"
+                    f"{self.sizes}, {model}: vocab_size must be a whole number from 1 to {_MAX_VOCAB:,}; "
+                    f"got {number[:40]}"
                 )
-            vocab_sizes[model] = int(text)
+            vocab_sizes[model] = int(number)
         return vocab_sizes
 
 
 def _measurement(
     root: Path, dataset: str, model: str, files: Sequence[Path], size: str | None, vocab_size: int
 ) -> ImportedMeasurement:
-    columns: dict[str, object] = {}
+    numbers: dict[str, int | float] = {}
     places: dict[str, str] = {}
     for file in files:
-        content = load_json(file)
+        content = load_json(file, finite=False)  # what is not read may be NaN
         k = int(file.parent.name.removeprefix("top"))
         if not isinstance(content, dict) or not any(_name(key, k) for key in content):
             raise BadInput(f"{file} holds none of mean_ce_loss, RBP_<k>, indicator")
@@ -89,15 +92,17 @@ def _measurement(
             name = _name(key, k)
             if not name and _RBP.fullmatch(key):
                 raise BadInput(f"{file}, {key[:40]}: k must be a whole number from 1 of at most 10 digits")
-            if not name:
+            if not name or value is None:
                 continue
-            if name in columns and _differ(columns[name], value):
+            if not isinstance(value, int | float) or isinstance(value, bool) or not _is_finite(value):
+                raise BadInput(f"{file}, {key}: must be a finite number; got {str(value)[:40]}")
+            if abs(numbers.get(name, value) - value) > _SAME_NUMBER:
                 raise BadInput(
-                    f"{file}, {key} is {value!r}, and {columns[name]!r} in {places[name]}: one number, two values"
+                    f"{file}, {key} is {value!r}, and {numbers[name]!r} in {places[name]}: one number, two values"
                 )
-            columns[name] = value
+            numbers[name] = value
             places[name] = f"{file.relative_to(root)}, {key}"
-    columns |= {"dataset": dataset, "model": model, "non_embedding_params": size}
+    columns: dict[str, object] = {**numbers, "dataset": dataset, "model": model, "non_embedding_params": size}
     ranks = None
     notes = ""
     rank_files = [path for path in (file.with_name("ranks.json") for file in files) if path.exists()]
@@ -122,13 +127,11 @@ def _name(key: str, k: int) -> str:
     return key.lower() if parse_rbp_name(key.lower()) else ""
 
 
-def _differ(first: object, second: object) -> bool:
-    if isinstance(first, (int, float)) and isinstance(second, (int, float)):
-        try:
-            return abs(first - second) > _SAME_NUMBER
-        except OverflowError:  # one of them has hundreds of digits
-            return True
-    return first != second
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # it has hundreds of digits
+        return False
 
 
 def _rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
@@ -144,7 +147,7 @@ def _rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
     _check(file, whole_rank, rank, f"a rank must be a whole number from 1 to vocab_size = {vocab_size:,}")
     whole_position = (position >= 0) & (position < 2**31) & (position == np.floor(position))
     _check(file, whole_position, position, "a position must be a whole number from 0")
-    _check(file, np.isfinite(ce) & (ce >= 0) & (ce < 1e30), ce, "ce must be finite and at least 0")
+    _check(file, (ce >= 0) & (ce < _MAX_CE), ce, f"ce must be from 0 to {_MAX_CE:g}: more stands for infinity")
     count = len(values)
     return RankTable.from_arrays(
         vocab_size=vocab_size,

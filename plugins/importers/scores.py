@@ -1,157 +1,347 @@
-"""Scores of tasks where people have them: tables, lm-evaluation-harness, inspect_ai, `.eval_results` of the Hub."""
+"""Scores of tasks where people have them: tables, lm-evaluation-harness, lighteval, inspect_ai, `.eval_results`."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from rbptrack.analysis import BadInput
-from rbptrack.analysis.importing import SCORES, Imported, ImportedScore, Importer
-from rbptrack.analysis.reading import column_names, load_json, read_pairs, read_rows, read_small
+from rbptrack.analysis.importing import SCORES, Imported, ImportedScore, Importer, ImportNote
+from rbptrack.analysis.reading import TABLES, column_names, load_json, read_pairs, read_rows, read_small
+from rbptrack.analysis.scores import plain_name
+from rbptrack.base.errors import first_line, shortened
+from rbptrack.base.words import listed
 
-_METRICS = ("acc_norm", "acc", "accuracy", "exact_match", "pass@1", "pass_at_1", "mean", "f1", "value")
-_MODEL_ARG = re.compile(r"(?:^|,)\s*(pretrained|model|revision)=([^,]*)")
-_SUFFIXES = (".csv", ".parquet", ".json", ".jsonl", ".yaml", ".yml")
-_NOT_SCORES = (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError, yaml.YAMLError)
+_METRICS = (
+    "acc_norm", "acc", "accuracy", "exact_match", "extractive_match", "em", "pass@1", "pass_at_1", "mean", "f1",
+    "value",
+)  # fmt: skip
+_YAML = (".yaml", ".yml")
+_SHOTS = ("shots", "num_fewshot", "n-shot", "n_shot")  # columns of a table
+_OTHER_SHAPE = (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError, yaml.YAMLError)
+_OFF = ("", "None", "none", "null", "False", "false", None, False)
+_PROVIDERS = ("hf/", "vllm/", "sglang/", "transformer_lens/", "nnterp/")  # of inspect_ai, before a model's id
+_LONGEST = 80  # characters of an argument in a name
 
-Row = dict[str, Any]
+_SAME_WEIGHTS = (
+    "add_bos_token", "api_key", "attn_implementation", "backend", "base_url", "batch_size", "cache_dir",
+    "chat_template", "data_parallel_size", "device", "device_map", "device_map_option", "disable_log_stats",
+    "distributed_executor_backend", "dtype", "enable_prefix_caching", "enforce_eager", "eos_string",
+    "gpu_memory_utilization", "header", "headers", "hf_token", "hidden_states", "logits_cache", "low_cpu_mem_usage",
+    "max_batch_size", "max_concurrent", "max_connections", "max_cpu_memory", "max_gen_toks", "max_length",
+    "max_memory_per_gpu", "max_model_len", "max_num_batched_tokens", "max_num_seqs", "max_retries",
+    "mixed_precision_dtype", "model", "model_path", "num_concurrent", "offload_folder", "parallelize",
+    "pipeline_parallel_size", "prefix_token_id", "pretrained", "revision", "seed", "softmax_dtype", "swap_space",
+    "tensor_parallel_size", "timeout", "token", "tokenized_requests", "tokenizer", "tokenizer_backend",
+    "tokenizer_mode", "tokenizer_path", "tokenizer_revision", "truncation", "trust_remote_code", "use_auth_token",
+    "use_cache", "use_fast_tokenizer", "use_flash_attention_2", "verify_certificate",
+)  # fmt: skip
+"""Arguments of a model that leave its weights as they are. Every other argument that is set makes another model."""
+
+_OTHER_WEIGHTS = (
+    "adapter_weights", "base_model", "delta_weights", "gguf_file", "load_format", "load_in_4bit", "load_in_8bit",
+    "lora_path", "quantization", "quantization_config", "subfolder",
+)  # fmt: skip
+"""Those arguments in lighteval's `model_config`, which lists every argument there is."""
+
+
+class Source(NamedTuple):
+    """A file with scores: its path, its format, and the content of a JSON."""
+
+    file: Path
+    form: str
+    content: Any
+
+
+class Score(NamedTuple):
+    """A score in a file: its model, revision, task, value and number of items."""
+
+    model: object
+    revision: object
+    task: str
+    value: object
+    n: object
+
+
+class LeftOut(NamedTuple):
+    """What a file holds besides scores: what it is, and why it is not imported."""
+
+    what: str
+    why: str
+
+
+class Taken(NamedTuple):
+    """One of several values was taken: which, and of what."""
+
+    what: str
+    why: str
+
+
+Found = Score | LeftOut | Taken
 
 
 class Scores(Importer):
-    """Scores of tasks: a table with the columns model, task, score; lm-evaluation-harness; inspect_ai; `.eval_results`.
+    """Scores of tasks: a table with the columns model, task, score; lm-evaluation-harness; lighteval; inspect_ai;
+    `.eval_results`.
 
-    A table has a row for each model and task, where known with revision and n; a JSON with `results` is
-    lm-evaluation-harness's, one with `eval` inspect_ai's (`inspect log convert --to json` makes it of an .eval), and of
-    a .yaml in a model repository's `.eval_results` the folder above names the model. A folder of them is read whole.
+    A table has a row for each model and task, where known with revision, n, metric, filter and shots; a JSON with
+    `results` is lm-evaluation-harness's, one with `config_general`, too, lighteval's, one with `eval` inspect_ai's
+    (`inspect log convert --to json` makes it of an .eval), and of a .yaml in a model repository's `.eval_results` the
+    folder above names the model. A folder of them is read whole. Metric, filter and the number of shots are part of a
+    task's name; arguments that change a model's weights (`peft=`, `load_in_4bit=`) are part of the model's.
     """
 
     names: str = ""
     """a CSV with the columns name (in the scores) and model (in the store)"""
 
+    model: str = ""
+    """the model's name, if the scores do not name it; all must be of one model"""
+
     metric: str = ""
-    """the metric to take of a task that has several; by default the first of acc_norm, acc, exact_match, ..."""
+    """the metric to take of a task that has several, also with its filter: exact_match,flexible-extract; by default the
+    first of acc_norm, acc, accuracy, exact_match, ..., and its first filter
+    """
 
     def takes(self, path: Path) -> bool:
-        return any(_format(file) for file in _files(path))
+        return path.suffix.lower() == ".eval" or any(_opened(file) for file in _files(path))
 
     def read(self, path: Path) -> Iterator[Imported]:
         names = read_pairs(self.names, "name", "model", option="names")
         if path.suffix.lower() == ".eval":
             raise BadInput(f"{path} is a log of inspect_ai: `inspect log convert --to json` makes a .json of it")
+        said: dict[tuple[type[Found], str], dict[str, None]] = {}
+        models: dict[str, None] = {}
         for file in _files(path):
-            form = _format(file)
-            file_place = ""
-            if path.is_dir():
-                file_place = f"{file.relative_to(path)}, "
-            else:
-                form = form or "table"  # so that its error names the columns that it lacks
-            for place, row in self._scores(file, form):
-                if isinstance(row["model"], str):
-                    row["model"] = names.get(row["model"], row["model"])
-                yield ImportedScore(row, file_place + place)
+            source = _opened(file)
+            inside = file.relative_to(path).as_posix() if path.is_dir() else ""
+            if source is None and inside:
+                said.setdefault((LeftOut, "not a file of scores"), {})[inside] = None
+                continue
+            try:
+                # A single file that is not of a known format is read as a table, whose error names what it lacks.
+                found = list(_scores(source or Source(file, "table", None), self.metric))
+            except _OTHER_SHAPE as error:
+                why = f"no scores in a known form ({type(error).__name__}: {first_line(error)[:100]})"
+                if not inside:
+                    raise BadInput(f"{file} holds {why}") from error
+                said.setdefault((LeftOut, why), {})[inside] = None
+                continue
+            for place, item in found:
+                if not isinstance(item, Score):
+                    said.setdefault((type(item), item.why), {})[item.what] = None
+                    continue
+                if item.model is None and not self.model:
+                    raise BadInput(f"{file} does not say which model its scores are of: model=NAME")
+                models[str(item.model)] = None
+                model = names.get(str(item.model), item.model)
+                columns = {"model": self.model or model, "revision": item.revision, "task": item.task}
+                columns |= {"score": item.value, "n": item.n}
+                at = place or f"{str(item.model)[:60]} in {item.task[:60]}"
+                yield ImportedScore(columns, f"{inside}, {at}" if inside else at)
+        if self.model and len(models) > 1:
+            raise BadInput(f"{path}: model={self.model} is one model, and the scores are of {shortened(list(models))}")
+        yield from _notes(said, models if not self.model else {}, names)
 
-    def _scores(self, file: Path, form: str) -> Iterator[tuple[str, Row]]:
-        """Where each score of a file stands, and its columns; form: its format, as `_format` names it."""
-        if form == "table":
-            yield from _table(file)
-            return
-        rows: list[Row] = []
-        try:
-            if form == "hub":
-                rows = list(_hub(file))
-            elif form == "inspect":
-                rows = list(_inspect(load_json(file), self.metric))
-            elif form == "harness":
-                rows = list(_harness(load_json(file), self.metric))
-        except _NOT_SCORES as error:
-            reason = " ".join(str(error).split())[:160]  # YAML's errors have several lines
-            raise BadInput(f"{file} holds no scores: {type(error).__name__} {reason}") from error
-        for row in rows:
-            yield f"{str(row['model'])[:60]} in {str(row['task'])[:60]}", row
+
+def _notes(
+    said: Mapping[tuple[type[Found], str], Mapping[str, None]], models: Mapping[str, None], names: Mapping[str, str]
+) -> Iterator[ImportNote]:
+    for (kind, why), things in said.items():
+        which = shortened(list(things))
+        yield ImportNote(f"{which}: {why}" if kind is Taken else f"left out: {which}: {why}")
+    variants = [model for model in models if "+" in model and model not in names]
+    if variants:
+        yield ImportNote(
+            f"other weights than the base model's: {shortened(variants)}. names=FILE gives them the names that they "
+            "have in the store"
+        )
 
 
 def _files(path: Path) -> list[Path]:
-    """The file, or those of a folder whose name may be that of scores."""
+    """The file, or those of a folder that are not hidden."""
     if not path.is_dir():
         return [path]
-    return sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    return sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
 
 
-def _format(file: Path) -> str:
-    """`table`, `harness`, `inspect` or `hub`; empty for a file without scores."""
-    if file.suffix.lower() in (".yaml", ".yml"):
-        return "hub" if file.parent.name == ".eval_results" else ""
-    columns = column_names(file)
-    if {"task", "score"} <= columns:
-        return "table"
-    if not columns and file.suffix.lower() == ".json":
-        content = load_json(file)
+def _opened(file: Path) -> Source | None:
+    """A file with its format: `table`, `harness`, `lighteval`, `inspect` or `hub`; None for a file without scores."""
+    suffix = file.suffix.lower()
+    if suffix in _YAML and file.parent.name == ".eval_results":
+        return Source(file, "hub", None)
+    if suffix == ".json":
+        try:
+            content = load_json(file, finite=False)
+        except BadInput:
+            return None
         if isinstance(content, dict) and "eval" in content:
-            return "inspect"
+            return Source(file, "inspect", content)
         if isinstance(content, dict) and "results" in content:
-            return "harness"
-    return ""
+            return Source(file, "lighteval" if "config_general" in content else "harness", content)
+    if suffix in TABLES and {"task", "score"} <= column_names(file):
+        return Source(file, "table", None)
+    return None
 
 
-def _table(path: Path) -> Iterator[tuple[str, Row]]:
+def _scores(source: Source, metric: str) -> Iterator[tuple[str, Found]]:
+    """Where each score of a file stands, if that is not said by its model and task, and the score."""
+    if source.form == "table":
+        yield from _table(source.file)
+        return
+    if source.form == "hub":
+        found = _hub(source.file)
+    elif source.form == "inspect":
+        found = _inspect(source.file, source.content, metric)
+    elif source.form == "lighteval":
+        found = _lighteval(source.content, metric)
+    else:
+        found = _harness(source.content, metric)
+    for item in found:
+        if isinstance(item, Score) and not _is_share(item.value):
+            shown = str(item.value)[:40]
+            yield "", LeftOut(item.task, f"a score must be a number from 0 to 1; got {shown}")
+        else:
+            yield "", item
+
+
+def _table(path: Path) -> Iterator[tuple[str, Found]]:
+    unread: dict[str, None] = {}
     for place, row in read_rows(path):
         lacking = {"model", "task", "score"} - set(row)
         if lacking:
             raise BadInput(f"{path} lacks the column {', '.join(sorted(lacking))}; it has {', '.join(row)[:300]}")
-        yield place, {name: row[name] for name in SCORES if name in row}
+        shots = next((row[name] for name in _SHOTS if row.get(name) not in (None, "")), None)
+        task = row["task"]
+        if task not in (None, ""):
+            task = _task(str(task), row.get("metric"), row.get("filter"), shots)
+        unread |= dict.fromkeys(name for name in row if name not in (*SCORES, *_SHOTS, "metric", "filter"))
+        yield place, Score(row["model"], row.get("revision"), task, row["score"], row.get("n"))
+    if unread:
+        yield "", LeftOut(f"columns {listed([name or '(without a name)' for name in unread])}", "not known")
 
 
-def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Row]:
-    """lm-evaluation-harness: `results` holds `acc,none` and the like for each task."""
+def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
+    """lm-evaluation-harness: `results` holds `acc,none` and the like for each task, and for groups of tasks."""
     config = content.get("config") or {}
-    arguments = config.get("model_args") or {}
-    if isinstance(arguments, str):
-        arguments = dict(_MODEL_ARG.findall(arguments))
+    arguments = _arguments(config.get("model_args"))
     model = arguments.get("pretrained") or arguments.get("model") or content.get("model_name")
     samples = content.get("n-samples") or {}
-    groups = content.get("groups") or {}  # averages of tasks that stand beside them
+    chat = "chat template" if content.get("chat_template") else None
     for task, values in content["results"].items():
-        numbers: dict[str, Any] = {}
-        for name, value in values.items():
-            if "_stderr" not in name and not isinstance(value, str):
-                numbers.setdefault(name.partition(",")[0], value)  # of several filters the first
-        score = _chosen(numbers, metric)
-        if score is not None and task not in groups:
+        numbers = {
+            name: value
+            for name, value in values.items()
+            if "_stderr" not in name and name not in ("alias", "name", "sample_len", "samples", " ")
+        }
+        chosen = yield from _chosen(task, numbers, metric)
+        if chosen:
+            name, _, filtered = chosen.partition(",")
+            label = _task(task, name, filtered, _shots_of(content, config, task), chat)
             n = (samples.get(task) or {}).get("effective")
-            yield {"model": model, "revision": arguments.get("revision"), "task": task, "score": score, "n": n}
+            yield Score(_with_arguments(model, arguments), arguments.get("revision"), label, numbers[chosen], n)
 
 
-def _inspect(content: Mapping[str, Any], metric: str) -> Iterator[Row]:
+def _arguments(given: object) -> dict[str, Any]:
+    """lm-evaluation-harness's `model_args`: an object, or a text `pretrained=a/b,dtype=float16`."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    arguments: dict[str, Any] = {}
+    key = ""
+    for part in str(given or "").split(","):
+        name, equals, value = part.partition("=")
+        if equals:
+            key = name.strip()
+            arguments[key] = value.strip()
+        elif key:
+            arguments[key] += f",{part}"  # a value that holds a comma
+    return arguments
+
+
+def _shots_of(content: Mapping[str, Any], config: Mapping[str, Any], task: str) -> object:
+    """The number of examples before a question; of a group that of all its tasks; None if it is not known."""
+    known = (content.get("n-shot") or {}).get(task)
+    if known is None:
+        known = ((content.get("configs") or {}).get(task) or {}).get("num_fewshot")
+    members = (content.get("group_subtasks") or {}).get(task) or []
+    if known is None and members:
+        shots = {_shots_of(content, config, member) for member in members if member != task}
+        known = shots.pop() if len(shots) == 1 else None
+    return config.get("num_fewshot") if known is None else known
+
+
+def _lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
+    """lighteval: `results` by `suite|task|shots`, or `task|shots`."""
+    general = content["config_general"]
+    model_config = general.get("model_config")
+    if not isinstance(model_config, Mapping):
+        model_config = {}
+    arguments = {name: model_config.get(name) for name in _OTHER_WEIGHTS}
+    dtype = str(model_config.get("dtype") or general.get("model_dtype"))
+    if "bit" in dtype:  # 4bit, 8bit
+        arguments["quantised"] = dtype
+    model = general.get("model_name") or model_config.get("model_name")
+    tasks = content.get("config_tasks") or {}
+    for key, numbers in content["results"].items():
+        parts = key.split("|")
+        if len(parts) < 2:
+            yield LeftOut(key, "an average over the tasks of the file")
+            continue
+        place = 2 if len(parts) == 4 else -1  # suite|task|shots|truncation, in older versions
+        name = "|".join(parts[:place])
+        chosen = yield from _chosen(name, numbers, metric)
+        if chosen:
+            n = (tasks.get(key) or tasks.get(name) or {}).get("effective_num_docs")
+            label = _task(name, chosen, "", parts[place])
+            yield Score(_with_arguments(model, arguments), model_config.get("revision"), label, numbers[chosen], n)
+
+
+def _inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Found]:
     """inspect_ai: the log of one task. Its numbers of samples count every epoch of each."""
     if content.get("status") not in (None, "success"):
+        yield LeftOut(file.name, f"a log with the status {str(content['status'])[:40]}")
         return
     evaluation = content["eval"]
     results = content["results"]
     epochs = (evaluation.get("config") or {}).get("epochs") or 1
     samples = results.get("completed_samples") or results.get("total_samples")
+    n = None if samples is None else math.ceil(samples / epochs)
+    arguments = evaluation.get("model_args") or {}
+    model = _inspected_model(evaluation["model"], arguments)
+    passed = evaluation.get("task_args_passed", evaluation.get("task_args")) or {}
+    settings = [f"{name}={_short(value)}" for name, value in sorted(passed.items())]
     scorers = [score["name"] for score in results["scores"]]
     for score in results["scores"]:
-        value = _chosen({name: entry["value"] for name, entry in score["metrics"].items()}, metric)
-        if value is None:
-            continue
         parts = [str(evaluation["task"]).rpartition("/")[2]]
         if len(scorers) > 1:
             parts.append(score["name"])
         if scorers.count(score["name"]) > 1 and score.get("reducer"):  # how the epochs of a sample become one score
             parts.append(score["reducer"])
-        model = evaluation["model"]
-        if isinstance(model, str):
-            model = model.removeprefix("hf/")
-        n = None if samples is None else math.ceil(samples / epochs)
-        yield {"model": model, "task": "/".join(parts), "score": value, "n": n}
+        numbers = {name: entry["value"] for name, entry in score["metrics"].items()}
+        task = "/".join(parts)
+        chosen = yield from _chosen(task, numbers, metric)
+        if chosen:
+            label = _task(task, chosen, "", None, *settings)
+            yield Score(_with_arguments(model, arguments), arguments.get("revision"), label, numbers[chosen], n)
 
 
-def _hub(path: Path) -> Iterator[Row]:
+def _inspected_model(model: object, arguments: Mapping[str, Any]) -> object:
+    """The id or path of a model; None for a local one without a path."""
+    if arguments.get("model_path"):  # which is loaded whatever the name says
+        return arguments["model_path"]
+    if not isinstance(model, str):
+        return model
+    for provider in _PROVIDERS:
+        model = model.removeprefix(provider)
+    return None if model == "local" else model
+
+
+def _hub(path: Path) -> Iterator[Found]:
     """`.eval_results/*.yaml` in a model's repository: entries with a benchmark's id and a value."""
     for entry in yaml.safe_load(read_small(path, "import")):
         dataset = entry["dataset"]
@@ -162,13 +352,54 @@ def _hub(path: Path) -> Iterator[Row]:
             task = f"{task}/{part}"
         if isinstance(value, (int, float)) and value > 1:  # a percentage, as in most benchmarks of the Hub
             value = value / 100
-        yield {"model": path.resolve().parent.parent.name, "task": task, "score": value}
+        yield Score(path.resolve().parent.parent.name, None, task, value, None)
 
 
-def _chosen(numbers: Mapping[str, object], metric: str) -> object:
-    """The metric that is asked for, or the first known one; None without any."""
-    names = [metric] if metric else _METRICS
-    for name in names:
-        if name in numbers:
-            return numbers[name]
-    return None
+def _chosen(task: str, numbers: Mapping[str, object], metric: str) -> Generator[Found, None, str]:
+    """Return the name of the metric that is asked for, or of the first known one; empty without any.
+
+    Yields what must be said: that there is none, or that it was one of several filters.
+    """
+    for name in [metric] if metric else _METRICS:
+        same = [key for key in numbers if name in (key, key.partition(",")[0])]
+        if name in same:
+            return name
+        if same:
+            if len(same) > 1:
+                others = listed([key.partition(",")[2] or "none" for key in same[1:]])
+                yield Taken(task, f"{same[0]} was taken, not {others}; metric=NAME,FILTER chooses")
+            return same[0]
+    wanted = f"no metric {metric}" if metric else f"no {_METRICS[0]}, {_METRICS[1]} or the like"
+    yield LeftOut(task, f"{wanted}; it has {shortened(list(numbers)) or 'none'}")
+    return ""
+
+
+def _task(task: str, metric: object, filtered: object, shots: object, *more: str | None) -> str:
+    """A task's name with what a score of it depends on: `gsm8k (exact_match, strict-match, 5-shot)`."""
+    parts = [str(metric or ""), "" if filtered == "none" else str(filtered or "")]
+    if shots is not None:
+        parts.append(f"{str(shots).strip()}-shot")
+    stated = ", ".join(part for part in (*parts, *more) if part)
+    return f"{task} ({stated})" if stated else task
+
+
+def _with_arguments(model: object, arguments: Mapping[str, Any]) -> object:
+    """A model's name with the arguments that give it other weights: `acme/alpha-70m+peft=acme/alpha-lora`."""
+    if not isinstance(model, str):
+        return model
+    others = [
+        f"+{name}={_short(value)}"
+        for name, value in sorted(arguments.items())
+        if name not in _SAME_WEIGHTS and not (isinstance(value, str | bool | None) and value in _OFF)
+    ]
+    return "".join([plain_name(model)[0], *others]) if others else model
+
+
+def _short(value: object) -> str:
+    """A setting as a part of a name: long ones by the beginning of their hash."""
+    text = str(value) if isinstance(value, str | bool) else json.dumps(value, sort_keys=True, default=str)
+    return text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1

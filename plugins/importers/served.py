@@ -1,7 +1,9 @@
-"""Prompt log-probabilities of vLLM and SGLang, as JSON lines: one response a document, as their servers gave it.
+"""Prompt log-probabilities of vLLM, SGLang and servers that echo a prompt, as JSON lines: one response a document.
 
 vLLM's `rank` is the number of entries at least as likely as the token (`(x >= values).sum()`, vllm/v1/sample/ops): the
-paper's rank; how many of it are ties is not known. SGLang gives no ranks.
+paper's rank; how many of it are ties is not known. SGLang gives no ranks, and neither does a completion with
+`"echo": true, "logprobs": 1`, the way of OpenAI's older interface. Its log-probabilities cover what the model wrote
+after the prompt, too, and only `usage.prompt_tokens` says where the prompt ends.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import numpy as np
 from rbptrack.analysis import BadInput
 from rbptrack.analysis.importing import Imported, ImportedMeasurement, Importer
 from rbptrack.analysis.reading import parse_json, read_pairs
+from rbptrack.analysis.scores import hub_id
+from rbptrack.base.words import listed
 from rbptrack.ranks import CE, FloatArray, RankTable
 
 NOTE = (
@@ -26,7 +30,8 @@ NOTE = (
 _ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
 _ROUNDED = 1.3e-2  # of rank times p: log-probabilities of bfloat16
 _ABOVE_ZERO = 1e-4  # nats that rounding may put a log-probability above 0
-_ANSWER = re.compile(rb'"(prompt_logprobs|input_token_logprobs)"')
+_SMALLEST = -1000.0  # nats; -9999.0 of vLLM and OpenAI, -1e9 and the like stand for minus infinity
+_ANSWER = re.compile(rb'"(prompt_logprobs|input_token_logprobs|token_logprobs)"')
 
 
 class Token(NamedTuple):
@@ -38,8 +43,11 @@ class Token(NamedTuple):
     rank: int
 
 
+_NO_ID = -1  # of an echoed token, as in the tables of the authors
+
+
 class Served(Importer):
-    """Prompt log-probabilities of vLLM (ranks) and SGLang (CE alone): one response a line, or an OpenAI batch."""
+    """Log-probabilities of prompts, a response a line: vLLM (with ranks), SGLang and echoes in the way of OpenAI."""
 
     model: str = ""
     """its name or hub id; empty: the one that every response names"""
@@ -51,7 +59,7 @@ class Served(Importer):
     """|V|, the number of logits that the model gives; needed with ranks"""
 
     sizes: str = ""
-    """a CSV with the columns model and non_embedding_params"""
+    """a CSV with the columns model and non_embedding_params, or the authors' param_count.json"""
 
     special: tuple[int, ...] = ()
     """the tokenizer's special ids, such as 1,2. They are not scored, and neither is a token that follows one, as in
@@ -78,17 +86,17 @@ class Served(Importer):
                 places.append(f"{path}, line {number}")
                 answer = _answer(line, places[-1])
                 models.add(str(answer.get("model") or ""))
-                engines.add("SGLang" if "meta_info" in answer else "vLLM")
                 try:
+                    engines.add(_engine(answer))
                     responses.append(self._scored(answer))
                 except BadInput as error:
                     raise BadInput(f"{places[-1]}: {error}") from error
                 except (TypeError, AttributeError, LookupError, ValueError, OverflowError) as error:
-                    raise BadInput(f"{places[-1]} is no response of vLLM or SGLang ({error!r})"[:300]) from error
+                    raise BadInput(f"{places[-1]} is no response of a known server ({error!r})"[:300]) from error
         if not any(map(len, responses)):
             raise BadInput(f"{path} holds no scored token: nothing to import")
         if len(engines) > 1:
-            raise BadInput(f"{path} mixes responses of vLLM and SGLang: import them from two files")
+            raise BadInput(f"{path} mixes responses of {listed(sorted(engines))}: import them from files of their own")
         model = self.model or "".join(models)
         if not self.model and (len(models) > 1 or not model):
             named = ", ".join(sorted(filter(None, models))) or "none"
@@ -107,11 +115,19 @@ class Served(Importer):
             ranks = self._ranks(path, places, responses)
         else:
             columns[CE] = -math.fsum(logprob) / len(logprob)
-        yield ImportedMeasurement(columns, ranks=ranks, repo=model if "/" in model else "", notes=NOTE)
+        yield ImportedMeasurement(columns, ranks=ranks, repo=hub_id(model), notes=NOTE)
 
     def _scored(self, answer: Mapping[str, Any]) -> FloatArray:
         """The tokens that are scored, (tokens, 4): neither the first, nor special ones and those after them."""
-        tokens = _of_sglang(answer["meta_info"]) if "meta_info" in answer else _of_vllm(answer)
+        engine = _engine(answer)
+        if engine == "SGLang":
+            tokens = _of_sglang(answer["meta_info"])
+        elif engine == "echo":
+            tokens = _of_echo(answer)
+        else:
+            tokens = _of_vllm(answer)
+        if self.special and engine == "echo":
+            raise BadInput("an echo does not say the ids of its tokens, which special=... needs")
         if self.special and tokens[0].id is None:
             raise BadInput("does not say its first token's id, which special=... needs: ask with return_token_ids=true")
         scored = []
@@ -150,9 +166,20 @@ class Served(Importer):
         )
 
 
+def _engine(answer: Mapping[str, Any]) -> str:
+    """Whose response it is: `SGLang`, `vLLM`, or `echo` of a server that repeats the prompt with log-probabilities."""
+    if "meta_info" in answer:
+        return "SGLang"
+    choices = answer.get("choices") or [{}]
+    echoed = (choices[0].get("logprobs") or {}).get("token_logprobs")
+    if echoed and not answer.get("prompt_logprobs") and not choices[0].get("prompt_logprobs"):
+        return "echo"
+    return "vLLM"
+
+
 def _answer(line: bytes, place: str) -> dict[str, Any]:
     """The response in a line, taken out of a batch's output where it is one."""
-    answer = parse_json(line, place)
+    answer = parse_json(line, place, finite=False)  # what is not read may be NaN
     if isinstance(answer, dict) and "response" in answer and "custom_id" in answer:
         if answer.get("error"):
             raise BadInput(f"{place}: is a request that failed: {answer['error']}"[:300])
@@ -179,6 +206,24 @@ def _of_sglang(about: Mapping[str, Any]) -> list[Token]:
     return tokens
 
 
+def _of_echo(answer: Mapping[str, Any]) -> list[Token]:
+    """The tokens of a prompt that a completion repeats; the tokens that the model wrote after it are left out."""
+    if len(answer["choices"]) > 1:
+        raise BadInput(f"holds {len(answer['choices'])} choices: one prompt a request, n=1")
+    logprobs = answer["choices"][0]["logprobs"]["token_logprobs"]
+    if logprobs[0] is not None:
+        raise BadInput("does not repeat its prompt: ask with echo=true and logprobs=1")
+    length = (answer.get("usage") or {}).get("prompt_tokens")
+    if type(length) is not int or not 0 < length <= len(logprobs):
+        raise BadInput(
+            f"has log-probabilities of {len(logprobs)} tokens, and usage.prompt_tokens is {length!r}: "
+            "how many of them are the prompt's must be known"
+        )
+    first, *others = logprobs[:length]
+    tokens = [Token(0, _NO_ID, first, 0)]
+    return tokens + [_token(position, None, logprob) for position, logprob in enumerate(others, start=1)]
+
+
 def _of_vllm(answer: Mapping[str, Any]) -> list[Token]:
     """The tokens of a prompt of vLLM: of a completion, or of a chat or generate request."""
     choices = answer.get("choices") or [{}]
@@ -187,7 +232,9 @@ def _of_vllm(answer: Mapping[str, Any]) -> list[Token]:
     holder = answer if answer.get("prompt_logprobs") else choices[0]
     entries = holder.get("prompt_logprobs")
     if not entries:
-        raise BadInput("holds neither prompt_logprobs (vLLM) nor meta_info.input_token_logprobs (SGLang)")
+        raise BadInput(
+            "holds neither prompt_logprobs (vLLM) nor meta_info.input_token_logprobs (SGLang) nor logprobs of an echo"
+        )
     ids = holder.get("prompt_token_ids") or answer.get("prompt_token_ids")
     if ids is not None and len(ids) != len(entries):
         raise BadInput(f"has {len(entries)} prompt_logprobs and {len(ids)} prompt_token_ids")
@@ -213,9 +260,16 @@ def _of_vllm(answer: Mapping[str, Any]) -> list[Token]:
 
 
 def _token(position: int, number: object, logprob: object, rank: int = 0) -> Token:
-    """Check a token's id and ln p."""
-    if isinstance(logprob, bool) or not isinstance(logprob, (int, float)) or not -1e30 < logprob <= _ABOVE_ZERO:
+    """Check a token's id (None: not known) and ln p."""
+    if isinstance(logprob, bool) or not isinstance(logprob, (int, float)) or not logprob <= _ABOVE_ZERO:
         raise BadInput(f"token {position} has the log-probability {logprob!r}; a number of at most 0 is needed")
-    if type(number) is not int or not 0 <= number < 2**31:
+    if logprob < _SMALLEST:
+        raise BadInput(
+            f"token {position} has the log-probability {logprob!r}, which stands for minus infinity: its probability "
+            "is not known, so that CE cannot be computed"
+        )
+    if number is None:
+        number = _NO_ID
+    elif type(number) is not int or not 0 <= number < 2**31:
         raise BadInput(f"token {position} has the id {number!r}; a whole number from 0 is needed")
     return Token(position, number, min(float(logprob), 0.0), rank)

@@ -1,4 +1,4 @@
-"""Plain tables of results: a row for each measurement in a .csv, .parquet, .json or .jsonl file."""
+"""Plain tables of results: a row for each measurement in a .csv, .tsv, .parquet, .json or .jsonl file."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rbptrack.analysis import BadInput
-from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedRow, Importer
+from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedRow, Importer, ImportNote
 from rbptrack.analysis.reading import column_names, read_rows
+from rbptrack.base.words import counted, listed
 from rbptrack.ranks import parse_rbp_name
 
 _FIELDS = set(ImportedRow.model_fields)
@@ -18,7 +19,8 @@ class Table(Importer):
 
     Its columns are model, dataset, ce or rbp_<k>, non_embedding_params, and where known family, size, total_params,
     training_tokens, vocab_size, seq_len, context, documents, num_tokens, dtype, sequence, ce_rank, ce_rest,
-    bits_per_byte, tie_rate and standard errors (`<metric>_se`). Others are not read; an empty cell is missing.
+    bits_per_byte, tie_rate and standard errors (`<metric>_se`). The case of
+    their letters does not matter. Others are not read; an empty cell is missing.
     """
 
     dataset: str = ""
@@ -43,6 +45,12 @@ class Table(Importer):
             raise BadInput(f"{path} lacks the column {', '.join(sorted(lacking))}; it has {present_columns}{remedy}")
         if not any(_is_result(name) for name in present):
             raise BadInput(f"{path} lacks a column ce, ce_rank, ce_rest or rbp_<k>; it has {present_columns}")
+        unread = sorted(name for name in present if not _is_read(name))
+        if unread:
+            names = listed([name or "(without a name)" for name in unread])
+            yield ImportNote(
+                f"not imported: {counted(len(unread), 'column')} that rbptrack does not know: {names[:300]}"
+            )
         for place, row in rows:
             columns = {name: value for name, value in row.items() if _is_read(name)}
             if self.dataset:

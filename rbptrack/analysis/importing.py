@@ -209,6 +209,8 @@ def _score(item: ImportedScore) -> ScoreRow:
         columns["model"], commit = plain_name(model)
         if commit:
             columns.setdefault("revision", commit)
+    if columns.get("revision") == "main":
+        del columns["revision"]
     return ScoreRow.model_validate(columns)
 
 

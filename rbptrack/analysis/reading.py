@@ -70,10 +70,16 @@ def _finite(text: str) -> float:
     return value
 
 
-def whole_number(value: object) -> object:
+def whole_number(value: object, *, rounded: bool = True) -> object:
     """Return a text such as `18,915,328`, `1.9e7` or `19M` as the whole number that it stands for.
 
-    Any other value is returned as it is. K, M, B and T are thousands, millions, billions and trillions.
+    Any other value is returned as it is.
+
+    Args:
+        value: as it stands in a file.
+        rounded: read K, M, B and T as thousands, millions, billions and trillions. Not for numbers that must be exact,
+            such as |V|.
+
     """
     if not isinstance(value, str):
         return value
@@ -81,7 +87,7 @@ def whole_number(value: object) -> object:
     if _GROUPED.fullmatch(text):
         return int(text.replace(",", ""))
     short = _SHORT.fullmatch(text)
-    if short is None:
+    if short is None or (short[3] and not rounded):
         return value
     digits, exponent, letter = short.groups()
     number = Decimal(digits) * (10 ** int(exponent) if exponent else _FACTORS[letter.lower()])
@@ -92,7 +98,7 @@ def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     """Read a .csv, .tsv, .parquet, .json (a list of objects) or .jsonl table: the place and the cells of each row.
 
     Names of columns are in lower case. Cells of a CSV are texts; its columns are separated by commas, semicolons or
-    tabs. A column whose name stands twice is refused.
+    tabs. Numbers may be NaN or infinite. A column whose name stands twice is refused.
 
     Raises:
         BadInput: the file is not such a table.
@@ -102,12 +108,12 @@ def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     suffix = path.suffix.lower()
     numbers: Iterable[int] = count(1)
     if suffix == ".json":
-        rows = load_json(path)
+        rows = load_json(path, finite=False)
         places = "object"
     elif suffix == ".jsonl":
         lines = enumerate(_bytes(path).splitlines(), start=1)
         line_by_number = {number: line for number, line in lines if line.strip()}
-        rows = [parse_json(line, f"{path}, line {number}") for number, line in line_by_number.items()]
+        rows = [parse_json(line, f"{path}, line {number}", finite=False) for number, line in line_by_number.items()]
         places = "line"
         numbers = line_by_number
     elif suffix in TABLES:
@@ -191,10 +197,10 @@ def column_names(path: Path) -> set[str]:
             ).column_names
         else:
             if suffix == ".json":
-                rows = load_json(path)
+                rows = load_json(path, finite=False)
                 first = rows[0] if isinstance(rows, list) and rows else None
             else:
-                first = parse_json(_header(path), str(path))
+                first = parse_json(_header(path), str(path), finite=False)
             names = list(first) if isinstance(first, dict) else []
     except (BadInput, OSError, ValueError, pa.ArrowException):
         return set()

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from rbptrack.analysis.reading import whole_number
 from rbptrack.ranks import is_rbp_column, rbp_ks, rbp_name
 
 ROUNDED = 2e-3
@@ -26,6 +27,11 @@ def _a_number(value: object) -> object:
     return value
 
 
+def _exact(value: object) -> object:
+    """Read 50,304, and not 50k, which may be a rounded number."""
+    return whole_number(value, rounded=False)
+
+
 def _printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must not hold control characters")
@@ -35,8 +41,8 @@ def _printable(text: str) -> str:
 _Number = Annotated[float, BeforeValidator(_a_number), Field(allow_inf_nan=False)]
 _Positive = Annotated[_Number, Field(ge=0)]
 _Share = Annotated[_Number, Field(ge=0, le=1)]
-_Count = Annotated[int, BeforeValidator(_a_number), Field(ge=1, lt=10**18)]
-_Small = Annotated[_Count, Field(lt=2**31)]
+_Count = Annotated[int, BeforeValidator(whole_number), BeforeValidator(_a_number), Field(ge=1, lt=10**18)]
+_Small = Annotated[int, BeforeValidator(_exact), BeforeValidator(_a_number), Field(ge=1, lt=2**31)]
 _Label = Annotated[str, StringConstraints(strip_whitespace=True, max_length=200), AfterValidator(_printable)]
 _Name = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(_printable)
@@ -59,7 +65,7 @@ class ImportedRow(BaseModel):
     size: _Label = ""
     non_embedding_params: _Count | None = None
     total_params: _Count | None = None
-    training_tokens: _Positive | None = None
+    training_tokens: Annotated[_Positive, BeforeValidator(whole_number)] | None = None
     vocab_size: _Small | None = None
     seq_len: _Small | None = None
     context: Annotated[int, BeforeValidator(_a_number), Field(ge=0, lt=2**31)] | None = None

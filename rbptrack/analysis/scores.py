@@ -28,6 +28,12 @@ def plain_name(model: str) -> tuple[str, str]:
     return name.rstrip("/") or name, ""
 
 
+def hub_id(name: str) -> str:
+    """Return a model's name if it may be an id on the Hugging Face Hub (`org/name`); empty for paths and bare names."""
+    name = plain_name(name)[0]
+    return "" if name.startswith(_ON_DISK) or name.count("/") != 1 else name
+
+
 def join_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """Return the rows whose models have a score, once for each task, with the columns `task` and `score`.
 
@@ -123,9 +129,7 @@ def _pairs(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 
 def _organisation(name: str) -> str:
     """The organisation of a model's id on the Hugging Face Hub, in lower case; empty for a path or a bare name."""
-    if name.startswith(_ON_DISK) or name.count("/") != 1:
-        return ""
-    return name.partition("/")[0].lower()
+    return hub_id(name).rpartition("/")[0].lower()
 
 
 def _of(organisation: str, candidates: list[int], organisations: list[str]) -> list[int]:

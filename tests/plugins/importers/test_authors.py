@@ -58,6 +58,8 @@ def test_the_authors_ranks_are_strict_and_documents_begin_where_positions_fall(t
         ("top1/ranks.json", "[[1.5, 1, 2.0]]", "row 1: a rank must be"),
         ("top1/ranks.json", f"[[{DIGITS}, 1, 2.0]]", "does not hold rows"),
         ("top1/ranks.json", "[]", "does not hold rows"),
+        ("top1/ranks.json", "[[1, 1, 9999.0]]", "row 1: ce must be"),
+        ("top1/ranks.json", "[[1, 1, NaN]]", "is not JSON"),
     ],
 )
 def test_bad_files_of_the_authors_are_refused(file: str, text: str, reason: str, tmp_path: Path) -> None:
@@ -104,6 +106,28 @@ def test_a_vocabulary_is_a_whole_number(vocab_size: str, tmp_path: Path) -> None
     sizes = write_file(tmp_path / "sizes.csv", text)
     with pytest.raises(BadInput, match=f"EleutherAI/pythia-70m: vocab_size must be .*; got {vocab_size}"):
         read_checked(Authors(sizes=str(sizes)), root)
+
+
+def test_the_authors_own_file_of_sizes_is_read(tmp_path: Path) -> None:
+    sizes = write_file(
+        tmp_path / "param_count.json", '{"EleutherAI/pythia-70m": {"non_embedding_params": 18915328}, "b": {}}'
+    )
+    with pytest.raises(BadInput, match=r"param_count\.json, b: model and non_embedding_params"):
+        read_checked(Authors(sizes=str(sizes)), authors_folder(tmp_path / "a"))
+    write_file(sizes, '{"EleutherAI/pythia-70m": {"non_embedding_params": 18915328, "total": 70426624}}')
+    (measurement,) = read_checked(Authors(sizes=str(sizes)), authors_folder(tmp_path / "a")).measurements
+    assert measurement.row.non_embedding_params == 18915328
+
+
+def test_numbers_that_are_not_read_may_be_nan(tmp_path: Path) -> None:
+    root = authors_folder(tmp_path)
+    metrics = root / "wiki/EleutherAI/pythia-70m/top1/metrics.json"
+    write_file(metrics, '{"mean_ce_loss": 2.5, "F_N=4": NaN, "RBP_1": 0.25}')
+    assert len(read_checked(Authors(), root).measurements) == 1
+    for wrong in ("NaN", "Infinity", '"2.5"', "true", "9" * 400):
+        write_file(metrics, f'{{"mean_ce_loss": {wrong}, "RBP_1": 0.25}}')
+        with pytest.raises(BadInput, match="mean_ce_loss: must be a finite number"):
+            read_checked(Authors(), root)
 
 
 def test_a_vocabulary_beyond_int32_is_refused(tmp_path: Path) -> None:

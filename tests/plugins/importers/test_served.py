@@ -29,6 +29,14 @@ def sglang(tokens: list[tuple[int, float, int]]) -> dict[str, Any]:
     return {"text": "a", "meta_info": {"id": "1", "prompt_tokens": len(entries), "input_token_logprobs": entries}}
 
 
+def echo(tokens: list[tuple[int, float, int]], *, written: int = 1, **more: Any) -> dict[str, Any]:
+    """A completion that repeats its prompt, and the tokens that the model wrote after it."""
+    logprobs = [None, *(p for _, p, _ in tokens), *[-0.125] * written]
+    choice = {"index": 0, "text": "abc", "logprobs": {"token_logprobs": logprobs, "tokens": ["x"] * len(logprobs)}}
+    usage = {"prompt_tokens": len(tokens) + 1, "completion_tokens": written}
+    return {"id": "c", "object": "text_completion", "model": "org/big-70b", "choices": [choice], "usage": usage} | more
+
+
 def lines(path: Path, answers: list[Any]) -> Path:
     return write_file(path, "".join(json.dumps(each) + "\n" for each in answers))
 
@@ -80,6 +88,39 @@ def test_sglang_gives_ce_alone(tmp_path: Path) -> None:
     assert measurement.given.ranks is None
 
 
+@pytest.mark.parametrize("written", [0, 1, 5])
+def test_an_echo_gives_ce_alone_of_the_prompt_alone(written: int, tmp_path: Path) -> None:
+    """What the model wrote after the prompt is no text of the dataset."""
+    row = served(lines(tmp_path / "a.jsonl", [echo(tokens, written=written) for tokens in TOKENS])).row
+    assert row.ce == pytest.approx(7.75 / 5)
+    assert (row.num_tokens, row.documents, row.model) == (5, 2, "org/big-70b")
+    assert not row.rbp
+
+
+def test_log_probabilities_that_stand_for_minus_infinity_are_refused_with_their_place(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"vllm_clamped\.jsonl, line 2: token 4 .*-9999\.0.*minus infinity"):
+        served(Path(__file__).parent / "cases/vllm_clamped.jsonl")
+    for answer in (sglang([(5, -9999.0, 1)]), echo([(5, -1e9, 1)]), vllm([(5, -3.4e38, 1)])):
+        with pytest.raises(BadInput, match=r"line 1: token 1 .*minus infinity"):
+            served(lines(tmp_path / "a.jsonl", [answer]), model="m")
+
+
+def test_numbers_that_are_not_read_may_be_nan(tmp_path: Path) -> None:
+    assert (
+        served(lines(tmp_path / "a.jsonl", [vllm(TOKENS[0]) | {"metrics": {"time": float("nan")}}])).row.num_tokens == 2
+    )
+    with pytest.raises(BadInput, match="line 1: token 1 has the log-probability nan"):
+        served(lines(tmp_path / "a.jsonl", [vllm([(5, float("nan"), 1)])]))
+
+
+@pytest.mark.parametrize(
+    ("name", "repo"), [("org/big-70b", "org/big-70b"), ("./ckpt/big-70b/", ""), ("/m/big-70b", ""), ("big-70b", "")]
+)
+def test_a_path_is_no_repository(name: str, repo: str, tmp_path: Path) -> None:
+    measurement = served(lines(tmp_path / "a.jsonl", [vllm(TOKENS[0]) | {"model": name}]))
+    assert (measurement.given.repo, measurement.row.size) == (repo, "70b")
+
+
 def test_special_tokens_and_those_after_them_are_not_scored(tmp_path: Path) -> None:
     answers = [vllm(tokens, prompt_token_ids=[1, *(token for token, _, _ in tokens)]) for tokens in TOKENS]
     table = table_of(served(lines(tmp_path / "a.jsonl", answers), special=[1]))
@@ -115,6 +156,11 @@ def test_ranks_that_their_probabilities_rule_out_are_refused(tmp_path: Path) -> 
         ([vllm(TOKENS[0]), [1]], {}, "line 2: is no JSON object"),
         ([vllm(TOKENS[0], prompt_token_ids=[1])], {}, "line 1: has 3 prompt_logprobs and 1 prompt_token_ids"),
         ([vllm(TOKENS[0])], {"special": [1]}, "line 1: .*return_token_ids=true"),
+        ([echo(TOKENS[0])], {"special": [1]}, "line 1: .*ids"),
+        ([echo(TOKENS[0], usage=None)], {}, "line 1: .*usage.prompt_tokens is None"),
+        ([echo(TOKENS[0], usage={"prompt_tokens": 9})], {}, "line 1: .*usage.prompt_tokens is 9"),
+        ([echo([(5, None, 1)])], {}, "line 1: token 1 has the log-probability None"),
+        ([echo(TOKENS[0]), vllm(TOKENS[1])], {}, "mixes responses"),
         ([sglang(TOKENS[0])], {}, "which model answered.*none"),
         (
             [{"meta_info": {"prompt_tokens": 9, "input_token_logprobs": [[None, 1, None]]}}],

@@ -18,6 +18,7 @@ from rbptrack.analysis.importing import checked
 from rbptrack.base.errors import BadInput
 from tests.made import read_checked, write_file
 
+CASES = Path(__file__).parent / "cases"
 START = "model,dataset,non_embedding_params,"
 ROW = {"model": "org/a-1b", "dataset": "w", "non_embedding_params": 5, "ce": 2.0, "rbp_10": 0.5, "rbp_10_se": 0.01}
 
@@ -58,6 +59,39 @@ def test_a_table_is_read_in_every_format(
     assert first == ROW | {"family": "a", "size": "1b"}
     assert second["rbp_10"] == 0.5
     assert "ce" not in second
+
+
+def test_the_case_of_columns_does_not_matter_and_unknown_ones_are_named(tmp_path: Path) -> None:
+    rows = rows_of(CASES / "table_upper_case.csv")
+    assert [row["rbp_10"] for row in rows] == [0.6, 0.65]
+    path = write_file(tmp_path / "t.csv", "Model;DataSet;CE;Rbp_10;MMLU;\na-1m;w;2;0.5;0.3;x\n")
+    source = read_checked(Table(), path)
+    assert source.measurements[0].row.rbp == {10: 0.5}
+    (note,) = source.notes
+    assert "mmlu" in note
+    assert "2 columns" in note
+
+
+def test_checkpoints_have_a_size_and_their_training_tokens() -> None:
+    rows = rows_of(CASES / "checkpoints.csv")
+    assert [row["size"] for row in rows] == ["1m", "1m", "4m", "4m", "16m", "16m"]
+    assert [row["training_tokens"] for row in rows] == [1e9, 1e10] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("18,915,328", 18_915_328), ("1.9e7", 19_000_000), ("19M", 19_000_000), ("19000000", 19_000_000)],
+)
+def test_counts_are_read_as_people_write_them(text: str, number: int, tmp_path: Path) -> None:
+    path = write_file(tmp_path / "t.tsv", f"model\tdataset\tce\tnon_embedding_params\na-19m\tw\t2\t{text}\n")
+    assert rows_of(path)[0]["non_embedding_params"] == number
+
+
+@pytest.mark.parametrize("column", ["vocab_size", "seq_len"])
+def test_a_number_that_must_be_exact_is_not_rounded(column: str, tmp_path: Path) -> None:
+    assert rows_of(write_file(tmp_path / "t.csv", f'model,dataset,ce,{column}\na-1m,w,2,"4,096"\n'))[0][column] == 4096
+    with pytest.raises(BadInput, match=column):
+        rows_of(write_file(tmp_path / "t.csv", f"model,dataset,ce,{column}\na-1m,w,2,4k\n"))
 
 
 def test_a_dataset_may_be_given(tmp_path: Path) -> None:
