@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import logging
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,19 +18,19 @@ from rbptrack.base.errors import BadInput, first_line
 from rbptrack.base.words import counted
 from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.console.output import say
+from rbptrack.corpus import rows
+from rbptrack.corpus.rows import Row
 from rbptrack.sources import hub
 from rbptrack.sources.cache import cached
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.sources.pin import FILE_KINDS, Source, check_file, file_kind
+from rbptrack.sources.pin import Source, check_file, file_kind
 
 _SHUFFLE_BUFFER = 10_000  # documents; a constant, because it decides which documents a seed selects
-_ID = "__rbptrack_id__"
 _COLUMNS = pa.schema({"id": pa.string(), "fields": pa.list_(pa.string()), "group": pa.string()})  # of the cache
 # What `datasets` and the libraries below it raise for data that is damaged or of another kind.
 _READING = (OSError, ValueError, OverflowError, EOFError, StopIteration, RuntimeError, zlib.error, pa.ArrowException)
 _SHUTDOWN_SECONDS = 0.2  # that reads ahead in a local file need to end, once enough was taken; the library waits 5 s
 
-Row = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -85,10 +83,13 @@ def load_documents(config: DatasetConfig, source: Source) -> list[Document]:
         key = {**selection_identity(config, source), "group": config.group}
         table = cached(f"documents/{fingerprint(key)}", _COLUMNS, lambda: _to_table(_read(config, source)))
         documents = [Document(row["id"], tuple(row["fields"]), row["group"]) for row in table.to_pylist()]
-    without = sum(not any(document.fields) for document in documents)
+    without = [document for document in documents if not any(document.fields)]
     if without:
         fields = ", ".join(config.fields)
-        say(f"dataset {config.name}: {without:,} of {counted(len(documents), 'document')} without text in {fields}")
+        say(
+            f"{config.name}: {len(without):,} of {counted(len(documents), 'document')} without text in {fields}; "
+            f"the first is {without[0].id}"
+        )
     return documents
 
 
@@ -165,8 +166,8 @@ def _through(config: DatasetConfig, source: Source, read: Callable[[], T]) -> T:
 def _documents(config: DatasetConfig, source: Source) -> list[Document]:
     documents: list[Document] = []
     grouped = False
-    for number, row in enumerate(_select(_rows(config, source), config)):
-        id_ = str(row[config.id_field]) if config.id_field else str(row.get(_ID, number))
+    for number, row in enumerate(_selected(config, source)):
+        id_ = str(row[config.id_field]) if config.id_field else str(row.get(rows.ID, number))
         group = ""
         if config.group:
             source_of_row = _value(row, config.group)
@@ -179,78 +180,136 @@ def _documents(config: DatasetConfig, source: Source) -> list[Document]:
     return documents
 
 
-def _rows(config: DatasetConfig, source: Source) -> Any:
-    """The split as `datasets` gives it: streamed, or whole where a permutation of all rows is asked for."""
+def _selected(config: DatasetConfig, source: Source) -> Iterable[Row]:
+    """Yield the rows that are asked for: head, then filters, then the seeded selection."""
     import datasets
 
-    streaming = config.sampling is Sampling.stream or not config.documents or bool(config.head)
+    whole = config.sampling is Sampling.shuffle and bool(config.documents) and not config.head
+    wanted = _named_columns(config)
+    csv: dict[str, Any] = {}
     if source.files:
-        parts = [_file(path, streaming=streaming) for path in source.files]
-        return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(parts)
-    location = source.location
-    revision = source.revision
-    if revision is not None and not hub.online():
-        folder = hub.snapshot("dataset", source.location, revision)
-        if folder is None:
-            raise hub.unreachable("dataset", source.location, config.revision)
-        location = str(folder)
-        revision = None
-    return datasets.load_dataset(
-        location,
-        config.config or None,
-        data_files=list(config.files) or None,
-        split=config.split,
-        revision=revision,
-        streaming=streaming,
-    )
+        for path in source.files:
+            check_file(path)
+        files: Sequence[str] = [str(path) for path in source.files]
+    else:
+        location, revision = _reachable(config, source)
+        names = {
+            "path": location,
+            "name": config.config or None,
+            "data_files": list(config.files) or None,
+            "revision": revision,
+        }
+        builder = datasets.load_dataset_builder(**names)
+        files, csv = _files_of(builder, config.split)
+        if not files:
+            return _select(_rows_of_library(builder, names, config, streaming=not whole), config)
+    for file in files if source.revision is None else files[:1]:  # a repository may have thousands
+        _check_fields(rows.columns_of(file, wanted, csv), wanted, config)
+    if whole:
+        if source.revision is not None:  # they are read twice
+            files = datasets.DownloadManager().download(files)
+        return _drawn_from_all(lambda: rows.read_rows(files, wanted, csv), config)
+    arguments = {"files": list(files), "columns": tuple(wanted), "csv": csv}
+    return _select(datasets.IterableDataset.from_generator(rows.read_rows, gen_kwargs=arguments), config)
 
 
-def _file(path: Path, *, streaming: bool) -> Any:
-    """Read one local file; its rows get an id from the file's name and the row's number."""
+def _files_of(builder: Any, split: str) -> tuple[Sequence[str], dict[str, Any]]:
+    """Return the CSV or JSON files of a split and the options of the CSV, which a README.md may give.
+
+    No files if `datasets` must read the split: it is of another kind, or its files are in archives.
+    """
+    from datasets.packaged_modules.csv.csv import Csv
+    from datasets.packaged_modules.json.json import Json
+
+    files = (builder.config.data_files or {}).get(split) or []
+    if not all(_is_readable(file) for file in files):
+        return [], {}
+    if isinstance(builder, Csv):
+        return files, builder.config.pd_read_csv_kwargs
+    if isinstance(builder, Json) and not builder.config.field:
+        return files, {}
+    return [], {}
+
+
+def _is_readable(file: str) -> bool:
+    """Whether `rows` knows the kind of a file by its name; an archive holds files of which it does not."""
+    try:
+        return bool(file_kind(file))
+    except BadInput:
+        return False
+
+
+def _reachable(config: DatasetConfig, source: Source) -> tuple[str, str | None]:
+    """Return location and revision for `datasets`: the hub, or without a network the folder of its cache."""
+    if source.revision is None or hub.online():
+        return source.location, source.revision
+    folder = hub.snapshot("dataset", source.location, source.revision)
+    if folder is None:
+        raise hub.unreachable("dataset", source.location, config.revision)
+    return str(folder), None
+
+
+def _rows_of_library(builder: Any, names: dict[str, Any], config: DatasetConfig, *, streaming: bool) -> Any:
+    """Return the split as `datasets` gives it, streamed or whole; of Parquet files the named columns."""
     import datasets
+    from datasets.packaged_modules.parquet.parquet import Parquet
 
-    check_file(path)
-    kind = FILE_KINDS[file_kind(path)]
-    options = {"sample_by": "document", "encoding": "utf-8-sig"} if kind == "text" else {}  # without Windows' mark
-    pattern = glob.escape(str(path))
-    rows = datasets.load_dataset(kind, data_files=[pattern], split="train", streaming=streaming, **options)
-
-    def named(row: Row, number: int) -> Row:
-        return {_ID: path.name if kind == "text" else f"{path.name}:{number}"}
-
-    return rows.map(named, with_indices=True)
+    wanted = _named_columns(config)
+    streamed = builder.as_streaming_dataset(split=config.split)
+    _check_fields(list(streamed.column_names or next(iter(streamed), {})), wanted, config)
+    if streaming and not isinstance(builder, Parquet):
+        return streamed
+    columns = {"columns": wanted} if isinstance(builder, Parquet) else {}
+    return datasets.load_dataset(split=config.split, streaming=streaming, **names, **columns)
 
 
-def _select(rows: Any, config: DatasetConfig) -> Iterable[Row]:
-    """The rows that are asked for: head, then filters, then the seeded selection."""
-    _check_fields(rows, config)
+def _select(stream: Any, config: DatasetConfig) -> Iterable[Row]:
+    """The rows that are asked for of a dataset of the library."""
     keep = _filter(config)
     if config.head:
-        wanted = [row for row in islice(rows, config.head) if keep(row)]
+        wanted = [row for row in islice(stream, config.head) if keep(row)]
         if not config.documents:
             return wanted
         order = np.random.default_rng(config.seed).permutation(len(wanted))
         return [wanted[i] for i in order[: config.documents]]
     if config.where or config.longer_than:
-        rows = rows.filter(keep)
+        stream = stream.filter(keep)
     if config.documents and config.sampling is Sampling.stream:
-        rows = rows.shuffle(seed=config.seed, buffer_size=_SHUFFLE_BUFFER)
+        stream = stream.shuffle(seed=config.seed, buffer_size=_SHUFFLE_BUFFER)
     elif config.documents:
-        rows = rows.shuffle(seed=config.seed)
-    return islice(rows, config.documents or None)
+        stream = stream.shuffle(seed=config.seed)
+    return islice(stream, config.documents or None)
 
 
-def _check_fields(rows: Any, config: DatasetConfig) -> None:
-    columns = list(rows.column_names or next(iter(rows), {}))  # a stream of JSON says only when it is read
+def _drawn_from_all(read: Callable[[], Iterable[Row]], config: DatasetConfig) -> list[Row]:
+    """Return the first rows of a permutation of all rows that pass the filters, as `datasets` draws it.
+
+    The rows are read twice, first to count them, so that only those that are drawn are in memory.
+    """
+    keep = _filter(config)
+    count = sum(1 for row in read() if keep(row))
+    order = np.random.default_rng(config.seed).permutation(count)[: config.documents].tolist()
+    drawn = set(order)
+    passing = (row for row in read() if keep(row))
+    row_by_number = {number: row for number, row in enumerate(passing) if number in drawn}
+    return [row_by_number[number] for number in order]
+
+
+def _named_columns(config: DatasetConfig) -> list[str]:
+    """The columns that a config names, once each."""
     named = [*config.fields]
     if config.id_field:
         named.append(config.id_field)
     named += [key.split(".")[0] for key in config.where]
     if config.group:
         named.append(config.group.split(".")[0])
-    absent = [name for name in named if name not in columns]
+    return list(dict.fromkeys(named))
+
+
+def _check_fields(columns: Sequence[str], wanted: Sequence[str], config: DatasetConfig) -> None:
+    absent = [name for name in wanted if name not in columns]
     if absent:
-        fields = ", ".join(c if c == c.strip() else repr(c) for c in columns if c != _ID)
+        fields = ", ".join(c if c == c.strip() else repr(c) for c in columns)
         raise BadInput(f"dataset {config.name} has no field {', '.join(absent)}. Fields: {fields}")
 
 
@@ -296,6 +355,11 @@ def _as_text(value: object, field: str, config: DatasetConfig) -> str:
             raise BadInput(
                 f"dataset {config.name}: field {field} holds NUL bytes, so a file is not UTF-8 text; "
                 "convert it, for example with iconv -f utf-16 -t utf-8"
+            )
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+            raise BadInput(
+                f"dataset {config.name}: field {field} holds half of a surrogate pair, such as \\ud800 in "
+                "JSON, which is not text: repair the file"
             )
         return value
     raise BadInput(

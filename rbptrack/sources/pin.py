@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import glob
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,16 +18,11 @@ from rbptrack.sources import hub
 from rbptrack.sources.fingerprint import files_hash, folder_hash, visible_files
 from rbptrack.sources.hub import Kind
 
-FILE_KINDS = {
-    ".txt": "text",
-    ".jsonl": "json",
-    ".jsonl.zst": "json",
-    ".jsonl.gz": "json",
-    ".json": "json",
-    ".csv": "csv",
-    ".parquet": "parquet",
+_KINDS = {".txt": "text", ".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv"}
+FILE_KINDS = {".parquet": "parquet"} | {
+    ending + packed: kind for ending, kind in _KINDS.items() for packed in ("", ".gz", ".zst")
 }
-"""Which files `dataset.files` may name, and the loader of `datasets` that reads each."""
+"""The endings of the files that `dataset.files` may name, and the kind of each file."""
 
 _CHUNK_BYTES = 1 << 20
 
@@ -86,7 +80,7 @@ def of_dataset(config: DatasetConfig) -> Source:
         folder = _folder("dataset", config.path)
         files = visible_files(folder)
         data = [path for path in files if path.name.lower().endswith(tuple(FILE_KINDS))]
-        if data and all(path.suffix.lower() == ".txt" for path in data) and folder / "README.md" not in files:
+        if data and all(FILE_KINDS[file_kind(path)] == "text" for path in data) and folder / "README.md" not in files:
             return _of_files(sorted(data, key=lambda path: natural_key(str(path))))
     return _resolve("dataset", repo=config.repo, path=config.path, revision=config.revision)
 
@@ -133,16 +127,18 @@ def _matching(patterns: Sequence[str]) -> list[Path]:
     return list(matching)
 
 
-def file_kind(path: Path) -> str:
-    """The ending of a file name that says how it is read, such as `.jsonl.zst`; BadInput for others."""
+def file_kind(file: Path | str) -> str:
+    """Return the ending of a file's name that says how it is read, such as `.jsonl.zst`. BadInput for others."""
+    name = str(file).rpartition("/")[2].lower()
     for ending in sorted(FILE_KINDS, key=len, reverse=True):
-        if path.name.lower().endswith(ending):
+        if name.endswith(ending):
             return ending
-    raise BadInput(f"dataset.files: {path} cannot be read. Kinds of file: {', '.join(FILE_KINDS)}")
+    endings = ", ".join([*_KINDS, ".parquet"])
+    raise BadInput(f"dataset.files: {file} cannot be read. Kinds of file: {endings}; all but .parquet also .gz or .zst")
 
 
 def check_file(path: Path) -> None:
-    """Refuse what `datasets` reads without a word (an empty file, a .zst whose last frame is cut off) or crashes on.
+    """Refuse a file that the readers would take as it is: an empty one, or a .zst whose last frame is cut off.
 
     Raises:
         BadInput: the file is empty, damaged or not complete.
@@ -150,12 +146,7 @@ def check_file(path: Path) -> None:
     """
     if not path.stat().st_size:
         raise BadInput(f"dataset.files: {path} is empty")
-    if path.suffix.lower() in (".json", ".jsonl"):
-        with path.open("rb") as file:
-            begins = file.read(_CHUNK_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()[:1]
-        if begins not in (b"{", b"["):  # `null` ends the process
-            raise BadInput(f"dataset.files: {path} is no JSON: it must begin with {{ or [")
-    if path.suffix != ".zst":
+    if path.suffix.lower() != ".zst":
         return
     frame = zstandard.ZstdDecompressor().decompressobj()
     try:
