@@ -266,7 +266,7 @@ def _measure_in(
             folder=folder,
             progress=progress.update,
         )
-        facts = _facts(config, causal, corpus, measured)
+        facts = _facts(config, causal, tokenizer, corpus, measured)
     return LoggedMeasurement(
         **{entry.name: getattr(measured, entry.name) for entry in fields(measured)},
         facts=facts,
@@ -300,17 +300,22 @@ def _texts(given: Iterable[str]) -> list[str]:
 
 
 def _check_objects(model: Any, tokenizer: Any) -> None:
-    """Refuse what is no model of transformers, such as a wrapper around one, and a slow tokenizer."""
+    """Refuse what is no model of transformers, such as a wrapper around one, and a tokenizer that cannot be used."""
+    from rbptrack.models.tokenizer import check_given
+
     if not hasattr(model, "base_model"):
         raise BadInput(f"model is a {type(model).__name__}: give the causal language model of transformers itself")
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         raise BadInput(f"model is a {type(model).__name__} with virtual tokens (prompt learning): measure its base")
-    if not getattr(tokenizer, "is_fast", False):
-        raise BadInput(f"tokenizer is a {type(tokenizer).__name__}: give the fast one, with use_fast=True")
+    check_given(tokenizer)
 
 
-def _facts(config: Config, causal: Any, corpus: Corpus, measured: Measurement) -> Facts:
+def _facts(
+    config: Config, causal: Any, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, measured: Measurement
+) -> Facts:
     """What a run says of the measurement. Its numbers stand for the weights, which are in memory and may change."""
+    from rbptrack.models.tokenizer import rules_of
+
     ranks = measured.ranks
     content = hashlib.sha256()
     for name in ("greater", "ties", "logprob"):
@@ -319,6 +324,7 @@ def _facts(config: Config, causal: Any, corpus: Corpus, measured: Measurement) -
         "model": config.model.name,
         "dataset": config.dataset.name,
         "documents": corpus.texts_hash,
+        "tokenizer_rules": rules_of(tokenizer),
         "sequence": [config.dataset.sequence.value, config.dataset.seq_len, config.dataset.context],
         "dtype": config.model.dtype.value,
         "measured": content.hexdigest(),

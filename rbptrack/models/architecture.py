@@ -1,8 +1,10 @@
-"""A model without its weights: tokenizer, config, S, and whether they fit together."""
+"""A model without its weights: config, S, and whether a tokenizer fits it."""
 
 from __future__ import annotations
 
 import json
+import logging
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -50,24 +52,6 @@ class Parameters:
         )
 
 
-def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:
-    """The fast tokenizer at a pinned source: a model's own, or the one that `model.tokenizer` names.
-
-    Raises:
-        BadInput: no tokenizer exists, it is damaged, it has no fast version, or the hub refuses it.
-
-    """
-    from transformers import AutoTokenizer
-
-    remedy = "; model.tokenizer=ORG/NAME takes another's"
-    tokenizer: PreTrainedTokenizerBase = _loaded("tokenizer", source, AutoTokenizer.from_pretrained, remedy)
-    if len(tokenizer) <= len(tokenizer.all_special_ids):  # where its files are missing, transformers makes one up
-        raise BadInput(f"{source.location} has no tokenizer{remedy}")
-    if not tokenizer.is_fast:
-        raise BadInput(f"the tokenizer of {source.location} has no fast version, which character offsets need")
-    return tokenizer
-
-
 def load_config(source: Source) -> Any:
     """The model's transformers config.
 
@@ -77,13 +61,24 @@ def load_config(source: Source) -> Any:
     """
     from transformers import AutoConfig
 
-    config = _loaded("config", source, AutoConfig.from_pretrained)
+    config = loaded("config", source, AutoConfig.from_pretrained)
     check_quantisation(source.location, config)
     return config
 
 
-def _loaded(what: str, source: Source, load: Callable[..., Any], remedy: str = "") -> Any:
-    """As `from_source`; whatever the libraries raise on a file that is none (Rust raises Exception) becomes a line."""
+def loaded(what: str, source: Source, load: Callable[..., Any], remedy: str = "") -> Any:
+    """Load by a pinned source with a `from_pretrained`. Whatever the libraries raise on a damaged file becomes a line.
+
+    Args:
+        what: is loaded, for the message.
+        source: where it is.
+        load: a `from_pretrained`.
+        remedy: ends the message.
+
+    Raises:
+        BadInput: it cannot be loaded, or the hub refuses it.
+
+    """
     try:
         return from_source(source, load, trust_remote_code=False)
     except RbptrackError:
@@ -96,12 +91,25 @@ def _loaded(what: str, source: Source, load: Callable[..., Any], remedy: str = "
 def from_source(source: Source, load: Callable[..., Any], **options: Any) -> Any:
     """Load by a pinned source with a `from_pretrained`; the hub's faults become lines."""
     silence_torchao()
+    _quiet(downloads=source.revision is not None)
     if source.gguf:
         options["gguf_file"] = source.gguf
     if source.revision is None:
         return load(source.location, **options)
     options["revision"] = source.revision
     return hub.call("model", source.location, source.requested, lambda: load(source.location, **options))
+
+
+def _quiet(*, downloads: bool) -> None:
+    """Silence bars and warnings of transformers; leave the hub's own bars where a person watches a download."""
+    from huggingface_hub.utils.tqdm import enable_progress_bars
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    if downloads and sys.stderr.isatty():
+        enable_progress_bars()  # weights are gigabytes; the line above switched these bars off too
+    logging.getLogger("transformers").setLevel(logging.ERROR)
 
 
 def text_config(config: Any) -> Any:

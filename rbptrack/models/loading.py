@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -49,7 +47,6 @@ def load_model(
 
 def _load_module(config: ModelConfig, source: Source, **options: Any) -> Any:
     """Load the transformers module; see `load_model`."""
-    _quiet(downloads=source.revision is not None)
     what = f"model {config.name} ({source.location})"
     architecture = load_config(source)
     dtype = getattr(torch, config.dtype.value)
@@ -105,15 +102,3 @@ def _explained(error: Exception, what: str, *, pickles: bool) -> BadInput:
     if not pickles and isinstance(error, OSError) and "model.safetensors" in str(error):
         return BadInput(only_pickles(what))
     return BadInput(f"{what} cannot be loaded ({type(error).__name__}: {first_line(error)})")
-
-
-def _quiet(*, downloads: bool) -> None:
-    """Silence bars and warnings of transformers; leave the hub's own bars where a person watches a download."""
-    from huggingface_hub.utils.tqdm import enable_progress_bars
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    if downloads and sys.stderr.isatty():
-        enable_progress_bars()  # weights are gigabytes; the line above switched these bars off too
-    logging.getLogger("transformers").setLevel(logging.ERROR)

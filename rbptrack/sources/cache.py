@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -11,7 +12,8 @@ import pyarrow as pa
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from rbptrack.base.errors import MissingArtifact
+from rbptrack.base.errors import BadInput, MissingArtifact
+from rbptrack.base.files import write_whole
 from rbptrack.base.parquet import read_table, write_table
 
 
@@ -46,6 +48,30 @@ def cached(name: str, schema: pa.Schema, make: Callable[[], pa.Table]) -> pa.Tab
         with suppress(OSError):
             write_table(path, table)
         return table
+
+
+def remembered(name: str, find_out: Callable[[], str]) -> str:
+    """The line that is kept under a name; found out and kept first if there is none, or a damaged one.
+
+    Args:
+        name: changes with everything that the line depends on.
+        find_out: the slow way to it.
+
+    """
+    path = folder() / f"{name}.txt"
+    with suppress(OSError, ValueError):
+        line, checksum = path.read_text("utf-8").split("\n")
+        if checksum == _checksum(line):
+            return line
+    line = find_out()
+    with suppress(OSError, BadInput):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, f"{line}\n{_checksum(line)}")
+    return line
+
+
+def _checksum(line: str) -> str:
+    return hashlib.sha256(line.encode()).hexdigest()
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.Table:

@@ -19,11 +19,11 @@ from rbptrack.models.architecture import (
     check_same_tokenizer,
     count_parameters,
     load_config,
-    load_tokenizer,
 )
 from rbptrack.models.causal import CausalModel, Reference
 from rbptrack.models.checkpoint import check_folder, check_own_tokens
 from rbptrack.models.loading import load_model
+from rbptrack.models.tokenizer import load_tokenizer, rules_of
 from rbptrack.sources.pin import Source
 from rbptrack.sweep.resolve import Cell
 
@@ -101,7 +101,7 @@ class Loader:
         tokenizer = self.tokenizer(cell)
         template = self.fit(cell).template
         dataset = cell.config.dataset
-        key = _digest(repr(replace(dataset, name="")), cell.texts.identity, _rules(tokenizer), template)
+        key = _digest(repr(replace(dataset, name="")), cell.texts.identity, rules_of(tokenizer), template)
         if key not in self._corpora:
             if sum(len(corpus.token) for corpus in self._corpora.values()) > _MAX_TOKENS:
                 self._corpora.clear()
@@ -180,12 +180,6 @@ class _LastModel:
 
     def drop(self) -> None:
         self._model = None
-
-
-def _rules(tokenizer: PreTrainedTokenizerBase) -> str:
-    """What decides how a tokenizer cuts texts and which of its tokens are special."""
-    special = (sorted(tokenizer.all_special_ids), tokenizer.eos_token_id)
-    return _digest(type(tokenizer).__name__, tokenizer.backend_tokenizer.to_str(), repr(special))
 
 
 def _digest(*parts: str) -> str:

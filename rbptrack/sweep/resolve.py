@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from rbptrack.base.files import read_small, sha256, write_whole
 from rbptrack.config.paths import cells_folder, user_path
 from rbptrack.config.schema import CellConfig, Config, DatasetConfig, Dtype, ModelConfig, SequenceRule
 from rbptrack.corpus.documents import only_split, selection_identity
+from rbptrack.sources.cache import remembered
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.sources.pin import Source, of_dataset, of_model, of_tokenizer
 from rbptrack.tracking.facts import title
@@ -78,8 +80,11 @@ class Resolver:
     def __init__(self) -> None:
         self._sources: dict[Key, Source] = {}
         self._splits: dict[Key, str] = {}
+        self._rules: dict[str, str] = {}
         if PINS in os.environ:
-            for key, source in json.loads(read_small(Path(os.environ[PINS]), PINS)):
+            pins = json.loads(read_small(Path(os.environ[PINS]), PINS))
+            self._rules |= pins["tokenizer_rules"]
+            for key, source in pins["sources"]:
                 self._sources[tuple(key)] = Source(**source | {"files": ()})
 
     def resolve(self, config: Config) -> Cell:
@@ -109,15 +114,15 @@ class Resolver:
             reference_tokenizer=reference_tokenizer,
             identity={},
         )
-        return replace(cell, identity=_identity(cell))
+        return replace(cell, identity=_identity(cell, self._tokenizer_rules(cell)))
 
     def save_pins(self, path: Path) -> None:
         """Write what is pinned on the hub, for processes that are given the file in PINS.
 
         Local files are looked at again there: they may be others.
         """
-        pins = [(key, asdict(source)) for key, source in self._sources.items() if source.revision is not None]
-        write_whole(path, json.dumps(pins))
+        sources = [(key, asdict(source)) for key, source in self._sources.items() if source.revision is not None]
+        write_whole(path, json.dumps({"sources": sources, "tokenizer_rules": self._rules}))
 
     def _pinned(self, key: Key, pin: Callable[[], Source]) -> Source:
         if key not in self._sources:
@@ -132,6 +137,12 @@ class Resolver:
         if not model.tokenizer:
             return weights
         return self._pinned(("tokenizer", model.tokenizer), lambda: of_tokenizer(model, weights))
+
+    def _tokenizer_rules(self, cell: Cell) -> str:
+        source = cell.tokenizer
+        if source.identity not in self._rules:
+            self._rules[source.identity] = _rules(cell.config.model, source)
+        return self._rules[source.identity]
 
     def _only_split(self, dataset: DatasetConfig, texts: Source) -> str:
         key = (texts.identity, dataset.config, *dataset.files)
@@ -152,8 +163,31 @@ def reference_title(reference: ModelConfig) -> str:
     return f"{reference.name} {reference.dtype.value}"
 
 
-def _identity(cell: Cell) -> dict[str, Any]:
-    """Everything that determines a measurement's numbers: no batch or chunk size, no device, path or k."""
+def _rules(model: ModelConfig, source: Source) -> str:
+    """The hash of a tokenizer's rules. It is kept, because loading a tokenizer takes seconds.
+
+    The rules are those of the files as this version of transformers reads them.
+    """
+
+    def load() -> str:
+        from rbptrack.models.checkpoint import check_folder
+        from rbptrack.models.tokenizer import load_tokenizer, rules_of
+
+        check_folder(model)
+        return rules_of(load_tokenizer(source))
+
+    versions = [version(library) for library in ("rbptrack", "tokenizers", "transformers")]
+    return remembered(f"tokenizers/{fingerprint({'source': source.identity, 'versions': versions})}", load)
+
+
+def _identity(cell: Cell, tokenizer_rules: str) -> dict[str, Any]:
+    """Everything that determines a measurement's numbers: no batch or chunk size, no device, path or k.
+
+    Args:
+        cell: pinned.
+        tokenizer_rules: the hash of the rules by which its tokenizer cuts texts.
+
+    """
     config = cell.config
     dataset = config.dataset
     parts: dict[str, Any] = {
@@ -162,6 +196,7 @@ def _identity(cell: Cell) -> dict[str, Any]:
         "seed": config.model.seed,
         "model": cell.weights.identity,
         "tokenizer": cell.tokenizer.identity,
+        "tokenizer_rules": tokenizer_rules,
         **_precision(config.model),
         "dataset": dataset.name,
         "texts": selection_identity(dataset, cell.texts),

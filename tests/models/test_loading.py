@@ -22,10 +22,10 @@ from rbptrack.models.architecture import (
     check_same_tokenizer,
     count_parameters,
     load_config,
-    load_tokenizer,
 )
 from rbptrack.models.causal import CausalModel, of_module
 from rbptrack.models.checkpoint import check_folder
+from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.sources.pin import Source, of_model, of_tokenizer
 from tests.tiny_models import ROWS, build
 

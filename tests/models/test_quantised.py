@@ -17,9 +17,10 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import embedded
 from rbptrack.config.schema import Dtype, ModelConfig
 from rbptrack.models import quantised
-from rbptrack.models.architecture import count_parameters, load_tokenizer
+from rbptrack.models.architecture import count_parameters
 from rbptrack.models.causal import CausalModel
 from rbptrack.models.checkpoint import check_own_tokens
+from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.scoring.scores import reference
 from rbptrack.sources.pin import Source, of_model
 from tests.tiny_models import ROWS, build, write_gguf

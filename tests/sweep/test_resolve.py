@@ -106,7 +106,8 @@ def test_pins_of_the_hub_go_to_other_processes(
 ) -> None:
     """A branch may have moved since: a job measures what its launcher pinned."""
     monkeypatch.setattr("rbptrack.sources.hub.commit", lambda kind, repo, revision: "a" * 40)
-    words = ["model=org/tiny", "dataset=org/texts", "dataset.split=test"]
+    tokenizer = f"model.tokenizer={embedded('tokenizer')}"
+    words = ["model=org/tiny", "dataset=org/texts", "dataset.split=test", tokenizer]
     first = Resolver()
     cell = first.resolve(*compose(words))
     first.save_pins(tmp_path / "pins.json")

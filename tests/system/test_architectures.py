@@ -14,8 +14,8 @@ from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import Corpus, lay_out
 from rbptrack.corpus.tokens import tokenise
 from rbptrack.engine.measure import measure
-from rbptrack.models.architecture import load_tokenizer
 from rbptrack.models.loading import load_model
+from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.scoring.scores import Scores, reference
 from rbptrack.sources.pin import of_model
 from tests.tiny_models import ARCHITECTURES, ROWS, TEXT, build

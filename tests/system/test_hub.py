@@ -135,8 +135,9 @@ from rbptrack.base.errors import RbptrackError
 from rbptrack.config.compose import compose
 from rbptrack.config.schema import ModelConfig
 from rbptrack.corpus.documents import load_documents
-from rbptrack.models.architecture import load_config, load_tokenizer
+from rbptrack.models.architecture import load_config
 from rbptrack.models.loading import load_model
+from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.sources.pin import of_dataset, of_model
 
 def mirror(faults):
