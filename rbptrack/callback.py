@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerContro
 
 from rbptrack.api import measure
 from rbptrack.base.errors import first_line
+from rbptrack.models.tokenizer import check_given
 from rbptrack.ranks.names import HEADLINE_KS, rbp_name
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class RankCallback(TrainerCallback):
         experiment: str = "rbptrack",
         **measuring: Any,
     ) -> None:
+        check_given(tokenizer)
         self._texts = list(texts)
         self._tokenizer = tokenizer
         self._ks = list(ks)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,10 @@ if TYPE_CHECKING:
 _FILE = "tokenizer.json"
 _CONFIG = "tokenizer_config.json"
 _FLAGS = ("add_bos_token", "add_eos_token")  # of tokenizer_config.json
+_OBEYED_FLAGS = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer", "GPTNeoXTokenizer")
+"""The classes that wrote their template by the flags, whatever tokenizer.json said, before transformers 5."""
 _REMEDY = "; model.tokenizer=ORG/NAME takes another's"
-_PARTS = ("normalizer", "pre_tokenizer", "post_processor", "model")  # of tokenizer.json
+_PARTS = ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")  # of tokenizer.json
 _PROBE = (
     "In 2026 it was 12345, 3.14159265 and 1,000,000; 0x7F.\n\n\tdef f(x):\n        return x  +   1    # two\r\n"
     "don't DON'T we'll Ångström naïve cafe\u0301 İstanbul ﬁn straße Ελληνικά русский עברית العربية हिन्दी ไทย "
@@ -63,7 +64,6 @@ def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:
         raise BadInput(f"{source.location} has no tokenizer{_REMEDY}")
     if source.gguf:
         _check_gguf(source)
-    _switch_off_draws(tokenizer.backend_tokenizer)
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     if file is not None:
@@ -196,11 +196,14 @@ def _with_rules_of(file: Path, tokenizer: PreTrainedTokenizerBase, source: Sourc
     from transformers import PreTrainedTokenizerFast
 
     own = _read(file)
-    if not tokenizer.is_fast or _differences(tokenizer.backend_tokenizer, own):
-        names = {role: getattr(tokenizer, role) for role in tokenizer.SPECIAL_TOKENS_ATTRIBUTES}
-        known = {role: name for role, name in names.items() if name and own.token_to_id(name) is not None}
-        from_file = partial(PreTrainedTokenizerFast.from_pretrained, **known)
-        tokenizer = loaded("tokenizer", source, from_file, _REMEDY)
+    if not tokenizer.is_fast or tokenizer.backend_tokenizer.to_str() != own.to_str():
+        by_class = tokenizer
+        tokenizer = loaded("tokenizer", source, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
+        for role in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
+            name = getattr(by_class, role)  # GPT-2's end of text is named by its class only
+            if name and getattr(tokenizer, role) is None and own.token_to_id(name) is not None:
+                setattr(tokenizer, role, name)
+    _switch_off_draws(tokenizer.backend_tokenizer)
     for special in (False, True):
         text = _other_ids(tokenizer, own, special=special)
         if text:
@@ -213,25 +216,10 @@ def _with_rules_of(file: Path, tokenizer: PreTrainedTokenizerBase, source: Sourc
 
 
 def _differences(backend: Tokenizer, own: Tokenizer) -> list[str]:
-    """The parts of tokenizer.json in which a tokenizer differs from the file; it may have more added tokens."""
-    given = backend.to_str()
-    described = own.to_str()
-    if given == described:
-        return []
-    given_parts = json.loads(given)
-    described_parts = json.loads(described)
-    differing = [part for part in _PARTS if _without_draws(given_parts[part]) != described_parts[part]]
-    tokens = {token["id"]: token for token in given_parts["added_tokens"]}
-    if any(tokens.get(token["id"]) != token for token in described_parts["added_tokens"]):
-        differing.append("added_tokens")
-    return differing
-
-
-def _without_draws(part: Any) -> Any:
-    """A part of tokenizer.json as it is if `_switch_off_draws` was called."""
-    if not isinstance(part, dict):
-        return part
-    return part | {name: None for name in _DRAWS if name in part}
+    """The parts of tokenizer.json in which a tokenizer differs from the file, for messages."""
+    given = json.loads(backend.to_str())
+    described = json.loads(own.to_str())
+    return [part for part in _PARTS if given[part] != described[part]]
 
 
 def _other_ids(tokenizer: PreTrainedTokenizerBase, own: Tokenizer, *, special: bool) -> str:
@@ -268,36 +256,57 @@ def _check_flags(source: Source, config: dict[str, Any], tokenizer: PreTrainedTo
 def _add_ends(source: Source, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
     """Let a tokenizer begin and end texts with the tokens that its files ask for.
 
-    transformers 4 did so, as a template after the file's own post-processor. transformers 5 ignores the flags if there
-    is a tokenizer.json.
+    transformers 4 did so: it wrote a template of its own for `add_bos_token` and `add_eos_token`. transformers 5
+    ignores both if there is a tokenizer.json.
+
+    Raises:
+        BadInput: the files name no such token, or contradict each other.
+
     """
+    backend = tokenizer.backend_tokenizer
+    given = dict(zip(_FLAGS, _ends(backend), strict=True))
+    names = {"add_bos_token": tokenizer.bos_token, "add_eos_token": tokenizer.eos_token}
+    wanted: dict[str, str] = {}
+    for flag, found in given.items():
+        name = names[flag]
+        asked = config.get(flag)
+        number = backend.token_to_id(name) if name else None
+        if asked and number is None:
+            raise BadInput(f"the files of the tokenizer of {source.location} ask for {flag} and name no such token")
+        obeyed = str(config.get("tokenizer_class", "")).removesuffix("Fast") in _OBEYED_FLAGS
+        if (asked and found not in ([], [number])) or (asked is False and found and obeyed):
+            raise BadInput(
+                f"the files of the tokenizer of {source.location} contradict each other: {flag} is {asked} in "
+                f"{_CONFIG}, and {_FILE} has {tokenizer.convert_ids_to_tokens(found)} there. Correct one of them"
+            )
+        if name and (asked or found):
+            wanted[flag] = name
+    if any(not given[flag] for flag in wanted):
+        _begin_and_end(backend, wanted.get("add_bos_token", ""), wanted.get("add_eos_token", ""))
+
+
+def _ends(backend: Tokenizer) -> tuple[list[int], list[int]]:
+    """The special tokens with which a tokenizer begins and ends a text."""
+    for text in ("a", "1", ".", "一"):  # it may not know the letter
+        plain = backend.encode(text, add_special_tokens=False).ids
+        whole = backend.encode(text).ids
+        for count in range(len(whole)):
+            if plain and whole[count : count + len(plain)] == plain:
+                return whole[:count], whole[count + len(plain) :]
+    return [], []
+
+
+def _begin_and_end(backend: Tokenizer, first: str, last: str) -> None:
+    """Let a tokenizer begin texts with one token and end them with another; empty for none."""
     from tokenizers import processors
 
-    backend = tokenizer.backend_tokenizer
-    ids = backend.encode("a").ids
-    given = {"add_bos_token": ids[:1], "add_eos_token": ids[-1:]}
-    names = {"add_bos_token": tokenizer.bos_token, "add_eos_token": tokenizer.eos_token}
-    missing = {}
-    for flag in _FLAGS:
-        if not config.get(flag):
-            continue
-        number = backend.token_to_id(names[flag]) if names[flag] else None
-        if number is None:
-            role = flag.removeprefix("add_")
-            raise BadInput(
-                f"the files of the tokenizer of {source.location} ask for {flag}, and name no {role} that it knows"
-            )
-        if given[flag] != [number]:
-            missing[flag] = (str(names[flag]), number)
-    if not missing:
-        return
-    pattern = [missing[flag][0] if flag in missing else "" for flag in _FLAGS]
-    single = " ".join(filter(None, (pattern[0], "$A", pattern[1])))
-    template = processors.TemplateProcessing(
-        single=single, pair=f"{single} $B:1", special_tokens=list(dict.fromkeys(missing.values()))
-    )
-    steps = [template] if backend.post_processor is None else [backend.post_processor, template]
-    backend.post_processor = processors.Sequence(steps)
+    single = " ".join(filter(None, (first, "$A", last)))
+    names = dict.fromkeys(filter(None, (first, last)))
+    tokens = [(name, backend.token_to_id(name)) for name in names]
+    template = processors.TemplateProcessing(single=single, pair=f"{single} $B:1", special_tokens=tokens)
+    own = backend.post_processor
+    keeps_own = isinstance(own, processors.ByteLevel)  # it trims offsets
+    backend.post_processor = processors.Sequence([own, template]) if keeps_own else template
 
 
 def _file_beside(tokenizer: PreTrainedTokenizerBase, name: str) -> Path | None:

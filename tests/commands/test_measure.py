@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
 import rbptrack
+from rbptrack.config.paths import embedded
 from tests.conftest import Program, Typed
 
 
@@ -46,6 +49,44 @@ def test_what_waits_is_delivered_by_the_next_command(typed: Typed, tmp_path: Pat
     assert not (tmp_path / "mlflow.db").exists()
     assert "1 measurement" in typed("list")[1]
     assert typed("sync")[1].startswith("0 measurements")
+
+
+def test_a_model_is_measured_with_the_tokenizer_that_its_files_describe(typed: Typed, tmp_path: Path) -> None:
+    """Known numbers of `tokenizers.Tokenizer.from_file` and transformers in float64.
+
+    transformers' classes of these models drop the rule that splits digits, and the first token.
+    """
+    lines = [
+        f"def f{i}(x):\n    # in 20{i:02d} it was {i * 7919 + 12345}\n    return x + {i * 104729} - 3.14159265{i}\n\n\n"
+        f"print(f{i}({i}))  # 650841823, Ångström's 12345\n"
+        for i in range(30)
+    ]
+    (tmp_path / "numbers.jsonl").write_text("\n".join(json.dumps({"text": line}) for line in lines))
+    base = json.loads((embedded("tokenizer") / "tokenizer.json").read_text())
+    digits = [{"type": "Digits", "individual_digits": True}, base["pre_tokenizer"]]
+    files = {
+        "digits": (
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": digits}},
+            {"tokenizer_class": "GPT2Tokenizer"},
+        ),
+        "begun": ({}, {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True}),
+    }
+    special = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+    for name, (changes, config) in files.items():
+        shutil.copytree(embedded("models/6k"), tmp_path / name)
+        (tmp_path / name / "tokenizer.json").write_text(json.dumps(base | changes))
+        (tmp_path / name / "tokenizer_config.json").write_text(json.dumps(config | special))
+    code, _, err = typed(
+        "model=./digits,./begun dataset=files dataset.files=[numbers.jsonl] dataset.name=num analyzers=[]"
+    )
+    assert code == 0, err
+    runs = rbptrack.runs().frame.set_index("family")
+    assert runs.loc["digits", "num_tokens"] == 2633
+    assert runs.loc["digits", "ce"] == pytest.approx(5.5620, abs=5e-5)
+    assert runs.loc["digits", "rbp_10"] == pytest.approx(0.1781, abs=5e-5)
+    ranks = rbptrack.runs().ranks("begun/num")
+    assert set(ranks.column("position")) >= {2}
+    assert 1 not in ranks.column("position"), "the token after a special one is not scored"
 
 
 def test_optuna_finds_the_lowest_cross_entropy(

@@ -78,6 +78,22 @@ def test_weights_and_texts_count_wherever_they_lie(configs: Configs, tmp_path: P
     assert resolve(moved).fingerprint != resolve(plain).fingerprint
 
 
+def test_rules_of_the_tokenizer_are_part_of_the_identity(configs: Configs, tmp_path: Path) -> None:
+    """Whatever the name of its folder; what lies beside it does not count."""
+
+    def rules(name: str) -> str:
+        return str(resolve(*configs(f"model.tokenizer={name}")).identity["tokenizer_rules"])
+
+    for name in ("copy", "other"):
+        shutil.copytree(embedded("tokenizer"), tmp_path / name)
+    (tmp_path / "copy/NOTES").write_text("of no importance")
+    file = tmp_path / "other/tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"normalizer": {"type": "NFC"}}))
+    own = str(resolve(*configs()).identity["tokenizer_rules"])
+    assert rules("copy") == own
+    assert rules("other") != own
+
+
 def test_a_chat_template_counts_by_its_content(configs: Configs, tmp_path: Path) -> None:
     (tmp_path / "one.jinja").write_text("{{ messages }}")
     (tmp_path / "same.jinja").write_text("{{ messages }}")

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.hub_mirror import Mirror, fill
+from tests.tiny_models import build
 
 ROOT = Path(__file__).parent.parent.parent
 TOKEN = "hf_ThisIsNotForAnybodysEyes"
@@ -26,10 +27,22 @@ Said = dict[str, tuple[str, list[str]]]  # what was said of a case, and asked of
 def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
     root = tmp_path_factory.mktemp("mirror")
     fill(root)
+    digits(root / "models/org/digits")
     server = Mirror(root)
     yield server
     server.shutdown()
     server.server_close()
+
+
+def digits(folder: Path) -> None:
+    """A model whose tokenizer.json splits digits one by one, and whose class does not."""
+    build("gpt2", folder)
+    parts = json.loads((folder / "tokenizer.json").read_text())
+    one_by_one = {"type": "Digits", "individual_digits": True}
+    parts["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [one_by_one, parts["pre_tokenizer"]]}
+    (folder / "tokenizer.json").write_text(json.dumps(parts))
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"add_bos_token": True}))
 
 
 @pytest.fixture(autouse=True)
@@ -150,6 +163,9 @@ def weights(repo, **more):
     load_config(source), load_tokenizer(source)
     return load_model(config, source).non_embedding_params
 
+def tokens(repo, text):
+    return load_tokenizer(of_model(ModelConfig(family="x", size="1m", repo=repo)))(text).tokens()
+
 def texts(name, *more):
     (config,) = compose(["model=nano/6k", f"dataset={name}", *more])
     documents = load_documents(config.dataset, of_dataset(config.dataset))
@@ -197,6 +213,7 @@ FAULTS: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
     "cut off": ({"model.safetensors": [("cut", 1)]}, "weights('EleutherAI/pythia-410m-deduped')", r"\d+"),
     "only pickles": ({}, "weights('facebook/opt-125m')", r"BadInput: .*model\.pickles=true"),
     "pickles by name": ({}, "weights('facebook/opt-125m', pickles=True)", r"\d+"),
+    "rules of tokenizer.json": ({}, "tokens('org/digits', '1234')", r"\['<\|endoftext\|>', '1', '2', '3', '4'\]"),
     "a training checkpoint": ({}, "weights('EleutherAI/pythia-14m', revision='step1000')", r"\d+"),
     "dataset cut off": ({"validation.00000": [("cut", 1)]}, "texts('c4')", "24"),
     "dataset gated": ({"datasets/openai/gsm8k": [("gated", 99)]}, "texts('gsm8k')", "BadInput: dataset .*is gated"),
