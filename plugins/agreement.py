@@ -15,13 +15,25 @@ from typing import Any
 import pandas as pd
 from pydantic import NonNegativeInt, PositiveInt
 
-from rbptrack.analysis import CE, HEADLINE_KS, Analyzer, BadInput, Report, Runs, Unreadable
-from rbptrack.analysis.comparable import without_twins
-from rbptrack.analysis.family import BY_DOCUMENT
-from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, same_tokens, worst_tokens
-from rbptrack.base.words import counted, number
-from rbptrack.figures.charts import intervals
-from rbptrack.stats.changes import OtherTokens
+from rbptrack.analysis import (
+    BY_DOCUMENT,
+    CHANGES_GLOSSARY,
+    Analyzer,
+    BadInput,
+    Report,
+    Runs,
+    Unreadable,
+    add_changes,
+    compare_runs,
+    counted,
+    number,
+    same_tokens,
+    without_twins,
+    worst_tokens,
+)
+from rbptrack.figures import intervals
+from rbptrack.ranks import CE, HEADLINE_KS
+from rbptrack.stats import OtherTokens
 
 Pair = tuple[pd.Series, pd.Series]
 

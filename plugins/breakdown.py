@@ -20,24 +20,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import PositiveInt
 
-from rbptrack.analysis import (
-    CE,
-    Analyzer,
-    Estimate,
-    Family,
-    RankTable,
-    Report,
-    Runs,
-    Term,
-    ce_and_missed,
-    ce_and_rbp,
-    laws,
-    rbp_name,
-    read_families,
-)
-from rbptrack.figures.charts import intervals
-from rbptrack.ranks import FloatArray, IntArray, metric_label, sum_by
-from rbptrack.stats.documents import MIN_UNITS, from_influences, influences
+from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families
+from rbptrack.figures import intervals
+from rbptrack.ranks import CE, FloatArray, IntArray, RankTable, metric_label, rbp_name, sum_by
+from rbptrack.stats import MIN_UNITS, Estimate, ce_and_missed, ce_and_rbp, from_influences, influences, laws
 
 KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
 DECADES = ("1e-2 and more", "1e-3 to 1e-2", "1e-4 to 1e-3", "1e-5 to 1e-4", "below 1e-5")

@@ -23,10 +23,7 @@ from scipy.special import logsumexp
 
 from rbptrack.analysis import (
     Analyzer,
-    Estimate,
     Family,
-    RankHistogram,
-    RankTable,
     RbptrackError,
     Report,
     Runs,
@@ -35,9 +32,9 @@ from rbptrack.analysis import (
     WithoutRanks,
     read_families,
 )
-from rbptrack.figures import charts
-from rbptrack.ranks import DocumentSums, FloatArray, split_sums
-from rbptrack.stats import laws
+from rbptrack.figures import facets, intervals
+from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram, RankTable, split_sums
+from rbptrack.stats import Estimate, laws
 
 PARTS = {
     "ce": Term("cross-entropy, nats per token", "CE"),
@@ -262,8 +259,8 @@ def _draw(report: Report) -> None:
     parts = table.melt(["family", "dataset", "size", "S"], list(PARTS), "part", nats).dropna()
     parts["part"] = parts["part"].map(lambda part: PARTS[part].title)
     parts["panel"] = parts["family"] + " on " + parts["dataset"]
-    report.figures["parts"] = charts.facets(parts, x="S", y=nats, color="part", facet="panel", null=0.0)
+    report.figures["parts"] = facets(parts, x="S", y=nats, color="part", facet="panel", null=0.0)
     if "share" in report.questions:
         title = "share of the fall of CE"
         shares = report.frame("share").rename(columns={"share": title})
-        report.figures["share"] = charts.intervals(shares, x=title, y="metric", null=0.0)
+        report.figures["share"] = intervals(shares, x=title, y="metric", null=0.0)

@@ -18,21 +18,20 @@ from pydantic import Field, PositiveInt, model_validator
 
 from rbptrack.analysis import (
     Analyzer,
-    Estimate,
     Family,
-    RankTable,
     Report,
     Runs,
-    Sums,
     Term,
-    estimate,
-    laws,
+    counted,
+    end_of_share,
+    listed,
+    number,
     read_families,
+    short_hash,
 )
-from rbptrack.analysis.pairs import end_of_share
-from rbptrack.base.words import counted, listed, number, short_hash
-from rbptrack.figures.charts import facets
-from rbptrack.ranks import FloatArray, IntArray
+from rbptrack.figures import facets
+from rbptrack.ranks import FloatArray, IntArray, RankTable
+from rbptrack.stats import Estimate, Sums, estimate, laws
 
 GLOSSARY: dict[str, str | Term] = {
     "acceptance": Term("share of drafted tokens that the reference accepts, sum of min(p, q)", form=".3f"),

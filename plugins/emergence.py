@@ -21,21 +21,10 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import PositiveInt
 
-from rbptrack.analysis import (
-    HEADLINE_KS,
-    Analyzer,
-    Family,
-    RankTable,
-    Report,
-    Runs,
-    Term,
-    estimate,
-    laws,
-    rbp_name,
-    read_families,
-)
-from rbptrack.figures.charts import facets
-from rbptrack.ranks import DocumentSums, FloatArray, metric_label
+from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families
+from rbptrack.figures import facets
+from rbptrack.ranks import HEADLINE_KS, DocumentSums, FloatArray, RankTable, metric_label, rbp_name
+from rbptrack.stats import estimate, laws
 
 # Columns of counts of windows.
 WINDOWS = 0

@@ -17,24 +17,10 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from rbptrack.analysis import (
-    Analyzer,
-    DocumentCounts,
-    Family,
-    Glossary,
-    Report,
-    Runs,
-    Term,
-    laws,
-    log_grid,
-    missed,
-    read_families,
-)
-from rbptrack.base.words import listed
-from rbptrack.figures.charts import facets
-from rbptrack.stats import MIN_UNITS
-from rbptrack.stats.laws import law_in_k
-from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
+from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, listed, read_families
+from rbptrack.figures import facets
+from rbptrack.ranks import DocumentCounts, log_grid
+from rbptrack.stats import MIN_MISSES, MIN_UNITS, ks_with_enough_misses, law_in_k, laws, missed
 
 GLOSSARY: Glossary = {
     "beta": Term("minus the slope of ln(-ln RBP_k) over ln k at a fixed model", title="β"),

@@ -19,11 +19,10 @@ import pandas as pd
 from scipy import optimize
 from scipy.special import log_ndtr
 
-from rbptrack.analysis import Analyzer, Estimate, Family, RankHistogram, Report, Runs, Term, read_families
-from rbptrack.figures import charts
-from rbptrack.ranks import DocumentSums, FloatArray
-from rbptrack.stats.documents import from_influences, influences
-from rbptrack.stats.laws import fit
+from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families
+from rbptrack.figures import as_data, axis_of, by_colour, facets, legend_choice
+from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram
+from rbptrack.stats import Estimate, fit, from_influences, influences
 
 QUANTITIES = ("beta", "gamma", "mu_over_sigma")
 MIN_RANKS = 8
@@ -291,9 +290,9 @@ def _draw(report: Report, ranks: pd.DataFrame) -> None:
     """Draw figures 8b, 8c and 8d of the paper."""
     rank, share = "rank R, largest model of each family", "share of tokens"
     ranks = ranks.rename(columns={"rank": rank, "share": share})
-    pick = charts.legend_choice("distribution")
-    axes = (charts.axis_of(ranks[rank], alt.X, log=True), charts.axis_of(ranks[share], alt.Y, log=True))
-    chart = alt.Chart(charts.as_data(ranks)).encode(*axes, **charts.by_colour(ranks["distribution"], pick))
+    pick = legend_choice("distribution")
+    axes = (axis_of(ranks[rank], alt.X, log=True), axis_of(ranks[share], alt.Y, log=True))
+    chart = alt.Chart(as_data(ranks)).encode(*axes, **by_colour(ranks["distribution"], pick))
     laws = chart.transform_filter(alt.datum.distribution != "observed").mark_line()
     observed = chart.transform_filter(alt.datum.distribution == "observed").mark_point(size=20)
     observed = observed.encode(tooltip=[f"{rank}:Q", alt.Tooltip(f"{share}:Q", format=".3~g")])
@@ -307,10 +306,10 @@ def _draw(report: Report, ranks: pd.DataFrame) -> None:
     long = report.tables["implied"].melt(["family", "dataset", "size", "S"], list(names), "column", "nats")
     long["panel"] = long["dataset"] + ": " + long["column"].map(lambda name: names[name][0])
     long["by"] = long["column"].map(lambda name: names[name][1])
-    report.figures["implied"] = charts.facets(long, x="S", y="nats", facet="panel", dash="by", log="xy")
+    report.figures["implied"] = facets(long, x="S", y="nats", facet="panel", dash="by", log="xy")
     if "mu_over_sigma" in report.questions:
         ratio = report.frame("mu_over_sigma").rename(columns={"mu_over_sigma": "μ/σ"})
-        report.figures["mu_over_sigma"] = charts.facets(ratio, x="S", y="μ/σ", null=0.0)
+        report.figures["mu_over_sigma"] = facets(ratio, x="S", y="μ/σ", null=0.0)
 
 
 def _distribution(model: str, fitted: Fitted) -> pd.DataFrame:

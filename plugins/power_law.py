@@ -22,33 +22,48 @@ import pandas as pd
 from pydantic import Field, PositiveInt, field_validator
 
 from rbptrack.analysis import (
-    CE,
-    HEADLINE_KS,
     UNITS,
     Analyzer,
     BadInput,
-    DocumentCounts,
     Family,
     Glossary,
-    Law,
     Report,
     Runs,
     Term,
-    ce_and_missed,
-    laws,
-    log_grid,
-    missed_over_ce,
-    rbp_name,
+    counted,
+    listed,
     read_families,
 )
-from rbptrack.base.words import counted, listed
-from rbptrack.figures.charts import facets, intervals
-from rbptrack.figures.explorer import explorer
-from rbptrack.ranks import FloatArray, metric_label, parse_rbp_name, rbp_ks
-from rbptrack.stats.documents import MIN_UNITS, half_widths, influences
-from rbptrack.stats.floor import MIN_SIZES, FormFit, fit_floor, power_law_aicc
-from rbptrack.stats.laws import FLOOR, fit, laws_by_metric
-from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
+from rbptrack.figures import explorer, facets, intervals
+from rbptrack.ranks import (
+    CE,
+    HEADLINE_KS,
+    DocumentCounts,
+    FloatArray,
+    log_grid,
+    metric_label,
+    parse_rbp_name,
+    rbp_ks,
+    rbp_name,
+)
+from rbptrack.stats import (
+    FLOOR,
+    MIN_MISSES,
+    MIN_SIZES,
+    MIN_UNITS,
+    FormFit,
+    Law,
+    ce_and_missed,
+    fit,
+    fit_floor,
+    half_widths,
+    influences,
+    ks_with_enough_misses,
+    laws,
+    laws_by_metric,
+    missed_over_ce,
+    power_law_aicc,
+)
 
 PARAMETER = Term("a parameter of the form beside the power law, with its profile interval", "value")
 GLOSSARY: Glossary = {
@@ -133,7 +148,7 @@ class PowerLaw(Analyzer):
     @classmethod
     def _check_form(cls, form: str) -> str:
         if form != FLOOR:
-            from rbptrack.stats.forms import check_form  # lmfit: only for who needs it
+            from rbptrack.stats import check_form  # lmfit: only for who needs it
 
             check_form(form)
         return form
@@ -293,7 +308,7 @@ class PowerLaw(Analyzer):
     def _fit_form(self, law: Law, d: FloatArray) -> FormFit:
         if self.form == FLOOR:
             return fit_floor(law.s, law.y)
-        from rbptrack.stats.forms import fit_form  # lmfit: only for who needs it
+        from rbptrack.stats import fit_form  # lmfit: only for who needs it
 
         return fit_form(self.form, law.s, law.y, d)
 

@@ -18,12 +18,24 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, PositiveInt
 
-from rbptrack.analysis import Analyzer, RankTable, Report, Runs, Term, Unreadable, rbp_name
-from rbptrack.analysis.comparable import disagreeing, parts, without_twins
-from rbptrack.analysis.scores import join_scores, last_checkpoints, unused_scores
-from rbptrack.base.words import counted, listed, number
-from rbptrack.figures.charts import facets
-from rbptrack.ranks import FloatArray, sum_by
+from rbptrack.analysis import (
+    Analyzer,
+    Report,
+    Runs,
+    Term,
+    Unreadable,
+    counted,
+    disagreeing,
+    join_scores,
+    last_checkpoints,
+    listed,
+    number,
+    parts,
+    unused_scores,
+    without_twins,
+)
+from rbptrack.figures import facets
+from rbptrack.ranks import FloatArray, RankTable, rbp_name, sum_by
 
 GLOSSARY: dict[str, str | Term] = {
     "tau": Term("Kendall's tau of the proxy, turned so that better is higher, and the scores", "τ", "+.2f"),

@@ -13,23 +13,21 @@ import pandas as pd
 from pydantic import Field
 
 from rbptrack.analysis import (
+    PUBLISHED_IN,
     Analyzer,
-    DocumentCounts,
-    Estimate,
     Family,
     Report,
     Runs,
     Term,
-    log_grid,
+    counted,
+    listed,
+    published_in_k,
+    published_in_size,
     read_families,
 )
-from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
-from rbptrack.base.words import counted, listed
-from rbptrack.figures.charts import facets
-from rbptrack.ranks import rbp_ks
-from rbptrack.stats import MIN_UNITS
-from rbptrack.stats.laws import law_in_k, laws_by_metric
-from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
+from rbptrack.figures import facets
+from rbptrack.ranks import DocumentCounts, log_grid, rbp_ks
+from rbptrack.stats import MIN_MISSES, MIN_UNITS, Estimate, ks_with_enough_misses, law_in_k, laws_by_metric
 
 GLOSSARY: dict[str, str | Term] = {
     "alpha": Term("your exponent of the law in size, -ln RBP_k or CE = A S^-alpha", "α", ".4f"),

@@ -18,13 +18,22 @@ import pandas as pd
 from pydantic import PositiveInt
 from scipy.special import stdtrit
 
-from rbptrack.analysis import CE, HEADLINE_KS, Analyzer, Report, Runs, Term, rbp_name, read_families
-from rbptrack.analysis.comparable import disagreeing, parts, without_twins
-from rbptrack.base.words import counted, listed, number
-from rbptrack.figures.charts import facets
-from rbptrack.ranks import FloatArray, metric_label
-from rbptrack.stats.floor import Parameter
-from rbptrack.stats.laws import laws_by_metric
+from rbptrack.analysis import (
+    Analyzer,
+    Report,
+    Runs,
+    Term,
+    counted,
+    disagreeing,
+    listed,
+    number,
+    parts,
+    read_families,
+    without_twins,
+)
+from rbptrack.figures import facets
+from rbptrack.ranks import CE, HEADLINE_KS, FloatArray, metric_label, rbp_name
+from rbptrack.stats import Parameter, laws_by_metric
 
 PARAMETERS = ("optimum", "size_exponent", "token_exponent", "E")
 GLOSSARY: dict[str, str | Term] = {
@@ -217,7 +226,7 @@ def _starts(y: FloatArray) -> Iterator[Any]:
 
 def _by_profile(minimizer: Any, best: Any, name: str) -> Parameter:
     """A parameter with its 95% profile interval; NaN for ends that the data do not give."""
-    from rbptrack.stats.forms import profiles
+    from rbptrack.stats import profiles
 
     value = float(best.params[name].value)
     if value < 1e-6 * float(best.params[name].max):  # at its lower bound a profile has no end, and takes seconds

@@ -53,7 +53,7 @@ def commands() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_to_files(page: Path) -> None:
-    made = {f"{name}.md" for name in ("commands", "options", "configs", "analyzers", "api")}
+    made = {f"{name}.md" for name in ("commands", "options", "configs", "analyzers", "plugins", "api")}
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
         path = target.partition("#")[0]
         if "://" in target or not path:
@@ -148,6 +148,10 @@ def test_the_reference_names_everything() -> None:
     assert all(f"\n## {name}\n" in analyzers for name in find(ANALYZERS).names)
     assert "`dataset.seq_len`" in reference.options()
     assert "`pythia`" in reference.configs()
+    names = reference.plugins()
+    assert "`read_families`" in names
+    assert "`top_logprob`" in names
+    assert "|  |" not in names  # each has a meaning
 
 
 def test_outputs_are_compared_but_for_what_varies() -> None:

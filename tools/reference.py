@@ -8,6 +8,7 @@ analyzers from their docstrings. The page of the Python API is written by mkdocs
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from collections.abc import Iterable, Sequence
@@ -16,15 +17,18 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import griffe
 import typer
 import yaml
 from latex2mathml.converter import convert
 
 from rbptrack.analysis.plugin import Plugin, options_of
+from rbptrack.analysis.testing import PUBLIC
 from rbptrack.cli import app
 from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import CellConfig, Config
 from rbptrack.discovery import ANALYZERS, EXPORTERS, IMPORTERS, Kind, find
+from rbptrack.ranks import COLUMNS
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/reference"
@@ -244,6 +248,28 @@ def analyzers() -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def plugins() -> str:
+    """Every name that a plugin may import, and the columns of a rank table."""
+    parts = [
+        "# What plugins import",
+        "A plugin imports these names and nothing else of rbptrack. [Write a plugin](../howto/plugins.md) shows how "
+        "they are used.",
+    ]
+    package = griffe.load("rbptrack", search_paths=[ROOT], resolve_aliases=True)
+    for name in PUBLIC:
+        module = package[name.removeprefix("rbptrack.")]
+        rows = []
+        for member in sorted(module.exports, key=str.lower):
+            value = getattr(importlib.import_module(name), member)
+            own = inspect.getdoc(value) if inspect.isclass(value) or inspect.isfunction(value) else ""
+            about = own or (module[member].docstring.value if module[member].docstring else "")
+            rows.append((code(member), about.partition("\n")[0]))
+        parts += [f"## {name}", _prose(module.docstring.value.partition("\n")[0]), table(["name", "what it is"], rows)]
+    rows = [(code(name), meaning) for name, meaning in COLUMNS.items()]
+    about = "A rank table has one row per scored token, in the order of the text. R = greater + ties + 1."
+    return "\n\n".join([*parts, "## The columns of a rank table", about, table(["column", "meaning"], rows)])
+
+
 def _built_in(kind: Kind[Any]) -> list[tuple[str, type[Plugin]]]:
     plugins = find(kind)
     classes = plugins.load()
@@ -264,7 +290,14 @@ def _options_of(plugin: type[Plugin]) -> str:
 def main() -> None:
     """Write every page."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    pages = {"commands": commands(), "options": options(), "configs": configs(), "analyzers": analyzers(), "api": API}
+    pages = {
+        "commands": commands(),
+        "options": options(),
+        "configs": configs(),
+        "analyzers": analyzers(),
+        "plugins": plugins(),
+        "api": API,
+    }
     for name, text in pages.items():
         (FOLDER / f"{name}.md").write_text(f"{text.rstrip()}\n", encoding="utf-8")
 

@@ -10,10 +10,8 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from rbptrack.analysis import Runs, rbp_name
-from rbptrack.analysis.exporting import Exporter, file_part
-from rbptrack.base.words import counted
-from rbptrack.ranks import is_rbp_column, rbp_ks
+from rbptrack.analysis import Exporter, Runs, counted, file_part
+from rbptrack.ranks import is_rbp_column, rbp_ks, rbp_name
 
 DATA = "measurements.csv"
 _COLUMNS = (

@@ -10,10 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from rbptrack.analysis import BadInput
-from rbptrack.analysis.importing import Imported, ImportedMeasurement, Importer
-from rbptrack.analysis.reading import load_json, read_pairs, whole_number
-from rbptrack.base.words import listed
+from rbptrack.analysis import (
+    BadInput,
+    Imported,
+    ImportedMeasurement,
+    Importer,
+    listed,
+    load_json,
+    read_pairs,
+    whole_number,
+)
 from rbptrack.ranks import CE, RankTable, parse_rbp_name, rbp_name
 
 _FOLDER = re.compile(r"top([1-9]\d{0,9})")

@@ -11,12 +11,24 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from rbptrack.analysis import BadInput
-from rbptrack.analysis.importing import SCORES, Imported, ImportedScore, Importer, ImportNote
-from rbptrack.analysis.reading import TABLES, column_names, load_json, read_pairs, read_rows, read_small
-from rbptrack.analysis.scores import plain_name
-from rbptrack.base.errors import first_line, shortened
-from rbptrack.base.words import listed
+from rbptrack.analysis import (
+    SCORES,
+    TABLES,
+    BadInput,
+    Imported,
+    ImportedScore,
+    Importer,
+    ImportNote,
+    column_names,
+    first_line,
+    listed,
+    load_json,
+    plain_name,
+    read_pairs,
+    read_rows,
+    read_small,
+    shortened,
+)
 
 _METRICS = (
     "acc_norm", "acc", "accuracy", "exact_match", "extractive_match", "em", "pass@1", "pass_at_1", "mean", "f1",

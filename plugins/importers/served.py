@@ -16,11 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rbptrack.analysis import BadInput
-from rbptrack.analysis.importing import Imported, ImportedMeasurement, Importer
-from rbptrack.analysis.reading import parse_json, read_pairs
-from rbptrack.analysis.scores import hub_id
-from rbptrack.base.words import listed
+from rbptrack.analysis import BadInput, Imported, ImportedMeasurement, Importer, hub_id, listed, parse_json, read_pairs
 from rbptrack.ranks import CE, FloatArray, RankTable
 
 NOTE = (

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from rbptrack.analysis import BadInput
-from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedRow, Importer, ImportNote
-from rbptrack.analysis.reading import column_names, read_rows
-from rbptrack.base.words import counted, listed
+from rbptrack.analysis import (
+    BadInput,
+    Imported,
+    ImportedMeasurement,
+    ImportedRow,
+    Importer,
+    ImportNote,
+    column_names,
+    counted,
+    listed,
+    read_rows,
+)
 from rbptrack.ranks import parse_rbp_name
 
 _FIELDS = set(ImportedRow.model_fields)

@@ -1,61 +1,103 @@
-"""The plugins' public contract: what a plugin reads, and what it returns.
+"""What a plugin extends, reads and returns.
 
-A plugin imports from `rbptrack.analysis`, `rbptrack.stats`, `rbptrack.ranks` and `rbptrack.base.words`, and nothing
-else of rbptrack; `rbptrack.analysis.testing` holds the contract as tests.
+A plugin imports the names that `rbptrack.analysis`, `rbptrack.stats`, `rbptrack.figures` and `rbptrack.ranks` list, and
+nothing else of rbptrack. `rbptrack.analysis.testing` holds this contract as tests.
 """
 
-from rbptrack.analysis.family import UNITS, Family, families, read_families
+from rbptrack.analysis.comparable import disagreeing, parts, without_twins
+from rbptrack.analysis.exporting import Exporter
+from rbptrack.analysis.family import BY_DOCUMENT, UNITS, Family, families, read_families
+from rbptrack.analysis.importing import (
+    SCORES,
+    Imported,
+    ImportedMeasurement,
+    ImportedRow,
+    ImportedScore,
+    Importer,
+    ImportNote,
+)
+from rbptrack.analysis.pairs import (
+    CHANGES_GLOSSARY,
+    add_changes,
+    compare_runs,
+    end_of_share,
+    same_tokens,
+    worst_tokens,
+)
 from rbptrack.analysis.plugin import Analyzer
+from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
+from rbptrack.analysis.reading import (
+    TABLES,
+    column_names,
+    load_json,
+    parse_json,
+    read_pairs,
+    read_rows,
+    read_small,
+    whole_number,
+)
 from rbptrack.analysis.report import Glossary, Report, Term
 from rbptrack.analysis.runs import Filters, Runs
+from rbptrack.analysis.scores import hub_id, join_scores, last_checkpoints, plain_name, unused_scores
 from rbptrack.analysis.source import Unreadable, WithoutRanks
-from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, log_grid, rbp_name
-from rbptrack.stats import (
-    Estimate,
-    Law,
-    Sums,
-    ce_and_missed,
-    ce_and_rbp,
-    cross_entropy,
-    estimate,
-    laws,
-    missed,
-    missed_over_ce,
-    rbp,
-)
+from rbptrack.base.errors import BadInput, RbptrackError, first_line, shortened
+from rbptrack.base.escape import file_part
+from rbptrack.base.words import counted, listed, number, short_hash
 
 __all__ = [
-    "CE",
-    "HEADLINE_KS",
+    "BY_DOCUMENT",
+    "CHANGES_GLOSSARY",
+    "PUBLISHED_IN",
+    "SCORES",
+    "TABLES",
     "UNITS",
     "Analyzer",
     "BadInput",
-    "DocumentCounts",
-    "Estimate",
+    "Exporter",
     "Family",
     "Filters",
     "Glossary",
-    "Law",
-    "RankHistogram",
-    "RankTable",
+    "ImportNote",
+    "Imported",
+    "ImportedMeasurement",
+    "ImportedRow",
+    "ImportedScore",
+    "Importer",
     "RbptrackError",
     "Report",
     "Runs",
-    "Sums",
     "Term",
     "Unreadable",
     "WithoutRanks",
-    "ce_and_missed",
-    "ce_and_rbp",
-    "cross_entropy",
-    "estimate",
+    "add_changes",
+    "column_names",
+    "compare_runs",
+    "counted",
+    "disagreeing",
+    "end_of_share",
     "families",
-    "laws",
-    "log_grid",
-    "missed",
-    "missed_over_ce",
-    "rbp",
-    "rbp_name",
+    "file_part",
+    "first_line",
+    "hub_id",
+    "join_scores",
+    "last_checkpoints",
+    "listed",
+    "load_json",
+    "number",
+    "parse_json",
+    "parts",
+    "plain_name",
+    "published_in_k",
+    "published_in_size",
     "read_families",
+    "read_pairs",
+    "read_rows",
+    "read_small",
+    "same_tokens",
+    "short_hash",
+    "shortened",
+    "unused_scores",
+    "whole_number",
+    "without_twins",
+    "worst_tokens",
 ]

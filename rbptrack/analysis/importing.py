@@ -82,6 +82,7 @@ class ImportNote:
 
 
 Imported = ImportedMeasurement | ImportedScore | ImportNote
+"""What an importer yields."""
 
 
 class Importer(Plugin):

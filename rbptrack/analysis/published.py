@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 PUBLISHED_IN = "ICLR 2026 submission draft of arXiv 2510.20387"
+"""Where the published exponents stand."""
 
 
 def published_in_size() -> pd.DataFrame:

@@ -64,6 +64,7 @@ class Term:
 
 
 Glossary = Mapping[str, str | Term]
+"""The meaning of every question and column of a report, by name."""
 
 
 @dataclass(frozen=True)

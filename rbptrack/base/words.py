@@ -76,7 +76,7 @@ def duration(seconds: float) -> str:
 
 
 def readable(text: str) -> str:
-    """Text of tokens with U+FFFD in place of bytes that are no character.
+    r"""Text of tokens with U+FFFD in place of bytes that are no character.
 
     A token may be a part of a character. Its text then holds that part as lone surrogates (`surrogateescape`), so that
     the texts of consecutive tokens, joined, give the character.

@@ -20,10 +20,11 @@ from rbptrack.ranks.names import (
     se_name,
 )
 from rbptrack.ranks.rank_and_rest import split_sums
-from rbptrack.ranks.table import COMPARED, SCHEMA, MissingColumn, RankTable
+from rbptrack.ranks.table import COLUMNS, COMPARED, SCHEMA, MissingColumn, RankTable
 
 __all__ = [
     "CE",
+    "COLUMNS",
     "COMPARED",
     "HEADLINE_KS",
     "SCHEMA",

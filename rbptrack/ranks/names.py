@@ -13,7 +13,10 @@ import numpy.typing as npt
 from rbptrack.base.errors import BadInput
 
 IntArray = npt.NDArray[Any]
+"""An array of whole numbers, as a type."""
+
 FloatArray = npt.NDArray[Any]
+"""An array of numbers, as a type."""
 
 CE = "ce"
 """Cross-entropy as a metric and as a column."""

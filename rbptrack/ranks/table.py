@@ -21,29 +21,31 @@ from rbptrack.ranks.names import FloatArray, IntArray, check_k
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA = pa.schema(
-    [
-        ("document", pa.int32()),  # the document's number in the selection, from 0
-        ("position", pa.int32()),  # the token's index in its tokenised document, from 0
-        ("field", pa.int8()),  # which of the dataset's fields the token came from
-        ("token", pa.int32()),  # the target's id in the vocabulary
-        ("greater", pa.int32()),  # entries with a logit strictly above the target's
-        ("ties", pa.int32()),  # other entries with a logit equal to the target's
-        ("logprob", pa.float32()),  # ln p(target), nats
-        ("entropy", pa.float32()),  # of the model's distribution, nats
-        ("top", pa.int32()),  # the id that the model ranks first; of several with one logit, the smallest
-        ("top_logprob", pa.float32()),  # ln p(top), nats
-        ("kl", pa.float32()),  # KL(reference || model), nats
-        ("accept", pa.float32()),  # sum over v of min(p, q): how often a draft of this model's is accepted
-        ("reference_top", pa.int32()),  # the id that the reference ranks first; of several with one logit, the smallest
-        ("reference_rank", pa.int32()),  # its rank in this model, greater + ties + 1
-    ]
-)
+_COLUMNS = {
+    "document": (pa.int32(), "the document's number in the selection, from 0"),
+    "position": (pa.int32(), "the token's index in its tokenised document, from 0"),
+    "field": (pa.int8(), "which of the dataset's fields the token came from"),
+    "token": (pa.int32(), "the target's id in the vocabulary"),
+    "greater": (pa.int32(), "entries with a logit strictly above the target's"),
+    "ties": (pa.int32(), "other entries with a logit equal to the target's"),
+    "logprob": (pa.float32(), "ln p(target), nats"),
+    "entropy": (pa.float32(), "of the model's distribution, nats"),
+    "top": (pa.int32(), "the id that the model ranks first; of several with one logit, the smallest"),
+    "top_logprob": (pa.float32(), "ln p(top), nats"),
+    "kl": (pa.float32(), "KL(reference || model), nats"),
+    "accept": (pa.float32(), "sum over v of min(p, q): how often a draft of this model's is accepted"),
+    "reference_top": (pa.int32(), "the id that the reference ranks first; of several with one logit, the smallest"),
+    "reference_rank": (pa.int32(), "its rank in this model, greater + ties + 1"),
+}
+SCHEMA = pa.schema([(name, kind) for name, (kind, _) in _COLUMNS.items()])
 """All columns of a rank table, in this order.
 
 A table that was measured without a reference has none of the last four. An imported one may have fewer. Where whole
 ranks were imported, `ties` is not there and `greater` counts all entries with a logit at least as large.
 """
+
+COLUMNS = {name: meaning for name, (_, meaning) in _COLUMNS.items()}
+"""The meaning of every column of a rank table."""
 
 COMPARED = ("kl", "accept", "reference_top", "reference_rank")
 """The columns of a measurement with `reference=`, over the entries that the tokenizer can name."""

@@ -1,8 +1,12 @@
-"""Formulas of inference: documents as the unit (`documents`), laws over sizes (`laws`), other forms (`forms`).
+"""Statistics of sums over documents, laws over sizes, and other forms of law.
 
 A statistic is a function of sums over documents: `estimate` gives its error, `laws` its law over sizes.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from rbptrack.stats.changes import OtherTokens
 from rbptrack.stats.documents import (
     MIN_UNITS,
     Sums,
@@ -10,26 +14,57 @@ from rbptrack.stats.documents import (
     ce_and_rbp,
     cross_entropy,
     estimate,
+    from_influences,
+    half_widths,
+    influences,
     missed,
     missed_over_ce,
     rbp,
 )
 from rbptrack.stats.estimate import Estimate
-from rbptrack.stats.laws import Law, fit, laws, laws_by_metric
+from rbptrack.stats.floor import MIN_SIZES, FormFit, Parameter, fit_floor, power_law_aicc
+from rbptrack.stats.laws import FLOOR, Law, fit, law_in_k, laws, laws_by_metric
+from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
+
+if TYPE_CHECKING:
+    from rbptrack.stats.forms import check_form, fit_form, profiles
 
 __all__ = [
+    "FLOOR",
+    "MIN_MISSES",
+    "MIN_SIZES",
     "MIN_UNITS",
     "Estimate",
+    "FormFit",
     "Law",
+    "OtherTokens",
+    "Parameter",
     "Sums",
     "ce_and_missed",
     "ce_and_rbp",
+    "check_form",
     "cross_entropy",
     "estimate",
     "fit",
+    "fit_floor",
+    "fit_form",
+    "from_influences",
+    "half_widths",
+    "influences",
+    "ks_with_enough_misses",
+    "law_in_k",
     "laws",
     "laws_by_metric",
     "missed",
     "missed_over_ce",
+    "power_law_aicc",
+    "profiles",
     "rbp",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import lmfit only if a form is fitted."""
+    if name in ("check_form", "fit_form", "profiles"):
+        return getattr(import_module("rbptrack.stats.forms"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import Runs, Sums, families, read_families
+from rbptrack.analysis import Runs, families, read_families
 from rbptrack.analysis.source import Tables, WithoutRanks
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput
+from rbptrack.stats import Sums
 from tests.made import ranked
 
 PLAIN = {

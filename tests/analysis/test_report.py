@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbptrack.analysis import Estimate, Report, Term
+from rbptrack.analysis import Report, Term
 from rbptrack.analysis.report import COLUMNS, holm
+from rbptrack.stats import Estimate
 
 WHERE = {"family": "pythia", "dataset": "wiki"}
 

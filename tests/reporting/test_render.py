@@ -15,12 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import Estimate, Report, Runs, Term
+from rbptrack.analysis import Report, Runs, Term
 from rbptrack.analysis.source import Tables
 from rbptrack.figures import charts
 from rbptrack.figures.explorer import explorer
 from rbptrack.ranks import log_grid
 from rbptrack.reporting import Outcome, render
+from rbptrack.stats import Estimate
 
 EVIL = """<script>alert("x")</script>'&"""
 

@@ -9,10 +9,11 @@ import altair as alt
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import Estimate, Report, Runs, Term
+from rbptrack.analysis import Report, Runs, Term
 from rbptrack.analysis.source import Tables
 from rbptrack.figures import charts
 from rbptrack.reporting import Outcome, keep, save_figures, show, show_summary
+from rbptrack.stats import Estimate
 
 
 class MemoryStore:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbptrack.analysis import Estimate, Report, Term
+from rbptrack.analysis import Report, Term
 from rbptrack.reporting import Outcome, show
 from rbptrack.reporting.tables import cell, metrics, p_text, results_tables, table_text
+from rbptrack.stats import Estimate
 
 GLOSSARY = {
     "alpha": Term("exponent of the law", "α"),
