@@ -38,7 +38,7 @@ docs: $(STAMP)
 	$(RUN) -m tools.reference
 	$(RUN) -m mkdocs build --strict
 
-# Scoring, memory and ranks on one GPU, offline: gpu-proof.json. Not yet run on a GPU.
+# Scoring, memory and ranks on one GPU, offline: gpu-proof.json.
 DEVICE := cuda
 gpu-proof: $(RUNS)
 	$(RUN) -m tools.gpu_proof --device $(DEVICE)

@@ -3,7 +3,7 @@
     make gpu-proof                 # on the GPU: gpu-proof.json, some minutes
     make gpu-proof DEVICE=cpu      # the same steps with small shapes, which a test runs
 
-Exit code 1 where a rank differs by more than rounding explains. Not yet run on a GPU.
+Exit code 1 if a rank differs by more than rounding explains.
 """
 
 from __future__ import annotations

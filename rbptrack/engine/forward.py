@@ -21,6 +21,7 @@ from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.batches import Batch
 from rbptrack.models.device import free_memory, out_of_memory
 from rbptrack.scoring import PairScorer, Scorer, Scores
+from rbptrack.scoring.scorer import compiled_on_cpu
 
 if TYPE_CHECKING:
     from rbptrack.models.causal import CausalModel, Reference
@@ -34,6 +35,7 @@ _LOGITS_BYTES = 80_000_000  # of all threads together, on a CPU
 _CPU_BATCH = 2048  # tokens: activations of larger ones leave the caches
 _CUDA_BATCH = 32_768
 _MAX_WORKERS = 4
+_COMPILE_ENTRIES = 4 * 10**9  # logits in a measurement from which compiling their reduction, 5 s, pays on a CPU
 _LARGE_MODEL = 2 * 10**8  # parameters above which one batch keeps every core busy, and takes a thread many seconds
 
 
@@ -44,6 +46,7 @@ class Forward:
         model: on its device.
         config: sizes that are 0 are chosen from the device and its free memory.
         longest: tokens of the longest sequence to come.
+        targets: tokens that will be scored in all.
 
     Attributes:
         batch_tokens: tokens per batch.
@@ -53,7 +56,7 @@ class Forward:
 
     """
 
-    def __init__(self, model: CausalModel, config: EngineConfig, *, longest: int) -> None:
+    def __init__(self, model: CausalModel, config: EngineConfig, *, longest: int, targets: int = 0) -> None:
         self._model = model
         self._cuda = model.device.type == "cuda"
         threads = config.threads or torch.get_num_threads()
@@ -68,6 +71,7 @@ class Forward:
         self._padding = torch.zeros((), device=model.device)
         self._lock = threading.Lock()
         self._own = threading.local()  # each thread's scorers
+        self._compiles = not self._cuda and targets * model.head.vocab_size >= _COMPILE_ENTRIES
 
     @property
     def padding_mass(self) -> float:
@@ -78,6 +82,8 @@ class Forward:
         """Yield each batch with its scores on the model's device, in order; the next ones are computed meanwhile."""
         before = torch.get_num_threads()
         torch.set_num_threads(self._threads_each)
+        if self._compiles:
+            compiled_on_cpu(self._model.head.vocab_size)  # once, before threads want it at the same time
         try:
             if self.workers == 1:
                 for batch in batches:
@@ -151,7 +157,8 @@ class Forward:
             self._forget_scorers()
             if reference is not None:
                 self._own.reference = Scorer(reference.model.head, chunk_tokens=chunk)
-            self._own.scorer = Scorer(self._model.head, chunk_tokens=chunk)
+            on_cpu = compiled_on_cpu(self._model.head.vocab_size) if self._compiles else None
+            self._own.scorer = Scorer(self._model.head, chunk_tokens=chunk, on_cpu=on_cpu)
             self._own.chunk_tokens = chunk
         scorer: Scorer = self._own.scorer
         if scorer.note and scorer.note not in self.notes:

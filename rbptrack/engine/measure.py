@@ -69,7 +69,7 @@ def measure(
     if found:
         progress(found)
     _reset_peak_memory(model.device)
-    forward = Forward(model, engine, longest=longest)
+    forward = Forward(model, engine, longest=longest, targets=len(targets) - found)
     began = time.perf_counter()
     _measure_rest(forward, blocks, _Waiting(blocks, model.vocab_size, strict=strict), progress)
     seconds = time.perf_counter() - began

@@ -34,15 +34,17 @@ class Scorer:
     Args:
         head: the output projection, on the device where scoring happens.
         chunk_tokens: rows of logits that exist at a time: chunk_tokens * |V| * 4 bytes.
+        on_cpu: the compiled reduction from `compiled_on_cpu`. Without it, a CPU reduces by eager operations.
 
     Attributes:
         note: why the reduction is not compiled on CUDA, or empty.
     """
 
-    def __init__(self, head: Head, *, chunk_tokens: int) -> None:
+    def __init__(self, head: Head, *, chunk_tokens: int, on_cpu: Reduction | None = None) -> None:
         self.head = head
         self.chunk_tokens = chunk_tokens
         self.note = ""
+        self._on_cpu = on_cpu
         weight = head.weight
         vocabulary, width = weight.shape
         self._cuda = weight.device.type == "cuda"
@@ -84,10 +86,12 @@ class Scorer:
         return head.finish(logits)
 
     def reduce(self, logits: Tensor, targets: Tensor) -> Scores:
-        """The scores of logits (tokens, vocabulary) of this scorer, which are lost on a CPU."""
+        """Reduce logits (tokens, vocabulary) of this scorer to scores. On a CPU this may overwrite the logits."""
         own = logits.gather(1, targets[:, None])  # of the same product as its competitors: a target equals itself
         if self._cuda:
             return Scores(*self._reduce_on_cuda(logits, own))
+        if self._on_cpu is not None:
+            return Scores(*self._on_cpu(logits, own))
         parts = []
         for low in range(0, len(logits), self._tile):
             tile = logits[low : low + self._tile]
@@ -167,6 +171,57 @@ def compiled() -> Reduction:
     return function
 
 
+def fused(logits: Tensor, own: Tensor, highest: Tensor) -> tuple[Tensor, ...]:
+    """Compute the fields of `Scores`, except `top`, in a form that torch compiles into one pass over the logits.
+
+    The formulas are those of `reduction`. The search for the largest entry is left out: compiled, it takes longer than
+    `first_largest`.
+
+    Args:
+        logits: (tokens, vocabulary), float32.
+        own: the targets' logits, (tokens, 1).
+        highest: the largest entry of each row, (tokens, 1).
+
+    """
+    greater = (logits > own).sum(1, dtype=torch.int32)
+    equal = (logits == own).sum(1, dtype=torch.int32)
+    below = logits - highest
+    terms = torch.exp2(below * _LOG2_E)
+    total = terms.sum(1)
+    weighted = torch.where(terms > 0, terms * below, 0.0).sum(1)  # entries that are left out are -inf below
+    log_total = total.log().clamp(min=0)
+    return (
+        greater,
+        equal - 1,
+        (own[:, 0] - highest[:, 0] - log_total).clamp(max=0),
+        (log_total - weighted / total).clamp(min=0),
+        -log_total,
+    )
+
+
+@cache
+def compiled_on_cpu(vocab_size: int) -> Reduction | None:
+    """Return the reduction as torch compiles it for a CPU, for rows of `vocab_size` logits and any number of tokens.
+
+    Compiling takes about five seconds. Returns None if torch cannot compile here (it needs a C++ compiler) or if the
+    compiled numbers differ from those of eager operations.
+    """
+    rest: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]] = torch.compile(fused, dynamic=True)
+
+    def reduce(logits: Tensor, own: Tensor) -> tuple[Tensor, ...]:
+        highest, top = first_largest(logits)
+        greater, ties, logprob, entropy, top_logprob = rest(logits, own, highest)
+        return greater, ties, logprob, entropy, top[:, 0].int(), top_logprob
+
+    draw = torch.Generator().manual_seed(0)
+    with torch.inference_mode():  # as it is called later
+        logits = (torch.randn(64, vocab_size, generator=draw) * 4).round(decimals=1)  # one decimal: with ties
+        logits[:, -1] = float("-inf")
+        own = logits.gather(1, torch.randint(vocab_size, (64, 1), generator=draw))
+        chosen, _ = checked(reduce, logits, own)
+    return reduce if chosen is reduce else None
+
+
 def checked(candidate: Reduction, logits: Tensor, own: Tensor) -> tuple[Reduction, str]:
     """A reduction that agrees with eager operations on some logits, else those, and why.
 
@@ -183,7 +238,7 @@ def checked(candidate: Reduction, logits: Tensor, own: Tensor) -> tuple[Reductio
     except Exception as error:  # torch.compile fails in many ways: without a compiler, on unknown devices
         why = f"torch cannot compile it ({type(error).__name__})"
     if why:
-        log.warning("the reduction of logits runs eagerly: %s", why)
+        log.log(logging.WARNING if logits.is_cuda else logging.INFO, "the reduction of logits runs eagerly: %s", why)
         return reduction, f"the reduction of logits runs eagerly: {why}"
     return candidate, ""
 

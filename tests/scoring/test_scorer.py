@@ -1,5 +1,6 @@
 """The scorer against the definition, on hand-made and random logits."""
 
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rbptrack.scoring import Head, Scorer, Scores, reference
-from rbptrack.scoring.scorer import checked, reduction
+from rbptrack.scoring.scorer import checked, compiled_on_cpu, reduction
 
 
 def scores_of(logits: Tensor, chunk: int = 64) -> Scores:
@@ -204,3 +205,28 @@ def test_running_out_of_memory_says_nothing_about_compiled_code() -> None:
     logits = torch.randn(3, 7)
     with pytest.raises(torch.OutOfMemoryError):
         checked(full, logits, logits[:, :1])
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # torch's own use
+@pytest.mark.skipif(shutil.which("c++") is None, reason="torch compiles for a CPU with a C++ compiler")
+def test_the_reduction_compiled_for_a_cpu_gives_the_same_ranks() -> None:
+    reduce = compiled_on_cpu(1000)
+    assert reduce is not None
+    head = Head(torch.randn(1000, 8).round(decimals=1)).without([3, 999])  # one decimal: with ties
+    hidden = torch.randn(50, 8).round(decimals=1)
+    targets = torch.randint(4, 900, (50,))
+    got = Scorer(head, chunk_tokens=16, on_cpu=reduce)(hidden, targets)
+    eager = Scorer(head, chunk_tokens=16)(hidden, targets)
+    for name, column in eager.columns.items():
+        if column.is_floating_point():
+            assert got.columns[name] == pytest.approx(column, abs=2e-6)
+        else:
+            assert torch.equal(got.columns[name], column)
+
+
+def test_without_a_compiler_the_reduction_stays_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Tensor) -> None:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(torch, "compile", lambda function, **_: fail)
+    assert compiled_on_cpu.__wrapped__(50) is None
