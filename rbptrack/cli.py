@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from pathlib import Path
@@ -333,6 +334,10 @@ def _root(
 def main() -> int:
     """Run the command of `sys.argv`; returns the exit code: 0, 1 for a failure, 2 for bad input."""
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # threads that spin beside other work slow a small model 25-fold
+    try:
+        Path.home()
+    except RuntimeError:  # a user without an entry in /etc/passwd, and no HOME: MLflow and caches ask for one
+        os.environ["HOME"] = tempfile.gettempdir()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # an encoding without ± or α
     return _guarded(lambda: _run(sys.argv[1:]))

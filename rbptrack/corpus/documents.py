@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from rbptrack.console.output import say
 from rbptrack.corpus import rows
 from rbptrack.corpus.rows import Row
 from rbptrack.sources import hub
-from rbptrack.sources.cache import cached
+from rbptrack.sources.cache import cached, writable
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import Source, check_file, file_kind
 
@@ -198,6 +199,7 @@ def _selected(config: DatasetConfig, source: Source) -> Iterable[Row]:
             "name": config.config or None,
             "data_files": list(config.files) or None,
             "revision": revision,
+            "cache_dir": str(writable(Path(datasets.config.HF_DATASETS_CACHE))),
         }
         builder = datasets.load_dataset_builder(**names)
         files, csv = _files_of(builder, config.split)

@@ -25,6 +25,7 @@ import rbptrack
 from rbptrack.analysis import Report, Runs
 from rbptrack.base.errors import first_line
 from rbptrack.base.words import compact, counted, listed, short_hash
+from rbptrack.console.output import complain
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, rbp_name
@@ -49,7 +50,7 @@ def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: st
         title: empty: what was measured.
         command: the command line that made it, for the page's end.
 
-    The page says why it has no figures if they cannot be drawn on this machine.
+    If figures cannot be drawn on this machine, the page and the terminal say so.
 
     """
     try:
@@ -57,7 +58,8 @@ def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: st
         no_vega = ""
     except CannotDraw as error:
         vega = ""
-        no_vega = f"This page has no figures: {error}"
+        no_vega = f"this page has no figures: {error}"
+        complain(no_vega)
     lead = next((outcome for outcome in outcomes if outcome.leads and outcome.report is not None), None)
     parts = [_part(outcome, leads=outcome is lead) for outcome in outcomes if _is_shown(outcome)]
     _drop_largest_links(parts)

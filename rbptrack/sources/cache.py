@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -20,6 +24,18 @@ from rbptrack.base.parquet import read_table, write_table
 def folder() -> Path:
     """The folder of cached files: RBPTRACK_CACHE, else the system's place for caches."""
     return Path(os.environ.get("RBPTRACK_CACHE") or user_cache_path("rbptrack")).absolute()
+
+
+@functools.cache
+def writable(folder: Path) -> Path:
+    """Return the folder, or a temporary one of this process if the folder cannot be written (a read-only home)."""
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    if os.access(folder, os.W_OK):
+        return folder
+    temporary = tempfile.mkdtemp(prefix="rbptrack-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    return Path(temporary)
 
 
 def cached(name: str, schema: pa.Schema, make: Callable[[], pa.Table]) -> pa.Table:

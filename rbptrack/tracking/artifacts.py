@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -12,12 +11,12 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pandas as pd
-from platformdirs import user_cache_path
 
 from rbptrack.analysis.source import Source
 from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway
 from rbptrack.base.parquet import read_table
 from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.sources import cache
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.names import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, TOKENS_FILE, UNSCORED_FILE
 
@@ -152,5 +151,4 @@ def local_path(address: str) -> Path | None:
 
 
 def _cache() -> Path:
-    folder = os.environ.get("RBPTRACK_CACHE")
-    return (Path(folder) if folder else user_cache_path("rbptrack")) / "artifacts"
+    return cache.writable(cache.folder() / "artifacts")
