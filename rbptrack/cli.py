@@ -306,14 +306,15 @@ def plugins(plugins_path: PluginsPath = UNSET) -> int:
 def ui(
     host: Annotated[str, typer.Option(help="where the server listens")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
+    open_: Annotated[bool, typer.Option("--open", help="open the page in the browser when the server answers")] = False,
     tracking_uri: Uri = "",
     experiment: Experiment = "rbptrack",
 ) -> int:
-    """MLflow's server on the tracking store, to be looked at in the browser."""
+    """Start MLflow's web page for this tracking store."""
     from rbptrack.commands.selection import Selection
     from rbptrack.commands.store import ui
 
-    return ui(Selection(tracking_uri, experiment), host=host, port=port)
+    return ui(Selection(tracking_uri, experiment), host=host, port=port, open_page=open_)
 
 
 def _print_version(wanted: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from rbptrack.analysis import Exporter, Runs, counted, file_part
+from rbptrack.analysis import Exporter, Runs, counted, csv_text, file_part, markdown_text
 from rbptrack.ranks import is_rbp_column, rbp_ks, rbp_name
 
 DATA = "measurements.csv"
@@ -24,7 +24,7 @@ MEANING = f"share of tokens that the model ranks among its first k ({PROGRAM})"
 CARD = """---
 {front}---
 
-# Ranks of `{families}` on `{datasets}`
+# Ranks of {families} on {datasets}
 
 {measurements} of language models, one per row of `{data}`: cross-entropy (`ce`, nats per token),
 RBP_k (`rbp_<k>`, the share of tokens that the model ranks among its first k; arXiv 2510.20387), k = {ks},
@@ -48,7 +48,8 @@ class Hub(Exporter):
     def export(self, runs: Runs, out: Path) -> str:
         frame = runs.frame
         numbers = [name for name in frame.columns if is_rbp_column(name) or name == "ce_se"]
-        frame[[*_COLUMNS, *numbers]].dropna(axis="columns", how="all").to_csv(out / DATA, index=False)
+        table = frame[[*_COLUMNS, *numbers]].dropna(axis="columns", how="all")
+        (out / DATA).write_text(csv_text(table), encoding="utf-8")
         ks = rbp_ks(frame.columns)
         results = _results(frame, ks)
         for path, entries in results.items():
@@ -102,8 +103,8 @@ def _card(frame: pd.DataFrame, ks: list[int], written: int) -> str:
         )
     return CARD.format(
         front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),
-        families=families,
-        datasets=datasets,
+        families=markdown_text(families),
+        datasets=markdown_text(datasets),
         measurements=counted(len(frame), "measurement"),
         data=DATA,
         ks=", ".join(map(str, ks)),

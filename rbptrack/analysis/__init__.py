@@ -42,6 +42,7 @@ from rbptrack.analysis.scores import hub_id, join_scores, last_checkpoints, plai
 from rbptrack.analysis.source import Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, shortened
 from rbptrack.base.escape import file_part
+from rbptrack.base.markup import csv_text, markdown_text
 from rbptrack.base.words import counted, listed, number, short_hash
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "column_names",
     "compare_runs",
     "counted",
+    "csv_text",
     "disagreeing",
     "end_of_share",
     "families",
@@ -83,6 +85,7 @@ __all__ = [
     "last_checkpoints",
     "listed",
     "load_json",
+    "markdown_text",
     "number",
     "parse_json",
     "parts",

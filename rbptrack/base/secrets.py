@@ -1,27 +1,42 @@
-"""Passwords in addresses: refused where they would be kept, and hidden in messages."""
+"""Passwords in addresses and names of secrets: refused where they would be kept, and hidden in messages."""
 
 from __future__ import annotations
 
-import re
+from typing import TYPE_CHECKING
 
 from rbptrack.base.errors import BadInput
 
-_LOGIN = re.compile(
-    # In an address of the web all before @ is a login; in a database's a password may hold slashes.
-    r"(?P<http>https?://)[^\s/?#@]+@|(?P<other>(?<![a-z0-9+.\-])(?!https?:)[a-z][a-z0-9+.\-]*://[^\s/?#:@]*:)\S+@",
-    re.IGNORECASE,
-)
-_PAIR = re.compile(
-    r"(?P<key>[?&;][^=&;#\s]*(?:passw(?:or)?d|pwd|token|secret|signature|credential|api_?key|access_?key)[^=&;#\s]*=)[^&;#\s]+",
-    re.IGNORECASE,
-)
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+_HIDDEN = "***"
+_WORDS = {
+    "token",
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "auth",
+    "authorization",
+    "credential",
+    "credentials",
+}
+_ENDS = ("token", "password", "passwd", "secret", "apikey", "accesskey", "privatekey", "secretkey", "accountkey")
+_PARAMETERS = {"key", "sig", "signature", "options", "odbcconnect"}  # of an address, beside those with secret names
+
+
+def names_a_secret(name: str) -> bool:
+    """Whether the value under a name is probably a secret: `token`, `passwd`, `hf_token`, `api_key`, `apiKey`."""
+    lowered = name.lower().replace("-", "_")
+    return bool(_WORDS & set(lowered.split("_"))) or lowered.replace("_", "").endswith(_ENDS)
 
 
 def refuse_password(uri: str) -> None:
-    """Refuse an address with a password in it, which would be kept where others read it; it is not repeated.
+    """Refuse an address with a password in it, which would be kept where others read it. The message hides it.
 
     Raises:
-        BadInput: it holds a password before its host, or in its query.
+        BadInput: the address holds a password before its host or in its query, or it holds `@` and cannot be parsed.
 
     """
     if without_password(uri) == uri:
@@ -37,12 +52,72 @@ def refuse_password(uri: str) -> None:
 
 
 def without_password(text: str) -> str:
-    """The text with `***` for every password that stands in an address.
+    """Return the text with `***` for every password in an address.
 
     Examples:
         >>> without_password("cannot reach postgresql://ann:s3cret@db/runs")
         'cannot reach postgresql://ann:***@db/runs'
 
     """
-    hidden = _LOGIN.sub(lambda found: f"{found['http'] or found['other']}***@", text)
-    return _PAIR.sub(r"\g<key>***", hidden)
+    start = _start_of_address(text)
+    if start < 0:
+        return text
+    address = text[start:]
+    length = len(address)
+    if text[:start].strip():  # an address in a sentence ends at a space; a lone one may have spaces in its password
+        length = len(address.split(maxsplit=1)[0])
+    return text[:start] + _hidden(address[:length]) + without_password(address[length:])
+
+
+def _start_of_address(text: str) -> int:
+    """Find where the first address begins, such as http://host, or the malformed http:/host. -1 if there is none."""
+    colon = text.find(":/")
+    start = colon
+    while start > 0 and (text[start - 1].isalnum() or text[start - 1] in "+.-"):
+        start -= 1
+    if colon < 0 or start < colon:
+        return start
+    rest = _start_of_address(text[colon + 1 :])
+    return rest if rest < 0 else colon + 1 + rest
+
+
+def _hidden(address: str) -> str:
+    """Return an address with its secrets hidden; as it is if there are none."""
+    if "@" not in address and "=" not in address:
+        return address
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(address)
+    except (ArgumentError, ValueError):
+        return f"{address.partition(':')[0]}:{_HIDDEN}" if "@" in address else address
+    web = url.drivername in ("http", "https")
+    secret_names = [name for name in url.query if _is_secret_parameter(name)]
+    login = url.password is not None or (web and url.username)  # a token may stand alone before the host
+    database = without_password(url.database or "")
+    if not login and not secret_names and database == (url.database or ""):
+        return address
+    return f"{url.drivername}://{_login(url, web=web)}{_place(url)}{database}{_query(url, secret_names)}"
+
+
+def _login(url: URL, *, web: bool) -> str:
+    if url.username is None and url.password is None:
+        return ""
+    return f"{_HIDDEN}@" if web else f"{url.username}:{_HIDDEN}@"
+
+
+def _place(url: URL) -> str:
+    host = (url.host or "").rpartition("@")[2]  # a password that holds @ ends at the last one
+    port = f":{url.port}" if url.port else ""
+    return f"{host}{port}{'/' if url.database is not None else ''}"
+
+
+def _query(url: URL, secret_names: list[str]) -> str:
+    pairs = [f"{name}={_HIDDEN if name in secret_names else value}" for name, value in url.query.items()]
+    return f"?{'&'.join(pairs)}" if pairs else ""
+
+
+def _is_secret_parameter(name: str) -> bool:
+    squeezed = name.lower().replace("-", "").replace("_", "")
+    return names_a_secret(name) or squeezed in _PARAMETERS

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from rbptrack.base import markup
 from rbptrack.base.errors import unknown
 from rbptrack.base.words import compact, counted
 from rbptrack.commands.selection import Selection
@@ -35,7 +36,7 @@ def list_measurements(selection: Selection, *, sort: str, form: Form) -> int:
     """
     frame = _sorted(selection.runs().frame, sort)
     if form == "csv":
-        frame.to_csv(sys.stdout, index=False)
+        sys.stdout.write(markup.csv_text(frame))
     elif form == "json":
         rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
         json.dump(rows, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False, default=pd.Timestamp.isoformat)
@@ -46,7 +47,7 @@ def list_measurements(selection: Selection, *, sort: str, form: Form) -> int:
     else:
         from rbptrack.reporting import table_text  # and Altair, which takes as long as all else that is ours
 
-        sys.stdout.write(table_text(_headline(frame, latex=form == "latex"), form))
+        sys.stdout.write(table_text(_headline(frame), form))
     return 0
 
 
@@ -86,7 +87,7 @@ def _by_size(values: pd.Series[Any]) -> pd.Series[Any]:
     return values.map({name: place for place, name in enumerate(names)})
 
 
-def _headline(frame: pd.DataFrame, *, latex: bool = False) -> pd.DataFrame:
+def _headline(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns that people read first, each number with its standard error in one cell."""
     logged = rbp_ks(frame.columns)
     ks = [k for k in HEADLINE_KS if k in logged] or logged[:3]
@@ -96,8 +97,7 @@ def _headline(frame: pd.DataFrame, *, latex: bool = False) -> pd.DataFrame:
     table["S"] = [_compact(value) for value in frame["non_embedding_params"]]
     table["tokens"] = [_compact(value) for value in frame["num_tokens"]]
     for metric in ("ce", *map(rbp_name, ks)):
-        texts = [_value_text(metric, row) for row in frame.to_dict("records")]
-        table[metric_label(metric)] = [_in_latex(text) for text in texts] if latex else texts
+        table[metric_label(metric)] = [_value_text(metric, row) for row in frame.to_dict("records")]
     return table.rename(columns={"name": "measurement"})
 
 
@@ -122,8 +122,3 @@ def _value_text(column: str, row: Any) -> str:
 
 def _compact(value: Any) -> str:
     return "" if pd.isna(value) else compact(float(value))
-
-
-def _in_latex(text: str) -> str:
-    in_math = text.replace("±", r"\pm")
-    return f"${in_math}$" if text else ""

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import shlex
+import signal
+import subprocess
 import sys
+import time
+import urllib.request
+import webbrowser
+from contextlib import suppress
 
 from rbptrack.base.words import counted
 from rbptrack.commands.selection import Selection
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
 from rbptrack.tracking import Store
+
+_SECONDS_BETWEEN_QUESTIONS = 0.5
 
 
 def verify(selection: Selection, *, repair: bool) -> int:
@@ -50,16 +59,45 @@ def sync(selection: Selection) -> int:
     return 1 if failed else 0
 
 
-def ui(selection: Selection, *, host: str, port: int) -> int:
-    """Become MLflow's server on the store; of a store that a server has already, print the page."""
+def ui(selection: Selection, *, host: str, port: int, open_page: bool) -> int:
+    """Run MLflow's server on the store until it is stopped; of a store that has a server already, print the page.
+
+    The address of the page is printed when the server answers, and then opened in the browser if asked for.
+    """
     store = selection.store
     store.save_view()  # imports and runs that were logged have none yet
     page = store.view_page()
     if store.uri.startswith(("http://", "https://")):
-        say(f"{store.shown.rstrip('/')}/{page}")
-    else:
-        say(f"measurements: http://{host}:{port}/{page}")
-        sys.stdout.flush()
-        words = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store.uri]
-        os.execv(sys.executable, [*words, "--host", host, "--port", str(port)])  # noqa: S606 - no shell
-    return 0
+        _show(f"{store.shown.rstrip('/')}/{page}", open_page=open_page)
+        return 0
+    words = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
+    # The address may hold a password, and other users can read a command line.
+    env = os.environ | {"MLFLOW_BACKEND_STORE_URI": store.uri}
+    server = subprocess.Popen(words, env=env, start_new_session=True)  # whose processes can be stopped together
+    address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"  # noqa: S104 - compared only
+    try:
+        while server.poll() is None and not _answers(f"{address}/health"):
+            time.sleep(_SECONDS_BETWEEN_QUESTIONS)
+        if server.returncode is None:
+            _show(f"{address}/{page}", open_page=open_page)
+        return server.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        server.wait()
+
+
+def _answers(address: str) -> bool:
+    """Whether a server answers a request with OK."""
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:  # noqa: S310 - its own server
+            return bool(answer.status == 200)
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def _show(address: str, *, open_page: bool) -> None:
+    say(f"measurements: {address}")
+    sys.stdout.flush()
+    if open_page:
+        webbrowser.open(address)

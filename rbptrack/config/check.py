@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from dataclasses import asdict
 from typing import Any
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import read_small
-from rbptrack.base.secrets import refuse_password
+from rbptrack.base.secrets import names_a_secret, refuse_password
 from rbptrack.config.keys import leaves
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, SequenceRule
@@ -19,7 +18,6 @@ MAX_NAME_LENGTH = 200
 """Characters of a family's, size's or dataset's name."""
 
 _MAX_THREADS = 1024  # more than helps, and as many as systems let a process start
-_SECRETS = re.compile(r"(.*_)?(token|password|secret)", re.IGNORECASE)
 
 
 def check(config: Config) -> None:
@@ -65,9 +63,9 @@ def check_name(key: str, name: str) -> None:
 
 
 def refuse_secrets(values: Any) -> None:
-    """Refuse a config with a key called token, password or secret: configs are kept with every measurement."""
+    """Refuse a config with a key that names a secret, such as token or api_key: every measurement keeps its config."""
     for key, _ in leaves(values):
-        if _SECRETS.fullmatch(key.rpartition(".")[2]):
+        if names_a_secret(key.rpartition(".")[2]):
             raise BadInput(
                 f"{key}: no config may hold a {key.rpartition('.')[2]}; the environment may, such as HF_TOKEN"
             )

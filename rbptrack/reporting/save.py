@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rbptrack.analysis import Runs
+from rbptrack.base import markup
 from rbptrack.base.escape import file_part
 from rbptrack.base.words import counted
 from rbptrack.figures import charts
@@ -65,16 +66,19 @@ def _free_name(table: str, taken: Iterable[str]) -> str:
 
 
 def description(outcome: Outcome, command: str) -> str:
-    """Markdown of a run's page in MLflow: the sentence, the first table, the command."""
-    parts = [outcome.sentence]
+    """Return Markdown for a run's page in MLflow: the sentence, the first table with its intervals, the command.
+
+    The table is text with aligned columns, because that page puts no space between the cells of Markdown's tables.
+    """
+    parts = [markup.markdown_text(outcome.sentence)]
     tables = results_tables(outcome.report, "markdown") if outcome.report else []
     if tables:
         frame = tables[0].without_asides().frame
-        parts.append(table_text(frame.head(_MAX_ROWS), "markdown").strip())
+        parts.append(markup.fenced(frame.head(_MAX_ROWS).to_string(index=False, na_rep="")))
         if len(frame) > _MAX_ROWS:
             parts.append(f"and {counted(len(frame) - _MAX_ROWS, 'row')} more in results.csv")
     if command:
-        parts.append(f"```\n{command}\n```")
+        parts.append(markup.fenced(command))
     return "\n\n".join(parts)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 
 from rbptrack.analysis import Report, Term
+from rbptrack.base import markup
 from rbptrack.base.escape import metric_part
 from rbptrack.base.words import compact, number
 from rbptrack.ranks.names import metric_label, parse_rbp_name
@@ -165,14 +166,14 @@ def p_text(p: float) -> str:
 def table_text(frame: pd.DataFrame, style: Literal["csv", "markdown", "latex"]) -> str:
     """A whole table as text of a format."""
     if style == "csv":
-        return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        return markup.csv_text(frame, "%.6g")
     head = list(map(str, frame.columns))
     body = [["" if _missing(value) else str(value) for value in row] for row in frame.itertuples(index=False)]
     if style == "latex":
-        lines = [" & ".join(map(_latex, cells)) + r" \\" for cells in (head, *body)]
+        lines = [" & ".join(map(markup.latex_text, cells)) + r" \\" for cells in (head, *body)]
         rules = [r"\begin{tabular}{" + "l" * len(head) + "}", r"\hline", lines[0], r"\hline"]
         return "\n".join([*rules, *lines[1:], r"\hline", r"\end{tabular}"]) + "\n"
-    rows = ["| " + " | ".join(text.replace("|", r"\|") for text in cells) + " |" for cells in (head, *body)]
+    rows = ["| " + " | ".join(map(markup.markdown_text, cells)) + " |" for cells in (head, *body)]
     return "\n".join([rows[0], "|" + " --- |" * len(head), *rows[1:]]) + "\n"
 
 
@@ -230,14 +231,6 @@ def _digits(value: float, estimate: float) -> str:
     if magnitude > 5 or magnitude < -4:
         return compact(value)
     return number(value, f",.{max(0, 2 - magnitude)}f")
-
-
-def _latex(text: str) -> str:
-    if text.startswith("$"):  # is LaTeX already
-        return text
-    for character in "&%#_{}":
-        text = text.replace(character, "\\" + character)
-    return text
 
 
 def _missing(value: Any) -> bool:

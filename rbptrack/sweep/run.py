@@ -13,6 +13,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from rbptrack.analysis import Analyzer
+from rbptrack.base import markup
 from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.base.words import counted, short_path
 from rbptrack.config.paths import home
@@ -227,7 +228,7 @@ class _Sweep:
         reporting.show_summary(analyses)
         page = reporting.render(runs, analyses, command=command)
         lead = next((analysis for analysis in analyses if analysis.leads), None)
-        about = description(lead, command) if lead else f"```\n{command}\n```"
+        about = description(lead, command) if lead else markup.fenced(command)
         try:
             reporting.keep(self.store, runs, analyses, page, command=command, sweep=self.name)
             run_id = self._save(run_ids, description=about, files={PAGE: page})

@@ -7,7 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+from rbptrack.base import markup
 from rbptrack.base.files import sync, sync_tree
 from rbptrack.base.secrets import without_password
 from rbptrack.base.words import counted
@@ -137,7 +139,7 @@ def describe(record: Record) -> str:
     """Markdown for whoever meets a measurement's run in MLflow: what it is of, and where its numbers come from."""
     tags = record.tags
     params = record.params
-    lines = [f"**{tags[Tag.MODEL]}** on **{tags[Tag.DATASET]}**"]
+    lines = [f"**{markup.markdown_text(tags[Tag.MODEL])}** on **{markup.markdown_text(tags[Tag.DATASET])}**"]
     facts = []
     if "documents" in params:
         facts.append(counted(int(params["documents"]), "document"))
@@ -155,10 +157,13 @@ def describe(record: Record) -> str:
     ):
         if repo:
             revision = (commit or "").partition("@")[2] or "main"
-            lines.append(f"{what}: [{repo}](https://huggingface.co/{prefix}{repo}/tree/{revision})")
+            address = f"https://huggingface.co/{prefix}{quote(repo)}/tree/{quote(revision)}"
+            lines.append(f"{what}: [{markup.markdown_text(repo)}]({address})")
     if Tag.IMPORTED in tags:
         source = tags.get(Tag.IMPORTED_FROM, "")
-        lines.append(f"Imported ({tags[Tag.IMPORTED]} {source}); what is missing was not in the source.")
+        lines.append(
+            f"Imported ({tags[Tag.IMPORTED]} {markup.markdown_text(source)}); what is missing was not in the source."
+        )
     return "  \n".join(lines)
 
 

@@ -13,7 +13,7 @@ from mlflow.utils.validation import _validate_metric_name
 
 from rbptrack.base.errors import BadInput, RbptrackError, disk_trouble, first_line, nearest, shortened, unknown
 from rbptrack.base.escape import file_part, metric_part
-from rbptrack.base.secrets import refuse_password, without_password
+from rbptrack.base.secrets import names_a_secret, refuse_password, without_password
 from rbptrack.base.words import compact, compact_bytes, counted, duration, listed, number, short_hash, short_path
 
 STRANGE = [
@@ -112,6 +112,15 @@ def test_first_lines() -> None:
         ("https://token@host", "https://***@host"),
         ("postgresql://db/runs?user=ann&password=s3cret&x=1", "postgresql://db/runs?user=ann&password=***&x=1"),
         ("http://host/?access_token=s3cret", "http://host/?access_token=***"),
+        ("http:/me:s3cret@host", "http:***"),
+        ("postgresql://ann:s3cret@db:port/runs", "postgresql:***"),
+        ("http://me:s3?c/r#t@host/path", "http://***@host/path"),
+        ("mssql+pyodbc:///?odbc_connect=DRIVER%3D%7BODBC%7D%3BPWD%3Ds3cret", "mssql+pyodbc:///?odbc_connect=***"),
+        ("postgresql://db/runs?options=-c%20x=s3cret", "postgresql://db/runs?options=***"),
+        ("https://host/path?sv=2&sig=s3cret&se=1", "https://host/path?sv=2&sig=***&se=1"),
+        ("http://host/?auth=s3cret", "http://host/?auth=***"),
+        ("http://host/?key=s3cret&AccountKey=s3cret", "http://host/?key=***&AccountKey=***"),
+        ("mysql://a:s3cret@h/db,mysql://b:s3cret@h/db", "mysql://a:***@h/db,mysql://b:***@h/db"),
     ],
 )
 def test_a_password_in_an_address_is_refused_and_hidden(uri: str, hidden: str) -> None:
@@ -122,11 +131,40 @@ def test_a_password_in_an_address_is_refused_and_hidden(uri: str, hidden: str) -
 
 
 @pytest.mark.parametrize(
-    "uri", ["", "sqlite:////home/ann/mlflow.db", "http://host:5000/path", "postgresql://ann@db:5432/runs", "databricks"]
+    "uri",
+    [
+        "",
+        "sqlite:////home/ann/mlflow.db",
+        "sqlite:////home/ann/what?/a%20b=c@d/mlflow.db",
+        "http://host:5000/path",
+        "http://host:5000/path?x=1",
+        "postgresql://ann@db:5432/runs",
+        "mysql://db/runs?ssl_ca=/etc/ca.pem&charset=utf8",
+        "databricks",
+        "databricks://profile",
+        "/home/ann@work/x:/y=z",
+    ],
 )
 def test_other_addresses_stay(uri: str) -> None:
     refuse_password(uri)
     assert without_password(uri) == uri
+
+
+def test_several_addresses_of_a_sentence_lose_their_passwords() -> None:
+    text = "first (http://a:s3cret@h), then 'postgresql://ann:s3cret@db/runs'; not http://h:80/x or C:/y."
+    assert "s3cret" not in without_password(text)
+    assert without_password(text).endswith("not http://h:80/x or C:/y.")
+    assert "s3 cret" not in without_password("postgresql://ann:my s3 cret@db/runs")
+
+
+@pytest.mark.parametrize("name", ["token", "HF_TOKEN", "passwd", "pwd", "api_key", "apiKey", "api-key", "db_password"])
+def test_names_of_secrets(name: str) -> None:
+    assert names_a_secret(name)
+
+
+@pytest.mark.parametrize("name", ["training_tokens", "tokenizer", "batch_tokens", "key", "k", "author", "group"])
+def test_names_of_other_things(name: str) -> None:
+    assert not names_a_secret(name)
 
 
 def test_numbers() -> None:

@@ -93,7 +93,7 @@ def test_tables_for_papers_have_a_number_and_its_error_in_a_cell(on_store: Typed
     assert len(markdown) == 4
     assert re.search(r"\| \d\.\d+ ± 0\.\d+ \|", markdown[2])
     latex = on_store("list --dataset code --format latex")[1]
-    assert re.search(r"& \$\d\.\d+ \\pm 0\.\d+\$ &", latex)
+    assert re.search(r"& \d\.\d+ \$\\pm\$ 0\.\d+ &", latex)
     assert r"RBP\_10" in latex
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import json
+import webbrowser
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Typed
+from tests.system.servers import free_port
 
 
 def test_an_untouched_store_verifies(on_store: Typed) -> None:
@@ -34,12 +36,45 @@ def test_a_damaged_file_is_found_and_marked(
     assert on_store(f"verify --repair {uri}")[0] == 1
 
 
-def test_ui_becomes_mlflows_server(on_store: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    executed: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda path, words: executed.append(words))
-    code, out, _ = on_store("ui --port 5123")
-    assert code == 0
-    assert "http://127.0.0.1:5123/#/experiments/" in out
-    (words,) = executed
-    assert words[1:4] == ["-m", "mlflow", "server"]
-    assert words[words.index("--backend-store-uri") + 1].startswith("sqlite:///")
+SERVER = """
+import json, os, pathlib, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        started = {"words": sys.argv, "uri": os.environ["MLFLOW_BACKEND_STORE_URI"]}
+        pathlib.Path(os.environ["STARTED"]).write_text(json.dumps(started))
+        raise SystemExit  # the server ends after one answer
+
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).handle_request()
+"""
+
+
+def test_ui_starts_mlflows_server_and_opens_the_page_when_it_answers(
+    on_store: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of MLflow runs a server that answers once. The store's address is not on its command line."""
+    (tmp_path / "mlflow.py").write_text(SERVER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("STARTED", str(tmp_path / "started"))
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    port = free_port()
+    _, out, _ = on_store(f"ui --open --port {port}")
+    assert f"http://127.0.0.1:{port}/#/experiments/" in out
+    (address,) = opened
+    assert address in out
+    assert "workflowType=machine_learning" in address
+    started = json.loads((tmp_path / "started").read_text())
+    assert started["uri"].startswith("sqlite:///")
+    assert not any("sqlite" in word for word in started["words"])
+
+
+def test_a_server_that_cannot_start_ends_ui(on_store: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mlflow.py").write_text("raise SystemExit(3)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    code, out, _ = on_store(f"ui --port {free_port()}")
+    assert code == 3
+    assert "http" not in out

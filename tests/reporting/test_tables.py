@@ -150,7 +150,7 @@ def test_tables_as_text() -> None:
         "| family | α |",
         "| --- | --- |",
         r"| a\|b | 0.1 ± 0.2 |",
-        "| 50%_x |  |",
+        r"| 50%\_x |  |",
     ]
     assert r"50\%\_x &  \\" in table_text(frame, "latex")
 
