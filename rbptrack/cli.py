@@ -20,7 +20,9 @@ from rbptrack import __version__
 from rbptrack.base.errors import BadInput, RbptrackError, disk_trouble, nearest
 from rbptrack.base.process import INTERRUPTED, Stopped, stop_signals_raise
 from rbptrack.base.secrets import without_password
+from rbptrack.config.paths import home
 from rbptrack.config.patterns import split_list
+from rbptrack.console.log import logged
 from rbptrack.console.output import complain, program
 
 app = typer.Typer(
@@ -29,6 +31,7 @@ app = typer.Typer(
     help="Measure how families of language models rank the right next token, and fit the law that their ranks follow.",
 )
 
+TRACEBACK = "--traceback"  # wherever it stands on the command line
 _WORDS = {"ignore_unknown_options": True, "allow_extra_args": True}  # Hydra's own flags are words, too
 
 
@@ -294,12 +297,29 @@ def sync(tracking_uri: Uri = "", experiment: Experiment = "rbptrack") -> int:
     return sync(Selection(tracking_uri, experiment))
 
 
-@app.command()
-def plugins(plugins_path: PluginsPath = UNSET) -> int:
-    """Analyzers, importers and exporters: what each does, and where it comes from."""
+plugins_app = typer.Typer()
+app.add_typer(plugins_app, name="plugins")
+
+
+@plugins_app.callback(invoke_without_command=True)
+def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
+    """List analyzers, importers and exporters: what each does, and where it comes from."""
+    if ctx.invoked_subcommand:
+        return 0
     from rbptrack.commands.plugins import list_plugins
 
     return list_plugins(plugins_path)
+
+
+@plugins_app.command("new")
+def new_plugin(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the name of the plugin and of its file")],
+    kind: Annotated[Literal["analyzer", "importer", "exporter"], typer.Option(help="what it is")] = "analyzer",
+) -> int:
+    """Write a plugin that works into plugins/ of this folder, as a file to start from."""
+    from rbptrack.commands.plugins import new_plugin
+
+    return new_plugin(name, kind)
 
 
 @app.command()
@@ -328,6 +348,9 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print it")
     ] = False,
+    traceback: Annotated[
+        bool, typer.Option(TRACEBACK, help="print the whole traceback of an unexpected error, after any command")
+    ] = False,
 ) -> None:
     pass
 
@@ -341,7 +364,9 @@ def main() -> int:
         os.environ["HOME"] = tempfile.gettempdir()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # an encoding without ± or α
-    return _guarded(lambda: _run(sys.argv[1:]))
+    words = [word for word in sys.argv[1:] if word != TRACEBACK]
+    with logged(home() / "rbptrack.log", on_terminal=TRACEBACK in sys.argv):
+        return _guarded(lambda: _run(words))
 
 
 def _run(words: Sequence[str]) -> int:
@@ -369,6 +394,7 @@ def _with_command(words: Sequence[str]) -> list[str]:
 def _check_command(word: str) -> None:
     """Refuse a word that is no command, with the command, model or dataset that was probably meant."""
     commands = [command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands]
+    commands += [str(group.name) for group in app.registered_groups]
     if word in commands:
         return
     if near := nearest(word, commands):
@@ -395,7 +421,7 @@ def _guarded(command: Callable[[], int]) -> int:
         complain(" ".join(error.format_message().split()))
         return error.exit_code
     except RbptrackError as error:
-        complain(without_password(str(error)))
+        complain(without_password(str(error)), without_password(error.trace))
         return 2 if isinstance(error, BadInput) else 1
     except RecursionError:
         complain("a value on the command line or in a file is nested too deeply")

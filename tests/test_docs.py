@@ -143,7 +143,7 @@ def test_the_notebook_was_run() -> None:
 
 def test_the_reference_names_everything() -> None:
     commands = reference.commands()
-    assert all(f"\n## {name}\n" in commands for name in PROGRAM.commands)
+    assert all(f"\n## `rbptrack {name}`\n" in commands for name in PROGRAM.commands)
     analyzers = reference.analyzers()
     assert all(f"\n## {name}\n" in analyzers for name in find(ANALYZERS).names)
     assert "`dataset.seq_len`" in reference.options()

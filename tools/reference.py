@@ -15,12 +15,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 import griffe
 import typer
 import yaml
 from latex2mathml.converter import convert
+from typer.cli import get_docs_for_click
 
 from rbptrack.analysis.plugin import Plugin, options_of
 from rbptrack.analysis.testing import PUBLIC
@@ -99,53 +100,8 @@ def code(text: object) -> str:
 
 def commands() -> str:
     """Every command of the program with its arguments and flags."""
-    program: Any = typer.main.get_command(app)
-    parts = [
-        "# Commands",
-        "`rbptrack COMMAND --help` prints the same. A line that begins with `key=value` measures: "
-        "`rbptrack model=nano/6k` is `rbptrack measure model=nano/6k`. Exit codes: 0; 1 where something failed or was "
-        "found; 2 for a wrong command line; 130 after Ctrl-C.",
-    ]
-    functions = {
-        info.name or info.callback.__name__: info.callback for info in app.registered_commands if info.callback
-    }
-    for name, command in program.commands.items():
-        kinds = get_type_hints(functions[name])
-        arguments = [shown for parameter in command.params if (shown := _argument(parameter))]
-        usage = " ".join(["rbptrack", name, *arguments, "[OPTIONS]"])
-        about = " ".join(inspect.cleandoc(command.help or "").split())
-        rows = [(code(_flag(parameter, kinds[parameter.name])), _sentence(parameter)) for parameter in command.params]
-        parts += [f"## {name}", f"    {usage}", _prose(about), table(["argument or option", "meaning"], rows)]
-    return "\n\n".join(parts)
-
-
-def _argument(parameter: Any) -> str:
-    """The name of an argument; nothing for an option."""
-    is_option = parameter.opts[0].startswith("-")
-    return "" if is_option else str(parameter.metavar or parameter.name.upper())
-
-
-def _flag(parameter: Any, kind: Any) -> str:
-    """An argument or option as it is typed, with the values that it takes."""
-    if argument := _argument(parameter):
-        return argument
-    single = next((member for member in (kind, *get_args(kind)) if isinstance(member, type)), str)
-    takes = parameter.metavar or single.__name__.upper()
-    if issubclass(single, bool):
-        takes = ""
-    for member in (kind, *get_args(kind)):
-        if get_origin(member) is Literal:
-            takes = "|".join(get_args(member))
-    return f"{', '.join(parameter.opts)} {takes}".strip()
-
-
-def _sentence(parameter: Any) -> str:
-    """What an option means, and its default where it says something."""
-    text = str(parameter.help or "")
-    default = getattr(parameter.default, "value", parameter.default)
-    if isinstance(default, (str, int, float)) and not isinstance(default, bool) and str(default):
-        text += f" (default {code(default)})"
-    return text.strip()
+    program = typer.main.get_command(app)
+    return get_docs_for_click(obj=program, ctx=typer.Context(program), name="rbptrack", title="Commands")
 
 
 def options() -> str:

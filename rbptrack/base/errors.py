@@ -13,6 +13,9 @@ _MAX_LISTED = 12  # names in an error
 class RbptrackError(Exception):
     """Something that the user can set right."""
 
+    trace: str = ""
+    """The traceback of an unexpected error behind this one, which goes to the log."""
+
 
 class BadInput(RbptrackError):
     """A request that cannot be carried out; nothing ran and nothing was written."""

@@ -38,7 +38,7 @@ def report(
     plugins = find(ANALYZERS, plugins_path)
     analyzers = [analyzer() for analyzer in plugins.chosen(patterns)]
     for line in plugins.broken:
-        complain(line)
+        complain(str(line), line.trace)
     runs = selection.runs()
     with spinner(f"analysing {len(runs)} measurements"):
         outcomes = analyse(runs, analyzers)
@@ -66,7 +66,8 @@ def analyze(
     with spinner(f"{name}: {len(runs)} measurements"):
         outcomes = analyse(runs, [analyzer], processes=1)
     if outcomes[0].problem:
-        raise RbptrackError(outcomes[0].problem)
+        complain(outcomes[0].problem, outcomes[0].trace)
+        return 1
     show(outcomes[0])
     page = _keep_reports(selection, runs, outcomes, render(runs, outcomes, command=_command()))
     if page:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from rbptrack.base.words import short_path
+from rbptrack.console.log import keep_traceback
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -22,8 +25,10 @@ def say(text: str) -> None:
         print(printable(text), flush=True)
 
 
-def complain(text: str) -> None:
-    """Print an error or a warning on standard error."""
+def complain(text: str, trace: str = "") -> None:
+    """Print an error or a warning on standard error. The traceback of an unexpected error goes to the log."""
+    if trace and (file := keep_traceback(text, trace)):
+        text = f"{text}; the traceback is in {short_path(file)}"
     with tqdm.external_write_mode(file=sys.stderr):
         print(f"rbptrack: {printable(text)}", file=sys.stderr, flush=True)
 

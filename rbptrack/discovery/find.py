@@ -12,6 +12,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from inspect import isabstract, isclass
 from pathlib import Path
+from traceback import format_exception
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +23,7 @@ from rbptrack.base.errors import BadInput, unknown
 from rbptrack.base.process import Stopped
 from rbptrack.config.paths import builtin_plugins, user_path
 from rbptrack.config.patterns import fits
-from rbptrack.discovery.run import one_line
+from rbptrack.discovery.run import line_in, one_line
 
 P = TypeVar("P", bound=Plugin)
 
@@ -79,13 +80,13 @@ class Plugins(Generic[P]):
     Attributes:
         kind: of all of them.
         found: where each comes from, by name.
-        broken: a line for each that cannot be used, naming its file.
+        broken: an error for each that cannot be used, which names its file.
 
     """
 
     kind: Kind[P]
     found: dict[str, Found] = field(default_factory=dict)
-    broken: list[str] = field(default_factory=list)
+    broken: list[BadInput] = field(default_factory=list)
     _classes: dict[str, type[P]] = field(default_factory=dict)
 
     @property
@@ -96,10 +97,11 @@ class Plugins(Generic[P]):
     def add(self, plugin: Found) -> None:
         """Take a plugin under its name, once."""
         if not plugin.name.isidentifier():
-            self.broken.append(f"{plugin.origin}: a plugin's name must be a word like my_law; got {plugin.name}")
+            self.broken.append(BadInput(f"{plugin.origin}: a plugin's name must be a word like my_law"))
         elif plugin.name in self.found:
             there = self.found[plugin.name].origin
-            self.broken.append(f"{plugin.origin}: {self.kind.word} {plugin.name} exists already in {there}; rename one")
+            fault = f"there is already a {self.kind.word} {plugin.name} in {there}; rename one"
+            self.broken.append(BadInput(f"{plugin.origin}: {fault}"))
         else:
             self.found[plugin.name] = plugin
 
@@ -126,7 +128,7 @@ class Plugins(Generic[P]):
             try:
                 configured(self._classes[name], {})
             except BadInput as error:
-                self.broken.append(f"{self.found[name].origin}: {error}")
+                self.broken.append(BadInput(f"{self.found[name].origin}: {error}"))
             else:
                 usable.append(self._classes[name])
         return usable
@@ -140,27 +142,32 @@ class Plugins(Generic[P]):
         """
         if name not in self.found:
             error = unknown(self.kind.word, name, self.names)
-            raise BadInput("\n".join([str(error), *(f"broken: {line}" for line in self.broken)]))
+            raise BadInput("\n".join([str(error), *(f"broken: {fault}" for fault in self.broken)]))
         fault = self._load(name)
         if fault:
-            raise BadInput(f"the {self.kind.word} {name} cannot be used: {fault}")
+            raise fault
         return self._classes[name]
 
-    def _load(self, name: str) -> str:
-        """Import one plugin; one that fails goes from the found to the broken, and its line is returned."""
+    def _load(self, name: str) -> BadInput | None:
+        """Import one plugin. If that fails, its error is returned, and the plugin is broken."""
         if name in self._classes:
-            return ""
+            return None
         plugin = self.found[name]
         try:
             self._classes[name] = _import(self.kind, plugin)
         except (KeyboardInterrupt, Stopped):
             raise
         except BaseException as error:  # a plugin may raise anything, also SystemExit; the others must not suffer
-            line = f"{plugin.origin}: {error if isinstance(error, BadInput) else one_line(error)}"
-            self.broken.append(line)
+            if isinstance(error, BadInput):
+                fault = BadInput(f"{plugin.origin}: {error}")
+            else:
+                place = f"{plugin.origin}{line_in(error, plugin.origin)}"
+                fault = BadInput(f"{place}: the plugin cannot be imported: {one_line(error)}")
+                fault.trace = "".join(format_exception(error))
+            self.broken.append(fault)
             del self.found[name]
-            return line
-        return ""
+            return fault
+        return None
 
 
 def find(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
@@ -189,6 +196,12 @@ def find(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
         package = point.dist.name if point.dist else "a package"
         plugins.add(Found(point.name, f"{package}: {point.value}", point.load))
     return plugins
+
+
+def template(kind: Kind[Any], name: str) -> str:
+    """The source of a plugin that works, whose class is called after the plugin."""
+    source = (Path(__file__).parent / "templates" / f"{kind.word}.py").read_text(encoding="utf-8")
+    return source.replace("Example", "".join(part.capitalize() for part in name.split("_")))
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from traceback import extract_tb, format_exception
 from typing import TypeVar
 
 import pandas as pd
@@ -14,17 +16,19 @@ from rbptrack.analysis.report import COLUMNS, Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError, first_line
 from rbptrack.base.process import Stopped
+from rbptrack.base.words import short_path
 
 T = TypeVar("T")
 _MAX_FAULT_LENGTH = 300  # characters of a plugin's exception
 
 
 def guarded(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
-    """Call something of a plugin; whatever it does, an error of one line comes out.
+    """Call something of a plugin. If it fails, raise an error of one line.
 
     Raises:
-        RbptrackError: the call raised anything (SystemExit, too) but KeyboardInterrupt and Stopped, or returned
-            another type. The line names the plugin and its file; an RbptrackError of the plugin's own keeps its text.
+        RbptrackError: the call raised something, also SystemExit, but neither KeyboardInterrupt nor Stopped; or it
+            returned another type. The line names the plugin, its file and the line in it, and `trace` is the whole
+            traceback. An RbptrackError of the plugin's own keeps its text and type.
 
     """
     try:
@@ -34,10 +38,14 @@ def guarded(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
     except RbptrackError as error:
         raise type(error)(f"{plugin.name}: {error}") from error
     except BaseException as error:
-        raise RbptrackError(f"{plugin.name} failed: {one_line(error)} ({_file_of(plugin)})") from error
+        file = _file_of(plugin)
+        failure = RbptrackError(f"{plugin.name} failed: {one_line(error)} ({short_path(file)}{line_in(error, file)})")
+        failure.trace = "".join(format_exception(error))
+        raise failure from error
     if not isinstance(result, expects):
         got = type(result).__name__
-        raise RbptrackError(f"{plugin.name} returned {got} in place of {expects.__name__} ({_file_of(plugin)})")
+        place = short_path(_file_of(plugin))
+        raise RbptrackError(f"{plugin.name} must return {expects.__name__}, but returned {got} ({place})")
     return result
 
 
@@ -48,6 +56,19 @@ def one_line(error: BaseException) -> str:
     except Exception:
         text = "its message cannot be read"
     return f"{type(error).__name__}: {text[:_MAX_FAULT_LENGTH]}".encode(errors="backslashreplace").decode()
+
+
+def line_in(error: BaseException, file: str) -> str:
+    """The last line of a plugin's file that an exception went through, as `, line 12`; empty if there is none."""
+    if isinstance(error, SyntaxError) and error.filename and _is_of(error.filename, file):
+        return f", line {error.lineno}"
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if _is_of(frame.filename, file)]
+    return f", line {lines[-1]}" if lines else ""
+
+
+def _is_of(filename: str, file: str) -> bool:
+    """Whether a file is a plugin's file, or in its folder."""
+    return filename == file or Path(file) in Path(filename).parents
 
 
 def run_analyzer(analyzer: Analyzer, runs: Runs) -> Report:

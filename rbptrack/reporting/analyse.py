@@ -27,6 +27,7 @@ class Outcome:
         name: the analyzer's, or of what else made the report.
         report: None where it failed.
         problem: one line where it failed.
+        trace: the traceback of an unexpected error.
         leads: whether its headline, first figure and results open the page.
         seconds: of wall time.
         question: what it answers, a line.
@@ -36,6 +37,7 @@ class Outcome:
     name: str
     report: Report | None = None
     problem: str = ""
+    trace: str = ""
     leads: bool = False
     seconds: float = 0.0
     question: str = ""
@@ -128,10 +130,10 @@ def _run(analyzer: Analyzer, runs: Runs) -> Outcome:
     try:
         report = run_analyzer(analyzer, runs)
     except RbptrackError as error:
-        return _failed(analyzer, str(error))
+        return _failed(analyzer, str(error), error.trace)
     seconds = time.perf_counter() - began
     return Outcome(analyzer.name, report, leads=analyzer.leads, seconds=seconds, question=summary_of(type(analyzer)))
 
 
-def _failed(analyzer: Analyzer, problem: str) -> Outcome:
-    return Outcome(analyzer.name, problem=" ".join(problem.split()), leads=analyzer.leads)
+def _failed(analyzer: Analyzer, problem: str, trace: str = "") -> Outcome:
+    return Outcome(analyzer.name, problem=" ".join(problem.split()), trace=trace, leads=analyzer.leads)

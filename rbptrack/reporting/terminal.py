@@ -16,7 +16,7 @@ MAX_NOTES = 8
 def show(outcome: Outcome) -> None:
     """Print a report: its headline, its tables, its notes; or the line that says why there is none."""
     if outcome.report is None:
-        complain(outcome.problem)
+        complain(outcome.problem, outcome.trace)
         return
     if outcome.report.headline:
         say(outcome.report.headline)
@@ -41,7 +41,7 @@ def show_summary(outcomes: Sequence[Outcome]) -> None:
         say("")
     for outcome in outcomes:
         if outcome.report is None:
-            complain(outcome.problem)
+            complain(outcome.problem, outcome.trace)
     skipped = [outcome.name for outcome in outcomes if outcome.report is not None and not outcome.has_results]
     if skipped:
         say(f"nothing to say: {', '.join(skipped)} (why: on the page, under left out)")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
@@ -16,7 +15,6 @@ from rbptrack.analysis import Analyzer
 from rbptrack.base import markup
 from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.base.words import counted, short_path
-from rbptrack.config.paths import home
 from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
@@ -52,8 +50,7 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
         measured as asked.
 
     """
-    with _logged():
-        return _Sweep(configs, words).run()
+    return _Sweep(configs, words).run()
 
 
 class _Sweep:
@@ -267,22 +264,5 @@ def _analyzers(settings: Config) -> list[Analyzer]:
     plugins = find(ANALYZERS, settings.plugins.path)
     analyzers = [analyzer() for analyzer in plugins.chosen(settings.analyzers)]
     for line in plugins.broken:
-        complain(f"{line}; the others run")
+        complain(f"{line}; the others run", line.trace)
     return analyzers
-
-
-@contextmanager
-def _logged() -> Iterator[None]:
-    """Keep warnings and tracebacks in mlruns/rbptrack.log, which is made when the first one comes."""
-    home().mkdir(exist_ok=True)
-    handler = logging.FileHandler(home() / "rbptrack.log", delay=True, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(message)s"))
-    logger = logging.getLogger("rbptrack")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        handler.close()
-        with suppress(OSError):  # not empty
-            home().rmdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import webbrowser
 from pathlib import Path
 
@@ -44,6 +45,29 @@ def test_one_broken_analyzer_does_not_end_the_others(on_store: Typed, tmp_path: 
     code, out, err = on_store(f"analyze faulty --plugins-path {tmp_path}")
     assert code == 1
     assert len(err.splitlines()) == 1
+    assert "faulty.py, line 8" in err
+    assert "SystemExit: away" in (Path("mlruns") / "rbptrack.log").read_text()
+    code, out, err = on_store(f"analyze faulty --traceback --plugins-path {tmp_path}")
+    assert code == 1
+    assert "Traceback (most recent call last)" in err
+
+
+@pytest.mark.parametrize(
+    ("kind", "use"),
+    [("analyzer", "analyze mine k=7"), ("exporter", "export out --to mine"), ("importer", "import a.losses")],
+)
+def test_a_new_plugin_works_at_once(on_store: Typed, tmp_path: Path, kind: str, use: str) -> None:
+    store = f"sqlite:///{Path('mlflow.db').absolute()}"
+    os.chdir(tmp_path)
+    assert on_store(f"plugins new mine --kind {kind}")[0] == 0
+    if kind == "importer":
+        store = "sqlite:///imported.db"
+        (tmp_path / "a.losses").write_text("pythia-70m wiki 3.2\npythia-160m wiki 3.0\n")
+    code, _, err = on_store(f"{use} --tracking-uri {store}")
+    assert (code, err) == (0, "")
+    assert on_store(f"plugins new mine --kind {kind}")[0] == 2
+    assert on_store("plugins new a-b")[0] == 2
+    assert on_store("plugins")[0] == 0
 
 
 def test_analyze_takes_options(on_store: Typed) -> None:

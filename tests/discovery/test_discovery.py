@@ -86,7 +86,7 @@ def test_the_name_of_a_built_in_plugin_is_taken(plugins):
     path = plugins("power_law.py")
     found = find(ANALYZERS)
     assert found.found["power_law"].built_in
-    assert any(str(path) in line for line in found.broken)
+    assert any(str(path) in str(fault) for fault in found.broken)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_broken_plugin_is_named_with_its_file_and_hides_no_other(plugins, text
     loaded = found.load()
     assert "broken" not in loaded
     assert {"mine", "power_law"} <= set(loaded)
-    [line] = [line for line in found.broken if str(path) in line]
+    [line] = [str(fault) for fault in found.broken if str(path) in str(fault)]
     assert "\n" not in line
     with pytest.raises(BadInput):
         found.select("broken")
@@ -144,7 +144,19 @@ def test_whatever_an_analyzer_does_is_one_line_with_plugin_and_file(plugins, bod
     text = str(raised.value)
     assert "\n" not in text
     assert "mine" in text
-    assert str(path) in text
+    assert str(Path("plugins") / path.name) in text
+
+
+def test_an_error_names_the_line_of_the_plugin_and_keeps_the_traceback(plugins):
+    plugins("mine.py", "return self.helper()\n    def helper(self):\n        return [][3]")
+    with pytest.raises(RbptrackError, match="IndexError") as raised:
+        run("mine")
+    assert "mine.py, line 13" in str(raised.value)
+    assert "in helper" in raised.value.trace
+    broken = plugins("broken.py", text="x = 1\n\ny = x +\n")
+    with pytest.raises(BadInput, match="SyntaxError") as refused:
+        find(ANALYZERS).select("broken")
+    assert f"{broken}, line 3" in str(refused.value)
 
 
 def test_an_error_for_people_keeps_its_text_and_type(plugins):

@@ -14,6 +14,7 @@ from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.config.compose import compose
 from rbptrack.config.paths import cells_folder, home
+from rbptrack.console.log import logged
 from rbptrack.sweep.cell import deliver_finished, failure_file, measure_cell
 from rbptrack.tracking import Store
 from tests.sweep.conftest import SMALL, Configs
@@ -74,7 +75,8 @@ def test_one_failed_cell_does_not_stop_the_others(
         return real(model, *args, **options)
 
     monkeypatch.setattr(engine, "measure", measure)
-    assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=[]"), []) == 1
+    with logged(home() / "rbptrack.log"):
+        assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=[]"), []) == 1
     assert store.runs().frame["model"].tolist() == ["nano-15k"]
     (failed,) = failed_runs(store)
     assert failed.data.tags["rbptrack.failure"] == "RuntimeError: CUDA error: the device is gone"

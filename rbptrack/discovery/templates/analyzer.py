@@ -1,0 +1,29 @@
+"""The share of tokens with a rank of at most k, at each size. Replace this by what you want to know."""
+
+from pydantic import PositiveInt
+
+from rbptrack.analysis import Analyzer, Glossary, Report, Runs, Term, read_families
+from rbptrack.figures import facets
+from rbptrack.stats import estimate, rbp
+
+GLOSSARY: Glossary = {"share": Term("share of tokens with a rank of at most k", form=".3f")}
+"""The meaning of every question and column."""
+
+
+class Example(Analyzer):
+    """What share of the tokens has a rank of at most k?"""
+
+    k: PositiveInt = 10
+    """the largest rank that counts"""
+
+    def analyze(self, runs: Runs) -> Report:
+        report = Report(GLOSSARY)
+        for family, counts in read_families(runs, [self.k], report.notes):
+            for size, s, of_size in zip(family.labels, family.s, counts, strict=True):
+                report.add("share", estimate(of_size, rbp), **family.keys, size=size, beside={"S": s})
+        if report.questions:
+            rows = report.frame("share").sort_values("share")
+            report.figures["share"] = facets(rows, x="S", y="share")
+            best = rows.iloc[-1]
+            report.headline = f"{best['family']}-{best['size']} ranks best on {best['dataset']}: {best['share']:.3f}."
+        return report

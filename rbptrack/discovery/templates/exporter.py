@@ -1,0 +1,19 @@
+"""Writes one CSV per dataset. Replace this by what others read."""
+
+from pathlib import Path
+
+from rbptrack.analysis import Exporter, Runs, counted, file_part
+
+
+class Example(Exporter):
+    """One CSV per dataset, with a row for each measurement."""
+
+    separator: str = ","
+    """between the values of a row"""
+
+    def export(self, runs: Runs, out: Path) -> str:
+        names = []
+        for dataset, rows in runs.frame.groupby("dataset"):
+            names.append(f"{file_part(str(dataset))}.csv")
+            rows.to_csv(out / names[-1], index=False, sep=self.separator)
+        return f"{counted(len(runs), 'measurement')} in {counted(len(names), 'file')}"
