@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -79,8 +78,6 @@ GLOSSARY: Glossary = {
         "the same exponent where S counts no embeddings and no head", "α (S without embeddings)", aside=True
     ),
     "delta": Term("exponent of -ln RBP_k minus that of CE: the exponent of their ratio", "Δα vs. CE", "+.3g"),
-    "difference": Term("exponent of the family minus that of the other (versus)", "Δα of families", "+.3g"),
-    "versus": "the other family",
     "held_out": Term(
         "measured / predicted - 1 at the largest size, by the law of all smaller ones", "held-out error", "+.1%"
     ),
@@ -160,7 +157,6 @@ class PowerLaw(Analyzer):
         with_laws = [family_laws for family_laws in all_families if family_laws.laws]
         for family_laws in with_laws:
             self._add_exponents(report, family_laws)
-        self._compare_families(report, with_laws)
         self._fit_forms(report, with_laws)
         points: list[dict[str, object]] = []
         law_rows: list[dict[str, object]] = []
@@ -249,19 +245,6 @@ class PowerLaw(Analyzer):
                 beyond = {"beyond": s / law.s[-1]}
                 show = np.exp if metric == CE else _rbp_of_ln_y
                 report.add("forecast", law.predict(s), **keys, show=show, beside=beyond, S=s)
-
-    def _compare_families(self, report: Report, families: Sequence[FamilyLaws]) -> None:
-        """Add the difference of the exponents of every two families that may be compared."""
-        for one, other in combinations(families, 2):
-            if not one.family.comparable_with(other.family):
-                continue
-            for metric in self._metrics:
-                law = one.laws.get(metric)
-                other_law = other.laws.get(metric)
-                if law and other_law:
-                    keys = {**one.family.keys, "metric": metric, "versus": other.family.name}
-                    margin = self.margin * abs(other_law.alpha.value)
-                    report.add("difference", law.alpha - other_law.alpha, **keys, null=0.0, margin=margin)
 
     def _fit_forms(self, report: Report, families: Sequence[FamilyLaws]) -> None:
         """Add the parameters of the form beside the power law, one row each.

@@ -7,6 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.stats.changes import OtherTokens
+from rbptrack.stats.contrasts import (
+    MIN_POOLED,
+    Mean,
+    difference_of_exponents,
+    mean_over_datasets,
+    mean_over_families,
+    pooled_scatter,
+    random_effects,
+)
 from rbptrack.stats.documents import (
     MIN_UNITS,
     Sums,
@@ -32,11 +41,13 @@ if TYPE_CHECKING:
 __all__ = [
     "FLOOR",
     "MIN_MISSES",
+    "MIN_POOLED",
     "MIN_SIZES",
     "MIN_UNITS",
     "Estimate",
     "FormFit",
     "Law",
+    "Mean",
     "OtherTokens",
     "Parameter",
     "Sums",
@@ -44,6 +55,7 @@ __all__ = [
     "ce_and_rbp",
     "check_form",
     "cross_entropy",
+    "difference_of_exponents",
     "estimate",
     "fit",
     "fit_floor",
@@ -55,10 +67,14 @@ __all__ = [
     "law_in_k",
     "laws",
     "laws_by_metric",
+    "mean_over_datasets",
+    "mean_over_families",
     "missed",
     "missed_over_ce",
+    "pooled_scatter",
     "power_law_aicc",
     "profiles",
+    "random_effects",
     "rbp",
 ]
 

@@ -122,6 +122,17 @@ def influences(sums: Summed, statistic: Statistic) -> tuple[FloatArray, FloatArr
         return value, np.asarray(u - u.mean(axis=0))
 
 
+def combined(u: FloatArray, weights: FloatArray) -> FloatArray:
+    """Influences on a weighted sum of values, (documents,), from those on the values, (documents, values).
+
+    What cancels but for rounding counts as 0, such as what all sizes of a law share in its exponent.
+    """
+    with np.errstate(invalid="ignore"):  # influences may be infinite
+        total = u @ weights
+        total[np.abs(total) <= ROUNDING * (np.abs(u) @ np.abs(weights))] = 0.0
+    return np.asarray(total)
+
+
 def estimate(sums: Summed, statistic: Statistic) -> Estimate:
     """One statistic of sums over documents with its error, by the jackknife."""
     return from_influences(*influences(sums, statistic))

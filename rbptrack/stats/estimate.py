@@ -59,6 +59,10 @@ class Estimate:
             return nan
         return sqrt(self._squared_half((1 - level) / 2))
 
+    def detectable(self, tests: int = 1) -> float:
+        """The smallest distance from a null value that is found in 80% of cases, if so many tests are corrected for."""
+        return self.half(1 - 0.05 / tests) + self.half(0.6)
+
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The lower and upper end; NaN where nothing is known of the error."""
         half = self.half(level)
@@ -92,8 +96,8 @@ class Estimate:
         value = self.value - other.value
         if not (self.known and other.known):
             return Estimate(value, df=nan)
-        (sampling, sampling_df), (scatter, df) = map(_added, self._parts, other._parts)
-        deciding = _added((self.sampling, self.deciding), (other.sampling, other.deciding))[1]
+        (sampling, sampling_df), (scatter, df) = map(added, self._parts, other._parts)
+        deciding = added((self.sampling, self.deciding), (other.sampling, other.deciding))[1]
         return Estimate(value, sampling, scatter, df, sampling_df, deciding)
 
     @property
@@ -116,7 +120,7 @@ def _tail(df: float, t: float) -> float:
     return float(scipy.special.ndtr(-t) if df == inf else scipy.special.stdtr(df, -t))
 
 
-def _added(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+def added(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
     """The sum of two independent variances with its degrees of freedom."""
     total = one[0] + other[0]
     inverse = sum((variance / total) ** 2 / df for variance, df in (one, other) if total > 0)

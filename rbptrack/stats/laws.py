@@ -18,10 +18,10 @@ import scipy
 
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
 from rbptrack.stats.documents import (
-    ROUNDING,
     Statistic,
     Summed,
     ce_and_missed,
+    combined,
     covariance,
     deciding,
     degrees_of_freedom,
@@ -64,7 +64,25 @@ class Law:
     @cached_property
     def alpha(self) -> Estimate:
         """The exponent."""
-        return self._of_line(self._weights(0.0, -1.0))
+        return self._of_line(self.alpha_weights)
+
+    @property
+    def alpha_weights(self) -> FloatArray:
+        """Weights of ln y in alpha, (m,)."""
+        return self._weights(0.0, -1.0)
+
+    def alpha_given(self, scatter: float, df: float) -> Estimate:
+        """The exponent if `scatter` is the variance of ln y around the law, known with `df` degrees of freedom."""
+        weights = self.alpha_weights
+        return self._estimate(weights, scatter * float(weights @ weights), df)
+
+    def over(self, other: Law) -> Law:
+        """The law of y / other.y, of the same models on other documents; its exponent is the difference of both.
+
+        The scatter that the models have on both cancels. Documents add independently.
+        """
+        u = [part for part in (self.u, None if other.u is None else -other.u) if part is not None]
+        return Law(self.s, self.y / other.y, self.sigma + other.sigma, np.concatenate(u) if u else None)
 
     @cached_property
     def ln_a(self) -> Estimate:
@@ -83,14 +101,14 @@ class Law:
         total = float(((self._ln_y - self._ln_y.mean()) ** 2).sum())
         if self.sizes < 3 or not total > 0:
             return nan
-        return 1 - float(self._residual @ self._residual) / total
+        return 1 - float(self.residuals @ self.residuals) / total
 
     @property
     def misses(self) -> float:
         """The largest abs(measured / law - 1); NaN for 2 sizes."""
         if self.sizes < 3:
             return nan
-        return float(np.abs(np.expm1(self._residual)).max())
+        return float(np.abs(np.expm1(self.residuals)).max())
 
     def at(self, s: float) -> float:
         """The law's y at a size S."""
@@ -106,7 +124,7 @@ class Law:
         """
         smaller = Law(self.s[:-1], self.y[:-1], self.sigma[:-1, :-1])
         weights = np.append(-smaller._weights(1.0, np.log(self.s[-1])), 1.0)
-        return self._estimate(weights, smaller._scatter * float(weights @ weights), df=smaller.sizes - 2)
+        return self._estimate(weights, smaller.scatter * float(weights @ weights), df=smaller.sizes - 2)
 
     def bend(self) -> Estimate:
         """The square term of ln y = a + b ln S + c (ln S)^2; its sign says whether the law flattens (above 0) or
@@ -140,29 +158,28 @@ class Law:
         return np.asarray(np.array(of) @ self._solve)
 
     @cached_property
-    def _residual(self) -> FloatArray:
+    def residuals(self) -> FloatArray:
+        """Ln y minus the law, (m,)."""
         ln_a, slope = self._solve @ self._ln_y
         return np.asarray(self._ln_y - ln_a - slope * np.log(self.s))
 
     @cached_property
-    def _scatter(self) -> float:
+    def scatter(self) -> float:
         """Variance of ln y around the law; NaN with 2 sizes."""
         df = self.sizes - 2
-        return float(self._residual @ self._residual) / df if df > 0 else nan
+        return float(self.residuals @ self.residuals) / df if df > 0 else nan
 
     def _of_line(self, weights: FloatArray, models: int = 0) -> Estimate:
         """A number of the line, or of `models` more models around it."""
-        return self._estimate(weights, self._scatter * (float(weights @ weights) + models), df=self.sizes - 2)
+        return self._estimate(weights, self.scatter * (float(weights @ weights) + models), df=self.sizes - 2)
 
-    def _estimate(self, weights: FloatArray, scatter: float, df: int) -> Estimate:
+    def _estimate(self, weights: FloatArray, scatter: float, df: float) -> Estimate:
         """A weighted sum of ln y with its error over documents, and what the models' scatter adds."""
         value = float(weights @ self._ln_y)
         sampling = float(weights @ self.sigma @ weights)
         if self.u is None:
             return Estimate(value, sampling, scatter, df)
-        with np.errstate(invalid="ignore"):  # influences may be infinite, and nothing is known then
-            u = self.u @ weights
-            u[np.abs(u) <= ROUNDING * (np.abs(self.u) @ np.abs(weights))] = 0.0  # what all sizes share cancels
+        u = combined(self.u, weights)
         return Estimate(value, sampling, scatter, df, float(degrees_of_freedom(u)), float(deciding(u)))
 
 
@@ -170,13 +187,13 @@ def fit(s: FloatArray, y: FloatArray, u: Sequence[FloatArray] | None = None) -> 
     """The law through points.
 
     Args:
-        s: distinct sizes S, in any order, (m,), at least 2.
+        s: sizes S, in any order, (m,), at least 2 distinct ones; several models may have one size.
         y: positive values, (m,).
         u: influences of documents on ln y, m arrays of (documents,), which are paired where all have the same number;
             without, only the models' scatter is in the intervals.
 
     """
-    order = np.argsort(s)
+    order = np.argsort(s, kind="stable")
     s = np.asarray(s, dtype=np.float64)[order]
     y = np.asarray(y, dtype=np.float64)[order]
     if u is None:

@@ -93,17 +93,6 @@ def test_an_inverse_law_is_below():
 
 
 @numbers_only
-def test_two_families_are_compared_where_their_texts_are_the_same():
-    report = report_of(totals("a", 0.2, 0.1, 6), totals("b", 0.3, 0.1, 5, seed=1))
-    row = answer(report, "difference", "rbp_10", family="a", versus="b")
-    alphas = [answer(report, "alpha", "rbp_10", family=family)["alpha"] for family in "ab"]
-    assert row["difference"] == pytest.approx(alphas[0] - alphas[1])
-    assert row["verdict"] == "below"
-    apart = report_of(totals("a", 0.2, 0.1, 6), totals("b", 0.3, 0.1, 5, documents_hash="others"))
-    assert "difference" not in apart.questions
-
-
-@numbers_only
 @pytest.mark.parametrize(
     ("sizes", "asked"),
     [

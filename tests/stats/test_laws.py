@@ -109,7 +109,7 @@ def test_a_prediction_is_wider_than_the_law_there() -> None:
     s, y = noisy()
     law = fit(s, y)
     assert law.predict(1e10).value == pytest.approx(np.log(law.at(1e10)))
-    assert law.predict(s[0]).scatter > law._scatter
+    assert law.predict(s[0]).scatter > law.scatter
 
 
 def test_a_bend_is_the_t_test_of_the_square_term() -> None:

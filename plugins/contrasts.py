@@ -1,0 +1,295 @@
+"""Exponents compared: RBP_k with RBP_1, datasets, and families; and their means over datasets and families.
+
+What two exponents share is taken out of their difference. RBP_k and RBP_1 share models and documents, and one family on
+two datasets shares models: both are compared by the law of the ratio, whose exponent is the difference. Two families on
+one dataset share its documents: each document's influences on both exponents are subtracted before they are squared.
+
+Runs of one size that differ in seed alone are points of their own, with the variance that all models have around their
+law. Beside the exponent with a family's own scatter stands that with the scatter of all families and datasets together,
+which is known better if models scatter alike everywhere.
+
+Means are random-effects means: their interval (Hartung and Knapp) is of the mean over datasets or families like these,
+and the prediction interval is of one more of them. Welch's test asks whether all exponents are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, PositiveInt
+
+from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, listed, read_families
+from rbptrack.figures import intervals
+from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, FloatArray, metric_label, rbp_ks, rbp_name
+from rbptrack.stats import (
+    MIN_POOLED,
+    Estimate,
+    Law,
+    Mean,
+    difference_of_exponents,
+    ks_with_enough_misses,
+    laws,
+    laws_by_metric,
+    mean_over_datasets,
+    mean_over_families,
+    missed,
+    pooled_scatter,
+    random_effects,
+)
+
+GLOSSARY: Glossary = {
+    "against_rbp_1": Term("exponent of -ln RBP_k minus that of -ln RBP_1, by the law of their ratio", "Δα", "+.3g"),
+    "datasets": Term("exponent on this dataset minus that on the other (versus), over the same models", "Δα", "+.3g"),
+    "families": Term("exponent of this family minus that of the other (versus), over the same documents", "Δα", "+.3g"),
+    "mean_over_datasets": Term("mean exponent of the family over its datasets", "mean α"),
+    "mean_over_families": Term("mean exponent on the dataset over its families", "mean α"),
+    "pooled": Term("exponent, with the scatter of models around all laws of the metric together", "α, pooled scatter"),
+    "versus": "the other dataset or family",
+    "scatter": Term("standard deviation of models around this law, of ln y", "own scatter", ".3f"),
+    "pooled_scatter": Term("standard deviation of models around all laws of the metric, of ln y", "pooled", ".3f"),
+    "own_low": Term("lower end of the interval with the family's own scatter", "own low"),
+    "own_high": Term("upper end of the interval with the family's own scatter", "own high"),
+    "sizes": Term("models that both laws go through", aside=True),
+    "number": Term("exponents in the mean"),
+    "tau": Term("standard deviation of the true exponents", "τ"),
+    "prediction_low": Term("lower end of the 95% interval for one more dataset or family", "next: low"),
+    "prediction_high": Term("upper end of the 95% interval for one more dataset or family", "next: high"),
+    "homogeneity": Term("p of equal exponents, by Welch's test; not corrected by Holm", "p (all equal)", ".3f"),
+}
+MIN_SIZES = 3
+
+
+@dataclass(frozen=True)
+class Points:
+    """The counts of every run of one size; adding keeps the runs apart."""
+
+    runs: tuple[DocumentCounts, ...]
+    grouped = True  # `Runs.document_counts` has summed them by source, where sources are known
+
+    def __add__(self, other: Points) -> Points:
+        return Points(self.runs + other.runs)
+
+
+@dataclass(frozen=True)
+class Exponents:
+    """The laws of one family on one dataset, each run a point.
+
+    Attributes:
+        family: the family.
+        s: size of each run, (n,).
+        models: model of each run, n of them.
+        counts: of each run, n of them.
+
+    """
+
+    family: Family
+    s: FloatArray
+    models: list[str]
+    counts: list[DocumentCounts]
+
+    @cached_property
+    def laws(self) -> dict[str, Law]:
+        """The laws by metric."""
+        return laws_by_metric(self.s, self.counts)
+
+    def laws_of(self, models: Sequence[str]) -> dict[str, Law]:
+        """The laws of these models alone, in their order, by metric."""
+        if list(models) == self.models:
+            return self.laws
+        rows = [self.models.index(model) for model in models]
+        return laws_by_metric(self.s[rows], [self.counts[i] for i in rows])
+
+    def sizes_of(self, models: Sequence[str]) -> int:
+        """How many sizes these models have."""
+        return len({self.s[self.models.index(model)] for model in models})
+
+    def has_documents_of(self, other: Exponents) -> bool:
+        """Whether every run of both counts the same documents, or sources, so that they can be paired."""
+        first = self.counts[0]
+        return all(
+            np.array_equal(of_run.document, first.document) and of_run.grouped == first.grouped
+            for of_run in (*self.counts, *other.counts)
+        )
+
+
+class Contrasts(Analyzer):
+    """Do exponents differ: RBP_k from RBP_1, one dataset from another, one family from another?"""
+
+    ks: tuple[PositiveInt, ...] = HEADLINE_KS
+    """the k of RBP_k"""
+
+    margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """exponents closer than this share of the other exponent count as the same"""
+
+    def analyze(self, runs: Runs) -> Report:
+        report = Report(GLOSSARY)
+        ks = sorted({1, *self.ks})
+
+        def load(family: Family, run_id: str) -> Points:
+            return Points((runs.document_counts(run_id, family.usable(ks)),))
+
+        known = [_exponents(family, sizes) for family, sizes in read_families(runs, load, report.notes)]
+        fitted = [exponents for exponents in known if len(np.unique(exponents.s)) >= MIN_SIZES]
+        for exponents in fitted:
+            self._against_rbp_1(report, exponents)
+        self._datasets(report, fitted)
+        self._families(report, fitted)
+        self._pool(report, fitted)
+        if not report.questions:
+            report.notes.append(f"There are no two exponents to compare: a family needs {MIN_SIZES} sizes.")
+            return report
+        for question in ("families", "datasets", "against_rbp_1"):
+            if question in report.questions:
+                rows = report.frame(question).rename(columns={question: "difference of exponents"})
+                report.figures[question] = intervals(rows, x="difference of exponents", y="metric", null=0.0)
+        report.headline = _headline(report)
+        return report
+
+    def _against_rbp_1(self, report: Report, exponents: Exponents) -> None:
+        """Add the exponent of each RBP_k minus that of RBP_1."""
+        ks = list(exponents.counts[0].ks)
+        if 1 not in ks or len(ks) == 1:
+            return
+        counts = [of_run.select([1, *(k for k in ks if k > 1)]) for of_run in exponents.counts]
+        [of_1, *_] = laws(exponents.s, counts, missed)
+        ratios = laws(exponents.s, counts, lambda sums: missed(sums)[..., 1:] / missed(sums)[..., :1])
+        for k, ratio in zip(counts[0].ks[1:], ratios, strict=True):
+            if ratio and of_1:
+                keys = {**exponents.family.keys, "metric": rbp_name(k)}
+                margin = self.margin * abs(of_1.alpha.value)
+                report.add("against_rbp_1", ratio.alpha, **keys, null=0.0, margin=margin)
+
+    def _datasets(self, report: Report, fitted: Sequence[Exponents]) -> None:
+        """Add the differences between the datasets of a family, and the mean over them."""
+        for name in dict.fromkeys(exponents.family.name for exponents in fitted):
+            of_family = [exponents for exponents in fitted if exponents.family.name == name]
+            for one, other in combinations(of_family, 2):
+                models = [model for model in one.models if model in other.models]
+                sizes = one.sizes_of(models)
+                if sizes < MIN_SIZES:
+                    continue
+                laws_of_other = other.laws_of(models)
+                for metric, law in one.laws_of(models).items():
+                    if metric in laws_of_other:
+                        against = laws_of_other[metric]
+                        keys = {**one.family.keys, "metric": metric, "versus": other.family.dataset}
+                        self._add_difference(report, "datasets", law.over(against).alpha, against, keys, sizes)
+            shared = [model for model in of_family[0].models if all(model in each.models for each in of_family)]
+            if len(of_family) < MIN_POOLED:
+                continue
+            if of_family[0].sizes_of(shared) < MIN_SIZES:
+                report.notes.append(f"{name}: no mean over datasets, as they share fewer than {MIN_SIZES} sizes.")
+                continue
+            by_metric = [exponents.laws_of(shared) for exponents in of_family]
+            for metric in by_metric[0]:
+                if all(metric in of_one for of_one in by_metric):
+                    mean = mean_over_datasets([of_one[metric] for of_one in by_metric])
+                    _add_mean(report, "mean_over_datasets", mean, family=name, dataset="all", metric=metric)
+
+    def _families(self, report: Report, fitted: Sequence[Exponents]) -> None:
+        """Add the differences between families on a dataset, and the mean over them."""
+        compared: list[list[Exponents]] = []  # of families whose laws may be compared
+        for exponents in fitted:
+            of_kind = [kind for kind in compared if kind[0].family.comparable_with(exponents.family)]
+            if of_kind:
+                of_kind[0].append(exponents)
+            else:
+                compared.append([exponents])
+        for kind in compared:
+            independent = []
+            for one, other in combinations(kind, 2):
+                paired = one.has_documents_of(other)
+                if not paired:
+                    independent.append(f"{one.family.name} and {other.family.name}")
+                laws_of_other = other.laws
+                for metric, law in one.laws.items():
+                    if metric in laws_of_other:
+                        against = laws_of_other[metric]
+                        difference = difference_of_exponents(law, against) if paired else law.alpha - against.alpha
+                        keys = {**one.family.keys, "metric": metric, "versus": other.family.name}
+                        self._add_difference(report, "families", difference, against, keys, None)
+            if independent:
+                report.notes.append(
+                    f"{kind[0].family.dataset}: {listed(independent)} are not paired over documents, as they scored "
+                    "different ones or were imported without ranks."
+                )
+            if len(kind) < MIN_POOLED:
+                continue
+            by_metric = [exponents.laws for exponents in kind]
+            paired = all(kind[0].has_documents_of(other) for other in kind[1:])
+            for metric in by_metric[0]:
+                if all(metric in of_one for of_one in by_metric):
+                    of_metric = [of_one[metric] for of_one in by_metric]
+                    mean = mean_over_families(of_metric)
+                    if not paired:
+                        mean = random_effects([law.alpha for law in of_metric], Estimate(0.0))
+                    where = kind[0].family.dataset
+                    _add_mean(report, "mean_over_families", mean, family="all", dataset=where, metric=metric)
+
+    def _add_difference(
+        self, report: Report, question: str, difference: Estimate, against: Law, keys: dict[str, Any], sizes: int | None
+    ) -> None:
+        margin = self.margin * abs(against.alpha.value)
+        beside = {} if sizes is None else {"sizes": sizes}
+        report.add(question, difference, **keys, null=0.0, margin=margin, beside=beside)
+
+    def _pool(self, report: Report, fitted: Sequence[Exponents]) -> None:
+        """Add each exponent with the scatter of all laws of its metric."""
+        by_metric = [exponents.laws for exponents in fitted]
+        for metric in dict.fromkeys(metric for of_one in by_metric for metric in of_one):
+            of_metric = [
+                (exponents, of_one[metric])
+                for exponents, of_one in zip(fitted, by_metric, strict=True)
+                if metric in of_one
+            ]
+            if len(of_metric) < 2:
+                continue
+            variance, df = pooled_scatter([law for _, law in of_metric])
+            for exponents, law in of_metric:
+                low, high = law.alpha.interval()
+                beside = {"own_low": low, "own_high": high}
+                beside |= {"scatter": float(np.sqrt(law.scatter)), "pooled_scatter": float(np.sqrt(variance))}
+                report.add(
+                    "pooled", law.alpha_given(variance, df), **exponents.family.keys, metric=metric, beside=beside
+                )
+
+
+def _exponents(family: Family, sizes: Sequence[Points]) -> Exponents:
+    """What was read of a family, run by run, at the k with enough misses."""
+    counts = [of_run for size in sizes for of_run in size.runs]
+    s = np.repeat(family.s, [len(size.runs) for size in sizes])
+    model_of = dict(zip(family.rows["run_id"].astype(str), family.rows["model"].astype(str), strict=True))
+    models = [model_of[run_id] for run_ids in family.run_ids for run_id in run_ids]
+    ks = ks_with_enough_misses(counts)
+    return Exponents(family, s, models, [of_run.select(ks) for of_run in counts])
+
+
+def _add_mean(report: Report, question: str, mean: Mean | None, **keys: Any) -> None:
+    if mean is None:
+        return
+    beside = {"prediction_low": mean.low, "prediction_high": mean.high, "tau": mean.tau}
+    beside |= {"homogeneity": mean.homogeneity, "number": mean.number}
+    report.add(question, mean.mean, beside=beside, **keys)
+
+
+def _headline(report: Report) -> str:
+    """How often exponents differ, for each kind of contrast."""
+    parts = []
+    if "against_rbp_1" in report.questions:
+        rows = report.frame("against_rbp_1")
+        largest = rbp_name(max(rbp_ks(rows["metric"])))
+        verdicts = rows.loc[rows["metric"] == largest, "verdict"]
+        faster = int((verdicts == "above").sum())
+        parts.append(f"{metric_label(largest)} falls faster than RBP_1 in {faster} of {len(verdicts)} laws")
+    for question, what in (("datasets", "datasets"), ("families", "families")):
+        if question in report.questions:
+            rows = report.frame(question)
+            rows = rows[rows["metric"] == CE]
+            differ = int(rows["verdict"].isin(["above", "below"]).sum())
+            parts.append(f"cross-entropy's exponents differ in {differ} of {len(rows)} pairs of {what}")
+    return f"{'; '.join(parts)}." if parts else ""
