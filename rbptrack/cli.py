@@ -172,6 +172,31 @@ def compare(
 
 
 @app.command()
+def read(
+    models: Annotated[str, typer.Argument(metavar="MODELS", help="names or patterns: 'nano/*', gpt2-124m,gpt2-355m")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="a name, or patterns")],
+    document: Annotated[
+        list[str], _several("ID,...", "show these documents; by default those that say most about the models")
+    ] = UNSET,
+    tokens: Annotated[int, typer.Option(min=1, metavar="N", help="show at most this many tokens")] = 20_000,
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="the page")] = Path("read.html"),
+    open_: Annotated[bool, typer.Option("--open", help="show the page in the browser")] = False,
+    sweep: Sweep = UNSET,
+    where: Where = "",
+    tracking_uri: Uri = "",
+    experiment: Experiment = "rbptrack",
+) -> int:
+    """Write a page that shows the text as the models see it: each token coloured by its rank."""
+    from rbptrack.analysis.runs import Filters
+    from rbptrack.commands.read import read
+    from rbptrack.commands.selection import Selection
+
+    filters = Filters(where, model=split_list(models), dataset=split_list(dataset), sweep=sweep)
+    selection = Selection(tracking_uri, experiment, filters)
+    return read(selection, documents=document, tokens=tokens, out=out, open_page=open_)
+
+
+@app.command()
 def report(
     out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="write the page to this file, too")] = None,
     open_: Annotated[bool, typer.Option("--open", help="show the page in the browser")] = False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -185,6 +185,14 @@ class Runs:
         """The rank table of one run; read at each call, so reduce it at once. Raises Unreadable, MissingColumn."""
         _check_columns(columns)
         return self._read(lambda run_id: self.source.ranks(run_id, columns), self.run_id(run))
+
+    def ranks_of(self, run: str | pd.Series, documents: Collection[int]) -> RankTable:
+        """The ranks of some documents of one run, by their numbers. Raises Unreadable."""
+        return self._read(lambda run_id: self.source.ranks_of(run_id, documents), self.run_id(run))
+
+    def counts_by_document(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
+        """Tokens, nats and hits of each k per document of one run, also if documents have groups. Raises Unreadable."""
+        return self._counts_by_document(self.run_id(run), whole_ks(ks)).select(whole_ks(ks))
 
     def rank_pieces(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
         """The rank table of one run in pieces of whole documents, in text order, one in memory at a time.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -17,6 +18,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 def program() -> str:
     """The command that the user typed to start the program."""
     return "rbptrack" if Path(sys.argv[0]).name == "rbptrack" else "python -m rbptrack"
+
+
+def command_line() -> str:
+    """The whole command line, as it can be typed again."""
+    return shlex.join([program(), *sys.argv[1:]])
 
 
 def say(text: str) -> None:

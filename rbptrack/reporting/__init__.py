@@ -2,11 +2,13 @@
 
 from rbptrack.reporting.analyse import Outcome, analyse
 from rbptrack.reporting.page import render
+from rbptrack.reporting.reading import MAX_TOKENS, render_reading
 from rbptrack.reporting.save import keep, save_figures
 from rbptrack.reporting.tables import ResultsTable, cell, metrics, results_tables, table_text
 from rbptrack.reporting.terminal import show, show_summary
 
 __all__ = [
+    "MAX_TOKENS",
     "Outcome",
     "ResultsTable",
     "analyse",
@@ -14,6 +16,7 @@ __all__ = [
     "keep",
     "metrics",
     "render",
+    "render_reading",
     "results_tables",
     "save_figures",
     "show",

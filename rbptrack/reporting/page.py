@@ -63,29 +63,37 @@ def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: st
     lead = next((outcome for outcome in outcomes if outcome.leads and outcome.report is not None), None)
     parts = [_part(outcome, leads=outcome is lead) for outcome in outcomes if _is_shown(outcome)]
     _drop_largest_links(parts)
-    environment = Environment(
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            title=title or page_title(runs),
+            **_first_page(lead.report if lead else None),
+            parts=parts,
+            measured=_measured(runs),
+            measurements=_plain_table(_measurements(runs.frame)),
+            measurements_link=_link_to("measurements.csv", runs.frame),
+            left_out=_left_out(outcomes),
+            versions=_plain_table(_versions(runs.frame)),
+            made=f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC",
+            command=command,
+            colours=charts.COLOURS,
+            glyphs=_GLYPHS,
+            config=charts.theme()["config"],
+            vega=vega,
+            no_vega=no_vega,
+        )
+    )
+
+
+def environment() -> Environment:
+    """The templates of this folder, in which everything is escaped."""
+    return Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-    )
-    return environment.get_template("page.html").render(
-        title=title or page_title(runs),
-        **_first_page(lead.report if lead else None),
-        parts=parts,
-        measured=_measured(runs),
-        measurements=_plain_table(_measurements(runs.frame)),
-        measurements_link=_link_to("measurements.csv", runs.frame),
-        left_out=_left_out(outcomes),
-        versions=_plain_table(_versions(runs.frame)),
-        made=f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC",
-        command=command,
-        colours=charts.COLOURS,
-        glyphs=_GLYPHS,
-        config=charts.theme()["config"],
-        vega=vega,
-        no_vega=no_vega,
     )
 
 
@@ -181,7 +189,7 @@ def _figure(name: str, chart: Any) -> Figure:
     spec.pop("config", None)  # in the page once, for all figures
     finite = json.loads(json.dumps(spec, default=str), parse_constant=lambda name: None)  # JSON has no NaN
     text = json.dumps(finite, ensure_ascii=False, separators=(",", ":"))
-    return Figure(name, _packed(text), controls=finite.get("usermeta", {}).get("explorer"))
+    return Figure(name, packed(text), controls=finite.get("usermeta", {}).get("explorer"))
 
 
 class Column(NamedTuple):
@@ -289,7 +297,7 @@ def _link_to(name: str, frame: pd.DataFrame) -> _Link:
     csv = table_text(frame, "csv")
     content = csv.encode()
     if len(content) > _PLAIN_CSV:
-        return _Link(f"{name}.gz", "data:application/gzip;base64," + _packed(csv))
+        return _Link(f"{name}.gz", "data:application/gzip;base64," + packed(csv))
     return _Link(name, "data:text/csv;charset=utf-8," + quote(content, safe=",;:/()+-._~=|@!*?'"))
 
 
@@ -306,6 +314,6 @@ def _drop_largest_links(parts: list[dict[str, Any]]) -> None:
         part["links"] = [link if link in kept else _Link(link.name, "") for link in part["links"]]
 
 
-def _packed(text: str) -> str:
+def packed(text: str) -> str:
     """Text in gzip and base64, for the page's script or a data: link."""
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
