@@ -264,6 +264,9 @@ def export(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="a new file.zip; with --to, a new folder")],
     options: Options = UNSET,
     to: Annotated[str, typer.Option(metavar="EXPORTER", help="hand the measurements to this exporter")] = "",
+    texts: Annotated[
+        bool, typer.Option("--texts", help="add read.html, a page that shows the texts, to the bundle")
+    ] = False,
     family: Family = UNSET,
     size: Size = UNSET,
     model: Model = UNSET,
@@ -280,7 +283,7 @@ def export(
     from rbptrack.commands.transfer import export
 
     selection = Selection(tracking_uri, experiment, Filters(where, family, size, model, dataset, sweep))
-    return export(selection, out, to=to, options=options, plugins_path=plugins_path)
+    return export(selection, out, to=to, options=options, plugins_path=plugins_path, texts=texts)
 
 
 @app.command("import")

@@ -7,14 +7,15 @@ from pathlib import Path
 from rbptrack.analysis.family import BY_DOCUMENT
 from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, worst_tokens
 from rbptrack.analysis.report import Report
-from rbptrack.base.errors import BadInput
+from rbptrack.analysis.runs import Runs
+from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
-from rbptrack.base.words import number
+from rbptrack.base.words import number, short_path
 from rbptrack.commands.report import check_page
 from rbptrack.commands.selection import Selection
 from rbptrack.config.patterns import split_list
-from rbptrack.console.output import program, say
-from rbptrack.reporting import Outcome, render, show
+from rbptrack.console.output import command_line, say
+from rbptrack.reporting import Outcome, render, render_reading, show
 from rbptrack.stats.changes import Changes, judge
 
 ANSWERS = {
@@ -53,13 +54,27 @@ def compare(
     show(outcome)
     if out is not None:
         both = runs[runs["run_id"].isin([first["run_id"], second["run_id"]])]
-        write_whole(out, render(both, [outcome], title=pair, command=f"{program()} compare {a} {b}"))
-        say(f"page     {out}")
+        _write_pages(both, outcome, out, title=pair, command=command_line())
     if tolerance is None:
         return 0
     code, words = ANSWERS[judge(changes.changes, tolerance)]
     say(f"with a tolerance of {tolerance:g}: {second['name']} is {words}")
     return code
+
+
+def _write_pages(both: Runs, outcome: Outcome, out: Path, *, title: str, command: str) -> None:
+    """Write the page of a comparison and, if the measurements keep texts, the reading page in the same folder."""
+    reading = out.with_name(f"{out.stem}-read.html")
+    try:
+        page, _ = render_reading(both, command=command)
+        write_whole(reading, page)
+    except RbptrackError as error:
+        say(f"no reading page: {error}")
+        write_whole(out, render(both, [outcome], title=title, command=command))
+    else:
+        write_whole(out, render(both, [outcome], title=title, command=command, reading=reading.name))
+        say(f"texts    {short_path(reading)}")
+    say(f"page     {short_path(out)}")
 
 
 def _headline(changes: Changes, a: str, b: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import kind_of, write_whole
 from rbptrack.base.words import counted, short_path
 from rbptrack.commands.selection import Selection
-from rbptrack.console.output import complain, program, say
+from rbptrack.console.output import command_line, complain, program, say
 from rbptrack.console.progress import spinner
 from rbptrack.console.tables import print_table
 from rbptrack.discovery import ANALYZERS, find
@@ -43,7 +42,7 @@ def report(
     with spinner(f"analysing {len(runs)} measurements"):
         outcomes = analyse(runs, analyzers)
     show_summary(outcomes)
-    html = render(runs, outcomes, command=_command())
+    html = render(runs, outcomes, command=command_line())
     page = _keep_reports(selection, runs, outcomes, html)
     if out is not None:
         write_whole(out, html)
@@ -69,7 +68,7 @@ def analyze(
         complain(outcomes[0].problem, outcomes[0].trace)
         return 1
     show(outcomes[0])
-    page = _keep_reports(selection, runs, outcomes, render(runs, outcomes, command=_command()))
+    page = _keep_reports(selection, runs, outcomes, render(runs, outcomes, command=command_line()))
     if page:
         say(f"report   {short_path(page)}")
     if figures:
@@ -102,14 +101,10 @@ def check_page(out: Path) -> None:
 def _keep_reports(selection: Selection, runs: Runs, outcomes: Sequence[Outcome], page: str) -> str:
     """Keep analyses and their page in the store, and return where it is. A store that refuses is no error here."""
     try:
-        return keep(selection.store, runs, outcomes, page, command=_command())
+        return keep(selection.store, runs, outcomes, page, command=command_line())
     except RbptrackError as error:
         complain(f"not logged: {error}")
         return ""
-
-
-def _command() -> str:
-    return " ".join([program(), *sys.argv[1:]])
 
 
 def _write_figures(outcomes: Sequence[Outcome], folder: Path, form: str) -> None:

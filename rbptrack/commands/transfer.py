@@ -15,13 +15,25 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact_bytes, counted, listed
 from rbptrack.commands.selection import Selection
 from rbptrack.config.registration import published_names
-from rbptrack.console.output import say
+from rbptrack.console.output import command_line, say
 from rbptrack.discovery import EXPORTERS, IMPORTERS, Plugins, find, guarded
 from rbptrack.exchange import export_bundle, import_bundle, import_source, is_bundle
+from rbptrack.reporting import render_reading
 
 
-def export(selection: Selection, out: Path, *, to: str, options: Sequence[str], plugins_path: Sequence[str]) -> int:
-    """Write the measurements into a new bundle, or hand them to an exporter, which fills a new folder."""
+def export(
+    selection: Selection,
+    out: Path,
+    *,
+    to: str,
+    options: Sequence[str],
+    plugins_path: Sequence[str],
+    texts: bool = False,
+) -> int:
+    """Write the measurements into a new bundle, or hand them to an exporter, which fills a new folder.
+
+    With `texts` the bundle holds a reading page in addition.
+    """
     out = out.expanduser()
     if os.path.lexists(out):
         raise BadInput(f"{out} exists already: give another name, or remove it")
@@ -32,9 +44,13 @@ def export(selection: Selection, out: Path, *, to: str, options: Sequence[str], 
             raise BadInput(f"{out}: a bundle's name ends in .zip; --to EXPORTER writes something else")
         if options:
             raise BadInput(f"a bundle has no options; got {listed(list(options))}")
-        written = export_bundle(selection.runs(), out)
+        runs = selection.runs()
+        reading = render_reading(runs, command=command_line())[0] if texts else ""
+        written = export_bundle(runs, out, reading=reading)
         say(f"{counted(written, 'measurement')}: {out} ({compact_bytes(out.stat().st_size)})")
         return 0
+    if texts:
+        raise BadInput("--texts adds a page to a bundle; leave it out, or leave out --to")
     exporter = with_options(find(EXPORTERS, plugins_path).select(to), options)
     runs = selection.runs()
     with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name[:80]}.") as name:

@@ -23,6 +23,7 @@ from rbptrack.tracking.names import (
     DOCUMENTS_FILE,
     HISTOGRAM_FILE,
     RANKS_FILE,
+    READING_FILE,
     RECORD_FILE,
     TOKENS_FILE,
     UNSCORED_FILE,
@@ -41,11 +42,16 @@ _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 
-def export_bundle(runs: Runs, path: Path) -> int:
+def export_bundle(runs: Runs, path: Path, *, reading: str = "") -> int:
     """Write measurements into one file, whole or not at all; returns how many.
 
     A bundle holds the ids and texts of the tokens, from which the documents can be read. It leaves out what an import
     makes anew, and config.yaml, which names paths of this machine.
+
+    Args:
+        runs: the measurements, of a store.
+        path: the bundle.
+        reading: a reading page to add for people; an import leaves it alone.
 
     Raises:
         BadInput: the path is a link or a folder, or the runs are not of a store.
@@ -61,6 +67,8 @@ def export_bundle(runs: Runs, path: Path) -> int:
                 record = _collect(store, run_id, Path(name))
                 for file in (RECORD_FILE, *sorted(record.files)):
                     bundle.write(Path(name, file), f"{record.fingerprint}/{file}")
+        if reading:
+            bundle.writestr(READING_FILE, reading)
         bundle.writestr(_MANIFEST, json.dumps({"format": "rbptrack bundle", "measurements": len(runs)}))
     return len(runs)
 
@@ -144,7 +152,7 @@ def _fingerprints(bundle: zipfile.ZipFile, path: Path) -> list[str]:
     if _MANIFEST not in names:
         raise BadInput(f"{path} is not a bundle of rbptrack: it holds no {_MANIFEST}")
     for entry in entries:
-        known = entry.filename == _MANIFEST or _NAME.fullmatch(entry.filename)
+        known = entry.filename in (_MANIFEST, READING_FILE) or _NAME.fullmatch(entry.filename)
         link = stat.S_ISLNK(entry.external_attr >> 16)  # a Unix mode is in the upper half
         encrypted = entry.flag_bits & 1
         plain = not link and not encrypted and entry.compress_type in _COMPRESSIONS
@@ -153,7 +161,7 @@ def _fingerprints(bundle: zipfile.ZipFile, path: Path) -> list[str]:
     total = sum(entry.file_size for entry in entries)
     if total > LARGEST:
         raise BadInput(f"{path} would unpack to {total:,} bytes; at most {LARGEST:,} are read")
-    fingerprints = list(dict.fromkeys(name.partition("/")[0] for name in names if name != _MANIFEST))
+    fingerprints = list(dict.fromkeys(name.partition("/")[0] for name in names if "/" in name))
     if not fingerprints:
         raise BadInput(f"{path} holds no measurement")
     return fingerprints

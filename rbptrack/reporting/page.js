@@ -4,6 +4,12 @@
 const config = JSON.parse(document.getElementById("config").textContent);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
+// MLflow shows a page without an address of its own, in which links to other files are blocked.
+if (location.protocol === "blob:" || location.protocol === "about:") {
+  for (const part of document.querySelectorAll("#reading [hidden]")) part.hidden = false;
+  for (const link of document.querySelectorAll("#reading a")) link.removeAttribute("href");
+}
+
 for (const place of document.querySelectorAll(".figure.first")) {
   const controls = document.getElementById("controls");
   (controls ? explore(place, controls) : draw(place)).catch(showProblem(place));

@@ -41,7 +41,7 @@ _LONG = 120  # characters of a sentence that a line of the page cannot be relied
 _GLYPHS = "●■▲◆✚▼◀▶"  # as charts.SHAPES
 
 
-def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: str = "") -> str:
+def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: str = "", reading: str = "") -> str:
     """The page of a set of analyses: the leading one's sentence, figure and table, a line for each; all else folded.
 
     Args:
@@ -49,6 +49,7 @@ def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: st
         outcomes: of `analyse`.
         title: empty: what was measured.
         command: the command line that made it, for the page's end.
+        reading: the name of the reading page, if there is one in the folder of this page.
 
     If figures cannot be drawn on this machine, the page and the terminal say so.
 
@@ -63,26 +64,24 @@ def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: st
     lead = next((outcome for outcome in outcomes if outcome.leads and outcome.report is not None), None)
     parts = [_part(outcome, leads=outcome is lead) for outcome in outcomes if _is_shown(outcome)]
     _drop_largest_links(parts)
-    return (
-        environment()
-        .get_template("page.html")
-        .render(
-            title=title or page_title(runs),
-            **_first_page(lead.report if lead else None),
-            parts=parts,
-            measured=_measured(runs),
-            measurements=_plain_table(_measurements(runs.frame)),
-            measurements_link=_link_to("measurements.csv", runs.frame),
-            left_out=_left_out(outcomes),
-            versions=_plain_table(_versions(runs.frame)),
-            made=f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC",
-            command=command,
-            colours=charts.COLOURS,
-            glyphs=_GLYPHS,
-            config=charts.theme()["config"],
-            vega=vega,
-            no_vega=no_vega,
-        )
+    template = environment().get_template("page.html")
+    return template.render(
+        title=title or page_title(runs),
+        **_first_page(lead.report if lead else None),
+        parts=parts,
+        measured=_measured(runs),
+        measurements=_plain_table(_measurements(runs.frame)),
+        measurements_link=_link_to("measurements.csv", runs.frame),
+        left_out=_left_out(outcomes),
+        versions=_plain_table(_versions(runs.frame)),
+        made=f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC",
+        command=command,
+        reading=reading,
+        colours=charts.COLOURS,
+        glyphs=_GLYPHS,
+        config=charts.theme()["config"],
+        vega=vega,
+        no_vega=no_vega,
     )
 
 

@@ -533,7 +533,7 @@ function markHits() {
     for (let j = first; j <= last; j++) {
       for (const made of spans[j].elements) {
         made.classList.add("hit");
-        made.classList.toggle("now", i === hit);
+        if (i === hit) made.classList.add("now");
       }
     }
   });

@@ -93,7 +93,8 @@ class TokenSet:
         x = np.log(by_size.loc[places, "non_embedding_params"].to_numpy(np.float64))
         weights = -(x - x.mean()) / ((x - x.mean()) ** 2).sum()
         u = [influences(self.counts[place].select((_K,)), _ln_missed)[1][:, 0] for place in places]
-        influence = np.asarray(weights @ np.array(u))
+        with np.errstate(invalid="ignore"):  # without some document RBP_10 may be 1, and its influence infinite
+            influence = np.asarray(weights @ np.array(u))
         return influence if np.isfinite(influence).all() and influence.any() else None
 
     def choice(self, place: int, reasons: Sequence[str]) -> Choice:

@@ -16,17 +16,26 @@ from rbptrack.reporting.analyse import Outcome
 from rbptrack.reporting.page import page_title
 from rbptrack.reporting.tables import metrics, results_tables, table_text
 from rbptrack.tracking import Store
-from rbptrack.tracking.names import Kind
+from rbptrack.tracking.names import READING_FILE, Kind
 
 PAGE = "report.html"
 _MAX_ROWS = 40  # of a table in a description
 
 
-def keep(store: Store, runs: Runs, outcomes: Sequence[Outcome], page: str, *, command: str, sweep: str = "") -> str:
+def keep(
+    store: Store,
+    runs: Runs,
+    outcomes: Sequence[Outcome],
+    page: str,
+    *,
+    command: str,
+    sweep: str = "",
+    reading: str = "",
+) -> str:
     """Save every report as an analysis' run; returns where the page is, as an address or a path.
 
-    A run holds the results as CSV and as metrics, and the report's tables. The page is a file of the leading analysis'
-    run, or of the first.
+    A run holds the results as CSV and as metrics, and the report's tables. The page, and the reading page if there is
+    one, are files of the leading analysis' run, or of the first.
     """
     covers = list(runs.frame["run_id"])
     kept = [outcome for outcome in outcomes if outcome.has_results]
@@ -40,7 +49,7 @@ def keep(store: Store, runs: Runs, outcomes: Sequence[Outcome], page: str, *, co
         for name, table in report.tables.items():
             files[_free_name(name, files)] = table_text(table, "csv")
         if outcome is first:
-            files[PAGE] = page
+            files |= pages(page, reading)
         run_id = store.save(
             Kind.ANALYSIS,
             f"{outcome.name}: {page_title(runs)}",
@@ -54,6 +63,11 @@ def keep(store: Store, runs: Runs, outcomes: Sequence[Outcome], page: str, *, co
         if outcome is first:
             where = store.run_page(run_id, reports=True) or str(store.artifact(run_id, PAGE))
     return where
+
+
+def pages(page: str, reading: str) -> dict[str, str]:
+    """The files of a run that holds a page and, unless it is empty, a reading page."""
+    return {PAGE: page, READING_FILE: reading} if reading else {PAGE: page}
 
 
 def _free_name(table: str, taken: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 
-from rbptrack.analysis import Analyzer
+from rbptrack.analysis import Analyzer, Runs
 from rbptrack.base import markup
 from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.base.words import counted, short_path
@@ -33,7 +33,7 @@ from rbptrack.sweep.launch import Jobs, prepare_jobs, run_jobs, write_slurm_scri
 from rbptrack.sweep.resolve import Cell, Resolver
 from rbptrack.tracking import Store
 from rbptrack.tracking.facts import title
-from rbptrack.tracking.names import Kind
+from rbptrack.tracking.names import READING_FILE, Kind
 
 _PATIENCE_SECONDS = 60.0  # for another command that delivers a job's result
 
@@ -214,7 +214,7 @@ class _Sweep:
     def _analyse(self, analyzers: Sequence[Analyzer]) -> int:
         """Analyse what the sweep measured or found, and save it as a run; returns how many analyzers failed."""
         from rbptrack import reporting
-        from rbptrack.reporting.save import PAGE, description
+        from rbptrack.reporting.save import PAGE, description, pages
 
         command = f"{program()} {shlex.join(self.words)}"
         run_ids = [outcome.run_id for outcome in self.outcomes.values() if outcome.run_id]
@@ -223,17 +223,28 @@ class _Sweep:
             analyses = reporting.analyse(runs, analyzers)
         say("")
         reporting.show_summary(analyses)
-        page = reporting.render(runs, analyses, command=command)
+        reading = self._reading_page(runs, command)
+        page = reporting.render(runs, analyses, command=command, reading=READING_FILE if reading else "")
         lead = next((analysis for analysis in analyses if analysis.leads), None)
         about = description(lead, command) if lead else markup.fenced(command)
         try:
-            reporting.keep(self.store, runs, analyses, page, command=command, sweep=self.name)
-            run_id = self._save(run_ids, description=about, files={PAGE: page})
+            reporting.keep(self.store, runs, analyses, page, command=command, sweep=self.name, reading=reading)
+            run_id = self._save(run_ids, description=about, files=pages(page, reading))
             address = self.store.run_page(run_id, reports=True) or short_path(self.store.artifact(run_id, PAGE))
             say(f"report   {address}")
         except RbptrackError as error:  # the measurements are in the store, and `report` makes the page again
             complain(f"the report is not logged: {error}")
         return sum(analysis.report is None for analysis in analyses)
+
+    def _reading_page(self, runs: Runs, command: str) -> str:
+        """The reading page of the sweep; empty, and a line that says why, if its measurements keep no texts."""
+        from rbptrack import reporting
+
+        try:
+            return reporting.render_reading(runs, command=command)[0]
+        except RbptrackError as error:
+            say(f"no reading page: {error}")
+            return ""
 
     def _save(self, run_ids: Sequence[str], *, description: str, files: Mapping[str, str]) -> str:
         """Save the sweep as a run of its own, and the view of its measurements in MLflow; returns the run's id."""

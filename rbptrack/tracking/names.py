@@ -79,6 +79,7 @@ SEAL_FILE = ".seal"  # of a folder: the seal of its record, which a tag of the r
 STORE_FILE = "store.json"  # of a folder, not of a run: to which store it goes
 SCORES_FILE = "scores.csv"
 COVERS_FILE = "covers.json"
+READING_FILE = "read.html"  # of a sweep, an analysis or a bundle: the texts with their ranks
 
 REPORTS = "-reports"
 """The ending of the experiment that holds sweeps, analyses and scores; the other one holds measurements only."""

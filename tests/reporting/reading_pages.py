@@ -68,7 +68,7 @@ def read_runs(
                 values = (number, position, ids[text], rank - 1, ids[text] if rank == 1 else ids[texts[0]])
                 for name, value in zip(filled, values, strict=True):
                     filled[name].append(value)
-            all_ranks = np.array(filled["greater"]) + 1
+        all_ranks = np.array(filled["greater"]) + 1
         zeros = np.zeros(len(all_ranks))
         tables[run_id] = RankTable.from_arrays(
             vocab_size=50_000, field=zeros, ties=zeros, logprob=-np.log(all_ranks + 1.0), **filled
