@@ -335,8 +335,8 @@ def _difference(token_set: TokenSet) -> FloatArray:
     return np.asarray(np.where(of[small].tokens >= _MIN_TOKENS, apart, apart / 1e6))
 
 
-def _ln_missed(tokens: FloatArray, nats: FloatArray, hits: FloatArray) -> FloatArray:
-    return np.asarray(np.log(missed(tokens, nats, hits)))
+def _ln_missed(sums: FloatArray) -> FloatArray:
+    return np.asarray(np.log(missed(sums)))
 
 
 def _tables(
