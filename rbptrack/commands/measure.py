@@ -33,12 +33,19 @@ def measure(words: Sequence[str]) -> int:
 
 
 def demo(words: Sequence[str]) -> int:
-    """Measure the family and the two datasets that ship with rbptrack; words may choose others."""
+    """Measure the family that ships with rbptrack on the first 256 tokens of each document of its two datasets.
+
+    The long documents of pydocs would decide its exponents otherwise: of whole documents, 2.3 of 135 decide that of CE.
+
+    Args:
+        words: further words of Hydra. If they choose a model or a dataset, that one is measured.
+
+    """
     chosen = []
-    for default in ("model=nano/*", "dataset=pydocs,stdlib"):
-        key = default.partition("=")[0]
-        if not any(word.startswith(f"{key}=") for word in words):
-            chosen.append(default)
+    if not any(word.startswith("model=") for word in words):
+        chosen.append("model=nano/*")
+    if not any(word.startswith("dataset=") for word in words):
+        chosen += ["dataset=pydocs,stdlib", "dataset.sequence=truncate"]
     return measure([*chosen, *words])
 
 
