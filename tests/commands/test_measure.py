@@ -120,4 +120,7 @@ def test_the_demo_takes_other_words(typed: Typed, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("rbptrack.commands.measure.measure", lambda words: asked.append(list(words)) or 0)
     typed("demo")
     typed("demo dataset=pydocs k=1,10")
-    assert asked == [["model=nano/*", "dataset=pydocs,stdlib"], ["model=nano/*", "dataset=pydocs", "k=1,10"]]
+    assert asked == [
+        ["model=nano/*", "dataset=pydocs,stdlib", "dataset.sequence=truncate"],
+        ["model=nano/*", "dataset=pydocs", "k=1,10"],
+    ]
