@@ -112,20 +112,22 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
         batch_tokens=2048,
         chunk_tokens=512,
     )
-    facts = Facts(
-        config=Config(
-            model=ModelConfig(family=family, size=f"{s:.3g}"),
-            dataset=DatasetConfig(name=name, seq_len=length + 1),
-            k=KConfig(values=KS),
-        ),
-        fingerprint=identity_hash,
-        identity=identity,
-        sweep="synthetic",
-        documents_hash=f"texts-{dataset}",
-        non_embedding_params=int(s),
-        total_params=int(s + 2 * VOCABULARY * 512),
-        vocab_size=VOCABULARY,
-        num_documents=documents,
+    config = Config(
+        model=ModelConfig(family=family, size=f"{s:.3g}"),
+        dataset=DatasetConfig(name=name, seq_len=length + 1),
+        k=KConfig(values=KS),
+    )
+    facts = Facts.of(
+        config,
+        identity,
+        {
+            "sweep": "synthetic",
+            "documents_hash": f"texts-{dataset}",
+            "non_embedding_params": int(s),
+            "total_params": int(s + 2 * VOCABULARY * 512),
+            "vocab_size": VOCABULARY,
+            "documents": documents,
+        },
     )
     rows = pd.DataFrame({"document": range(documents), "id": [f"doc {i}" for i in range(documents)]})
     rows = rows.assign(tokens=length, bytes=4 * length)

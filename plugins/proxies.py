@@ -19,6 +19,7 @@ import pandas as pd
 from pydantic import Field, PositiveInt
 
 from rbptrack.analysis import (
+    ONE_POINT,
     Analyzer,
     Report,
     Runs,
@@ -291,8 +292,9 @@ def proxies_of_answers(table: RankTable, field: int, *, k: int) -> FloatArray:
 def _comparable(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Measurements of each dataset in parts that one order of models may rest on, each with its name."""
     for dataset, rows in frame.groupby("dataset", sort=True):
-        # A tokenizer decides how many tokens there are; of checkpoints the last is taken for each task.
-        keys = [key for key in disagreeing(rows) if key not in ("num_tokens", "revision")]
+        # A model has its own number of tokens and chat template; of checkpoints the last is taken for each task.
+        of_model = ("num_tokens", "chat_template", *ONE_POINT)
+        keys = [key for key in disagreeing(rows) if key not in of_model]
         for label, part in parts(rows, keys):
             yield f"{dataset} {label}".strip(), part
 

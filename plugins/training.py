@@ -19,6 +19,7 @@ from pydantic import PositiveInt
 from scipy.special import stdtrit
 
 from rbptrack.analysis import (
+    ONE_POINT,
     Analyzer,
     Report,
     Runs,
@@ -247,7 +248,7 @@ def _by_error(best: Any, name: str) -> Parameter:
 def _comparable(frame: pd.DataFrame, notes: list[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Family, dataset and the rows of one law, which differ in size and checkpoint only."""
     for (family, dataset), rows in frame.groupby(["family", "dataset"], sort=True):
-        keys = [key for key in disagreeing(rows) if key != "revision"]
+        keys = [key for key in disagreeing(rows) if key not in ONE_POINT]
         for label, part in parts(rows, keys):
             name = f"{family} {label}".strip()
             twins = _named_twice(part)

@@ -34,7 +34,7 @@ from rbptrack.discovery import ANALYZERS, find, run_analyzer
 from rbptrack.figures.charts import rank_distribution
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.ranks.names import metric_label, rbp_name, se_name
-from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
+from rbptrack.sweep.resolve import identity_of
 from rbptrack.tracking import Facts, Store, lay_out
 from rbptrack.tracking.record import numbers
 
@@ -83,7 +83,7 @@ class LoggedMeasurement(Measurement):
     @property
     def non_embedding_params(self) -> int:
         """S, counted from the module."""
-        return self.facts.non_embedding_params
+        return int(str(self.facts.values["non_embedding_params"]))
 
     def metrics(self) -> dict[str, float]:
         """CE and rbp_<k>, and from 20 documents on their standard errors over documents, `<metric>_se`."""
@@ -114,7 +114,7 @@ class LoggedMeasurement(Measurement):
         if sweep != "":
             check_name("sweep", sweep)
         store = Store(tracking_uri, experiment)
-        facts = replace(self.facts, sweep=sweep)
+        facts = replace(self.facts, values={**self.facts.values, "sweep": sweep})
         with tempfile.TemporaryDirectory(prefix="rbptrack-") as name:
             folder = Path(name) / facts.fingerprint
             folder.mkdir()
@@ -320,17 +320,14 @@ def _facts(
     content = hashlib.sha256()
     for name in ("greater", "ties", "logprob"):
         content.update(np.ascontiguousarray(ranks.column(name)).tobytes())
-    identity = {
-        "model": config.model.name,
-        "dataset": config.dataset.name,
-        "documents": corpus.texts_hash,
-        "tokenizer_rules": rules_of(tokenizer),
-        "sequence": [config.dataset.sequence.value, config.dataset.seq_len, config.dataset.context],
-        "dtype": config.model.dtype.value,
-        "measured": content.hexdigest(),
-        "scoring": SCORING_VERSION,
-    }
-    return Facts.of(causal, corpus, config=config, fingerprint=fingerprint(identity), identity=identity)
+    identity = identity_of(
+        config,
+        weights=f"ranks:{content.hexdigest()}",
+        tokenizer="",
+        tokenizer_rules=rules_of(tokenizer),
+        texts=corpus.texts_hash,
+    )
+    return Facts.of(config, identity, {}, model=causal, corpus=corpus)
 
 
 def runs(

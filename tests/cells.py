@@ -79,19 +79,20 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
             dataset=DatasetConfig(name=dataset, seq_len=64, group="site" if sources else ""),
             k=KConfig(values=[1, 10, 100]),
         )
-        facts = Facts(
-            config=config,
-            fingerprint=name,
-            identity=identity,
-            sweep=sweep,
-            commit=f"org/nano@{s}",
-            documents_hash="d" * 64,
-            non_embedding_params=s,
-            total_params=2 * s,
-            vocab_size=512,
-            num_documents=documents,
-            device="cpu",
-            forced=forced,
+        facts = Facts.of(
+            config,
+            identity,
+            {
+                "sweep": sweep,
+                "commit": f"org/nano@{s}",
+                "documents_hash": "d" * 64,
+                "non_embedding_params": s,
+                "total_params": 2 * s,
+                "vocab_size": 512,
+                "documents": documents,
+                "device": "cpu",
+                "forced": forced,
+            },
         )
         of_documents = pd.DataFrame({"document": range(documents), "id": [f"doc {i}" for i in range(documents)]})
         of_documents = of_documents.assign(tokens=20, bytes=80)

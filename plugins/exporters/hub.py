@@ -10,15 +10,10 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from rbptrack.analysis import Exporter, Runs, counted, csv_text, file_part, markdown_text
+from rbptrack.analysis import IMPORTABLE, Exporter, Runs, counted, csv_text, file_part, markdown_text
 from rbptrack.ranks import is_rbp_column, rbp_ks, rbp_name
 
 DATA = "measurements.csv"
-_COLUMNS = (
-    "dataset", "model", "family", "size", "non_embedding_params", "total_params", "training_tokens", "vocab_size",
-    "seq_len", "context", "documents", "num_tokens", "dtype", "sequence", "ce", "ce_rank", "ce_rest", "bits_per_byte",
-    "tie_rate",
-)  # fmt: skip
 PROGRAM = f"rbptrack {version('rbptrack')}"
 MEANING = f"share of tokens that the model ranks among its first k ({PROGRAM})"
 CARD = """---
@@ -48,7 +43,7 @@ class Hub(Exporter):
     def export(self, runs: Runs, out: Path) -> str:
         frame = runs.frame
         numbers = [name for name in frame.columns if is_rbp_column(name) or name == "ce_se"]
-        table = frame[[*_COLUMNS, *numbers]].dropna(axis="columns", how="all")
+        table = frame[[*IMPORTABLE, *numbers]].dropna(axis="columns", how="all")
         (out / DATA).write_text(csv_text(table), encoding="utf-8")
         ks = rbp_ks(frame.columns)
         results = _results(frame, ks)

@@ -44,10 +44,13 @@ from rbptrack.base.errors import BadInput, RbptrackError, first_line, shortened
 from rbptrack.base.escape import file_part
 from rbptrack.base.markup import csv_text, markdown_text
 from rbptrack.base.words import counted, listed, number, short_hash
+from rbptrack.facts import IMPORTABLE, ONE_POINT
 
 __all__ = [
     "BY_DOCUMENT",
     "CHANGES_GLOSSARY",
+    "IMPORTABLE",
+    "ONE_POINT",
     "PUBLISHED_IN",
     "SCORES",
     "TABLES",

@@ -1,4 +1,4 @@
-"""What makes runs comparable: in which columns those of one law must agree, and the parts where they do not."""
+"""Which measurements share a law: the parts of a family whose runs agree in what `rbptrack.facts` says they must."""
 
 from __future__ import annotations
 
@@ -7,63 +7,57 @@ from collections.abc import Sequence
 import pandas as pd
 
 from rbptrack.base.words import counted
-
-COMPARABLE = {
-    "dtype": "",
-    "sequence": "",
-    "seq_len": "seq_len ",
-    "context": "context ",
-    "candidates": "candidates ",
-    "rank": "rank ",
-    "documents_hash": "texts ",
-    "num_tokens": "tokens ",
-}
-"""Columns in which the runs of one law must agree, and the word that marks a part in which they do."""
-
-_SAME_RANKS = ["model", "commit", "revision", "vocab_size", "dataset", *COMPARABLE]
+from rbptrack.facts import BY_NAME, ONE_LAW, ONE_POINT, SAME_RANKS
 
 
 def without_twins(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows; of those that have the same ranks and differ in the reference only, those of one reference: without
-    any, or the first by name and commit.
+    """Return the rows without repeated ranks.
+
+    A model that was measured on the same texts with and without a reference, or with and without groups, has the same
+    ranks twice. The rows without a reference are kept, or those with the first one by name and commit; of these the
+    rows whose documents have groups.
     """
-    reference = frame["reference"] + "@" + frame["reference_commit"].fillna("")
-    keyed = frame[_SAME_RANKS].assign(reference=reference.fillna(""))
-    first = keyed.groupby(_SAME_RANKS, dropna=False)["reference"].transform("min")
-    return frame[keyed["reference"] == first]  # those of one reference are runs of one size, or imports
+    reference = (frame["reference"] + "@" + frame["reference_commit"].fillna("")).fillna("")
+    order = reference + frame["sources"].isna().map({True: " by document", False: ""})
+    keyed = frame[list(SAME_RANKS)].assign(order=order)
+    first = keyed.groupby(list(SAME_RANKS), dropna=False)["order"].transform("min")
+    return frame[order == first]  # rows that are equal in this, too, are runs of one size, or imports
 
 
 def disagreeing(rows: pd.DataFrame) -> list[str]:
-    """Columns in which runs differ that one law may not mix."""
-    keys = [key for key in COMPARABLE if rows[key].nunique(dropna=False) > 1]
-    if "documents_hash" in keys and "num_tokens" in keys:
-        keys.remove("num_tokens")  # other texts have other tokens; once is enough
-    if "context" in keys and rows.loc[rows["sequence"] == "slide", "context"].nunique(dropna=False) <= 1:
-        keys.remove("context")  # the other rules repeat no tokens, whatever the setting
-    checkpoints = rows.groupby([*keys, "non_embedding_params"], dropna=False)["revision"].nunique(dropna=False)
-    return [*keys, "revision"] if (checkpoints > 1).any() else keys
+    """Return the columns in which the rows of one family on one dataset differ though one law needs them to agree."""
+    keys = [name for name in ONE_LAW if rows[name].nunique(dropna=False) > 1]
+    for name in [key for key in keys if BY_NAME[key].follows]:
+        deciding = [key for key in BY_NAME[name].follows if key in keys]
+        if deciding and not _differs_within(rows, deciding, name):
+            keys.remove(name)
+    for name in ONE_POINT:
+        if _differs_within(rows, [*keys, "non_embedding_params"], name):
+            keys.append(name)
+    return keys
 
 
 def mixture(rows: pd.DataFrame, key: str) -> str:
-    """How many runs have each value of a column, in words."""
-    counts = rows[key].astype("string").fillna("unknown").value_counts()
-    several = [f"{_short(key, value)}: {counted(int(n), 'run')}" for value, n in counts.items()]
+    """Say how many runs have each value of a column: `dtype (float32: 3 runs, bfloat16: 1 run)`."""
+    counts = pd.Series([BY_NAME[key].text(value) for value in rows[key]]).value_counts()
+    several = [f"{value}: {counted(int(n), 'run')}" for value, n in counts.items()]
     return f"{key} ({', '.join(several)})"
 
 
 def parts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFrame]]:
-    """The rows taken apart by columns, the part of most runs first, each with its label."""
+    """Return the rows in groups that agree in the columns, each with a label; the group with the most rows is first."""
     if not len(rows):
         return []
     if not keys:
         return [("", rows)]
     labelled = []
     for values, part in rows.groupby(list(keys), dropna=False, sort=True):
-        words = [COMPARABLE.get(key, "") + _short(key, value) for key, value in zip(keys, values, strict=True)]
+        facts = [BY_NAME[key] for key in keys]
+        words = [fact.label + fact.text(value) for fact, value in zip(facts, values, strict=True)]
         labelled.append((" ".join(words), part))
     return sorted(labelled, key=lambda label_and_part: -len(label_and_part[1]))
 
 
-def _short(key: str, value: object) -> str:
-    text = "unknown" if pd.isna(value) else str(value)  # type: ignore[call-overload]
-    return text[:8] if key in ("documents_hash", "revision") else text
+def _differs_within(rows: pd.DataFrame, keys: Sequence[str], column: str) -> bool:
+    """Whether a column takes several values among rows that agree in the keys."""
+    return bool((rows.groupby(list(keys), dropna=False)[column].nunique(dropna=False) > 1).any())

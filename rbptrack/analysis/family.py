@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.comparable import COMPARABLE, disagreeing, mixture, parts, without_twins
+from rbptrack.analysis.comparable import disagreeing, mixture, parts, without_twins
 from rbptrack.analysis.source import Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput
-from rbptrack.base.words import counted, listed
+from rbptrack.base.words import compact, counted, listed
+from rbptrack.facts import BY_NAME, ONE_LAW, Subject
 from rbptrack.ranks import DocumentCounts, FloatArray, MissingColumn, rbp_ks
 from rbptrack.stats.documents import only_totals
 
@@ -66,8 +67,11 @@ class Family:
 
     @cached_property
     def labels(self) -> list[str]:
-        """The published label of each size, m of them: `70m`."""
-        return ["+".join(dict.fromkeys(sizes)) for sizes in self._by_size("size")]
+        """The published label of each size, m of them: `70m`; S in short if it has none."""
+        labels = []
+        for s, sizes in zip(self.s.tolist(), self._by_size("size"), strict=True):
+            labels.append("+".join(filter(None, dict.fromkeys(sizes))) or compact(s))
+        return labels
 
     @cached_property
     def models(self) -> list[str]:
@@ -82,7 +86,7 @@ class Family:
     def _by_size(self, column: str) -> list[list[str]]:
         """The texts of a column for each size, m lists."""
         texts: dict[float, list[str]] = {}
-        for s, text in zip(self._each_s.tolist(), self.rows[column].tolist(), strict=True):
+        for s, text in zip(self._each_s.tolist(), self.rows[column].fillna("").tolist(), strict=True):
             texts.setdefault(s, []).append(str(text))
         return [texts[s] for s in self.s.tolist()]
 
@@ -118,7 +122,7 @@ class Family:
 
     @cached_property
     def _conditions(self) -> list[str]:
-        keys = [key for key in COMPARABLE if key not in ("dtype", "num_tokens")]
+        keys = [name for name in ONE_LAW if BY_NAME[name].subject in (Subject.TEXTS, Subject.METHOD)]
         return self.rows[keys].iloc[0].astype("string").fillna("").tolist()
 
     @cached_property
@@ -192,8 +196,8 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], Any], n
 def families(runs: Runs, notes: list[str], *, min_sizes: int = 1) -> list[Family]:
     """Every family on every dataset, in parts that may be compared, with at least `min_sizes` sizes.
 
-    Runs that differ in precision, sequence rule, sequence length, candidates, texts or tokens never come into one part,
-    nor do several checkpoints of one size. Several runs of one size (seeds, say) stay together.
+    The runs of one part agree in the columns `rbptrack.facts.ONE_LAW`: weights, precision, texts, sequences and so on.
+    The runs of one size agree in `ONE_POINT`: they are of one checkpoint. Seeds may differ.
     """
     comparable = []
     frame = without_twins(runs.frame)

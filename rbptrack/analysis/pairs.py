@@ -13,13 +13,9 @@ from rbptrack.analysis.report import Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.source import Unreadable
 from rbptrack.base.errors import BadInput
+from rbptrack.facts import SAME_TOKENS
 from rbptrack.ranks import HEADLINE_KS
 from rbptrack.stats.changes import ChangedToken, Changes, OtherTokens, compare
-
-SAME_TOKENS = (
-    "dataset", "documents_hash", "sequence", "seq_len", "context", "candidates", "rank", "vocab_size", "num_tokens",
-)  # fmt: skip
-"""Columns of `Runs.frame` that agree where two measurements scored the same tokens in the same way."""
 
 CHANGES_GLOSSARY: dict[str, str | Term] = {
     "change": Term(

@@ -9,6 +9,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from rbptrack.analysis.reading import whole_number
+from rbptrack.facts import FACTS, Place
 from rbptrack.ranks import is_rbp_column, rbp_ks, rbp_name
 
 ROUNDED = 2e-3
@@ -17,6 +18,7 @@ ROUNDED = 2e-3
 _AS_ROUNDED = 0.95  # of CE: log-probabilities in bfloat16, means of batches' means
 _MAX_K = 2**31 - 1
 _RESULTS = ("ce", "ce_rank", "ce_rest", "bits_per_byte", "tie_rate")
+_CONDITIONS = [fact.name for fact in FACTS if fact.importable and fact.decides and fact.place is not Place.METRIC]
 _AT_MOST = {"non_embedding_params": "total_params", "documents": "num_tokens", "context": "seq_len"}
 
 
@@ -66,6 +68,8 @@ class ImportedRow(BaseModel):
     non_embedding_params: _Count | None = None
     total_params: _Count | None = None
     training_tokens: Annotated[_Positive, BeforeValidator(whole_number)] | None = None
+    revision: _Label | None = None
+    weights: _Label | None = None
     vocab_size: _Small | None = None
     seq_len: _Small | None = None
     context: Annotated[int, BeforeValidator(_a_number), Field(ge=0, lt=2**31)] | None = None
@@ -73,6 +77,11 @@ class ImportedRow(BaseModel):
     num_tokens: _Count | None = None
     dtype: _Label | None = None
     sequence: _Label | None = None
+    candidates: _Label | None = None
+    rank: _Label | None = None
+    scoring: _Small | None = None
+    chat_template: _Label | None = None
+    documents_hash: _Label | None = None
     ce: _Positive | None = None
     ce_rank: _Positive | None = None
     ce_rest: _Positive | None = None
@@ -85,10 +94,14 @@ class ImportedRow(BaseModel):
         return {k: self.__pydantic_extra__[rbp_name(k)] for k in rbp_ks(self.__pydantic_extra__)}
 
     @property
+    def conditions(self) -> dict[str, object]:
+        """The facts that tell this measurement from others, as far as they are known."""
+        return {name: getattr(self, name) for name in _CONDITIONS if getattr(self, name) not in (None, "")}
+
+    @property
     def key(self) -> tuple[object, ...]:
         """What makes two rows the same measurement."""
-        how = (self.dtype, self.sequence, self.seq_len, self.context, self.training_tokens)
-        return (self.model, self.dataset, self.family, self.size, *how)
+        return tuple(getattr(self, name) for name in _CONDITIONS)
 
     @model_validator(mode="before")
     @classmethod
@@ -114,6 +127,13 @@ class ImportedRow(BaseModel):
             self.ce_rank = max(missing, 0.0)
         if self.ce_rest is None:
             self.ce_rest = max(missing, 0.0)
+        return self
+
+    @model_validator(mode="after")
+    def _only_slide_has_context(self) -> Self:
+        """Forget the context of sequences that repeat no tokens: it tells no measurements apart."""
+        if self.sequence not in (None, "slide"):
+            self.context = None
         return self
 
     @model_validator(mode="after")

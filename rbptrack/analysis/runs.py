@@ -13,11 +13,12 @@ import pandas as pd
 import pyarrow as pa
 
 from rbptrack.analysis.family import read_families, whole_ks
-from rbptrack.analysis.source import COLUMNS, COUNTED, Source, Unreadable, WithoutRanks
+from rbptrack.analysis.source import COUNTED, Source, Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, shortened, unknown
 from rbptrack.base.expression import rows_that_pass
-from rbptrack.base.words import counted, listed, readable, short_hash
+from rbptrack.base.words import counted, listed, readable
 from rbptrack.config.patterns import fits
+from rbptrack.facts import BY_NAME, COLUMNS, TELL_APART
 from rbptrack.ranks import (
     HEADLINE_KS,
     SCHEMA,
@@ -34,8 +35,6 @@ from rbptrack.stats.documents import TOTALS
 from rbptrack.stats.laws import laws_by_metric
 
 T = TypeVar("T")
-_TELL_APART = ("dtype", "sequence", "seq_len", "context", "candidates", "rank", "reference")
-_HASHES = ("documents_hash", "commit", "run_id")  # which tell apart, too, by their first 8 characters
 _EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
 _PAPER_KS = (500, 2500, 10000)  # the larger k of its table 2
 _MAX_KEPT_BYTES = 200_000_000  # bytes of counts that are kept for the next analyzer of this process
@@ -73,7 +72,7 @@ class Runs:
     Every method that takes a run takes its name (`nano-6k/stdlib`), the beginning of its run ID, or its row.
 
     Args:
-        frame: one row per measurement, with columns of `COLUMNS`; those that are left out are missing everywhere.
+        frame: one row per measurement, with columns of `rbptrack.facts.COLUMNS`; columns that are left out are missing.
         source: where their ranks are read, when they are asked for.
 
     Attributes:
@@ -372,14 +371,12 @@ def _names(frame: pd.DataFrame) -> pd.Series[str]:
     `mine-115k/notes@bfloat16`.
     """
     names = pd.Series([f"{model}/{dataset}" for model, dataset in zip(frame["model"], frame["dataset"], strict=True)])
-    for column in (*_TELL_APART, *_HASHES):
+    for column in (*TELL_APART, "run_id"):
         alike = names[names.duplicated(keep=False)]
         if alike.empty:
             break
         values = frame.loc[alike.index, column]
         values = values[values.groupby(alike).transform("nunique", dropna=False) > 1]
-        texts = values.astype("string").fillna("none")
-        if column in _HASHES:
-            texts = texts.map(short_hash)
-        names[texts.index] += "@" + texts
+        marks = ["" if pd.isna(value) else "@" + BY_NAME[column].text(value) for value in values]
+        names[values.index] += pd.Series(marks, index=values.index, dtype="string")
     return names.astype("string")

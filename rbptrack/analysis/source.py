@@ -1,4 +1,4 @@
-"""Where `Runs` reads measurements: the columns of their table, and their ranks, of a store or in memory."""
+"""Where `Runs` reads the ranks of measurements: a store, or memory."""
 
 from __future__ import annotations
 
@@ -12,56 +12,6 @@ import pyarrow.compute as pc
 
 from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
-
-COLUMNS: Mapping[str, str] = {
-    "run_id": "string",
-    "family": "string",
-    "size": "string",  # as published: 70m
-    "model": "string",  # family, size, seed and checkpoint: pythia-70m@step1000
-    "dataset": "string",
-    "revision": "string",  # of the model, as asked for: main, step1000
-    "commit": "string",  # of the model's repository, or the hash of its folder
-    "repo": "string",
-    "software": "string",
-    "fingerprint": "string",
-    "sweep": "string",
-    "imported": "string",  # the importer's name; missing where rbptrack measured
-    "without_ranks": "boolean",  # metrics were imported, and no ranks
-    "dtype": "string",
-    "sequence": "string",
-    "seq_len": "Int64",
-    "context": "Int64",
-    "candidates": "string",
-    "rank": "string",
-    "documents_hash": "string",  # of the texts
-    "dataset_repo": "string",
-    "dataset_commit": "string",
-    "sources": "Int64",  # how many sources the documents come from, where a field names them
-    "vocab_size": "Int64",
-    "non_embedding_params": "Int64",
-    "total_params": "Int64",
-    "training_tokens": "Float64",
-    "num_tokens": "Int64",
-    "documents": "Int64",
-    "ce": "Float64",
-    "ce_se": "Float64",
-    "ce_rank": "Float64",
-    "ce_rest": "Float64",
-    "bits_per_byte": "Float64",
-    "tie_rate": "Float64",
-    "reference": "string",
-    "reference_commit": "string",
-    "reference_params": "Int64",
-    "kl": "Float64",
-    "acceptance": "Float64",
-    "same_top": "Float64",
-    "tokens_per_second": "Float64",
-    "seconds": "Float64",
-    "started": "datetime64[us, UTC]",
-}
-"""The columns of `Runs.frame` and their types. After them: rbp_<k> and rbp_<k>_se of each logged k (Float64), and every
-other param in which runs differ. `Runs` adds `name` in front, which tells runs apart and selects one.
-"""
 
 SCORES = ("model", "revision", "task", "score", "n")
 """Of scores of tasks: a model's name and revision (empty: the main one), the task, its score, how many items it has."""

@@ -19,6 +19,7 @@ from rbptrack.base.errors import RbptrackError, first_line
 from rbptrack.base.files import sha256
 from rbptrack.base.parquet import read_table
 from rbptrack.base.validation import faults_of
+from rbptrack.facts import FACTS
 from rbptrack.ranks import RankTable
 from rbptrack.sources.fingerprint import fingerprint as fingerprint_of
 from rbptrack.tracking import Record
@@ -38,8 +39,7 @@ from rbptrack.tracking.verify import numbers_that_disagree
 _KEY = re.compile(r"[/\w.\- :]{1,250}")  # of params, metrics and tags in MLflow
 _LONGEST = 6000  # characters of a param in MLflow
 _MAX_ROWS = 2**31  # of a table: a run of equal values packs into nothing
-_NAMES = ("family", "size", "dataset")
-_STATED_TWICE = (*_NAMES, "dtype", "sequence", "seq_len", "context", "training_tokens", "candidates", "rank")
+_STATED_TWICE = [fact.name for fact in FACTS if fact.decides and fact.name not in ("model", "tokenizer")]
 _REQUIRED = (Tag.FINGERPRINT, Tag.FAMILY, Tag.MODEL, Tag.DATASET)
 _Record = TypeAdapter(Record)
 
@@ -89,14 +89,13 @@ def _faults_of_identity(record: Record, fingerprint: str) -> Iterator[str]:
         yield "its fingerprint is not that of what it says it measured"
     if record.tags.get(Tag.FINGERPRINT) != fingerprint:
         yield "its record has another fingerprint than its folder"
-    stated = {name.removeprefix(Tag.PREFIX): value for name, value in record.tags.items()} | record.params
     identity: dict[str, Any] = dict(record.identity)
     if identity.get("matmul") == "tf32":
         identity["dtype"] = "tf32"
     for name in _STATED_TWICE:
         value = identity.get(name)
-        if value and isinstance(value, (str, int)) and str(value) != stated.get(name):
-            yield f"{name} is {stated.get(name)}, and {value} in what its fingerprint is made of"
+        if value and isinstance(value, (str, int)) and str(value) != record.fact(name):
+            yield f"{name} is {record.fact(name)}, and {value} in what its fingerprint is made of"
 
 
 def _faults_of_size(record: Record) -> Iterator[str]:

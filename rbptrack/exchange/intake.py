@@ -8,15 +8,12 @@ from pathlib import Path
 
 from rbptrack.analysis.importing import CheckedMeasurement, CheckedSource, ImportedRow
 from rbptrack.base.words import counted
+from rbptrack.facts import BY_NAME, IMPORTABLE, Place, texts
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Record, Store
-from rbptrack.tracking.facts import identity_tags, title
-from rbptrack.tracking.names import HISTOGRAM_FILE, RANKS_FILE, Metric, Tag
+from rbptrack.tracking.facts import tags_of, title
+from rbptrack.tracking.names import HISTOGRAM_FILE, RANKS_FILE, Metric
 from rbptrack.tracking.record import MAX_TEXT_LENGTH, histogram_of, numbers, rbp_curve, size_metrics
-
-_PARAMS = ("dtype", "sequence", "seq_len", "context", "vocab_size", "total_params", "training_tokens", "documents")
-_HOW = ("dtype", "sequence", "seq_len", "context", "training_tokens")  # as in the key of `ImportedRow`
-_METRICS = ("ce", "ce_rank", "ce_rest", "bits_per_byte", "tie_rate", "num_tokens")
 
 
 def import_source(importer: str, source: CheckedSource, path: Path, store: Store) -> list[str]:
@@ -75,32 +72,22 @@ def _record(measurement: CheckedMeasurement, importer: str, file: str) -> Record
         histogram = given.ranks.histogram()
         metrics |= numbers(histogram, given.ranks.document_counts(list(row.rbp)))
         curve = rbp_curve(histogram)
-    columns = row.model_dump(exclude_none=True)
-    params = {name: str(columns[name]) for name in _PARAMS if name in columns}
-    if given.repo:
-        params["repo"] = given.repo
     # The source's own name of the model: two repositories may have one family and size.
-    names = {"model": row.model, "family": row.family, "size": row.size, "dataset": row.dataset}
-    identity = {"imported": importer, **names} | {name: params[name] for name in _HOW if name in params}
+    identity = {"imported": importer} | {name: str(value) for name, value in row.conditions.items()}
     model = f"{row.family}-{row.size}" if row.size else row.family
-    tags = identity_tags(
-        fingerprint=fingerprint(identity),
-        family=row.family,
-        size=row.size,
-        model=model,
-        dataset=row.dataset,
-        sweep="",
-    )
-    tags |= {
-        Tag.IMPORTED: importer,
-        Tag.IMPORTED_FROM: file,
-        Tag.NOTES: " ".join(given.notes.split())[:MAX_TEXT_LENGTH],
-        Tag.WITHOUT_RANKS: "true" if given.ranks is None else "",
+    values = row.model_dump(include=set(IMPORTABLE)) | {
+        "model": model,
+        "repo": given.repo,
+        "fingerprint": fingerprint(identity),
+        "imported": importer,
+        "imported_from": file,
+        "notes": " ".join(given.notes.split())[:MAX_TEXT_LENGTH],
+        "without_ranks": given.ranks is None,
     }
     return Record(
         title(model, row.dataset),
-        {name: value for name, value in tags.items() if value},
-        params,
+        tags_of(values),
+        texts(Place.PARAM, values),
         metrics,
         curves={Metric.RBP_CURVE: curve} if curve else {},
         identity=identity,
@@ -110,7 +97,8 @@ def _record(measurement: CheckedMeasurement, importer: str, file: str) -> Record
 def _metrics(row: ImportedRow) -> dict[str, float]:
     """The numbers of a row, with its further columns: rbp_<k> and standard errors."""
     columns = row.model_dump(exclude_none=True)
-    metrics = {name: float(columns[name]) for name in _METRICS if name in columns}
+    names = [name for name in IMPORTABLE if BY_NAME[name].place is Place.METRIC and name != Metric.NON_EMBEDDING_PARAMS]
+    metrics = {name: float(columns[name]) for name in names if name in columns}
     metrics |= row.model_extra or {}
     if row.non_embedding_params is not None:
         metrics |= size_metrics(row.non_embedding_params)

@@ -16,7 +16,7 @@ from rbptrack.models.backbone import Backbone, Unmeasurable
 from rbptrack.models.device import float32_products, is_spread, resident
 from rbptrack.models.head import head_of
 from rbptrack.models.probe import check_head, check_states, probes, refused
-from rbptrack.models.quantised import is_matrix, method_of
+from rbptrack.models.quantised import is_matrix, method_of, stored_as
 from rbptrack.scoring.head import Head
 
 _FAILURES = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, AssertionError, ImportError)
@@ -53,6 +53,7 @@ class CausalModel:
         widest: the largest number of features that one of the backbone's layers writes.
         heads: attention heads whose weights are all in memory at once (attention=eager); 0 otherwise.
         spread: whether accelerate moves weights or activations between devices while the model runs.
+        weights: how its weights were stored: empty as published, else `Q4_K_M`, `int8 torchao` and the like.
         longest: the most tokens of a sequence for which its numbers hold, or None.
         notes: what the user should know of how it is measured.
         reference: another model, to which it is compared while it is measured.
@@ -68,6 +69,7 @@ class CausalModel:
     widest: int
     heads: int
     spread: bool
+    weights: str = ""
     longest: int | None = None
     notes: tuple[str, ...] = ()
     reference: Reference | None = None
@@ -250,6 +252,7 @@ def _described(module: Any, backbone: Backbone, head: Head) -> CausalModel:
         widest=max(max(weight.shape[:-1] or weight.shape) for weight in weights),  # a row for each written feature
         heads=getattr(text_config(module.config), "num_attention_heads", 0) if eager else 0,
         spread=is_spread(module),
+        weights=stored_as(module.config),
         longest=longest_sequence(module.config),
         notes=counts.notes,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rbptrack.base.errors import BadInput, shortened
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import ModelConfig
-from rbptrack.models.quantised import described
+from rbptrack.models.quantised import stored_as
 from rbptrack.sources.pin import Source
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def check_own_tokens(name: str, source: Source, tokenizer: PreTrainedTokenizerBa
 def notes_of(source: Source, module: Any) -> tuple[str, ...]:
     """Describe a model's weights, and what lies beside them and is not measured, in words."""
     notes = []
-    quantisation = described(module.config)
+    quantisation = stored_as(module.config)
     if source.gguf:
         notes.append(f"its weights are those of {source.gguf}, dequantised")
     elif quantisation:

@@ -12,9 +12,9 @@ from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.architecture import from_source, load_config, model_class
 from rbptrack.models.causal import CausalModel, of_module
-from rbptrack.models.checkpoint import check_loaded, check_stored, notes_of, only_pickles
+from rbptrack.models.checkpoint import check_loaded, check_stored, file_of, notes_of, only_pickles
 from rbptrack.models.device import device_of, out_of_memory, placement, set_precision
-from rbptrack.models.quantised import compute_in, method_of
+from rbptrack.models.quantised import compute_in, gguf_type, method_of
 from rbptrack.sources.pin import Source
 
 
@@ -42,7 +42,9 @@ def load_model(
         module.to(device)
     model = of_module(module, config.name, candidates=candidates)
     head = model.head.without(without) if without else model.head
-    return replace(model, head=head, notes=(*model.notes, *notes_of(source, module)))
+    path = file_of(source, source.gguf) if source.gguf else None
+    weights = gguf_type(path) if path else model.weights
+    return replace(model, head=head, weights=weights, notes=(*model.notes, *notes_of(source, module)))
 
 
 def _load_module(config: ModelConfig, source: Source, **options: Any) -> Any:

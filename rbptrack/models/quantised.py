@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,15 +23,49 @@ def method_of(config: Any) -> str:
     return str(getattr(method, "value", method) or "of no name")
 
 
-def described(config: Any) -> str:
-    """A quantisation in words, such as `torchao, Int8WeightOnlyConfig` or `gptq, 4 bits`; empty without one."""
+def stored_as(config: Any) -> str:
+    """Say how the weights of a loaded model were stored: `int8 torchao`, `int4 group 128 gptq`; empty as published."""
+    method = method_of(config)
+    if not method:
+        return ""
     settings = _settings(config)
-    words = [method_of(config)]
-    if "quant_type" in settings:
-        words.append(type(settings["quant_type"]).__name__)
-    if "bits" in settings:
-        words.append(f"{settings['bits']} bits")
-    return ", ".join(filter(None, words))
+    torchao = settings.get("quant_type")
+    granularity = getattr(torchao, "granularity", None)
+    group = settings.get("group_size") or getattr(torchao, "group_size", None) or getattr(granularity, "group_size", 0)
+    words = [_number_type(settings), f"group {group}" if group and group > 0 else "", method]
+    return " ".join(filter(None, words))
+
+
+def _number_type(settings: dict[str, Any]) -> str:
+    """The type of a quantised weight: `int8`, `nf4`; empty if the settings do not say it."""
+    if settings.get("bits"):
+        return f"int{settings['bits']}"
+    if settings.get("load_in_8bit"):
+        return "int8"
+    if settings.get("load_in_4bit"):
+        return str(settings.get("bnb_4bit_quant_type", "fp4"))
+    torchao = settings.get("quant_type")
+    if torchao is None:
+        return ""
+    name = type(torchao).__name__.removesuffix("Config")
+    if hasattr(torchao, "weight_dtype"):
+        return f"{str(torchao.weight_dtype).removeprefix('torch.')}{name.removeprefix('IntxWeightOnly')}"
+    return name.removesuffix("WeightOnly").lower() if name.endswith("WeightOnly") else name
+
+
+def gguf_type(path: Path) -> str:
+    """Say how a GGUF file stores weights: `Q4_K_M` by its header, else the type of most of its weights."""
+    from gguf import GGUFReader, LlamaFileType
+
+    reader = GGUFReader(path)
+    field = reader.get_field("general.file_type")
+    if field is not None:
+        with suppress(ValueError):  # a type that is newer than the library
+            return LlamaFileType(int(field.contents())).name.removeprefix("MOSTLY_").removeprefix("ALL_")
+    sizes: Counter[str] = Counter()
+    for tensor in reader.tensors:
+        sizes[tensor.tensor_type.name] += int(tensor.n_elements)
+    return sizes.most_common(1)[0][0]
 
 
 def check_quantisation(name: str, config: Any) -> None:

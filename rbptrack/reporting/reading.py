@@ -22,11 +22,11 @@ import pandas as pd
 
 import rbptrack
 from rbptrack.analysis import Runs
-from rbptrack.analysis.pairs import SAME_TOKENS
 from rbptrack.analysis.source import Unreadable
 from rbptrack.base.errors import BadInput, RbptrackError, unknown
 from rbptrack.base.words import bytes_of, counted, listed
 from rbptrack.config.patterns import natural_key
+from rbptrack.facts import SAME_TOKENS
 from rbptrack.ranks import DocumentCounts, FloatArray, IntArray, RankTable
 from rbptrack.reporting.page import environment, packed, page_title
 from rbptrack.stats.documents import influences, missed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from rbptrack.config.schema import Rank
 from rbptrack.console.output import say
 from rbptrack.console.progress import bar
 from rbptrack.ranks import rbp_name
-from rbptrack.sweep.resolve import Cell, reference_title
+from rbptrack.sweep.resolve import Cell
 from rbptrack.tracking import Facts, Record, Store, lay_out
 from rbptrack.tracking.names import RECORD_FILE, Metric, Tag
 
@@ -156,18 +157,7 @@ def failed_outcome(title: str, error: Exception) -> Outcome:
 
 def log_failure(cell: Cell, store: Store, message: str) -> None:
     """Log a run that says why the cell failed, if the store answers."""
-    config = cell.config
-    facts = Facts(
-        config=config,
-        fingerprint=cell.fingerprint,
-        sweep=config.sweep,
-        commit=cell.weights.identity,
-        dataset_commit=cell.texts.identity,
-        non_embedding_params=0,  # not known: the model may not have been read
-        total_params=0,
-        vocab_size=0,
-        num_documents=0,
-    )
+    facts = Facts.of(cell.config, cell.identity, _pins(cell))  # the model and the texts may not have been read
     with suppress(RbptrackError):
         store.fail(Record(facts.title, facts.tags(), facts.params()), message)
 
@@ -230,7 +220,7 @@ def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
     lay_out(
         cell.folder,
         measurement,
-        _facts(cell, model, corpus),
+        _facts(cell, model, corpus, loader.fit(cell).template),
         documents=corpus.document_table(),
         unscored=corpus.unscored_table(),
         token_texts=corpus.token_texts(loader.tokenizer(cell), measurement.first_choices()),
@@ -258,26 +248,24 @@ def _usable_ks(cell: Cell, vocab_size: int) -> tuple[tuple[int, ...], tuple[str,
     return usable, (f"{model}: k={above} {verb} above its vocabulary ({vocab_size:,})",)
 
 
-def _facts(cell: Cell, model: CausalModel, corpus: Corpus) -> Facts:
-    """What is known of a cell whose model and texts are loaded."""
-    config = cell.config
-    reference = config.reference
-    return Facts.of(
-        model,
-        corpus,
-        config=config,
-        fingerprint=cell.fingerprint,
-        identity=cell.identity,
-        sweep=config.sweep,
-        commit=cell.weights.identity,
-        dataset_commit=cell.texts.identity,
-        tokenizer_commit=cell.tokenizer.identity if config.model.tokenizer else "",
-        chat_template=cell.identity["chat"],
-        reference=reference_title(reference) if reference else "",
-        reference_commit=cell.reference.identity if cell.reference else "",
-        reference_params=model.reference.model.total_params if model.reference else 0,
-        forced=config.force,
-    )
+def _facts(cell: Cell, model: CausalModel, corpus: Corpus, template: str) -> Facts:
+    """The facts of a cell whose model and texts are loaded."""
+    further = _pins(cell)
+    if template:
+        further["chat_template"] = hashlib.sha256(template.encode()).hexdigest()
+    return Facts.of(cell.config, cell.identity, further, model=model, corpus=corpus)
+
+
+def _pins(cell: Cell) -> dict[str, object]:
+    """The facts that are known of a cell before anything is loaded."""
+    return {
+        "sweep": cell.config.sweep,
+        "commit": cell.weights.identity,
+        "dataset_commit": cell.texts.identity,
+        "tokenizer_commit": cell.tokenizer.identity if cell.config.model.tokenizer else "",
+        "reference_commit": cell.reference.identity if cell.reference else "",
+        "forced": cell.config.force,
+    }
 
 
 def _finished_outcome(cell: Cell) -> Outcome:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rbptrack.base.files import read_small, sha256, write_whole
 from rbptrack.config.paths import cells_folder, user_path
-from rbptrack.config.schema import CellConfig, Config, DatasetConfig, Dtype, ModelConfig, SequenceRule
+from rbptrack.config.schema import CellConfig, Config, DatasetConfig, ModelConfig, SequenceRule
 from rbptrack.corpus.documents import only_split, selection_identity
 from rbptrack.sources.cache import remembered
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
@@ -114,7 +114,15 @@ class Resolver:
             reference_tokenizer=reference_tokenizer,
             identity={},
         )
-        return replace(cell, identity=_identity(cell, self._tokenizer_rules(cell)))
+        identity = identity_of(
+            config,
+            weights=weights.identity,
+            tokenizer=cell.tokenizer.identity,
+            tokenizer_rules=self._tokenizer_rules(cell),
+            texts=selection_identity(config.dataset, texts),
+            reference=reference.identity if reference else "",
+        )
+        return replace(cell, identity=identity)
 
     def save_pins(self, path: Path) -> None:
         """Write what is pinned on the hub, for processes that are given the file in PINS.
@@ -156,13 +164,6 @@ def resolve(config: Config) -> Cell:
     return Resolver().resolve(config)
 
 
-def reference_title(reference: ModelConfig) -> str:
-    """A reference's name, with its precision where that is not float32: `pythia-1b bfloat16`."""
-    if reference.dtype is Dtype.float32:
-        return reference.name
-    return f"{reference.name} {reference.dtype.value}"
-
-
 def _rules(model: ModelConfig, source: Source) -> str:
     """The hash of a tokenizer's rules. It is kept, because loading a tokenizer takes seconds.
 
@@ -180,26 +181,33 @@ def _rules(model: ModelConfig, source: Source) -> str:
     return remembered(f"tokenizers/{fingerprint({'source': source.identity, 'versions': versions})}", load)
 
 
-def _identity(cell: Cell, tokenizer_rules: str) -> dict[str, Any]:
+def identity_of(
+    config: CellConfig, *, weights: str, tokenizer: str, tokenizer_rules: str, texts: object, reference: str = ""
+) -> dict[str, Any]:
     """Everything that determines a measurement's numbers: no batch or chunk size, no device, path or k.
 
+    `rbptrack.facts` says by which facts each key is shown, and whether the runs of one law must agree in it.
+
     Args:
-        cell: pinned.
-        tokenizer_rules: the hash of the rules by which its tokenizer cuts texts.
+        config: of the cell.
+        weights: what makes the weights the same on another machine.
+        tokenizer: what makes the tokenizer's files the same.
+        tokenizer_rules: the hash of the rules by which it cuts texts.
+        texts: what makes the documents the same.
+        reference: what makes the reference's weights the same; empty without a reference.
 
     """
-    config = cell.config
     dataset = config.dataset
     parts: dict[str, Any] = {
         "family": config.model.family,
         "size": config.model.size,
         "seed": config.model.seed,
-        "model": cell.weights.identity,
-        "tokenizer": cell.tokenizer.identity,
+        "model": weights,
+        "tokenizer": tokenizer,
         "tokenizer_rules": tokenizer_rules,
         **_precision(config.model),
         "dataset": dataset.name,
-        "texts": selection_identity(dataset, cell.texts),
+        "texts": texts,
         "group": dataset.group,
         "sequence": dataset.sequence.value,
         "seq_len": dataset.seq_len,
@@ -209,8 +217,8 @@ def _identity(cell: Cell, tokenizer_rules: str) -> dict[str, Any]:
         "rank": config.rank.value,
         "scoring": SCORING_VERSION,
     }
-    if config.reference is not None and cell.reference is not None:
-        parts["reference"] = {"name": config.reference.name, "model": cell.reference.identity}
+    if config.reference is not None:
+        parts["reference"] = {"name": config.reference.name, "model": reference}
         parts["reference"] |= _precision(config.reference)
     return parts
 

@@ -1,76 +1,75 @@
-"""What a measurement is of, as the tags by which it is found and the params that tell it from others."""
+"""The facts of one measurement, as the tags and params of its run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from rbptrack.config.schema import CellConfig, DatasetConfig, ModelConfig, SequenceRule, TrackingConfig
-from rbptrack.sources.fingerprint import SCORING_VERSION
+from rbptrack.config.schema import CellConfig, DatasetConfig, Dtype, ModelConfig, SequenceRule, TrackingConfig
+from rbptrack.facts import Place, texts
+from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.tracking.names import Kind, Tag
+
+if TYPE_CHECKING:  # torch and transformers load only where a model runs
+    from rbptrack.corpus.sequences import Corpus
+    from rbptrack.models.causal import CausalModel
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known of a measurement beside its numbers, once model and texts have been read.
+    """What is known of one measurement besides its numbers.
 
     Attributes:
         config: as it was composed; a `Config` is kept whole as config.yaml.
-        fingerprint: hash of everything that determines the numbers.
-        identity: what it is the hash of, `sources.fingerprint(identity)`; an import computes it again.
-        sweep: its name; empty without one.
-        commit: `id@commit` of the model's repository, or a hash of its files.
-        dataset_commit: of the dataset.
-        tokenizer_commit: of a tokenizer that is not the model's own.
-        documents_hash: SHA-256 of the texts.
-        non_embedding_params: S, counted from the module.
-        total_params: every parameter, tied ones once.
-        vocab_size: |V|, the entries that compete.
-        num_documents: how many were read.
-        device: where it ran.
-        chat_template: SHA-256 of the template, of conversations.
-        reference: the reference's name, with its precision where that is not float32.
-        reference_commit: of the reference.
-        reference_params: its parameters, tied ones once.
-        forced: measured again although it had been measured.
+        identity: everything that determines the numbers; the fingerprint is its hash.
+        values: the facts by their names in `rbptrack.facts`. What is not known is empty, zero or left out.
 
     """
 
     config: CellConfig
-    fingerprint: str
-    non_embedding_params: int
-    total_params: int
-    vocab_size: int
-    num_documents: int
-    identity: Mapping[str, Any] = field(default_factory=dict)
-    sweep: str = ""
-    commit: str = ""
-    dataset_commit: str = ""
-    tokenizer_commit: str = ""
-    documents_hash: str = ""
-    device: str = ""
-    chat_template: str = ""
-    reference: str = ""
-    reference_commit: str = ""
-    reference_params: int = 0
-    forced: bool = False
+    identity: Mapping[str, Any]
+    values: Mapping[str, object]
 
     @classmethod
-    def of(cls, model: Any, corpus: Any, **further: Any) -> Facts:
-        """The facts of a loaded model (`CausalModel`) and its texts (`Corpus`); further: the other attributes."""
-        return cls(
-            documents_hash=corpus.texts_hash,
-            non_embedding_params=model.non_embedding_params,
-            total_params=model.total_params,
-            vocab_size=model.vocab_size,
-            num_documents=len(corpus.document_ids),
-            device=str(model.device),
-            **further,
-        )
+    def of(
+        cls,
+        config: CellConfig,
+        identity: Mapping[str, Any],
+        further: Mapping[str, object],
+        *,
+        model: CausalModel | None = None,
+        corpus: Corpus | None = None,
+    ) -> Facts:
+        """Collect the facts of a configuration, of a loaded model and of its texts.
+
+        Args:
+            config: of the cell.
+            identity: of the measurement.
+            further: facts that none of the others knows, by name.
+            model: if it was loaded.
+            corpus: if it was read.
+
+        """
+        values = _of_model_config(config.model) | _of_dataset_config(config.dataset)
+        values |= {"candidates": config.candidates.value, "rank": config.rank.value}
+        values |= {"tokenizer_rules": identity.get("tokenizer_rules", "")}
+        values |= {"scoring": SCORING_VERSION, "software": software()}
+        if config.reference is not None:
+            values["reference"] = reference_title(config.reference)
+        if model is not None:
+            values |= _of_model(model)
+        if corpus is not None:
+            values |= {"documents_hash": corpus.texts_hash, "documents": len(corpus.document_ids)}
+        return cls(config=config, identity=identity, values={**values, **further})
+
+    @property
+    def fingerprint(self) -> str:
+        """The hash of everything that determines the numbers."""
+        return fingerprint(self.identity)
 
     @property
     def title(self) -> str:
@@ -79,41 +78,11 @@ class Facts:
 
     def tags(self) -> dict[str, str]:
         """The run's tags."""
-        model = self.config.model
-        tags = identity_tags(
-            fingerprint=self.fingerprint,
-            family=model.family,
-            size=model.size,
-            model=model.name,
-            dataset=self.config.dataset.name,
-            sweep=self.sweep,
-        )
-        tags |= {
-            Tag.COMMIT: self.commit,
-            Tag.DATASET_COMMIT: self.dataset_commit,
-            Tag.TOKENIZER_COMMIT: self.tokenizer_commit,
-            Tag.REFERENCE_COMMIT: self.reference_commit,
-            Tag.DOCUMENTS_HASH: self.documents_hash,
-            Tag.CHAT_TEMPLATE: self.chat_template,
-            Tag.SOFTWARE: software(),
-            Tag.FORCED: "true" if self.forced else "",
-        }
-        return {name: value for name, value in tags.items() if value}
+        return tags_of({**self.values, "fingerprint": self.fingerprint})
 
     def params(self) -> dict[str, str]:
-        """The run's params: what tells measurements apart, without defaults that say nothing."""
-        params = _of_model(self.config.model) | _of_dataset(self.config.dataset)
-        params |= {
-            "candidates": self.config.candidates.value,
-            "rank": self.config.rank.value,
-            "total_params": self.total_params,
-            "vocab_size": self.vocab_size,
-            "documents": self.num_documents,
-            "device": self.device,
-            "reference": self.reference,
-            "reference_params": self.reference_params,
-        }
-        return {name: str(value) for name, value in params.items() if value}
+        """The run's params, without defaults that say nothing."""
+        return texts(Place.PARAM, self.values)
 
     def yaml(self) -> str:
         """The whole config without the address of the store: whoever reads it has a store of their own."""
@@ -129,17 +98,17 @@ def title(model: str, dataset: str) -> str:
     return f"{model} / {dataset}"
 
 
-def identity_tags(*, fingerprint: str, family: str, size: str, model: str, dataset: str, sweep: str) -> dict[str, str]:
-    """The tags by which a measurement is found."""
-    return {
-        Tag.KIND: Kind.MEASUREMENT,
-        Tag.FINGERPRINT: fingerprint,
-        Tag.FAMILY: family,
-        Tag.SIZE: size,
-        Tag.MODEL: model,
-        Tag.DATASET: dataset,
-        Tag.SWEEP: sweep,
-    }
+def tags_of(values: Mapping[str, object]) -> dict[str, str]:
+    """The tags of a measurement's run, of facts by name."""
+    kind = {Tag.KIND: Kind.MEASUREMENT}
+    return kind | {Tag.PREFIX + name: text for name, text in texts(Place.TAG, values).items()}
+
+
+def reference_title(reference: ModelConfig) -> str:
+    """A reference's name, with its precision if that is not float32: `pythia-1b bfloat16`."""
+    if reference.dtype is Dtype.float32:
+        return reference.name
+    return f"{reference.name} {reference.dtype.value}"
 
 
 def software() -> str:
@@ -148,33 +117,44 @@ def software() -> str:
     return ", ".join([f"rbptrack {version('rbptrack')}", f"scoring {SCORING_VERSION}", *versions])
 
 
-def _of_model(model: ModelConfig) -> dict[str, Any]:
-    dtype = "tf32" if model.tf32 else model.dtype.value
+def _of_model_config(model: ModelConfig) -> dict[str, object]:
     return {
+        "family": model.family,
+        "size": model.size,
+        "model": model.name,
         "repo": model.repo,
         "gguf": model.gguf,
         "revision": model.revision,
         "seed": model.seed,
         "training_tokens": model.training_tokens,
         "tokenizer": model.tokenizer,
-        "dtype": dtype,
+        "dtype": "tf32" if model.tf32 else model.dtype.value,
     }
 
 
-def _of_dataset(dataset: DatasetConfig) -> dict[str, Any]:
-    params: dict[str, Any] = {
+def _of_dataset_config(dataset: DatasetConfig) -> dict[str, object]:
+    return {
+        "dataset": dataset.name,
         "dataset_repo": dataset.repo,
         "dataset_config": dataset.config,
         "split": dataset.split,
         "fields": ", ".join(dataset.fields) if dataset.fields != ["text"] else "",
         "selection": _selection(dataset),
-        "chat": "true" if dataset.chat else "",
         "sequence": dataset.sequence.value,
         "seq_len": dataset.seq_len,
+        "context": dataset.context if dataset.sequence is SequenceRule.slide else 0,
     }
-    if dataset.sequence is SequenceRule.slide:
-        params["context"] = dataset.context
-    return params
+
+
+def _of_model(model: CausalModel) -> dict[str, object]:
+    return {
+        "weights": model.weights,
+        "non_embedding_params": model.non_embedding_params,
+        "total_params": model.total_params,
+        "vocab_size": model.vocab_size,
+        "device": str(model.device),
+        "reference_params": model.reference.model.total_params if model.reference else 0,
+    }
 
 
 def _selection(dataset: DatasetConfig) -> str:

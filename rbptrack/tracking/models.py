@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rbptrack.facts import FACTS
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.names import Tag
 from rbptrack.tracking.record import Record
@@ -19,7 +20,6 @@ from rbptrack.tracking.record import Record
 if TYPE_CHECKING:
     from mlflow.entities import LoggedModel
 
-_PARAMS = ("repo", "revision", "dtype", "training_tokens", "total_params", "vocab_size")
 _NOT_IN_NAMES = str.maketrans(dict.fromkeys("/:.%\"'", "_"))  # MLflow refuses these
 
 
@@ -51,7 +51,7 @@ class Models:
     def _find(self, identity: str) -> LoggedModel | None:
         models = self._connection.client.search_logged_models(
             [self._connection.make_experiment()],
-            filter_string=f"tags.`{Tag.WEIGHTS}` = '{identity}'",
+            filter_string=f"tags.`{Tag.LOGGED_MODEL}` = '{identity}'",
             order_by=[{"field_name": "creation_time", "ascending": True}],
             max_results=1,
         )
@@ -61,13 +61,14 @@ class Models:
         """A new model, without the file that describes it: its status is PENDING."""
         from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
 
-        tags = {tag: record.tags[tag] for tag in (Tag.FAMILY, Tag.SIZE, Tag.MODEL, Tag.COMMIT) if record.tags.get(tag)}
+        names = [fact.name for fact in FACTS if fact.of_model]
+        tags = {Tag.PREFIX + name: record.tags[Tag.PREFIX + name] for name in names if Tag.PREFIX + name in record.tags}
         return self._connection.client.create_logged_model(
             self._connection.make_experiment(),
             name=_name(record),
             source_run_id=run_id,
-            tags=tags | {Tag.WEIGHTS: _identity(record), MLFLOW_MODEL_IS_EXTERNAL: "true"},
-            params={name: record.params[name] for name in _PARAMS if name in record.params},
+            tags=tags | {Tag.LOGGED_MODEL: _identity(record), MLFLOW_MODEL_IS_EXTERNAL: "true"},
+            params={name: record.params[name] for name in names if name in record.params},
             model_type="causal language model",
         )
 
@@ -89,15 +90,13 @@ class Models:
 
 
 def _name(record: Record) -> str:
-    """The model's name, as MLflow takes it: `pythia-1_4b@step1000`, `opt-6_7b bfloat16`."""
-    name = record.tags[Tag.MODEL]
+    """The model's name, as MLflow takes it: `pythia-1_4b@step1000`, `opt-6_7b bfloat16`, `gemma-270m Q4_K_M`."""
     dtype = record.params.get("dtype", "float32")
-    if dtype != "float32":
-        name += f" {dtype}"
-    return name.translate(_NOT_IN_NAMES)
+    words = [record.tags[Tag.MODEL], record.params.get("weights", ""), dtype if dtype != "float32" else ""]
+    return " ".join(filter(None, words)).translate(_NOT_IN_NAMES)
 
 
 def _identity(record: Record) -> str:
-    """What tells a model from others: its name, the commit or hash of its weights, its precision, its tokenizer."""
-    parts = [_name(record), record.params.get("repo"), record.tags.get(Tag.COMMIT), record.params.get("tokenizer")]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    """The hash of what tells a model from others: its weights, precision, tokenizer and number of training tokens."""
+    decides = [record.fact(fact.name) for fact in FACTS if fact.of_model and fact.decides]
+    return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:32]

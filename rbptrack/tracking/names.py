@@ -1,7 +1,4 @@
-"""The names of tags, metrics, artifacts and experiments, for whoever writes or reads a store.
-
-A param, and a tag or metric without its prefix, is a column of `Runs.frame`.
-"""
+"""The names of tags, metrics, artifacts and experiments in a store. `rbptrack.facts` explains those that are facts."""
 
 from __future__ import annotations
 
@@ -16,35 +13,29 @@ class Kind:
 
 
 class Tag:
-    """Names of tags."""
+    """Names of tags. A fact that is kept as a tag is PREFIX and its name."""
 
     PREFIX = "rbptrack."
-    KIND = "rbptrack.kind"
-    FINGERPRINT = "rbptrack.fingerprint"
-    SEAL = "rbptrack.seal"  # SHA-256 of record.json
-    FAMILY = "rbptrack.family"
-    SIZE = "rbptrack.size"
-    MODEL = "rbptrack.model"
-    DATASET = "rbptrack.dataset"
-    SWEEP = "rbptrack.sweep"
-    COMMIT = "rbptrack.commit"
-    DATASET_COMMIT = "rbptrack.dataset_commit"
-    REFERENCE_COMMIT = "rbptrack.reference_commit"
-    TOKENIZER_COMMIT = "rbptrack.tokenizer_commit"
-    DOCUMENTS_HASH = "rbptrack.documents_hash"
-    CHAT_TEMPLATE = "rbptrack.chat_template"
-    SOURCES = "rbptrack.sources"  # how many sources the documents come from, where a field names them
-    SOFTWARE = "rbptrack.software"
-    NOTES = "rbptrack.notes"
-    IMPORTED = "rbptrack.imported"  # the importer, or `bundle`
-    IMPORTED_FROM = "rbptrack.imported_from"  # the name of the file or folder
-    WITHOUT_RANKS = "rbptrack.without_ranks"  # "true" where it came as numbers only
-    FORCED = "rbptrack.forced"  # "true": measured again, so delivered beside an earlier one
-    FAILURE = "rbptrack.failure"  # why a measurement failed
-    DAMAGED = "rbptrack.damaged"  # what `verify` found wrong with a measurement that it marked
-    WEIGHTS = "rbptrack.weights"  # of a LoggedModel: what tells its weights from others
-    COVERS = "rbptrack.covers"  # of a sweep or analysis: how many measurements it is about
-    WRITER = "rbptrack.writer"  # under whose lock a run was begun
+    KIND = PREFIX + "kind"
+    FINGERPRINT = PREFIX + "fingerprint"
+    SEAL = PREFIX + "seal"  # SHA-256 of record.json
+    FAMILY = PREFIX + "family"
+    MODEL = PREFIX + "model"
+    DATASET = PREFIX + "dataset"
+    SWEEP = PREFIX + "sweep"
+    COMMIT = PREFIX + "commit"
+    DATASET_COMMIT = PREFIX + "dataset_commit"
+    SOURCES = PREFIX + "sources"
+    NOTES = PREFIX + "notes"
+    IMPORTED = PREFIX + "imported"
+    IMPORTED_FROM = PREFIX + "imported_from"
+    WITHOUT_RANKS = PREFIX + "without_ranks"
+    FORCED = PREFIX + "forced"  # "true": measured again, so delivered in addition to an earlier one
+    FAILURE = PREFIX + "failure"  # why a measurement failed
+    DAMAGED = PREFIX + "damaged"  # what `verify` found wrong with a measurement that it marked
+    LOGGED_MODEL = PREFIX + "logged_model"  # of a LoggedModel: what tells it from others
+    COVERS = PREFIX + "covers"  # of a sweep or analysis: how many measurements it is about
+    WRITER = PREFIX + "writer"  # under whose lock a run was begun
     NOTE = "mlflow.note.content"  # the description on MLflow's page
 
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from rbptrack.analysis.source import COUNTED
 from rbptrack.base.files import sha256, sync, write_whole
 from rbptrack.base.parquet import write_table
+from rbptrack.facts import BY_NAME, Place
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, log_grid, rbp_name, se_name
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.stats.documents import ce_and_rbp, covariance, influences
@@ -80,6 +81,12 @@ class Record:
     def fingerprint(self) -> str:
         """What determines the measurement's numbers, as a hash."""
         return self.tags[Tag.FINGERPRINT]
+
+    def fact(self, name: str) -> str:
+        """A fact that a tag or param states; empty if it is not known."""
+        if BY_NAME[name].place is Place.TAG:
+            return self.tags.get(Tag.PREFIX + name, "")
+        return self.params.get(name, "")
 
     def write(self, folder: Path) -> None:
         """Hash and sync the folder's artifacts, and write record.json last, after its seal."""
@@ -151,6 +158,7 @@ def _record_of(
 ) -> Record:
     """The record of a measurement, still without its files."""
     counts = measurement.counts
+    values = facts.values
     tags = facts.tags()
     if "group" in documents.columns:
         sources = documents["group"].astype(str).tolist()
@@ -159,7 +167,7 @@ def _record_of(
     different_notes = dict.fromkeys(" ".join(note.split()) for note in notes)
     if different_notes:
         tags[Tag.NOTES] = "; ".join(different_notes)[:MAX_TEXT_LENGTH]
-    metrics = numbers(measurement.histogram, counts) | size_metrics(facts.non_embedding_params)
+    metrics = numbers(measurement.histogram, counts) | size_metrics(int(str(values["non_embedding_params"])))
     return Record(
         facts.title,
         tags,
@@ -168,9 +176,9 @@ def _record_of(
         curves={Metric.RBP_CURVE: rbp_curve(measurement.histogram)},
         dataset={
             "name": facts.config.dataset.name,
-            "digest": facts.documents_hash[:_DIGEST] or "unknown",
-            "source": json.dumps({"source": facts.dataset_commit, "split": facts.config.dataset.split}),
-            "profile": json.dumps({"documents": facts.num_documents, "scored_tokens": measurement.num_tokens}),
+            "digest": str(values.get("documents_hash", ""))[:_DIGEST] or "unknown",
+            "source": json.dumps({"source": values.get("dataset_commit", ""), "split": facts.config.dataset.split}),
+            "profile": json.dumps({"documents": len(documents), "scored_tokens": measurement.num_tokens}),
         },
         identity=json.loads(json.dumps(dict(facts.identity), default=str)),  # as whoever reads the file has it
         began=began,

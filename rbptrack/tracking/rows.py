@@ -7,49 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from rbptrack.analysis.source import COLUMNS
+from rbptrack.facts import COLUMNS, FACTS, Place, typed
 from rbptrack.ranks import rbp_ks, rbp_name, se_name
-from rbptrack.tracking.names import Metric, Tag
+from rbptrack.tracking.names import Tag
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-_NO_COLUMNS = {Metric.RBP_CURVE, "kind", "seal"}
-
 
 def frame_of(runs: Iterable[Run]) -> pd.DataFrame:
-    """A row per run, with the columns of `COLUMNS`, rbp_<k>, and every other param in which the runs differ."""
-    rows = []
-    params: set[str] = set()
-    for run in runs:
-        rows.append(_row(run))
-        params |= run.data.params.keys()
-    frame = pd.DataFrame(rows)
-    further = [name for name in sorted(params - set(COLUMNS)) if frame[name].nunique(dropna=False) > 1]
+    """A row per run, with the columns of `rbptrack.facts`, and rbp_<k> with its standard errors."""
+    frame = pd.DataFrame([_row(run) for run in runs])
     present = set(frame.columns)
     shares = [name for k in rbp_ks(present) for name in (rbp_name(k), se_name(rbp_name(k))) if name in present]
-    frame = frame.reindex(columns=[*COLUMNS, *shares, *further])
-    for column, kind in COLUMNS.items():
-        if kind in ("Int64", "Float64"):
-            frame[column] = pd.to_numeric(frame[column], errors="coerce")
-        elif kind == "boolean":
-            frame[column] = frame[column].map({"true": True})
-    for column in further:
-        frame[column] = _numbers_or_texts(frame[column])
+    frame = frame.reindex(columns=[*COLUMNS, *shares])
     frame["started"] = pd.to_datetime(frame["started"], unit="ms", utc=True)
-    return frame.astype(dict(COLUMNS))
+    return typed(frame)
 
 
 def _row(run: Run) -> dict[str, Any]:
-    row: dict[str, Any] = {"run_id": run.info.run_id, "started": run.info.start_time}
-    for name, value in run.data.tags.items():
-        if name.startswith(Tag.PREFIX):
-            row[name.removeprefix(Tag.PREFIX)] = value
-    row |= run.data.params | run.data.metrics
-    return {name: value for name, value in row.items() if name not in _NO_COLUMNS}
-
-
-def _numbers_or_texts(texts: pd.Series) -> pd.Series:
-    """Numbers where every text is one."""
-    numbers = pd.to_numeric(texts, errors="coerce")
-    return numbers if numbers.notna().eq(texts.notna()).all() else texts.astype("string")
+    """The facts of a run, and its metrics."""
+    row: dict[str, Any] = run.data.params | run.data.metrics
+    row |= {"run_id": run.info.run_id, "started": run.info.start_time}
+    for fact in FACTS:
+        if fact.place is Place.TAG:
+            row[fact.name] = run.data.tags.get(Tag.PREFIX + fact.name)
+    return row

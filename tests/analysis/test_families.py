@@ -57,6 +57,9 @@ def test_a_family_is_its_sizes_in_order() -> None:
     ("column", "other"),
     [
         ("dtype", "bfloat16"),
+        ("weights", "Q4_K_M"),
+        ("chat_template", "sha256:abc"),
+        ("scoring", 2),
         ("sequence", "truncate"),
         ("seq_len", 512),
         ("context", 128),
@@ -75,11 +78,6 @@ def test_what_may_not_be_mixed_is_taken_apart_and_said(column, other):
     assert column in notes[0]
 
 
-def test_context_matters_for_sliding_sequences_only() -> None:
-    found, _ = parts(row(6, sequence="truncate"), row(15, sequence="truncate", context=9))
-    assert found == [("nano", ["6k", "15k"])]
-
-
 def test_other_texts_are_said_once() -> None:
     found, notes = parts(row(6), row(15, documents_hash="others", num_tokens=5))
     assert len(found) == 2
@@ -92,6 +90,39 @@ def test_checkpoints_of_a_size_are_no_seeds() -> None:
     assert sorted(len(labels) for _, labels in found) == [1, 2]
 
 
+def test_two_quantisations_of_a_model_are_no_seeds() -> None:
+    rows = [row(size, run_id=f"{size} {kind}", weights=kind) for size in (6, 15) for kind in (None, "Q4_K_M", "Q8_0")]
+    found, notes = parts(*rows)
+    assert sorted(found) == [(f"nano {kind}", ["6k", "15k"]) for kind in ("Q4_K_M", "Q8_0", "as published")]
+    assert not any("summed" in note for note in notes)
+
+
+def test_numbers_of_training_tokens_are_checkpoints_also_without_a_revision() -> None:
+    rows = [row(s, run_id=f"{s} {d}", revision=None, training_tokens=d) for s in (6, 15) for d in (1e9, 1e10)]
+    found, _ = parts(*rows)
+    assert found == [("nano D 1B", ["6k", "15k"]), ("nano D 10B", ["6k", "15k"])]
+
+
+def test_a_revision_names_a_checkpoint_whose_training_tokens_differ_by_size() -> None:
+    rows = []
+    for s in (6, 15):
+        for step in (1, 2):
+            rows.append(row(s, run_id=f"{s} {step}", revision=f"step{step}", training_tokens=step * s * 1e6))
+    found, _ = parts(*rows)
+    assert found == [("nano step1", ["6k", "15k"]), ("nano step2", ["6k", "15k"])]
+
+
+def test_other_numbers_of_tokens_are_said_where_the_texts_do_not_explain_them() -> None:
+    found, notes = parts(row(6), row(15, num_tokens=7), row(38, documents_hash="others", num_tokens=5))
+    assert len(found) == 3
+    assert "num_tokens" in notes[0]
+
+
+def test_a_size_without_a_label_is_called_by_its_parameters() -> None:
+    found, _ = parts(row(6) | {"size": None}, row(15))
+    assert found == [("nano", ["6k", "15k"])]
+
+
 def test_a_revision_for_each_size_is_one_family() -> None:
     found, _ = parts(row(6, revision="v1"), row(15, revision="v2"))
     assert found == [("nano", ["6k", "15k"])]
@@ -102,6 +133,14 @@ def test_twins_with_a_reference_count_once() -> None:
     notes: list[str] = []
     [family] = families(runs_of(*rows), notes)
     assert family.run_ids == [["r6"], ["r15"]]
+    assert not notes
+
+
+def test_twins_with_groups_count_once() -> None:
+    rows = [row(6), row(6, run_id="with", sources=20), row(15)]
+    notes: list[str] = []
+    [family] = families(runs_of(*rows), notes)
+    assert family.run_ids == [["with"], ["r15"]]
     assert not notes
 
 

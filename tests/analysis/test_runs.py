@@ -10,9 +10,10 @@ import pytest
 
 from rbptrack.analysis import BadInput, Filters, Runs, Unreadable, WithoutRanks
 from rbptrack.analysis.family import read_families
-from rbptrack.analysis.source import COLUMNS, Source, Tables
+from rbptrack.analysis.source import Source, Tables
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import MissingArtifact
+from rbptrack.facts import COLUMNS
 from rbptrack.ranks import MissingColumn, RankTable
 from rbptrack.stats.documents import only_totals
 from tests.made import ranked

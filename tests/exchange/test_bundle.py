@@ -45,7 +45,7 @@ def test_what_was_exported_is_the_same_when_imported(store: Store, measured: Mea
     assert import_bundle(Path("shared.zip"), other)
     runs = store.runs()
     imported = other.runs()
-    own = {"run_id", "imported", "started"}
+    own = {"run_id", "imported", "imported_from", "started"}
     assert imported.frame.drop(columns=list(own)).equals(runs.frame.drop(columns=list(own)))
     for name in runs["name"]:
         assert imported.ranks(name).table.equals(runs.ranks(name).table)

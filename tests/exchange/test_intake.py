@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rbptrack.analysis import families
 from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, checked
 from rbptrack.analysis.source import WithoutRanks
 from rbptrack.exchange import export_bundle, import_bundle, import_source
@@ -49,6 +50,36 @@ def test_ranks_give_all_numbers_with_their_errors(store: Store) -> None:
     assert runs.ranks(row).table.equals(table.table)
     assert runs.histogram(row).num_tokens == len(table)
     assert list(store.verify()) == []
+
+
+def test_checkpoints_of_several_sizes_are_a_law_for_each_number_of_training_tokens(store: Store) -> None:
+    items = []
+    for size in (1, 4, 16):
+        for d in (1e9, 1e10):
+            columns = {"model": f"a-{size}m", "family": "a", "dataset": "text", "non_embedding_params": size * 10**6}
+            columns |= {"training_tokens": d, "ce": 5 - math.log10(size * d) / 10}
+            items.append(ImportedMeasurement(columns))
+    take(store, items)
+    runs = store.runs()
+    assert sorted(set(runs.frame["size"])) == ["16m", "1m", "4m"]
+    laws = [(family.name, family.labels) for family in families(runs, [])]
+    assert laws == [("a D 1B", ["1m", "4m", "16m"]), ("a D 10B", ["1m", "4m", "16m"])]
+
+
+def test_conditions_make_imported_rows_different_measurements(store: Store) -> None:
+    columns = {"model": "m-1k", "dataset": "wiki", "ce": 3.0}
+    conditions = [
+        {},
+        {"sequence": "truncate"},
+        {"weights": "Q4_K_M"},
+        {"weights": "Q8_0"},
+        {"revision": "step1"},
+        {"candidates": "tokenizer"},
+    ]
+    take(store, [ImportedMeasurement(columns | condition) for condition in conditions])
+    assert store.runs().frame["name"].nunique() == len(conditions)
+    take(store, [ImportedMeasurement(columns | {"sequence": "truncate", "context": 9})])  # slide alone has a context
+    assert len(store.runs()) == len(conditions)
 
 
 def test_the_same_source_is_imported_once(store: Store) -> None:

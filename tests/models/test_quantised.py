@@ -59,7 +59,8 @@ def test_the_embedded_versions_are_their_dequantised_weights(version: str, load:
         torch.testing.assert_close(model.whole(tokens), plain(tokens).logits, rtol=1e-4, atol=1e-4)
     base = count_parameters(transformers.AutoConfig.from_pretrained(embedded("models/115k")))
     assert (model.non_embedding_params, model.total_params) == (base.non_embedding, base.total)
-    assert any("quantised (torchao, Int" in note for note in model.notes)
+    assert model.weights == {"int8": "int8 torchao", "4bit": "int4 group 28 torchao"}[version]
+    assert any(model.weights in note for note in model.notes)
     assert model.head.product is None, "the head is the embedding"
 
 
@@ -124,6 +125,7 @@ def test_a_gguf_file_is_measured_dequantised(tmp_path: Path, load: Load) -> None
     tokens = torch.arange(40)[None]
     with torch.inference_mode():
         assert torch.equal(model.whole(tokens), plain(tokens).logits)
+    assert model.weights == "Q8_0"
     assert model.notes == ("its weights are those of toy-Q8_0.gguf, dequantised",)
     (tmp_path / "cut.gguf").write_bytes((tmp_path / "toy-Q8_0.gguf").read_bytes()[:-64])
     with pytest.raises(BadInput) as refused:

@@ -14,7 +14,8 @@ from omegaconf import OmegaConf
 
 from rbptrack.base.files import sha256
 from rbptrack.base.parquet import read_table
-from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.facts import FACTS, Place
+from rbptrack.ranks import RankHistogram, RankTable, is_rbp_column
 from rbptrack.tracking import Record
 from rbptrack.tracking.record import numbers
 from tests.cells import Measured
@@ -37,6 +38,15 @@ def test_the_folder_holds_all_artifacts_and_a_record_of_their_hashes(measured: M
     assert all(sha256(folder / name) == digest for name, digest in record.files.items())
     assert read_table(folder / "documents.parquet").column_names == ["document", "id", "tokens", "bytes"]
     assert json.loads((folder / "tokens.json").read_text()) == {"0": " the", "1": "<s>"}
+
+
+def test_all_that_a_run_gets_is_a_fact(measured: Measured) -> None:
+    record = Record.read(measured(documents=60, sources=20))
+    tags = {name.removeprefix("rbptrack.") for name in record.tags} - {"kind"}
+    metrics = {name for name in record.metrics if not is_rbp_column(name.removesuffix("_se"))}
+    for place, names in ((Place.TAG, tags), (Place.PARAM, record.params), (Place.METRIC, metrics)):
+        facts = {fact.name for fact in FACTS if fact.place is place}
+        assert set(names) <= facts | {"log10_non_embedding_params"}
 
 
 def test_its_numbers_are_those_of_the_ranks(measured: Measured) -> None:

@@ -33,14 +33,14 @@ def test_columns_are_typed_and_named_without_prefix(store: Store, measured: Meas
     assert not [name for name in frame.columns if "." in name or name in ("kind", "seal", "rbp_curve")]
 
 
-def test_params_in_which_runs_differ_are_columns_with_their_types(store: Store, measured: Measured) -> None:
+def test_params_are_columns_with_their_types(store: Store, measured: Measured) -> None:
     store.deliver(measured(1000))
     store.deliver(measured(1000, seed=2, tokenizer="org/other"))
     store.deliver(measured(1000, seed=3))
     frame = store.runs().frame
     assert sorted(frame["seed"].dropna()) == [2, 3]
     assert frame["tokenizer"].dropna().tolist() == ["org/other"]
-    assert "device" not in frame.columns
+    assert frame["device"].tolist() == ["cpu"] * 3
 
 
 def test_filters_and_conditions(store: Store, measured: Measured) -> None:
