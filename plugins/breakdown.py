@@ -23,7 +23,16 @@ from pydantic import PositiveInt
 from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families
 from rbptrack.figures import intervals
 from rbptrack.ranks import CE, FloatArray, IntArray, RankTable, metric_label, rbp_name, sum_by
-from rbptrack.stats import MIN_UNITS, Estimate, ce_and_missed, ce_and_rbp, from_influences, influences, laws
+from rbptrack.stats import (
+    MIN_UNITS,
+    Estimate,
+    ce_and_missed,
+    ce_and_rbp,
+    first_largest,
+    from_influences,
+    influences,
+    laws,
+)
 
 KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
 DECADES = ("1e-2 and more", "1e-3 to 1e-2", "1e-4 to 1e-3", "1e-5 to 1e-4", "below 1e-5")
@@ -336,7 +345,7 @@ def _headline(report: Report) -> str:
             text = f"A class of tokens has another {what} than the rest in {len(apart)} of {len(tested)} cases"
             if not len(apart):
                 return f"{text}."
-            widest = apart.iloc[int(apart["estimate"].abs().argmax())]
+            widest = apart.iloc[first_largest(apart["estimate"].abs().to_numpy(np.float64))]
             where = f"{widest['class']} ({widest['by']}), {metric_label(widest['metric'])} on {widest['dataset']}"
             return f"{text}; the most: {where}."
     if not len(results):

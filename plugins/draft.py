@@ -31,7 +31,7 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import FloatArray, IntArray, RankTable
-from rbptrack.stats import Estimate, Sums, estimate, laws
+from rbptrack.stats import Estimate, Sums, estimate, first_largest, laws
 
 GLOSSARY: dict[str, str | Term] = {
     "acceptance": Term("share of drafted tokens that the reference accepts, sum of min(p, q)", form=".3f"),
@@ -104,7 +104,8 @@ class Draft(Analyzer):
         acceptance = report.frame("acceptance").rename(columns={"S": "S of the draft"})
         report.figures["acceptance"] = facets(acceptance, x="S of the draft", y="acceptance", facet="reference")
         if "speed_up" in report.questions:
-            best = report.frame("speed_up").sort_values("speed_up").iloc[-1]
+            best = report.frame("speed_up").reset_index(drop=True)
+            best = best.loc[first_largest(best["speed_up"].to_numpy(np.float64))]
             report.headline = (
                 f"{best['family']}-{best['size']} on {best['dataset']} speeds {best['reference']} up most: "
                 f"{number(best['speed_up'], '.2f')} times with drafts of {counted(int(best['length']), 'token')}."
@@ -135,7 +136,7 @@ class Draft(Analyzer):
                 numbers = {"tokens_per_call": tokens, "independent": independent, "cost": cost, "speed_up": speeds[-1]}
                 rows.append(keys | {"length": length} | numbers)
             if np.isfinite(cost):
-                best = 1 + int(np.argmax(speeds))
+                best = 1 + first_largest(speeds)
                 speed = tokens_per_call(of_size, best, time=best * cost + 1)
                 report.add("speed_up", speed, **keys, beside={"length": best, "cost": cost})
             else:

@@ -33,6 +33,9 @@ intervals of gamma cover 75 to 88% with 20 to 50 skewed documents, 93 to 95% wit
 over sizes have intervals, as the scatter of the sizes is in them, too.
 """
 
+NO_GAMMA = 1e-9
+"""A gamma up to this is 0: it changes no ln P(k) by more than 1e-6, and maximum likelihood finds it no more exactly."""
+
 
 @dataclass(frozen=True)
 class RankSums(DocumentSums):
@@ -69,12 +72,12 @@ class Fitted:
     def quantities(self, totals: FloatArray) -> FloatArray:
         """Beta, gamma and mu/sigma of sums near those of all documents, (..., 3) -> (..., 3).
 
-        A step of Newton's from the maximum gives beta and gamma; mu/sigma is NaN where gamma is not above 0.
+        A step of Newton's from the maximum gives beta and gamma; mu/sigma is NaN where gamma is not above `NO_GAMMA`.
         """
         sums = self.counts.sums.sum(axis=0)
         change = totals[..., 1:] / totals[..., :1] - sums[1:] / sums[0]  # of the means of ln R and ln^2 R
         beta, gamma = np.moveaxis(self.exponents - change @ np.linalg.inv(self.information), -1, 0)
-        ratio = (1 - beta) / np.sqrt(2 * np.where(gamma > 0, gamma, np.nan))
+        ratio = (1 - beta) / np.sqrt(2 * np.where(gamma > NO_GAMMA, gamma, np.nan))
         return np.stack([beta, gamma, ratio], axis=-1)
 
     @cached_property
@@ -95,7 +98,7 @@ class Fitted:
         gamma = self.estimate("gamma")
         if not gamma.known:
             return "unknown"
-        return "no" if gamma.interval()[0] > 0 else "yes"
+        return "no" if gamma.interval()[0] > NO_GAMMA else "yes"
 
     @property
     def mu_and_sigma(self) -> tuple[float, float]:
@@ -106,7 +109,7 @@ class Fitted:
     @property
     def determined(self) -> bool:
         """Whether it has mu and sigma."""
-        return bool(self.exponents[1] > 0) and self.limit != "yes"
+        return bool(self.exponents[1] > NO_GAMMA) and self.limit != "yes"
 
 
 def maximum_likelihood(means: FloatArray, vocab_size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -151,7 +154,7 @@ def fit_ranks(counts: RankSums) -> Fitted:
     vocab_size = counts.histogram.vocab_size
     exponents, information, lognormal = maximum_likelihood(means, vocab_size)
     zipf = maximum_likelihood(means[:1], vocab_size)[2]
-    if exponents[1] <= 0:
+    if exponents[1] <= NO_GAMMA:
         lognormal = zipf  # the nearest one
     return Fitted(counts, exponents, information, lognormal, zipf)
 

@@ -53,6 +53,7 @@ from rbptrack.stats import (
     FormFit,
     Law,
     ce_and_missed,
+    first_smallest,
     fit,
     fit_floor,
     half_widths,
@@ -300,7 +301,7 @@ class PowerLaw(Analyzer):
         ks = [k for k in self.ks if rbp_name(k) in set(report.results["metric"])]
         if not ks:
             return ""
-        metric = rbp_name(min(ks, key=lambda k: abs(np.log(k / 10))))
+        metric = rbp_name(ks[first_smallest([abs(np.log(k / 10)) for k in ks])])  # of 1 and 100 the first
         label = metric_label(metric)
         alpha = report.frame("alpha").set_index(["family", "dataset", "metric"])
         rows = alpha[alpha.index.get_level_values("metric") == metric].droplevel("metric")

@@ -37,6 +37,7 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import FloatArray, RankTable, rbp_name, sum_by
+from rbptrack.stats import all_equal, first_largest, significant
 
 GLOSSARY: dict[str, str | Term] = {
     "tau": Term("Kendall's tau of the proxy, turned so that better is higher, and the scores", "τ", "+.2f"),
@@ -160,7 +161,7 @@ class Proxies(Analyzer):
                 f"{task}: {counted(len(scores), 'model')} on {dataset} have a score, and {self.min_models} are needed."
             )
             return None
-        if np.ptp(scores) == 0:
+        if all_equal(scores):
             report.notes.append(f"{task}: {counted(len(scores), 'model')} on {dataset} have one and the same score.")
             return None
         families = models["family"].astype(str).to_numpy()
@@ -181,7 +182,7 @@ class Proxies(Analyzer):
             report.add("left_out", left_out.right, **keys, beside=beside)
         else:
             report.notes.append(f"{task} on {dataset}: fewer than 3 families, so that none can be left out.")
-        best = int(np.nanargmax(taus))
+        best = first_largest(taus)
         return pd.DataFrame(
             {
                 "dataset": dataset,
@@ -226,6 +227,8 @@ def leave_families_out(values: FloatArray, scores: FloatArray, families: Any) ->
         None with fewer than three families.
 
     """
+    values = significant(values)
+    scores = significant(scores)
     first, second = np.triu_indices(len(scores), k=1)
     unequal = scores[first] != scores[second]
     first = first[unequal]
@@ -241,7 +244,7 @@ def leave_families_out(values: FloatArray, scores: FloatArray, families: Any) ->
         choosing = ~left[first] & ~left[second]
         judged = left[first] & left[second] & (families[first] != families[second])
         if choosing.any() and judged.any():
-            best = int(usable[np.argmax(right[choosing][:, usable].mean(axis=0))])
+            best = int(usable[first_largest(right[choosing][:, usable].mean(axis=0))])
             chosen.add(best)
             hits += right[judged, best].tolist()
             judged_pairs |= judged
@@ -300,11 +303,11 @@ def _comparable(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def _tau(values: FloatArray, scores: FloatArray) -> float:
-    if not np.isfinite(values).all() or np.ptp(values) == 0:
+    if not np.isfinite(values).all() or all_equal(values):
         return nan
     from scipy.stats import kendalltau  # .3 s: only for who has scores
 
-    return float(kendalltau(values, scores).statistic)
+    return float(kendalltau(significant(values), significant(scores)).statistic)
 
 
 def _label(proxy: tuple[str, str], k: int) -> str:
@@ -324,6 +327,6 @@ def _headline(report: Report) -> str:
             f"pairs of models rightly, cross-entropy {by_ce}."
         )
     taus = report.frame("tau")
-    best = taus.sort_values("tau").iloc[-1]
+    best = taus.iloc[first_largest(taus["tau"].to_numpy(np.float64))]
     tau = number(best["tau"], "+.2f")
     return f"{best['task']}: of {len(PROXIES)} proxies {best['metric']} orders these very models best (τ = {tau})."

@@ -34,7 +34,7 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import CE, HEADLINE_KS, FloatArray, metric_label, rbp_name
-from rbptrack.stats import Parameter, laws_by_metric
+from rbptrack.stats import Parameter, all_equal, first_smallest, laws_by_metric
 
 PARAMETERS = ("optimum", "size_exponent", "token_exponent", "E")
 GLOSSARY: dict[str, str | Term] = {
@@ -188,7 +188,7 @@ def fit_law(s: FloatArray, d: FloatArray, y: FloatArray) -> dict[str, Any]:
     for start in _starts(y):
         minimizer = lmfit.Minimizer(residual, start)
         fits.append((minimizer, minimizer.leastsq()))
-    minimizer, best = min(fits, key=lambda fit: float(fit[1].chisqr))
+    minimizer, best = fits[first_smallest([max(float(fit.chisqr), 1e-24) for _, fit in fits])]
     near = [fit for _, fit in fits if fit.chisqr <= best.chisqr * 1.004 + 1e-12]
     exponents = np.array([[fit.params[name].value for name in ("size_exponent", "token_exponent")] for fit in near])
     parameters = {
@@ -201,7 +201,7 @@ def fit_law(s: FloatArray, d: FloatArray, y: FloatArray) -> dict[str, Any]:
     for name, parameter in parameters.items():
         law |= {name: parameter.value, f"{name}_low": parameter.low, f"{name}_high": parameter.high}
     total = float(((ln_y - ln_y.mean()) ** 2).sum())
-    law["R2"] = 1 - float(best.chisqr) / total if total > 0 else nan
+    law["R2"] = nan if all_equal(y) else 1 - float(best.chisqr) / total
     law["starts_agree"] = len(near) > 1 and bool(np.ptp(exponents, axis=0).max() < 0.02)
     return law
 
@@ -284,7 +284,7 @@ def _headline(report: Report, laws: list[dict[str, Any]]) -> str:
     if "alpha" not in report.questions:
         return ""
     rows = report.frame("alpha")
-    alphas = rows[rows["metric"] == CE].sort_values("D")["alpha"].to_numpy(np.float64)
+    alphas = rows[rows["metric"] == CE].sort_values("D", kind="stable")["alpha"].to_numpy(np.float64)
     if len(alphas) < 2:
         return ""
     return f"CE's exponent in size goes from {number(alphas[0], '.3f')} to {number(alphas[-1], '.3f')} over training."

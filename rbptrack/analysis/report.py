@@ -227,6 +227,6 @@ def _few_decide(question: str, family: str, dataset: str, rows: list[str]) -> st
 
 def holm(p: pd.Series[float]) -> pd.Series[float]:
     """P corrected by Holm's method (Scandinavian Journal of Statistics 6, 1979); NaN stay out."""
-    asked = p.dropna().sort_values()
+    asked = p.dropna().sort_values(kind="stable")
     steps = np.arange(len(asked), 0, -1)
     return (asked * steps).cummax().clip(upper=1.0).reindex(p.index)

@@ -79,6 +79,7 @@ def _write_pages(both: Runs, outcome: Outcome, out: Path, *, title: str, command
 
 def _headline(changes: Changes, a: str, b: str) -> str:
     ce = changes.changes[0].difference.value
-    if ce == 0:
+    size = number(abs(ce), ".4f")
+    if float(size) == 0:  # what is not printed is not said
         return f"{b} has the same cross-entropy as {a}."
-    return f"{b} has {number(abs(ce), '.4f')} nats {'more' if ce > 0 else 'less'} cross-entropy than {a}."
+    return f"{b} has {size} nats {'more' if ce > 0 else 'less'} cross-entropy than {a}."

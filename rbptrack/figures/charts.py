@@ -23,6 +23,7 @@ from rbptrack.base.errors import first_line, unknown
 from rbptrack.config.patterns import natural_key
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, RankHistogram
+from rbptrack.stats import first_smallest
 
 # legible on white and black
 COLOURS = ["#3c7ddc", "#e0782f", "#2c9f73", "#c24f9b", "#8b6fd6", "#a98a1d", "#2aa3b8", "#d34b57"]
@@ -267,7 +268,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 def nearest_index(ks: Sequence[int], k: int) -> int:
     """Where in a grid the k stands that is nearest to one, in ln k."""
-    return int(np.argmin(np.abs(np.log(np.array(ks) / k))))
+    return first_smallest(np.abs(np.log(np.array(ks) / k)))
 
 
 def as_data(frame: pd.DataFrame) -> alt.InlineData:

@@ -262,7 +262,7 @@ def _versions(frame: pd.DataFrame) -> pd.DataFrame:
     rows = [("rbptrack", rbptrack.__version__), ("Python", platform.python_version())]
     rows += [("measured with", text) for text in sorted(frame["software"].dropna().unique())]
     for name, *about in (("model", "repo", "commit"), ("dataset", "dataset_repo", "dataset_commit")):
-        sources = frame.sort_values("non_embedding_params")[[name, *about]].fillna("").drop_duplicates()
+        sources = frame.sort_values("non_embedding_params", kind="stable")[[name, *about]].fillna("").drop_duplicates()
         for what, repo, commit in sources.astype(str).to_numpy():
             rows.append((what, f"{repo} {short_hash(commit)}".strip()))
     return pd.DataFrame([row for row in rows if row[1]], columns=["what", "version or commit"], dtype="string")

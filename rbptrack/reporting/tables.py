@@ -227,7 +227,7 @@ def _digits(value: float, estimate: float) -> str:
         return "∞" if value > 0 else "-∞"
     magnitude = 0
     if estimate and math.isfinite(estimate):
-        magnitude = math.floor(math.log10(abs(estimate)))
+        magnitude = int(f"{estimate:e}".partition("e")[2])  # that of 0.0999999999 is 0.1's
     if magnitude > 5 or magnitude < -4:
         return compact(value)
     return number(value, f",.{max(0, 2 - magnitude)}f")

@@ -34,6 +34,7 @@ from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.floor import MIN_SIZES, FormFit, Parameter, fit_floor, power_law_aicc
 from rbptrack.stats.laws import FLOOR, Law, fit, law_in_k, laws, laws_by_metric
 from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
+from rbptrack.stats.rounding import all_equal, first_largest, first_smallest, significant
 
 if TYPE_CHECKING:
     from rbptrack.stats.forms import check_form, fit_form, profiles
@@ -51,12 +52,15 @@ __all__ = [
     "OtherTokens",
     "Parameter",
     "Sums",
+    "all_equal",
     "ce_and_missed",
     "ce_and_rbp",
     "check_form",
     "cross_entropy",
     "difference_of_exponents",
     "estimate",
+    "first_largest",
+    "first_smallest",
     "fit",
     "fit_floor",
     "fit_form",
@@ -76,6 +80,7 @@ __all__ = [
     "profiles",
     "random_effects",
     "rbp",
+    "significant",
 ]
 
 

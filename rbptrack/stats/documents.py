@@ -19,12 +19,10 @@ import scipy
 
 from rbptrack.ranks import DocumentCounts, DocumentSums, FloatArray, IntArray
 from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.rounding import ROUNDING
 
 MIN_UNITS = 20
 """Documents, or sources where they are known; below, there are no ends, no p, no verdict and no standard error."""
-
-ROUNDING = 1e-13
-"""Relative: smaller differences are rounding errors, and not the influence of a document."""
 
 TOTALS = -1
 """The number of the one document that stands for a whole dataset of which only totals are known: imported metrics."""

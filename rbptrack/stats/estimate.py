@@ -7,6 +7,8 @@ from math import exp, inf, isfinite, log, nan, sqrt
 
 import scipy  # its parts are loaded when they are first used: .4 s that a list of runs does without
 
+from rbptrack.stats.rounding import ROUNDING
+
 MIN_P = 1e-100  # below, quantiles of t overflow
 
 MIN_DECIDING = 4
@@ -77,7 +79,7 @@ class Estimate:
         if not self.testable:
             return nan
         distance = abs(self.value - null)
-        if distance == 0:
+        if distance <= ROUNDING * max(abs(self.value), abs(null)):
             return 1.0
         if self.sampling + self.scatter <= 0:
             return 0.0
@@ -94,6 +96,8 @@ class Estimate:
     def __sub__(self, other: Estimate) -> Estimate:
         """The difference of two independent estimates: variances add, degrees of freedom by Welch and Satterthwaite."""
         value = self.value - other.value
+        if abs(value) <= ROUNDING * (abs(self.value) + abs(other.value)):
+            value = 0.0
         if not (self.known and other.known):
             return Estimate(value, df=nan)
         (sampling, sampling_df), (scatter, df) = map(added, self._parts, other._parts)

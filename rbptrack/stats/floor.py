@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, inf, log, nan, sqrt
-from operator import itemgetter
 
 import numpy as np
 from scipy.optimize import brentq, leastsq, minimize_scalar
@@ -18,6 +17,7 @@ from scipy.special import expit, fdtri
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.laws import FLOOR, fit
+from rbptrack.stats.rounding import first_smallest
 
 MIN_SIZES = 6
 """Of E + A S^-alpha: below, its three parameters and the scatter cannot be told apart."""
@@ -150,7 +150,7 @@ def _above_floor(x: FloatArray, ln_y: FloatArray, e: float) -> tuple[FloatArray,
             line, *_ = leastsq(residual, start, Dfun=slopes, col_deriv=True, full_output=True)  # full: it does not warn
         off = residual(line)
         found.append((line, float(off @ off)))
-    return min(found, key=itemgetter(1))
+    return found[first_smallest([squares for _, squares in found])]
 
 
 def _line(x: FloatArray, y: FloatArray) -> FloatArray:

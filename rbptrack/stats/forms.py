@@ -26,6 +26,7 @@ from rbptrack.base.words import listed
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.floor import EXACT, MIN_SIZES, FormFit, Parameter, aicc, fit_floor
 from rbptrack.stats.laws import FLOOR
+from rbptrack.stats.rounding import first_smallest
 
 _VARIABLES = ("S", "D")
 _FUNCTIONS = ("abs", "exp", "expm1", "log", "log10", "log1p", "log2", "maximum", "minimum", "sqrt", "tanh")
@@ -124,8 +125,8 @@ def _least_squares(residual: Residual, names: list[str]) -> tuple[Any, Any]:
     shares = qmc.Sobol(len(names), scramble=False).fast_forward(1).random(_POINTS - 1)
     points = 10 ** (_DECADES[0] + shares * (_DECADES[1] - _DECADES[0]))
     starts = [dict(zip(names, point.tolist(), strict=True)) for point in points]
-    starts.sort(key=lambda start: float(np.sum(residual(start) ** 2)))
-    minimizer = best = None
+    starts.sort(key=lambda start: float(f"{np.sum(residual(start) ** 2):.6g}"))
+    found = []
     for start in starts[:_STARTS]:
         parameters = Parameters()
         for name, value in start.items():
@@ -133,9 +134,11 @@ def _least_squares(residual: Residual, names: list[str]) -> tuple[Any, Any]:
         from_start = Minimizer(lambda p: residual(p.valuesdict()), parameters)
         result = from_start.minimize(method="leastsq")
         inside = np.abs(result.residual).max() < _OUTSIDE
-        if inside and (best is None or result.chisqr < best.chisqr):
-            minimizer, best = from_start, result
-    return minimizer, best
+        if inside:
+            found.append((from_start, result))
+    if not found:
+        return None, None
+    return found[first_smallest([max(float(result.chisqr), EXACT) for _, result in found])]
 
 
 def profiles(

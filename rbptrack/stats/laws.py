@@ -31,6 +31,7 @@ from rbptrack.stats.documents import (
     only_totals,
 )
 from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.rounding import ROUNDING
 
 FLOOR = "E+A*S**-alpha"
 """The form that the field fits: E is what no size removes; see `rbptrack.stats.floor`."""
@@ -98,7 +99,8 @@ class Law:
     @property
     def r2(self) -> float:
         """Share of the variance of ln y that the line explains; NaN for a constant y, and for 2 sizes."""
-        total = float(((self._ln_y - self._ln_y.mean()) ** 2).sum())
+        off = self._ln_y - self._ln_y.mean()
+        total = float((self._unless_rounding(off) ** 2).sum())
         if self.sizes < 3 or not total > 0:
             return nan
         return 1 - float(self.residuals @ self.residuals) / total
@@ -135,7 +137,7 @@ class Law:
         if np.linalg.matrix_rank(design) < 3:
             return Estimate(nan, df=nan)
         solve = np.linalg.pinv(design)
-        residual = self._ln_y - design @ (solve @ self._ln_y)
+        residual = self._unless_rounding(self._ln_y - design @ (solve @ self._ln_y))
         df = self.sizes - 3
         weights = solve[2]
         scatter = float(residual @ residual) / df if df > 0 else nan
@@ -161,7 +163,11 @@ class Law:
     def residuals(self) -> FloatArray:
         """Ln y minus the law, (m,)."""
         ln_a, slope = self._solve @ self._ln_y
-        return np.asarray(self._ln_y - ln_a - slope * np.log(self.s))
+        return self._unless_rounding(self._ln_y - ln_a - slope * np.log(self.s))
+
+    def _unless_rounding(self, off: FloatArray) -> FloatArray:
+        """Deviations of ln y, (m,), without those that are rounding errors: of ln y itself, or of y before ln."""
+        return np.where(np.abs(off) > 10 * ROUNDING * (1 + np.abs(self._ln_y).max()), off, 0.0)
 
     @cached_property
     def scatter(self) -> float:
@@ -176,6 +182,8 @@ class Law:
     def _estimate(self, weights: FloatArray, scatter: float, df: float) -> Estimate:
         """A weighted sum of ln y with its error over documents, and what the models' scatter adds."""
         value = float(weights @ self._ln_y)
+        if abs(value) <= ROUNDING * float(np.abs(weights) @ (1 + np.abs(self._ln_y))):
+            value = 0.0
         sampling = float(weights @ self.sigma @ weights)
         if self.u is None:
             return Estimate(value, sampling, scatter, df)

@@ -1,0 +1,76 @@
+"""No answer depends on the last bit of a number."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rbptrack.ranks import FloatArray
+from rbptrack.stats import Estimate, all_equal, first_largest, first_smallest, fit, significant
+
+SIZES = st.integers(5, 12)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def with_other_last_bits(y: FloatArray, seed: int) -> FloatArray:
+    """The values with each last bit as another processor might leave it."""
+    return np.asarray(y * (1 + np.random.default_rng(seed).integers(-2, 3, len(y)) * np.finfo(float).eps))
+
+
+@given(m=SIZES, seed=SEEDS, value=st.floats(1e-6, 20))
+def test_a_constant_has_no_slope_no_bend_and_no_error_of_prediction(m: int, seed: int, value: float) -> None:
+    law = fit(np.geomspace(1e5, 1e10, m), with_other_last_bits(np.full(m, value), seed))
+    for number in (law.alpha, law.bend(), law.held_out()):
+        assert (number.value, number.half(), number.p()) == (0, 0, 1)
+    assert math.isnan(law.r2)
+    assert law.misses == 0
+
+
+@given(m=SIZES, seed=SEEDS, alpha=st.floats(0.01, 1))
+def test_points_on_a_power_law_have_no_scatter_around_it(m: int, seed: int, alpha: float) -> None:
+    s = np.geomspace(1e5, 1e10, m)
+    law = fit(s, with_other_last_bits(30 * s**-alpha, seed))
+    assert law.alpha.value == pytest.approx(alpha)
+    assert law.alpha.half() == law.misses == 0
+    for number in (law.bend(), law.held_out()):
+        assert (number.value, number.p()) == (0, 1)
+
+
+@given(m=SIZES, seed=SEEDS)
+def test_two_families_with_one_exponent_do_not_differ(m: int, seed: int) -> None:
+    s = np.geomspace(1e5, 1e10, m)
+    y = 30 * s**-0.2 * np.exp(np.random.default_rng(seed).normal(0, 0.01, m))
+    difference = fit(s, with_other_last_bits(y, seed)).alpha - fit(s, y).alpha
+    assert (difference.value, difference.p()) == (0, 1)
+
+
+def test_a_number_at_its_null_value_is_not_apart_from_it() -> None:
+    assert Estimate(0.1 + 0.2, 1e-40).p(0.3) == 1
+    assert Estimate(0.3 + 1e-6, 1e-40).p(0.3) < 1e-6
+
+
+def test_of_tied_values_the_first_is_the_largest() -> None:
+    assert first_largest([0.1, 0.3, 0.1 + 0.2, np.nan]) == 1
+    assert first_largest([0.1 + 0.2, 0.3]) == 0
+    assert first_largest([-1.0, math.inf, math.inf]) == 1
+    assert first_smallest([abs(np.log(0.1)), abs(np.log(10))]) == 0
+    assert first_smallest([3.0, -2.0, -2.001]) == 2
+
+
+def test_values_that_differ_by_rounding_are_equal() -> None:
+    assert all_equal([0.1 + 0.2, 0.3])
+    assert all_equal([0.0, 0.0])
+    assert not all_equal([0.3, 0.3 + 1e-9])
+
+
+@given(values=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9), seed=SEEDS)
+def test_significant_digits_are_those_of_the_value(values: list[float], seed: int) -> None:
+    array = np.array(values)
+    assert significant(array) == pytest.approx(array, rel=1e-11)
+    assert np.isnan(significant(np.array([np.nan])))
+    quarters = np.random.default_rng(seed).integers(-40, 40, 9) / 4
+    assert (significant(with_other_last_bits(quarters, seed)) == quarters).all()
