@@ -104,8 +104,8 @@ class Draft(Analyzer):
         acceptance = report.frame("acceptance").rename(columns={"S": "S of the draft"})
         report.figures["acceptance"] = facets(acceptance, x="S of the draft", y="acceptance", facet="reference")
         if "speed_up" in report.questions:
-            best = report.frame("speed_up").reset_index(drop=True)
-            best = best.loc[first_largest(best["speed_up"].to_numpy(np.float64))]
+            speeds = report.frame("speed_up")
+            best = speeds.iloc[first_largest(speeds["speed_up"].to_numpy(np.float64))]
             report.headline = (
                 f"{best['family']}-{best['size']} on {best['dataset']} speeds {best['reference']} up most: "
                 f"{number(best['speed_up'], '.2f')} times with drafts of {counted(int(best['length']), 'token')}."
