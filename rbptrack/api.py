@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from rbptrack.corpus.sequences import Corpus
 
 DEFAULT_KS = (1, 3, 10, 30, 100)
+DEFAULT_SEQ_LEN = 512
 
 _IN_MEMORY = "(in memory)"  # where weights and texts are
 _MODEL_IN_USE = threading.Lock()  # held while somebody's model is in evaluation mode
@@ -164,7 +165,7 @@ def measure(
     dataset: str = "texts",
     family: str = "",
     size: str = "",
-    seq_len: int = 512,
+    seq_len: int | None = None,
     context: int = 32,
     sequence: str = "slide",
     revision: str = "main",
@@ -184,7 +185,7 @@ def measure(
         dataset: a name for them.
         family: the model's; by default the architecture's name.
         size: its size; by default S, shortened (`38.2k`).
-        seq_len: tokens that the model sees together; at most its maximum.
+        seq_len: tokens that the model sees together; at most its maximum. None: 512, or its maximum if that is smaller.
         context: with `slide`, the tokens that each sequence repeats of the one before.
         sequence: `slide` (every token scored once), `truncate` (the first seq_len tokens of each text) or `pack`.
         revision: names a checkpoint (`step1000`), where several of one size are measured.
@@ -201,9 +202,11 @@ def measure(
     from rbptrack.corpus.documents import Document
     from rbptrack.corpus.sequences import lay_out as lay_out_sequences
     from rbptrack.corpus.tokens import tokenise
-    from rbptrack.models.architecture import check_fit
+    from rbptrack.models.architecture import check_fit, longest_sequence
 
     _check_objects(model, tokenizer)
+    if seq_len is None:
+        seq_len = min(DEFAULT_SEQ_LEN, longest_sequence(model.config) or DEFAULT_SEQ_LEN)
     documents = [Document(str(number), (text,)) for number, text in enumerate(_texts(texts))]
     config = config_from_values(
         {

@@ -17,6 +17,9 @@ from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, Se
 MAX_NAME_LENGTH = 200
 """Characters of a family's, size's or dataset's name."""
 
+MIN_SEQ_LEN = 2
+"""Tokens of a sequence: one to read and one to rank."""
+
 _MAX_THREADS = 1024  # more than helps, and as many as systems let a process start
 
 
@@ -101,7 +104,7 @@ def _check_dataset(dataset: DatasetConfig) -> None:
         )
     check_name("dataset.name", dataset.name)
     check_name("dataset.revision", dataset.revision)
-    _check_minimum(dataset, "dataset", seq_len=2, documents=0, head=0, longer_than=0, seed=0)
+    _check_minimum(dataset, "dataset", seq_len=MIN_SEQ_LEN, documents=0, head=0, longer_than=0, seed=0)
     if dataset.sequence is SequenceRule.slide and not 1 <= dataset.context < dataset.seq_len:
         raise BadInput(
             f"dataset.context must be between 1 and seq_len - 1 = {dataset.seq_len - 1}; got {dataset.context}"

@@ -17,6 +17,7 @@ _SIZE_WORDS = ("tiny", "small", "base", "medium", "large", "xl", "xxl")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmbt]?)(\D*)(\d*)(.*)", re.IGNORECASE)
 _SIZE_PART = re.compile(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", re.ASCII | re.IGNORECASE)
 
+_NEAR = 1.5  # the largest factor between a size that does not exist and one that was probably meant
 _ELEMENT = re.compile(r"\s*('[^']*'|\"[^\"]*\"|[^,]+)")  # of a list; quotes hold commas
 
 _BY_NAME_ONLY = ("hf", "files", "default")  # configs that other keys complete, and another name for nano/115k
@@ -133,7 +134,10 @@ def no_match(group: str, element: str, names: Sequence[str]) -> BadInput:
             f"one. Sizes: {shortened(sizes, limit=30)}"
         )
     if sizes:
-        return unknown(group, element, [f"{family}/{known}" for known in sizes])
+        members = [f"{family}/{known}" for known in sizes]
+        near = [members[sizes.index(known)] for known in _near_sizes(size, sizes)]
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        return BadInput(f"no {group} matches {element}.{meant} Options: {shortened(members)}")
     near = [name for name in names if name.replace("/", "-") == element.lower()]  # as measurements are called
     if not near:
         alike = nearest(family, sizes_by_family)
@@ -145,6 +149,23 @@ def no_match(group: str, element: str, names: Sequence[str]) -> BadInput:
             f"no {group} matches {element}. Did you mean {' or '.join(near)}? Options: {shortened(options)}"
         )
     return unknown(group, element, options)
+
+
+def _near_sizes(size: str, sizes: Sequence[str]) -> list[str]:
+    """The size of a family that is nearest to a number, within a factor. If it is not a number: names spelled alike."""
+    numbers = {known: _number(known) for known in sizes}
+    wanted = _number(size)
+    if size.lower() in sizes or not wanted:
+        return nearest(size, sizes)
+    ratios = {known: max(number / wanted, wanted / number) for known, number in numbers.items() if number}
+    close = [known for known, ratio in ratios.items() if ratio <= _NEAR]
+    return [min(close, key=ratios.__getitem__)] if close else []
+
+
+def _number(size: str) -> float:
+    """The number that a size begins with: 7e7 of `70m`; 0 if there is none."""
+    match = _SIZE.fullmatch(size)
+    return float(match[1]) * _SUFFIX[match[2].lower()] if match else 0.0
 
 
 def families(names: Iterable[str]) -> dict[str, list[str]]:

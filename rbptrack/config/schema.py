@@ -123,6 +123,7 @@ class DatasetConfig:
     seed: int = 42  # of the draw
     sequence: SequenceRule = SequenceRule.slide
     seq_len: int = MISSING  # tokens of a sequence
+    shorten: bool = True  # shorter sequences for a model that reads fewer tokens; false, or seq_len= typed: refuse it
     context: int = 1  # tokens that a sequence repeats of the one before, with `slide`
 
 

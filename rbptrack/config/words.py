@@ -123,7 +123,10 @@ def read_words(words: Sequence[str]) -> Words:
             settings.append(word)
     choices = Choices([*config_folders(), *folders])
     overrides = [_override(word, choices) for word in settings]
-    _check_keys([override.partition("=")[0].lstrip("+") for override in overrides])
+    typed = [override.partition("=")[0].lstrip("+") for override in overrides]
+    _check_keys(typed)
+    if "dataset.seq_len" in typed and "dataset.shorten" not in typed:
+        overrides.append("dataset.shorten=false")  # who names a length means it
     further = [_quoted(f"file://{folder}") for folder in choices.folders[1:]]  # Hydra knows the first
     return Words(
         overrides=overrides,
@@ -237,9 +240,22 @@ def _chosen(word: str, key: str, value: str, choices: Choices) -> str:
         elements = [*function.include, *(f"!{pattern}" for pattern in function.exclude)]
     group = "model" if key == "reference" else key
     names = choices.names(group)
-    elements = [_choice_of(group, element, names, choices) for element in elements]
+    elements = [_choice_of(group, element, names, choices) for element in _with_families(elements, names)]
     chosen = choose(key, elements, [*names, *(element for element in elements if element in choices.made_up)])
     return ",".join(map(_quoted, chosen))
+
+
+def _with_families(elements: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Complete sizes by the family before them: `nano/6k,15k` is `nano/6k,nano/15k`."""
+    completed: list[str] = []
+    family = ""
+    for element in elements:
+        whole = f"{family}/{element}"
+        element = whole if family and element not in names and whole in names else element
+        if element in names:
+            family = element.rpartition("/")[0]
+        completed.append(element)
+    return completed
 
 
 def _choice_of(group: str, element: str, names: Sequence[str], choices: Choices) -> str:

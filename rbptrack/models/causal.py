@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.models.architecture import longest_sequence, parameters, text_config, vocab_size
 from rbptrack.models.backbone import Backbone, Unmeasurable
-from rbptrack.models.device import float32_products, is_spread, resident
+from rbptrack.models.device import float32_products, is_spread, out_of_memory, resident
 from rbptrack.models.head import head_of
 from rbptrack.models.probe import check_head, check_states, probes, refused
 from rbptrack.models.quantised import is_matrix, method_of, stored_as
@@ -138,15 +138,10 @@ def of_module(module: Any, name: str, *, candidates: int | None = None) -> Causa
         draws = _probe_tokens(module)
         with torch.no_grad():
             backbone, head, states, whole = _split(module, draws[0][:1], candidates=candidates)
-            check_states(name, backbone, iter(draws))
+            check_states(name, lambda tokens: _by_model(backbone, tokens), iter(draws))
             ours = head.logits(states.flip(0))  # (tokens, vocabulary): each token's from its state alone
     except Unmeasurable as error:
-        raise refused(name, first_line(error)) from error
-    except (torch.OutOfMemoryError, BadInput):
-        raise
-    except _FAILURES as error:
-        why = f"its forward pass fails on plain token ids ({type(error).__name__}: {first_line(error)})"
-        raise refused(name, why) from error
+        raise refused(name, str(error)) from error
     worst, allowed = check_head(name, ours, whole.flip(0), dtype=head.weight.dtype)
     model = _described(module, backbone, head)
     if head.product is None:
@@ -199,24 +194,36 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Back
     Returns backbone and head; and of token ids (1, length), all but the last: what the backbone gives the head,
     (length - 1, width), and the model's own logits, (length - 1, rows of the head).
     """
-    failure: Exception | None = None
+    failure: Unmeasurable | None = None
     for part in _readers(module):
         try:
             output = part.get_output_embeddings()
             if not hasattr(output, "weight"):
                 raise Unmeasurable(_NO_HEAD)
             backbone = Backbone(part, output)
-            whole = backbone.whole(tokens)[0, :-1]
-            states = backbone(tokens)[0, :-1]
-        except torch.OutOfMemoryError:
-            raise
-        except (Unmeasurable, *_FAILURES) as error:
+            whole = _by_model(backbone.whole, tokens)[0, :-1]
+            states = _by_model(backbone, tokens)[0, :-1]
+        except Unmeasurable as error:
             failure = failure or error
             continue
         head = head_of(output, module.config, states, whole, candidates=candidates)
         device = head.weight.device
         return backbone, head, states.to(device), whole[:, : head.vocab_size].to(device)
     raise failure or Unmeasurable("it is no model of transformers")
+
+
+def _by_model(run: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
+    """What a model makes of token ids. Whatever its code raises says why it cannot be measured."""
+    try:
+        output = run(tokens)
+    except _FAILURES as error:
+        if out_of_memory(error):
+            raise
+        why = f"its forward pass fails on plain token ids ({type(error).__name__}: {first_line(error)})"
+        raise Unmeasurable(why) from error
+    if not isinstance(output, Tensor):
+        raise Unmeasurable("its forward pass gives no logits")
+    return output
 
 
 def _probe_tokens(module: Any) -> list[Tensor]:

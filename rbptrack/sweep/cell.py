@@ -225,7 +225,7 @@ def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
         unscored=corpus.unscored_table(),
         token_texts=corpus.token_texts(loader.tokenizer(cell), measurement.first_choices()),
         began=began,
-        notes=notes,
+        notes=(*cell.notes, *notes),
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.base.files import read_small, sha256, write_whole
+from rbptrack.config.check import MIN_SEQ_LEN
 from rbptrack.config.paths import cells_folder, user_path
 from rbptrack.config.schema import CellConfig, Config, DatasetConfig, ModelConfig, SequenceRule
 from rbptrack.corpus.documents import only_split, selection_identity
@@ -41,6 +42,7 @@ class Cell:
         reference: the model that it is compared to, if any.
         reference_tokenizer: the reference's.
         identity: everything that determines the measurement's numbers; its hash is the fingerprint.
+        notes: what the user should know of how it is measured.
 
     """
 
@@ -51,6 +53,7 @@ class Cell:
     reference: Source | None
     reference_tokenizer: Source | None
     identity: dict[str, Any]
+    notes: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -81,9 +84,11 @@ class Resolver:
         self._sources: dict[Key, Source] = {}
         self._splits: dict[Key, str] = {}
         self._rules: dict[str, str] = {}
+        self._lengths: dict[str, int] = {}
         if PINS in os.environ:
             pins = json.loads(read_small(Path(os.environ[PINS]), PINS))
             self._rules |= pins["tokenizer_rules"]
+            self._lengths |= pins["lengths"]
             for key, source in pins["sources"]:
                 self._sources[tuple(key)] = Source(**source | {"files": ()})
 
@@ -105,6 +110,7 @@ class Resolver:
             reference = self._weights(config.reference)
             reference_tokenizer = self._tokenizer(config.reference, reference)
             config = replace(config, reference=replace(config.reference, device=config.model.device))
+        config, notes = self._with_length(config, weights, reference)
         cell = Cell(
             config=config,
             weights=weights,
@@ -113,6 +119,7 @@ class Resolver:
             reference=reference,
             reference_tokenizer=reference_tokenizer,
             identity={},
+            notes=notes,
         )
         identity = identity_of(
             config,
@@ -130,7 +137,7 @@ class Resolver:
         Local files are looked at again there: they may be others.
         """
         sources = [(key, asdict(source)) for key, source in self._sources.items() if source.revision is not None]
-        write_whole(path, json.dumps({"sources": sources, "tokenizer_rules": self._rules}))
+        write_whole(path, json.dumps({"sources": sources, "tokenizer_rules": self._rules, "lengths": self._lengths}))
 
     def _pinned(self, key: Key, pin: Callable[[], Source]) -> Source:
         if key not in self._sources:
@@ -145,6 +152,28 @@ class Resolver:
         if not model.tokenizer:
             return weights
         return self._pinned(("tokenizer", model.tokenizer), lambda: of_tokenizer(model, weights))
+
+    def _with_length(self, config: Config, weights: Source, reference: Source | None) -> tuple[Config, tuple[str, ...]]:
+        """The config with shorter sequences if a model reads fewer tokens, and a note that says so."""
+        dataset = config.dataset
+        if not dataset.shorten:
+            return config, ()
+        models = [(config.model, weights)]
+        if config.reference is not None and reference is not None:
+            models.append((config.reference, reference))
+        limits = {model.name: limit for model, source in models if (limit := self._longest(model, source))}
+        name = min(limits, key=limits.__getitem__, default="")
+        if not name or not MIN_SEQ_LEN <= limits[name] < dataset.seq_len:
+            return config, ()
+        length = limits[name]
+        context = max(1, dataset.context * length // dataset.seq_len)
+        note = f"{name} reads at most {length} tokens: sequences have {length} tokens, not {dataset.seq_len}"
+        return replace(config, dataset=replace(dataset, seq_len=length, context=context)), (note,)
+
+    def _longest(self, model: ModelConfig, source: Source) -> int:
+        if source.identity not in self._lengths:
+            self._lengths[source.identity] = _longest(model, source)
+        return self._lengths[source.identity]
 
     def _tokenizer_rules(self, cell: Cell) -> str:
         source = cell.tokenizer
@@ -177,8 +206,26 @@ def _rules(model: ModelConfig, source: Source) -> str:
         check_folder(model)
         return rules_of(load_tokenizer(source))
 
+    return remembered(f"tokenizers/{_key(source)}", load)
+
+
+def _longest(model: ModelConfig, source: Source) -> int:
+    """The most tokens that a model reads at a time; 0 if nothing limits it. Kept like the tokenizer's rules."""
+
+    def load() -> str:
+        from rbptrack.models.architecture import load_config, longest_sequence
+        from rbptrack.models.checkpoint import check_folder
+
+        check_folder(model)
+        return str(longest_sequence(load_config(source)) or 0)
+
+    return int(remembered(f"lengths/{_key(source)}", load))
+
+
+def _key(source: Source) -> str:
+    """Changes with the files of a source, and with the libraries that read them."""
     versions = [version(library) for library in ("rbptrack", "tokenizers", "transformers")]
-    return remembered(f"tokenizers/{fingerprint({'source': source.identity, 'versions': versions})}", load)
+    return fingerprint({"source": source.identity, "versions": versions})
 
 
 def identity_of(

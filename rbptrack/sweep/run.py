@@ -125,9 +125,17 @@ class _Sweep:
         with spinner("looking up models and datasets"):
             for number, config in enumerate(self.configs):
                 try:
+                    self._check_device(config.model.device)
                     self.cells[number] = self.resolver.resolve(replace(config, sweep=self.name))
                 except RbptrackError as error:
                     self._end(number, failed_outcome(title(config.model.name, config.dataset.name), error))
+
+    def _check_device(self, device: str) -> None:
+        """Refuse a device that this machine does not have, before it is asked whether the cell is measured already."""
+        if device not in ("auto", "cpu") and self.settings.launch.kind is Launch.local:
+            from rbptrack.models.device import device_of  # torch
+
+            device_of(device)
 
     def _look_for_measured(self, old: Mapping[int, str] = MappingProxyType({})) -> None:
         """Ask the store once for the cells that have no outcome; `old` runs do not count."""

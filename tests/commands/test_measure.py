@@ -43,6 +43,17 @@ def test_a_plan_says_which_cells_could_not_be_looked_up(typed: Typed, monkeypatc
     assert "an unknown time on this device, unknown FLOPs, 0 to download" in out
 
 
+def test_a_device_that_is_not_here_is_refused_though_the_cell_is_measured(
+    typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "model=nano/6k dataset=pydocs dataset.documents=2 analyzers=[]"
+    assert typed(words)[0] == 0
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    code, _, err = typed(f"{words} model.device=cuda")
+    assert code == 2
+    assert "cuda" in err
+
+
 def test_what_waits_is_delivered_by_the_next_command(typed: Typed, tmp_path: Path) -> None:
     code, _, err = typed("model=nano/6k dataset=pydocs dataset.documents=2 analyzers=[] deliver=false")
     assert code == 0, err

@@ -73,6 +73,14 @@ def test_a_reference_is_a_model() -> None:
     assert (hub.reference.family, hub.reference.size, hub.reference.repo) == ("big", "7b", "org/Big-7b")
 
 
+def test_sizes_need_no_family_after_the_first() -> None:
+    names = [config.model.name for config in compose(["model=nano/6k,15k,pythia/70m,160m"])]
+    assert names == ["nano-6k", "nano-15k", "pythia-70m", "pythia-160m"]
+    for words in ("model=15k,nano/6k", "model=nano/6k,70m"):
+        with pytest.raises(BadInput):
+            compose([words])
+
+
 def test_what_has_no_config_is_named_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "my model-70m").mkdir()
     (tmp_path / "texts").mkdir()

@@ -50,13 +50,17 @@ def test_a_star_stays_in_its_folder() -> None:
     ("elements", "meant"),
     [
         (["pythia"], "pythia/14m"),
-        (["pythia/7m"], "pythia/70m"),
+        (["pythia/71m"], "Did you mean pythia/70m? "),
+        (["pythia/0.9b"], "Did you mean pythia/1b? "),
+        (["gpt2/smal"], "Did you mean gpt2/small? "),
         (["phytia/70m"], "pythia/70m"),
         (["gpt2-small"], "gpt2/small"),
         (["pithia/*"], "pythia/*"),
         (["pythia/1b", "!pythia/*"], "pythia/1b"),
         (["pythia/*", "!pythia"], "'!pythia/*' leaves out"),
         (["pythia/*", "!pythia/7m"], "pythia/70m"),
+        (["pythia/7m"], "pythia/7m. Options"),
+        (["gpt2/124m"], "gpt2/124m. Options"),
     ],
 )
 def test_what_matches_nothing_names_the_nearest(elements: list[str], meant: str) -> None:

@@ -94,6 +94,30 @@ def test_rules_of_the_tokenizer_are_part_of_the_identity(configs: Configs, tmp_p
     assert rules("other") != own
 
 
+def test_sequences_are_as_long_as_the_model_reads(configs: Configs, tmp_path: Path) -> None:
+    """If the user names no length: a model that reads fewer tokens is given shorter sequences, and a note says so."""
+    for name, limit in (("short", 64), ("long", 512)):
+        shutil.copytree(embedded("models/6k"), tmp_path / name)
+        path = tmp_path / name / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": limit}))
+    tokenizer = f"model.tokenizer={embedded('tokenizer')}"
+    short, long, explicit = (
+        resolve(*configs(f"model=./{name}", tokenizer, *words))
+        for name, words in (("short", ()), ("long", ()), ("short", ("dataset.seq_len=64", "dataset.context=8")))
+    )
+    assert (long.config.dataset.seq_len, long.config.dataset.context, long.notes) == (256, 32, ())
+    assert (short.config.dataset.seq_len, short.config.dataset.context) == (64, 8)
+    assert "64" in short.notes[0]
+    assert explicit.fingerprint == short.fingerprint
+    assert not explicit.notes
+    with_reference = resolve(
+        *configs("model=./long", tokenizer, "reference=./short", f"reference.tokenizer={embedded('tokenizer')}")
+    )
+    assert with_reference.config.dataset.seq_len == 64
+    (refused,) = configs("model=./short", tokenizer, "dataset.seq_len=256")
+    assert resolve(refused).config.dataset.seq_len == 256
+
+
 def test_a_chat_template_counts_by_its_content(configs: Configs, tmp_path: Path) -> None:
     (tmp_path / "one.jinja").write_text("{{ messages }}")
     (tmp_path / "same.jinja").write_text("{{ messages }}")
@@ -123,7 +147,14 @@ def test_pins_of_the_hub_go_to_other_processes(
     """A branch may have moved since: a job measures what its launcher pinned."""
     monkeypatch.setattr("rbptrack.sources.hub.commit", lambda kind, repo, revision: "a" * 40)
     tokenizer = f"model.tokenizer={embedded('tokenizer')}"
-    words = ["model=org/tiny", "dataset=org/texts", "dataset.split=test", tokenizer]
+    words = [
+        "model=org/tiny",
+        "dataset=org/texts",
+        "dataset.split=test",
+        tokenizer,
+        "dataset.seq_len=64",
+        "dataset.context=8",
+    ]
     first = Resolver()
     cell = first.resolve(*compose(words))
     first.save_pins(tmp_path / "pins.json")
