@@ -259,7 +259,7 @@ def _draw(report: Report) -> None:
     parts = table.melt(["family", "dataset", "size", "S"], list(PARTS), "part", nats).dropna()
     parts["part"] = parts["part"].map(lambda part: PARTS[part].title)
     parts["panel"] = parts["family"] + " on " + parts["dataset"]
-    report.figures["parts"] = facets(parts, x="S", y=nats, color="part", facet="panel", null=0.0)
+    report.figures["parts"] = facets(parts, x="S", y=nats, colour="part", facet="panel", null=0.0)
     if "share" in report.questions:
         title = "share of the fall of CE"
         shares = report.frame("share").rename(columns={"share": title})

@@ -340,7 +340,7 @@ def _draw(report: Report) -> None:
     both["length"] = "N = " + both["N"].astype(str)
     title = "windows that succeed"
     both = both.rename(columns={"p_n": title})
-    report.figures["success"] = facets(both, x="S", y=title, color="length", facet="panel", dash="by", log="xy")
+    report.figures["success"] = facets(both, x="S", y=title, colour="length", facet="panel", dash="by", log="xy")
     if "alpha_n" in report.questions:
         laws = report.frame("alpha_n")
         laws["panel"] = laws["dataset"] + ", " + laws["metric"].map(metric_label)

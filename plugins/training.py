@@ -142,12 +142,12 @@ class Training(Analyzer):
         panel = points["family"] + ", " + points["dataset"] + ": " + points["metric"].map(metric_label)
         tokens = "D, training tokens"
         points = points.assign(panel=panel).rename(columns={"D": tokens})
-        report.figures["against_tokens"] = facets(points, x=tokens, y="y", color="size", facet="panel", log="xy")
+        report.figures["against_tokens"] = facets(points, x=tokens, y="y", colour="size", facet="panel", log="xy")
         if "alpha" in report.questions:
             rows = report.frame("alpha")
             rows = rows.assign(panel=rows["family"] + ", " + rows["dataset"])
             rows = rows.rename(columns={"D": tokens, "alpha": "α"})
-            report.figures["alpha"] = facets(rows, x=tokens, y="α", color="metric", facet="panel")
+            report.figures["alpha"] = facets(rows, x=tokens, y="α", colour="metric", facet="panel")
 
 
 def design_condition(s: FloatArray, d: FloatArray) -> float:

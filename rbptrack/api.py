@@ -31,7 +31,7 @@ from rbptrack.config.compose import config_from_values
 from rbptrack.config.schema import Config, SequenceRule
 from rbptrack.console.progress import bar
 from rbptrack.discovery import ANALYZERS, find, run_analyzer
-from rbptrack.figures.charts import rank_distribution
+from rbptrack.figures.charts import rank_distribution, themed
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.ranks.names import metric_label, rbp_name, se_name
 from rbptrack.sweep.resolve import identity_of
@@ -94,7 +94,7 @@ class LoggedMeasurement(Measurement):
 
     def plot(self) -> altair.TopLevelMixin:
         """A chart of how ranks are distributed."""
-        chart: altair.TopLevelMixin = rank_distribution(self.histogram, self.facts.title)
+        chart: altair.TopLevelMixin = themed(rank_distribution(self.histogram, self.facts.title))
         return chart
 
     def log(self, *, tracking_uri: str = "", experiment: str = "rbptrack", sweep: str = "") -> str:
@@ -395,4 +395,6 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> Report:
     if not isinstance(runs, Runs):
         raise BadInput(f"runs must be what rbptrack.runs() gives; got {type(runs).__name__}")
     plugin = configured(find(ANALYZERS).select(str(analyzer)), options)
-    return run_analyzer(plugin, runs)
+    report = run_analyzer(plugin, runs)
+    report.figures = {name: themed(figure) for name, figure in report.figures.items()}
+    return report

@@ -385,6 +385,7 @@ def _root(
 
 def main() -> int:
     """Run the command of `sys.argv`; returns the exit code: 0, 1 for a failure, 2 for bad input."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # threads that spin beside other work slow a small model 25-fold
     try:
         Path.home()

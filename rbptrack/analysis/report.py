@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from html import escape
 from math import isfinite, nan
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from rbptrack.base.words import number
 from rbptrack.stats.estimate import MIN_DECIDING, Estimate
 
 LEVEL = 0.95
@@ -210,6 +213,29 @@ class Report:
 
     def _to(self, question: str) -> list[_Answer]:
         return [answer for answer in self._answers if answer.row["question"] == question]
+
+    def _repr_html_(self) -> str:
+        """The headline, a table for each question, and the notes, as a notebook shows them."""
+        parts = [f"<p><b>{escape(self.headline)}</b></p>"] if self.headline else []
+        for question in self.questions:
+            parts.append(f"<p>{escape(self.term(question).meaning)}</p>{self._html_table(question)}")
+        if self.notes:
+            parts.append(f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in self.notes)}</ul>")
+        more = [f"report.figures[{name!r}]" for name in self.figures] + [
+            f"report.tables[{name!r}]" for name in self.tables
+        ]
+        if more:
+            parts.append(f"<p>More: <code>{'</code>, <code>'.join(map(escape, more))}</code></p>")
+        return "".join(parts)
+
+    def _html_table(self, question: str) -> str:
+        frame = self.frame(question)
+        filled = [name for name in map(str, frame) if frame[name].notna().any() and (frame[name] != "").any()]
+        forms = {name: self.term(name).form or ".3g" for name in filled if frame[name].dtype.kind == "f"}
+        forms |= dict.fromkeys(("low", "high"), self.term(question).form or ".3g")
+        formatters = {self.term(name).title: partial(number, form=form) for name, form in forms.items()}
+        titled = frame[filled].rename(columns=lambda name: self.term(str(name)).title)
+        return str(titled.to_html(index=False, border=0, na_rep="", formatters=formatters))
 
     def term(self, name: str) -> Term:
         """What a question or column means, with its title."""

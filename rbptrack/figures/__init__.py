@@ -10,6 +10,7 @@ from rbptrack.figures.charts import (
     legend_choice,
     rank_distribution,
     save,
+    themed,
 )
 from rbptrack.figures.drawing import CannotDraw
 from rbptrack.figures.explorer import explorer
@@ -26,4 +27,5 @@ __all__ = [
     "legend_choice",
     "rank_distribution",
     "save",
+    "themed",
 ]

@@ -1,7 +1,7 @@
 """Figures: a theme, the shapes that analyzers share, a measurement's picture, and figures as files.
 
-All are Altair charts: they show themselves in a notebook (with a PNG for readers that draw no Vega), move on the page,
-and are saved as SVG, PNG or PDF by `save`. An axis is titled by its column's name: rename columns for other titles.
+All are Altair charts. A notebook shows them, they move on the page, and `save` writes SVG, PNG or PDF. `themed` gives a
+chart the look of the page. An axis is titled by its column's name: rename columns for other titles.
 The page's large figure is in `explorer`.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,10 @@ import altair as alt
 import numpy as np
 import pandas as pd
 from altair import datum, expr
+from altair.utils import update_nested
 from altair.utils.schemapi import debug_mode
 
-from rbptrack.base.errors import first_line, unknown
+from rbptrack.base.errors import BadInput, first_line, unknown
 from rbptrack.config.patterns import natural_key
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, RankHistogram
@@ -49,12 +49,11 @@ INTERVAL = expr.if_(expr.isValid(datum.low) & expr.isValid(datum.high), _ENDS, "
 TIP_OF_INTERVAL = alt.Tooltip("interval:N", title="95% interval")
 
 
-@alt.theme.register("rbptrack", enable=True)
-def theme() -> Any:
-    """The look of every figure: no box, faint grid, colours that hold on light and dark."""
+def theme() -> dict[str, Any]:
+    """Vega-Lite's config of every figure: no box, faint grid, colours that hold on light and dark."""
     ink = {"labelColor": INK, "titleColor": INK, "titleFontSize": 12, "titleFontWeight": "normal"}
     axis = {"labelFontSize": 11, "gridColor": GRID, "domainColor": FAINT, "tickColor": FAINT, "tickSize": 4}
-    config = {
+    return {
         "background": "transparent",
         "font": FONT,
         "view": {"stroke": None, "continuousWidth": 240, "continuousHeight": 180},
@@ -68,19 +67,17 @@ def theme() -> Any:
         "point": {"size": 45, "filled": True},
         "rule": {"color": FAINT, "strokeWidth": 1.5},
     }
-    return {"config": config}
 
 
-def _show(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    """What a notebook gets of a chart: Vega-Lite for those that draw it, a PNG for those that do not."""
-    bundle: dict[str, Any] = {"application/vnd.vegalite.v6+json": spec}
-    with suppress(CannotDraw):
-        bundle["image/png"] = _picture(spec, "png")
-    return bundle
+def themed(chart: Any) -> Any:
+    """A copy of a chart with rbptrack's look, to be shown as it is: it cannot become a part of another chart.
 
-
-alt.renderers.register("rbptrack", _show)
-alt.renderers.enable("rbptrack")
+    What the chart's own config sets stays.
+    """
+    own = {} if chart.config is alt.Undefined else chart.config.to_dict(validate=False)
+    copy = chart.copy(deep=False)
+    copy.config = alt.Config.from_dict(dict(update_nested(theme(), own, copy=True)), validate=False)
+    return copy
 
 
 def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
@@ -96,7 +93,7 @@ def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
     if form not in FORMATS:
         raise unknown("format of a figure", form, FORMATS)
     try:
-        spec = chart.to_dict(validate=False)
+        spec = themed(chart).to_dict(validate=False)
     except Exception as error:  # a plugin's chart may break any rule of Vega-Lite's
         raise CannotDraw(f"{type(error).__name__}: {first_line(error)}") from error
     if "explorer" in spec.get("usermeta", {}):
@@ -108,7 +105,7 @@ def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
 
 def picture(chart: Any) -> bytes:
     """A chart as the bytes of a PNG; CannotDraw as `save`."""
-    return _picture(chart.to_dict(validate=False), "png")
+    return _picture(themed(chart).to_dict(validate=False), "png")
 
 
 def _picture(spec: dict[str, Any], form: str) -> bytes:
@@ -124,32 +121,37 @@ def facets(
     *,
     x: str,
     y: str,
-    color: str = "family",
+    colour: str = "family",
     facet: str = "dataset",
     dash: str = "",
     log: str = "x",
     line: bool = True,
     null: float | None = None,
 ) -> Any:
-    """Panels of y against x: a panel for each value of `facet`, a colour for each of `color`; the legend filters.
+    """Panels of y against x: a panel for each value of `facet`, a colour for each of `colour`; the legend filters.
 
     Args:
         frame: a row per point; intervals are drawn where it has the columns low and high, NaN are left out. The pointer
             shows the columns named here and, where there are such, model and size.
         x: the horizontal column.
         y: the vertical column.
-        color: the column told apart by colour and shape.
+        colour: the column told apart by colour and shape.
         facet: the column with a panel for each value.
         dash: a column told apart by dashes.
         log: the axes that are logarithmic: "x", "y", "xy" or "".
         line: whether points are connected.
         null: a dashed line at this y.
 
+    Raises:
+        BadInput: a column is missing; or a line would connect points of one model at the same x, because they differ
+            in a column that is not drawn.
+
     """
-    frame = _shown(frame, ["model", "size", color, facet, dash, x, y])
+    _check(frame, [x, y, colour], [x, colour, facet, dash, "model", "size"] if line else [])
+    frame = _shown(frame, ["model", "size", colour, facet, dash, x, y])
     chart = alt.Chart(as_data(frame))
-    pick = legend_choice(color)
-    points = chart.encode(axis_of(frame[x], alt.X, log="x" in log), **by_colour(frame[color], pick))
+    pick = legend_choice(colour)
+    points = chart.encode(axis_of(frame[x], alt.X, log="x" in log), **by_colour(frame[colour], pick))
     if dash:
         points = points.encode(alt.StrokeDash(f"{dash}:N", title=None))
     vertical = axis_of(frame[y], alt.Y, log="y" in log)
@@ -164,21 +166,28 @@ def facets(
     if line:
         layers.append(points.mark_line().encode(vertical))
     dots = points.transform_calculate(interval=INTERVAL).mark_point()
-    layers.append(dots.encode(vertical, by_shape(frame[color]), tooltip=_tips(frame)))
+    layers.append(dots.encode(vertical, by_shape(frame[colour]), tooltip=_tips(frame)))
     width = {1: 480, 2: 300}.get(_panel_count(frame, facet), 240)
     return _panels(alt.layer(*layers).add_params(pick).properties(width=width, height=200), frame, facet)
 
 
 @debug_mode(False)
 def intervals(
-    frame: pd.DataFrame, *, x: str, y: str, color: str = "family", facet: str = "dataset", null: float | None = None
+    frame: pd.DataFrame, *, x: str, y: str, colour: str = "family", facet: str = "dataset", null: float | None = None
 ) -> Any:
-    """A row for each value of y, estimates and intervals along x, families below each other; panels by `facet`."""
-    frame = _shown(frame, [color, facet, y, x])
+    """A row for each value of y, estimates and intervals along x, families below each other; panels by `facet`.
+
+    Raises:
+        BadInput: a column is missing; or estimates stand in the same place, as they differ in a column that is not
+            drawn.
+
+    """
+    _check(frame, [x, y, colour], [y, colour, facet])
+    frame = _shown(frame, [colour, facet, y, x])
     chart = alt.Chart(as_data(frame))
-    pick = legend_choice(color)
+    pick = legend_choice(colour)
     rows = chart.encode(
-        alt.Y(f"{y}:N", title=None, sort=None), alt.YOffset(f"{color}:N"), **by_colour(frame[color], pick)
+        alt.Y(f"{y}:N", title=None, sort=None), alt.YOffset(f"{colour}:N"), **by_colour(frame[colour], pick)
     )
     layers = []
     if null is not None:
@@ -189,7 +198,7 @@ def intervals(
     dots = rows.transform_calculate(interval=INTERVAL).mark_point()
     layers.append(dots.encode(along, tooltip=_tips(frame)))
     most = frame.groupby(facet)[y].nunique().max() if facet in frame else frame[y].nunique()
-    height = int(most) * max(18, 10 * frame[color].nunique())
+    height = int(most) * max(18, 10 * frame[colour].nunique())
     panels = _panels(alt.layer(*layers).add_params(pick).properties(width=240, height=height), frame, facet)
     return panels.resolve_scale(y="independent", yOffset="independent") if facet in frame else panels
 
@@ -276,6 +285,23 @@ def as_data(frame: pd.DataFrame) -> alt.InlineData:
     numbers = {str(name): "number" for name in frame.select_dtypes("number")}
     csv = frame.replace([np.inf, -np.inf], np.nan).to_csv(index=False, float_format="%.4g", lineterminator="\n")
     return alt.InlineData(values=csv, format=alt.CsvDataFormat(type="csv", parse=numbers))
+
+
+def _check(frame: pd.DataFrame, needed: Sequence[str], keys: Sequence[str]) -> None:
+    """Refuse a frame without a column, and one whose rows the columns that are drawn do not tell apart."""
+    for name in needed:
+        if name not in frame:
+            raise BadInput(f"there is no column {name} to draw. The frame has {', '.join(map(str, frame.columns))}")
+    drawn = [key for key in dict.fromkeys(keys) if key in frame]
+    if not drawn or not frame.duplicated(drawn).any():
+        return
+    labels = frame.drop(columns=[*drawn, *needed], errors="ignore").select_dtypes(exclude="float")
+    groups = frame.groupby(drawn, dropna=False)
+    differing = [name for name in map(str, labels) if groups[name].nunique().max() > 1]
+    raise BadInput(
+        f"rows with the same {', '.join(drawn)} would be drawn over each other; they differ in "
+        f"{', '.join(differing) or 'nothing else'}. Draw one of them, or give colour=, facet= or dash="
+    )
 
 
 def _shown(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

@@ -79,7 +79,7 @@ def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: st
         reading=reading,
         colours=charts.COLOURS,
         glyphs=_GLYPHS,
-        config=charts.theme()["config"],
+        config=charts.theme(),
         vega=vega,
         no_vega=no_vega,
     )

@@ -7,7 +7,7 @@ import os
 import socket
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +33,10 @@ _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databric
 _TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else its page is that for LLM applications
 _RUNS_OF_A_PAGE = 1000  # runs of one answer
 
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # 5 s instead of 4 minutes until a server is away
-os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+_SETTINGS = {  # while a store is used, unless the user has set them
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # 5 s instead of 4 minutes until a server is away
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
 
 
 class Connection:
@@ -106,7 +107,7 @@ class Connection:
     @contextmanager
     def explained(self) -> Iterator[None]:
         """Turn MLflow's errors into StoreAway or BadInput."""
-        with explained(self.uri):
+        with _settings(_SETTINGS), explained(self.uri):
             yield
 
     @contextmanager
@@ -226,6 +227,18 @@ def _try_to_connect(uri: str) -> None:
         engine.dispose()
 
 
+@contextmanager
+def _settings(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment that are not set, and remove them afterwards."""
+    missing = {name: value for name, value in variables.items() if name not in os.environ}
+    os.environ.update(missing)
+    try:
+        yield
+    finally:
+        for name in missing:
+            os.environ.pop(name, None)
+
+
 def _make_database(database: Path) -> None:
     """Make a store's SQLite file under another name and rename it, so that an interrupt leaves no half of one.
 
@@ -236,15 +249,8 @@ def _make_database(database: Path) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, "mlflow.db")
-        pool = os.environ.get("MLFLOW_SQLALCHEMYSTORE_POOLCLASS")
-        os.environ["MLFLOW_SQLALCHEMYSTORE_POOLCLASS"] = "NullPool"  # connections are closed after each use
-        try:
+        with _settings({"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool"}):  # connections are closed after each use
             MlflowClient(f"sqlite:///{made}").search_experiments(max_results=1)
-        finally:
-            if pool is None:
-                del os.environ["MLFLOW_SQLALCHEMYSTORE_POOLCLASS"]
-            else:
-                os.environ["MLFLOW_SQLALCHEMYSTORE_POOLCLASS"] = pool
         unfinished = database.with_name(f".{database.name}.new")
         unfinished.unlink(missing_ok=True)
         with closing(sqlite3.connect(made)) as source, closing(sqlite3.connect(unfinished)) as target:

@@ -139,3 +139,14 @@ def test_a_report_pickles() -> None:
     copy = pickle.loads(pickle.dumps(report))
     pd.testing.assert_frame_equal(copy.results, report.results)
     assert copy.has_margin("alpha") is False
+
+
+def test_a_notebook_shows_the_answers_with_their_titles() -> None:
+    report = Report({"gain": Term("what is <gained>", title="G", form=".1%")}, headline="A & B", notes=["Left out: c."])
+    report.add("gain", Estimate(0.25, sampling=1e-4, sampling_df=50.0), family="a", dataset="d", null=0.0)
+    html = report._repr_html_()
+    assert "A &amp; B" in html
+    assert "what is &lt;gained&gt;" in html
+    assert "<th>G</th>" in html
+    assert "25.0%" in html
+    assert "Left out: c." in html

@@ -165,11 +165,27 @@ def test_columns_that_a_chart_does_not_show_are_not_in_it() -> None:
     assert "not here" not in json.dumps(charts.facets(frame, x="S", y="beta").to_dict())
 
 
-def test_a_notebook_gets_vega_and_a_png() -> None:
+def test_a_themed_chart_carries_its_look_and_keeps_what_it_says_itself() -> None:
     frame = pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "beta": [0.1]})
-    bundle = charts.facets(frame, x="S", y="beta")._repr_mimebundle_()
-    bundle = bundle[0] if isinstance(bundle, tuple) else bundle
-    assert {"image/png", "application/vnd.vegalite.v6+json"} <= set(bundle)
+    chart = charts.facets(frame, x="S", y="beta")
+    assert "gridColor" not in json.dumps(chart.to_dict())
+    config = charts.themed(chart.configure_axis(gridColor="#ff0000")).to_dict()["config"]
+    assert config["axis"]["gridColor"] == "#ff0000"
+    assert config["axis"]["domainColor"] == charts.FAINT
+    assert config["font"] == charts.FONT
+
+
+def test_points_that_a_line_cannot_tell_apart_are_refused() -> None:
+    frame = pd.DataFrame({"family": "a", "dataset": "x", "size": ["1", "2"] * 2, "S": [1e6, 1e7] * 2, "beta": 0.1})
+    frame["metric"] = ["ce", "ce", "rbp_1", "rbp_1"]
+    with pytest.raises(BadInput, match="metric"):
+        charts.facets(frame, x="S", y="beta")
+    with pytest.raises(BadInput, match="metric"):
+        charts.intervals(frame, x="beta", y="size")
+    for drawn in ({"colour": "metric"}, {"facet": "metric"}, {"dash": "metric"}, {"line": False}):
+        assert charts.facets(frame, x="S", y="beta", **drawn).to_dict()
+    with pytest.raises(BadInput, match="gamma"):
+        charts.facets(frame, x="S", y="gamma")
 
 
 def test_rank_distribution_shows_rbp_at_1_10_and_100(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ for form in charts.FORMATS:
         charts.save(chart, f"figure.{form}")
     except CannotDraw:
         print("not drawn", flush=True)
-print(*chart._repr_mimebundle_())
 """
 
 
@@ -66,8 +65,5 @@ def test_where_v8_cannot_run_no_picture_is_drawn_and_all_else_goes_on(tmp_path: 
         text=True,
         check=True,
     )
-    lines = ended.stdout.splitlines()
-    assert lines[:3] == ["not drawn"] * 3
-    assert "vegalite" in lines[3]
-    assert "image/png" not in lines[3]
+    assert ended.stdout.splitlines() == ["not drawn"] * 3
     assert not list(tmp_path.iterdir())
