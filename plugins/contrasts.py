@@ -143,10 +143,15 @@ class Contrasts(Analyzer):
         if not report.questions:
             report.notes.append(f"There are no two exponents to compare: a family needs {MIN_SIZES} sizes.")
             return report
-        for question in ("families", "datasets", "against_rbp_1"):
+        title = "difference of exponents"
+        for question, one, panel in (("families", "family", "dataset"), ("datasets", "dataset", "family")):
             if question in report.questions:
-                rows = report.frame(question).rename(columns={question: "difference of exponents"})
-                report.figures[question] = intervals(rows, x="difference of exponents", y="metric", null=0.0)
+                rows = report.frame(question).rename(columns={question: title})
+                rows["pair"] = rows[one] + " − " + rows["versus"]
+                report.figures[question] = intervals(rows, x=title, y="metric", colour="pair", facet=panel, null=0.0)
+        if "against_rbp_1" in report.questions:
+            rows = report.frame("against_rbp_1").rename(columns={"against_rbp_1": title})
+            report.figures["against_rbp_1"] = intervals(rows, x=title, y="metric", null=0.0)
         report.headline = _headline(report)
         return report
 

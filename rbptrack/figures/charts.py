@@ -295,7 +295,7 @@ def _check(frame: pd.DataFrame, needed: Sequence[str], keys: Sequence[str]) -> N
     drawn = [key for key in dict.fromkeys(keys) if key in frame]
     if not drawn or not frame.duplicated(drawn).any():
         return
-    labels = frame.drop(columns=[*drawn, *needed], errors="ignore").select_dtypes(exclude="float")
+    labels = frame.drop(columns=[*drawn, *needed, "verdict"], errors="ignore").select_dtypes(exclude="float")
     groups = frame.groupby(drawn, dropna=False)
     differing = [name for name in map(str, labels) if groups[name].nunique().max() > 1]
     raise BadInput(
