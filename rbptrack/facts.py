@@ -189,6 +189,7 @@ FACTS: tuple[Fact, ...] = (
     Fact("kl", RESULT, METRIC, "Float64", "Kullback-Leibler divergence from the reference, nats per token"),
     Fact("acceptance", RESULT, METRIC, "Float64", "share of the model's samples that the reference would accept"),
     Fact("same_top", RESULT, METRIC, "Float64", "share of tokens at which both rank the same entry first"),
+    Fact("padding_mass", RESULT, METRIC, "Float64", "largest probability of entries that the tokenizer cannot name"),
     Fact("seconds", RESULT, METRIC, "Float64", "time of forward passes and scoring"),
     Fact("tokens_per_second", RESULT, METRIC, "Float64", "speed of forward passes and scoring"),
     Fact("peak_memory_bytes", RESULT, METRIC, "Float64", "largest memory of the process, or of the GPU"),

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.base.files import read_small as read_small  # for importers
 from rbptrack.base.files import regular_file
+from rbptrack.config.paths import user_path
 
 TABLES = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
 """Endings of the files that `read_rows` reads."""
@@ -226,7 +227,7 @@ def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool =
     """
     if not path:
         return {}
-    file = Path(path).expanduser()
+    file = user_path(path)
     regular_file(file, option)
     key, value = _column(key), _column(value)
     rows = _rows_by_key(file, key)

@@ -17,6 +17,7 @@ ROUNDED = 2e-3
 
 _AS_ROUNDED = 0.95  # of CE: log-probabilities in bfloat16, means of batches' means
 _MAX_K = 2**31 - 1
+_MAX_CE = 100  # nats: more comes from a log-probability that stands for minus infinity
 _RESULTS = ("ce", "ce_rank", "ce_rest", "bits_per_byte", "tie_rate")
 _CONDITIONS = [fact.name for fact in FACTS if fact.importable and fact.decides and fact.place is not Place.METRIC]
 _AT_MOST = {"non_embedding_params": "total_params", "documents": "num_tokens", "context": "seq_len"}
@@ -82,7 +83,7 @@ class ImportedRow(BaseModel):
     scoring: _Small | None = None
     chat_template: _Label | None = None
     documents_hash: _Label | None = None
-    ce: _Positive | None = None
+    ce: Annotated[_Positive, Field(le=_MAX_CE)] | None = None
     ce_rank: _Positive | None = None
     ce_rest: _Positive | None = None
     bits_per_byte: _Positive | None = None

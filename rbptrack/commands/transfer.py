@@ -14,6 +14,7 @@ from rbptrack.analysis.plugin import with_options
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact_bytes, counted, listed
 from rbptrack.commands.selection import Selection
+from rbptrack.config.paths import user_path
 from rbptrack.config.registration import published_names
 from rbptrack.console.output import command_line, say
 from rbptrack.discovery import EXPORTERS, IMPORTERS, Plugins, find, guarded
@@ -34,7 +35,7 @@ def export(
 
     With `texts` the bundle holds a reading page in addition.
     """
-    out = out.expanduser()
+    out = user_path(str(out))
     if os.path.lexists(out):
         raise BadInput(f"{out} exists already: give another name, or remove it")
     if not out.absolute().parent.is_dir():
@@ -69,7 +70,7 @@ def import_path(
     selection: Selection, path: Path, options: Sequence[str], *, importer: str, plugins_path: Sequence[str]
 ) -> int:
     """Import a bundle, or a file or folder by the importer that takes it."""
-    path = path.expanduser()
+    path = user_path(str(path))
     if not path.exists():
         raise BadInput(f"{path}: there is no such file")
     if not importer and is_bundle(path):
@@ -94,6 +95,10 @@ def _importer_of(importers: Plugins[Importer], path: Path) -> str:
         return takers[0]
     if takers:
         raise BadInput(f"{path}: {listed(takers)} take it; say which: --importer {takers[0]}")
+    if path.suffix.lower() == ".zip":
+        raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: it holds no bundle.json, or is not a zip")
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        raise BadInput(f"{path} is a spreadsheet: save it as CSV, and import that")
     names = ", ".join(importers.names)
     raise BadInput(f"{path}: none of the importers takes it: {names}. --importer NAME says what one misses in it")
 

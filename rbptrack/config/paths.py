@@ -42,8 +42,14 @@ def cells_folder() -> Path:
 
 def user_path(text: str) -> Path:
     """A path as a user wrote it, `~` expanded; BadInput where it cannot be one."""
-    if "\0" in text or any(len(os.fsencode(part)) > 255 for part in text.split("/")):
-        raise BadInput(f"{text[:60]!r} is no path: a name has at most 255 bytes, none of them zero")
+    try:
+        parts = [len(os.fsencode(part)) for part in text.split("/")]
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{text[:60]!r} is not a path: its characters cannot be in a file's name") from error
+    if "\0" in text or max(parts) > 255 or sum(parts) + len(parts) > 4095:
+        raise BadInput(
+            f"{text[:60]!r} is not a path: a name has at most 255 bytes, a path 4,095, and none of them is zero"
+        )
     try:
         return Path(text).expanduser()
     except RuntimeError as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
 import stat
+import struct
 import tempfile
 import zipfile
 import zlib
@@ -13,9 +15,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rbptrack.analysis.reading import parse_json
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.base.files import regular_file, replacing
+from rbptrack.base.words import counted
 from rbptrack.exchange.contents import faults_of_measurement
 from rbptrack.exchange.intake import imported_line
 from rbptrack.tracking import Record, Store
@@ -39,7 +43,10 @@ _MANIFEST = "bundle.json"
 _FILES = (RECORD_FILE, RANKS_FILE, DOCUMENTS_FILE, UNSCORED_FILE, TOKENS_FILE)
 _NAME = re.compile(rf"[0-9a-f]{{64}}/({'|'.join(map(re.escape, _FILES))})")
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, struct.error)
+_MAX_RATIO = 200  # of an entry's size to its packed size: a bundle's tables are packed already
+_LARGEST_OF = {RECORD_FILE: 2**24, TOKENS_FILE: 2**30, _MANIFEST: 2**16}
+"""Bytes of the entries that are read into memory whole."""
 
 
 def export_bundle(runs: Runs, path: Path, *, reading: str = "") -> int:
@@ -80,7 +87,7 @@ def is_bundle(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as bundle:
             return _MANIFEST in bundle.namelist()
-    except _DAMAGE:
+    except (*_DAMAGE, OSError):
         return False
 
 
@@ -90,26 +97,39 @@ def import_bundle(path: Path, store: Store) -> list[str]:
     CE, RBP_k, the curve and the fingerprint are computed again; the histogram is made of the ranks.
 
     Raises:
-        BadInput: it is no bundle, holds what no bundle does, or numbers that its ranks do not give: nothing is kept.
+        BadInput: the file is not a bundle, holds what no bundle does, or numbers that its ranks do not give. Nothing of
+            it is kept.
         StoreAway: the store does not answer; the same command completes the import.
 
     """
     regular_file(path, "import")
+    with _opened(path) as bundle:
+        fingerprints = _fingerprints(bundle, path)
+        _check_measurements(bundle, fingerprints, path)
+    new = 0
+    with zipfile.ZipFile(path) as bundle:
+        for fingerprint in fingerprints:
+            if store.find_same(Record.parse(bundle.read(f"{fingerprint}/{RECORD_FILE}"))):
+                continue
+            with _unpacked(bundle, fingerprint) as folder:
+                _complete(folder, path)
+                store.deliver(folder, keep=True)
+            new += 1
+    return [imported_line(new, len(fingerprints))]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """A zip, opened for as long as the block; what is damaged in it is BadInput."""
     try:
         with zipfile.ZipFile(path) as bundle:
-            fingerprints = _fingerprints(bundle, path)
-            _check_measurements(bundle, fingerprints, path)
-            new = 0
-            for fingerprint in fingerprints:
-                if store.find_same(Record.parse(bundle.read(f"{fingerprint}/{RECORD_FILE}"))):
-                    continue
-                with _unpacked(bundle, fingerprint) as folder:
-                    _complete(folder, path)
-                    store.deliver(folder, keep=True)
-                new += 1
+            yield bundle
     except _DAMAGE as error:
-        raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: {first_line(error)}") from error
-    return [imported_line(new, len(fingerprints))]
+        raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: {first_line(error)[:200]}") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # of a place before the file's beginning, where the beginning is cut off
+            raise
+        raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: its beginning is missing") from error
 
 
 def _collect(store: Store, run_id: str, folder: Path) -> Record:
@@ -158,12 +178,22 @@ def _fingerprints(bundle: zipfile.ZipFile, path: Path) -> list[str]:
         plain = not link and not encrypted and entry.compress_type in _COMPRESSIONS
         if not known or not plain or names.count(entry.filename) > 1:
             raise BadInput(f"{path} holds {entry.filename[:100]!r}, which no bundle does: nothing is imported")
+        largest = min(
+            _LARGEST_OF.get(entry.filename.rpartition("/")[2], LARGEST), _MAX_RATIO * max(entry.compress_size, 2**16)
+        )
+        if entry.file_size > largest:
+            raise BadInput(
+                f"{path}: {entry.filename[:80]} would unpack to {entry.file_size:,} bytes; at most {largest:,} are read"
+            )
     total = sum(entry.file_size for entry in entries)
     if total > LARGEST:
         raise BadInput(f"{path} would unpack to {total:,} bytes; at most {LARGEST:,} are read")
     fingerprints = list(dict.fromkeys(name.partition("/")[0] for name in names if "/" in name))
     if not fingerprints:
         raise BadInput(f"{path} holds no measurement")
+    manifest = parse_json(bundle.read(_MANIFEST), f"{path}, {_MANIFEST}")
+    if not isinstance(manifest, dict) or manifest.get("measurements") != len(fingerprints):
+        raise BadInput(f"{path} holds {counted(len(fingerprints), 'measurement')}, and its {_MANIFEST} says otherwise")
     return fingerprints
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
-from rbptrack.base.errors import RbptrackError, first_line
+from rbptrack.analysis.importing import ImportedRow
+from rbptrack.analysis.reading import parse_json
+from rbptrack.base.errors import RbptrackError, first_line, shortened
 from rbptrack.base.files import sha256
 from rbptrack.base.parquet import read_table
+from rbptrack.base.secrets import without_password
 from rbptrack.base.validation import faults_of
-from rbptrack.facts import FACTS
-from rbptrack.ranks import RankTable
+from rbptrack.facts import BY_NAME, FACTS, IMPORTABLE, Fact, Place
+from rbptrack.ranks import RankTable, is_rbp_column, rbp_ks, split_sums
+from rbptrack.ranks.measurement import Compared
 from rbptrack.sources.fingerprint import fingerprint as fingerprint_of
 from rbptrack.tracking import Record
+from rbptrack.tracking.facts import title
 from rbptrack.tracking.names import (
     DOCUMENTS_FILE,
     RANKS_FILE,
@@ -33,14 +39,22 @@ from rbptrack.tracking.names import (
     Metric,
     Tag,
 )
-from rbptrack.tracking.record import size_metrics
+from rbptrack.tracking.record import numbers, size_metrics
 from rbptrack.tracking.verify import numbers_that_disagree
 
-_KEY = re.compile(r"[/\w.\- :]{1,250}")  # of params, metrics and tags in MLflow
-_LONGEST = 6000  # characters of a param in MLflow
-_MAX_ROWS = 2**31  # of a table: a run of equal values packs into nothing
+_FEW_ROWS = 2**16  # of a table whose equal values need no room
+_LONGEST = 5000  # characters of a tag or param; MLflow cuts longer ones
+_LONGEST_NAME = 250
+_WHOLE = re.compile(r"\d{1,18}", re.ASCII)
+_DECIMAL = re.compile(r"\d{1,18}(\.\d{1,18})?(e[+-]?\d{1,2})?", re.ASCII)
+_TOKEN = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
+_A_DAY = 86_400  # seconds that clocks may differ
 _STATED_TWICE = [fact.name for fact in FACTS if fact.decides and fact.name not in ("model", "tokenizer")]
 _REQUIRED = (Tag.FINGERPRINT, Tag.FAMILY, Tag.MODEL, Tag.DATASET)
+_LENGTHS_OF_DATASET = {"name": 500, "digest": 36, "source": 65_535, "profile": 65_535}
+"""Keys of a record's `dataset`, and how many characters MLflow takes."""
+
+_CLOSE = 1e-6  # relative: numbers that another processor computed
 _Record = TypeAdapter(Record)
 
 
@@ -48,39 +62,87 @@ def faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
     """Every fault of an unpacked measurement."""
     try:
         text = (folder / RECORD_FILE).read_bytes()
-        record = Record.parse(text)
-        _Record.validate_json(text, strict=True)
+        parse_json(text, RECORD_FILE)  # no key twice, no number that is not finite
+        Record.parse(text)  # no key that a record does not have
+        record = _Record.validate_json(text, strict=True)
     except ValidationError as error:
         yield f"{RECORD_FILE}: {next(faults_of(error)).sentence}"
         return
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (RbptrackError, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         yield f"{RECORD_FILE} cannot be read: {first_line(error)}"
         return
-    faults = [*_faults_of_entries(record), *_faults_of_identity(record, fingerprint)]
+    faults = [*_faults_of_names(record), *_faults_of_values(record), *_faults_of_identity(record, fingerprint)]
     if not faults:
-        faults = [*_faults_of_size(record), *_faults_of_files(record, folder)]
+        faults = [*_faults_of_numbers(record), *_faults_of_files(record, folder)]
     yield from faults
 
 
-def _faults_of_entries(record: Record) -> Iterator[str]:
-    """Tags, params and numbers that are missing, or that MLflow does not take."""
+def _faults_of_names(record: Record) -> Iterator[str]:
+    """Names of tags, params and numbers that are missing, or that no measurement has."""
     if record.tags.get(Tag.KIND) != Kind.MEASUREMENT:
-        yield "is no measurement"
+        yield "is not a measurement"
     for tag in _REQUIRED:
         if not record.tags.get(tag):
             yield f"the tag {tag} is missing"
-    for tag in record.tags:
-        if not tag.startswith(Tag.PREFIX):
-            yield f"the tag {tag[:60]!r} is none of rbptrack's"
-    for key in (*record.tags, *record.params, *record.metrics, *record.curves):
-        if not _KEY.fullmatch(key) or any(part in ("", ".", "..") for part in key.split("/")):
-            yield f"{key[:60]!r} is no name that MLflow takes"
+    for tag in sorted(record.tags.keys() - {Tag.KIND, *_names(Place.TAG, Tag.PREFIX)}):
+        yield f"the tag {tag[:60]!r} is not one of a measurement"
+    for name in sorted(record.params.keys() - _names(Place.PARAM)):
+        yield f"the param {name[:60]!r} is not one of a measurement"
+    known = {*_names(Place.METRIC), Metric.LOG10_NON_EMBEDDING_PARAMS}
+    for name in sorted(record.metrics.keys() - known):
+        result = name.removesuffix("_se")
+        if not is_rbp_column(result) and (result == name or result not in known):
+            yield f"the metric {name[:60]!r} is not one of a measurement"
+    for name in sorted(record.curves.keys() - {Metric.RBP_CURVE}):
+        yield f"the curve {name[:60]!r} is not one of a measurement"
+    if record.dataset and record.dataset.keys() != _LENGTHS_OF_DATASET.keys():
+        keys = ", ".join(_LENGTHS_OF_DATASET)
+        yield f"its dataset must have the keys {keys}; it has {shortened(list(record.dataset))[:200]}"
+
+
+def _names(place: Place, prefix: str = "") -> set[str]:
+    return {prefix + fact.name for fact in FACTS if fact.place is place}
+
+
+def _faults_of_values(record: Record) -> Iterator[str]:
+    """Values that the store cannot keep as they are, or that a column of their type cannot hold."""
     for key, value in (record.tags | record.params).items():
-        if len(value) > _LONGEST or not value.isprintable():
-            yield f"{key}: at most {_LONGEST:,} printable characters"
-    values = [*record.metrics.values(), *(value for curve in record.curves.values() for _, value in curve)]
-    if not all(map(math.isfinite, values)):
-        yield "every number must be finite"
+        if len(value) > _LONGEST or not value.isprintable() or without_password(value) != value:
+            yield f"{key[:60]} must have at most {_LONGEST:,} printable characters, and no password"
+        elif not _has_type(BY_NAME.get(key.removeprefix(Tag.PREFIX)), value):
+            yield f"{key[:60]} is {value[:40]!r}, which is not of the type of its column"
+    if record.name != title(record.tags.get(Tag.MODEL, ""), record.tags.get(Tag.DATASET, "")):
+        yield f"its name {record.name[:60]!r} is not that of its model and dataset"
+    elif len(record.name) > _LONGEST_NAME:
+        yield f"its name must have at most {_LONGEST_NAME} characters"
+    for key, length in _LENGTHS_OF_DATASET.items():
+        value = record.dataset.get(key, "")
+        if len(value) > length or not value.isprintable():
+            yield f"its dataset's {key} must have at most {length:,} printable characters"
+    if record.dataset and record.dataset.get("name") != record.tags.get(Tag.DATASET):
+        yield "its dataset's name is not that of its tag"
+    if not 0 < record.began <= record.ended < time.time() + _A_DAY:
+        yield "it must have begun before it ended, and not in the future"
+    curve = record.curves.get(Metric.RBP_CURVE, [])
+    if not all(map(math.isfinite, [*record.metrics.values(), *(value for _, value in curve)])):
+        yield "every number must be finite"  # 400 digits are not
+    negative = [name for name, value in record.metrics.items() if value < 0 and name != "kl"]
+    if negative:
+        yield f"{shortened(negative)} must be at least 0"
+    steps = [step for step, _ in curve]
+    values = [value for _, value in curve]
+    rising = steps == sorted(set(steps)) and values == sorted(values)
+    if steps and not (rising and steps[0] >= 1 and steps[-1] < 2**31 and values[0] >= 0 and values[-1] <= 1):
+        yield "its curve of RBP_k must rise with k, and hold shares"
+
+
+def _has_type(fact: Fact | None, value: str) -> bool:
+    """Whether a text is of the type of its fact's column. A tag that is no fact has none."""
+    if fact is None or fact.dtype == "string":
+        return True
+    if fact.dtype == "boolean":
+        return value == "true"
+    return (_WHOLE if fact.dtype == "Int64" else _DECIMAL).fullmatch(value) is not None
 
 
 def _faults_of_identity(record: Record, fingerprint: str) -> Iterator[str]:
@@ -98,50 +160,90 @@ def _faults_of_identity(record: Record, fingerprint: str) -> Iterator[str]:
             yield f"{name} is {record.fact(name)}, and {value} in what its fingerprint is made of"
 
 
-def _faults_of_size(record: Record) -> Iterator[str]:
-    """An S that its logarithm or the number of all parameters rules out."""
+def _faults_of_numbers(record: Record) -> Iterator[str]:
+    """Numbers that break the rules of imported rows, and a logarithm of S that is another number's."""
     size = record.metrics.get(Metric.NON_EMBEDDING_PARAMS)
-    if size is None:
-        return
-    total = record.params.get("total_params", "")
-    if not size_metrics(int(size)).items() <= record.metrics.items():
+    if size is not None and not size_metrics(int(size)).items() <= record.metrics.items():
         yield f"{Metric.NON_EMBEDDING_PARAMS} is {size}, and its logarithm that of another number"
-    if total and not (total.isdecimal() and size <= int(total)):
-        yield f"{Metric.NON_EMBEDDING_PARAMS} is {size}, and total_params {total[:40]}"
+    without_ranks = record.tags.get(Tag.WITHOUT_RANKS) == "true"
+    columns: dict[str, object] = {}
+    for name in IMPORTABLE:
+        if name == "documents" and not without_ranks:  # a document that was read may have no scored token
+            continue
+        value = record.metrics.get(name) if BY_NAME[name].place is Place.METRIC else record.fact(name)
+        if value not in (None, ""):
+            columns[name] = value
+    columns |= {name: value for name, value in record.metrics.items() if is_rbp_column(name) or name.endswith("_se")}
+    try:
+        row = ImportedRow.model_validate(columns)
+    except ValidationError as error:
+        yield from (fault.sentence for fault in faults_of(error))
+        return
+    if without_ranks and "imported" not in record.identity:
+        yield "it was measured, and has no ranks"
+    if without_ranks and dict(record.curves.get(Metric.RBP_CURVE, [])) != row.rbp:
+        yield "its curve of RBP_k is not that of its numbers"
 
 
 def _faults_of_files(record: Record, folder: Path) -> Iterator[str]:
     present = {path.name for path in folder.iterdir()} - {RECORD_FILE}
     for name in sorted(set(record.files) ^ present):
-        yield f"{name} is missing, or not in the record"
+        yield f"{name[:60]} is missing, or not in the record"
     for name in sorted(set(record.files) & present):
         if sha256(folder / name) != record.files[name]:
             yield f"{name} is damaged"
-    if record.tags.get(Tag.WITHOUT_RANKS) != "true" and RANKS_FILE not in present:
-        yield f"{RANKS_FILE} is missing"
+    if (RANKS_FILE in present) == (record.tags.get(Tag.WITHOUT_RANKS) == "true"):
+        yield f"{RANKS_FILE} is missing, or is there although the record says that it is not"
     try:
+        for name in sorted(present & {RANKS_FILE, DOCUMENTS_FILE, UNSCORED_FILE}):
+            fault = _fault_of_size(folder / name)
+            if fault:
+                yield fault
+                return
+        documents = _read_documents(folder / DOCUMENTS_FILE) if DOCUMENTS_FILE in present else None
+        if documents is not None:
+            yield from _faults_of_documents(record, documents)
         if RANKS_FILE in present:
-            yield from _faults_of_ranks(record, folder / RANKS_FILE)
-        if DOCUMENTS_FILE in present:
-            yield from _faults_of_documents(read_table(folder / DOCUMENTS_FILE).column_names)
+            yield from _faults_of_ranks(record, folder / RANKS_FILE, documents)
         if UNSCORED_FILE in present:
             yield from _faults_of_unscored(read_table(folder / UNSCORED_FILE))
         if TOKENS_FILE in present:
-            yield from _faults_of_tokens(json.loads((folder / TOKENS_FILE).read_bytes()))
+            yield from _faults_of_tokens(parse_json((folder / TOKENS_FILE).read_bytes(), TOKENS_FILE))
     except (RbptrackError, OSError, ValueError, RecursionError) as error:
         yield first_line(error).replace(f"{folder}/", "")
 
 
-def _faults_of_ranks(record: Record, path: Path) -> Iterator[str]:
+def _fault_of_size(path: Path) -> str:
+    """Why a table cannot be one of a measurement: a run of equal values packs billions of rows into nothing."""
     try:
         rows = pq.read_metadata(path).num_rows
     except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
-        yield f"{RANKS_FILE} cannot be read: {first_line(error)}"
-        return
-    if rows != record.metrics.get(Metric.NUM_TOKENS) or not 0 < rows < _MAX_ROWS:
-        yield f"{RANKS_FILE} holds {rows:,} ranks, and num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}"
-        return
+        return f"{path.name} cannot be read: {first_line(error)}"
+    size = path.stat().st_size
+    return f"{path.name} holds {rows:,} rows in {size:,} bytes" if rows > max(size, _FEW_ROWS) else ""
+
+
+def _read_documents(path: Path) -> pa.Table:
+    table = read_table(path, ["document", "id", "tokens", "group"])
+    missing = [name for name in ("document", "id", "tokens") if name not in table.column_names]
+    if missing:
+        raise RbptrackError(f"{DOCUMENTS_FILE} lacks the columns {', '.join(missing)}")
+    return table
+
+
+def _faults_of_documents(record: Record, documents: pa.Table) -> Iterator[str]:
+    if documents.column("document").to_pylist() != list(range(len(documents))):
+        yield f"{DOCUMENTS_FILE}: the column document must hold 0, 1, 2, ..."
+    stated = record.params.get("documents")
+    if stated and int(stated) != len(documents):
+        yield f"{DOCUMENTS_FILE} holds {len(documents):,} documents, and the param documents is {stated}"
+
+
+def _faults_of_ranks(record: Record, path: Path, documents: pa.Table | None) -> Iterator[str]:
     table = RankTable.read(path)
+    if len(table) != record.metrics.get(Metric.NUM_TOKENS) or not len(table):
+        yield f"{RANKS_FILE} holds {len(table):,} ranks, and num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}"
+        return
     for name in table.table.column_names:
         if table.table.column(name).null_count:
             yield f"{RANKS_FILE}: the column {name} has empty cells"
@@ -149,18 +251,38 @@ def _faults_of_ranks(record: Record, path: Path) -> Iterator[str]:
     smallest = min(int(table.table.column(n).to_numpy().min()) for n in ("document", "position", "greater"))
     logprob = table.column("logprob")
     above = table.above.astype(np.int64)
+    number = table.column("document")
     if smallest < 0 or above.min() < 0 or above.max() >= table.vocab_size:
         yield f"{RANKS_FILE}: ranks must be from 1 to |V| = {table.vocab_size:,}, documents and positions from 0"
+    elif (number[1:] < number[:-1]).any() or (documents is not None and number[-1] >= len(documents)):
+        yield f"{RANKS_FILE}: documents must be in order, and among those of {DOCUMENTS_FILE}"
     elif not np.isfinite(logprob).all() or logprob.max() > 1e-3:
         yield f"{RANKS_FILE}: ln p must be finite and at most 0"
     else:
         yield from numbers_that_disagree(record, path)
+        yield from _further_numbers_that_disagree(record, table, documents)
 
 
-def _faults_of_documents(columns: list[str]) -> Iterator[str]:
-    missing = [name for name in ("document", "id", "tokens") if name not in columns]
-    if missing:
-        yield f"{DOCUMENTS_FILE} lacks the columns {', '.join(missing)}"
+def _further_numbers_that_disagree(record: Record, table: RankTable, documents: pa.Table | None) -> Iterator[str]:
+    """Standard errors, the parts of CE and the other means that the ranks do not give."""
+    counts = table.document_counts(rbp_ks(record.metrics))
+    if documents is not None and "group" in documents.column_names:
+        groups = [str(group) for group in documents.column("group").to_pylist()]
+        counts = counts.in_groups([groups[number] for number in counts.document.tolist()])
+    computed = numbers(table.histogram(), counts)
+    rank_sum, rest_sum, _ = split_sums(table)
+    computed |= {Metric.CE_RANK: rank_sum / len(table), Metric.CE_REST: rest_sum / len(table)}
+    if table.ties_known:
+        computed[Metric.TIE_RATE] = table.tie_rate
+    if table.compared:
+        computed |= asdict(Compared.of(table.compared_sums(), len(table), 0.0))
+        del computed["padding_mass"]  # of the logits, and no sum over tokens
+    for name, value in record.metrics.items():
+        known = computed.get(name)
+        if known is None and name.endswith("_se"):
+            yield f"{name} is {value}, and its ranks give none"
+        elif known is not None and not math.isclose(value, known, rel_tol=_CLOSE, abs_tol=_CLOSE):
+            yield f"{name} is {value}, and {known} by its ranks"
 
 
 def _faults_of_unscored(table: pa.Table) -> Iterator[str]:
@@ -172,5 +294,5 @@ def _faults_of_unscored(table: pa.Table) -> Iterator[str]:
 
 
 def _faults_of_tokens(texts: Any) -> Iterator[str]:
-    if not isinstance(texts, Mapping) or not all(key.isdecimal() and isinstance(t, str) for key, t in texts.items()):
-        yield f"{TOKENS_FILE} is no object of texts by token id"
+    if not isinstance(texts, Mapping) or not all(_TOKEN.fullmatch(k) and isinstance(t, str) for k, t in texts.items()):
+        yield f"{TOKENS_FILE} is not an object of texts by token id"

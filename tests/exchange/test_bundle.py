@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from rbptrack.analysis.importing import ImportedMeasurement, checked
 from rbptrack.base.errors import BadInput, MissingArtifact
 from rbptrack.base.files import sha256
 from rbptrack.exchange import bundle as bundles
-from rbptrack.exchange import export_bundle, import_bundle, is_bundle
+from rbptrack.exchange import export_bundle, import_bundle, import_source, is_bundle
 from rbptrack.ranks import RankTable
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Record, Store
@@ -133,6 +136,36 @@ FALSE_RECORDS: Mapping[str, Callable[[dict[str, Any]], object]] = {
     "a line break": lambda record: set_in(record, "tags", "rbptrack.notes", "a\nb"),
     "a file's hash": lambda record: set_in(record, "files", "ranks.parquet", "0" * 64),
     "a file that is not there": lambda record: set_in(record, "files", "more.parquet", "0" * 64),
+    "a param that names another run": lambda record: set_in(record, "params", "run_id", "0" * 32),
+    "a metric as a param": lambda record: set_in(record, "params", "rbp_7", "1"),
+    "a param that is no fact": lambda record: set_in(record, "params", "mmlu", "0.3"),
+    "a tag that is no fact": lambda record: set_in(record, "tags", "rbptrack.more", "x"),
+    "a seal": lambda record: set_in(record, "tags", "rbptrack.seal", "0" * 64),
+    "a mark of damage": lambda record: set_in(record, "tags", "rbptrack.damaged", "no"),
+    "a metric that is no fact": lambda record: set_in(record, "metrics", "mmlu", 0.3),
+    "another curve": lambda record: set_in(record, "curves", "loss", [[1, 0.5]]),
+    "an unknown key of its dataset": lambda record: set_in(record, "dataset", "more", "x"),
+    "no digest of its dataset": lambda record: record["dataset"].pop("digest"),
+    "another dataset": lambda record: set_in(record, "dataset", "name", "code"),
+    "a long digest": lambda record: set_in(record, "dataset", "digest", "d" * 37),
+    "400 digits": lambda record: set_in(record, "metrics", "seconds", 10**400),
+    "5,000 digits": lambda record: record.update(began=5000),
+    "a part of a token": lambda record: set_in(record, "params", "seq_len", "64.5"),
+    "a text for a count": lambda record: set_in(record, "params", "vocab_size", "many"),
+    "NaN for training tokens": lambda record: set_in(record, "params", "training_tokens", "nan"),
+    "the future": lambda record: record.update(began=4e9, ended=4e9),
+    "an end before the beginning": lambda record: record.update(ended=record["began"] - 1),
+    "the year 1e300": lambda record: record.update(began=1e300, ended=1e300),
+    "another name": lambda record: record.update(name="mine"),
+    "a password": lambda record: set_in(record, "tags", "rbptrack.notes", "http://me:hunter2@host"),
+    "a text too long": lambda record: set_in(record, "tags", "rbptrack.notes", "x" * 5001),
+    "a standard error": lambda record: set_in(record, "metrics", "ce_se", 0.5),
+    "a standard error of nothing": lambda record: set_in(record, "metrics", "rbp_7_se", 0.1),
+    "tie rate": lambda record: set_in(record, "metrics", "tie_rate", 0.5),
+    "a negative time": lambda record: set_in(record, "metrics", "seconds", -1.0),
+    "bits per byte below 0": lambda record: set_in(record, "metrics", "bits_per_byte", -1.0),
+    "no ranks": lambda record: set_in(record, "tags", "rbptrack.without_ranks", "true"),
+    "documents": lambda record: set_in(record, "params", "documents", "61"),
 }
 
 
@@ -143,11 +176,105 @@ def test_records_that_their_ranks_or_fingerprint_do_not_bear_out_are_refused(exp
         (name,) = [name for name in entries if name.endswith("/record.json")]
         record = json.loads(entries[name])
         change(record)
-        entries[name] = json.dumps(record).encode()
+        text = json.dumps(record)
+        entries[name] = text.replace(": 5000,", f": {'9' * 5000},").encode()
         if accepted(write(entries), other):
             let_in.append(what)
     assert let_in == []
     assert list(other.finished()) == []
+
+
+def test_of_two_measurements_none_is_kept_if_one_is_false(store: Store, measured: Measured, other: Store) -> None:
+    for s in (1000, 2000):
+        store.deliver(measured(s))
+    export_bundle(store.runs(), Path("shared.zip"))
+    let_in = []
+    for what, change in FALSE_RECORDS.items():
+        entries = entries_of(Path("shared.zip"))
+        name = [name for name in entries if name.endswith("/record.json")][-1]
+        record = json.loads(entries[name])
+        change(record)
+        text = json.dumps(record)
+        entries[name] = text.replace(": 5000,", f": {'9' * 5000},").encode()
+        if accepted(write(entries), other) or list(other.finished()):
+            let_in.append(what)
+    assert let_in == []
+
+
+@pytest.fixture
+def numbers(store: Store) -> Path:
+    """A bundle of a measurement without ranks."""
+    columns = {"model": "a-1m", "dataset": "d", "ce": 3.0, "rbp_1": 0.25, "rbp_10": 0.5, "ce_se": 0.125, "seq_len": 64}
+    items = [ImportedMeasurement(columns | {"non_embedding_params": 10**6})]
+    import_source("table", checked(Path("t.csv"), items), Path("t.csv"), store)
+    export_bundle(store.runs(), Path("numbers.zip"))
+    return Path("numbers.zip").absolute()
+
+
+FALSE_NUMBERS: Mapping[str, Callable[[dict[str, Any]], object]] = {
+    "CE below 0": lambda record: set_in(record, "metrics", "ce", -3.0),
+    "CE above 100": lambda record: set_in(record, "metrics", "ce", 1251.9),
+    "CE too small for RBP": lambda record: set_in(record, "metrics", "ce", 0.01),
+    "RBP_10 above 1": lambda record: set_in(record, "metrics", "rbp_10", 7.5),
+    "RBP_10 below RBP_1": lambda record: set_in(record, "metrics", "rbp_10", 0.125),
+    "another curve": lambda record: set_in(record, "curves", "rbp_curve", [[1, 0.25], [10, 0.75]]),
+    "a falling curve": lambda record: set_in(record, "curves", "rbp_curve", [[10, 0.5], [1, 0.25]]),
+    "an error without its number": lambda record: set_in(record, "metrics", "ce_rank_se", 0.1),
+    "S of 1.5": lambda record: set_in(record, "metrics", "non_embedding_params", 1.5),
+    "S of 1e30": lambda record: set_in(record, "metrics", "non_embedding_params", 1e30),
+    "total_params": lambda record: set_in(record, "params", "total_params", "5"),
+    "a measured cell": lambda record: record["identity"].pop("imported"),
+    "no numbers": lambda record: record.update(metrics={}, curves={}),
+    "ranks that it has not": lambda record: record["tags"].pop("rbptrack.without_ranks"),
+}
+
+
+def test_numbers_without_ranks_pass_the_rules_of_imported_rows(numbers: Path, other: Store) -> None:
+    let_in = []
+    for what, change in FALSE_NUMBERS.items():
+        entries = entries_of(numbers)
+        (name,) = [name for name in entries if name.endswith("/record.json")]
+        record = json.loads(entries.pop(name))
+        change(record)
+        folder = fingerprint(record["identity"])
+        record["tags"]["rbptrack.fingerprint"] = folder
+        entries[f"{folder}/record.json"] = json.dumps(record).encode()
+        if accepted(write(entries), other):
+            let_in.append(what)
+    assert let_in == []
+    assert accepted(numbers, other)
+    assert other.runs()["rbp_10"].tolist() == [0.5]
+
+
+def test_a_bundle_that_is_cut_is_refused(exported: Path, other: Store) -> None:
+    content = exported.read_bytes()
+    for part in (content[100:], content[-2000:], content[:-100], content[: len(content) // 2], content[:4], b""):
+        Path("cut.zip").write_bytes(part)
+        assert not accepted(Path("cut.zip"), other)
+
+
+def test_an_entry_that_unpacks_to_far_more_than_it_has_is_refused(exported: Path, other: Store) -> None:
+    entries = entries_of(exported)
+    for ending in ("record.json", "tokens.json", "ranks.parquet", "bundle.json"):
+        with zipfile.ZipFile("bomb.zip", "w", zipfile.ZIP_DEFLATED) as made:
+            for name, content in entries.items():
+                made.writestr(name, content + b" " * (2**25 if name.endswith(ending) else 0))
+        assert not accepted(Path("bomb.zip"), other), ending
+
+
+def test_a_table_of_more_rows_than_bytes_is_refused(exported: Path, other: Store) -> None:
+    """Equal values pack into nothing, so that a small file may hold billions of rows."""
+    entries = entries_of(exported)
+    (record_name,) = [name for name in entries if name.endswith("/record.json")]
+    (name,) = [name for name in entries if name.endswith("/documents.parquet")]
+    rows = 1_000_000
+    table = pa.table({"document": np.zeros(rows, "int64"), "id": [""] * rows, "tokens": np.zeros(rows, "int64")})
+    pq.write_table(table, "documents.parquet")
+    record = json.loads(entries[record_name])
+    record["files"]["documents.parquet"] = sha256(Path("documents.parquet"))
+    altered = {record_name: json.dumps(record).encode(), name: Path("documents.parquet").read_bytes()}
+    with pytest.raises(BadInput, match="1,000,000 rows"):
+        import_bundle(write(entries | altered), other)
 
 
 def test_ranks_that_cannot_be_are_refused(exported: Path, other: Store) -> None:
