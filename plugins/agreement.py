@@ -28,6 +28,8 @@ from rbptrack.analysis import (
     counted,
     number,
     same_tokens,
+    sentence,
+    verdicts,
     without_twins,
     worst_tokens,
 )
@@ -157,8 +159,5 @@ def _headline(report: Report, changes: pd.DataFrame) -> str:
             same_top = f"{share} of the tokens rank the same token first; "
         change = number(row["change"], "+.4f")
         return f"{row['pair']}: {same_top}CE changes by {change} nats ({row['verdict'] or 'no test'})."
-    tested = changes[changes["verdict"] != ""]
-    differ = tested["verdict"].isin(["above", "below"]).sum()
-    if not len(tested):
-        return f"No test of {counted(len(changes), 'pair')}: the documents are too few."
-    return f"CE differs in {differ} of {counted(len(tested), 'pair')} of measurements of the same tokens."
+    said = verdicts(changes, {"differs": "CE differs"}, noun="pair", none="no difference in CE was found")
+    return sentence(said or f"no test of {counted(len(changes), 'pair')}: the documents are too few")

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import PositiveInt
 
-from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families
+from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families, sentence, verdicts
 from rbptrack.figures import intervals
 from rbptrack.ranks import CE, FloatArray, IntArray, RankTable, metric_label, rbp_name, sum_by
 from rbptrack.stats import (
@@ -337,17 +337,24 @@ def _add_counts(counts: IntArray, numbers: IntArray) -> IntArray:
 
 
 def _headline(report: Report) -> str:
-    results = report.results
     for question, what in {"delta": "exponent", "level": "level"}.items():
-        tested = results[(results["question"] == question) & (results["verdict"] != "")]
-        if len(tested):
-            apart = tested[tested["verdict"].isin(["above", "below"])]
-            text = f"A class of tokens has another {what} than the rest in {len(apart)} of {len(tested)} cases"
-            if not len(apart):
-                return f"{text}."
-            widest = apart.iloc[first_largest(apart["estimate"].abs().to_numpy(np.float64))]
-            where = f"{widest['class']} ({widest['by']}), {metric_label(widest['metric'])} on {widest['dataset']}"
-            return f"{text}; the most: {where}."
-    if not len(results):
+        if question not in report.questions:
+            continue
+        rows = report.frame(question)
+        said = verdicts(
+            rows,
+            {"differs": f"classes of tokens differ from the rest in {what}"},
+            noun="case",
+            none=f"no class of tokens was found to differ from the rest in {what}",
+        )
+        apart = rows[rows["verdict"].isin(["above", "below"])]
+        if not len(apart):
+            if said:
+                return sentence(said)
+            continue
+        widest = apart.iloc[first_largest(apart[question].abs().to_numpy(np.float64))]
+        where = f"{widest['class']} ({widest['by']}), {metric_label(widest['metric'])} on {widest['dataset']}"
+        return sentence(said, f"the most: {where}")
+    if not report.questions:
         return ""
-    return f"{results['class'].nunique()} classes of tokens were compared; too few documents to tell them apart."
+    return f"{report.results['class'].nunique()} classes of tokens were compared; too few documents to tell them apart."

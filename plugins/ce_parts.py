@@ -31,6 +31,7 @@ from rbptrack.analysis import (
     Unreadable,
     WithoutRanks,
     read_families,
+    spanned,
 )
 from rbptrack.figures import facets, intervals
 from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram, RankTable, split_sums
@@ -239,17 +240,12 @@ def _headline(report: Report) -> str:
         of_ranks = report.tables["parts"]["rank_share"].dropna()
         if not len(of_ranks):
             return ""
-        return f"Ranks, as E[ln R], are {_span(of_ranks)} of cross-entropy; what p lacks to 1/R is the rest."
+        return f"Ranks, as E[ln R], are {spanned(of_ranks, '.0%')} of cross-entropy; what p lacks to 1/R is the rest."
     shares = report.frame("share").groupby("metric")["share"]
-    text = f"the entropy of ranks is {_span(shares.get_group('error_entropy'))}."
+    parts = [f"the entropy of ranks is {spanned(shares.get_group('error_entropy'), '.0%')}"]
     if "rank" in shares.groups:
-        text = f"better ranks, as E[ln R], make up {_span(shares.get_group('rank'))}; {text}"
-    return f"Of the fall of cross-entropy with size, {text}"
-
-
-def _span(shares: pd.Series[float]) -> str:
-    low, high = f"{shares.min():.0%}", f"{shares.max():.0%}"
-    return low if low == high else f"{low} to {high}"
+        parts.insert(0, f"better ranks, as E[ln R], are {spanned(shares.get_group('rank'), '.0%')}")
+    return f"Of the fall of cross-entropy with size, {'; '.join(parts)}."
 
 
 def _draw(report: Report) -> None:

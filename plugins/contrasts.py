@@ -23,7 +23,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, listed, read_families
+from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, listed, read_families, sentence, verdicts
 from rbptrack.figures import intervals
 from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, FloatArray, metric_label, rbp_ks, rbp_name
 from rbptrack.stats import (
@@ -288,13 +288,18 @@ def _headline(report: Report) -> str:
     if "against_rbp_1" in report.questions:
         rows = report.frame("against_rbp_1")
         largest = rbp_name(max(rbp_ks(rows["metric"])))
-        verdicts = rows.loc[rows["metric"] == largest, "verdict"]
-        faster = int((verdicts == "above").sum())
-        parts.append(f"{metric_label(largest)} falls faster than RBP_1 in {faster} of {len(verdicts)} laws")
-    for question, what in (("datasets", "datasets"), ("families", "families")):
+        label = metric_label(largest)
+        said = {
+            "above": f"{label} improves faster than RBP_1",
+            "below": f"{label} improves more slowly than RBP_1",
+            "same": f"{label} improves as fast as RBP_1",
+        }
+        none = f"no difference between {label} and RBP_1 was found"
+        parts.append(verdicts(rows[rows["metric"] == largest], said, noun="law", none=none))
+    for question in ("datasets", "families"):
         if question in report.questions:
             rows = report.frame(question)
-            rows = rows[rows["metric"] == CE]
-            differ = int(rows["verdict"].isin(["above", "below"]).sum())
-            parts.append(f"cross-entropy's exponents differ in {differ} of {len(rows)} pairs of {what}")
-    return f"{'; '.join(parts)}." if parts else ""
+            said = {"differs": f"{question} differ in cross-entropy's exponent"}
+            none = f"no difference between {question} was found"
+            parts.append(verdicts(rows[rows["metric"] == CE], said, noun="pair", none=none))
+    return sentence(*parts)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import PositiveInt
 
-from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families
+from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families, sentence, spanned, verdicts
 from rbptrack.figures import facets
 from rbptrack.ranks import HEADLINE_KS, DocumentSums, FloatArray, RankTable, metric_label, rbp_name
 from rbptrack.stats import estimate, laws
@@ -316,15 +316,10 @@ def _headline(report: Report) -> str:
     rows = report.frame("n_eff")
     least = rows[rows["metric"] == rows["metric"].iat[0]]
     longest = least[least["N"] == least["N"].max()]
-    low, high = longest["n_eff"].min(), longest["n_eff"].max()
-    counts_as = " to ".join(dict.fromkeys([f"{low:.1f}", f"{high:.1f}"]))
-    n = longest["N"].iat[0]
-    text = f"{n} tokens in a row count as {counts_as} independent ones for {metric_label(longest['metric'].iat[0])}"
-    tested = rows[rows["verdict"] != ""]
-    if not len(tested):
-        return f"{text}; too few documents to test it."
-    below = (tested["verdict"] == "below").sum()
-    return f"{text}; N_eff is below N in {below} of {len(tested)} cases at the largest sizes."
+    count = f"{longest['N'].iat[0]} tokens in a row have N_eff = {spanned(longest['n_eff'], '.1f')}"
+    said = {"below": "N_eff is below N", "above": "N_eff is above N"}
+    tested = verdicts(rows, said, noun="case", none="no difference of N_eff from N was found")
+    return sentence(f"{count} for {metric_label(longest['metric'].iat[0])}", tested or "too few documents to test it")
 
 
 def _draw(report: Report) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, listed, read_families
+from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, listed, read_families, spanned
 from rbptrack.figures import facets
 from rbptrack.ranks import DocumentCounts, log_grid
 from rbptrack.stats import MIN_MISSES, MIN_UNITS, ks_with_enough_misses, law_in_k, laws, missed
@@ -78,10 +78,10 @@ class KLaw(Analyzer):
         if doubling:
             report.tables["doubling"] = pd.DataFrame(doubling)
         report.figures["beta"] = facets(rows.rename(columns={"beta": "β"}), x="S", y="β")
-        powers = " to ".join(dict.fromkeys(f"k^-{beta:.2f}" for beta in (rows["beta"].min(), rows["beta"].max())))
-        ends = " to ".join(dict.fromkeys(str(k) for k in (rows["largest_k"].min(), rows["largest_k"].max())))
+        ends = spanned(rows["largest_k"], ".0f")
         report.headline = (
-            f"At fixed models -ln RBP_k falls as {powers} up to k = {ends}, off by at most {rows['off'].max():.0%}."
+            f"At fixed models -ln RBP_k falls as k^-β, β = {spanned(rows['beta'])}, up to k = {ends}, "
+            f"off by at most {rows['off'].max():.0%}."
         )
         return report
 

@@ -19,7 +19,7 @@ import pandas as pd
 from scipy import optimize
 from scipy.special import log_ndtr
 
-from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families
+from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families, sentence, verdicts
 from rbptrack.figures import as_data, axis_of, by_colour, facets, legend_choice
 from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram
 from rbptrack.stats import Estimate, fit, from_influences, influences
@@ -335,8 +335,6 @@ def _headline(report: Report) -> str:
     rows = report.frame("gamma")
     lognormal = rows["kl_lognormal"].median()
     distance = f"the lognormal misses by {lognormal:.3f} nats a token, Zipf's law by {rows['kl_zipf'].median():.3f}"
-    tested = rows[rows["verdict"] != ""]
-    if not len(tested):
-        return f"Of the distributions of ranks, {distance}; too few documents to test gamma."
-    above = (tested["verdict"] == "above").sum()
-    return f"Ranks curve as a lognormal's do (gamma above 0) in {above} of {len(tested)} measurements; {distance}."
+    said = {"above": "ranks curve as a lognormal's do (gamma above 0)", "below": "ranks curve the other way"}
+    tested = verdicts(rows, said, noun="measurement", none="no curvature of ranks was found")
+    return sentence(tested or "too few documents to test gamma", distance)

@@ -32,6 +32,9 @@ from rbptrack.analysis import (
     counted,
     listed,
     read_families,
+    sentence,
+    spanned,
+    verdicts,
 )
 from rbptrack.figures import explorer, facets, intervals
 from rbptrack.ranks import (
@@ -216,8 +219,11 @@ class PowerLaw(Analyzer):
             yield f"no law of {_labels(without_law)}, which is 0 or 1 at some size"
         unknown = [name for name in self._metrics if name in laws and not laws[name].alpha.known]
         documents = min(len(of_size.document) for of_size in counts)
-        if unknown and len(counts) > 2:
-            reason = f"{counted(documents, 'document')} are fewer than {MIN_UNITS}"
+        if unknown and len(counts) == 2:
+            yield f"no interval for the law of {_labels(unknown)}: 2 sizes show no scatter around it"
+        elif unknown:
+            unit = "group" if counts[0].grouped else "document"
+            reason = f"{counted(documents, unit)}, and at least {MIN_UNITS} are needed"
             if documents >= MIN_UNITS:
                 reason = "without a single one of its documents it would be 0 or 1 at some size"
             yield f"no interval for the law of {_labels(unknown)}: {reason}"
@@ -284,7 +290,8 @@ class PowerLaw(Analyzer):
                         without_upper.append(f"{name} of {case}")
         if refused and "form" not in report.questions and self.form != FLOOR:
             raise BadInput(next(iter(refused)))
-        report.notes += [f"{reason}: {listed(cases)}." for reason, cases in refused.items()]
+        for reason, cases in refused.items():
+            report.notes.append(f"{self.form} was not fitted to {listed(cases)}: {reason}.")
         for bound, cases in (("lower", without_lower), ("upper", without_upper)):
             if cases:
                 report.notes.append(f"No {bound} bound in these data: {listed(cases)} in {self.form}.")
@@ -303,67 +310,32 @@ class PowerLaw(Analyzer):
             return ""
         metric = rbp_name(ks[first_smallest([abs(np.log(k / 10)) for k in ks])])  # of 1 and 100 the first
         label = metric_label(metric)
-        alpha = report.frame("alpha").set_index(["family", "dataset", "metric"])
-        rows = alpha[alpha.index.get_level_values("metric") == metric].droplevel("metric")
-        if (rows["verdict"] == "").all():
-            return f"-ln {label} falls as {_powers(rows)}, without an interval."
-        established = rows[rows["verdict"] == "above"]
-        improving = len(established)
-        if not improving:
-            worsening = int((rows["verdict"] == "below").sum())
-            if worsening:
-                return f"{label} gets worse with size in {worsening} of {counted(len(rows), 'law')}."
-            return f"No law of {label} in size established in {counted(len(rows), 'case')}."
-        comparison = _against_ce(report, metric)
-        if len(rows) > 2 or improving < len(rows):
-            low, high = established["alpha"].min(), established["alpha"].max()
-            exponents = f"-ln {label} falls as {' to '.join(dict.fromkeys([_power(low), _power(high)]))}"
-            return f"{label} improves with size in {improving} of {len(rows)} laws: {exponents}{comparison}."
-        if comparison:
-            ce = alpha[alpha.index.get_level_values("metric") == CE].droplevel("metric").reindex(rows.index)
-            comparison += f" ({', '.join(map(_power, ce['alpha']))})"
-        return f"{label} improves with size {_where(rows)}: -ln {label} falls as {_powers(rows)}{comparison}."
+        alpha = report.frame("alpha").rename(columns={"alpha": "α"})
+        rows = alpha[alpha["metric"] == metric]
+        found = verdicts(
+            rows,
+            {"above": f"{label} improves with size", "below": f"{label} gets worse with size"},
+            noun="law",
+            none=f"no law of {label} in size was found",
+            span="α",
+        )
+        if not found:
+            return f"{label}: α = {spanned(rows['α'])}, without a test; the notes say why."
+        if "delta" not in report.questions:
+            return sentence(found)
+        delta = report.frame("delta")
+        against_ce = {
+            "above": "faster than cross-entropy",
+            "below": "more slowly than cross-entropy",
+            "same": "as fast as cross-entropy",
+        }
+        none = "no difference from cross-entropy was found"
+        compared = verdicts(delta[delta["metric"] == metric], against_ce, noun="law", none=none)
+        return sentence(found, compared if (rows["verdict"] == "above").any() else "")
 
 
 def _labels(metrics: Sequence[str]) -> str:
     return listed([metric_label(metric) for metric in metrics])
-
-
-_AGAINST_CE = {"above": "faster than", "below": "more slowly than", "same": "as fast as"}
-
-
-def _against_ce(report: Report, metric: str) -> str:
-    """`, faster than cross-entropy` where all laws say the same, else nothing."""
-    if "delta" not in report.questions:
-        return ""
-    delta = report.frame("delta")
-    verdicts = set(delta.loc[delta["metric"] == metric, "verdict"])
-    if len(verdicts) != 1:
-        return ""
-    comparison = _AGAINST_CE.get(verdicts.pop())
-    return f", {comparison} cross-entropy" if comparison else ""
-
-
-def _where(rows: pd.DataFrame) -> str:
-    """Where one law or two hold: `on both datasets`."""
-    datasets = rows.index.get_level_values("dataset")
-    if len(rows) == 1:
-        return f"on {datasets[0]}"
-    return "on both datasets" if datasets.nunique() == 2 else "in both families"
-
-
-def _powers(rows: pd.DataFrame) -> str:
-    """`S^-0.23 (pydocs) and S^-0.27 (stdlib)`; of more than three laws the smallest and the largest."""
-    alphas = rows["alpha"]
-    if len(rows) > 3:
-        return f"{_power(alphas.min())} to {_power(alphas.max())}"
-    told_apart_by = "dataset" if rows.index.get_level_values("dataset").nunique() == len(rows) else "family"
-    names = rows.index.get_level_values(told_apart_by)
-    return listed([f"{_power(alpha)} ({name})" for name, alpha in zip(names, alphas, strict=True)])
-
-
-def _power(alpha: float) -> str:
-    return f"S^{-alpha:.2f}"
 
 
 def _rbp_of_ln_y(ln_y: float) -> float:

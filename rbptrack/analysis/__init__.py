@@ -7,6 +7,7 @@ nothing else of rbptrack. `rbptrack.analysis.testing` holds this contract as tes
 from rbptrack.analysis.comparable import disagreeing, parts, without_twins
 from rbptrack.analysis.exporting import Exporter
 from rbptrack.analysis.family import BY_DOCUMENT, UNITS, Family, families, read_families
+from rbptrack.analysis.headline import sentence, spanned, verdicts
 from rbptrack.analysis.importing import (
     SCORES,
     Imported,
@@ -100,9 +101,12 @@ __all__ = [
     "read_rows",
     "read_small",
     "same_tokens",
+    "sentence",
     "short_hash",
     "shortened",
+    "spanned",
     "unused_scores",
+    "verdicts",
     "whole_number",
     "without_twins",
     "worst_tokens",

@@ -230,10 +230,11 @@ def _plain_table(frame: pd.DataFrame) -> Table:
 
 def _measured(runs: Runs) -> str:
     frame = runs.frame
-    tokens = frame["num_tokens"].sum()
+    tokens = frame["num_tokens"].sum()  # 0 if all were imported without
     models = frame["model"].nunique()
     datasets = counted(frame["dataset"].nunique(), "dataset")
-    return f"{len(frame):,} of {counted(models, 'model')} on {datasets}, {compact(float(tokens))} tokens"
+    scored = f", {compact(float(tokens))} tokens" if tokens else ""
+    return f"{len(frame):,} of {counted(models, 'model')} on {datasets}{scored}"
 
 
 def _measurements(frame: pd.DataFrame) -> pd.DataFrame:

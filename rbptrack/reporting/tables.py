@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 
 from rbptrack.analysis import Report, Term
+from rbptrack.analysis.report import LEVEL
 from rbptrack.base import markup
 from rbptrack.base.escape import metric_part
 from rbptrack.base.words import compact, number
@@ -112,9 +113,14 @@ def _verdicts(report: Report, question: str, frame: pd.DataFrame, *, several: bo
     """Verdict and corrected p; their titles name the question where the table has several such columns."""
     suffix = f" ({report.term(question).title})" if several else ""
     return [
-        _Column(f"verdict{suffix}", "verdict", frame["verdict"].tolist()),
+        _Column(f"verdict{suffix}", "verdict", list(map(_verdict, frame["verdict"], frame["p"]))),
         _Column(f"p{suffix}", "p_holm", [p_text(p) for p in frame["p_holm"]]),
     ]
+
+
+def _verdict(verdict: str, p: float) -> str:
+    """A verdict; of a number whose interval alone would decide, that Holm's correction leaves it undecided."""
+    return "undecided after Holm" if verdict == "undecided" and p < 1 - LEVEL else verdict
 
 
 def _numbers_beside(report: Report, question: str, frame: pd.DataFrame) -> list[_Column]:

@@ -89,7 +89,7 @@ def test_an_inverse_law_is_below():
     assert not report.frame("form")["metric"].str.startswith("rbp").any()
     both = report_of(totals("f", -0.1, 0.1, 6), totals("g", 0.2, 0.1, 6, documents_hash="others"))
     assert "1 of 2 laws" in both.headline
-    assert "as S^-0.20" in both.headline
+    assert "α = 0.20" in both.headline
 
 
 @numbers_only

@@ -1,0 +1,68 @@
+"""Headlines: how often each verdict stands, and between which values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from rbptrack.base.words import counted, number
+
+
+def verdicts(rows: pd.DataFrame, words: Mapping[str, str], *, noun: str, none: str, span: str = "") -> str:
+    """Say in a clause how often each verdict stands in the rows of a question; empty if no row was tested.
+
+    Args:
+        rows: of `Report.frame`, one question about one quantity.
+        words: what a verdict (`above`, `below`, `same`) says; `differs` stands for both `above` and `below`.
+        noun: what a row is, such as `law`.
+        none: what is said if no row is decided, such as `no difference was found`.
+        span: a column whose values over the decided rows are told.
+
+    Examples:
+        >>> rows = pd.DataFrame({"verdict": ["above", "undecided", "above"], "α": [0.2, 0.1, 0.3]})
+        >>> verdicts(rows, {"above": "RBP_10 improves with size"}, noun="law", none="no law was found", span="α")
+        'RBP_10 improves with size in 2 of 3 laws, α = 0.20 to 0.30 (1 undecided)'
+        >>> verdicts(rows[1:2], {"above": "RBP_10 improves with size"}, noun="law", none="no law was found")
+        'no law was found (1 undecided)'
+
+    """
+    tested = rows[rows["verdict"] != ""]
+    if tested.empty:
+        return ""
+    clauses = []
+    for verdict, text in words.items():
+        decided = tested[tested["verdict"].isin(("above", "below") if verdict == "differs" else (verdict,))]
+        if decided.empty:
+            continue
+        often = f" in {len(decided)} of {counted(len(tested), noun)}" if len(tested) > 1 else ""
+        values = f", {span} = {spanned(decided[span])}" if span else ""
+        clauses.append(f"{text}{often}{values}")
+    undecided = int((tested["verdict"] == "undecided").sum())
+    left = f" ({undecided} undecided)" if undecided else ""
+    return f"{'; '.join(clauses) or none}{left}"
+
+
+def spanned(values: Iterable[float], form: str = ".2f") -> str:
+    """The smallest and the largest value, or one number if all read the same.
+
+    Examples:
+        >>> spanned([0.3, 0.2]), spanned([0.301, 0.299])
+        ('0.20 to 0.30', '0.30')
+
+    """
+    known = [value for value in values if value == value]
+    low, high = number(min(known), form), number(max(known), form)
+    return low if low == high else f"{low} to {high}"
+
+
+def sentence(*clauses: str) -> str:
+    """Join the clauses that are not empty with semicolons, as a sentence; empty if all are.
+
+    Examples:
+        >>> sentence("no law was found", "", "CE differs")
+        'No law was found; CE differs.'
+
+    """
+    text = "; ".join(clause for clause in clauses if clause)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
