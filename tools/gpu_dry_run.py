@@ -1,0 +1,142 @@
+"""Run the CUDA path of every architecture on fake CUDA tensors, on a machine without a GPU.
+
+    pip install --target FOLDER torch==2.13.0        # the CUDA build from PyPI, 5 GB, without a folder of CPU wheels
+    PYTHONPATH=FOLDER python -m tools.gpu_dry_run
+
+A fake tensor has a shape, a dtype and a device, and no data. Each small model of `tests/tiny_models.py` is scored in
+float32, bfloat16 and float16, in padded batches, with and without a reference, among all entries and among those of the
+tokenizer, and once while memory runs out. Checked: every result is on the GPU and has its dtype, and no number is read
+on the host. Not checked, because nothing is computed: the numbers, speed and memory. `make gpu-proof` checks those.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
+
+from rbptrack.config.schema import EngineConfig
+from rbptrack.engine import forward
+from rbptrack.engine.batches import Batch
+from rbptrack.models.backbone import Backbone
+from rbptrack.models.causal import CausalModel, Reference, of_module
+from rbptrack.scoring import scorer
+from tests.tiny_models import ARCHITECTURES, ROWS
+
+CUDA = torch.device("cuda:0")
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+ENTRIES = ROWS - 100  # that the tokenizer knows
+FREE_BYTES = 70 * 10**9
+COUNTS = ("greater", "ties", "top", "reference_top", "reference_rank")
+
+
+def on_fake_cuda(module: nn.Module, mode: FakeTensorMode) -> None:
+    """Put fake CUDA tensors in the place of a module's weights and buffers. Tied weights stay tied."""
+    made: dict[int, nn.Parameter] = {}
+
+    def fake(tensor: Tensor) -> FakeTensor:
+        return FakeTensor(mode, torch.empty(tensor.shape, dtype=tensor.dtype, device="meta"), CUDA)
+
+    for part in module.modules():
+        for name, weight in part.named_parameters(recurse=False):
+            if id(weight) not in made:
+                made[id(weight)] = nn.Parameter(fake(weight.data), requires_grad=False)
+            part._parameters[name] = made[id(weight)]
+        for name, buffer in part.named_buffers(recurse=False):
+            part._buffers[name] = fake(buffer)
+
+
+def fake_model(name: str, dtype: torch.dtype, mode: FakeTensorMode, *, all_entries: bool) -> CausalModel:
+    """A small model whose parts are checked on the CPU and then moved to the fake GPU."""
+    architecture = ARCHITECTURES[name]
+    config = getattr(transformers, architecture.config)(**architecture.shape)
+    module: Any = transformers.AutoModelForCausalLM.from_config(config).eval().to(dtype)
+    model = of_module(module, name, candidates=None if all_entries else ENTRIES)
+    on_fake_cuda(module, mode)
+    output = module.get_output_embeddings()
+    head = replace(model.head, weight=output.weight, bias=getattr(output, "bias", None))
+    if model.head.left_out is not None:
+        left_out = model.head.left_out
+        head = replace(head, left_out=FakeTensor(mode, torch.empty_like(left_out, device="meta"), CUDA))
+    return replace(model, backbone=Backbone(module, output), head=head, device=CUDA)
+
+
+def padded_batch() -> Batch:
+    """Four sequences of 16 to 128 tokens, padded to 128; every token but the first of each is a target."""
+    lengths = (128, 90, 40, 16)
+    state_index = torch.cat([128 * row + torch.arange(length - 1) for row, length in enumerate(lengths)])
+    targets = torch.zeros(len(state_index), dtype=torch.int64)
+    counts = tuple(length - 1 for length in lengths)
+    return Batch(torch.zeros(4, 128, dtype=torch.int64), state_index, targets, torch.arange(len(targets)), counts)
+
+
+@contextmanager
+def memory_that_runs_out(times: int) -> Iterator[None]:
+    """Let the first products with the head fail as they do when the GPU's memory is full."""
+    failures = iter([torch.OutOfMemoryError("a made-up lack of memory")] * times)
+    logits = scorer.Scorer.logits
+
+    def failing(self: scorer.Scorer, hidden: Tensor) -> Tensor:
+        for error in failures:
+            raise error
+        return logits(self, hidden)
+
+    scorer.Scorer.logits = failing  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        scorer.Scorer.logits = logits  # type: ignore[method-assign]
+
+
+def score(model: CausalModel, mode: FakeTensorMode, *, failures: int) -> str:
+    """Score a padded batch; returns what is wrong, or an empty text."""
+    try:
+        with mode, memory_that_runs_out(failures):
+            passes = forward.Forward(model, EngineConfig(), longest=128)
+            scores = passes.scores(padded_batch())
+    except DataDependentOutputException as error:
+        return f"a number is read on the host: {error}"
+    if len([note for note in passes.notes if note.startswith("out of memory")]) != failures:
+        return f"memory ran out {failures} times, and the notes are {passes.notes}"
+    for column, values in scores.columns.items():
+        dtype = torch.int32 if column in COUNTS else torch.float32
+        if values.device != CUDA or values.dtype != dtype:
+            return f"{column} is {values.dtype} on {values.device}"
+    return ""
+
+
+def main() -> int:
+    """Score every combination; returns 1 if something is wrong."""
+    logging.disable(logging.WARNING)  # memory runs out on purpose
+    forward.free_memory = lambda device: FREE_BYTES
+    torch.cuda.empty_cache = lambda: None
+    Tensor.pin_memory = lambda self, *_, **__: self  # type: ignore[method-assign]  # fake tensors know no pinned memory
+    # Comparing compiled with eager numbers reads them on the host, once for each measurement, and fake ones are unknown.
+    scorer.checked = lambda candidate, logits, own: (scorer.reduction, "")
+    wrong = 0
+    for name, dtype, all_entries, compared in product(ARCHITECTURES, DTYPES, (True, False), (False, True)):
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        model = fake_model(name, dtype, mode, all_entries=all_entries)
+        if compared:
+            other = fake_model(name, dtype, mode, all_entries=all_entries)
+            model = replace(model, reference=Reference("reference", other, ENTRIES))
+        problem = score(model, mode, failures=0) or score(model, mode, failures=2)
+        wrong += bool(problem)
+        candidates = "all entries" if all_entries else f"{ENTRIES} entries"
+        beside = ", with a reference" if compared else ""
+        print(f"{name:10s} {str(dtype).removeprefix('torch.'):9s} {candidates}{beside}: {problem or 'on the GPU'}")
+    print(f"{wrong} combinations are wrong")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
