@@ -169,6 +169,7 @@ def measure(
     context: int = 32,
     sequence: str = "slide",
     revision: str = "main",
+    training_tokens: float = 0,
     k: int | Sequence[int] = DEFAULT_KS,
     batch_tokens: int = 0,
     progress: bool = True,
@@ -188,7 +189,8 @@ def measure(
         seq_len: tokens that the model sees together; at most its maximum. None: 512, or its maximum if that is smaller.
         context: with `slide`, the tokens that each sequence repeats of the one before.
         sequence: `slide` (every token scored once), `truncate` (the first seq_len tokens of each text) or `pack`.
-        revision: names a checkpoint (`step1000`), where several of one size are measured.
+        revision: the name of a checkpoint (`step1000`), if several checkpoints of one size are measured.
+        training_tokens: D, the number of tokens that the weights were trained on; 0 if it is not known.
         k: of RBP_k, one or several, that are shown and logged; above |V| they are left out. The ranks hold every k.
         batch_tokens: tokens of one forward pass; 0: chosen for the machine.
         progress: show a bar in notebooks and on terminals.
@@ -215,6 +217,7 @@ def measure(
                 "size": size,
                 "path": _IN_MEMORY,
                 "revision": revision,
+                "training_tokens": training_tokens,
                 "dtype": str(model.dtype).removeprefix("torch."),
             },
             "dataset": {

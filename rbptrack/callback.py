@@ -7,7 +7,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    PreTrainedTokenizerBase,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from rbptrack.api import measure
 from rbptrack.base.errors import first_line
@@ -16,21 +23,31 @@ from rbptrack.ranks.names import HEADLINE_KS, rbp_name
 
 log = logging.getLogger(__name__)
 
+_EXAMPLES = 100  # training examples whose lengths are compared
+
 
 class RankCallback(TrainerCallback):
-    """Measures texts whenever a Trainer evaluates, and adds `eval_rbp_10`, `eval_rank_ce` to what it evaluated.
+    """Measures texts whenever a Trainer evaluates, and adds `eval_rbp_10` and `eval_rank_ce` to the evaluation.
 
-    They are in `state.log_history`, in the metrics that `evaluate()` returns, and `metric_for_best_model` can name
-    them. The main process measures, and the others wait; the model must be whole there (not sharded by FSDP or
-    DeepSpeed ZeRO-3). What cannot be measured is NaN and what cannot be logged a warning: the training goes on. A
-    measurement whose store is away waits in mlruns/cells for the next command.
+    Attach it to a Trainer, so that its metrics also reach the Trainer's loggers (MLflow, W&B, TensorBoard):
+
+        RankCallback(texts, tokenizer).attach(trainer)
+
+    Given as `Trainer(callbacks=[RankCallback(...)])`, its metrics reach `state.log_history` and
+    `metric_for_best_model`, but no logger: a Trainer logs its evaluation before it calls its callbacks.
+
+    The main process measures, and the others wait. The model must be whole in that process (not sharded by FSDP or
+    DeepSpeed ZeRO-3). If a measurement fails, its metrics are NaN and a warning is logged; the training goes on. If the
+    tracking store is away, the measurement waits in mlruns/cells for the next command.
 
     Args:
         texts: one document each.
         tokenizer: the model's.
-        ks: the k of RBP_k; above |V| they are left out.
-        log: log each evaluation as a measurement of its own, too, a checkpoint `step<n>` of its family.
-        tracking_uri: where; else MLFLOW_TRACKING_URI, else MLflow's own store in the working folder.
+        ks: the k of RBP_k. Those above |V| are left out.
+        log: also log each evaluation as a measurement of its own: the checkpoint `step<n>` of its family. Its number of
+            training tokens is the one that the Trainer counts if `include_num_input_tokens_seen` is set. Otherwise it
+            is computed from the batch size, if all training examples have the same length; if not, it is unknown.
+        tracking_uri: of those measurements; by default MLFLOW_TRACKING_URI, else MLflow's own store in this folder.
         experiment: MLflow's.
         **measuring: more arguments of `rbptrack.measure`: dataset, family, size, seq_len, context, sequence.
 
@@ -54,31 +71,44 @@ class RankCallback(TrainerCallback):
         self._log = log
         self._store = {"tracking_uri": tracking_uri, "experiment": experiment}
         self._measuring = measuring
+        self._trainer: Trainer | None = None
+
+    def attach(self, trainer: Trainer) -> None:
+        """Add this callback to a Trainer and send its metrics to the Trainer's loggers."""
+        if self not in trainer.callback_handler.callbacks:
+            trainer.add_callback(self)
+        self._trainer = trainer
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Measure the model as it is, and add the numbers to the evaluation's metrics and to the log's last entry."""
+        """Measure the model, add the numbers to the evaluation's metrics, and log them."""
         metrics: dict[str, float] = kwargs["metrics"]
         prefix = next((name.removesuffix("_runtime") for name in metrics if name.endswith("_runtime")), "eval")
         if prefix.startswith("eval_"):  # one of several sets: `eval_code`
             prefix = "eval"
-        numbers = self._numbers_or_nan(state, kwargs["model"]) if state.is_world_process_zero else {}
+        numbers = {}
+        if state.is_world_process_zero:
+            tokens = _training_tokens(args, state, kwargs.get("train_dataloader"))
+            numbers = self._numbers_or_nan(state, kwargs["model"], tokens)
         named = {f"{prefix}_{name}": value for name, value in _of_main_process(numbers).items()}
         metrics.update(named)
-        if state.log_history and state.log_history[-1].get("step") == state.global_step:
+        if self._trainer is not None:
+            self._trainer.log(dict(named))
+        elif state.log_history and state.log_history[-1].get("step") == state.global_step:
             state.log_history[-1].update(named)
 
-    def _numbers_or_nan(self, state: TrainerState, model: Any) -> dict[str, float]:
+    def _numbers_or_nan(self, state: TrainerState, model: Any, training_tokens: float) -> dict[str, float]:
         """The numbers; NaN after an error, for which the other processes must not wait in vain."""
         try:
-            return self._numbers(state, model)
+            return self._numbers(state, model, training_tokens)
         except Exception as error:
             log.warning("step %d is not measured: %s: %s", state.global_step, type(error).__name__, first_line(error))
             # Not left out: metric_for_best_model would end the training.
             return dict.fromkeys(["rank_ce", *map(rbp_name, self._ks)], math.nan)
 
-    def _numbers(self, state: TrainerState, model: Any) -> dict[str, float]:
+    def _numbers(self, state: TrainerState, model: Any, training_tokens: float) -> dict[str, float]:
         whole = getattr(model, "module", model)  # within DataParallel
-        options: dict[str, Any] = {"revision": f"step{state.global_step}", "progress": False} | self._measuring
+        checkpoint = {"revision": f"step{state.global_step}", "training_tokens": training_tokens}
+        options: dict[str, Any] = {**checkpoint, "progress": False, **self._measuring}
         measured = measure(whole, self._tokenizer, self._texts, k=self._ks, **options)
         if self._log:
             try:
@@ -88,6 +118,22 @@ class RankCallback(TrainerCallback):
         numbers = {name: value for name, value in measured.metrics().items() if not name.endswith("_se")}
         numbers["rank_ce"] = numbers.pop("ce")  # `eval_ce` may be a metric of the Trainer's user
         return numbers
+
+
+def _training_tokens(args: TrainingArguments, state: TrainerState, train_dataloader: Any) -> float:
+    """The tokens that the model was trained on so far, in all processes; 0 if that is not known."""
+    if state.num_input_tokens_seen:
+        return float(state.num_input_tokens_seen)
+    try:
+        examples = train_dataloader.dataset
+        step = max(1, len(examples) // _EXAMPLES)
+        lengths = {len(examples[number]["input_ids"]) for number in range(0, len(examples), step)}
+    except (AttributeError, IndexError, KeyError, TypeError):  # no training, a stream, or examples of another form
+        return 0.0
+    if len(lengths) != 1:
+        return 0.0
+    sequences = state.global_step * (state.train_batch_size or args.train_batch_size) * args.gradient_accumulation_steps * args.world_size
+    return float(sequences * lengths.pop())
 
 
 def _of_main_process(numbers: dict[str, float]) -> dict[str, float]:

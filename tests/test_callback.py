@@ -6,8 +6,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import pytest
 import torch
+from mlflow import MlflowClient
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainerControl, TrainerState, TrainingArguments
 
 import rbptrack
@@ -94,3 +96,55 @@ def test_a_store_that_is_away_and_a_nan_do_not_end_the_training(
     rank.on_evaluate(trained[0].args, TrainerState(), TrainerControl(), metrics=metrics, model=model)
     assert math.isnan(metrics["eval_rbp_10"]) == math.isnan(metrics["eval_rank_ce"]) == damaged
     assert len(Store(away).waiting()) == (0 if damaged else 1)
+
+
+@pytest.fixture(scope="module")
+def two_sizes(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The tracking URI of two trainings of three evaluations each, whose Trainers log to MLflow."""
+    folder = tmp_path_factory.mktemp("sizes")
+    uri = f"sqlite:///{folder}/mlflow.db"
+    tokenizer = AutoTokenizer.from_pretrained(embedded("tokenizer"))
+    data = [{"input_ids": ids, "labels": ids} for ids in (tokenizer(text)["input_ids"][:10] for text in TEXTS * 4)]
+    texts = [f"{text}# {number}\n" for number in range(12) for text in TEXTS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", uri)
+        for size in ("6k", "15k"):
+            arguments = TrainingArguments(
+                str(folder / size),
+                max_steps=3,
+                learning_rate=0.02,
+                eval_strategy="steps",
+                eval_steps=1,
+                logging_steps=1,
+                save_strategy="no",
+                per_device_train_batch_size=2,
+                per_device_eval_batch_size=1,
+                use_cpu=True,
+                report_to="mlflow",
+                disable_tqdm=True,
+            )
+            model = AutoModelForCausalLM.from_pretrained(embedded(f"models/{size}"), dtype=torch.float32)
+            trainer = Trainer(model=model, args=arguments, train_dataset=data, eval_dataset=data[:1])
+            rank = RankCallback(texts, tokenizer, seq_len=64, log=True, family="mine", size=size)
+            rank.attach(trainer)
+            trainer.train()
+            mlflow.end_run()
+    return uri
+
+
+def test_an_attached_callback_reaches_the_trainers_loggers(two_sizes: str) -> None:
+    client = MlflowClient(two_sizes)
+    runs = client.search_runs(["0"])
+    assert len(runs) == 2
+    for run in runs:
+        history = client.get_metric_history(run.info.run_id, "eval_rbp_10")
+        assert [metric.step for metric in history] == [1, 2, 3]
+
+
+def test_logged_evaluations_know_their_training_tokens(two_sizes: str) -> None:
+    runs = rbptrack.runs(family="mine", tracking_uri=two_sizes)
+    tokens = dict(zip(runs.frame["revision"], runs.frame["training_tokens"], strict=True))
+    assert tokens == {"step1": 20, "step2": 40, "step3": 60}  # two examples of 10 tokens a step
+    report = rbptrack.analyze(runs, "training")
+    assert len(report.results)
