@@ -132,7 +132,12 @@ def _training_tokens(args: TrainingArguments, state: TrainerState, train_dataloa
         return 0.0
     if len(lengths) != 1:
         return 0.0
-    sequences = state.global_step * (state.train_batch_size or args.train_batch_size) * args.gradient_accumulation_steps * args.world_size
+    sequences = (
+        state.global_step
+        * (state.train_batch_size or args.train_batch_size)
+        * args.gradient_accumulation_steps
+        * args.world_size
+    )
     return float(sequences * lengths.pop())
 
 

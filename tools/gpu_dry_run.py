@@ -120,7 +120,7 @@ def main() -> int:
     forward.free_memory = lambda device: FREE_BYTES
     torch.cuda.empty_cache = lambda: None
     Tensor.pin_memory = lambda self, *_, **__: self  # type: ignore[method-assign]  # fake tensors know no pinned memory
-    # Comparing compiled with eager numbers reads them on the host, once for each measurement, and fake ones are unknown.
+    # The comparison of compiled with eager numbers reads them on the host, once for each measurement.
     scorer.checked = lambda candidate, logits, own: (scorer.reduction, "")
     wrong = 0
     for name, dtype, all_entries, compared in product(ARCHITECTURES, DTYPES, (True, False), (False, True)):
