@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import transformers
@@ -59,7 +60,8 @@ def fake_model(name: str, dtype: torch.dtype, mode: FakeTensorMode, *, all_entri
     """A small model whose parts are checked on the CPU and then moved to the fake GPU."""
     architecture = ARCHITECTURES[name]
     config = getattr(transformers, architecture.config)(**architecture.shape)
-    module: Any = transformers.AutoModelForCausalLM.from_config(config).eval().to(dtype)
+    causal: Any = transformers.AutoModelForCausalLM
+    module = causal.from_config(config).eval().to(dtype)
     model = of_module(module, name, candidates=None if all_entries else ENTRIES)
     on_fake_cuda(module, mode)
     output = module.get_output_embeddings()
@@ -90,11 +92,8 @@ def memory_that_runs_out(times: int) -> Iterator[None]:
             raise error
         return logits(self, hidden)
 
-    scorer.Scorer.logits = failing  # type: ignore[method-assign]
-    try:
+    with patch.object(scorer.Scorer, "logits", failing):
         yield
-    finally:
-        scorer.Scorer.logits = logits  # type: ignore[method-assign]
 
 
 def score(model: CausalModel, mode: FakeTensorMode, *, failures: int) -> str:
@@ -117,12 +116,20 @@ def score(model: CausalModel, mode: FakeTensorMode, *, failures: int) -> str:
 def main() -> int:
     """Score every combination; returns 1 if something is wrong."""
     logging.disable(logging.WARNING)  # memory runs out on purpose
-    forward.free_memory = lambda device: FREE_BYTES
-    torch.cuda.empty_cache = lambda: None
-    Tensor.pin_memory = lambda self, *_, **__: self  # type: ignore[method-assign]  # fake tensors know no pinned memory
-    # The comparison of compiled with eager numbers reads them on the host, once for each measurement.
-    scorer.checked = lambda candidate, logits, own: (scorer.reduction, "")
-    wrong = 0
+    with (
+        patch.object(forward, "free_memory", lambda device: FREE_BYTES),
+        patch.object(torch.cuda, "empty_cache", lambda: None),
+        patch.object(Tensor, "pin_memory", lambda self, *_, **__: self),  # fake tensors know no pinned memory
+        # The comparison of compiled with eager numbers reads them on the host, once for each measurement.
+        patch.object(scorer, "checked", lambda candidate, logits, own: (scorer.reduction, "")),
+    ):
+        wrong = sum(bool(problem) for problem in _problems())
+    print(f"{wrong} combinations are wrong")
+    return int(wrong > 0)
+
+
+def _problems() -> Iterator[str]:
+    """Score every combination and print a line for each; yields what is wrong with it, or an empty text."""
     for name, dtype, all_entries, compared in product(ARCHITECTURES, DTYPES, (True, False), (False, True)):
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         model = fake_model(name, dtype, mode, all_entries=all_entries)
@@ -130,12 +137,10 @@ def main() -> int:
             other = fake_model(name, dtype, mode, all_entries=all_entries)
             model = replace(model, reference=Reference("reference", other, ENTRIES))
         problem = score(model, mode, failures=0) or score(model, mode, failures=2)
-        wrong += bool(problem)
         candidates = "all entries" if all_entries else f"{ENTRIES} entries"
         beside = ", with a reference" if compared else ""
         print(f"{name:10s} {str(dtype).removeprefix('torch.'):9s} {candidates}{beside}: {problem or 'on the GPU'}")
-    print(f"{wrong} combinations are wrong")
-    return int(wrong > 0)
+        yield problem
 
 
 if __name__ == "__main__":
