@@ -5,12 +5,12 @@ RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
 PIP = $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-all fresh lint docs install constraints gpu-proof clean
+.PHONY: help demo test test-all fresh processors lint docs install constraints gpu-proof clean
 
 help:
 	@echo "make demo      install into .venv, measure 7 embedded models on 2 corpora, print the laws"
 	@echo "make test      lint, types and the tests of numbers and data (4 minutes on two cores)"
-	@echo "make test-all  beside them: servers, browser, SLURM, kills, the wheel in a fresh environment"
+	@echo "make test-all  in addition: servers, browser, SLURM, kills, tools, other processors, the wheel in a fresh environment"
 	@echo "make lint      ruff, mypy and the rooms' import contracts"
 	@echo "make docs      the documentation as a site in site/; a broken link is an error"
 	@echo "make clean     remove .venv and all that was built"
@@ -21,8 +21,12 @@ demo: $(RUNS)
 test: lint
 	$(RUN) -m pytest
 
-test-all: test fresh
+test-all: test fresh processors
 	$(RUN) -m pytest tests/system --ignore=
+
+# The tests of numbers with the kernels of other processors and with other versions of pandas, NumPy, SciPy and lmfit.
+processors: $(STAMP)
+	$(RUN) -m tools.processors
 
 # What others get: the wheel with its dependencies in an environment of its own, where the tutorials' commands must work.
 fresh: $(STAMP)

@@ -31,7 +31,7 @@ def _own_caches(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["RBPTRACK_CACHE"] = str(folder / "rbptrack")
     os.environ["HF_HOME"] = str(folder / "huggingface")
     os.environ["HF_HUB_OFFLINE"] = "1"
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     for name in ("COLUMNS", "MLFLOW_TRACKING_URI"):
         os.environ.pop(name, None)
 

@@ -100,18 +100,6 @@ def test_a_model_is_measured_with_the_tokenizer_that_its_files_describe(typed: T
     assert 1 not in ranks.column("position"), "the token after a special one is not scored"
 
 
-def test_optuna_finds_the_lowest_cross_entropy(
-    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Hydra's sweepers and launchers run as they are, in their own process; a job's value is its CE."""
-    words = ["model=nano/6k", "dataset=pydocs", "dataset.documents=2", "dataset.context=choice(1,200)"]
-    done = program(*words, "hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=1")
-    assert done.returncode == 0, done.stderr
-    (results,) = (tmp_path / "mlruns/hydra").rglob("optimization_results.yaml")
-    monkeypatch.chdir(tmp_path)
-    assert yaml.safe_load(results.read_text())["best_value"] == rbptrack.runs()["ce"].min()
-
-
 def test_hydras_flags_show_and_measure_nothing(program: Program, tmp_path: Path) -> None:
     done = program("--cfg", "job", "model=nano/*,!nano/2m", "dataset=stdlib", "k=1,7")
     assert done.returncode == 0, done.stderr
