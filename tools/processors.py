@@ -122,7 +122,7 @@ def flags() -> set[str]:
 def requirements(versions: str) -> list[str]:
     """What pip installs: `numpy==2.0.*` for the lowest that pyproject.toml permits of `numpy>=2.0`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    permitted = [text for text in project["dependencies"] if re.match(r"[\w-]+", text)[0] in LIBRARIES]
+    permitted = [text for text in project["dependencies"] if re.split(r"[^\w-]", text)[0] in LIBRARIES]
     if versions == "newest":
         return permitted
     lowest = []
@@ -138,7 +138,16 @@ def environment(versions: str) -> Path:
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-        pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(python),
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         subprocess.run([*pip, *requirements(versions)], check=True)
         own = subprocess.run(
             [python, "-c", "import site; print(site.getsitepackages()[0])"], capture_output=True, text=True, check=True
