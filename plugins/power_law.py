@@ -53,6 +53,7 @@ from rbptrack.stats import (
     MIN_MISSES,
     MIN_SIZES,
     MIN_UNITS,
+    Estimate,
     FormFit,
     Law,
     ce_and_missed,
@@ -67,6 +68,12 @@ from rbptrack.stats import (
     missed_over_ce,
     power_law_aicc,
 )
+
+MIN_R2 = 0.9
+"""A law that explains less of the variance of ln y is called in doubt."""
+
+FEW_MISSES = 100
+"""Below so many misses of the best model, its -ln RBP_k has an error of 10% by chance alone."""
 
 PARAMETER = Term("a parameter of the form beside the power law, with its profile interval", "value")
 GLOSSARY: Glossary = {
@@ -91,6 +98,16 @@ GLOSSARY: Glossary = {
     "form": PARAMETER,
     "parameter": "its name in the form",
     "aicc": Term("AICc of the form minus that of the power law; below 0 it prefers the form", "ΔAICc", "+.1f"),
+    "missed": Term("tokens that the best model does not rank among its first k", "misses", ",.0f"),
+    "doubt": Term(
+        f"what speaks against the law: residuals with a pattern (the interval of the bend excludes 0), an R² below "
+        f"{MIN_R2}, or fewer than {FEW_MISSES} misses",
+        "fit",
+    ),
+    "delta_low": "lower end of delta",
+    "delta_high": "upper end of delta",
+    "bend_low": "lower end of the bend",
+    "bend_high": "upper end of the bend",
     "k": "of RBP_k; 0 for CE",
     "y": "CE in nats, or -ln RBP_k",
     "value": "CE in nats, or RBP_k",
@@ -361,11 +378,43 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
     """A row for each law: what the explorer draws."""
     rows = []
     for metric, law in family_laws.laws.items():
-        low, high = law.alpha.interval()
-        exponent = {"alpha": law.alpha.value, "low": low, "high": high, "A": law.a, "R2": law.r2}
         line = {"S0": law.s[0], "y0": law.at(law.s[0]), "S1": law.s[-1], "y1": law.at(law.s[-1])}
-        rows.append(family_laws.family.keys | _metric_and_k(metric) | exponent | line)
+        numbers: dict[str, object] = {"A": law.a, "R2": law.r2, "misses": law.misses}
+        numbers |= _with_ends("alpha", law.alpha) | _with_ends("bend", law.bend())
+        if ratio := family_laws.ratios.get(metric):
+            numbers |= _with_ends("delta", ratio.alpha)
+        missed = _fewest_missed(family_laws.counts, metric)
+        numbers |= {"missed": missed, "doubt": "; ".join(_doubts(law, missed))}
+        rows.append(family_laws.family.keys | _metric_and_k(metric) | numbers | line)
     return rows
+
+
+def _with_ends(name: str, estimate: Estimate) -> dict[str, object]:
+    """A number and its ends, as columns: low and high of alpha, bend_low and bend_high of bend."""
+    low, high = estimate.interval()
+    prefix = "" if name == "alpha" else f"{name}_"
+    return {name: estimate.value, f"{prefix}low": low, f"{prefix}high": high}
+
+
+def _fewest_missed(counts: Sequence[DocumentCounts], metric: str) -> float:
+    """How many tokens the best model does not rank among its first k; NaN for cross-entropy."""
+    if metric == CE:
+        return np.nan
+    place = counts[0].ks.index(parse_rbp_name(metric))
+    return float(min(of_size.tokens.sum() - of_size.hits[:, place].sum() for of_size in counts))
+
+
+def _doubts(law: Law, missed: float) -> Iterator[str]:
+    """What speaks against a law: residuals with a pattern, scatter, or few misses of the best model."""
+    low, high = law.bend().interval()
+    if low > 0:
+        yield "flattens"
+    if high < 0:
+        yield "steepens"
+    if law.r2 < MIN_R2:
+        yield "models scatter"
+    if missed < FEW_MISSES:
+        yield "few misses"
 
 
 def _point_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:

@@ -86,6 +86,10 @@ PluginsPath = Annotated[list[str], _several("FOLDER,...", "more folders of plugi
 Figures = Annotated[
     Literal["svg", "png", "pdf"] | None, typer.Option("--format", help="write the figures, too, into a folder")
 ]
+FigureK = Annotated[
+    int,
+    typer.Option("--k", min=0, metavar="K", help="at which --format draws the figure with a slider; 0: cross-entropy"),
+]
 RunName = Annotated[str, typer.Argument(metavar="NAME", help="as `list` prints it, or the beginning of a run ID")]
 
 
@@ -201,6 +205,7 @@ def report(
     out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="write the page to this file, too")] = None,
     open_: Annotated[bool, typer.Option("--open", help="show the page in the browser")] = False,
     figures: Figures = None,
+    k: FigureK = 10,
     analyzers: Annotated[list[str], _several("NAME,...", "only these; patterns", _complete_analyzers)] = UNSET,
     family: Family = UNSET,
     size: Size = UNSET,
@@ -224,6 +229,7 @@ def report(
         plugins_path=plugins_path,
         out=out,
         figures=figures or "",
+        k=k,
         open_page=open_,
     )
 
@@ -234,6 +240,7 @@ def analyze(
     analyzer: Annotated[str, typer.Argument(metavar="ANALYZER", autocompletion=_complete_analyzers)] = "",
     options: Options = UNSET,
     figures: Figures = None,
+    k: FigureK = 10,
     family: Family = UNSET,
     size: Size = UNSET,
     model: Model = UNSET,
@@ -256,7 +263,7 @@ def analyze(
     if help_:
         return describe(analyzer, plugins_path)
     selection = Selection(tracking_uri, experiment, Filters(where, family, size, model, dataset, sweep))
-    return analyze(selection, analyzer, options, plugins_path=plugins_path, figures=figures or "")
+    return analyze(selection, analyzer, options, plugins_path=plugins_path, figures=figures or "", k=k)
 
 
 @app.command()

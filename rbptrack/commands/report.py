@@ -29,6 +29,7 @@ def report(
     plugins_path: Sequence[str] = (),
     out: Path | None = None,
     figures: str = "",
+    k: int,
     open_page: bool = False,
 ) -> int:
     """Run every analyzer, or those that patterns choose; returns 1 where one failed."""
@@ -50,14 +51,20 @@ def report(
     if page:
         say(f"report   {short_path(page)}")
     if figures:
-        _write_figures(outcomes, out.with_name(f"{out.stem}-figures") if out else Path("figures"), figures)
+        _write_figures(outcomes, out.with_name(f"{out.stem}-figures") if out else Path("figures"), figures, k)
     if open_page and page:
         webbrowser.open(page if "://" in page else Path(page).absolute().as_uri())
     return 1 if any(outcome.problem for outcome in outcomes) else 0
 
 
 def analyze(
-    selection: Selection, name: str, options: Sequence[str], *, plugins_path: Sequence[str] = (), figures: str = ""
+    selection: Selection,
+    name: str,
+    options: Sequence[str],
+    *,
+    plugins_path: Sequence[str] = (),
+    figures: str = "",
+    k: int,
 ) -> int:
     """Run one analyzer with its options."""
     analyzer = with_options(find(ANALYZERS, plugins_path).select(name), options)
@@ -72,7 +79,7 @@ def analyze(
     if page:
         say(f"report   {short_path(page)}")
     if figures:
-        _write_figures(outcomes, Path("figures"), figures)
+        _write_figures(outcomes, Path("figures"), figures, k)
     return 0
 
 
@@ -107,10 +114,10 @@ def _keep_reports(selection: Selection, runs: Runs, outcomes: Sequence[Outcome],
         return ""
 
 
-def _write_figures(outcomes: Sequence[Outcome], folder: Path, form: str) -> None:
+def _write_figures(outcomes: Sequence[Outcome], folder: Path, form: str, k: int) -> None:
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder} is {kind_of(folder)}, and no folder for figures: move it away")
-    written, notes = save_figures(outcomes, folder, form)
+    written, notes = save_figures(outcomes, folder, form, k)
     for note in notes:
         complain(note)
     say(f"figures  {counted(len(written), 'file')} in {short_path(folder)}")

@@ -81,7 +81,9 @@ def themed(chart: Any) -> Any:
 
 
 def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
-    """Draw a chart into a file, .svg, .png or .pdf by its ending; with a slider, at the k of its grid nearest to k.
+    """Draw a chart into a file, .svg, .png or .pdf by its ending.
+
+    The explorer is drawn at the k of its grid that is nearest to k; k = 0 stands for cross-entropy.
 
     Raises:
         BadInput: another ending.
@@ -97,8 +99,10 @@ def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
     except Exception as error:  # a plugin's chart may break any rule of Vega-Lite's
         raise CannotDraw(f"{type(error).__name__}: {first_line(error)}") from error
     if "explorer" in spec.get("usermeta", {}):
-        index = nearest_index(spec["usermeta"]["explorer"]["ks"], k)
-        spec["params"] = [p | {"value": index} if p["name"] == "chosen" else p for p in spec["params"]]
+        values: dict[str, Any] = {"metric": "ce"}
+        if k:
+            values = {"metric": "rbp", "chosen": nearest_index(spec["usermeta"]["explorer"]["ks"], k)}
+        spec["params"] = [p | {"value": values[p["name"]]} if p["name"] in values else p for p in spec["params"]]
     path.write_bytes(_picture(spec, form))
     return path
 
@@ -318,10 +322,14 @@ def _panel_count(frame: pd.DataFrame, facet: str) -> int:
 
 
 def _panels(chart: Any, frame: pd.DataFrame, facet: str) -> Any:
-    """A chart for each value of a column, at most three in a row; the chart itself without that column."""
+    """A chart for each value of a column, at most three in a row; the chart itself without that column.
+
+    Every panel has a horizontal axis of its own. A shared one would be drawn below empty places of the last row, too.
+    """
     if facet not in frame:
         return chart
-    return chart.facet(f"{facet}:N", columns=min(3, _panel_count(frame, facet)))
+    panels = chart.facet(f"{facet}:N", columns=min(3, _panel_count(frame, facet)))
+    return panels.resolve_axis(x="independent")
 
 
 def _tips(frame: pd.DataFrame) -> list[alt.Tooltip]:

@@ -1,6 +1,6 @@
-"""The page's large figure: laws in size at a k that a slider chooses, and beside them their exponents against k.
+"""The page's large figure: laws in size at a k that a slider chooses, their residuals, and their exponents against k.
 
-Two tables are two charts, each with a panel for every dataset. The reader moves three parameters: `chosen`, the place
+Three charts have a panel for every dataset. The reader moves three parameters: `chosen`, the place
 of k in its grid, `metric`, and the legend's `pick`; `reporting/page.js` does so from the page's controls.
 """
 
@@ -33,13 +33,17 @@ from rbptrack.figures.charts import (
 
 _LABELS = {"rbp": "RBP_k", "ce": "cross-entropy"}
 _KEYS = ["family", "dataset", "metric", "k"]
+_MOST = 3.0  # how far beyond the points an interval makes an axis longer
 _AXIS = 36  # pixels beside a vertical axis, so that panels stay in their places while the slider moves
+RESIDUALS = 64
+"""Pixels of the height of a panel of residuals."""
+
 _WIDTH = 560  # pixels of each chart in a picture; the page has its own
 
 
 @debug_mode(False)  # Altair would check each part again and again
 def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
-    """The laws in size at a k that a slider chooses, and their exponents against k; a panel of each for every dataset.
+    """The laws in size at a k that a slider chooses, their residuals, and their exponents against k, for every dataset.
 
     Args:
         points: family, model, dataset, metric, k, S, y, low, high: a row per model, dataset and metric: "rbp" at each
@@ -65,18 +69,25 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     # What follows from it: k, and title, ends and ticks of the left chart's vertical axis.
     grid: Any = alt.param(name="ks", value=ks)
     k = alt.param(name="k", expr=expr.if_(metric == "rbp", grid[chosen], 0))
-    axes = alt.param(name="axes", value=_axes(points))
+    with_law = _with_law(points, laws)
+    axes = alt.param(name="axes", value=_axes(with_law))
     axis: Any = alt.param(name="axis", expr=axes[metric + k])
 
-    left = _laws(_with_law(points, laws), axis, (datum.metric == metric) & (datum.k == k))
+    shown = (datum.metric == metric) & (datum.k == k)
+    left = _laws(with_law, axis, shown)
     left = left.add_params(pick, chosen, metric, grid, k, axes, axis)  # Altair lifts them above both charts
     right = _exponents(laws[[*_KEYS, "alpha", "low", "high"]], max(ks), k)
+    below = _residuals(with_law, axis, shown)
     columns = math.ceil(len(datasets) / math.ceil(len(datasets) / 3))  # at most three, rows as even as they can be
     size = {"width": (_WIDTH - 60) // columns - 20, "height": {1: 320, 2: 260}.get(len(datasets), 190)}
     sides = []
-    for layers, title in ((left, alt.ExprRef(axis.title)), (right, "exponent α (dashed: cross-entropy)")):
-        panels = layers.encode(**by_colour(points["family"], pick)).properties(**size)
-        side = panels.facet("dataset:N", columns=columns)
+    for layers, title, height in (
+        (left, alt.ExprRef(axis.title), size["height"]),
+        (right, "exponent α (dashed: cross-entropy)", size["height"]),
+        (below, "measured / law − 1", RESIDUALS),
+    ):
+        panels = layers.encode(**by_colour(points["family"], pick)).properties(width=size["width"], height=height)
+        side = panels.facet("dataset:N", columns=columns).resolve_axis(x="independent")
         sides.append(side.properties(title=alt.Title(title, dx=_AXIS, offset=10)))
     return alt.concat(*sides, columns=2, spacing=30, usermeta={"explorer": controls})
 
@@ -86,9 +97,7 @@ def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
 
     Each layer has a filter of its own: one of all layers would come before the panels, and empty panels would vanish.
     """
-    ends = [points["S"].min(), points["S"].max()]  # given, as a filter may leave a panel empty
-    x = alt.X("S:Q", axis=alt.Axis(values=ticks(*ends), labelExpr=NUMBERS))
-    x = x.scale(type="log", domain=ends, nice=False, padding=12)
+    x = _sizes(points)
     vertical: dict[str, Any] = {
         "title": None,
         "scale": alt.Scale(type="log", domain=[alt.ExprRef(axis.low), alt.ExprRef(axis.high)], nice=False),
@@ -123,13 +132,43 @@ def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
     return alt.layer(law, bars, dots)
 
 
+def _residuals(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
+    """How far each point is from its law, as a share of the law, with the point's interval."""
+    vertical: dict[str, Any] = {
+        "title": None,
+        "scale": alt.Scale(domain=[alt.ExprRef(-axis.far), alt.ExprRef(axis.far)], nice=False),
+        "axis": alt.Axis(tickCount=3, format="~%", minExtent=_AXIS),
+    }
+    miss = expr.format(datum.miss, "+.1%")
+    base = alt.Chart(as_data(points)).encode(_sizes(points))
+    rows = base.transform_filter(shown & expr.isValid(datum.miss))
+    zero = rows.mark_line(size=1).encode(alt.Y("zero:Q", **vertical), color=alt.value(FAINT))
+    zero = zero.transform_calculate(zero="0")
+    bars = rows.transform_calculate(
+        lower=(datum.miss + 1) * datum.low / datum.y - 1, upper=(datum.miss + 1) * datum.high / datum.y - 1
+    )
+    bars = bars.transform_filter(expr.isValid(datum.low)).mark_rule(clip=True)
+    bars = bars.encode(alt.Y("lower:Q", **vertical), alt.Y2("upper"))
+    tips = ["model:N", "dataset:N", alt.Tooltip("text:N", title="measured / law − 1")]
+    dots = rows.transform_calculate(text=miss).mark_point(size=40, clip=True)
+    return alt.layer(zero, bars, dots.encode(alt.Y("miss:Q", **vertical), by_shape(points["family"]), tooltip=tips))
+
+
+def _sizes(points: pd.DataFrame) -> alt.X:
+    """The horizontal axis of sizes. Its ends are given, as a filter may leave a panel empty."""
+    ends = [points["S"].min(), points["S"].max()]
+    x = alt.X("S:Q", axis=alt.Axis(values=ticks(*ends), labelExpr=NUMBERS))
+    return x.scale(type="log", domain=ends, nice=False, padding=12)
+
+
 def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> Any:
     """Alpha against k with its band, the chosen k marked, cross-entropy's alpha dashed."""
+    lowest, highest = _ends_with_zero(laws)
     x = alt.X("k:Q", axis=alt.Axis(values=ticks(1, largest), labelExpr=NUMBERS))
     x = x.scale(type="log", domain=[1, largest], nice=False, padding=6)
     vertical: dict[str, Any] = {
         "title": None,
-        "scale": alt.Scale(domain=_ends_with_zero(laws["alpha"]), nice=False),
+        "scale": alt.Scale(domain=[lowest, highest], nice=False),
         "axis": alt.Axis(tickCount=5, minExtent=_AXIS),
     }
     y = alt.Y("alpha:Q", **vertical)
@@ -141,7 +180,7 @@ def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> Any:
     of_ce = of_ce.encode(y, tooltip=[*where, *value])
     ranks = base.transform_filter(datum.metric == "rbp").encode(x)
     band = (
-        ranks.transform_filter(expr.isValid(datum.low))
+        ranks.transform_filter(expr.isValid(datum.low) & (datum.low >= lowest) & (datum.high <= highest))
         .mark_area(fillOpacity=0.16, clip=True)
         .encode(alt.Y("low:Q", **vertical), alt.Y2("high"))
     )
@@ -160,38 +199,52 @@ def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> Any:
 
 
 def _with_law(points: pd.DataFrame, laws: pd.DataFrame) -> pd.DataFrame:
-    """The points and, at the smallest and the largest S of a family, the ends of its law."""
+    """The points, how far each is from its law (`miss`), and the law's ends at its smallest and largest S (`law`)."""
     rows = points[[*_KEYS, "model", "S", "y", "low", "high"]].sort_values(["metric", "k"], kind="stable")  # for gzip
     ends = laws[[*_KEYS, "S0", "y0", "S1", "y1"]]
     rows = rows.merge(ends, on=_KEYS, how="left")
     rows["law"] = np.select([rows["S"] == rows["S0"], rows["S"] == rows["S1"]], [rows["y0"], rows["y1"]], np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.log(rows["y1"] / rows["y0"]) / np.log(rows["S1"] / rows["S0"])
+        miss = rows["y"] / (rows["y0"] * (rows["S"] / rows["S0"]) ** slope) - 1
+    rows["miss"] = np.where(np.isfinite(miss), miss, np.nan)
     return rows.drop(columns=["S0", "y0", "S1", "y1"])
 
 
 def _axes(points: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Title, ends and ticks of the left chart's vertical axis, for each metric and k, such as `rbp10` and `ce0`.
+    """What the vertical axes of laws and residuals need, for each metric and k, such as `rbp10` and `ce0`.
 
-    Up to k = 10 it spans as many decades at every k, so that slopes can be compared while k moves; beyond, as many as
-    the points need.
+    Title, ends (low, high) and ticks of the laws' axis, and the end of the residuals' (far). Points, intervals and laws
+    lie within the ends; of an interval wider than `_MOST` times the points, a part does not. Up to k = 10 the laws'
+    axis spans as many decades at every k, so that slopes can be compared while k moves.
     """
-    ends = points.groupby(["metric", "k"])["y"].agg(["min", "max"])
+    least_drawn = points[["y", "law", "low"]].min(axis=1).clip(lower=points["y"] / _MOST)
+    most_drawn = points[["y", "law", "high"]].max(axis=1).clip(upper=points["y"] * _MOST)
+    law = points["y"] / (1 + points["miss"])
+    far = np.maximum((least_drawn / law - 1).abs(), (most_drawn / law - 1).abs())
+    table = points[["metric", "k"]].assign(min=least_drawn, max=most_drawn, far=far)
+    ends = table.groupby(["metric", "k"]).agg({"min": "min", "max": "max", "far": "max"})
     ends["span"] = ends["max"] / ends["min"]
     usual = ends.query(f"metric == 'rbp' and k <= {SHOWN_K}")["span"].max()
     axes = {}
-    for (metric, k), least, most, span in ends.itertuples():
+    for (metric, k), least, most, farthest, span in ends.itertuples():
         half = math.sqrt(max(span, usual) if metric == "rbp" else span) * 1.1
         middle = math.sqrt(least * most)
         title = f"−ln RBP_{k}" if metric == "rbp" else f"{_LABELS[metric]}, nats"
         low, high = middle / half, middle * half
-        axes[f"{metric}{k}"] = {"title": title, "low": low, "high": high, "ticks": ticks(low, high)}
+        of_laws = {"title": title, "low": low, "high": high, "ticks": ticks(low, high)}
+        axes[f"{metric}{k}"] = of_laws | {"far": max(1.1 * farthest, 0.01) if math.isfinite(farthest) else 0.1}
     return axes
 
 
-def _ends_with_zero(alphas: pd.Series[float]) -> list[float]:
-    """Ends of an axis that holds 0 and all exponents, with room beyond the outermost."""
-    if alphas.empty:
+def _ends_with_zero(laws: pd.DataFrame) -> list[float]:
+    """Ends of an axis that holds 0, all exponents and their intervals, up to `_MOST` times the exponents."""
+    if laws.empty:
         return [0.0, 1.0]
-    low = min(0.0, float(alphas.min()))
-    high = max(0.0, float(alphas.max()))
-    room = (high - low) / 4 or 1.0
+    low = min(0.0, float(laws["alpha"].min()))
+    high = max(0.0, float(laws["alpha"].max()))
+    most = _MOST * (high - low)
+    low = max(low - most, min(low, float(laws["low"].min(skipna=True)))) if laws["low"].notna().any() else low
+    high = min(high + most, max(high, float(laws["high"].max()))) if laws["high"].notna().any() else high
+    room = (high - low) / 20 or 1.0
     return [low - room if low < 0 else 0.0, high + room if high > 0 or low == 0 else 0.0]

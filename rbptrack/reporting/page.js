@@ -33,7 +33,10 @@ async function draw(place) {
 
 // JSON in gzip and base64, as page.py packs it.
 async function specBeside(place) {
-  const packed = place.parentNode.querySelector("script.spec").textContent;
+  return unpacked(place.parentNode.querySelector("script.spec").textContent);
+}
+
+function unpacked(packed) {
   const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
   const json = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(json).json();
@@ -69,6 +72,7 @@ async function explore(place, controls) {
   const { k, chosen, metric } = controls.elements;
   const families = choices("families", pick);
   const datasets = choices("datasets", redraw);
+  const rowsByK = await lawRows();
   let view;
   let drawnWidth;
 
@@ -93,6 +97,8 @@ async function explore(place, controls) {
     k.value = ks[chosen.value].toLocaleString("en");
     chosen.setAttribute("aria-valuetext", `k = ${ks[chosen.value]}`);
     chosen.disabled = metric.value !== "rbp";
+    fillLaws();
+    toAddress();
     return view.signal("chosen", +chosen.value).signal("metric", metric.value).runAsync();
   }
 
@@ -102,11 +108,67 @@ async function explore(place, controls) {
       const { family, dataset } = row.dataset;
       row.hidden = !(families.pressed().includes(family) && datasets.pressed().includes(dataset));
     }
+    toAddress();
     const fields = [{ type: "E", field: "family", channel: "color" }];
     view.data("pick_store", families.pressed().map((family) => ({ unit: "", fields, values: [family] })));
     return view.runAsync();
   }
 
+  // The table's rows at the chosen k.
+  function fillLaws() {
+    if (!rowsByK) return;
+    const rows = rowsByK[`${metric.value}${metric.value === "rbp" ? ks[chosen.value] : 0}`] ?? [];
+    const shown = [...document.querySelectorAll("#laws tbody tr")];
+    rows.forEach((texts, i) => {
+      [...shown[i].cells].forEach((cell, j) => {
+        if (j > 1) setText(cell, texts[j]);
+      });
+    });
+    document.getElementById("at-k").textContent = metric.value === "rbp" ? `k = ${k.value}` : "cross-entropy";
+  }
+
+  // What is chosen stands in the address, and the command that draws the same figure as a PDF below the table.
+  function toAddress() {
+    const words = new URLSearchParams();
+    if (metric.value === "rbp") words.set("k", ks[chosen.value]);
+    else words.set("metric", metric.value);
+    if (!families.all()) words.set("family", families.pressed().join());
+    if (!datasets.all()) words.set("dataset", datasets.pressed().join());
+    try {
+      history.replaceState(null, "", `#${words}`);
+    } catch {
+      // a frame without rights, as MLflow's
+    }
+    const command = document.getElementById("paper-state");
+    if (!command) return;
+    const flags = [`--k ${metric.value === "rbp" ? ks[chosen.value] : 0}`];
+    if (!families.all()) flags.push(`--family ${families.pressed().map(quoted).join()}`);
+    if (!datasets.all()) flags.push(`--dataset ${datasets.pressed().map(quoted).join()}`);
+    command.textContent = flags.join(" ");
+  }
+
+  function fromAddress() {
+    const words = new URLSearchParams(location.hash.slice(1));
+    const named = ks.indexOf(Number(words.get("k")));
+    if (named >= 0) chosen.value = named;
+    if ([...metric.options].some((option) => option.value === words.get("metric"))) metric.value = words.get("metric");
+    else if (named >= 0) metric.value = "rbp";
+    for (const [name, buttons] of [["family", families], ["dataset", datasets]]) {
+      if (words.get(name)) buttons.press(words.get(name).split(","));
+    }
+  }
+
+  document.getElementById("save").addEventListener("click", async () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([await view.toSVG()], { type: "image/svg+xml" }));
+    link.download = metric.value === "rbp" ? `laws-k${ks[chosen.value]}.svg` : "laws-ce.svg";
+    link.click();
+  });
+  addEventListener("hashchange", () => {
+    fromAddress();
+    redraw();
+  });
+  fromAddress();
   chosen.addEventListener("input", move);
   metric.addEventListener("change", move);
   let waiting;
@@ -117,7 +179,27 @@ async function explore(place, controls) {
   await redraw();
 }
 
-// Laws left and exponents right, or below each other where the page is narrow; panels of some datasets alone.
+// The rows of the table of laws by metric and k; null if the page has none.
+async function lawRows() {
+  const packed = document.getElementById("rows");
+  return packed && unpacked(packed.textContent);
+}
+
+// A number with its interval, the interval faint, as page.html writes it.
+function setText(cell, text) {
+  const [estimate, ends] = cell.classList.contains("number") ? text.split(/ (?=\()/) : [text];
+  cell.textContent = ends ? `${estimate} ` : estimate;
+  if (!ends) return;
+  const small = document.createElement("small");
+  small.textContent = ends;
+  cell.append(small);
+}
+
+function quoted(word) {
+  return /^[\w.@/+-]+$/.test(word) ? word : `'${word}'`;
+}
+
+// Laws left, their residuals below, and exponents right; or below each other where the page is narrow.
 function laidOut(spec, width, datasets) {
   const inRow = datasets.length <= 3 ? datasets.length : Math.ceil(datasets.length / 2);
   const beside = width >= 340 * inRow;
@@ -125,12 +207,14 @@ function laidOut(spec, width, datasets) {
   const room = beside ? (width - spec.spacing) / 2 : width;
   const panel = Math.max(110, Math.floor((room - 46 - 20 * (columns - 1)) / columns));
   const height = width < 500 ? 210 : Math.max(180, Math.min(340, Math.round(panel * 1.15)));
-  for (const side of spec.concat) {
+  for (const [i, side] of spec.concat.entries()) {
     side.columns = columns;
     side.transform = [{ filter: { field: "dataset", oneOf: datasets } }];
-    Object.assign(side.spec, { width: panel, height });
+    side.spec.width = panel;
+    if (i < 2) side.spec.height = height; // residuals keep theirs
   }
   spec.columns = beside ? 2 : 1;
+  if (!beside) spec.concat = [spec.concat[0], spec.concat[2], spec.concat[1]];
   for (const param of spec.params) {
     // The controls above, which are for the keyboard, too, take the place of Vega's own; a double click clears nothing.
     if (param.select) param.select.clear = false;
@@ -156,5 +240,13 @@ function choices(id, changed) {
   }
 
   for (const button of buttons) button.addEventListener("click", toggle);
-  return { pressed: () => buttons.filter(isPressed).map((button) => button.value) };
+  return {
+    all: () => buttons.every(isPressed),
+    pressed: () => buttons.filter(isPressed).map((button) => button.value),
+    press: (names) => {
+      if (buttons.some((button) => names.includes(button.value))) {
+        for (const button of buttons) press(button, names.includes(button.value));
+      }
+    },
+  };
 }

@@ -11,7 +11,7 @@ import functools
 import gzip
 import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, rbp_name
 from rbptrack.reporting.analyse import Outcome
-from rbptrack.reporting.tables import ResultsTable, results_tables, table_text
+from rbptrack.reporting.tables import ResultsTable, cell, results_tables, table_text, value_text
 from rbptrack.sources.cache import cached
 from rbptrack.sources.fingerprint import fingerprint
 
@@ -62,7 +62,7 @@ def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: st
         no_vega = f"this page has no figures: {error}"
         complain(no_vega)
     lead = next((outcome for outcome in outcomes if outcome.leads and outcome.report is not None), None)
-    parts = [_part(outcome, leads=outcome is lead) for outcome in outcomes if _is_shown(outcome)]
+    parts = [_part(outcome, leads=outcome is lead) for outcome in outcomes]
     _drop_largest_links(parts)
     template = environment().get_template("page.html")
     return template.render(
@@ -133,18 +133,101 @@ def _first_page(report: Report | None) -> dict[str, Any]:
     """What is not folded: the leading report's sentence, its first figure, the first of its tables."""
     report = report or Report({})
     figures = [_figure(name, chart) for name, chart in list(report.figures.items())[:1]]
-    tables = [_table(table.without_asides().without_beside()) for table in results_tables(report)[:1]]
+    explorer = figures[0] if figures else None
+    controls = explorer.controls if explorer else None
+    laws = _laws_by_k(report) if controls else None
+    table = None
+    if controls and laws:
+        rows = laws.rows[f"rbp{controls['ks'][controls['chosen']]}"]
+        table = Table(laws.columns, rows, [{"family": row[0], "dataset": row[1]} for row in rows])
+    elif tables := results_tables(report):
+        table = _table(tables[0].without_asides().without_beside())
     return {
         "sentence": report.headline,
-        "explorer": figures[0] if figures else None,
-        "table": tables[0] if tables else None,
+        "explorer": explorer,
+        "table": table,
+        "rows_by_k": packed(json.dumps(laws.rows, ensure_ascii=False)) if laws else "",
     }
 
 
+class _LawColumn(NamedTuple):
+    """A column of the table of laws: its name in the report's table of laws, and whether it has ends there."""
+
+    name: str
+    ends: tuple[str, str] | None = None
+
+
+_LAW_COLUMNS = (
+    _LawColumn("alpha", ("low", "high")),
+    _LawColumn("delta", ("delta_low", "delta_high")),
+    _LawColumn("verdict"),
+    _LawColumn("R2"),
+    _LawColumn("bend", ("bend_low", "bend_high")),
+    _LawColumn("misses"),
+    _LawColumn("missed"),
+    _LawColumn("doubt"),
+)
+_LAW_KEYS = ["family", "dataset", "metric", "k"]
+
+
+class _Laws(NamedTuple):
+    """The laws at each k of the slider as texts.
+
+    Attributes:
+        columns: of the table.
+        rows: by metric and k (`rbp10`, `ce0`), the same families and datasets in the same order.
+
+    """
+
+    columns: list[Column]
+    rows: dict[str, list[list[str]]]
+
+
+def _laws_by_k(report: Report) -> _Laws | None:
+    """The laws of the leading report, with a verdict for the k that were tested; None if it has no table of laws."""
+    laws = report.tables.get("laws", pd.DataFrame())
+    needed = {*_LAW_KEYS, *(column.name for column in _LAW_COLUMNS)} - {"verdict"}
+    if not needed <= set(laws.columns):
+        return None
+    verdicts: dict[tuple[str, ...], str] = {}
+    if "delta" in report.questions:
+        for tested in report.frame("delta").to_dict("records"):
+            verdicts[tested["family"], tested["dataset"], tested["metric"]] = tested["verdict"]
+    texts: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in laws.to_dict("records"):
+        metric = rbp_name(row["k"]) if row["metric"] == "rbp" else row["metric"]
+        row["verdict"] = verdicts.get((row["family"], row["dataset"], metric), "")
+        key = (f"{row['metric']}{row['k']}", row["family"], row["dataset"])
+        texts[key] = {column.name: _law_text(report, row, column) for column in _LAW_COLUMNS}
+    filled = [column.name for column in _LAW_COLUMNS if any(row[column.name] for row in texts.values())]
+    cases = list(dict.fromkeys((family, dataset) for _, family, dataset in texts))
+    rows = {}
+    for at in dict.fromkeys(key for key, _, _ in texts):
+        rows[at] = [[*case, *(texts.get((at, *case), {}).get(name, "") for name in filled)] for case in cases]
+    return _Laws([_law_column(report, name) for name in ("family", "dataset", *filled)], rows)
+
+
+def _law_text(report: Report, row: Mapping[Any, Any], column: _LawColumn) -> str:
+    value = row[column.name]
+    if column.ends:
+        low, high = (row[end] for end in column.ends)
+        return cell(value, low, high, report.term(column.name).form)
+    return value_text(value, report.term(column.name))
+
+
+def _law_column(report: Report, name: str) -> Column:
+    kinds = {"family": "key", "dataset": "key", "verdict": "word", "doubt": "word"}
+    term = report.term(name)
+    return Column(term.title, term.meaning, kinds.get(name, "number"))
+
+
 def _part(outcome: Outcome, *, leads: bool) -> dict[str, Any]:
-    """An analyzer's line and what is folded below it; of the one that leads, headline and first figure stand above."""
+    """An analyzer's line and what is folded below it; the first figure of the one that leads stands above.
+
+    An analyzer without an answer has a line that says why.
+    """
     report = outcome.report or Report({})
-    sentence = outcome.question if leads else outcome.sentence
+    sentence = outcome.sentence
     begins = sentence.partition("; ")[0]
     links = [_link_to(f"{outcome.name}-{name}.csv", table) for name, table in report.tables.items()]
     if report.questions:
@@ -158,6 +241,7 @@ def _part(outcome: Outcome, *, leads: bool) -> dict[str, Any]:
         "glossary": _glossary(report),
         "notes": report.notes,
         "links": links,
+        "without": "" if _is_shown(outcome) else sentence,
     }
 
 
@@ -270,13 +354,11 @@ def _versions(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _left_out(outcomes: Sequence[Outcome]) -> list[str]:
-    """What analyzers had nothing to say about, and their notes, each once."""
+    """The notes of analyzers that have results, each once."""
     lines = []
     analyzers_by_note: dict[str, list[str]] = {}
     for outcome in outcomes:
-        if not _is_shown(outcome):
-            lines.append(f"{outcome.name}: {outcome.sentence}")
-        elif outcome.report is not None:
+        if outcome.report is not None and outcome.has_results:
             for note in outcome.report.notes:
                 analyzers_by_note.setdefault(note, []).append(outcome.name)
     for note, names in analyzers_by_note.items():

@@ -11,6 +11,7 @@ from rbptrack.base import markup
 from rbptrack.base.escape import file_part
 from rbptrack.base.words import counted
 from rbptrack.figures import charts
+from rbptrack.figures.charts import SHOWN_K
 from rbptrack.figures.drawing import CannotDraw
 from rbptrack.reporting.analyse import Outcome
 from rbptrack.reporting.page import page_title
@@ -96,7 +97,9 @@ def description(outcome: Outcome, command: str) -> str:
     return "\n\n".join(parts)
 
 
-def save_figures(outcomes: Sequence[Outcome], folder: Path, form: str) -> tuple[list[Path], list[str]]:
+def save_figures(
+    outcomes: Sequence[Outcome], folder: Path, form: str, k: int = SHOWN_K
+) -> tuple[list[Path], list[str]]:
     """Draw every figure into a folder as `<analyzer>-<figure>.<form>`, the form svg, png or pdf.
 
     Returns:
@@ -109,7 +112,7 @@ def save_figures(outcomes: Sequence[Outcome], folder: Path, form: str) -> tuple[
     for outcome in outcomes:
         for name, chart in outcome.report.figures.items() if outcome.report else ():
             try:
-                paths.append(charts.save(chart, folder / f"{file_part(f'{outcome.name}-{name}')}.{form}"))
+                paths.append(charts.save(chart, folder / f"{file_part(f'{outcome.name}-{name}')}.{form}", k))
             except CannotDraw as error:
                 notes.append(f"{outcome.name}: the figure {name} is not drawn: {error}")
     return paths, notes

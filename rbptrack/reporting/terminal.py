@@ -44,7 +44,7 @@ def show_summary(outcomes: Sequence[Outcome]) -> None:
             complain(outcome.problem, outcome.trace)
     skipped = [outcome.name for outcome in outcomes if outcome.report is not None and not outcome.has_results]
     if skipped:
-        say(f"nothing to say: {', '.join(skipped)} (why: on the page, under left out)")
+        say(f"nothing to say: {', '.join(skipped)} (why: on the page)")
 
 
 def _print(table: ResultsTable) -> None:

@@ -63,8 +63,10 @@ def marks(spec: Any) -> set[str]:
 
 def test_the_explorer_holds_every_number_of_its_tables() -> None:
     points, laws = law_tables()
-    measured, exponents = tables_of(explorer(points, laws))
+    measured, exponents, residuals = tables_of(explorer(points, laws))
+    assert residuals.equals(measured)
     assert len(measured) == len(points)
+    assert measured["miss"].abs().max() < 1e-9
     assert len(exponents) == len(laws)
     alpha = np.where(measured["metric"] == "rbp", 0.1 + measured["k"] / 1000, 0.05)
     assert measured["y"].to_numpy() == pytest.approx(measured["S"] ** -alpha, rel=1e-3)
@@ -75,15 +77,37 @@ def test_the_explorer_holds_every_number_of_its_tables() -> None:
 def test_a_law_is_drawn_from_its_smallest_to_its_largest_size() -> None:
     points, laws = law_tables()
     between = points[points["S"] == 1e6].assign(S=1e7, model="pythia-1e7")
-    measured, _ = tables_of(explorer(pd.concat([points, between]), laws))
+    measured = tables_of(explorer(pd.concat([points, between]), laws))[0]
     assert set(measured.loc[measured["law"].notna(), "S"]) == {1e6, 1e9}
+    alpha = np.where(measured["metric"] == "rbp", 0.1 + measured["k"] / 1000, 0.05)
+    residual = np.where(measured["S"] == 1e7, 10**alpha - 1, 0)  # y is that of a size ten times smaller
+    assert measured["miss"].to_numpy() == pytest.approx(residual, abs=1e-3)
+
+
+def test_axes_hold_all_points_laws_and_intervals() -> None:
+    points, laws = law_tables()
+    points.loc[points["k"] == 100, "high"] *= 1.8
+    points.loc[points["k"] == 10, "y"] *= np.where(points["S"] == 1e6, 1.5, 1.0)[points["k"] == 10]
+    laws.loc[laws["k"] == 100, "high"] = 0.6
+    chart = explorer(points, laws).to_dict()
+    (axes,) = [parameter["value"] for parameter in chart["params"] if parameter["name"] == "axes"]
+    for row in points.to_dict("records"):
+        axis = axes[f"{row['metric']}{row['k']}"]
+        assert axis["low"] < min(row["y"], row["low"])
+        assert axis["high"] > max(row["y"], row["high"])
+        law = row["S"] ** -(0.1 + row["k"] / 1000 if row["k"] else 0.05)
+        assert axis["low"] < law < axis["high"]
+        assert axis["far"] > max(abs(row[end] / law - 1) for end in ("y", "low", "high"))
+    low, high = _ends_with_zero(laws)
+    assert low <= 0
+    assert high > 0.6
 
 
 def test_the_explorer_has_panels_of_laws_and_of_exponents_for_each_dataset(tmp_path: Path) -> None:
     datasets = ("first", "second", "third", "fourth")
     path = charts.save(explorer(*law_tables(datasets=datasets)), tmp_path / "x.svg")
     for name in datasets:
-        assert path.read_text().count(f">{name}<") == 2
+        assert path.read_text().count(f">{name}<") == 3
 
 
 def test_a_k_that_a_dataset_lacks_is_empty_and_not_another_k(tmp_path: Path) -> None:
@@ -93,7 +117,7 @@ def test_a_k_that_a_dataset_lacks_is_empty_and_not_another_k(tmp_path: Path) -> 
     text = charts.save(explorer(points, laws), tmp_path / "x.svg").read_text()
     assert "dataset: wiki; value: −ln RBP_10" in text
     assert "dataset: code; value" not in text
-    assert text.count(">code<") == 2
+    assert text.count(">code<") == 3
 
 
 def test_without_ends_the_explorer_has_none(tmp_path: Path) -> None:
@@ -113,15 +137,18 @@ def test_names_of_data_cannot_leave_the_expressions_that_hold_them(tmp_path: Pat
 
 @pytest.mark.parametrize("alphas", [[0.1, 0.4], [-0.1, -0.1], [-0.2, -0.06], [-0.1, 0.3], [0.0], []])
 def test_the_axis_of_exponents_holds_0_and_all_of_them(alphas: list[float]) -> None:
-    low, high = _ends_with_zero(pd.Series(alphas, dtype=float))
+    low, high = _ends_with_zero(pd.DataFrame({"alpha": alphas, "low": np.nan, "high": np.nan}, dtype=float))
     assert low < high
     assert all(low <= alpha <= high for alpha in [0.0, *alphas])
 
 
-@pytest.mark.parametrize(("k", "shown"), [(10, "RBP_10"), (1, "RBP_1"), (12, "RBP_10"), (5000, "RBP_100")])
+@pytest.mark.parametrize(
+    ("k", "shown"),
+    [(10, "−ln RBP_10"), (1, "−ln RBP_1"), (12, "−ln RBP_10"), (5000, "−ln RBP_100"), (0, "cross-entropy, nats")],
+)
 def test_a_picture_is_drawn_at_the_nearest_k_of_the_grid(tmp_path: Path, k: int, shown: str) -> None:
     path = charts.save(explorer(*law_tables()), tmp_path / "laws.svg", k=k)
-    assert f"−ln {shown}<" in path.read_text()
+    assert f"{shown}<" in path.read_text()
 
 
 @pytest.mark.parametrize(("form", "begins"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])

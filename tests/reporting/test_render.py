@@ -26,6 +26,9 @@ from rbptrack.stats import Estimate
 EVIL = """<script>alert("x")</script>'&"""
 
 
+DELTA = ("delta", "delta_low", "delta_high")
+
+
 def measured(families: int, datasets: list[str], sizes: int) -> Runs:
     rows: list[dict[str, Any]] = []
     for f in range(families):
@@ -45,7 +48,8 @@ def measured(families: int, datasets: list[str], sizes: int) -> Runs:
 
 def law_report(runs: Runs, ks: list[int], *, known: bool = True) -> Report:
     """A report as power_law makes it."""
-    report = Report({"alpha": Term("exponent", "α"), "delta": Term("minus CE's", "Δα vs. CE"), "A": "factor"})
+    glossary = {"alpha": Term("exponent", "α"), "delta": Term("minus CE's", "Δα vs. CE"), "A": "factor"}
+    report = Report(glossary | {"doubt": Term("what speaks against the law", "fit")})
     points: list[dict[str, Any]] = []
     laws: list[dict[str, Any]] = []
     width = 0.01 if known else math.nan
@@ -55,7 +59,11 @@ def law_report(runs: Runs, ks: list[int], *, known: bool = True) -> Report:
             alpha = 0.1 + 0.02 * math.log(k + 1)
             case = keys | {"metric": "rbp" if k else "ce", "k": k}
             line = {"S0": 1e7, "y0": 1e7**-alpha, "S1": 1e10, "y1": 1e10**-alpha}
-            laws.append(case | {"alpha": alpha, "low": alpha - width, "high": alpha + width} | line)
+            numbers = {"alpha": alpha, "low": alpha - width, "high": alpha + width}
+            numbers |= dict(zip(DELTA, (0.01, 0.01 - width, 0.01 + width), strict=True))
+            numbers |= {"R2": 0.99, "misses": 0.02, "missed": 1000.0, "doubt": "few misses" if k > 90 else ""}
+            numbers |= {"bend": 0.001, "bend_low": 0.001 - width, "bend_high": 0.001 + width}
+            laws.append(case | numbers | line)
             for row in rows.itertuples():
                 y = float(row.non_embedding_params) ** -alpha
                 about = {"model": row.model, "S": float(row.non_embedding_params), "value": math.exp(-y)}
@@ -117,13 +125,29 @@ def test_the_first_page_answers_first(demo: str) -> None:
         "Δα vs. CE",
         "analyzer0 says something",
         "broken failed: ValueError: no",
-        "measurements</b>",
         "Needs checkpoints.",
+        "measurements</b>",
         "rbptrack demo",
     ]
     places = [demo.index(text) for text in order]
     assert places == sorted(places)
-    assert len(visible_words(demo)) <= 150
+    assert len(visible_words(demo)) <= 220
+
+
+def test_the_table_of_laws_has_rows_for_every_k_of_the_slider(demo: str) -> None:
+    packed = re.search(r'<script type="application/gzip" id="rows">(.*?)</script>', demo)
+    assert packed
+    rows = json.loads(unpack(packed[1]))
+    assert list(rows) == ["ce0", "rbp1", "rbp10", "rbp100"]
+    for texts in rows.values():
+        assert [row[:2] for row in texts] == [["family0", "code"], ["family0", "wiki"]]
+    alpha, delta, verdict, *_, doubt = rows["rbp100"][0][2:]
+    assert alpha.startswith(f"{0.1 + 0.02 * math.log(101):.3g} (")
+    assert delta.startswith("0.0100 (")
+    assert verdict == "above"
+    assert doubt == "few misses"
+    shown = re.findall(r"<td[^>]*>(.*?)</td>", demo[demo.index('id="laws"') :])[: len(rows["rbp10"][0])]
+    assert [re.sub("<[^>]*>", "", text) for text in shown] == rows["rbp10"][0]
 
 
 def test_the_page_asks_for_nothing_outside(demo: str) -> None:
