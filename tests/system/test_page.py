@@ -56,17 +56,18 @@ def page(browser: Browser, page_file: Path) -> Iterator[Page]:
     yield from opened(browser, page_file)
 
 
-def opened(browser: Browser, file: Path, **how: Any) -> Iterator[Page]:
+def opened(browser: Browser, file: Path, *, address: str = "", **how: Any) -> Iterator[Page]:
     """The page, drawn; afterwards nothing may have been fetched, nor anything said in the console."""
     page = browser.new_page(**{"viewport": {"width": 1280, "height": 900}} | how)
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: said.append(request.url))
-    page.goto(file.as_uri())
+    page.goto(file.as_uri() + address)
     page.wait_for_selector("body[data-drawn]")
     yield page
-    fetched_or_said = [text for text in said if text != file.as_uri() and not text.startswith("data:")]
+    own = (file.as_uri(), "data:", "blob:")
+    fetched_or_said = [text for text in said if not text.startswith(own)]
     page.close()
     assert fetched_or_said == []
 
@@ -95,6 +96,46 @@ def test_the_slider_moves_the_laws_and_shows_k(page: Page) -> None:
     assert slider.get_attribute("aria-valuetext") == f"k = {k}"
     page.wait_for_function(f"document.querySelector('.first').textContent.includes('−ln RBP_{k}')")
     assert heights_of_laws(page) != before
+
+
+def test_the_table_follows_the_slider(page: Page) -> None:
+    at_10 = page.locator("#laws tbody tr").all_inner_texts()
+    page.locator("#chosen").focus()
+    page.keyboard.press("Home")
+    page.wait_for_function("document.getElementById('at-k').textContent === 'k = 1'")
+    at_1 = page.locator("#laws tbody tr").all_inner_texts()
+    assert [row.split()[:2] for row in at_1] == [row.split()[:2] for row in at_10]
+    assert all(one != other for one, other in zip(at_1, at_10, strict=True))
+
+
+def test_the_address_holds_what_is_chosen(browser: Browser, page: Page, page_file: Path) -> None:
+    page.locator("#chosen").focus()
+    page.keyboard.press("Home")
+    page.click("#families button[value=nano]")
+    page.click("#datasets button[value=wiki]")
+    page.wait_for_function("location.hash.includes('wiki')")
+    address = page.evaluate("location.hash")
+    assert address == "#k=1&family=nano&dataset=wiki"
+    assert "--k 1 --family nano --dataset wiki" in page.locator("#paper").inner_text()
+    for again in opened(browser, page_file, address=address):
+        assert again.locator("#k").inner_text() == "1"
+        rows = again.locator("#laws tbody tr:visible").all_inner_texts()
+        assert [row.split()[:2] for row in rows] == [["nano", "wiki"]]
+    for again in opened(browser, page_file, address="#metric=ce"):
+        assert again.locator("#at-k").inner_text() == "cross-entropy"
+
+
+def test_residuals_are_drawn_for_every_dataset(page: Page) -> None:
+    assert page.locator(".first .mark-symbol path[aria-label*='measured / law']").count() == 2 * 2 * 4
+
+
+def test_the_figure_can_be_saved_as_it_is(page: Page) -> None:
+    page.locator("#chosen").focus()
+    page.keyboard.press("Home")
+    with page.expect_download() as download:
+        page.click("#save")
+    assert download.value.suggested_filename == "laws-k1.svg"
+    assert "−ln RBP_1<" in download.value.path().read_text()
 
 
 def test_another_metric(page: Page) -> None:
