@@ -52,6 +52,11 @@ def nearest(given: str, options: Iterable[str]) -> list[str]:
     return [by_lower[name] for name in near][:3]
 
 
+def is_panic(error: BaseException) -> bool:
+    """Whether a library that is written in Rust has crashed: what it raises is not an Exception."""
+    return type(error).__name__ == "PanicException"
+
+
 def shortened(names: Sequence[str], *, limit: int = _MAX_LISTED) -> str:
     """The names separated by commas; of a long list the first, and how many more there are."""
     if len(names) <= limit:

@@ -145,6 +145,11 @@ def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetC
     scorable = ~special & (answers if config.chat else ~after_special)
     sliding = config.sequence is SequenceRule.slide
     prefix = text_prefix(tokenizer) if sliding else np.empty(0, np.int32)
+    if sliding and len(prefix) + 1 >= config.seq_len:
+        raise BadInput(
+            f"the tokenizer begins every text with {len(prefix)} special tokens, which leaves no room in sequences of "
+            f"{config.seq_len}: give a larger dataset.seq_len"
+        )
     if sliding and len(prefix) + config.context >= config.seq_len:
         raise BadInput(
             f"dataset.context must be below {config.seq_len - len(prefix)}, which is seq_len less the {len(prefix)} "

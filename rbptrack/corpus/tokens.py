@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from rbptrack.base.errors import BadInput
+from rbptrack.base.errors import BadInput, first_line, is_panic
 from rbptrack.corpus.chat import Conversation, conversation
 from rbptrack.corpus.documents import Document, texts_hash
 
@@ -28,6 +28,8 @@ _BATCH_DOCUMENTS = 64  # the tokenizers' own threads share them
 _BATCH_CHARACTERS = 1_000_000  # at which a batch ends, because of the memory that it takes
 _BYTES_PER_CHARACTER = 250  # of memory while a text is tokenised: 180 to 250 were measured
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a token that is one byte
+_MAX_UNKNOWN = 0.5  # share of tokens that stand for what the tokenizer does not know
+_MAX_LEFT_OUT = 0.1  # share of characters that no token stands for; normalisers drop a few
 _SHORT_TEXTS = ("a", "1 b")  # a tokenizer may not know the letter
 
 
@@ -83,6 +85,8 @@ def tokenise(
         else:
             texts = [separator.join(document.fields) for document in batch]
             encoded = _encoded(tokenizer, texts, special=True)
+            if not pieces:
+                _check_covered(texts, [offsets for _, offsets in encoded])
             for document, text, (ids, offsets) in zip(batch, texts, encoded, strict=True):
                 pieces.append((ids, *_fields_and_bytes(document, text, offsets, separator)))
     tokens = Tokens(
@@ -101,16 +105,35 @@ def tokenise(
 def _check_known(tokens: Tokens, tokenizer: PreTrainedTokenizerBase) -> None:
     unknown = getattr(tokenizer.backend_tokenizer.model, "unk_token", None) or tokenizer.unk_token
     of_text = tokens.token[tokens.num_bytes > 0]
-    if unknown and len(of_text) and (of_text == tokenizer.convert_tokens_to_ids(unknown)).all():
+    unknown_tokens = np.count_nonzero(of_text == tokenizer.convert_tokens_to_ids(unknown)) if unknown else 0
+    if unknown_tokens > _MAX_UNKNOWN * len(of_text):
         raise BadInput(
-            f"the tokenizer knows nothing of the texts: each of {len(of_text):,} tokens is {unknown}; "
+            f"the tokenizer does not know the texts: {unknown_tokens:,} of {len(of_text):,} tokens are {unknown}; "
             "give the model's own tokenizer (model.tokenizer=...)"
+        )
+
+
+def _check_covered(texts: Sequence[str], offsets: Sequence[Offsets]) -> None:
+    """Refuse a tokenizer that leaves out characters which it does not know, and says nothing."""
+    written = 0
+    left_out = 0
+    for text, spans in zip(texts, offsets, strict=True):
+        covered = np.zeros(len(text), bool)
+        for begin, end in spans:
+            covered[begin:end] = True
+        visible = np.array([not character.isspace() for character in text], bool)
+        written += int(visible.sum())
+        left_out += int((visible & ~covered).sum())
+    if left_out > _MAX_LEFT_OUT * written:
+        raise BadInput(
+            f"the tokenizer leaves out {left_out / written:.0%} of the texts' characters, which it does not know; give "
+            "the model's own tokenizer (model.tokenizer=...)"
         )
 
 
 def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
     """The special tokens with which the tokenizer begins every text: the beginning of what it makes of an empty one."""
-    added, *others = (tokenizer(text, verbose=False)["input_ids"] for text in ("", *_SHORT_TEXTS))
+    added, *others = (_call(tokenizer, text)["input_ids"] for text in ("", *_SHORT_TEXTS))
 
     def begins(count: int) -> bool:
         rest = len(added) - count  # what the tokenizer ends every text with
@@ -171,10 +194,20 @@ def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
         yield batch
 
 
+def _call(tokenizer: PreTrainedTokenizerBase, texts: str | list[str], **options: Any) -> Any:
+    """What a tokenizer makes of texts. Whatever it raises becomes a line."""
+    try:
+        return tokenizer(texts, verbose=False, **options)
+    except BaseException as error:  # Rust raises what it likes
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        raise BadInput(f"the tokenizer fails on a text: {first_line(error)}") from error
+
+
 def _encoded(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, special: bool
 ) -> list[tuple[IntArray, Offsets]]:
-    encoded = tokenizer(list(texts), return_offsets_mapping=True, verbose=False, add_special_tokens=special)
+    encoded = _call(tokenizer, list(texts), return_offsets_mapping=True, add_special_tokens=special)
     ids = [np.array(one, np.int32) for one in encoded["input_ids"]]
     return list(zip(ids, encoded["offset_mapping"], strict=True))
 

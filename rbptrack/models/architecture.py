@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from rbptrack.base.errors import BadInput, RbptrackError, first_line
+from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic
 from rbptrack.config.schema import Candidates
+from rbptrack.models.checkpoint import damaged_file
 from rbptrack.models.quantised import check_quantisation, silence_torchao
 from rbptrack.sources import hub
 from rbptrack.sources.pin import Source
@@ -22,6 +23,7 @@ from rbptrack.sources.pin import Source
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_MAX_LAYERS = 10_000
 _MAX_REASON_LENGTH = 300  # characters of another library's error
 
 
@@ -63,6 +65,9 @@ def load_config(source: Source) -> Any:
 
     config = loaded("config", source, AutoConfig.from_pretrained)
     check_quantisation(source.location, config)
+    layers = getattr(text_config(config), "num_hidden_layers", None)
+    if isinstance(layers, int) and layers > _MAX_LAYERS:  # building them would take hours
+        raise BadInput(f"{source.location}: config.json asks for {layers:,} layers; at most {_MAX_LAYERS:,} are built")
     return config
 
 
@@ -83,9 +88,23 @@ def loaded(what: str, source: Source, load: Callable[..., Any], remedy: str = ""
         return from_source(source, load, trust_remote_code=False)
     except RbptrackError:
         raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:_MAX_REASON_LENGTH]}"
-        raise BadInput(f"the {what} of {source.location} cannot be loaded: {reason}{remedy}") from error
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        raise BadInput(f"the {what} of {source.location} cannot be loaded: {reason(error, source)}{remedy}") from error
+
+
+def reason(error: BaseException, source: Source) -> str:
+    """Say why the files of a model cannot be loaded: a damaged file, else what transformers says."""
+    damaged = damaged_file(source)
+    if damaged:
+        return damaged
+    said = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
+    if isinstance(error, KeyError):
+        return f"transformers does not know {said}"
+    if isinstance(error, AttributeError | TypeError | ArithmeticError):
+        return f"its files hold a value that transformers does not expect ({said})"
+    return said
 
 
 def from_source(source: Source, load: Callable[..., Any], **options: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.base.errors import BadInput, shortened
+from rbptrack.base.errors import BadInput, first_line, shortened
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.quantised import stored_as
@@ -17,10 +17,17 @@ from rbptrack.sources.pin import Source
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_JSON_FILES = (
+    *("config.json", "generation_config.json", "model.safetensors.index.json"),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+)
+"""Files of a model folder that must hold a JSON object."""
+
 _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
 _INDEX = "model.safetensors.index.json"
 # What older versions of transformers stored beside the weights and newer ones compute: masks and position numbers.
 _NO_WEIGHTS = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
+_NUMBERS = ("F64", "F32", "F16", "BF16")  # types of safetensors that hold weights as they are
 _MAX_TENSORS = 5  # named in an error
 _ORDINARY = 1  # in a GGUF file, the type of a token that is neither special nor a byte
 _SPELLED_OTHERWISE = 0.01  # share of ordinary tokens that another converter may spell in its own way
@@ -31,15 +38,20 @@ def check_folder(config: ModelConfig) -> None:
     if not config.path or config.gguf:  # one file holds all
         return
     folder = user_path(config.path)
-    needed = {"config": ["config.json"], "weights": ["*.safetensors"]}
+    for name in (*_JSON_FILES, "model.safetensors", "tokenizer.model"):
+        path = folder / name
+        if (path.exists() or path.is_symlink()) and not path.is_file():
+            what = "a link that leads nowhere" if path.is_symlink() and not path.exists() else "not a file"
+            raise BadInput(f"{path} is {what}: a model cannot be read from it")
+    needed = {"config": ["config.json"], "weights": ["model.safetensors", _INDEX]}
     if config.pickles:
         needed["weights"] += _PICKLES
     if not config.tokenizer:
         needed["tokenizer"] = ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"]
     for what, patterns in needed.items():
-        if any(any(folder.glob(pattern)) for pattern in patterns):
+        if any(path.is_file() for pattern in patterns for path in folder.glob(pattern)):
             continue
-        if what == "weights" and any(any(folder.glob(pattern)) for pattern in _PICKLES):
+        if what == "weights" and any(path.is_file() for pattern in _PICKLES for path in folder.glob(pattern)):
             raise BadInput(only_pickles(f"model.path={folder}"))
         raise BadInput(f"model.path={folder} has no {what}: expected {' or '.join(patterns)}")
 
@@ -50,6 +62,21 @@ def only_pickles(where: str) -> str:
         f"{where} has no safetensors, only pickled weights, which can hold code; model.pickles=true reads them with "
         "torch's weights-only loader"
     )
+
+
+def damaged_file(source: Source) -> str:
+    """Say which file of a model is not the JSON object that it must be, and why; empty if none is."""
+    for name in _JSON_FILES:
+        path = file_of(source, name)
+        if path is None or source.gguf:
+            continue
+        try:
+            content = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            return f"{name} is damaged or not JSON ({first_line(error)})"
+        if not isinstance(content, dict):
+            return f"{name} must hold a JSON object"
+    return ""
 
 
 def check_loaded(info: Mapping[str, Any], what: str) -> None:
@@ -84,17 +111,19 @@ def check_loaded(info: Mapping[str, Any], what: str) -> None:
 def check_stored(source: Source, module: Any, what: str) -> None:
     """Refuse stored tensors that are not the numbers that a model computes with, though they load without a word.
 
-    Integers and booleans become weights of that value unless a quantisation says what they stand for.
+    Integers, booleans and numbers of 8 bits become weights of that value unless a quantisation says what they stand
+    for; complex numbers lose a part.
     """
     if source.gguf or getattr(module.config, "quantization_config", None):
         return
     buffers = {name.rpartition(".")[2] for name, _ in module.named_buffers()}
-    integers = [name for name, kind in _stored_types(source) if kind.startswith(("I", "U", "BOOL"))]
+    integers = [name for name, kind in _stored_types(source) if not kind.startswith(_NUMBERS)]
     weights = [name for name in integers if name.rpartition(".")[2] not in buffers and not _NO_WEIGHTS.search(name)]
     if weights:
         raise BadInput(
-            f"the checkpoint of {what} holds weights as integers or booleans, and its config.json no quantisation "
-            f"that says what they stand for: {shortened(sorted(weights), limit=_MAX_TENSORS)}"
+            f"the checkpoint of {what} holds weights as integers, booleans, numbers of 8 bits or complex numbers, and "
+            "its config.json no quantisation that says what they stand for: "
+            f"{shortened(sorted(weights), limit=_MAX_TENSORS)}"
         )
 
 

@@ -10,7 +10,7 @@ import torch
 
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import ModelConfig
-from rbptrack.models.architecture import from_source, load_config, model_class
+from rbptrack.models.architecture import from_source, load_config, model_class, reason
 from rbptrack.models.causal import CausalModel, of_module
 from rbptrack.models.checkpoint import check_loaded, check_stored, file_of, notes_of, only_pickles
 from rbptrack.models.device import device_of, out_of_memory, placement, set_precision
@@ -75,7 +75,7 @@ def _load_module(config: ModelConfig, source: Source, **options: Any) -> Any:
     except RbptrackError:
         raise
     except Exception as error:  # the libraries raise what they like
-        raise _explained(error, what, pickles=config.pickles) from error
+        raise _explained(error, what, source, pickles=config.pickles) from error
     check_loaded(loading_info, what)
     check_stored(source, module, what)
     if getattr(module, "_hf_peft_config_loaded", False):  # where peft is installed, transformers adds it unasked
@@ -88,7 +88,7 @@ def _load_module(config: ModelConfig, source: Source, **options: Any) -> Any:
     return module
 
 
-def _explained(error: Exception, what: str, *, pickles: bool) -> BadInput:
+def _explained(error: Exception, what: str, source: Source, *, pickles: bool) -> BadInput:
     """Say in a line why a model could not be loaded."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
@@ -103,4 +103,4 @@ def _explained(error: Exception, what: str, *, pickles: bool) -> BadInput:
         )
     if not pickles and isinstance(error, OSError) and "model.safetensors" in str(error):
         return BadInput(only_pickles(what))
-    return BadInput(f"{what} cannot be loaded ({type(error).__name__}: {first_line(error)})")
+    return BadInput(f"{what} cannot be loaded: {reason(error, source)}")

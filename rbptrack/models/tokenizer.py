@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.base.errors import BadInput, first_line
-from rbptrack.models.architecture import loaded
+from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic, shortened
+from rbptrack.models.architecture import load_config, loaded, reason
 from rbptrack.models.checkpoint import file_of
 from rbptrack.sources.pin import Source
 
@@ -32,6 +33,7 @@ _PROBE = (
 )
 """A text on which two tokenizers with other rules give other ids: digits, spaces, line breaks, accents, scripts."""
 _DRAWS = ("dropout", "nbest_size")  # of a model: it cuts a text otherwise each time
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a token that is one byte
 _PROBED_TOKENS = 50  # of the added tokens
 _PRE_OF_GPT2 = (
     *("gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0", "mellum"),
@@ -52,11 +54,40 @@ def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:
             contradict each other.
 
     """
-    from transformers import AutoTokenizer
-
-    tokenizer: PreTrainedTokenizerBase = loaded("tokenizer", source, AutoTokenizer.from_pretrained, _REMEDY)
+    tokenizer = _by_class(source)
     config = _config_of(source)
     file = None if source.gguf else file_of(source, _file_name(config))
+    try:
+        return _held_to_files(tokenizer, source, config, file)
+    except RbptrackError:
+        raise
+    except BaseException as error:  # the libraries raise what they like, and Rust no Exception
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        raise BadInput(
+            f"the tokenizer of {source.location} cannot be used: {reason(error, source)}{_REMEDY}"
+        ) from error
+
+
+def _by_class(source: Source) -> PreTrainedTokenizerBase:
+    """The tokenizer as transformers loads it by its class; by its tokenizer.json if the class cannot be loaded."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    try:
+        tokenizer: PreTrainedTokenizerBase = loaded("tokenizer", source, AutoTokenizer.from_pretrained, _REMEDY)
+    except BadInput:
+        if file_of(source, "config.json") is not None:
+            load_config(source)  # transformers reads it first, and it may be the reason
+        if source.gguf or file_of(source, _FILE) is None or "auto_map" in _config_of(source):
+            raise
+        tokenizer = loaded("tokenizer", source, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
+    return tokenizer
+
+
+def _held_to_files(
+    tokenizer: PreTrainedTokenizerBase, source: Source, config: dict[str, Any], file: Path | None
+) -> PreTrainedTokenizerBase:
+    """The tokenizer with the rules of its files; see `load_tokenizer`."""
     if file is not None:
         tokenizer = _with_rules_of(file, tokenizer, source)
     check_fast(tokenizer, f"the tokenizer of {source.location}")
@@ -68,8 +99,31 @@ def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:
     tokenizer.backend_tokenizer.no_padding()
     if file is not None:
         _check_flags(source, config, tokenizer)
+    _check_vocabulary(source, tokenizer)
     _add_ends(source, config, tokenizer)
     return tokenizer
+
+
+def _check_vocabulary(source: Source, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a vocabulary that gives one id to several tokens, or that lacks the merges by which it was made."""
+    ids = tokenizer.get_vocab()
+    if len(set(ids.values())) < len(ids):
+        names: dict[int, str] = {}
+        for name, number in ids.items():
+            other = names.setdefault(number, name)
+            if other != name:
+                raise BadInput(
+                    f"the tokenizer of {source.location} is damaged: {other!r} and {name!r} both have the id {number}"
+                )
+    if '"merges":[]' not in tokenizer.backend_tokenizer.to_str():
+        return
+    added = tokenizer.get_added_vocab()
+    merged = [name for name in ids if len(name) > 1 and name not in added and not _BYTE.fullmatch(name)]
+    if merged:
+        raise BadInput(
+            f"the tokenizer of {source.location} is damaged: its list of merges is empty, though {len(merged):,} "
+            f"tokens need them ({shortened(sorted(merged), limit=3)})"
+        )
 
 
 def check_given(tokenizer: Any) -> None:
@@ -153,8 +207,11 @@ def _config_of(source: Source) -> dict[str, Any]:
     path = file_of(source, _CONFIG)
     if path is None:
         return {}
-    config = json.loads(path.read_text("utf-8"))  # transformers has read it
-    return dict(config)
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path} is damaged or not JSON ({first_line(error)})") from error
+    return config if isinstance(config, dict) else {}
 
 
 def _file_name(config: dict[str, Any]) -> str:

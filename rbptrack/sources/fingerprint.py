@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -38,5 +39,5 @@ def files_hash(files: Sequence[Path]) -> str:
 def _hash(named: Iterable[tuple[str, Path]]) -> str:
     total = hashlib.sha256()
     for name, path in named:
-        total.update(f"{name}\0{sha256(path)}\n".encode())
+        total.update(os.fsencode(f"{name}\0{sha256(path)}\n"))  # a name may hold bytes that are not UTF-8
     return total.hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,7 @@ from rbptrack.tracking.names import RECORD_FILE, Metric, Tag
 if TYPE_CHECKING:  # torch and transformers load only where a model runs
     from rbptrack.corpus.sequences import Corpus
     from rbptrack.models.causal import CausalModel
+    from rbptrack.ranks.measurement import Measurement
     from rbptrack.sweep.loading import Loader
 
 log = logging.getLogger(__name__)
@@ -225,7 +227,7 @@ def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
         unscored=corpus.unscored_table(),
         token_texts=corpus.token_texts(loader.tokenizer(cell), measurement.first_choices()),
         began=began,
-        notes=(*cell.notes, *notes),
+        notes=(*cell.notes, *notes, *_worse_than_a_guess(cell, measurement, model.vocab_size)),
     )
 
 
@@ -246,6 +248,17 @@ def _usable_ks(cell: Cell, vocab_size: int) -> tuple[tuple[int, ...], tuple[str,
         return usable, ()
     verb = "are" if "," in above else "is"
     return usable, (f"{model}: k={above} {verb} above its vocabulary ({vocab_size:,})",)
+
+
+def _worse_than_a_guess(cell: Cell, measurement: Measurement, vocab_size: int) -> tuple[str, ...]:
+    """A note if a model predicts worse than without knowing anything."""
+    guess = math.log(vocab_size)
+    if measurement.ce <= guess:
+        return ()
+    return (
+        f"{cell.title}: CE {measurement.ce:.2f} is above ln |V| = {guess:.2f}, which guessing gives: are weights and "
+        "tokenizer of one model?",
+    )
 
 
 def _facts(cell: Cell, model: CausalModel, corpus: Corpus, template: str) -> Facts:

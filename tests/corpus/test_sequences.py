@@ -151,6 +151,26 @@ def test_texts_that_a_tokenizer_does_not_know_are_called_so(build: Build) -> Non
         build(["abcd", "efgh"], undeclared, CONFIG)
 
 
+def test_a_tokenizer_that_leaves_characters_out_is_refused(build: Build) -> None:
+    """Byte-level BPE without an unknown token says nothing of the characters that its vocabulary lacks."""
+    config = DatasetConfig(name="toy", seq_len=8)
+    letters = {letter: number for number, letter in enumerate("abcdefghijklmnopqrstuvwxyzĠ")}
+    known = Tokenizer(models.BPE(vocab=letters, merges=[]))
+    known.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    build(["plain words and a 7"], FastTokenizer(tokenizer_object=known), config)
+    with pytest.raises(BadInput, match="leaves out 100%"):
+        build(["1234 5678"], FastTokenizer(tokenizer_object=known), config)
+    with pytest.raises(BadInput, match="leaves out"):
+        build(["12345678 words"], FastTokenizer(tokenizer_object=known), config)
+
+
+def test_a_text_on_which_a_tokenizer_fails(build: Build) -> None:
+    """A vocabulary of words without the unknown token that it names."""
+    words = FastTokenizer(tokenizer_object=Tokenizer(WordLevel({"a": 0, "b": 1}, unk_token="<x>")))
+    with pytest.raises(BadInput, match="fails on a text"):
+        build(["two words"], words, DatasetConfig(name="toy", seq_len=8))
+
+
 def letters(known: str, post: str) -> Any:
     """A tokenizer of single letters, with what it puts around a text."""
     words = {"[UNK]": 0, "[BOS]": 1, "[EOS]": 2} | {letter: i + 3 for i, letter in enumerate(known)}

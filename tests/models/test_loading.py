@@ -68,11 +68,15 @@ FAULTS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], dict[str, A
     "another width": (lambda w: None, {"intermediate_size": 64}, r"\(128,\) instead of \(64,\)"),
     "integers": (lambda w: w.update({TENSOR: (w[TENSOR] * 50).to(torch.int8)}), {}, rf"integers.*{TENSOR}"),
     "booleans": (lambda w: w.update({TENSOR: w[TENSOR] > 0}), {}, rf"booleans.*{TENSOR}"),
+    "numbers of 8 bits": (lambda w: w.update({TENSOR: w[TENSOR].to(torch.float8_e4m3fn)}), {}, rf"8 bits.*{TENSOR}"),
+    "complex numbers": (lambda w: w.update({TENSOR: w[TENSOR].to(torch.complex64)}), {}, rf"complex.*{TENSOR}"),
+    "a million layers": (lambda w: None, {"num_hidden_layers": 10**6}, r"1,000,000 layers"),
     "an unknown quantisation": (lambda w: None, {"quantization_config": {"quant_method": "mine"}}, "'mine'"),
     "an activation that does not exist": (lambda w: None, {"hidden_act": "gulu"}, "gulu"),
 }
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_weights_that_are_not_the_models_are_refused(fault: str, folder: Path, load: Load) -> None:
     change, values, message = FAULTS[fault]
@@ -164,6 +168,35 @@ def test_an_incomplete_folder_says_what_is_missing(missing: str, folder: Path) -
         check_folder(config_of(folder))
     if missing == "tokenizer.json":
         check_folder(config_of(folder, tokenizer="ORG/NAME"))
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
+def test_what_is_not_a_file_is_named(name: str, folder: Path) -> None:
+    """A folder, and a link that leads nowhere: transformers takes some of them for files that are not there."""
+    for make in (lambda path: path.mkdir(), lambda path: path.symlink_to("/nowhere")):
+        copy = folder.with_name("copy")
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+        (copy / name).unlink()
+        make(copy / name)
+        with pytest.raises(BadInput, match=name):
+            check_folder(config_of(copy))
+
+
+def test_weights_of_another_name_are_no_weights(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "mine.safetensors")
+    with pytest.raises(BadInput, match=r"expected model\.safetensors"):
+        check_folder(config_of(folder))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"null", b"[1]", b"\xff\xfe", b"[" * 100_000, b'{"x":' + b"9" * 5000])
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+def test_a_damaged_file_is_named(name: str, content: bytes, folder: Path) -> None:
+    (folder / name).write_bytes(content)
+    source = of_model(config_of(folder))
+    with pytest.raises(BadInput, match=name) as refused:
+        load_tokenizer(source)
+    assert "\n" not in str(refused.value)
 
 
 def test_what_lies_beside_a_model_is_not_measured_and_said(folder: Path, load: Load) -> None:

@@ -254,6 +254,28 @@ def test_truncation_and_padding_of_the_file_do_not_cut_texts(tmp_path: Path) -> 
         assert rules_of(tokenizer) == rules_of(plain)
 
 
+def test_a_class_that_cannot_be_loaded_does_not_matter(tmp_path: Path) -> None:
+    """The file describes the tokenizer; only code of its own is not replaced."""
+    plain = loaded(write(tmp_path / "plain", {}, {}))
+    for number, name in enumerate(("XLMTokenizer", "T5Tokenizer", "MistralCommonBackend", 7)):
+        tokenizer = loaded(write(tmp_path / str(number), {}, {"tokenizer_class": name}))
+        assert ids(tokenizer, TEXTS[0]) == ids(plain, TEXTS[0])
+
+
+def test_damaged_vocabularies_are_refused(tmp_path: Path) -> None:
+    model = json.loads(_parts("bytes"))["model"]
+    twice = model["vocab"] | {"Ġtw": 300}
+    damaged: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "both have the id": ({"model": model | {"vocab": twice}}, {}),
+        "merges": ({"model": model | {"merges": []}}, {}),
+        "used": ({}, {"model_max_length": "long"}),
+        "loaded": ({"model": model | {"continuing_subword_prefix": "##"}}, {}),  # Rust panics
+    }
+    for number, (message, (changes, config)) in enumerate(damaged.items()):
+        with pytest.raises(BadInput, match=message):
+            loaded(write(tmp_path / str(number), changes, config))
+
+
 def test_other_rules_are_another_identity(tmp_path: Path) -> None:
     """Rules that change no id of most texts, too; the layout of the file does not matter."""
     plain = rules_of(loaded(write(tmp_path / "0", {}, {"tokenizer_class": "GPT2Tokenizer"})))
