@@ -23,6 +23,8 @@ def verdicts(rows: pd.DataFrame, words: Mapping[str, str], *, noun: str, none: s
         >>> rows = pd.DataFrame({"verdict": ["above", "undecided", "above"], "α": [0.2, 0.1, 0.3]})
         >>> verdicts(rows, {"above": "RBP_10 improves with size"}, noun="law", none="no law was found", span="α")
         'RBP_10 improves with size in 2 of 3 laws, α = 0.20 to 0.30 (1 undecided)'
+        >>> verdicts(rows[::2], {"above": "RBP_10 improves with size"}, noun="law", none="no law was found", span="α")
+        'RBP_10 improves with size in both laws, α = 0.20 to 0.30'
         >>> verdicts(rows[1:2], {"above": "RBP_10 improves with size"}, noun="law", none="no law was found")
         'no law was found (1 undecided)'
 
@@ -35,7 +37,9 @@ def verdicts(rows: pd.DataFrame, words: Mapping[str, str], *, noun: str, none: s
         decided = tested[tested["verdict"].isin(("above", "below") if verdict == "differs" else (verdict,))]
         if decided.empty:
             continue
-        often = f" in {len(decided)} of {counted(len(tested), noun)}" if len(tested) > 1 else ""
+        often = f" in {len(decided)} of {counted(len(tested), noun)}"
+        if len(decided) == len(tested):  # of one row nothing is counted
+            often = {1: "", 2: f" in both {noun}s"}.get(len(tested), f" in all {counted(len(tested), noun)}")
         values = f", {span} = {spanned(decided[span])}" if span else ""
         clauses.append(f"{text}{often}{values}")
     undecided = int((tested["verdict"] == "undecided").sum())
