@@ -9,9 +9,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 from typer.exceptions import TyperException
@@ -24,6 +26,9 @@ from rbptrack.config.paths import home
 from rbptrack.config.patterns import split_list
 from rbptrack.console.log import logged
 from rbptrack.console.output import complain, program
+
+if TYPE_CHECKING:
+    from rbptrack.commands.selection import Selection
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -92,6 +97,50 @@ FigureK = Annotated[
 ]
 RunName = Annotated[str, typer.Argument(metavar="NAME", help="as `list` prints it, or the beginning of a run ID")]
 
+FILTERS = ("family", "size", "model", "dataset", "sweep", "where")
+_SELECTING: dict[str, tuple[Any, Any]] = {  # the type and the default of each option that chooses measurements
+    "family": (Family, UNSET),
+    "size": (Size, UNSET),
+    "model": (Model, UNSET),
+    "dataset": (Dataset, UNSET),
+    "sweep": (Sweep, UNSET),
+    "where": (Where, ""),
+    "tracking_uri": (Uri, ""),
+    "experiment": (Experiment, "rbptrack"),
+}
+
+
+def _selects(filters: Sequence[str] = ()) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command the options of a store and of filters. Its parameter `selection` holds what they choose."""
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        hints = get_type_hints(command, localns={"Selection": object}, include_extras=True)
+        own = [
+            parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+            for name, parameter in signature(command).parameters.items()
+            if name != "selection"
+        ]
+        options = [*filters, "tracking_uri", "experiment"]
+        for name in options:
+            kind, default = _SELECTING[name]
+            own.append(Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default))
+
+        def run(**given: Any) -> int:
+            from rbptrack.analysis.runs import Filters
+            from rbptrack.commands.selection import Selection
+
+            chosen = {name: given.pop(name) for name in options}
+            uri, experiment = chosen.pop("tracking_uri"), chosen.pop("experiment")
+            return command(selection=Selection(uri, experiment, Filters(**chosen)), **given)
+
+        update_wrapper(run, command)
+        del run.__wrapped__  # type: ignore[attr-defined]  # Typer would read its parameters
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in own}
+        run.__signature__ = Signature(own)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
 
 @app.command(context_settings=_WORDS)
 def measure(words: Words = UNSET) -> int:
@@ -122,41 +171,34 @@ def demo(words: Words = UNSET) -> int:
 
 
 @app.command("list")
+@_selects(FILTERS)
 def list_(
+    selection: Selection,
     sort: Annotated[str, typer.Option(metavar="COLUMN,...", help="-COLUMN: from large to small")] = "",
     form: Annotated[
         Literal["table", "csv", "json", "markdown", "latex"],
         typer.Option("--format", help="of the table; csv and json have all columns"),
     ] = "table",
-    family: Family = UNSET,
-    size: Size = UNSET,
-    model: Model = UNSET,
-    dataset: Dataset = UNSET,
-    sweep: Sweep = UNSET,
-    where: Where = "",
-    tracking_uri: Uri = "",
-    experiment: Experiment = "rbptrack",
 ) -> int:
     """Measurements as a table."""
-    from rbptrack.analysis.runs import Filters
     from rbptrack.commands.listing import list_measurements
-    from rbptrack.commands.selection import Selection
 
-    selection = Selection(tracking_uri, experiment, Filters(where, family, size, model, dataset, sweep))
     return list_measurements(selection, sort=sort, form=form)
 
 
 @app.command()
-def show(name: RunName, tracking_uri: Uri = "", experiment: Experiment = "rbptrack") -> int:
+@_selects()
+def show(selection: Selection, name: RunName) -> int:
     """All that is known of one measurement."""
     from rbptrack.commands.listing import show_measurement
-    from rbptrack.commands.selection import Selection
 
-    return show_measurement(Selection(tracking_uri, experiment), name)
+    return show_measurement(selection, name)
 
 
 @app.command()
+@_selects()
 def compare(
+    selection: Selection,
     a: Annotated[str, typer.Argument(metavar="A", help="a measurement, as `list` names it")],
     b: Annotated[str, typer.Argument(metavar="B", help="another one of the same tokens")],
     k: Annotated[str, typer.Option(metavar="K,...", help="of RBP_k")] = "1,10,100",
@@ -165,14 +207,11 @@ def compare(
         typer.Option(min=0, help="exit 1 where B is worse by more: nats of CE, or that share of RBP_k; 3: undecided"),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="write a page, too")] = None,
-    tracking_uri: Uri = "",
-    experiment: Experiment = "rbptrack",
 ) -> int:
     """Two measurements of the same tokens, paired token by token: what B changes."""
     from rbptrack.commands.compare import compare
-    from rbptrack.commands.selection import Selection
 
-    return compare(Selection(tracking_uri, experiment), a, b, ks=k, tolerance=tolerance, out=out)
+    return compare(selection, a, b, ks=k, tolerance=tolerance, out=out)
 
 
 @app.command()
@@ -201,28 +240,19 @@ def read(
 
 
 @app.command()
+@_selects(FILTERS)
 def report(
+    selection: Selection,
     out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="write the page to this file, too")] = None,
     open_: Annotated[bool, typer.Option("--open", help="show the page in the browser")] = False,
     figures: Figures = None,
     k: FigureK = 10,
     analyzers: Annotated[list[str], _several("NAME,...", "only these; patterns", _complete_analyzers)] = UNSET,
-    family: Family = UNSET,
-    size: Size = UNSET,
-    model: Model = UNSET,
-    dataset: Dataset = UNSET,
-    sweep: Sweep = UNSET,
-    where: Where = "",
     plugins_path: PluginsPath = UNSET,
-    tracking_uri: Uri = "",
-    experiment: Experiment = "rbptrack",
 ) -> int:
     """Every analysis of the measurements as one page; nothing is measured."""
-    from rbptrack.analysis.runs import Filters
     from rbptrack.commands.report import report
-    from rbptrack.commands.selection import Selection
 
-    selection = Selection(tracking_uri, experiment, Filters(where, family, size, model, dataset, sweep))
     return report(
         selection,
         patterns=analyzers,
@@ -235,101 +265,80 @@ def report(
 
 
 @app.command(add_help_option=False)
+@_selects(FILTERS)
 def analyze(
     ctx: typer.Context,
+    selection: Selection,
     analyzer: Annotated[str, typer.Argument(metavar="ANALYZER", autocompletion=_complete_analyzers)] = "",
     options: Options = UNSET,
     figures: Figures = None,
     k: FigureK = 10,
-    family: Family = UNSET,
-    size: Size = UNSET,
-    model: Model = UNSET,
-    dataset: Dataset = UNSET,
-    sweep: Sweep = UNSET,
-    where: Where = "",
     plugins_path: PluginsPath = UNSET,
-    tracking_uri: Uri = "",
-    experiment: Experiment = "rbptrack",
     help_: Annotated[bool, typer.Option("--help", "-h", help="of an analyzer: its options")] = False,
 ) -> int:
     """One analysis of the measurements, such as analyze power_law ks=1,10 --dataset wiki."""
     if not analyzer:
         print(ctx.get_help())
         return 0 if help_ else 2
-    from rbptrack.analysis.runs import Filters
     from rbptrack.commands.report import analyze, describe
-    from rbptrack.commands.selection import Selection
 
     if help_:
         return describe(analyzer, plugins_path)
-    selection = Selection(tracking_uri, experiment, Filters(where, family, size, model, dataset, sweep))
     return analyze(selection, analyzer, options, plugins_path=plugins_path, figures=figures or "", k=k)
 
 
 @app.command()
+@_selects(FILTERS)
 def export(
+    selection: Selection,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="a new file.zip; with --to, a new folder")],
     options: Options = UNSET,
     to: Annotated[str, typer.Option(metavar="EXPORTER", help="hand the measurements to this exporter")] = "",
     texts: Annotated[
         bool, typer.Option("--texts", help="add read.html, a page that shows the texts, to the bundle")
     ] = False,
-    family: Family = UNSET,
-    size: Size = UNSET,
-    model: Model = UNSET,
-    dataset: Dataset = UNSET,
-    sweep: Sweep = UNSET,
-    where: Where = "",
     plugins_path: PluginsPath = UNSET,
-    tracking_uri: Uri = "",
-    experiment: Experiment = "rbptrack",
 ) -> int:
     """Measurements as a bundle that others import; or by an exporter."""
-    from rbptrack.analysis.runs import Filters
-    from rbptrack.commands.selection import Selection
     from rbptrack.commands.transfer import export
 
-    selection = Selection(tracking_uri, experiment, Filters(where, family, size, model, dataset, sweep))
     return export(selection, out, to=to, options=options, plugins_path=plugins_path, texts=texts)
 
 
 @app.command("import")
+@_selects()
 def import_(
+    selection: Selection,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="a bundle, or a file that an importer takes")],
     options: Options = UNSET,
     importer: Annotated[str, typer.Option(metavar="NAME", help="where several importers take the file")] = "",
     plugins_path: PluginsPath = UNSET,
-    tracking_uri: Uri = "",
-    experiment: Experiment = "rbptrack",
 ) -> int:
     """Measurements of others: a bundle, tables of metrics or ranks, scores of tasks."""
-    from rbptrack.commands.selection import Selection
     from rbptrack.commands.transfer import import_path
 
-    selection = Selection(tracking_uri, experiment)
     return import_path(selection, path, options, importer=importer, plugins_path=plugins_path)
 
 
 @app.command()
+@_selects()
 def verify(
+    selection: Selection,
     repair: Annotated[bool, typer.Option("--repair", help="mark what is damaged, to be measured again")] = False,
-    tracking_uri: Uri = "",
-    experiment: Experiment = "rbptrack",
 ) -> int:
     """Compare every measurement with its seal, and its metrics with its ranks."""
-    from rbptrack.commands.selection import Selection
     from rbptrack.commands.store import verify
 
-    return verify(Selection(tracking_uri, experiment), repair=repair)
+    return verify(selection, repair=repair)
 
 
 @app.command()
-def sync(tracking_uri: Uri = "", experiment: Experiment = "rbptrack") -> int:
+@_selects()
+def sync(selection: Selection) -> int:
     """Deliver the measurements that wait on this disk for the tracking store."""
-    from rbptrack.commands.selection import Selection
     from rbptrack.commands.store import sync
 
-    return sync(Selection(tracking_uri, experiment))
+    return sync(selection)
 
 
 plugins_app = typer.Typer()
@@ -358,18 +367,17 @@ def new_plugin(
 
 
 @app.command()
+@_selects()
 def ui(
+    selection: Selection,
     host: Annotated[str, typer.Option(help="where the server listens")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
     open_: Annotated[bool, typer.Option("--open", help="open the page in the browser when the server answers")] = False,
-    tracking_uri: Uri = "",
-    experiment: Experiment = "rbptrack",
 ) -> int:
     """Start MLflow's web page for this tracking store."""
-    from rbptrack.commands.selection import Selection
     from rbptrack.commands.store import ui
 
-    return ui(Selection(tracking_uri, experiment), host=host, port=port, open_page=open_)
+    return ui(selection, host=host, port=port, open_page=open_)
 
 
 def _print_version(wanted: bool) -> None:
