@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers
 import typer
 
 import rbptrack
 from rbptrack.analysis.testing import NeedsRanks, example_runs
 from rbptrack.cli import app
 from rbptrack.config.compose import cell_words, compose
+from rbptrack.config.paths import embedded
 from rbptrack.discovery import ANALYZERS, find
 from tests.conftest import ROOT
 from tools import reference, tutorials
@@ -95,8 +97,18 @@ def test_python_parses(page: Path) -> None:
         ast.parse(block)
 
 
+def test_the_readmes_first_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for kind, folder in (("AutoModelForCausalLM", "models/6k"), ("AutoTokenizer", "tokenizer")):
+        loaded = getattr(transformers, kind).from_pretrained(embedded(folder))
+        monkeypatch.setattr(f"transformers.{kind}.from_pretrained", lambda name, loaded=loaded: loaded)
+    exec(python_blocks(ROOT / "README.md")[0], {})
+    ce, rbp = map(float, capsys.readouterr().out.split())
+    assert ce > 0
+    assert 0 <= rbp <= 1
+
+
 def test_the_readmes_analyzer_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (source,) = python_blocks(ROOT / "README.md")
+    source = python_blocks(ROOT / "README.md")[1]
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins/best.py").write_text(source)
     monkeypatch.chdir(tmp_path)
