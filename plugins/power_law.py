@@ -4,21 +4,21 @@ The figures are 3 to 6 of arXiv 2510.20387, which finds the exponents of cross-e
 intervals cannot tell, as models and documents are common to both; the law of the ratio of the two values can: its
 exponent is the difference. It counts as the same where its interval lies within `margin` of CE's exponent.
 
-E + A S^-alpha is fitted beside from 6 sizes, with profile intervals, which hold the scatter of models alone. A bend is
-the t test of the square term, from 5 sizes. The held-out error is that of the largest size, predicted by all smaller
-ones; its interval, as a forecast's, takes models to scatter alike at all sizes, and no data can reveal a break beyond
-the sizes measured.
+The held-out error is that of the largest size, predicted by all smaller ones. Its interval, as a forecast's, assumes
+that models scatter alike at all sizes, and no data can reveal a break beyond the sizes measured. The headline has a
+caution if the smaller sizes mispredict the largest, or if E of E + A S^-alpha is above 0 (from 6 sizes). The analyzer
+`forms` says more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import Field, PositiveInt
 
 from rbptrack.analysis import (
     UNITS,
@@ -49,12 +49,10 @@ from rbptrack.ranks import (
     rbp_name,
 )
 from rbptrack.stats import (
-    FLOOR,
     MIN_MISSES,
     MIN_SIZES,
     MIN_UNITS,
     Estimate,
-    FormFit,
     Law,
     ce_and_missed,
     first_smallest,
@@ -66,7 +64,6 @@ from rbptrack.stats import (
     laws,
     laws_by_metric,
     missed_over_ce,
-    power_law_aicc,
 )
 
 MIN_R2 = 0.9
@@ -75,7 +72,6 @@ MIN_R2 = 0.9
 FEW_MISSES = 100
 """Below so many misses of the best model, its -ln RBP_k has an error of 10% by chance alone."""
 
-PARAMETER = Term("a parameter of the form beside the power law, with its profile interval", "value")
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of the law in size y = A S^-α; y is cross-entropy in nats or -ln RBP_k", title="α"),
     "A": Term("the law's factor, y at S = 1", title="A"),
@@ -92,12 +88,9 @@ GLOSSARY: Glossary = {
     "held_out": Term(
         "measured / predicted - 1 at the largest size, by the law of all smaller ones", "held-out error", "+.1%"
     ),
-    "bend": Term("square term of ln y over ln S; above 0 the law flattens", form="+.3g", aside=True),
     "forecast": "CE or RBP_k that the law gives one more model of size S",
     "beyond": Term("S over the largest size measured", form=".3g"),
-    "form": PARAMETER,
-    "parameter": "its name in the form",
-    "aicc": Term("AICc of the form minus that of the power law; below 0 it prefers the form", "ΔAICc", "+.1f"),
+    "bend": Term("square term of ln y over ln S; above 0 the law flattens", form="+.3g", aside=True),
     "missed": Term("tokens that the best model does not rank among its first k", "misses", ",.0f"),
     "doubt": Term(
         f"what speaks against the law: residuals with a pattern (the interval of the bend excludes 0), an R² below "
@@ -148,11 +141,6 @@ class PowerLaw(Analyzer):
     ks: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k of the tables"""
 
-    form: str = FLOOR
-    """a law of your own, fitted beside: arithmetic in S and D (training tokens), such as E+A*S**-alpha; every other
-    name is a parameter
-    """
-
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
     """exponents closer than this share of the other exponent count as the same"""
 
@@ -162,23 +150,12 @@ class PowerLaw(Analyzer):
     at: tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...] = ()
     """sizes S to predict every metric at, such as 7e10"""
 
-    @field_validator("form")
-    @classmethod
-    def _check_form(cls, form: str) -> str:
-        if form != FLOOR:
-            from rbptrack.stats import check_form  # lmfit: only for who needs it
-
-            check_form(form)
-        return form
-
     def analyze(self, runs: Runs) -> Report:
-        parameter = replace(PARAMETER, aside=self.form == FLOOR)  # who asks for another form wants to see it
-        report = Report({**GLOSSARY, "form": parameter})
+        report = Report(GLOSSARY)
         all_families = self._read(runs, report.notes)
         with_laws = [family_laws for family_laws in all_families if family_laws.laws]
         for family_laws in with_laws:
             self._add_exponents(report, family_laws)
-        self._fit_forms(report, with_laws)
         points: list[dict[str, object]] = []
         law_rows: list[dict[str, object]] = []
         for family_laws in all_families:
@@ -192,7 +169,7 @@ class PowerLaw(Analyzer):
             title = "held-out error at the largest size"
             held_out = report.frame("held_out").rename(columns={"held_out": title})
             report.figures["held_out"] = intervals(held_out, x=title, y="metric", null=0.0)
-        report.headline = self._headline(report)
+        report.headline = self._headline(report, with_laws)
         return report
 
     @property
@@ -263,65 +240,13 @@ class PowerLaw(Analyzer):
                 report.add("delta", ratio.alpha, **keys, null=0.0, margin=self.margin * abs(ce.alpha.value))
             if law.sizes >= 4:
                 report.add("held_out", law.held_out(), **keys, null=0.0, show=np.expm1)
-            if law.sizes >= 5:
-                report.add("bend", law.bend(), **keys, null=0.0)
             for s in self.at:
                 beyond = {"beyond": s / law.s[-1]}
                 show = np.exp if metric == CE else _rbp_of_ln_y
                 report.add("forecast", law.predict(s), **keys, show=show, beside=beyond, S=s)
 
-    def _fit_forms(self, report: Report, families: Sequence[FamilyLaws]) -> None:
-        """Add the parameters of the form beside the power law, one row each.
-
-        Raises:
-            BadInput: a form of the user's own fits nowhere.
-
-        """
-        without_upper = []
-        without_lower = []
-        refused: dict[str, list[str]] = {}
-        for family_laws in families:
-            if self.form == FLOOR and len(family_laws.s) < MIN_SIZES:
-                continue
-            d = family_laws.family.column("training_tokens")
-            for metric in self._metrics:
-                law = family_laws.laws.get(metric)
-                if law is None:
-                    continue
-                case = f"{metric_label(metric)} of {family_laws.family}"
-                try:
-                    fitted = self._fit_form(law, d[np.argsort(family_laws.s)])
-                except BadInput as error:
-                    refused.setdefault(str(error), []).append(case)
-                    continue
-                beside = {"R2": fitted.r2, "aicc": fitted.aicc - power_law_aicc(law.s, law.y)}
-                for name, parameter in fitted.parameters.items():
-                    keys = {**family_laws.family.keys, "metric": metric, "parameter": name}
-                    ends = (parameter.low, parameter.high)
-                    if not law.alpha.known:  # too few documents for any interval
-                        ends = (np.nan, np.nan)
-                    report.add("form", parameter.value, **keys, ends=ends, beside=beside)
-                    if ends[0] == -np.inf:
-                        without_lower.append(f"{name} of {case}")
-                    if ends[1] == np.inf:
-                        without_upper.append(f"{name} of {case}")
-        if refused and "form" not in report.questions and self.form != FLOOR:
-            raise BadInput(next(iter(refused)))
-        for reason, cases in refused.items():
-            report.notes.append(f"{self.form} was not fitted to {listed(cases)}: {reason}.")
-        for bound, cases in (("lower", without_lower), ("upper", without_upper)):
-            if cases:
-                report.notes.append(f"No {bound} bound in these data: {listed(cases)} in {self.form}.")
-
-    def _fit_form(self, law: Law, d: FloatArray) -> FormFit:
-        if self.form == FLOOR:
-            return fit_floor(law.s, law.y)
-        from rbptrack.stats import fit_form  # lmfit: only for who needs it
-
-        return fit_form(self.form, law.s, law.y, d)
-
-    def _headline(self, report: Report) -> str:
-        """One sentence about the k nearest 10: whether RBP_k improves with size, and whether faster than CE."""
+    def _headline(self, report: Report, families: Sequence[FamilyLaws]) -> str:
+        """Whether RBP_k improves with size at the k nearest 10, and faster than CE; with a caution about the law."""
         ks = [k for k in self.ks if rbp_name(k) in set(report.results["metric"])]
         if not ks:
             return ""
@@ -338,8 +263,9 @@ class PowerLaw(Analyzer):
         )
         if not found:
             return f"{label}: α = {spanned(rows['α'])}, without a test; the notes say why."
+        caution = _caution(report, metric, families)
         if "delta" not in report.questions:
-            return sentence(found)
+            return sentence(found, caution)
         delta = report.frame("delta")
         against_ce = {
             "above": "faster than cross-entropy",
@@ -348,11 +274,35 @@ class PowerLaw(Analyzer):
         }
         none = "no difference from cross-entropy was found"
         compared = verdicts(delta[delta["metric"] == metric], against_ce, noun="law", none=none)
-        return sentence(found, compared if (rows["verdict"] == "above").any() else "")
+        return sentence(found, compared if (rows["verdict"] == "above").any() else "", caution)
 
 
 def _labels(metrics: Sequence[str]) -> str:
     return listed([metric_label(metric) for metric in metrics])
+
+
+def _caution(report: Report, metric: str, families: Sequence[FamilyLaws]) -> str:
+    """A clause if laws of a metric have a floor, or their smaller sizes mispredict the largest."""
+    doubtful = 0
+    laws = [family_laws.laws[metric] for family_laws in families if metric in family_laws.laws]
+    for law in laws:
+        low, high = law.held_out().interval() if law.sizes >= 4 else (np.nan, np.nan)
+        doubtful += low > 0 or high < 0 or _has_floor(law)
+    if not doubtful:
+        return ""
+    if len(laws) == 1:
+        return "caution: the law flattens, or mispredicts its largest size"
+    return f"caution: {doubtful} of {len(laws)} laws flatten or mispredict their largest size"
+
+
+def _has_floor(law: Law) -> bool:
+    """Whether the interval of E in E + A S^-alpha lies above 0."""
+    if law.sizes < MIN_SIZES or not law.alpha.known:
+        return False
+    try:
+        return fit_floor(law.s, law.y).parameters["E"].low > 0
+    except BadInput:  # y rises with size
+        return False
 
 
 def _rbp_of_ln_y(ln_y: float) -> float:

@@ -3,9 +3,6 @@
 A statistic is a function of sums over documents: `estimate` gives its error, `laws` its law over sizes.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from rbptrack.stats.changes import OtherTokens
 from rbptrack.stats.contrasts import (
     MIN_POOLED,
@@ -31,13 +28,19 @@ from rbptrack.stats.documents import (
     rbp,
 )
 from rbptrack.stats.estimate import Estimate
-from rbptrack.stats.floor import MIN_SIZES, FormFit, Parameter, fit_floor, power_law_aicc
-from rbptrack.stats.laws import FLOOR, Law, fit, law_in_k, laws, laws_by_metric
+from rbptrack.stats.forms import (
+    MIN_SIZES,
+    FormFit,
+    Parameter,
+    check_form,
+    fit_floor,
+    fit_form,
+    least_squares,
+    power_law_aicc,
+)
+from rbptrack.stats.laws import FLOOR, Law, fit, huber_alpha, law_in_k, laws, laws_by_metric
 from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
 from rbptrack.stats.rounding import all_equal, first_largest, first_smallest, significant
-
-if TYPE_CHECKING:
-    from rbptrack.stats.forms import check_form, fit_form, profiles
 
 __all__ = [
     "FLOOR",
@@ -66,26 +69,20 @@ __all__ = [
     "fit_form",
     "from_influences",
     "half_widths",
+    "huber_alpha",
     "influences",
     "ks_with_enough_misses",
     "law_in_k",
     "laws",
     "laws_by_metric",
+    "least_squares",
     "mean_over_datasets",
     "mean_over_families",
     "missed",
     "missed_over_ce",
     "pooled_scatter",
     "power_law_aicc",
-    "profiles",
     "random_effects",
     "rbp",
     "significant",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import lmfit only if a form is fitted."""
-    if name in ("check_form", "fit_form", "profiles"):
-        return getattr(import_module("rbptrack.stats.forms"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,8 @@
-"""A form of the user's own: an expression in S and D (training tokens), fitted by lmfit beside the power law.
+"""Laws of other forms than A S^-alpha: E + A S^-alpha, and expressions of the user's own in S and D (training tokens).
 
-Residuals are those of ln y, unweighted: errors count as independent and alike at all sizes. Intervals are profiles (an
-F test of the sum of squares with a parameter fixed), so that they hold the scatter of models alone, not of documents.
+All are fitted by lmfit, from several starts. Residuals are those of ln y, unweighted: errors count as independent and
+alike at all sizes. Intervals are profiles (an F test of the sum of squares with a parameter fixed), so that they hold
+the scatter of models alone, not that of documents.
 """
 
 from __future__ import annotations
@@ -9,24 +10,30 @@ from __future__ import annotations
 import ast
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from math import nan
+from dataclasses import dataclass, field
+from math import exp, inf, log, nan, sqrt
 from typing import Any
 
 import numpy as np
-from asteval import Interpreter
-from lmfit import Minimizer, Parameters
-from lmfit.confidence import conf_interval
-from lmfit.minimizer import MinimizerException
-from scipy.stats import qmc
+import scipy
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import listed
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.floor import EXACT, MIN_SIZES, FormFit, Parameter, aicc, fit_floor
-from rbptrack.stats.laws import FLOOR
+from rbptrack.stats.laws import FLOOR, fit
 from rbptrack.stats.rounding import first_smallest
+
+MIN_SIZES = 6
+"""Of E + A S^-alpha: below, its three parameters and the scatter cannot be told apart."""
+
+EXACT = 1e-24
+"""Mean square of ln y below which every point counts as on the curve: there is no scatter to make a profile of.
+
+Rounding errors of ln y are about 1e-15, so that their squares stay far below on every processor.
+"""
+
 
 _VARIABLES = ("S", "D")
 _FUNCTIONS = ("abs", "exp", "expm1", "log", "log10", "log1p", "log2", "maximum", "minimum", "sqrt", "tanh")
@@ -41,7 +48,200 @@ _STARTS = 6
 _DECADES = (-3.0, 4.0)  # of a parameter's starting values
 _OUTSIDE = 1e3  # the residual where a form is not above 0
 
+_STEP = 1.15  # from one E to the next in the search above the smallest value
+_FLOORS = 4  # E that a fit starts from
+_ABOVE = 1e-3  # of ln y over ln E: nearer, a point says nothing of the line above E
+_TINY = 1e-300
+
 Residual = Callable[[Mapping[str, float]], FloatArray]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter at the least squares with its profile interval.
+
+    An end is infinite where the profile has none, and NaN where no profile can be computed.
+    """
+
+    value: float
+    low: float = nan
+    high: float = nan
+
+
+@dataclass(frozen=True)
+class FormFit:
+    """A form at its least squares in ln y.
+
+    Attributes:
+        form: its expression.
+        parameters: by name, in the order of the form.
+        aicc: Akaike's criterion for small samples, constants left out; infinite where points are too few for it.
+        r2: share of the variance of ln y that it explains; NaN if y is the same at all sizes.
+        curve: the form's y at sizes S, (n,), and training tokens D, (n,) or None; NaN where it is not positive.
+
+    """
+
+    form: str
+    parameters: dict[str, Parameter]
+    aicc: float
+    r2: float
+    curve: Callable[[FloatArray, FloatArray | None], FloatArray] = field(repr=False, compare=False)
+
+
+def aicc(squares: float, points: int, free: int) -> float:
+    """AICc of least squares; `free` counts the variance, too (Hurvich and Tsai, Biometrika 76, 1989)."""
+    if points <= free + 1:
+        return inf
+    deviance = points * log(max(squares / points, EXACT))
+    return deviance + 2 * free + 2 * free * (free + 1) / (points - free - 1)
+
+
+def power_law_aicc(s: FloatArray, y: FloatArray) -> float:
+    """AICc of A S^-alpha through the same points."""
+    law = fit(s, y)
+    residual = np.log(law.y) - law.ln_a.value + law.alpha.value * np.log(law.s)
+    return aicc(float(residual @ residual), len(s), 3)
+
+
+def least_squares(residual: Callable[[Any], FloatArray], starts: Iterable[Any]) -> tuple[Any, list[Any]]:
+    """Fit by lmfit from several starts.
+
+    Args:
+        residual: from lmfit's Parameters to residuals, (n,).
+        starts: lmfit's Parameters, each a start.
+
+    Returns:
+        The minimizer of the best fit; and the results from all starts, the best first.
+
+    """
+    import lmfit  # .5 s with what it imports: only if a form is fitted
+
+    fits = []
+    for start in starts:
+        minimizer = lmfit.Minimizer(residual, start)
+        with np.errstate(all="ignore"):
+            fits.append((minimizer, minimizer.minimize(method="leastsq")))
+    best = fits.pop(first_smallest([max(float(result.chisqr), EXACT) for _, result in fits]))
+    return best[0], [best[1], *(result for _, result in fits)]
+
+
+def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool = True) -> FormFit:
+    """Fit E + A S^-alpha with E >= 0. Only E has an interval.
+
+    Args:
+        s: sizes S, (m,), m at least `MIN_SIZES` for an interval that means anything, and at least 4.
+        y: positive values, (m,).
+        level: of E's interval.
+        ends: whether E gets its interval.
+
+    Raises:
+        BadInput: the best alpha is below 0: values rise with size, and E would be their limit at S = 0.
+
+    """
+    x = np.log(s) - np.log(s).mean()
+    ln_y = np.log(y)
+    rounding = EXACT * len(y)
+    straight = _line(x, ln_y)
+    least = _squares(straight, x, ln_y, 0.0)
+    e, line = 0.0, straight
+    *_, best = _above_floor(x, ln_y, _likely_floors(x, ln_y), held=False)
+    if best is not None and best.chisqr < least - rounding:
+        least = float(best.chisqr)
+        e = float(best.params["E"].value)
+        line = np.array([best.params["ln_a"].value, -best.params["alpha"].value])
+    if line[1] * np.ptp(x) > sqrt(EXACT):
+        raise BadInput(f"{FLOOR} is fitted where values fall with size")
+    low = high = nan
+    if ends and least > rounding:
+        limit = least * (1 + float(scipy.special.fdtri(1, len(y) - 3, level)) / (len(y) - 3))
+
+        def beyond(floor: float) -> float:
+            """How far the least squares with this E exceed the limit of the interval."""
+            if floor <= 0:
+                return _squares(straight, x, ln_y, 0.0) - limit
+            *_, held = _above_floor(x, ln_y, [(floor, line), *_with_lines(x, ln_y, [floor])], held=True)
+            return float(held.chisqr) - limit
+
+        low, high = _profile(beyond, e, step=0.05 * float(y.min()), most=1e3 * float(y.max()))
+    ln_a = float(line[0] - line[1] * np.log(s).mean())
+    slope = float(line[1])
+    parameters = {"E": Parameter(e, low, high), "A": Parameter(exp(min(ln_a, 700))), "alpha": Parameter(-slope)}
+
+    def curve(s: FloatArray, d: FloatArray | None = None) -> FloatArray:
+        return np.asarray(e + np.exp(ln_a + slope * np.log(s)))
+
+    total = float(((ln_y - ln_y.mean()) ** 2).sum())
+    r2 = 1 - least / total if total > rounding else nan
+    return FormFit(FLOOR, parameters, aicc(least, len(y), 4), r2, curve)
+
+
+def _likely_floors(x: FloatArray, ln_y: FloatArray) -> list[tuple[float, FloatArray]]:
+    """Starts of a fit with a floor: E, and the line of ln A and -alpha; those with the smallest squares."""
+    smallest = float(np.exp(ln_y.min()))
+    # No E above the geometric mean is best: a constant, which is E = 0 with alpha = 0, is nearer to the points.
+    steps = np.arange(2 + int((ln_y.mean() - ln_y.min()) / log(_STEP)))
+    floors = smallest * np.concatenate([[0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97], _STEP**steps])
+    starts = _with_lines(x, ln_y, floors)
+    starts.sort(key=lambda start: float(f"{_squares(start[1], x, ln_y, start[0]):.6g}"))  # not by the last bits
+    return [*starts[:_FLOORS], (0.3 * smallest, _line(x, ln_y))]
+
+
+def _with_lines(x: FloatArray, ln_y: FloatArray, floors: Iterable[float]) -> list[tuple[float, FloatArray]]:
+    """Each E with the line of ln(y - E) through the points above it; E with fewer than 2 such points are left out."""
+    starts = []
+    for floor in floors:
+        over = ln_y - log(floor)
+        above = over > _ABOVE
+        if above.sum() > 1:
+            starts.append((float(floor), _line(x[above], log(floor) + np.log(np.expm1(over[above])))))
+    return starts
+
+
+def _above_floor(
+    x: FloatArray, ln_y: FloatArray, starts: Sequence[tuple[float, FloatArray]], *, held: bool
+) -> tuple[Any, Any]:
+    """The minimizer and the result of the best fit of E + A S^-alpha; held: E stays as it is."""
+    import lmfit
+
+    def residual(parameters: Any) -> FloatArray:
+        line = parameters["ln_a"].value - parameters["alpha"].value * x
+        return np.asarray(np.logaddexp(log(max(parameters["E"].value, _TINY)), line) - ln_y)
+
+    from_starts = []
+    for floor, line in starts:
+        parameters = lmfit.Parameters()
+        parameters.add("E", value=floor, min=0, vary=not held)
+        parameters.add("ln_a", value=float(line[0]))
+        parameters.add("alpha", value=-float(line[1]))
+        from_starts.append(parameters)
+    minimizer, results = least_squares(residual, from_starts)
+    return minimizer, results[0]
+
+
+def _squares(line: FloatArray, x: FloatArray, ln_y: FloatArray, floor: float) -> float:
+    """Sum of squared residuals of ln y; line: ln A and -alpha."""
+    off = np.logaddexp(log(max(floor, _TINY)), line[0] + line[1] * x) - ln_y
+    return float(off @ off)
+
+
+def _line(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Intercept and slope of least squares, (2,)."""
+    centred = x - x.mean()
+    slope = (centred @ y) / (centred @ centred)
+    return np.array([y.mean() - slope * x.mean(), slope])
+
+
+def _profile(beyond: Callable[[float], float], e: float, *, step: float, most: float) -> tuple[float, float]:
+    """Where a profile that is below 0 at E crosses 0 on either side: 0 at least, infinite if nowhere below `most`."""
+    low = 0.0
+    if e > 0 and beyond(0.0) > 0:
+        low = float(scipy.optimize.brentq(beyond, 0.0, e, rtol=1e-6))
+    upper = e + step
+    while beyond(upper) < 0:
+        if upper > most:
+            return low, inf
+        upper = 2 * upper
+    return low, float(scipy.optimize.brentq(beyond, e, upper, rtol=1e-6))
 
 
 def check_form(text: str) -> list[str]:
@@ -83,8 +283,8 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
     ln_y = np.log(y)
     residual = _residual(text, {"S": np.asarray(s, dtype=np.float64), "D": d}, ln_y)
     try:
-        minimizer, best = _least_squares(residual, names)
-        if best is None:
+        minimizer, [best, *_] = least_squares(lambda p: residual(p.valuesdict()), _starts(residual, names))
+        if np.abs(best.residual).max() >= _OUTSIDE:
             raise _refused(text, "no start converges")
     except TimeoutError as error:
         raise _refused(text, f"the fit takes more than {_SECONDS:.0f} s") from error
@@ -95,11 +295,19 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
             parameters = profiles(minimizer, best, names, level=level)
     total = float(((ln_y - ln_y.mean()) ** 2).sum())
     r2 = 1 - squares / total if total > EXACT * len(y) else nan
-    return FormFit(text, parameters, aicc(squares, len(y), len(names) + 1), r2)
+    values = {name: parameter.value for name, parameter in parameters.items()}
+
+    def curve(s: FloatArray, d: FloatArray | None = None) -> FloatArray:
+        ln = _residual(text, {"S": s, "D": d}, np.zeros(len(s)))(values)
+        return np.where(np.abs(ln) < _OUTSIDE, np.exp(ln), nan)
+
+    return FormFit(text, parameters, aicc(squares, len(y), len(names) + 1), r2, curve)
 
 
 def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: FloatArray) -> Residual:
     """The function from parameters to ln(form) - ln y, (m,), which raises TimeoutError when its 10 s are over."""
+    from asteval import Interpreter
+
     deadline = time.monotonic() + _SECONDS
     interpreter = Interpreter(minimal=True, use_numpy=True)  # it also refuses powers without end
     interpreter.symtable.update(variables)
@@ -120,25 +328,21 @@ def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: Float
     return residual
 
 
-def _least_squares(residual: Residual, names: list[str]) -> tuple[Any, Any]:
-    """The minimizer and the result of the best of several starts; None where none leads to a curve above 0."""
-    shares = qmc.Sobol(len(names), scramble=False).fast_forward(1).random(_POINTS - 1)
+def _starts(residual: Residual, names: list[str]) -> list[Any]:
+    """Starts over seven decades of each parameter: the best of many points."""
+    import lmfit
+
+    shares = scipy.stats.qmc.Sobol(len(names), scramble=False).fast_forward(1).random(_POINTS - 1)
     points = 10 ** (_DECADES[0] + shares * (_DECADES[1] - _DECADES[0]))
     starts = [dict(zip(names, point.tolist(), strict=True)) for point in points]
     starts.sort(key=lambda start: float(f"{np.sum(residual(start) ** 2):.6g}"))
-    found = []
+    chosen = []
     for start in starts[:_STARTS]:
-        parameters = Parameters()
+        parameters = lmfit.Parameters()
         for name, value in start.items():
             parameters.add(name, value)
-        from_start = Minimizer(lambda p: residual(p.valuesdict()), parameters)
-        result = from_start.minimize(method="leastsq")
-        inside = np.abs(result.residual).max() < _OUTSIDE
-        if inside:
-            found.append((from_start, result))
-    if not found:
-        return None, None
-    return found[first_smallest([max(float(result.chisqr), EXACT) for _, result in found])]
+        chosen.append(parameters)
+    return chosen
 
 
 def profiles(
@@ -154,6 +358,9 @@ def profiles(
         most: fits for an end.
 
     """
+    from lmfit.confidence import conf_interval
+    from lmfit.minimizer import MinimizerException
+
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # of profiles that do not end: their ends are infinite

@@ -34,7 +34,7 @@ from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.rounding import ROUNDING
 
 FLOOR = "E+A*S**-alpha"
-"""The form that the field fits: E is what no size removes; see `rbptrack.stats.floor`."""
+"""The form that the field fits: E is what no size removes; see `rbptrack.stats.forms`."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +212,29 @@ def fit(s: FloatArray, y: FloatArray, u: Sequence[FloatArray] | None = None) -> 
         return Law(s, y, covariance(together), together)
     apart = scipy.linalg.block_diag(*(of_size[:, None] for of_size in u))
     return Law(s, y, scipy.linalg.block_diag(*(covariance(of_size[:, None]) for of_size in u)), apart)
+
+
+def huber_alpha(s: FloatArray, y: FloatArray) -> float:
+    """The exponent by Huber's method: residuals beyond 1.345 standard deviations count linearly, not squared.
+
+    Source: Huber, Annals of Mathematical Statistics 35, 1964. The standard deviation is 1.4826 times the median
+    absolute residual, computed anew after each fit.
+    """
+    x = np.log(s) - np.log(s).mean()
+    ln_y = np.log(y)
+    line = np.polyfit(x, ln_y, 1)
+    for _ in range(20):
+        scale = 1.4826 * float(np.median(np.abs(np.polyval(line, x) - ln_y)))
+        if not scale > 1e-12:  # more than half of the points lie on the line
+            break
+        fitted = scipy.optimize.least_squares(
+            lambda line: np.polyval(line, x) - ln_y, line, loss="huber", f_scale=1.345 * scale
+        )
+        moved = np.abs(fitted.x - line).max()
+        line = fitted.x
+        if moved < 1e-9:
+            break
+    return -float(line[0])
 
 
 def laws_by_metric(s: FloatArray, counts: Sequence[DocumentCounts]) -> dict[str, Law]:
