@@ -29,7 +29,7 @@ from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
 from rbptrack.ranks import FloatArray, RankTable, log_grid
 from rbptrack.ranks.measurement import RANKS_FILE, Measurement
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.tracking import Facts, Store, lay_out
+from rbptrack.tracking import Facts, Outbox, Store, lay_out
 
 ROOT = Path(__file__).parent.parent
 VOCABULARY = 50_304
@@ -134,8 +134,8 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
     unscored = pd.DataFrame({"document": range(documents), "position": 0, "token": 0})
     texts = {0: " the"}
     lay_out(folder, measurement, facts, documents=rows, unscored=unscored, token_texts=texts, began=time.time())
-    store.address_to(folder)
-    store.deliver(folder)
+    Outbox(store).address(folder)
+    Outbox(store).deliver(folder)
 
 
 def make(folder: Path, *, measurements: int, datasets: int, tokens: int, documents: int) -> None:

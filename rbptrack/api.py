@@ -24,7 +24,7 @@ import pandas as pd
 from rbptrack.analysis.plugin import configured
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Filters, Runs
-from rbptrack.base.errors import BadInput, StoreAway
+from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
 from rbptrack.base.words import compact
 from rbptrack.config.check import check_name
 from rbptrack.config.compose import config_from_values
@@ -35,7 +35,7 @@ from rbptrack.figures.charts import rank_distribution, themed
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.ranks.names import metric_label, rbp_name, se_name
 from rbptrack.sweep.resolve import identity_of
-from rbptrack.tracking import Facts, Store, lay_out
+from rbptrack.tracking import Facts, Outbox, Store, lay_out
 from rbptrack.tracking.record import numbers
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class LoggedMeasurement(Measurement):
         chart: altair.TopLevelMixin = themed(rank_distribution(self.histogram, self.facts.title))
         return chart
 
-    def log(self, *, tracking_uri: str = "", experiment: str = "rbptrack", sweep: str = "") -> str:
+    def log(self, *, tracking_uri: str = "", experiment: str = "", sweep: str = "") -> str:
         """Log as a run like those of the command line, and return its run id.
 
         The same numbers of the same model and texts are one run, however often and from however many threads.
@@ -114,7 +114,7 @@ class LoggedMeasurement(Measurement):
         """
         if sweep != "":
             check_name("sweep", sweep)
-        store = Store(tracking_uri, experiment)
+        outbox = Outbox(Store(tracking_uri, experiment))
         facts = replace(self.facts, values={**self.facts.values, "sweep": sweep})
         with tempfile.TemporaryDirectory(prefix="rbptrack-") as name:
             folder = Path(name) / facts.fingerprint
@@ -130,10 +130,11 @@ class LoggedMeasurement(Measurement):
                 began=self.began,
             )
             try:
-                return store.deliver(folder)
-            except StoreAway as error:
-                store.keep_waiting(folder)
-                raise StoreAway(f"{error}; the measurement waits in mlruns/cells for the next command") from error
+                return outbox.deliver(folder)
+            except (StoreAway, StoreRefuses) as error:
+                outbox.keep(folder)
+                waits = f"{error}; the measurement waits in mlruns/cells for the next command"
+                raise type(error)(waits) from error
 
     @property
     def _title(self) -> str:
@@ -345,7 +346,7 @@ def runs(
     dataset: str | Sequence[str] = (),
     sweep: str | Sequence[str] = (),
     tracking_uri: str = "",
-    experiment: str = "rbptrack",
+    experiment: str = "",
 ) -> Runs:
     """Finished measurements: `frame` has a row for each, `ranks("nano-6k/stdlib")` reads its ranks, `laws()` fits.
 

@@ -61,7 +61,7 @@ class RankCallback(TrainerCallback):
         ks: Sequence[int] = HEADLINE_KS,
         log: bool = False,
         tracking_uri: str = "",
-        experiment: str = "rbptrack",
+        experiment: str = "",
         **measuring: Any,
     ) -> None:
         check_given(tokenizer)

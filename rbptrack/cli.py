@@ -86,7 +86,9 @@ Uri = Annotated[
     str,
     typer.Option(metavar="URI", help="the tracking store; else MLFLOW_TRACKING_URI, else MLflow's own in this folder"),
 ]
-Experiment = Annotated[str, typer.Option(metavar="NAME", help="MLflow's experiment")]
+Experiment = Annotated[
+    str, typer.Option(metavar="NAME", help="MLflow's experiment; else MLFLOW_EXPERIMENT_NAME, else rbptrack")
+]
 PluginsPath = Annotated[list[str], _several("FOLDER,...", "more folders of plugins")]
 Figures = Annotated[
     Literal["svg", "png", "pdf"] | None, typer.Option("--format", help="write the figures, too, into a folder")
@@ -106,7 +108,7 @@ _SELECTING: dict[str, tuple[Any, Any]] = {  # the type and the default of each o
     "sweep": (Sweep, UNSET),
     "where": (Where, ""),
     "tracking_uri": (Uri, ""),
-    "experiment": (Experiment, "rbptrack"),
+    "experiment": (Experiment, ""),
 }
 
 
@@ -227,7 +229,7 @@ def read(
     sweep: Sweep = UNSET,
     where: Where = "",
     tracking_uri: Uri = "",
-    experiment: Experiment = "rbptrack",
+    experiment: Experiment = "",
 ) -> int:
     """Write a page that shows the text as the models see it: each token coloured by its rank."""
     from rbptrack.analysis.runs import Filters

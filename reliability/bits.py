@@ -21,7 +21,7 @@ from rbptrack.sources.cache import cached
 from rbptrack.sources.cache import folder as cache_folder
 from rbptrack.sweep.loading import Loader
 from rbptrack.sweep.resolve import resolve
-from rbptrack.tracking import Store
+from rbptrack.tracking import Outbox, Store
 from reliability import store as stores
 from reliability.trial import Trial
 
@@ -143,7 +143,7 @@ def _of_waiting(folder: Path, count: int, rng: np.random.Generator) -> Iterator[
             store = Store(f"sqlite:///{folder}/mlflow.db", f"{name.partition('.')[0]}{number}")
 
             def same(into: Store = store) -> bool:
-                into.deliver(cell, keep=True)
+                Outbox(into).deliver(cell, keep=True)
                 (logged,) = into.finished()
                 found = {key: value for key, value in logged.data.metrics.items() if key != "rbp_curve"}
                 return found == metrics and not list(into.verify())

@@ -61,7 +61,7 @@ def _lost(folder: Path, expected: Numbers, store: Store | None = None) -> str:
     """What a sweep that has ended lacks or has too much of, against an undisturbed one; empty if nothing."""
     store = store or _default(folder)
     faults = [fault.text for fault in store.verify()]
-    faults += [f"a run is {run.info.status}" for run in store.connection.search("") if run.info.status == "RUNNING"]
+    faults += [f"a run is {run.info.status}" for run in store.measurements.search("") if run.info.status == "RUNNING"]
     if stores.numbers(store) != expected:
         faults.append("other numbers")
     left = [path.name for path in (folder / "mlruns/cells").iterdir() if path.suffix != ".lock"]

@@ -187,9 +187,7 @@ def test_a_measurement_is_logged_once(nano: Nano, tmp_path: Path, monkeypatch: p
     assert rbptrack.analyze(runs, "power_law", ks=[1, 10]).notes
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"sweep": "a\nb"}, {"sweep": 3}, {"experiment": "a\nb"}, {"experiment": ""}, {"tracking_uri": 3}]
-)
+@pytest.mark.parametrize("wrong", [{"sweep": "a\nb"}, {"sweep": 3}, {"experiment": "a\nb"}, {"tracking_uri": 3}])
 def test_what_log_is_given_is_checked(wrong: dict[str, Any], nano: Nano, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     found = rbptrack.measure(*nano, TEXTS, seq_len=64)

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainerCo
 import rbptrack
 from rbptrack import RankCallback
 from rbptrack.config.paths import embedded
-from rbptrack.tracking import Store
+from rbptrack.tracking import Outbox, Store
 
 TEXTS = ["import os\n\n\ndef walk(path):\n    return os.listdir(path)\n", "for name in names:\n    print(name)\n"]
 
@@ -95,7 +95,7 @@ def test_a_store_that_is_away_and_a_nan_do_not_end_the_training(
     metrics = {"eval_runtime": 1.0}
     rank.on_evaluate(trained[0].args, TrainerState(), TrainerControl(), metrics=metrics, model=model)
     assert math.isnan(metrics["eval_rbp_10"]) == math.isnan(metrics["eval_rank_ce"]) == damaged
-    assert len(Store(away).waiting()) == (0 if damaged else 1)
+    assert len(Outbox(Store(away)).waiting()) == (0 if damaged else 1)
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,10 @@ class StoreAway(RbptrackError):
     """The tracking store does not answer now; measurements wait on disk meanwhile."""
 
 
+class StoreRefuses(BadInput):
+    """The tracking store does not let this user write; measurements wait on disk until it does."""
+
+
 class MissingArtifact(RbptrackError):
     """A run's file is not there, or is damaged."""
 

@@ -60,7 +60,7 @@ def show_measurement(selection: Selection, name: str) -> int:
         if pd.notna(row[column]) and not column.endswith("_se"):
             label = metric_label(column) if column == "ce" or is_rbp_column(column) else column
             shown[label] = _value_text(column, row)
-    page = selection.store.run_page(str(row["run_id"]))
+    page = selection.store.measurements.page(str(row["run_id"]))
     if page:
         shown["page"] = page
     print_table(pd.DataFrame({"": shown.keys(), str(row["name"]): shown.values()}))

@@ -8,7 +8,7 @@ from functools import cached_property
 from rbptrack.analysis.runs import EVERYTHING, Filters, Runs
 from rbptrack.base.errors import RbptrackError
 from rbptrack.console.output import complain
-from rbptrack.tracking import Store
+from rbptrack.tracking import Outbox, Store
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,10 @@ class Selection:
     def store(self) -> Store:
         """The store, with what waited for it on this disk delivered."""
         store = Store(self.uri, self.experiment)
-        if store.waiting():
+        outbox = Outbox(store)
+        if outbox.waiting():
             try:
-                for delivered in store.deliver_waiting():
+                for delivered in outbox.deliver_waiting():
                     if delivered.error:
                         complain(f"{delivered.name} waits: {delivered.error}")
             except RbptrackError as error:  # the command itself may still be answered, or says it again

@@ -17,7 +17,7 @@ from rbptrack.base.words import counted
 from rbptrack.commands.selection import Selection
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
-from rbptrack.tracking import Store
+from rbptrack.tracking import Outbox, Store
 
 _SECONDS_BETWEEN_QUESTIONS = 0.5
 
@@ -43,9 +43,10 @@ def verify(selection: Selection, *, repair: bool) -> int:
 def sync(selection: Selection) -> int:
     """Deliver what waits; returns 1 where something still does."""
     store = Store(selection.uri, selection.experiment)
+    outbox = Outbox(store)
     failed = 0
     delivered = 0
-    for folder in store.deliver_waiting():
+    for folder in outbox.deliver_waiting():
         if folder.error:
             complain(f"{folder.name} waits: {folder.error}")
             failed += 1
@@ -53,7 +54,7 @@ def sync(selection: Selection) -> int:
             say(f"{folder.name}: delivered")
             delivered += 1
     say(f"{counted(delivered, 'measurement')} delivered to {store.shown}")
-    for (uri, experiment), number in store.waiting_elsewhere().items():
+    for (uri, experiment), number in outbox.waiting_elsewhere().items():
         words = ["sync", "--tracking-uri", uri, "--experiment", experiment]
         say(f"{counted(number, 'measurement')} waiting for another store: {program()} {shlex.join(words)}")
     return 1 if failed else 0

@@ -49,7 +49,8 @@ def check_store(uri: str, experiment: str) -> None:
     """Check the address of a store and the name of its experiment."""
     if not isinstance(uri, str):
         raise BadInput(f"tracking.uri must be a text; got {str(uri)[:60]!r}")
-    check_name("tracking.experiment", experiment)
+    if experiment:
+        check_name("tracking.experiment", experiment)
     refuse_password(uri)
 
 

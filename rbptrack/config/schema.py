@@ -148,7 +148,7 @@ class TrackingConfig:
     """Where runs are kept. An empty uri: MLFLOW_TRACKING_URI, else MLflow's own default in the working folder."""
 
     uri: str = ""  # sqlite:///runs.db, http://host:5000, ...
-    experiment: str = "rbptrack"  # of measurements; reports go to that of the same name with -reports
+    experiment: str = ""  # of measurements; empty: MLFLOW_EXPERIMENT_NAME, else rbptrack. Reports go to NAME-reports
 
 
 @dataclass

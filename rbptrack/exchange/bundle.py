@@ -22,7 +22,7 @@ from rbptrack.base.files import regular_file, replacing
 from rbptrack.base.words import counted
 from rbptrack.exchange.contents import faults_of_measurement
 from rbptrack.exchange.intake import imported_line
-from rbptrack.tracking import Record, Store
+from rbptrack.tracking import Outbox, Record, Store
 from rbptrack.tracking.names import (
     DOCUMENTS_FILE,
     HISTOGRAM_FILE,
@@ -113,7 +113,7 @@ def import_bundle(path: Path, store: Store) -> list[str]:
                 continue
             with _unpacked(bundle, fingerprint) as folder:
                 _complete(folder, path)
-                store.deliver(folder, keep=True)
+                Outbox(store).deliver(folder, keep=True)
             new += 1
     return [imported_line(new, len(fingerprints))]
 

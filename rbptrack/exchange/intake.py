@@ -10,7 +10,7 @@ from rbptrack.analysis.importing import CheckedMeasurement, CheckedSource, Impor
 from rbptrack.base.words import counted
 from rbptrack.facts import BY_NAME, IMPORTABLE, Place, texts
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.tracking import Record, Store
+from rbptrack.tracking import Outbox, Record, Store
 from rbptrack.tracking.facts import tags_of, title
 from rbptrack.tracking.names import HISTOGRAM_FILE, RANKS_FILE, Metric
 from rbptrack.tracking.record import MAX_TEXT_LENGTH, histogram_of, numbers, rbp_curve, size_metrics
@@ -36,7 +36,7 @@ def import_source(importer: str, source: CheckedSource, path: Path, store: Store
                 measurement.given.ranks.write(folder / RANKS_FILE)
                 histogram_of(folder / RANKS_FILE).write(folder / HISTOGRAM_FILE)
             record.write(folder)
-            store.deliver(folder, keep=True)  # the temporary folder removes itself
+            Outbox(store).deliver(folder, keep=True)  # the temporary folder removes itself
         new_measurements += 1
     scores_are_new = len(source.scores) > 0 and store.save_scores(source.scores, path.name)
     return list(_lines(source, new_measurements, scores_are_new=scores_are_new))

@@ -62,7 +62,7 @@ def keep(
             began=time.time() - outcome.seconds,
         )
         if outcome is first:
-            where = store.run_page(run_id, reports=True) or str(store.artifact(run_id, PAGE))
+            where = store.reports.page(run_id) or str(store.artifact(run_id, PAGE))
     return where
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, disk_trouble, first_line
+from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuses, disk_trouble, first_line
 from rbptrack.base.files import write_whole
 from rbptrack.base.process import raise_stop
 from rbptrack.config.paths import cells_folder
@@ -23,7 +23,7 @@ from rbptrack.console.output import say
 from rbptrack.console.progress import bar
 from rbptrack.ranks import rbp_name
 from rbptrack.sweep.resolve import Cell
-from rbptrack.tracking import Facts, Record, Store, lay_out
+from rbptrack.tracking import Facts, Outbox, Record, Store, lay_out
 from rbptrack.tracking.names import RECORD_FILE, Metric, Tag
 
 if TYPE_CHECKING:  # torch and transformers load only where a model runs
@@ -208,7 +208,7 @@ def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
     model, corpus = loader.load(cell)
     ks, notes = _usable_ks(cell, model.vocab_size)
     cell.folder.mkdir(exist_ok=True)
-    store.address_to(cell.folder)
+    Outbox(store).address(cell.folder)
     with bar(corpus.num_targets, cell.title) as progress:
         measurement = engine.measure(
             model,
@@ -289,8 +289,8 @@ def _finished_outcome(cell: Cell) -> Outcome:
 
 
 def _deliver(cell: Cell, store: Store, outcome: Outcome) -> None:
-    """Give the finished folder to the store; a store that is away gets it with the next command."""
+    """Give the finished folder to the store. If it is away or refuses, the next command delivers it."""
     try:
-        outcome.run_id = store.deliver(cell.folder)
-    except StoreAway as error:
+        outcome.run_id = Outbox(store).deliver(cell.folder)
+    except (StoreAway, StoreRefuses) as error:
         outcome.waits = str(error)

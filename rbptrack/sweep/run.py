@@ -31,7 +31,7 @@ from rbptrack.sweep.cell import (
 )
 from rbptrack.sweep.launch import Jobs, prepare_jobs, run_jobs, write_slurm_script
 from rbptrack.sweep.resolve import Cell, Resolver
-from rbptrack.tracking import Store
+from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.facts import title
 from rbptrack.tracking.names import READING_FILE, Kind
 
@@ -66,6 +66,7 @@ class _Sweep:
         if self.several and not self.name:
             self.name = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         self.store = Store(self.settings.tracking.uri, self.settings.tracking.experiment)
+        self.outbox = Outbox(self.store)
         self.resolver = Resolver()
         self.cells: dict[int, Cell] = {}
         self.outcomes: dict[int, Outcome] = {}
@@ -79,6 +80,8 @@ class _Sweep:
         self._resolve()
         if deliver and not self.settings.force:
             self._look_for_measured()
+        if deliver and self.unfinished:
+            self._check_permission()
         if self.unfinished and launch.kind is Launch.local:
             self._measure_here()
         elif self.unfinished and (jobs := self._prepared_jobs()):
@@ -115,10 +118,10 @@ class _Sweep:
 
     def _deliver_earlier_ones(self) -> None:
         """Deliver what earlier commands and jobs have finished."""
-        if not self.store.waiting():
+        if not self.outbox.waiting():
             return
         with suppress(StoreAway):
-            for delivered in self.store.deliver_waiting():
+            for delivered in self.outbox.deliver_waiting():
                 say(f"{delivered.name}: {delivered.error or 'delivered; it was measured before'}")
 
     def _resolve(self) -> None:
@@ -152,6 +155,11 @@ class _Sweep:
             complain(f"{error}; the sweep goes on, and measurements wait on this disk")
             return None
         return {number: run_ids[cell.fingerprint] for number, cell in cells.items() if cell.fingerprint in run_ids}
+
+    def _check_permission(self) -> None:
+        """Refuse to measure if the store would refuse the measurements. One that is away gets them later."""
+        with suppress(StoreAway):
+            self.store.check_writable()
 
     def _measure_here(self) -> None:
         """Check every cell before the first is measured, and measure one after the other."""
@@ -206,7 +214,7 @@ class _Sweep:
         if not waiting:
             return 0
         with suppress(RbptrackError):
-            self.store.deliver_waiting()
+            self.outbox.deliver_waiting()
             for number, outcome in waiting.items():
                 if run_id := self.store.find(self.cells[number].fingerprint):
                     outcome.run_id = run_id
@@ -238,7 +246,7 @@ class _Sweep:
         try:
             reporting.keep(self.store, runs, analyses, page, command=command, sweep=self.name, reading=reading)
             run_id = self._save(run_ids, description=about, files=pages(page, reading))
-            address = self.store.run_page(run_id, reports=True) or short_path(self.store.artifact(run_id, PAGE))
+            address = self.store.reports.page(run_id) or short_path(self.store.artifact(run_id, PAGE))
             say(f"report   {address}")
         except RbptrackError as error:  # the measurements are in the store, and `report` makes the page again
             complain(f"the report is not logged: {error}")

@@ -1,4 +1,4 @@
-"""The way to a store: which one is meant, its experiments, and a lock for whoever writes."""
+"""The way to a store: which one is meant, its client, and a lock for whoever writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -16,25 +16,21 @@ from urllib.parse import unquote
 from filelock import FileLock
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.escape import file_part
 from rbptrack.base.files import kind_of, sync
 from rbptrack.base.secrets import without_password
-from rbptrack.config.check import check_store
 from rbptrack.config.paths import home
 from rbptrack.tracking.explained import explained
-from rbptrack.tracking.names import REPORTS
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment, Run
 
 _SERVERS = ("http", "databricks")
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
-_TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else its page is that for LLM applications
-_RUNS_OF_A_PAGE = 1000  # runs of one answer
+_ADDRESS_OF_A_FILE = "sqlite:///"
 
 _SETTINGS = {  # while a store is used, unless the user has set them
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # 5 s instead of 4 minutes until a server is away
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 
@@ -44,7 +40,6 @@ class Connection:
 
     Args:
         uri: the address; empty: MLFLOW_TRACKING_URI, else what MLflow itself uses in this folder.
-        experiment: of measurements.
 
     Attributes:
         uri: the address, absolute.
@@ -56,16 +51,13 @@ class Connection:
 
     """
 
-    def __init__(self, uri: str, experiment: str) -> None:
-        check_store(uri, experiment)
+    def __init__(self, uri: str) -> None:
         self.uri, self.database = _absolute_address(uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
-        self.experiment = experiment
         self._lock_file = (self.database.parent / "mlruns" if self.database else home()) / "store.lock"
         # A SQLite file has one lock, beside it; a server is written to from many folders, each with a lock of its own.
         self.writer = "beside the database" if self.database else f"{socket.gethostname()}:{home()}"
         self._lock = FileLock(self._lock_file)  # may be taken again by the thread that holds it
         self._client: MlflowClient | None = None
-        self._experiments: dict[str, str] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for another process, which opens the store itself."""
@@ -88,10 +80,10 @@ class Connection:
     def client(self) -> MlflowClient:
         """MLflow's client; a SQLite file is made if it is not there. Use it within `explained`."""
         if self._client is None:
-            from mlflow import MlflowClient
+            import mlflow  # noqa: F401 - sets these levels
 
-            for name in ("mlflow", "alembic"):  # after the import, which sets them
-                logging.getLogger(name).setLevel(logging.WARNING)
+            for logger in ("mlflow", "alembic"):  # after the import, which sets them
+                logging.getLogger(logger).setLevel(logging.WARNING)
             # It logs a traceback for what `explained` says in a line, of a full disk for example.
             logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
             with self.explained():
@@ -101,7 +93,7 @@ class Connection:
                             _make_database(self.database)
                 if not self.database and not self.uri.startswith(_SERVERS):
                     _try_to_connect(self.uri)
-                self._client = MlflowClient(self.uri)
+                self._client = _make_client(self.uri)
         return self._client
 
     @contextmanager
@@ -118,78 +110,11 @@ class Connection:
         with self._lock:
             yield
 
-    def find_experiment(self, *, reports: bool = False) -> str | None:
-        """MLflow's id of the experiment; None where it is not there. Raises BadInput where it was deleted."""
-        name = self._experiment_name(reports=reports)
-        if name not in self._experiments and self.exists:
-            client = self.client
-            with self.explained():
-                experiment = client.get_experiment_by_name(name)
-            if experiment is not None:
-                self._experiments[name] = _id_unless_deleted(experiment)
-        return self._experiments.get(name)
-
-    def make_experiment(self, *, reports: bool = False) -> str:
-        """MLflow's id of the experiment, which is made if it is not there. Raises BadInput where it was deleted."""
-        client = self.client  # makes the store
-        experiment = self.find_experiment(reports=reports)
-        if experiment is None:
-            name = self._experiment_name(reports=reports)
-            with self.explained():
-                experiment = _id_unless_deleted(self._create_experiment(client, name))
-            self._experiments[name] = experiment
-        return experiment
-
-    def _experiment_name(self, *, reports: bool) -> str:
-        return self.experiment + (REPORTS if reports else "")
-
     def experiment_names(self) -> list[str]:
         """The experiments that the store has, beside MLflow's own."""
         client = self.client
         with self.explained():
             return [one.name for one in client.search_experiments() if one.name != "Default"]
-
-    def search(self, condition: str, *, reports: bool = False, most: int = 0) -> Iterator[Run]:
-        """Runs that fulfil a condition, newest first; none where there is no store yet."""
-        experiment = self.find_experiment(reports=reports)
-        token = None
-        while experiment is not None:
-            client = self.client
-            with self.explained():
-                page = client.search_runs(
-                    [experiment],
-                    condition,
-                    max_results=most or _RUNS_OF_A_PAGE,
-                    order_by=["attributes.start_time DESC"],
-                    page_token=token,
-                )
-            yield from page
-            token = page.token
-            if most or not token:
-                return
-
-    def _create_experiment(self, client: MlflowClient, name: str) -> Experiment:
-        from mlflow.exceptions import MlflowException
-
-        location = None
-        if self.database and self.database.parent != Path.cwd():  # else MLflow's own place, ./mlruns/<id>
-            location = (self.database.parent / "mlruns" / file_part(name)).as_uri()
-        try:
-            return client.get_experiment(client.create_experiment(name, location, tags=_TRAINING))
-        except MlflowException:
-            experiment = client.get_experiment_by_name(name)  # another machine was faster
-            if experiment is None:
-                raise
-            return experiment
-
-
-def _id_unless_deleted(experiment: Experiment) -> str:
-    if experiment.lifecycle_stage == "deleted":
-        raise BadInput(
-            f"the experiment {experiment.name} was deleted. Restore it (mlflow experiments restore -x "
-            f"{experiment.experiment_id}), or choose another with tracking.experiment=NAME"
-        )
-    return str(experiment.experiment_id)
 
 
 def _absolute_address(uri: str) -> tuple[str, Path | None]:
@@ -205,7 +130,7 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
             )
         return uri, None
     else:
-        path = unquote(uri.partition(":///")[2].partition("?")[0])
+        path = unquote(uri.partition(":///")[2])  # a question mark is part of the name: these addresses take no options
         if not path:
             raise BadInput(f"{uri} names no file: give sqlite:///FILE")
         database = Path(path).absolute()
@@ -213,7 +138,24 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
         raise BadInput(f"{database} is a folder, no tracking store: give sqlite:///{database}/mlflow.db")
     if database.exists() and not database.is_file():  # root would replace /dev/null by a file
         raise BadInput(f"{database} is {kind_of(database)}, no tracking store: give sqlite:///FILE")
-    return f"sqlite:///{database}", database
+    return _ADDRESS_OF_A_FILE + str(database).replace("%", "%25").replace("?", "%3F"), database
+
+
+def _make_client(uri: str) -> MlflowClient:
+    """Make MLflow's client.
+
+    MLflow makes the folder of a SQLite file as the address spells it. If the folder's name has signs that an address
+    writes as %3F, this is another folder, which is removed.
+    """
+    from mlflow import MlflowClient
+
+    spelled = Path(uri.removeprefix(_ADDRESS_OF_A_FILE)).parent
+    strays = [folder for folder in (spelled, *spelled.parents) if "%" in str(folder) and not folder.exists()]
+    client = MlflowClient(uri)
+    for folder in strays:
+        with suppress(OSError):
+            folder.rmdir()
+    return client
 
 
 def _try_to_connect(uri: str) -> None:

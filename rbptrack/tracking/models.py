@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbptrack.facts import FACTS
-from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.experiment import Experiment
 from rbptrack.tracking.names import Tag
 from rbptrack.tracking.record import Record
 
@@ -26,8 +26,9 @@ _NOT_IN_NAMES = str.maketrans(dict.fromkeys("/:.%\"'", "_"))  # MLflow refuses t
 class Models:
     """Finds and creates the LoggedModels of one experiment; the caller holds the store's lock."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._connection = experiment.connection
 
     def find_or_create(self, record: Record, run_id: str) -> str | None:
         """The id of a measurement's model, which is created if it is new; None where the server is too old for them.
@@ -50,7 +51,7 @@ class Models:
 
     def _find(self, identity: str) -> LoggedModel | None:
         models = self._connection.client.search_logged_models(
-            [self._connection.make_experiment()],
+            [self._experiment.make()],
             filter_string=f"tags.`{Tag.LOGGED_MODEL}` = '{identity}'",
             order_by=[{"field_name": "creation_time", "ascending": True}],
             max_results=1,
@@ -64,7 +65,7 @@ class Models:
         names = [fact.name for fact in FACTS if fact.of_model]
         tags = {Tag.PREFIX + name: record.tags[Tag.PREFIX + name] for name in names if Tag.PREFIX + name in record.tags}
         return self._connection.client.create_logged_model(
-            self._connection.make_experiment(),
+            self._experiment.make(),
             name=_name(record),
             source_run_id=run_id,
             tags=tags | {Tag.LOGGED_MODEL: _identity(record), MLFLOW_MODEL_IS_EXTERNAL: "true"},

@@ -72,5 +72,8 @@ SCORES_FILE = "scores.csv"
 COVERS_FILE = "covers.json"
 READING_FILE = "read.html"  # of a sweep, an analysis or a bundle: the texts with their ranks
 
+EXPERIMENT = "rbptrack"
+"""The experiment of measurements if nobody names another one."""
+
 REPORTS = "-reports"
 """The ending of the experiment that holds sweeps, analyses and scores; the other one holds measurements only."""

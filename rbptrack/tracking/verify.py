@@ -1,30 +1,129 @@
-"""Whether a run still says what was measured: against its sealed record, each file's hash, and its ranks."""
+"""Whether a store still says what was logged: every run against its sealed record, its files' hashes, and its ranks.
+
+A seal does not protect against somebody who can write to the store and seal again.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway, first_line
 from rbptrack.base.files import sha256
 from rbptrack.ranks import RankHistogram, parse_rbp_name
-from rbptrack.tracking.names import RANKS_FILE, RECORD_FILE, Metric, Tag
+from rbptrack.tracking.names import (
+    CONFIG_FILE,
+    COVERS_FILE,
+    DOCUMENTS_FILE,
+    HISTOGRAM_FILE,
+    RANKS_FILE,
+    RECORD_FILE,
+    SCORES_FILE,
+    TOKENS_FILE,
+    UNSCORED_FILE,
+    Kind,
+    Metric,
+    Tag,
+)
 from rbptrack.tracking.record import Record, histogram_of, seal_of
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
     from rbptrack.tracking.artifacts import Artifacts
+    from rbptrack.tracking.experiment import Experiment
 
 CLOSE = 1e-9
 """How far a number may be from the one that its ranks give: sums in another order."""
 
+_NOT_IN_RECORDS = (Tag.SEAL, Tag.WRITER)
+_FILES_THAT_ARE_READ = (
+    CONFIG_FILE, COVERS_FILE, DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, SCORES_FILE, TOKENS_FILE, UNSCORED_FILE,
+)  # fmt: skip
 
-def faults_of(store: Artifacts, run: Run) -> Iterator[str]:
-    """Every way in which a finished measurement differs from its record; StoreAway where the store does not answer."""
+
+@dataclass(frozen=True)
+class Fault:
+    """What `verify` found wrong with a run.
+
+    Attributes:
+        run_id: the run.
+        name: its name, or what names it.
+        text: what is wrong.
+        lost: whether the run is not among the finished ones any more, so that it cannot be marked.
+
+    """
+
+    run_id: str
+    name: str
+    text: str
+    lost: bool = False
+
+
+def faults_of_store(store: Artifacts, measurements: Experiment, reports: Experiment) -> Iterator[Fault]:
+    """Yield every way in which runs differ from their records, and the measurements of sweeps that are lost."""
+    present: set[str] = set()
+    sweeps: dict[str, str] = {}
+    for experiment in (measurements, reports):
+        for run in list(experiment.search("")):
+            run_id = run.info.run_id
+            name = run.info.run_name or ""
+            tags = run.data.tags
+            if Tag.DAMAGED in tags:
+                present.add(run_id)  # `verify --repair` has said so
+            elif run.info.status != "FINISHED":
+                if Tag.SEAL in tags and run.info.end_time:  # neither under way nor a cell that failed
+                    present.add(run_id)
+                    yield Fault(run_id, name, f"its status is {run.info.status}; it was FINISHED", lost=True)
+            elif Tag.SEAL in tags or Tag.KIND in tags:  # others are not ours
+                present.add(run_id)
+                if tags.get(Tag.KIND) == Kind.SWEEP:
+                    sweeps[run_id] = name
+                is_measurement = tags.get(Tag.KIND) == Kind.MEASUREMENT
+                if is_measurement != (experiment is measurements):
+                    yield Fault(run_id, name, f"it was moved to the experiment {experiment.name}", lost=True)
+                for text in faults_of_run(store, run):
+                    yield Fault(run_id, name, text)
+    yield from _lost_measurements(store, sweeps, present)
+
+
+def _lost_measurements(store: Artifacts, sweeps: dict[str, str], present: set[str]) -> Iterator[Fault]:
+    """Yield a fault for each measurement that a sweep covers and that is not among the runs that are present."""
+    said = set(present)
+    for sweep, name in sweeps.items():
+        try:
+            covered = json.loads(store.artifact(sweep, COVERS_FILE).read_bytes())
+        except (MissingArtifact, ValueError):  # a sweep without measurements; a damaged file was noticed
+            continue
+        for run_id in (run_id for run_id in covered if isinstance(run_id, str) and run_id not in said):
+            said.add(run_id)
+            yield Fault(run_id, name, f"this measurement of the sweep {_what_became_of(store, run_id)}", lost=True)
+
+
+def _what_became_of(store: Artifacts, run_id: str) -> str:
+    from mlflow.exceptions import MlflowException
+
+    with store.connection.explained():
+        try:
+            run = store.connection.client.get_run(run_id)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            return "is not in the store any more"
+    if run.info.lifecycle_stage == "deleted":
+        return f"was deleted: mlflow runs restore --run-id {run_id}"
+    if Tag.SEAL not in run.data.tags:
+        return "has lost its tags"
+    return f"is {run.info.status} in the experiment {run.info.experiment_id}"
+
+
+def faults_of_run(store: Artifacts, run: Run) -> Iterator[str]:
+    """Yield every way in which a finished run differs from its record. StoreAway if the store does not answer."""
     run_id = run.info.run_id
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -41,10 +140,14 @@ def faults_of(store: Artifacts, run: Run) -> Iterator[str]:
             return
         yield from _differences("param", record.params, run.data.params)
         yield from _differences("metric", record.metrics, _own_single_metrics(run.data.metrics, record.curves))
-        yield from _differences("tag", record.tags, {name: run.data.tags.get(name) for name in record.tags})
+        yield from _differences("tag", record.tags, _own_tags(run.data.tags))
+        yield from _differences("time", _times(record.began, record.ended), _stored_times(run))
+        yield from _differences("dataset", _named(record.dataset), _stored_datasets(run))
         yield from _altered_curves(store, run_id, record)
         for file in record.files:
             yield from _faults_of_file(store, run_id, file, record, folder)
+        for file in _files_that_were_added(store, run_id, record):
+            yield f"{file} was added"
 
 
 def numbers_that_disagree(record: Record, ranks: Path) -> Iterator[str]:
@@ -79,6 +182,41 @@ def _differences(what: str, sealed: dict[str, Any], stored: dict[str, Any]) -> I
             yield f"the {what} {name} = {stored[name]} was added"
         elif stored[name] != sealed[name]:
             yield f"the {what} {name} is {stored[name]}, and was {sealed[name]}"
+
+
+def _own_tags(tags: dict[str, str]) -> dict[str, str]:
+    """Return the tags that are ours and that a record holds. Whoever uses MLflow may add others."""
+    return {name: value for name, value in tags.items() if name.startswith(Tag.PREFIX) and name not in _NOT_IN_RECORDS}
+
+
+def _times(began: float, ended: float) -> dict[str, int]:
+    """Return when a run began and ended, in milliseconds as MLflow keeps them."""
+    return {"began": int(began * 1000), "ended": int(ended * 1000)}
+
+
+def _stored_times(run: Run) -> dict[str, int]:
+    return {"began": run.info.start_time, "ended": run.info.end_time}
+
+
+def _named(dataset: dict[str, str]) -> dict[str, str]:
+    """Return the digest of a dataset under its name; nothing if a record has no dataset."""
+    return {dataset["name"]: dataset["digest"]} if dataset else {}
+
+
+def _stored_datasets(run: Run) -> dict[str, str]:
+    """Return the digests of the run's datasets by name.
+
+    Source and profile are not compared. MLflow keeps those of the first run that logged this name and digest.
+    """
+    inputs = run.inputs.dataset_inputs if run.inputs else []
+    return {one.dataset.name: one.dataset.digest for one in inputs}
+
+
+def _files_that_were_added(store: Artifacts, run_id: str, record: Record) -> list[str]:
+    """Return the files that rbptrack would read and that the record does not name. Other files are the user's own."""
+    with store.connection.explained():
+        present = {entry.path for entry in store.connection.client.list_artifacts(run_id)}
+    return sorted(present.intersection(_FILES_THAT_ARE_READ) - record.files.keys())
 
 
 def _own_single_metrics(metrics: dict[str, float], curves: dict[str, Any]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from rbptrack.base.files import sync, sync_tree
 from rbptrack.base.secrets import without_password
 from rbptrack.base.words import counted
 from rbptrack.tracking.artifacts import local_path
-from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.experiment import Experiment
 from rbptrack.tracking.names import Tag
 from rbptrack.tracking.record import Record
 
@@ -27,14 +27,19 @@ _PARAMS_OF_A_CALL = 100
 
 
 class RunWriter:
-    """Writes into a store; the caller holds its lock, so that what was begun under it and is RUNNING is nobody's."""
+    """Writes into one experiment.
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    The caller holds the lock of the connection. Runs that this process began under it and that are still RUNNING can
+    then be deleted safely.
+    """
 
-    def create(self, name: str, tags: Mapping[str, str], began: float, *, reports: bool = False) -> RunInfo:
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._connection = experiment.connection
+
+    def create(self, name: str, tags: Mapping[str, str], began: float) -> RunInfo:
         """Begin a run; of its tags those that say something, shortened to what MLflow keeps."""
-        experiment = self._connection.make_experiment(reports=reports)
+        experiment = self._experiment.make()
         own = {"mlflow.user": _user(), "mlflow.source.name": "rbptrack", "mlflow.source.type": "LOCAL"}
         own[Tag.WRITER] = self._connection.writer
         shortened = {key: shortened_text(value) for key, value in tags.items() if value}
@@ -119,13 +124,13 @@ class RunWriter:
         with self._connection.explained():
             self._connection.client.set_terminated(run_id, status, end_time=int(ended * 1000))
 
-    def delete_unfinished(self, condition: str = "", *, reports: bool = False) -> None:
+    def delete_unfinished(self, condition: str = "") -> None:
         """Remove the runs that a process which died began under the lock that the caller holds.
 
         A run of another folder may be under way, and is left alone. That of a machine that died stays RUNNING until
         the same folder writes again, or somebody deletes it in MLflow; only FINISHED runs count anywhere.
         """
-        for run in self._connection.search(f"attributes.status = 'RUNNING'{condition}", reports=reports):
+        for run in self._experiment.search(f"attributes.status = 'RUNNING'{condition}"):
             if run.data.tags.get(Tag.WRITER) == self._connection.writer:
                 self.delete(run.info.run_id)
 

@@ -22,14 +22,14 @@ from rbptrack.exchange import bundle as bundles
 from rbptrack.exchange import export_bundle, import_bundle, import_source, is_bundle
 from rbptrack.ranks import RankTable
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.tracking import Record, Store
+from rbptrack.tracking import Outbox, Record, Store
 from tests.cells import Measured
 
 
 @pytest.fixture
 def exported(store: Store, measured: Measured) -> Path:
     """A bundle of one measurement."""
-    store.deliver(measured(documents=60, sources=20))
+    Outbox(store).deliver(measured(documents=60, sources=20))
     export_bundle(store.runs(), Path("shared.zip"))
     return Path("shared.zip").absolute()
 
@@ -42,7 +42,7 @@ def other(store: Store) -> Store:
 
 def test_what_was_exported_is_the_same_when_imported(store: Store, measured: Measured, other: Store) -> None:
     for s in (1000, 2000):
-        store.deliver(measured(s, documents=60, sources=20))
+        Outbox(store).deliver(measured(s, documents=60, sources=20))
     assert export_bundle(store.runs(), Path("shared.zip")) == 2
     assert is_bundle(Path("shared.zip"))
     assert import_bundle(Path("shared.zip"), other)
@@ -68,17 +68,17 @@ def test_an_import_that_was_cut_short_is_completed_by_the_same_command(
     store: Store, measured: Measured, other: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for s in (1000, 2000):
-        store.deliver(measured(s))
+        Outbox(store).deliver(measured(s))
     export_bundle(store.runs(), Path("shared.zip"))
-    deliver = Store.deliver
+    deliver = Outbox.deliver
 
-    def once(self: Store, folder: Path, **options: Any) -> str:
-        if list(self.finished()):
+    def once(self: Outbox, folder: Path, **options: Any) -> str:
+        if list(self.store.finished()):
             raise KeyboardInterrupt
         return deliver(self, folder, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "deliver", once)
+        patch.setattr(Outbox, "deliver", once)
         with pytest.raises(KeyboardInterrupt):
             import_bundle(Path("shared.zip"), other)
     import_bundle(Path("shared.zip"), other)
@@ -100,7 +100,7 @@ def test_measurements_without_ranks_go_out_and_in(store: Store, other: Store) ->
     folder = Path("numbers")
     folder.mkdir()
     Record("a-1 / d", tags, {}, {"ce": 3.0}, identity=identity).write(folder)
-    store.deliver(folder)
+    Outbox(store).deliver(folder)
     export_bundle(store.runs(), Path("shared.zip"))
     import_bundle(Path("shared.zip"), other)
     assert other.runs()["ce"].tolist() == [3.0]
@@ -186,7 +186,7 @@ def test_records_that_their_ranks_or_fingerprint_do_not_bear_out_are_refused(exp
 
 def test_of_two_measurements_none_is_kept_if_one_is_false(store: Store, measured: Measured, other: Store) -> None:
     for s in (1000, 2000):
-        store.deliver(measured(s))
+        Outbox(store).deliver(measured(s))
     export_bundle(store.runs(), Path("shared.zip"))
     let_in = []
     for what, change in FALSE_RECORDS.items():
@@ -341,7 +341,7 @@ def test_flipped_bits_are_refused(exported: Path, other: Store) -> None:
 def test_what_its_seal_does_not_confirm_is_not_exported(
     file: str, old: bytes, store: Store, measured: Measured
 ) -> None:
-    artifact = store.artifact(store.deliver(measured()), file)
+    artifact = store.artifact(Outbox(store).deliver(measured()), file)
     content = artifact.read_bytes()
     assert old in content
     artifact.write_bytes(content.replace(old, old[:-1] + b"2"))
@@ -351,7 +351,7 @@ def test_what_its_seal_does_not_confirm_is_not_exported(
 
 
 def test_an_export_does_not_write_through_a_link(store: Store, measured: Measured) -> None:
-    store.deliver(measured())
+    Outbox(store).deliver(measured())
     Path("shared.zip").symlink_to("elsewhere.zip")
     with pytest.raises(BadInput, match="link"):
         export_bundle(store.runs(), Path("shared.zip"))

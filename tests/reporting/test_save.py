@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import altair as alt
@@ -26,8 +27,9 @@ class MemoryStore:
         self.saved.append({"kind": kind, "name": name, **about})
         return str(len(self.saved))
 
-    def run_page(self, run_id: str, *, reports: bool = False) -> str:
-        return ""
+    @property
+    def reports(self) -> SimpleNamespace:
+        return SimpleNamespace(page=lambda run_id: "")
 
     def artifact(self, run_id: str, name: str) -> Path:
         return Path(run_id, name)

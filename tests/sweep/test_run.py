@@ -11,17 +11,17 @@ import pytest
 
 from rbptrack import engine, sweep
 from rbptrack.analysis.runs import Filters
-from rbptrack.base.errors import BadInput, StoreAway
+from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
 from rbptrack.config.compose import compose
 from rbptrack.config.paths import cells_folder, home
 from rbptrack.console.log import logged
 from rbptrack.sweep.cell import deliver_finished, failure_file, measure_cell
-from rbptrack.tracking import Store
+from rbptrack.tracking import Outbox, Store
 from tests.sweep.conftest import SMALL, Configs
 
 
 def failed_runs(store: Store) -> list[Any]:
-    return list(store.connection.search("attributes.status = 'FAILED'"))
+    return list(store.measurements.search("attributes.status = 'FAILED'"))
 
 
 def refuse(*_: object, **__: object) -> str:
@@ -39,10 +39,10 @@ def test_a_cell_is_measured_once(store: Store, configs: Configs, capsys: pytest.
     assert f"CE {row['ce']:.3f}" in said
     assert sweep.run([config], []) == 0
     assert len(store.runs().frame) == 1
-    assert len(list(store.connection.search(""))) == 1
+    assert len(list(store.measurements.search(""))) == 1
     (again,) = configs("force=true")
     assert sweep.run([again], []) == 0
-    assert len(list(store.connection.search(""))) == 2
+    assert len(list(store.measurements.search(""))) == 2
     assert store.runs().frame.iloc[0]["ce"] == row["ce"]
 
 
@@ -56,7 +56,7 @@ def test_a_sweep_is_analysed_and_saved(
     page = Path(next(line.split()[-1] for line in said.splitlines() if line.startswith("report")))
     assert "nano" in page.read_text()
     assert len(store.runs(Filters(sweep=["mine"])).frame) == 3
-    (run,) = store.connection.search("tags.`rbptrack.kind` = 'sweep'", reports=True)
+    (run,) = store.reports.search("tags.`rbptrack.kind` = 'sweep'")
     assert run.data.metrics["cells"] == run.data.metrics["cells_measured"] == 3
     assert "model=nano/6k" in run.data.tags["mlflow.note.content"]
     monkeypatch.setattr(Store, "save", refuse)
@@ -103,7 +103,7 @@ def test_what_cannot_be_measured_as_asked_begins_nothing(store: Store, configs: 
     assert sweep.run(configs("dataset.seq_len=1000"), []) == 2
     assert sweep.run(configs("model=nano/6k,nano/15k", "dataset.split=nowhere"), []) == 2
     assert sweep.run(configs("model=nano/6k,nano/15k", "k=5000"), []) == 2
-    assert not list(store.connection.search("attributes.status = 'FINISHED'"))
+    assert not list(store.measurements.search("attributes.status = 'FINISHED'"))
     assert sweep.run(configs("dataset.seq_len=64,1000", "analyzers=[]"), []) == 1  # one could
 
 
@@ -131,7 +131,7 @@ def test_after_an_interrupt_the_same_command_goes_on(
         patch.setattr(engine, "measure", interrupt(error))
         with pytest.raises(type(error)):
             sweep.run(cells, [])
-    assert not list(store.connection.search(""))
+    assert not list(store.measurements.search(""))
     assert sweep.run(cells, []) == 0
     assert len(store.runs().frame) == 2
 
@@ -141,7 +141,7 @@ def test_a_job_leaves_its_folder_to_its_launcher(
 ) -> None:
     (config,) = configs("deliver=false")
     assert sweep.run([config], []) == 0
-    assert not list(store.connection.search(""))
+    assert not list(store.measurements.search(""))
     cell = sweep.resolve(config)
     assert (cell.folder / "record.json").exists()
     before = (cell.folder / "record.json").read_bytes()
@@ -174,7 +174,7 @@ def test_what_another_command_delivers_is_no_failure(
 ) -> None:
     def run_on_gpus(*_: Any) -> None:
         measure_cell(cell, store, deliver=False)
-        assert not store.deliver_waiting()[0].error  # `rbptrack list`, meanwhile
+        assert not Outbox(store).deliver_waiting()[0].error  # `rbptrack list`, meanwhile
 
     words = [*SMALL, "launch=gpus", "launch.gpus=0"]
     again = configs(*words, "force=true")
@@ -196,7 +196,7 @@ def test_a_store_that_is_away_does_not_stop_a_sweep(
 
     cells = configs("model=nano/6k,nano/15k")
     with monkeypatch.context() as patch:
-        for name in ("find", "find_all", "deliver", "fail", "runs"):
+        for name in ("find", "find_all", "find_delivered", "check_writable", "fail", "runs"):
             patch.setattr(Store, name, away)
         assert sweep.run(cells, []) == 1
     assert "does not answer" in capsys.readouterr().err
@@ -204,6 +204,33 @@ def test_a_store_that_is_away_does_not_stop_a_sweep(
     monkeypatch.setattr(engine, "measure", interrupt(AssertionError("nothing is left to measure")))
     assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=[]"), []) == 0
     assert len(store.runs().frame) == 2
+
+
+def test_a_store_that_refuses_in_mid_sweep_gets_the_measurements_later(
+    store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*args: Any, **options: Any) -> Any:
+        raise StoreRefuses("the tracking server does not permit this")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "log", refuse)
+        assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=[]"), []) == 1
+    assert "sync delivers them" in capsys.readouterr().err
+    assert len(Outbox(store).waiting()) == 2
+    assert [delivered.error for delivered in Outbox(store).deliver_waiting()] == ["", ""]
+    assert len(store.runs().frame) == 2
+
+
+def test_nothing_is_measured_for_a_store_that_refuses(
+    store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any, **options: Any) -> Any:
+        raise StoreRefuses("the tracking server does not permit this")
+
+    monkeypatch.setattr(Store, "check_writable", refuse)
+    monkeypatch.setattr(engine, "measure", interrupt(AssertionError("this would be measured for nothing")))
+    with pytest.raises(StoreRefuses):
+        sweep.run(configs(), [])
 
 
 def test_two_processes_do_not_measure_a_cell_at_once(store: Store, configs: Configs) -> None:
@@ -216,7 +243,7 @@ def test_two_processes_do_not_measure_a_cell_at_once(store: Store, configs: Conf
     for thread in threads:
         thread.join()
     assert sorted(outcome.status for outcome in outcomes) == ["found", "measured"]
-    assert len(list(store.connection.search(""))) == 1
+    assert len(list(store.measurements.search(""))) == 1
 
 
 def test_an_analyzer_that_does_not_exist_is_refused_first(store: Store, configs: Configs) -> None:
@@ -224,4 +251,4 @@ def test_an_analyzer_that_does_not_exist_is_refused_first(store: Store, configs:
         sweep.run(configs("model=nano/6k,nano/15k", "analyzers=powerlaw"), [])
     with pytest.raises(BadInput, match="power_law"):
         sweep.run(configs("analyzers=powerlaw"), [])
-    assert not list(store.connection.search(""))
+    assert not list(store.measurements.search(""))

@@ -49,7 +49,7 @@ def read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]
     monkeypatch.chdir(folder)
     store = Store()
     assert list(store.verify()) == []
-    states = [run.info.status for run in store.connection.search("")]
+    states = [run.info.status for run in store.measurements.search("")]
     assert states == ["FINISHED"] * 3
     assert not [path for path in (folder / "mlruns/cells").iterdir() if path.suffix != ".lock"]
     runs = store.runs()

@@ -17,7 +17,7 @@ from mlflow import MlflowClient
 
 from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, StoreAway
-from rbptrack.tracking import Store
+from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.writer import RunWriter
 from tests.system.servers import PASSWORD, Door, Server, free_port, postgres_binaries, running
 
@@ -55,7 +55,7 @@ def holds_no_password(folder: Path) -> bool:
 
 def test_a_measurement_goes_through_the_server_and_back(server: Server, measured: Measured, user: Path) -> None:
     store = Store(server.uri, "whole")
-    run_id = store.deliver(measured(documents=60, sources=20))
+    run_id = Outbox(store).deliver(measured(documents=60, sources=20))
     saved = store.save("sweep", "first", sweep="first", files={"report.html": "<p>"}, covers=[run_id])
     store.save_view()
     runs = store.runs(Filters(sweep=["first"]))
@@ -63,8 +63,8 @@ def test_a_measurement_goes_through_the_server_and_back(server: Server, measured
     assert runs.groups(run_id)[0] == "site 0"
     assert store.artifact(saved, "report.html").read_text() == "<p>"
     assert list(store.verify()) == []
-    page = f"{server.uri}/#/experiments/{store.connection.find_experiment()}/runs/{run_id}"
-    assert store.run_page(run_id).partition("?")[0] == page
+    page = f"{server.uri}/#/experiments/{store.measurements.find()}/runs/{run_id}"
+    assert store.measurements.page(run_id).partition("?")[0] == page
     assert not (user / "mlflow.db").exists()
     assert holds_no_password(user)
 
@@ -73,15 +73,15 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(server: Ser
     door = Door(server.port)
     store = Store(door.uri, "away")
     first = measured(1000)
-    store.deliver(first)
+    Outbox(store).deliver(first)
     door.close()
     waits = measured(2000)
     with pytest.raises(StoreAway):
-        store.deliver(waits)
-    assert [d.error != "" for d in store.deliver_waiting()] == [True]
+        Outbox(store).deliver(waits)
+    assert [d.error != "" for d in Outbox(store).deliver_waiting()] == [True]
     door.open()
-    assert [d.error for d in store.deliver_waiting()] == [""]
-    assert store.deliver_waiting() == []
+    assert [d.error for d in Outbox(store).deliver_waiting()] == [""]
+    assert Outbox(store).deliver_waiting() == []
     assert statuses(server.uri, "away") == ["FINISHED", "FINISHED"]
 
 
@@ -101,9 +101,9 @@ def test_a_server_that_goes_away_in_the_middle_gets_the_run_whole_later(
     with monkeypatch.context() as patch:
         patch.setattr(RunWriter, step, shut)
         with pytest.raises(StoreAway):
-            store.deliver(folder)
+            Outbox(store).deliver(folder)
     door.open()
-    (delivered,) = store.deliver_waiting()
+    (delivered,) = Outbox(store).deliver_waiting()
     assert delivered.error == ""
     assert statuses(server.uri, f"middle-{step}") == ["FINISHED"]
     assert list(store.verify()) == []
@@ -116,9 +116,9 @@ from rbptrack.tracking import Store
 
 store = Store(sys.argv[1], "two")
 for folder in sorted(Path("mlruns/cells").iterdir()):
-    store.address_to(folder.absolute())
+    Outbox(store).address(folder.absolute())
 for attempt in range(20):
-    if not [one for one in store.deliver_waiting() if one.error]:
+    if not [one for one in Outbox(store).deliver_waiting() if one.error]:
         break
     time.sleep(0.2)
 """
@@ -144,7 +144,7 @@ def test_remote_artifacts_are_fetched_once_and_again_where_the_copy_is_damaged(
     server: Server, measured: Measured, user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RBPTRACK_CACHE", str(user / "cache"))
-    run_id = Store(server.uri, "fetched").deliver(measured())
+    run_id = Outbox(Store(server.uri, "fetched")).deliver(measured())
     names = []
     download = mlflow.artifacts.download_artifacts
 
@@ -168,16 +168,16 @@ def test_remote_artifacts_are_fetched_once_and_again_where_the_copy_is_damaged(
 def test_verify_of_a_server_that_is_away_finds_no_damage_but_says_so(server: Server, measured: Measured) -> None:
     door = Door(server.port)
     store = Store(door.uri, "verified")
-    store.deliver(measured())
+    Outbox(store).deliver(measured())
     faults = store.verify(repair=True)
     assert list(faults) == []
-    search = store.connection.search
+    search = store.measurements.search
 
     def then_shut(*args: Any, **options: Any) -> Iterator[Any]:
         yield from list(search(*args, **options))
         door.close()
 
-    store.connection.search = then_shut  # type: ignore[method-assign]
+    store.measurements.search = then_shut  # type: ignore[method-assign]
     with pytest.raises(StoreAway):
         list(store.verify(repair=True))
     assert statuses(server.uri, "verified") == ["FINISHED"]
@@ -188,7 +188,7 @@ def test_a_database_without_a_server(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.database())
     store = Store()
-    store.deliver(measured())
+    Outbox(store).deliver(measured())
     assert len(store.runs()) == 1
     assert list(store.verify()) == []
     assert holds_no_password(user)

@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 from mlflow.entities import LoggedModelStatus
 
 from rbptrack.config.schema import Dtype
-from rbptrack.tracking import Store
+from rbptrack.tracking import Outbox, Store
 from tests.cells import Measured
 
 
@@ -39,9 +39,9 @@ def view_of(client: MlflowClient) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_a_model_is_one_logged_model_to_which_its_measurements_point(
     store: Store, client: MlflowClient, measured: Measured
 ) -> None:
-    first = store.deliver(measured(1000, dataset="wiki"))
-    store.deliver(measured(1000, dataset="code"))
-    store.deliver(measured(2000, dataset="wiki"))
+    first = Outbox(store).deliver(measured(1000, dataset="wiki"))
+    Outbox(store).deliver(measured(1000, dataset="code"))
+    Outbox(store).deliver(measured(2000, dataset="wiki"))
     experiment = experiment_of(client).experiment_id
     models = {model.name: model for model in client.search_logged_models([experiment])}
     assert set(models) == {"nano-1000", "nano-2000"}
@@ -67,8 +67,8 @@ def test_a_logged_model_whose_creation_was_cut_short_is_completed_by_the_next_de
     with monkeypatch.context() as patch:
         patch.setattr(MlflowClient, step, interrupt)
         with pytest.raises(KeyboardInterrupt):
-            store.deliver(folder)
-    run_id = store.deliver(folder)
+            Outbox(store).deliver(folder)
+    run_id = Outbox(store).deliver(folder)
     (model,) = client.search_logged_models([experiment_of(client).experiment_id])
     assert model.status == LoggedModelStatus.READY
     assert [file.path for file in client.list_logged_model_artifacts(model.model_id)] == ["MLmodel"]
@@ -79,15 +79,15 @@ def test_a_logged_model_whose_creation_was_cut_short_is_completed_by_the_next_de
 def test_other_weights_precision_or_tokenizer_are_another_model(
     other: dict[str, Any], store: Store, client: MlflowClient, measured: Measured
 ) -> None:
-    store.deliver(measured(1000))
-    store.deliver(measured(1000, **other))
+    Outbox(store).deliver(measured(1000))
+    Outbox(store).deliver(measured(1000, **other))
     assert len(client.search_logged_models([experiment_of(client).experiment_id])) == 2
 
 
 def test_the_view_is_in_the_menu_with_a_table_and_charts(
     store: Store, client: MlflowClient, measured: Measured
 ) -> None:
-    store.deliver(measured())
+    Outbox(store).deliver(measured())
     store.save_view()
     envelope, state = view_of(client)
     assert envelope["name"]
@@ -110,13 +110,13 @@ def test_datasets_have_a_colour_each_which_they_keep(store: Store, client: Mlflo
 
     for s in (1000, 2000):
         for dataset in ("wiki", "code"):
-            store.deliver(measured(s, dataset=dataset))
+            Outbox(store).deliver(measured(s, dataset=dataset))
     store.save_view()
     before = colours()
     assert [len(found) for found in before.values()] == [1, 1]
     assert before["wiki"] != before["code"]
-    store.deliver(measured(3000, dataset="wiki"))
-    store.deliver(measured(1000, dataset="books"))
+    Outbox(store).deliver(measured(3000, dataset="wiki"))
+    Outbox(store).deliver(measured(1000, dataset="books"))
     store.save_view()
     after = colours()
     assert {name: after[name] for name in before} == before
@@ -126,7 +126,7 @@ def test_datasets_have_a_colour_each_which_they_keep(store: Store, client: Mlflo
 def test_a_measurement_is_described_for_those_who_meet_it(
     store: Store, client: MlflowClient, measured: Measured
 ) -> None:
-    run_id = store.deliver(measured(1000, repo="org/nano"))
+    run_id = Outbox(store).deliver(measured(1000, repo="org/nano"))
     text = client.get_run(run_id).data.tags["mlflow.note.content"]
     assert "**nano-1000** on **wiki**" in text
     assert "600 scored tokens" in text

@@ -10,15 +10,15 @@ from rbptrack.analysis.runs import Filters
 from rbptrack.analysis.source import Unreadable
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
-from rbptrack.tracking import Record, Store
+from rbptrack.tracking import Outbox, Record, Store
 from tests.cells import Measured
 
 
 def test_columns_are_typed_and_named_without_prefix(store: Store, measured: Measured) -> None:
-    store.deliver(measured(2000))
+    Outbox(store).deliver(measured(2000))
     smaller = measured(1000)
     began = Record.read(smaller).began
-    store.deliver(smaller)
+    Outbox(store).deliver(smaller)
     frame = store.runs().frame
     assert frame["name"].tolist() == ["nano-1000/wiki", "nano-2000/wiki"]  # by size
     assert frame["non_embedding_params"].tolist() == [1000, 2000]
@@ -34,9 +34,9 @@ def test_columns_are_typed_and_named_without_prefix(store: Store, measured: Meas
 
 
 def test_params_are_columns_with_their_types(store: Store, measured: Measured) -> None:
-    store.deliver(measured(1000))
-    store.deliver(measured(1000, seed=2, tokenizer="org/other"))
-    store.deliver(measured(1000, seed=3))
+    Outbox(store).deliver(measured(1000))
+    Outbox(store).deliver(measured(1000, seed=2, tokenizer="org/other"))
+    Outbox(store).deliver(measured(1000, seed=3))
     frame = store.runs().frame
     assert sorted(frame["seed"].dropna()) == [2, 3]
     assert frame["tokenizer"].dropna().tolist() == ["org/other"]
@@ -46,7 +46,7 @@ def test_params_are_columns_with_their_types(store: Store, measured: Measured) -
 def test_filters_and_conditions(store: Store, measured: Measured) -> None:
     for s in (1000, 2000):
         for dataset in ("wiki", "code"):
-            store.deliver(measured(s, dataset=dataset))
+            Outbox(store).deliver(measured(s, dataset=dataset))
     assert set(store.runs(Filters(dataset=["w*"]))["dataset"]) == {"wiki"}
     assert set(store.runs(Filters(size=["!1000"], dataset=["code"]))["name"]) == {"nano-2000/code"}
     assert len(store.runs(Filters("non_embedding_params > 1500"))) == 2
@@ -60,8 +60,8 @@ def test_filters_and_conditions(store: Store, measured: Measured) -> None:
 
 
 def test_a_sweep_has_what_it_measured_and_what_it_found(store: Store, measured: Measured) -> None:
-    before = store.deliver(measured(1000, sweep="first"))
-    new = store.deliver(measured(2000, sweep="second"))
+    before = Outbox(store).deliver(measured(1000, sweep="first"))
+    new = Outbox(store).deliver(measured(2000, sweep="second"))
     assert store.runs(Filters(sweep=["second"]))["run_id"].tolist() == [new]
     store.save("sweep", "second", sweep="second", covers=[before, new])
     assert store.runs(Filters(sweep=["sec*"]))["run_id"].tolist() == [before, new]
@@ -69,7 +69,7 @@ def test_a_sweep_has_what_it_measured_and_what_it_found(store: Store, measured: 
 
 
 def test_runs_of_others_in_the_experiment_are_left_alone(store: Store, measured: Measured) -> None:
-    run_id = store.deliver(measured())
+    run_id = Outbox(store).deliver(measured())
     mlflow.set_tracking_uri(store.uri)
     try:
         mlflow.set_experiment("rbptrack")
@@ -84,7 +84,7 @@ def test_runs_of_others_in_the_experiment_are_left_alone(store: Store, measured:
 def test_ranks_texts_and_sources_are_read_on_demand(store: Store, measured: Measured) -> None:
     folder = measured(documents=60, sources=20)
     table = RankTable.read(folder / "ranks.parquet")
-    run_id = store.deliver(folder)
+    run_id = Outbox(store).deliver(folder)
     runs = store.runs()
     assert runs.ranks(run_id).table.equals(table.table)
     assert sum(len(piece) for piece in runs.rank_pieces(run_id)) == len(table)
@@ -96,7 +96,7 @@ def test_ranks_texts_and_sources_are_read_on_demand(store: Store, measured: Meas
 
 
 def test_a_missing_artifact_is_one_line(store: Store, measured: Measured) -> None:
-    run_id = store.deliver(measured())
+    run_id = Outbox(store).deliver(measured())
     store.artifact(run_id, "ranks.parquet").unlink()
     with pytest.raises(Unreadable, match=run_id):
         store.runs().ranks(run_id)
@@ -105,7 +105,7 @@ def test_a_missing_artifact_is_one_line(store: Store, measured: Measured) -> Non
 def test_what_a_store_has_is_said_where_nothing_was_measured(store: Store, measured: Measured) -> None:
     with pytest.raises(BadInput, match="no experiment rbptrack"):
         store.runs()
-    store.deliver(measured())
+    Outbox(store).deliver(measured())
     with pytest.raises(BadInput, match="Experiments: rbptrack"):
         Store(experiment="other").runs()
 

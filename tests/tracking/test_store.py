@@ -19,7 +19,7 @@ from mlflow import MlflowClient
 
 from rbptrack.base.errors import BadInput, MissingArtifact, StoreAway
 from rbptrack.config.paths import cells_folder
-from rbptrack.tracking import Record, Store
+from rbptrack.tracking import Outbox, Record, Store
 from rbptrack.tracking.writer import RunWriter
 from tests.cells import Measured
 from tests.conftest import Typed
@@ -34,7 +34,7 @@ def runs_of(store: Store, experiment: str = "rbptrack") -> list[mlflow.entities.
 def test_a_measurement_is_one_finished_run_with_all_it_holds(store: Store, measured: Measured) -> None:
     folder = measured()
     record = Record.read(folder)
-    run_id = store.deliver(folder)
+    run_id = Outbox(store).deliver(folder)
     assert not folder.exists()
     (run,) = runs_of(store)
     assert (run.info.run_id, run.info.status, run.info.run_name) == (run_id, "FINISHED", "nano-38000 / wiki")
@@ -56,7 +56,7 @@ def test_the_default_store_is_what_mlflow_itself_uses_in_the_folder(
     measured: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run_id = Store().deliver(measured())
+    run_id = Outbox(Store()).deliver(measured())
     assert mlflow.search_runs(experiment_names=["rbptrack"])["run_id"].tolist() == [run_id]
     assert mlflow.get_run(run_id).info.artifact_uri == f"{tmp_path}/mlruns/1/{run_id}/artifacts"
     databases = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.db*")]
@@ -69,7 +69,7 @@ def test_a_file_elsewhere_keeps_its_artifacts_beside_it(store: Store, measured: 
     (tmp_path / "team").mkdir()
     (tmp_path / "mlflow.db").rename(tmp_path / "team" / "runs.db")
     store = Store(f"sqlite:///{tmp_path}/team/runs.db")
-    run_id = store.deliver(measured())
+    run_id = Outbox(store).deliver(measured())
     assert (tmp_path / "team" / "mlruns" / "rbptrack" / run_id / "artifacts" / "ranks.parquet").exists()
 
 
@@ -78,7 +78,7 @@ def test_asking_makes_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     store = Store()
     assert store.find("f" * 64) is None
     assert store.find_all({"f" * 64}) == {}
-    assert store.deliver_waiting() == []
+    assert Outbox(store).deliver_waiting() == []
     with pytest.raises(BadInput):
         list(store.verify())
     with pytest.raises(BadInput):
@@ -97,16 +97,16 @@ def test_an_interrupt_while_the_database_is_made_leaves_none(tmp_path: Path, mon
 def test_delivering_again_makes_no_second_run(store: Store, measured: Measured, tmp_path: Path) -> None:
     folder = measured()
     shutil.copytree(folder, tmp_path / "copy")
-    first = store.deliver(folder)
-    assert store.deliver(tmp_path / "copy") == first
-    assert store.deliver(folder) == first  # gone, and its name is its fingerprint
+    first = Outbox(store).deliver(folder)
+    assert Outbox(store).deliver(tmp_path / "copy") == first
+    assert Outbox(store).deliver(folder) == first  # gone, and its name is its fingerprint
     assert len(runs_of(store)) == 1
 
 
 def test_several_threads_make_one_run(store: Store, measured: Measured, tmp_path: Path) -> None:
     folders = [measured(folder=tmp_path / f"copy {i}") for i in range(4)]
     results: list[str] = []
-    threads = [threading.Thread(target=lambda f=f: results.append(store.deliver(f))) for f in folders]
+    threads = [threading.Thread(target=lambda f=f: results.append(Outbox(store).deliver(f))) for f in folders]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -125,9 +125,9 @@ def test_a_delivery_that_is_cut_short_is_made_whole_by_the_next(
         patch.setattr(RunWriter, step, _after(getattr(RunWriter, step)))
         patch.setattr(RunWriter, "delete", _interrupt)  # as if the process had been killed
         with pytest.raises(KeyboardInterrupt):
-            store.deliver(folder)
+            Outbox(store).deliver(folder)
     assert folder.exists()
-    (delivered,) = store.deliver_waiting()
+    (delivered,) = Outbox(store).deliver_waiting()
     assert delivered.error == ""
     (run,) = runs_of(store)
     assert (run.info.run_id, run.info.status) == (delivered.run_id, "FINISHED")
@@ -139,20 +139,20 @@ def test_an_error_leaves_no_run(store: Store, measured: Measured, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr(RunWriter, "add_files", _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            store.deliver(folder)
+            Outbox(store).deliver(folder)
     assert runs_of(store) == []
-    assert store.deliver(folder)
+    assert Outbox(store).deliver(folder)
 
 
 def test_of_several_runs_of_a_fingerprint_the_newest_counts(store: Store, measured: Measured) -> None:
-    first = store.deliver(measured())
+    first = Outbox(store).deliver(measured())
     time.sleep(0.01)
     folder = measured(forced=True)
     name = folder.name
     shutil.copytree(folder, "copy")
-    second = store.deliver(folder)
+    second = Outbox(store).deliver(folder)
     assert second != first
-    assert store.deliver(Path("copy")) == second  # the same record, though it is one that was forced
+    assert Outbox(store).deliver(Path("copy")) == second  # the same record, though it is one that was forced
     assert store.find(name) == second
     assert store.find_all([name]) == {name: second}
     assert store.runs()["run_id"].tolist() == [second]
@@ -161,7 +161,7 @@ def test_of_several_runs_of_a_fingerprint_the_newest_counts(store: Store, measur
 def test_many_fingerprints_are_found_as_one_is(store: Store, measured: Measured) -> None:
     folders = [measured(1000 * i) for i in (1, 2)]
     names = [folder.name for folder in folders]
-    run_ids = [store.deliver(folder) for folder in folders]
+    run_ids = [Outbox(store).deliver(folder) for folder in folders]
     absent = [f"{i:064x}" for i in range(30)]
     assert store.find_all([*names, *absent]) == dict(zip(names, run_ids, strict=True))
 
@@ -182,12 +182,12 @@ def test_folders_wait_while_the_store_is_away(measured: Measured, monkeypatch: p
     store = Store("http://127.0.0.1:9")  # nobody listens there
     for folder in folders:
         with pytest.raises(StoreAway):
-            store.deliver(folder)
-    assert sorted(store.waiting()) == sorted(folders)
-    assert Store("http://127.0.0.1:10").waiting() == []
+            Outbox(store).deliver(folder)
+    assert sorted(Outbox(store).waiting()) == sorted(folders)
+    assert Outbox(Store("http://127.0.0.1:10")).waiting() == []
     asked = []
-    monkeypatch.setattr(Store, "deliver", lambda self, folder: asked.append(folder) or _away())
-    assert [d.error for d in store.deliver_waiting()] == ["away", "away"]
+    monkeypatch.setattr(Outbox, "deliver", lambda self, folder: asked.append(folder) or _away())
+    assert [d.error for d in Outbox(store).deliver_waiting()] == ["away", "away"]
     assert len(asked) == 1  # the others do not wait for the same store again
 
 
@@ -196,19 +196,19 @@ def test_what_waits_for_one_store_waits_on_when_another_gets_it(
 ) -> None:
     away = Store("http://127.0.0.1:9/")  # nobody listens there
     folder = measured()
-    away.address_to(folder)
-    assert store.deliver(folder) == store.deliver(folder)
-    assert Store("http://127.0.0.1:9").waiting() == [folder]
+    Outbox(away).address(folder)
+    assert Outbox(store).deliver(folder) == Outbox(store).deliver(folder)
+    assert Outbox(Store("http://127.0.0.1:9")).waiting() == [folder]
     assert "sync --tracking-uri http://127.0.0.1:9 --experiment rbptrack" in typed("sync")[1]
 
 
 def test_what_waits_moves_with_its_folder(store: Store, measured: Measured, tmp_path: Path) -> None:
-    store.address_to(measured())
+    Outbox(store).address(measured())
     (tmp_path / "moved").mkdir()
     for name in ("mlflow.db", "mlruns"):
         (tmp_path / name).rename(tmp_path / "moved" / name)
     os.chdir(tmp_path / "moved")  # the fixture's monkeypatch goes back
-    assert [delivered.error for delivered in Store().deliver_waiting()] == [""]
+    assert [delivered.error for delivered in Outbox(Store()).deliver_waiting()] == [""]
 
 
 def test_what_waits_is_delivered_to_its_own_store_unless_another_process_has_it(
@@ -218,24 +218,24 @@ def test_what_waits_is_delivered_to_its_own_store_unless_another_process_has_it(
     held = measured(2000)
     unaddressed = measured(3000)
     for folder in (ours, held):
-        store.address_to(folder)
+        Outbox(store).address(folder)
     with FileLock(held.with_name(f"{held.name}.lock")):
-        assert [d.name for d in store.deliver_waiting()] == ["nano-1000 / wiki"]
-    assert [d.name for d in store.deliver_waiting()] == ["nano-2000 / wiki"]
+        assert [d.name for d in Outbox(store).deliver_waiting()] == ["nano-1000 / wiki"]
+    assert [d.name for d in Outbox(store).deliver_waiting()] == ["nano-2000 / wiki"]
     assert unaddressed.exists()
-    assert store.deliver_waiting() == []
+    assert Outbox(store).deliver_waiting() == []
 
 
 @pytest.mark.parametrize(("name", "flip"), [("documents.parquet", b"PAR1"), ("record.json", b'"bits_per_byte": ')])
 def test_a_damaged_folder_is_not_delivered(name: str, flip: bytes, store: Store, measured: Measured) -> None:
     folder = measured()
-    store.address_to(folder)
+    Outbox(store).address(folder)
     content = bytearray((folder / name).read_bytes())
     content[content.index(flip) + len(flip)] ^= 1  # of a number: another number
     (folder / name).write_bytes(content)
     with pytest.raises(MissingArtifact, match=name):
-        store.deliver(folder)
-    (waits,) = store.deliver_waiting()
+        Outbox(store).deliver(folder)
+    (waits,) = Outbox(store).deliver_waiting()
     assert waits.error
     assert runs_of(store) == []
 
@@ -243,7 +243,7 @@ def test_a_damaged_folder_is_not_delivered(name: str, flip: bytes, store: Store,
 def test_a_half_removed_folder_is_cleared_away(store: Store, measured: Measured) -> None:
     folder = measured()
     folder.rename(folder.with_name(f"{folder.name}.delivered"))
-    assert store.deliver_waiting() == []
+    assert Outbox(store).deliver_waiting() == []
     assert [path.name for path in cells_folder().iterdir()] == []
 
 
@@ -262,13 +262,13 @@ def test_a_password_of_the_environment_is_not_shown(measured: Measured, monkeypa
     store = Store()
     folder = measured()
     with pytest.raises(StoreAway) as away:
-        store.deliver(folder)
+        Outbox(store).deliver(folder)
     assert "pass" not in f"{store.shown}{away.value}{(folder / 'store.json').read_text()}"
-    assert store.waiting() == [folder]
+    assert Outbox(store).waiting() == [folder]
 
 
 def test_sweeps_and_analyses_are_in_an_experiment_of_their_own(store: Store, measured: Measured) -> None:
-    run_id = store.deliver(measured())
+    run_id = Outbox(store).deliver(measured())
     saved = store.save(
         "sweep",
         "first",
@@ -301,12 +301,12 @@ def test_a_report_that_was_cut_short_is_removed_by_the_next(store: Store, monkey
 def test_what_another_folder_has_under_way_is_left_alone(store: Store, measured: Measured) -> None:
     folder = measured()
     record = Record.read(folder)
-    other = Store().connection
-    other.writer = "another machine:/home/ann/mlruns"
-    reported = RunWriter(other).create("report", {}, time.time(), reports=True).run_id
-    delivered = RunWriter(other).create(record.name, record.tags, time.time()).run_id
+    other = Store()
+    other.connection.writer = "another machine:/home/ann/mlruns"
+    reported = RunWriter(other.reports).create("report", {}, time.time()).run_id
+    delivered = RunWriter(other.measurements).create(record.name, record.tags, time.time()).run_id
     store.save("analysis", "ours")
-    store.deliver(folder)
+    Outbox(store).deliver(folder)
     assert reported in {run.info.run_id for run in runs_of(store, "rbptrack-reports")}
     assert delivered in {run.info.run_id for run in runs_of(store)}
 
@@ -318,13 +318,13 @@ def test_a_long_description_is_cut_rather_than_refused(store: Store) -> None:
 
 
 def test_a_deleted_experiment_is_named_and_not_made_again(store: Store, measured: Measured) -> None:
-    store.deliver(measured(1000))
+    Outbox(store).deliver(measured(1000))
     client = MlflowClient(store.uri)
     client.delete_experiment(client.get_experiment_by_name("rbptrack").experiment_id)
     again = Store()
     folder = measured(2000)
     with pytest.raises(BadInput, match="restore"):
-        again.deliver(folder)
+        Outbox(again).deliver(folder)
     assert folder.exists()
 
 
@@ -350,12 +350,12 @@ def test_artifacts_are_synced_before_the_run_is_finished(
     folder = measured()
     monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr(RunWriter, "end", noted_end)
-    store.deliver(folder)
+    Outbox(store).deliver(folder)
     assert order == []
 
 
 def test_a_store_pickles_and_opens_itself_elsewhere(store: Store, measured: Measured) -> None:
-    run_id = store.deliver(measured())
+    run_id = Outbox(store).deliver(measured())
     runs = pickle.loads(pickle.dumps(store.runs()))
     assert runs.histogram(run_id).num_tokens == 600
     assert runs.source.find(runs["fingerprint"][0]) == run_id
@@ -377,3 +377,51 @@ def _after(step: Callable[..., object]) -> Callable[..., object]:
 
 def _away() -> str:
     raise StoreAway("away")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "new"),
+    [("a?b", False, True), ("a?b", True, False), ("a%3Fb", False, False), ("a#b&c=d;e:f@g+h 50%", False, False)],
+)
+def test_signs_of_an_address_stay_in_the_folders_name(
+    name: str,
+    given: bool,
+    new: bool,
+    measured: Measured,
+    empty_database: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = tmp_path / "above" / name
+    (place / "sub").mkdir(parents=True)
+    monkeypatch.chdir(place)
+    uri = f"sqlite:///{str(place / 'sub').replace('%', '%25')}/mlflow.db" if given else ""
+    if not new:
+        shutil.copy(empty_database, place / ("sub/mlflow.db" if given else "mlflow.db"))
+    run_id = Outbox(Store(uri)).deliver(measured(folder=place / "cell"))
+    again = Store(Store(uri).uri)
+    assert again.runs()["run_id"].tolist() == [run_id]
+    assert again.artifact(run_id, "ranks.parquet").is_relative_to(place)
+    assert list(again.verify()) == []
+    again.save("analysis", "report", files={"report.html": "<p>"})
+    assert sorted(path.name for path in (tmp_path / "above").iterdir()) == [name]
+    assert (place / ("sub/mlflow.db" if given else "mlflow.db")).is_file()
+
+
+def test_the_experiment_of_the_environment_is_used(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Store().experiment == "rbptrack"
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "theirs")
+    assert (Store().experiment, Store("", "ours").experiment) == ("theirs", "ours")
+    assert Store().reports.name == "theirs-reports"
+
+
+def test_a_store_that_cannot_be_written_is_known_before_anything_is_measured(store: Store, tmp_path: Path) -> None:
+    store.check_writable()
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
+        database.execute(
+            "create trigger no before insert on experiment_tags begin select raise(abort, 'readonly'); end"
+        )
+        database.execute("create trigger no2 before update on experiment_tags begin select raise(abort, 'no'); end")
+        database.commit()
+    with pytest.raises(BadInput):
+        Store().check_writable()

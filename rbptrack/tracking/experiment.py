@@ -1,0 +1,115 @@
+"""One of MLflow's experiments, which is made when something is logged to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rbptrack.base.errors import BadInput
+from rbptrack.base.escape import file_part
+from rbptrack.tracking.connection import Connection
+
+if TYPE_CHECKING:
+    from mlflow.entities import Experiment as MlflowExperiment
+    from mlflow.entities import Run
+
+_KIND = "mlflow.experimentKind"
+_TRAINING = "custom_model_development"  # else MLflow's page of the experiment is that for LLM applications
+_RUNS_OF_A_PAGE = 1000  # runs of one answer
+_SIGNS_OF_AN_ADDRESS = set("?#%")
+
+
+class Experiment:
+    """The runs of one experiment.
+
+    Args:
+        connection: the way to the store.
+        name: the experiment's name.
+
+    """
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self.connection = connection
+        self.name = name
+        self._id: str | None = None
+
+    def find(self) -> str | None:
+        """Return MLflow's id of the experiment; None if it is not there. Raises BadInput if it was deleted."""
+        if self._id is None and self.connection.exists:
+            experiment = self._get()
+            if experiment is not None:
+                self._id = str(experiment.experiment_id)
+        return self._id
+
+    def make(self) -> str:
+        """Return MLflow's id of the experiment, which is made if it is not there. Raises BadInput if it was deleted."""
+        client = self.connection.client  # makes the store
+        if self.find() is None:
+            from mlflow.exceptions import MlflowException
+
+            with self.connection.explained():
+                try:
+                    self._id = client.create_experiment(self.name, self._location(), tags={_KIND: _TRAINING})
+                except MlflowException:
+                    if self.find() is None:  # else another machine was faster
+                        raise
+        return str(self._id)
+
+    def check_writable(self) -> None:
+        """Write what is there already: the experiment's own tag. Raises BadInput if the store does not permit it."""
+        experiment = self.make()
+        client = self.connection.client
+        with self.connection.explained():
+            kind = client.get_experiment(experiment).tags.get(_KIND, _TRAINING)
+            client.set_experiment_tag(experiment, _KIND, kind)
+
+    def search(self, condition: str, *, most: int = 0) -> Iterator[Run]:
+        """Yield the runs that fulfil a condition of MLflow, newest first; none if there is no store yet.
+
+        Args:
+            condition: such as `attributes.status = 'FINISHED'`; empty for all runs that are not deleted.
+            most: how many are wanted; 0 for all.
+
+        """
+        experiment = self.find()
+        token = None
+        while experiment is not None:
+            client = self.connection.client
+            with self.connection.explained():
+                page = client.search_runs(
+                    [experiment],
+                    condition,
+                    max_results=most or _RUNS_OF_A_PAGE,
+                    order_by=["attributes.start_time DESC"],
+                    page_token=token,
+                )
+            yield from page
+            token = page.token
+            if most or not token:
+                return
+
+    def page(self, run_id: str) -> str:
+        """Return the address of a run's page; empty if the store is not a server."""
+        if not self.connection.uri.startswith("http"):
+            return ""
+        server = self.connection.shown.rstrip("/")
+        return f"{server}/#/experiments/{self.find()}/runs/{run_id}?workflowType=machine_learning"
+
+    def _get(self) -> MlflowExperiment | None:
+        client = self.connection.client
+        with self.connection.explained():
+            experiment: MlflowExperiment | None = client.get_experiment_by_name(self.name)
+        if experiment is not None and experiment.lifecycle_stage == "deleted":
+            raise BadInput(
+                f"the experiment {experiment.name} was deleted. Restore it (mlflow experiments restore -x "
+                f"{experiment.experiment_id}), or choose another with tracking.experiment=NAME"
+            )
+        return experiment
+
+    def _location(self) -> str | None:
+        """Return where the artifacts go; None for MLflow's own place, which is ./mlruns/<id>."""
+        database = self.connection.database
+        if database is None or (database.parent == Path.cwd() and not _SIGNS_OF_AN_ADDRESS & set(str(database))):
+            return None
+        return (database.parent / "mlruns" / file_part(self.name)).as_uri()

@@ -1,0 +1,161 @@
+"""Finished measurements on this disk that wait for a store: each is a folder with a record."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway, StoreRefuses, first_line
+from rbptrack.base.files import sha256, sync_tree, write_whole
+from rbptrack.config.paths import cells_folder, home
+from rbptrack.tracking.names import RECORD_FILE, SEAL_FILE, STORE_FILE
+from rbptrack.tracking.picture import draw_picture
+from rbptrack.tracking.record import Record, seal_of
+from rbptrack.tracking.store import Store
+
+_DELIVERED = ".delivered"  # ending of a folder that is being removed
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What became of a folder that waited: the run's id, or why it still waits."""
+
+    name: str
+    run_id: str
+    error: str = ""
+
+
+class Outbox:
+    """The measurements in mlruns/cells that go to one store.
+
+    Args:
+        store: where they go.
+
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def address(self, folder: Path) -> None:
+        """Write into a cell's folder to which store it goes; the next command delivers it there."""
+        write_whole(folder / STORE_FILE, json.dumps(self._address))
+
+    def keep(self, folder: Path) -> None:
+        """Copy a finished folder that could not be delivered to those that wait for this store."""
+        waiting = cells_folder() / folder.name
+        waiting.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(waiting.with_name(f"{waiting.name}.lock")):
+            if (waiting / RECORD_FILE).exists():
+                return
+            shutil.copytree(folder, waiting, ignore=shutil.ignore_patterns(RECORD_FILE), dirs_exist_ok=True)
+            self.address(waiting)
+            sync_tree(waiting)
+            write_whole(waiting / RECORD_FILE, (folder / RECORD_FILE).read_bytes())  # last: now it is complete
+
+    def deliver(self, folder: Path, *, keep: bool = False) -> str:
+        """Log a finished measurement, whole, and remove its folder; once, however often this is called.
+
+        If the fingerprint has a finished run already and was not measured again by force, that run is returned. A
+        folder that waits for another store goes on waiting for it.
+
+        Args:
+            folder: holds record.json and the files that it names.
+            keep: leave the folder as it is.
+
+        Raises:
+            MissingArtifact: the folder is damaged.
+
+        """
+        address = _address_of(folder)
+        if not keep and folder.exists() and address is None:
+            self.address(folder)
+        keep = keep or address not in (None, self._address)
+        pictures = draw_picture(folder)
+        with self.store.connection.alone():
+            if not folder.exists() and (run_id := self.store.find(folder.name)):  # another process was faster
+                return run_id
+            record, seal = _checked_record(folder)
+            run_id = self.store.find_delivered(record, seal) or self.store.log(folder, record, seal, pictures)
+            if not keep:
+                _remove(folder)
+        return run_id
+
+    def waiting(self) -> list[Path]:
+        """Return the folders of finished measurements that this store has not got yet."""
+        return [folder for folder in sorted(cells_folder().glob("*")) if _address_of(folder) == self._address]
+
+    def waiting_elsewhere(self) -> dict[tuple[str, str], int]:
+        """Count the finished measurements of this folder that wait for other stores, by address and experiment."""
+        addresses = [address for folder in sorted(cells_folder().glob("*")) if (address := _address_of(folder))]
+        others = [address for address in addresses if address != self._address]
+        return Counter((address.get("uri", ""), address.get("experiment", "")) for address in others)
+
+    def deliver_waiting(self) -> list[Delivered]:
+        """Deliver every folder that waits for this store and that no other process is at work on."""
+        for leftover in cells_folder().glob(f"*{_DELIVERED}"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        results = []
+        closed = ""  # why the store takes nothing: the other folders need not wait for it again
+        for folder in self.waiting():
+            with suppress(Timeout, FileNotFoundError), FileLock(folder.with_name(f"{folder.name}.lock"), timeout=0):
+                name = folder.name[:12]
+                run_id = ""
+                problem = closed
+                try:
+                    name = Record.read(folder).name
+                    if not closed:
+                        run_id = self.deliver(folder)
+                except (StoreAway, StoreRefuses) as error:
+                    problem = closed = first_line(error)
+                except (RbptrackError, ValueError, TypeError, KeyError, AttributeError) as error:
+                    problem = first_line(error)
+                results.append(Delivered(name, run_id, problem))
+        return results
+
+    @property
+    def _address(self) -> dict[str, str]:
+        """The store as a folder names it; a SQLite file beside `mlruns` without its path, as they move together."""
+        uri = self.store.shown.rstrip("/")
+        database = self.store.connection.database
+        if database and database.parent == home().parent:
+            uri = f"sqlite:///{database.name}"
+        return {"uri": uri, "experiment": self.store.experiment}
+
+
+def _checked_record(folder: Path) -> tuple[Record, str]:
+    """Return the record of a folder and its seal. MissingArtifact if it or one of its files is damaged."""
+    try:
+        text = (folder / RECORD_FILE).read_bytes()
+        record = Record.parse(text)
+        damaged = [name for name, digest in record.files.items() if sha256(folder / name) != digest]
+        if (folder / SEAL_FILE).read_text() != seal_of(text):
+            damaged.append(RECORD_FILE)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise MissingArtifact(f"{folder} is damaged ({first_line(error)}): remove it, and measure again") from error
+    if damaged:
+        raise MissingArtifact(f"{folder} is damaged ({', '.join(damaged)}): remove it, and measure again")
+    return record, seal_of(text)
+
+
+def _address_of(folder: Path) -> dict[str, str] | None:
+    """Return to which store a folder goes, if it is finished."""
+    if not (folder / RECORD_FILE).exists() or folder.name.endswith(_DELIVERED):
+        return None
+    with suppress(OSError, ValueError):
+        address = json.loads((folder / STORE_FILE).read_text())
+        return address if isinstance(address, dict) else None
+    return None
+
+
+def _remove(folder: Path) -> None:
+    """Remove a delivered folder. It is renamed first: half removed, it must not look as if it waited."""
+    gone = folder.with_name(folder.name + _DELIVERED)
+    shutil.rmtree(gone, ignore_errors=True)
+    folder.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
