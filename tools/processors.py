@@ -22,7 +22,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -168,7 +168,7 @@ def run(case: Case, words: Sequence[str | Path], folder: Path) -> subprocess.Com
     return subprocess.run(
         list(map(str, words)),
         cwd=folder,
-        env=inherited | dict(case.variables) | {"PYTHONPATH": str(ROOT), "COLUMNS": "400"},
+        env=inherited | dict(case.variables) | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -182,7 +182,8 @@ def demo(case: Case, python: Path) -> list[str]:
         measured = run(case, [python, "-m", "rbptrack", "demo", "analyzers=[]"], Path(name))
         if measured.returncode:
             return measured.stdout.splitlines()
-        return run(case, [python, "-W", "ignore", "-c", PRINT_ALL], Path(name)).stdout.splitlines()
+        wide = replace(case, variables={**case.variables, "COLUMNS": "400"})  # so that no table leaves columns out
+        return run(wide, [python, "-W", "ignore", "-c", PRINT_ALL], Path(name)).stdout.splitlines()
 
 
 if __name__ == "__main__":

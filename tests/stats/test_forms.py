@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -159,10 +158,8 @@ def test_tokens_that_are_not_known_are_named() -> None:
         forms.fit_form("A*D**-alpha", s, y, np.full(8, np.nan))
 
 
-def test_a_fit_ends_after_its_time(monkeypatch):
-    monkeypatch.setattr(forms, "_SECONDS", 0.05)
+def test_a_fit_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr(forms, "_MAX_EVALUATIONS", 1000)
     s, y = with_floor(0.3)
-    began = time.monotonic()
     with pytest.raises(BadInput, match="takes more than"):
         forms.fit_form("E+A*S**-a+B*S**-b+sqrt(abs(F))*0", s, y)
-    assert time.monotonic() - began < 5
