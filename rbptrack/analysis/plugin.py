@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import inspect
+import linecache
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
@@ -99,11 +103,30 @@ P = TypeVar("P", bound=Plugin)
 
 def options_of(plugin: type[Plugin]) -> list[Option]:
     """The options of a plugin. Their help is empty if the plugin's source cannot be read."""
+    in_cell = _texts_under_fields(plugin)
     found = []
     for name, field in plugin.model_fields.items():
         default = "" if field.is_required() else shown(field.get_default(call_default_factory=True))
-        found.append(Option(name, default, " ".join((field.description or "").split())))
+        text = field.description or in_cell.get(name, "")
+        found.append(Option(name, default, " ".join(text.split())))
     return found
+
+
+def _texts_under_fields(plugin: type[Plugin]) -> dict[str, str]:
+    """The texts under the fields of a class, by name. Pydantic finds none of a class that a notebook's cell defines."""
+    texts = {}
+    for function in filter(inspect.isfunction, vars(plugin).values()):
+        code = function.__code__
+        with suppress(SyntaxError, ValueError):
+            for node in ast.walk(ast.parse("".join(linecache.getlines(code.co_filename)))):
+                if not isinstance(node, ast.ClassDef) or node.name != plugin.__name__:
+                    continue
+                if not node.lineno <= code.co_firstlineno <= (node.end_lineno or 0):
+                    continue
+                for field, text in pairwise(node.body):
+                    if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                        texts[ast.unparse(field.target)] = str(ast.literal_eval(text.value))
+    return texts
 
 
 def summary_of(plugin: type[Plugin]) -> str:

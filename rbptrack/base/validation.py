@@ -67,7 +67,8 @@ class Fault:
     def sentence(self) -> str:
         """The rule with the name of the value."""
         if self.rule.startswith(("must ", "is ")):
-            return f"{'.'.join(map(str, self.place))[:_MAX_SHOWN]} {self.rule}"
+            names = [part for part in self.place if isinstance(part, str)]  # without indices of lists
+            return f"{'.'.join(names)[:_MAX_SHOWN]} {self.rule}"
         return self.rule
 
 

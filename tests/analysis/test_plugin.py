@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -88,6 +89,22 @@ def test_a_class_without_source_works_and_has_no_help() -> None:
     assert typed(k="5").k == 5
     assert summary_of(typed) == "Typed."
     assert [(option.name, option.default) for option in options_of(typed)] == [("k", "3")]
+
+
+def test_a_class_in_a_notebook_has_help() -> None:
+    cell = (
+        "from rbptrack.analysis import Analyzer, Report\n"
+        "class Typed(Analyzer):\n"
+        "    k: int = 3\n"
+        '    """how many"""\n'
+        "    def analyze(self, runs):\n"
+        "        return Report({})\n"
+    )
+    name = "/tmp/ipykernel_1/1.py"  # no such file: IPython keeps the text in linecache
+    linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(cell, name, "exec"), space)
+    assert [option.help for option in options_of(space["Typed"])] == ["how many"]
 
 
 def test_help_is_the_text_under_a_field() -> None:
