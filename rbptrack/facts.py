@@ -23,11 +23,11 @@ from rbptrack.base.words import compact, short_hash
 class Subject(Enum):
     """What a fact is about."""
 
-    RUN = "The run"
     MODEL = "The model"
     TEXTS = "The texts"
     METHOD = "How it was measured"
     RESULT = "Results"
+    RUN = "The run"
 
 
 class Place(Enum):
@@ -98,7 +98,7 @@ class Fact:
         return compact(float(value)) if self.dtype == "Float64" else str(value)
 
 
-RUN, MODEL, TEXTS, METHOD, RESULT = Subject
+MODEL, TEXTS, METHOD, RESULT, RUN = Subject
 ATTRIBUTE, TAG, PARAM, METRIC = Place
 LAW = Agree.LAW
 SIZE = Agree.SIZE

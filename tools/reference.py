@@ -3,7 +3,7 @@
 python -m tools.reference
 
 Commands come from Typer, options from the comments in `rbptrack.config.schema`, models and datasets from conf/,
-analyzers from their docstrings. The page of the Python API is written by mkdocstrings when the site is built.
+analyzers from their docstrings, columns from `rbptrack.facts`. mkdocstrings writes the page of the Python API.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from rbptrack.cli import app
 from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import CellConfig, Config
 from rbptrack.discovery import ANALYZERS, EXPORTERS, IMPORTERS, Kind, find
+from rbptrack.facts import FACTS, Agree, Fact, Subject
 from rbptrack.ranks import COLUMNS
 
 ROOT = Path(__file__).parent.parent
@@ -228,6 +229,38 @@ def plugins() -> str:
     return "\n\n".join([*parts, "## The columns of a rank table", about, table(["column", "meaning"], rows)])
 
 
+def columns() -> str:
+    """Every column of `Runs.frame`, as `rbptrack.facts` describes it."""
+    parts = [
+        "# Columns of measurements",
+        "`rbptrack.runs().frame` has a row for each measurement. A condition such as `--where 'ce < 4'` and "
+        "`rbptrack list --format csv` use the same columns. The column `name` tells measurements apart. After the "
+        "columns below come `rbp_<k>` and its standard error `rbp_<k>_se` for each logged k. A tag in MLflow is called "
+        "`rbptrack.` and the name of the column; params and metrics are called as the column.",
+        "The runs of one **law** agree in the columns marked so, and so do the runs of one **point** of it; runs that "
+        "differ are taken apart. Measurements of the same **tokens** agree in the columns marked so, and can be "
+        "compared token by token. A table of results may be **imported** with the columns marked so.",
+    ]
+    for subject in Subject:
+        rows = []
+        for fact in FACTS:
+            if fact.subject is subject:
+                rows.append((code(fact.name), fact.dtype, fact.place.value, fact.meaning, _marks(fact)))
+        parts += [f"## {subject.value}", table(["column", "type", "in MLflow", "meaning", "decides"], rows)]
+    return "\n\n".join(parts)
+
+
+def _marks(fact: Fact) -> str:
+    """What a fact decides, in words: `law, tokens, imported`."""
+    marks = {
+        "law": fact.agree is Agree.LAW,
+        "point": fact.agree is Agree.SIZE,
+        "tokens": fact.same_tokens,
+        "imported": fact.importable,
+    }
+    return ", ".join(word for word, applies in marks.items() if applies)
+
+
 def _built_in(kind: Kind[Any]) -> list[tuple[str, type[Plugin]]]:
     plugins = find(kind)
     classes = plugins.load()
@@ -253,6 +286,7 @@ def pages() -> dict[str, str]:
         "configs": configs(),
         "analyzers": analyzers(),
         "plugins": plugins(),
+        "columns": columns(),
         "api": API,
     }
     return {name: f"{MARK}\n\n{text.rstrip()}\n" for name, text in made.items()}
