@@ -24,7 +24,7 @@ from rbptrack.corpus.rows import Row
 from rbptrack.sources import hub
 from rbptrack.sources.cache import cached, writable
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.sources.pin import Source, check_file, file_kind
+from rbptrack.sources.pin import Pinned, check_file, file_kind
 
 _SHUFFLE_BUFFER = 10_000  # documents; a constant, because it decides which documents a seed selects
 _COLUMNS = pa.schema({"id": pa.string(), "fields": pa.list_(pa.string()), "group": pa.string()})  # of the cache
@@ -44,7 +44,7 @@ class Document:
     group: str = ""
 
 
-def selection_identity(config: DatasetConfig, source: Source) -> dict[str, object]:
+def selection_identity(config: DatasetConfig, source: Pinned) -> dict[str, object]:
     """Everything that decides which texts are read: part of a measurement's fingerprint, and the key of the cache."""
     return {
         "dataset": source.identity,
@@ -71,7 +71,7 @@ def texts_hash(documents: Sequence[Document], *, chat: bool = False) -> str:
     return total.hexdigest()
 
 
-def load_documents(config: DatasetConfig, source: Source) -> list[Document]:
+def load_documents(config: DatasetConfig, source: Pinned) -> list[Document]:
     """Read and select documents; from the cache where this selection of a hub dataset was read before.
 
     Raises:
@@ -103,7 +103,7 @@ def _to_table(documents: Sequence[Document]) -> pa.Table:
     return pa.table(columns, _COLUMNS)
 
 
-def only_split(config: DatasetConfig, source: Source) -> str:
+def only_split(config: DatasetConfig, source: Pinned) -> str:
     """The split of a dataset that names none.
 
     Raises:
@@ -127,7 +127,7 @@ def only_split(config: DatasetConfig, source: Source) -> str:
     return splits[0]
 
 
-def _read(config: DatasetConfig, source: Source) -> list[Document]:
+def _read(config: DatasetConfig, source: Pinned) -> list[Document]:
     """Read and select documents from where they are; see `load_documents`."""
     import datasets
 
@@ -148,7 +148,7 @@ def _read(config: DatasetConfig, source: Source) -> list[Document]:
     return documents
 
 
-def _through(config: DatasetConfig, source: Source, read: Callable[[], T]) -> T:
+def _through(config: DatasetConfig, source: Pinned, read: Callable[[], T]) -> T:
     """Do something with `datasets`; faults of the data and of the hub become lines."""
     import datasets
 
@@ -164,7 +164,7 @@ def _through(config: DatasetConfig, source: Source, read: Callable[[], T]) -> T:
         raise BadInput(f"dataset {config.name} cannot be read from {where}: {reason}") from error
 
 
-def _documents(config: DatasetConfig, source: Source) -> list[Document]:
+def _documents(config: DatasetConfig, source: Pinned) -> list[Document]:
     documents: list[Document] = []
     grouped = False
     for number, row in enumerate(_selected(config, source)):
@@ -181,7 +181,7 @@ def _documents(config: DatasetConfig, source: Source) -> list[Document]:
     return documents
 
 
-def _selected(config: DatasetConfig, source: Source) -> Iterable[Row]:
+def _selected(config: DatasetConfig, source: Pinned) -> Iterable[Row]:
     """Yield the rows that are asked for: head, then filters, then the seeded selection."""
     import datasets
 
@@ -241,7 +241,7 @@ def _is_readable(file: str) -> bool:
         return False
 
 
-def _reachable(config: DatasetConfig, source: Source) -> tuple[str, str | None]:
+def _reachable(config: DatasetConfig, source: Pinned) -> tuple[str, str | None]:
     """Return location and revision for `datasets`: the hub, or without a network the folder of its cache."""
     if source.revision is None or hub.online():
         return source.location, source.revision

@@ -18,7 +18,7 @@ from rbptrack.config.schema import Candidates
 from rbptrack.models.checkpoint import damaged_file
 from rbptrack.models.quantised import check_quantisation, silence_torchao
 from rbptrack.sources import hub
-from rbptrack.sources.pin import Source
+from rbptrack.sources.pin import Pinned
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -54,7 +54,7 @@ class Parameters:
         )
 
 
-def load_config(source: Source) -> Any:
+def load_config(source: Pinned) -> Any:
     """The model's transformers config.
 
     Raises:
@@ -71,7 +71,7 @@ def load_config(source: Source) -> Any:
     return config
 
 
-def loaded(what: str, source: Source, load: Callable[..., Any], remedy: str = "") -> Any:
+def loaded(what: str, source: Pinned, load: Callable[..., Any], remedy: str = "") -> Any:
     """Load by a pinned source with a `from_pretrained`. Whatever the libraries raise on a damaged file becomes a line.
 
     Args:
@@ -107,7 +107,7 @@ def reason(error: BaseException, source: Source) -> str:
     return said
 
 
-def from_source(source: Source, load: Callable[..., Any], **options: Any) -> Any:
+def from_source(source: Pinned, load: Callable[..., Any], **options: Any) -> Any:
     """Load by a pinned source with a `from_pretrained`; the hub's faults become lines."""
     silence_torchao()
     _quiet(downloads=source.revision is not None)

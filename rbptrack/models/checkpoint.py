@@ -12,7 +12,7 @@ from rbptrack.base.errors import BadInput, first_line, shortened
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.quantised import stored_as
-from rbptrack.sources.pin import Source
+from rbptrack.sources.pin import Pinned
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -108,7 +108,7 @@ def check_loaded(info: Mapping[str, Any], what: str) -> None:
         )
 
 
-def check_stored(source: Source, module: Any, what: str) -> None:
+def check_stored(source: Pinned, module: Any, what: str) -> None:
     """Refuse stored tensors that are not the numbers that a model computes with, though they load without a word.
 
     Integers, booleans and numbers of 8 bits become weights of that value unless a quantisation says what they stand
@@ -127,7 +127,7 @@ def check_stored(source: Source, module: Any, what: str) -> None:
         )
 
 
-def check_own_tokens(name: str, source: Source, tokenizer: PreTrainedTokenizerBase) -> None:
+def check_own_tokens(name: str, source: Pinned, tokenizer: PreTrainedTokenizerBase) -> None:
     """Refuse another tokenizer that gives the ids of a GGUF file to other tokens than the file's own list.
 
     Special tokens may have other names. A few ordinary ones may, too: converters spell them in their own ways.
@@ -149,7 +149,7 @@ def check_own_tokens(name: str, source: Source, tokenizer: PreTrainedTokenizerBa
         )
 
 
-def notes_of(source: Source, module: Any) -> tuple[str, ...]:
+def notes_of(source: Pinned, module: Any) -> tuple[str, ...]:
     """Describe a model's weights, and what lies beside them and is not measured, in words."""
     notes = []
     quantisation = stored_as(module.config)
@@ -165,7 +165,7 @@ def notes_of(source: Source, module: Any) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def file_of(source: Source, name: str) -> Path | None:
+def file_of(source: Pinned, name: str) -> Path | None:
     """A file of a pinned model, where it is on this machine."""
     from huggingface_hub import try_to_load_from_cache
 
@@ -176,7 +176,7 @@ def file_of(source: Source, name: str) -> Path | None:
     return Path(cached_file) if isinstance(cached_file, str) else None
 
 
-def _stored_types(source: Source) -> Iterator[tuple[str, str]]:
+def _stored_types(source: Pinned) -> Iterator[tuple[str, str]]:
     """Yield names and types (`F32`, `I64`, `BOOL`) of every tensor in a checkpoint's safetensors."""
     from safetensors import safe_open
 

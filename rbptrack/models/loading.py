@@ -15,11 +15,11 @@ from rbptrack.models.causal import CausalModel, of_module
 from rbptrack.models.checkpoint import check_loaded, check_stored, file_of, notes_of, only_pickles
 from rbptrack.models.device import device_of, out_of_memory, placement, set_precision
 from rbptrack.models.quantised import compute_in, gguf_type, method_of
-from rbptrack.sources.pin import Source
+from rbptrack.sources.pin import Pinned
 
 
 def load_model(
-    config: ModelConfig, source: Source, *, candidates: int | None = None, without: Sequence[int] = ()
+    config: ModelConfig, source: Pinned, *, candidates: int | None = None, without: Sequence[int] = ()
 ) -> CausalModel:
     """Load weights (safetensors only), and check that they are the model's and that backbone and head are the model.
 
@@ -47,7 +47,7 @@ def load_model(
     return replace(model, head=head, weights=weights, notes=(*model.notes, *notes_of(source, module)))
 
 
-def _load_module(config: ModelConfig, source: Source, **options: Any) -> Any:
+def _load_module(config: ModelConfig, source: Pinned, **options: Any) -> Any:
     """Load the transformers module; see `load_model`."""
     what = f"model {config.name} ({source.location})"
     architecture = load_config(source)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic, shortened
 from rbptrack.models.architecture import load_config, loaded, reason
 from rbptrack.models.checkpoint import file_of
-from rbptrack.sources.pin import Source
+from rbptrack.sources.pin import Pinned
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -42,7 +42,7 @@ _PRE_OF_GPT2 = (
 """What `tokenizer.ggml.pre` of a GGUF file may be if llama.cpp splits texts as GPT-2 does."""
 
 
-def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:
+def load_tokenizer(source: Pinned) -> PreTrainedTokenizerBase:
     """Load the fast tokenizer at a pinned source, with the rules that its files describe.
 
     transformers rebuilds a tokenizer by its class and then drops rules of tokenizer.json, and `add_bos_token` of
@@ -199,7 +199,7 @@ def rules_of(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(f"{text}\0{special!r}".encode()).hexdigest()
 
 
-def _config_of(source: Source) -> dict[str, Any]:
+def _config_of(source: Pinned) -> dict[str, Any]:
     """tokenizer_config.json; of a GGUF file, its flags for the first and last token."""
     if source.gguf:
         fields = _gguf_fields(source)
@@ -243,7 +243,7 @@ def _switch_off_draws(backend: Tokenizer) -> None:
             setattr(backend.model, name, None)
 
 
-def _with_rules_of(file: Path, tokenizer: PreTrainedTokenizerBase, source: Source) -> PreTrainedTokenizerBase:
+def _with_rules_of(file: Path, tokenizer: PreTrainedTokenizerBase, source: Pinned) -> PreTrainedTokenizerBase:
     """The tokenizer if it has the rules of its tokenizer.json, else one that is read from that file.
 
     Raises:
@@ -297,7 +297,7 @@ def _probes(own: Tokenizer) -> Iterator[str]:
         yield f"a {name} b{name}c  {name}\n{name}{name} {name.lower()}"
 
 
-def _check_flags(source: Source, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
+def _check_flags(source: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
     """Refuse files that contradict each other about the space before a text."""
     wanted = config.get("add_prefix_space")
     described = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"]
@@ -310,7 +310,7 @@ def _check_flags(source: Source, config: dict[str, Any], tokenizer: PreTrainedTo
         )
 
 
-def _add_ends(source: Source, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
+def _add_ends(source: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
     """Let a tokenizer begin and end texts with the tokens that its files ask for.
 
     transformers 4 did so: it wrote a template of its own for `add_bos_token` and `add_eos_token`. transformers 5
@@ -384,7 +384,7 @@ def _file_beside(tokenizer: PreTrainedTokenizerBase, name: str) -> Path | None:
     return Path(cached_file) if isinstance(cached_file, str) else None
 
 
-def _gguf_fields(source: Source) -> dict[str, Any]:
+def _gguf_fields(source: Pinned) -> dict[str, Any]:
     """What a GGUF file says of its tokenizer, without lists: `{"ggml.pre": "qwen2", ...}`."""
     import gguf
 
@@ -397,7 +397,7 @@ def _gguf_fields(source: Source) -> dict[str, Any]:
     return {name.removeprefix(beginning): field.contents() for name, field in single.items() if beginning in name}
 
 
-def _check_gguf(source: Source) -> None:
+def _check_gguf(source: Pinned) -> None:
     """Refuse a byte-level vocabulary of a GGUF file whose rule for splitting texts transformers does not know."""
     try:
         from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS as KNOWN

@@ -28,7 +28,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Source:
+class Pinned:
     """A pinned model or dataset.
 
     Attributes:
@@ -49,18 +49,18 @@ class Source:
     gguf: str = ""
 
 
-def of_model(config: ModelConfig) -> Source:
+def of_model(config: ModelConfig) -> Pinned:
     """The pinned weights of a model; of a GGUF file in a folder, that file's alone."""
     if not config.gguf:
         return _resolve("model", repo=config.repo, path=config.path, revision=config.revision)
     if config.path:
         file = regular_file(user_path(config.path).absolute() / config.gguf, "model.gguf")
-        return Source(str(file.parent), None, f"sha256:{files_hash([file])}", gguf=file.name)
+        return Pinned(str(file.parent), None, f"sha256:{files_hash([file])}", gguf=file.name)
     source = _resolve("model", repo=config.repo, path="", revision=config.revision)
     return replace(source, identity=f"{source.identity}/{config.gguf}", gguf=config.gguf)
 
 
-def of_tokenizer(config: ModelConfig, model: Source) -> Source:
+def of_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
     """The pinned tokenizer: the model's own, or the repository or folder that `model.tokenizer` names."""
     if not config.tokenizer:
         return model
@@ -69,7 +69,7 @@ def of_tokenizer(config: ModelConfig, model: Source) -> Source:
     return _resolve("model", repo=config.tokenizer, path="", revision="main")
 
 
-def of_dataset(config: DatasetConfig) -> Source:
+def of_dataset(config: DatasetConfig) -> Pinned:
     """The pinned dataset; where a folder's data are text files, it stands for these files, a document each.
 
     A README.md may say how a dataset's files are read, which `datasets` knows.
@@ -85,7 +85,7 @@ def of_dataset(config: DatasetConfig) -> Source:
     return _resolve("dataset", repo=config.repo, path=config.path, revision=config.revision)
 
 
-def _resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:
+def _resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Pinned:
     """Pin a repository to its commit, or a folder to the hash of its files.
 
     Raises:
@@ -94,9 +94,9 @@ def _resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:
     """
     if path:
         folder = _folder(kind, path)
-        return Source(str(folder), None, f"sha256:{folder_hash(folder)}")
+        return Pinned(str(folder), None, f"sha256:{folder_hash(folder)}")
     commit = hub.commit(kind, repo, revision)
-    return Source(repo, commit, f"{repo}@{commit}", requested=revision)
+    return Pinned(repo, commit, f"{repo}@{commit}", requested=revision)
 
 
 def _folder(kind: Kind, path: str) -> Path:
@@ -106,8 +106,8 @@ def _folder(kind: Kind, path: str) -> Path:
     return folder
 
 
-def _of_files(files: Sequence[Path]) -> Source:
-    return Source("", None, f"sha256:{files_hash(files)}", tuple(files))
+def _of_files(files: Sequence[Path]) -> Pinned:
+    return Pinned("", None, f"sha256:{files_hash(files)}", tuple(files))
 
 
 def _matching(patterns: Sequence[str]) -> list[Path]:

@@ -17,7 +17,7 @@ from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, SequenceRule
 from rbptrack.console.progress import spinner
 from rbptrack.sources import hub
-from rbptrack.sources.pin import Source, file_kind
+from rbptrack.sources.pin import Pinned, file_kind
 from rbptrack.sweep.resolve import Cell, Resolver
 from rbptrack.tracking import Store
 
@@ -169,7 +169,7 @@ def _measured_rate(device: Any, dtype: str) -> float:
     return 2.0 * rows * width * 4 * width / min(seconds[1:])
 
 
-def _local_bytes(texts: Source) -> float:
+def _local_bytes(texts: Pinned) -> float:
     """Bytes of local texts; infinite for a repository of the hub."""
     if texts.files:
         return sum(path.stat().st_size for path in texts.files)
@@ -178,7 +178,7 @@ def _local_bytes(texts: Source) -> float:
     return sum(path.stat().st_size for path in Path(texts.location).rglob("*") if path.is_file())
 
 
-def _documents_and_bytes(dataset: DatasetConfig, texts: Source) -> tuple[float, float]:
+def _documents_and_bytes(dataset: DatasetConfig, texts: Pinned) -> tuple[float, float]:
     """The number of a split's documents, and the bytes of one; NaN where nothing says so."""
     if texts.files:
         documents = sum(_count_documents(path) for path in texts.files)
@@ -215,7 +215,7 @@ def _count_documents(path: Path) -> float:
         return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
 
 
-def _to_download(model: ModelConfig, source: Source) -> float:
+def _to_download(model: ModelConfig, source: Pinned) -> float:
     """Bytes of a model's weights that the hub's cache lacks; NaN where the hub cannot be asked."""
     if source.revision is None:
         return 0

@@ -24,7 +24,7 @@ from rbptrack.models.causal import CausalModel, Reference
 from rbptrack.models.checkpoint import check_folder, check_own_tokens
 from rbptrack.models.loading import load_model
 from rbptrack.models.tokenizer import load_tokenizer, rules_of
-from rbptrack.sources.pin import Source
+from rbptrack.sources.pin import Pinned
 from rbptrack.sweep.resolve import Cell
 
 if TYPE_CHECKING:
@@ -114,19 +114,19 @@ class Loader:
         """The cell's tokenizer."""
         return self._tokenizer(cell.tokenizer)
 
-    def architecture(self, source: Source) -> Any:
+    def architecture(self, source: Pinned) -> Any:
         """The transformers config of a model."""
         if source.identity not in self._configs:
             self._configs[source.identity] = load_config(source)
         return self._configs[source.identity]
 
-    def parameters(self, source: Source) -> Parameters:
+    def parameters(self, source: Pinned) -> Parameters:
         """A model's parameters, counted without weights."""
         if source.identity not in self._parameters:
             self._parameters[source.identity] = count_parameters(self.architecture(source))
         return self._parameters[source.identity]
 
-    def _tokenizer(self, source: Source) -> PreTrainedTokenizerBase:
+    def _tokenizer(self, source: Pinned) -> PreTrainedTokenizerBase:
         if source.identity not in self._tokenizers:
             self._tokenizers[source.identity] = load_tokenizer(source)
         return self._tokenizers[source.identity]
@@ -170,7 +170,7 @@ class _LastModel:
     _key = ""
     _model: CausalModel | None = None
 
-    def load(self, model: ModelConfig, weights: Source, rows: int, without: tuple[int, ...]) -> CausalModel:
+    def load(self, model: ModelConfig, weights: Pinned, rows: int, without: tuple[int, ...]) -> CausalModel:
         key = repr((weights, model, rows, without))  # every option of loading is in the model's config
         if self._model is None or self._key != key:
             self.drop()  # before loading: two models need not fit

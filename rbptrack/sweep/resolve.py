@@ -17,7 +17,7 @@ from rbptrack.config.schema import CellConfig, Config, DatasetConfig, ModelConfi
 from rbptrack.corpus.documents import only_split, selection_identity
 from rbptrack.sources.cache import remembered
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
-from rbptrack.sources.pin import Source, of_dataset, of_model, of_tokenizer
+from rbptrack.sources.pin import Pinned, of_dataset, of_model, of_tokenizer
 from rbptrack.tracking.facts import title
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ class Cell:
     """
 
     config: Config
-    weights: Source
-    tokenizer: Source
-    texts: Source
-    reference: Source | None
-    reference_tokenizer: Source | None
+    weights: Pinned
+    tokenizer: Pinned
+    texts: Pinned
+    reference: Pinned | None
+    reference_tokenizer: Pinned | None
     identity: dict[str, Any]
     notes: tuple[str, ...] = ()
 
@@ -81,7 +81,7 @@ class Resolver:
     """Pins the models and datasets that cells name, each once."""
 
     def __init__(self) -> None:
-        self._sources: dict[Key, Source] = {}
+        self._sources: dict[Key, Pinned] = {}
         self._splits: dict[Key, str] = {}
         self._rules: dict[str, str] = {}
         self._lengths: dict[str, int] = {}
@@ -90,7 +90,7 @@ class Resolver:
             self._rules |= pins["tokenizer_rules"]
             self._lengths |= pins["lengths"]
             for key, source in pins["sources"]:
-                self._sources[tuple(key)] = Source(**source | {"files": ()})
+                self._sources[tuple(key)] = Pinned(**source | {"files": ()})
 
     def resolve(self, config: Config) -> Cell:
         """Resolve one cell.
@@ -139,16 +139,16 @@ class Resolver:
         sources = [(key, asdict(source)) for key, source in self._sources.items() if source.revision is not None]
         write_whole(path, json.dumps({"sources": sources, "tokenizer_rules": self._rules, "lengths": self._lengths}))
 
-    def _pinned(self, key: Key, pin: Callable[[], Source]) -> Source:
+    def _pinned(self, key: Key, pin: Callable[[], Pinned]) -> Pinned:
         if key not in self._sources:
             self._sources[key] = pin()
         return self._sources[key]
 
-    def _weights(self, model: ModelConfig) -> Source:
+    def _weights(self, model: ModelConfig) -> Pinned:
         key = ("model", model.repo, model.path, model.gguf, model.revision)
         return self._pinned(key, lambda: of_model(model))
 
-    def _tokenizer(self, model: ModelConfig, weights: Source) -> Source:
+    def _tokenizer(self, model: ModelConfig, weights: Pinned) -> Pinned:
         if not model.tokenizer:
             return weights
         return self._pinned(("tokenizer", model.tokenizer), lambda: of_tokenizer(model, weights))
@@ -181,7 +181,7 @@ class Resolver:
             self._rules[source.identity] = _rules(cell.config.model, source)
         return self._rules[source.identity]
 
-    def _only_split(self, dataset: DatasetConfig, texts: Source) -> str:
+    def _only_split(self, dataset: DatasetConfig, texts: Pinned) -> str:
         key = (texts.identity, dataset.config, *dataset.files)
         if key not in self._splits:
             self._splits[key] = only_split(dataset, texts)
@@ -193,7 +193,7 @@ def resolve(config: Config) -> Cell:
     return Resolver().resolve(config)
 
 
-def _rules(model: ModelConfig, source: Source) -> str:
+def _rules(model: ModelConfig, source: Pinned) -> str:
     """The hash of a tokenizer's rules. It is kept, because loading a tokenizer takes seconds.
 
     The rules are those of the files as this version of transformers reads them.

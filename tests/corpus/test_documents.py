@@ -23,7 +23,7 @@ import zstandard
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.corpus.documents import load_documents, only_split, selection_identity, texts_hash
-from rbptrack.sources.pin import Source, of_dataset
+from rbptrack.sources.pin import Pinned, of_dataset
 
 CONFIG = DatasetConfig(name="mine", split="train", seq_len=8)
 ROWS: list[dict[str, Any]] = [
@@ -122,10 +122,10 @@ def test_filters_and_selection(sampling: Sampling, tmp_path: Path) -> None:
     assert load(replace(config, fields=["kind", "text"]), path)[0][1] == (ROWS[0]["kind"], ROWS[0]["text"])
 
 
-def parquet_source(folder: Path, rows: dict[str, list[object]]) -> Source:
+def parquet_source(folder: Path, rows: dict[str, list[object]]) -> Pinned:
     folder.mkdir()
     pq.write_table(pa.table(rows), folder / "test.parquet")
-    return Source(str(folder), None, "sha256:0")
+    return Pinned(str(folder), None, "sha256:0")
 
 
 def test_a_seed_selects(tmp_path: Path) -> None:

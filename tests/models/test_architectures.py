@@ -14,7 +14,7 @@ import transformers
 
 from rbptrack.models.architecture import count_parameters, load_config
 from rbptrack.models.causal import CausalModel
-from rbptrack.sources.pin import Source
+from rbptrack.sources.pin import Pinned
 from tests.tiny_models import build
 
 # Published: the Pythia paper's Table 1, the models' cards, and the counts in the authors' repository; shapes as in the
@@ -55,7 +55,7 @@ def test_s_is_the_published_count(name: str) -> None:
 
 def test_shapes_are_read_from_json(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}))
-    assert count_parameters(load_config(Source(str(tmp_path), None, "x"))).non_embedding == 85_056_000
+    assert count_parameters(load_config(Pinned(str(tmp_path), None, "x"))).non_embedding == 85_056_000
 
 
 @pytest.mark.parametrize("name", ["pythia", "gpt2", "opt-350m", "mamba", "gemma2", "qwen3"])

@@ -26,7 +26,7 @@ from rbptrack.models.architecture import (
 from rbptrack.models.causal import CausalModel, of_module
 from rbptrack.models.checkpoint import check_folder
 from rbptrack.models.tokenizer import load_tokenizer
-from rbptrack.sources.pin import Source, of_model, of_tokenizer
+from rbptrack.sources.pin import Pinned, of_model, of_tokenizer
 from tests.tiny_models import ROWS, build
 
 Load = Callable[..., CausalModel]
@@ -300,15 +300,15 @@ def test_sequences_and_tokenizer_must_fit_the_model(folder: Path) -> None:
 def test_a_reference_reads_the_same_tokens(tmp_path: Path) -> None:
     for name in ("llama3", "gpt2"):
         build(name, tmp_path / name)
-    one = load_tokenizer(Source(str(tmp_path / "llama3"), None, "x"))
+    one = load_tokenizer(Pinned(str(tmp_path / "llama3"), None, "x"))
     check_same_tokenizer("toy", one, one)
     with pytest.raises(BadInput, match="another vocabulary"):
-        check_same_tokenizer("toy", one, load_tokenizer(Source(str(tmp_path / "gpt2"), None, "x")))
+        check_same_tokenizer("toy", one, load_tokenizer(Pinned(str(tmp_path / "gpt2"), None, "x")))
     parts = json.loads((tmp_path / "llama3/tokenizer.json").read_text())
     parts["normalizer"] = {"type": "Lowercase"}
     (tmp_path / "llama3/tokenizer.json").write_text(json.dumps(parts))
     with pytest.raises(BadInput, match="normalizer"):
-        check_same_tokenizer("toy", one, load_tokenizer(Source(str(tmp_path / "llama3"), None, "x")))
+        check_same_tokenizer("toy", one, load_tokenizer(Pinned(str(tmp_path / "llama3"), None, "x")))
 
 
 def test_candidates_of_the_tokenizer_only(tmp_path: Path, load: Load) -> None:

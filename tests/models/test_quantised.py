@@ -22,7 +22,7 @@ from rbptrack.models.causal import CausalModel
 from rbptrack.models.checkpoint import check_own_tokens
 from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.scoring.scores import reference
-from rbptrack.sources.pin import Source, of_model
+from rbptrack.sources.pin import Pinned, of_model
 from tests.tiny_models import ROWS, build, write_gguf
 
 Load = Callable[..., CausalModel]
@@ -141,7 +141,7 @@ def test_another_tokenizer_must_name_the_tokens_of_a_gguf_file(tmp_path: Path) -
     own = load_tokenizer(source)
     assert len(own) == 400
     check_own_tokens("toy", source, own)
-    check_own_tokens("toy", source, load_tokenizer(Source(str(tmp_path / "plain"), None, "x")))
+    check_own_tokens("toy", source, load_tokenizer(Pinned(str(tmp_path / "plain"), None, "x")))
     build("llama2", tmp_path / "other")
     with pytest.raises(BadInput, match="it is not this model's"):
-        check_own_tokens("toy", source, load_tokenizer(Source(str(tmp_path / "other"), None, "x")))
+        check_own_tokens("toy", source, load_tokenizer(Pinned(str(tmp_path / "other"), None, "x")))

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from rbptrack.api import measure
 from rbptrack.base.errors import BadInput
 from rbptrack.models.tokenizer import load_tokenizer, rules_of
-from rbptrack.sources.pin import Source
+from rbptrack.sources.pin import Pinned
 from tests.tiny_models import byte_level, sentence_piece, write_gguf
 
 END = "<|endoftext|>"
@@ -169,7 +169,7 @@ def kind_of(shape: str) -> str:
 
 
 def loaded(folder: Path) -> Any:
-    return load_tokenizer(Source(str(folder), None, "x"))
+    return load_tokenizer(Pinned(str(folder), None, "x"))
 
 
 def ids(tokenizer: Any, text: str, **options: Any) -> list[int]:
@@ -340,7 +340,7 @@ def test_what_is_no_tokenizer(tmp_path: Path, model_of: Callable[..., Any]) -> N
 def test_a_gguf_file_with_an_unknown_rule_for_splitting_is_refused(tmp_path: Path) -> None:
     gguf = pytest.importorskip("gguf")
     write_gguf(tmp_path, "model.gguf")
-    source = Source(str(tmp_path), None, "x", gguf="model.gguf")
+    source = Pinned(str(tmp_path), None, "x", gguf="model.gguf")
     assert ids(load_tokenizer(source), "a")
     file = tmp_path / "model.gguf"
     field = gguf.GGUFReader(file).fields["tokenizer.ggml.pre"]

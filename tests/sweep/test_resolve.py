@@ -11,7 +11,7 @@ import pytest
 from rbptrack.config.compose import compose
 from rbptrack.config.paths import embedded
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.sources.pin import Source
+from rbptrack.sources.pin import Pinned
 from rbptrack.sweep import Resolver, resolve
 from rbptrack.sweep.resolve import PINS
 from tests.sweep.conftest import Configs
@@ -162,4 +162,4 @@ def test_pins_of_the_hub_go_to_other_processes(
     assert Resolver().resolve(*compose(words)).fingerprint != cell.fingerprint
     monkeypatch.setenv(PINS, str(tmp_path / "pins.json"))
     assert Resolver().resolve(*compose(words)) == cell
-    assert cell.weights == Source("org/tiny", "a" * 40, f"org/tiny@{'a' * 40}", requested="main")
+    assert cell.weights == Pinned("org/tiny", "a" * 40, f"org/tiny@{'a' * 40}", requested="main")
