@@ -82,7 +82,7 @@ class Agreement(Analyzer):
             except (Unreadable, OtherTokens) as error:
                 report.notes.append(f"{name} on {first['dataset']} is left out: {error}.")
                 continue
-            unread = runs.unread_sources.get(str(first["run_id"]))
+            unread = runs.unread_groups.get(str(first["run_id"]))
             if unread:
                 report.notes.append(f"{name} on {first['dataset']}: {unread}, {BY_DOCUMENT}.")
             add_changes(report, changes, family=str(first["family"]), dataset=str(first["dataset"]), pair=name)

@@ -69,7 +69,7 @@ class Points:
     """The counts of every run of one size; adding keeps the runs apart."""
 
     runs: tuple[DocumentCounts, ...]
-    grouped = True  # `Runs.document_counts` has summed them by source, where sources are known
+    grouped = True  # `Runs.document_counts` has summed them by group, if groups are known
 
     def __add__(self, other: Points) -> Points:
         return Points(self.runs + other.runs)
@@ -109,7 +109,7 @@ class Exponents:
         return len({self.s[self.models.index(model)] for model in models})
 
     def has_documents_of(self, other: Exponents) -> bool:
-        """Whether every run of both counts the same documents, or sources, so that they can be paired."""
+        """Whether every run of both counts the same documents, or groups, so that they can be paired."""
         first = self.counts[0]
         return all(
             np.array_equal(of_run.document, first.document) and of_run.grouped == first.grouped

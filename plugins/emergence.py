@@ -159,7 +159,7 @@ GLOSSARY = {
         "RBP_k^N, which independent tokens give; of answers the mean of RBP_k^length", "if independent", ".3g"
     ),
     "runs": Term("distinct runs of at least N hits"),
-    "documents": Term("documents, or sources, that have one"),
+    "documents": Term("documents, or groups, that have one"),
     "answers": Term("documents whose whole answer was scored"),
     "succeeded": Term("share of answers whose tokens all have R <= k", form=".1%"),
     "rbp_of_answers": Term("RBP_k of the answers' tokens", "RBP_k of answers"),

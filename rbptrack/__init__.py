@@ -1,6 +1,6 @@
 """Exact ranks of next tokens for families of language models, and the scaling law that they follow.
 
-In Python: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.analyze`, `rbptrack.RankCallback`.
+In Python: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.laws`, `rbptrack.analyze`, `rbptrack.RankCallback`.
 """
 
 from importlib import import_module
@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from rbptrack.api import LoggedMeasurement, analyze, measure, runs
+    from rbptrack.api import LoggedMeasurement, analyze, laws, measure, runs
     from rbptrack.callback import RankCallback
 
-__all__ = ["LoggedMeasurement", "RankCallback", "__version__", "analyze", "measure", "runs"]
+__all__ = ["LoggedMeasurement", "RankCallback", "__version__", "analyze", "laws", "measure", "runs"]
 
 _ROOMS = {
     "LoggedMeasurement": "api",
     "RankCallback": "callback",
     "analyze": "api",
+    "laws": "api",
     "measure": "api",
     "runs": "api",
 }

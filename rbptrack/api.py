@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from rbptrack.analysis.family import read_families
 from rbptrack.analysis.plugin import configured
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Filters, Runs
@@ -33,7 +34,8 @@ from rbptrack.console.progress import bar
 from rbptrack.discovery import ANALYZERS, find, run_analyzer
 from rbptrack.figures.charts import rank_distribution, themed
 from rbptrack.ranks.measurement import Measurement
-from rbptrack.ranks.names import metric_label, rbp_name, se_name
+from rbptrack.ranks.names import HEADLINE_KS, metric_label, rbp_name, se_name
+from rbptrack.stats.laws import laws_by_metric
 from rbptrack.sweep.resolve import identity_of
 from rbptrack.tracking import Facts, Outbox, Store, lay_out
 from rbptrack.tracking.record import numbers
@@ -348,7 +350,7 @@ def runs(
     tracking_uri: str = "",
     experiment: str = "",
 ) -> Runs:
-    """Finished measurements: `frame` has a row for each, `ranks("nano-6k/stdlib")` reads its ranks, `laws()` fits.
+    """Finished measurements: `frame` has a row for each, and `ranks("nano-6k/stdlib")` reads ranks.
 
     Args:
         where: a condition of pandas' `query` over the frame: `seq_len == 256 and ce < 4`.
@@ -381,6 +383,23 @@ def _patterns(name: str, given: str | Sequence[str]) -> list[str]:
     if not isinstance(patterns, list | tuple) or not all(isinstance(pattern, str) for pattern in patterns):
         raise BadInput(f"{name} must be a pattern or a list of patterns; got {given!r:.60}")
     return list(patterns)
+
+
+def laws(runs: Runs, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
+    """Fit the laws in size of CE and of RBP_k, one row each: family, dataset, metric, alpha, low, high, A, R2, sizes.
+
+    Args:
+        runs: of `rbptrack.runs`.
+        ks: the k of RBP_k.
+
+    """
+    rows = []
+    for family, counts in read_families(runs, ks, [], min_sizes=2):
+        for metric, law in laws_by_metric(family.s, counts).items():
+            low, high = law.alpha.interval()
+            numbers = {"alpha": law.alpha.value, "low": low, "high": high}
+            rows.append({**family.keys, "metric": metric, **numbers, "A": law.a, "R2": law.r2, "sizes": law.sizes})
+    return pd.DataFrame(rows, columns=["family", "dataset", "metric", "alpha", "low", "high", "A", "R2", "sizes"])
 
 
 def analyze(runs: Runs, analyzer: str, **options: object) -> Report:

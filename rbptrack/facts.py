@@ -154,7 +154,7 @@ FACTS: tuple[Fact, ...] = (
     Fact("documents_hash", TEXTS, TAG, "string", "hash of the selected texts",
          identity=("texts",), agree=LAW, same_tokens=True, importable=True, label="texts ", is_hash=True),
     Fact("documents", TEXTS, PARAM, "Int64", "number of documents", importable=True),
-    Fact("sources", TEXTS, TAG, "Int64", "number of sources that the documents come from, if a field names them",
+    Fact("groups", TEXTS, TAG, "Int64", "number of groups of documents (books, sites), if a field names them",
          identity=("group",)),
     # How it was measured
     Fact("sequence", METHOD, PARAM, "string", "how a document becomes sequences: `slide`, `truncate` or `pack`",
@@ -180,7 +180,7 @@ FACTS: tuple[Fact, ...] = (
          agree=LAW, follows=("documents_hash", "sequence", "seq_len", "context", "chat_template"),
          same_tokens=True, importable=True, label="tokens "),
     Fact("ce", RESULT, METRIC, "Float64", "cross-entropy, nats per token", importable=True),
-    Fact("ce_se", RESULT, METRIC, "Float64", "its standard error over documents or sources"),
+    Fact("ce_se", RESULT, METRIC, "Float64", "its standard error over documents, or over groups"),
     Fact("ce_rank", RESULT, METRIC, "Float64", "mean of ln R, the part of CE that ranks decide, in nats",
          importable=True),
     Fact("ce_rest", RESULT, METRIC, "Float64", "mean of -ln(p R), the rest of CE, in nats", importable=True),

@@ -90,7 +90,7 @@ def calls() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"runs()[{key!r}]", lambda k=key: rbptrack.runs()[k]
         yield f"runs().ranks({key!r})", lambda k=key: rbptrack.runs().ranks(k)
     for ks in ([0], ["x"], None, [1.5]):
-        yield f"runs().laws({ks!r})", lambda k=ks: rbptrack.runs().laws(k)
+        yield f"laws(runs(), {ks!r})", lambda k=ks: rbptrack.laws(rbptrack.runs(), k)
         yield f"runs().document_counts({ks!r})", lambda k=ks: rbptrack.runs().document_counts("nano-6k", k)
     tied = AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
     tied.get_input_embeddings().weight.data[5] = math.nan

@@ -51,7 +51,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
         dataset: str = "wiki",
         sweep: str = "first",
         documents: int = 30,
-        sources: int = 0,
+        groups: int = 0,
         forced: bool = False,
         folder: Path | None = None,
         **model: object,
@@ -76,7 +76,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
         )
         config = Config(
             model=ModelConfig(family="nano", size=str(s), **model),  # type: ignore[arg-type]
-            dataset=DatasetConfig(name=dataset, seq_len=64, group="site" if sources else ""),
+            dataset=DatasetConfig(name=dataset, seq_len=64, group="site" if groups else ""),
             k=KConfig(values=[1, 10, 100]),
         )
         facts = Facts.of(
@@ -96,8 +96,8 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
         )
         of_documents = pd.DataFrame({"document": range(documents), "id": [f"doc {i}" for i in range(documents)]})
         of_documents = of_documents.assign(tokens=20, bytes=80)
-        if sources:
-            of_documents["group"] = [f"site {i % sources}" for i in range(documents)]
+        if groups:
+            of_documents["group"] = [f"site {i % groups}" for i in range(documents)]
         lay_out(
             folder,
             measurement,

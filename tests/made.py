@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rbptrack.analysis.importing import CheckedSource, Importer, checked
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.ranks import RankTable
 
 

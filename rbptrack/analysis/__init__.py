@@ -27,6 +27,7 @@ from rbptrack.analysis.pairs import (
 )
 from rbptrack.analysis.plugin import Analyzer
 from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
+from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
 from rbptrack.analysis.reading import (
     TABLES,
     column_names,
@@ -40,7 +41,6 @@ from rbptrack.analysis.reading import (
 from rbptrack.analysis.report import Glossary, Report, Term
 from rbptrack.analysis.runs import Filters, Runs
 from rbptrack.analysis.scores import hub_id, join_scores, last_checkpoints, plain_name, unused_scores
-from rbptrack.analysis.source import Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, shortened
 from rbptrack.base.escape import file_part
 from rbptrack.base.markup import csv_text, markdown_text

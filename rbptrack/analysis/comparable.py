@@ -18,7 +18,7 @@ def without_twins(frame: pd.DataFrame) -> pd.DataFrame:
     rows whose documents have groups.
     """
     reference = (frame["reference"] + "@" + frame["reference_commit"].fillna("")).fillna("")
-    order = reference + frame["sources"].isna().map({True: " by document", False: ""})
+    order = reference + frame["groups"].isna().map({True: " by document", False: ""})
     keyed = frame[list(SAME_RANKS)].assign(order=order)
     first = keyed.groupby(list(SAME_RANKS), dropna=False)["order"].transform("min")
     return frame[order == first]  # rows that are equal in this, too, are runs of one size, or imports

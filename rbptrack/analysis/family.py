@@ -9,24 +9,22 @@ Every analyzer begins with `read_families`, so that all of them draw the same li
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.comparable import disagreeing, mixture, parts, without_twins
-from rbptrack.analysis.source import Unreadable, WithoutRanks
-from rbptrack.base.errors import BadInput
+from rbptrack.analysis.rank_reader import whole_ks
+from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
+from rbptrack.analysis.runs import Runs
 from rbptrack.base.words import compact, counted, listed
 from rbptrack.facts import BY_NAME, ONE_LAW, Subject
 from rbptrack.ranks import DocumentCounts, FloatArray, MissingColumn, rbp_ks
 from rbptrack.stats.documents import only_totals
-
-if TYPE_CHECKING:
-    from rbptrack.analysis.runs import Runs
 
 T = TypeVar("T")
 
@@ -34,7 +32,7 @@ UNITS = ("non_embedding_params", "total_params")
 """What S may be: parameters without embeddings and output head, or all of them."""
 
 BY_DOCUMENT = "so that documents are counted as if they were independent: intervals may be too narrow"
-"""What the notes of a report say after a reason of `Runs.unread_sources`."""
+"""What the notes of a report say after a reason of `Runs.unread_groups`."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class Family:
     def _by_size(self, column: str) -> list[list[str]]:
         """The texts of a column for each size, m lists."""
         texts: dict[float, list[str]] = {}
-        for s, text in zip(self._each_s.tolist(), self.rows[column].fillna("").tolist(), strict=True):
+        for s, text in zip(self._each_s.tolist(), self.rows[column].astype("string").fillna("").tolist(), strict=True):
             texts.setdefault(s, []).append(str(text))
         return [texts[s] for s in self.s.tolist()]
 
@@ -145,7 +143,7 @@ def read_families(runs: Runs, read: Any, notes: list[str], *, min_sizes: int = 1
         runs: the measurements.
         read: the k to count by document (those that the family has: `counts[0].ks`), or a function from a family and a
             run ID to sums of that run. They must add (`+`), as the runs of one size are summed; sums with `in_groups`
-            are summed by source where documents have sources.
+            are summed by group where documents have groups.
         notes: gets a sentence for everything that is left out or treated in a way that a reader must know.
         min_sizes: how many sizes a family must have, also after runs were left out.
 
@@ -179,15 +177,13 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], Any], n
             without_ranks.append(model)
         except (Unreadable, MissingColumn) as error:
             notes.append(f"{model} on {family.dataset} is left out: {error}.")
-    by_document = [
-        run_id for run_id in values if run_id in runs.unread_sources and hasattr(values[run_id], "in_groups")
-    ]
+    by_document = [run_id for run_id in values if run_id in runs.unread_groups and hasattr(values[run_id], "in_groups")]
     if by_document and len(by_document) == len(values):
-        notes.append(f"{family}: {runs.unread_sources[by_document[0]]}, {BY_DOCUMENT}.")
-    else:  # sums by document and by source do not add
+        notes.append(f"{family}: {runs.unread_groups[by_document[0]]}, {BY_DOCUMENT}.")
+    else:  # sums by document and by group do not add
         for run_id in by_document:
             del values[run_id]
-            notes.append(f"{models[run_id]} on {family.dataset} is left out: {runs.unread_sources[run_id]}.")
+            notes.append(f"{models[run_id]} on {family.dataset} is left out: {runs.unread_groups[run_id]}.")
     if without_ranks:
         notes.append(f"{family}: {listed(without_ranks)} left out, imported without ranks.")
     return values
@@ -233,7 +229,7 @@ def _counts_at(runs: Runs, ks: Sequence[int]) -> Callable[[Family, str], Documen
 
 
 def _by_source(value: Any, runs: Runs, run_id: str) -> Any:
-    """Sums over documents as sums over their sources, where those are known."""
+    """Sums over documents as sums over their groups, where those are known."""
     if not hasattr(value, "in_groups") or getattr(value, "grouped", False):
         return value
     if isinstance(value, DocumentCounts) and only_totals(value):
@@ -244,11 +240,3 @@ def _by_source(value: Any, runs: Runs, run_id: str) -> Any:
 
 def _few_sizes(family: Family, min_sizes: int) -> str:
     return f"{family}: {counted(len(family.s), 'size')}, and at least {min_sizes} are needed."
-
-
-def whole_ks(ks: Iterable[Any]) -> list[int]:
-    """The k that a caller in Python gives, checked: 1.5 is refused, and not rounded."""
-    values = list(ks) if isinstance(ks, Iterable) else [ks]
-    if not all(isinstance(k, int | np.integer) and k >= 1 for k in values):
-        raise BadInput(f"ks must be whole numbers from 1; got {str(ks)[:60]}")
-    return [int(k) for k in values]

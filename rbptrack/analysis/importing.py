@@ -29,10 +29,10 @@ import pandas as pd
 from pydantic import ValidationError
 
 from rbptrack.analysis.plugin import Plugin
+from rbptrack.analysis.rank_store import SCORES as SCORES  # for importers of scores
 from rbptrack.analysis.rules import ROUNDED, ScoreRow
 from rbptrack.analysis.rules import ImportedRow as ImportedRow  # for importers of rows
 from rbptrack.analysis.scores import plain_name
-from rbptrack.analysis.source import SCORES as SCORES  # for importers of scores
 from rbptrack.base.errors import BadInput
 from rbptrack.base.validation import faults_of
 from rbptrack.base.words import listed

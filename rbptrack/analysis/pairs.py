@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.analysis.report import Report, Term
 from rbptrack.analysis.runs import Runs
-from rbptrack.analysis.source import Unreadable
 from rbptrack.base.errors import BadInput
 from rbptrack.facts import SAME_TOKENS
 from rbptrack.ranks import HEADLINE_KS

@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
-from rbptrack.analysis.family import read_families, whole_ks
-from rbptrack.analysis.source import COUNTED, Source, Unreadable, WithoutRanks
-from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, shortened, unknown
+from rbptrack.analysis.rank_reader import RankReader
+from rbptrack.analysis.rank_store import RankStore
+from rbptrack.base.errors import BadInput, shortened, unknown
 from rbptrack.base.expression import rows_that_pass
-from rbptrack.base.words import counted, listed, readable
-from rbptrack.config.patterns import fits
+from rbptrack.base.words import counted, readable
+from rbptrack.config.patterns import fits, natural_key
 from rbptrack.facts import BY_NAME, COLUMNS, TELL_APART
-from rbptrack.ranks import (
-    HEADLINE_KS,
-    SCHEMA,
-    DocumentCounts,
-    MissingColumn,
-    RankHistogram,
-    RankTable,
-    is_rbp_column,
-    log_grid,
-    rbp_ks,
-    rbp_name,
-)
-from rbptrack.stats.documents import TOTALS
-from rbptrack.stats.laws import laws_by_metric
+from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name
 
-T = TypeVar("T")
-_EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
-_PAPER_KS = (500, 2500, 10000)  # the larger k of its table 2
-_MAX_KEPT_BYTES = 200_000_000  # bytes of counts that are kept for the next analyzer of this process
 _MAX_SHOWN = 60  # measurements, where runs are displayed
 
 
@@ -73,50 +55,71 @@ class Runs:
 
     Args:
         frame: one row per measurement, with columns of `rbptrack.facts.COLUMNS`; columns that are left out are missing.
-        source: where their ranks are read, when they are asked for.
+        store: where their ranks are read.
 
     Attributes:
         frame: the table, typed, with `name` in front. Treat it as read-only.
-        unread_sources: by run ID, why the sources of a run's documents could not be read when they were last asked for;
-            such a run is counted by document.
+        store: where their ranks are read.
 
     """
 
-    def __init__(self, frame: pd.DataFrame, source: Source) -> None:
+    def __init__(self, frame: pd.DataFrame, store: RankStore) -> None:
         names = [*COLUMNS, *(c for c in frame.columns if c not in COLUMNS and c != "name")]
         table = frame.reindex(columns=names).reset_index(drop=True)
         types = dict(COLUMNS) | dict.fromkeys(filter(is_rbp_column, names), "Float64")
         table = table.astype(types)
         table.insert(0, "name", _names(table))
+        table["size"] = table["size"].astype(_sizes(table))
         self.frame = table
-        self.source = source
-        self._counts: dict[str, DocumentCounts] = {}
-        self._groups: dict[str, Sequence[str]] = {}
-        self.unread_sources: dict[str, str] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The state for another process, which reads ranks itself."""
-        return {"frame": self.frame, "source": self.source, "_counts": {}, "_groups": {}, "unread_sources": {}}
+        self.store = store
+        self._reader = RankReader(table, store)
 
     def __len__(self) -> int:
         return len(self.frame)
 
     def __iter__(self) -> Iterator[pd.Series]:
-        """The row of each measurement; `histogram(row)` and `ranks(row)` take it."""
+        """Yield the row of each measurement. `runs.ranks(row)` and the other methods take it."""
         return (row for _, row in self.frame.iterrows())
 
     def __getitem__(self, key: Any) -> Any:
-        """One measurement's row by its name, a column of `frame`, or the measurements of a mask.
+        """Select as pandas does.
+
+        A name gives the row of that measurement, a column's name that column, a list of columns a table, and a mask or
+        a slice the measurements that it selects.
 
         Raises:
-            BadInput: no measurement has that name, or several do; the message lists the names.
+            BadInput: no measurement has that name, or several do; the message lists the names. Or the key is none of
+                these.
 
         """
-        if not isinstance(key, str):
+        if isinstance(key, str):
+            return self.frame[key] if key in self.frame.columns else self.row(key)
+        if isinstance(key, slice):
             return self._with_rows(self.frame[key])
-        if key in self.frame.columns:
-            return self.frame[key]
-        return self.row(key)
+        values = list(key) if isinstance(key, Iterable) else []
+        if values and all(isinstance(value, str) for value in values):
+            missing = [name for name in values if name not in self.frame.columns]
+            if missing:
+                raise unknown("column", missing[0], list(self.frame.columns))
+            return self.frame[values]
+        truths = [value for value in values if value is pd.NA or isinstance(value, bool | np.bool_)]
+        if not isinstance(key, Iterable) or len(truths) < len(values):
+            what = "a name, a column, a list of columns, or a mask such as runs['ce'] < 4"
+            raise BadInput(f"runs[{key!r:.40}] is not understood: give {what}")
+        if len(values) != len(self):
+            raise BadInput(f"a mask has a value for each measurement: {len(values)} values, {len(self)} measurements")
+        index = key.index if isinstance(key, pd.Series) else self.frame.index
+        mask = pd.Series(values, index, dtype="boolean")
+        return self._with_rows(self.frame[mask.reindex(self.frame.index).fillna(False)])
+
+    def query(self, condition: str) -> Runs:
+        """Select the measurements for which a condition over the columns is true: `ce < 4 and dtype == "float32"`.
+
+        Raises:
+            BadInput: it is not a condition, or no measurement passes.
+
+        """
+        return self.select(Filters(where=condition))
 
     def select(self, filters: Filters) -> Runs:
         """The measurements that pass; BadInput where none does, or the condition cannot be evaluated."""
@@ -125,9 +128,9 @@ class Runs:
             patterns = getattr(filters, column)
             if not patterns:
                 continue
-            names = [rows[column].fillna("")]
+            names = [rows[column].astype("string").fillna("")]
             if column == "model":  # nano/6k means nano-6k
-                names.append((rows["family"] + "/" + rows["size"]).fillna(""))
+                names.append(_family_and_size(rows).fillna(""))
             passed = rows[[fits(of_run, patterns) for of_run in zip(*names, strict=True)]]
             if not len(passed):
                 present = shortened(list(dict.fromkeys(rows[column].dropna())))
@@ -142,15 +145,13 @@ class Runs:
 
     def copy(self) -> Runs:
         """The same measurements with a table of their own: what is changed in it, nobody else sees."""
-        twin = Runs.__new__(Runs)
-        vars(twin).update(vars(self), frame=self.frame.copy(), unread_sources={})
-        return twin
+        return self._with_rows(self.frame)
 
     def row(self, word: str) -> pd.Series:
         """The row of a name, or of the beginning of a run ID; BadInput as `runs[...]` raises it."""
         name = "/".join(part.strip() for part in word.split("/")).lower()
         frame = self.frame
-        model = frame["family"] + "/" + frame["size"]
+        model = _family_and_size(frame)
         names_by_precedence = [
             [frame["name"], model + "/" + frame["dataset"]],
             [frame["model"] + "/" + frame["dataset"], frame["model"], model],  # nano-6k alone, where it has one run
@@ -170,96 +171,80 @@ class Runs:
 
     def run_id(self, run: str | pd.Series) -> str:
         """The run ID of a name, of the beginning of a run ID, or of a row; BadInput as `runs[...]` raises it."""
-        if not isinstance(run, str):
+        if isinstance(run, pd.Series) and "run_id" in run.index:
             return str(run["run_id"])
+        if not isinstance(run, str):
+            raise BadInput(f"a run is named by a text such as nano-6k/stdlib, or by its row; got {run!r:.40}")
         if run in self._run_ids:
             return run
         return str(self.row(run)["run_id"])
 
     def histogram(self, run: str | pd.Series) -> RankHistogram:
-        """Exact counts by rank of one run. Raises Unreadable."""
-        return self._read(self.source.histogram, self.run_id(run))
+        """Return the exact counts by rank of one run. Raises Unreadable."""
+        return self._reader.histogram(self.run_id(run))
 
     def ranks(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> RankTable:
-        """The rank table of one run; read at each call, so reduce it at once. Raises Unreadable, MissingColumn."""
-        _check_columns(columns)
-        return self._read(lambda run_id: self.source.ranks(run_id, columns), self.run_id(run))
+        """Read the rank table of one run, which is not kept. Raises Unreadable, or MissingColumn."""
+        return self._reader.ranks(self.run_id(run), columns)
 
     def ranks_of(self, run: str | pd.Series, documents: Collection[int]) -> RankTable:
-        """The ranks of some documents of one run, by their numbers. Raises Unreadable."""
-        return self._read(lambda run_id: self.source.ranks_of(run_id, documents), self.run_id(run))
-
-    def counts_by_document(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
-        """Tokens, nats and hits of each k per document of one run, also if documents have groups. Raises Unreadable."""
-        return self._counts_by_document(self.run_id(run), whole_ks(ks)).select(whole_ks(ks))
+        """Read the ranks of some documents of one run, by their numbers. Raises Unreadable."""
+        return self._reader.ranks_of(self.run_id(run), documents)
 
     def rank_pieces(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
-        """The rank table of one run in pieces of whole documents, in text order, one in memory at a time.
-
-        For sums over documents, of tables that may be larger than memory. Raises MissingColumn where no rank table has
-        such a column, and Unreadable, also in the middle.
-        """
-        _check_columns(columns)
-        run_id = self.run_id(run)
-        pieces = self._read(lambda run_id: iter(self.source.rank_pieces(run_id, columns)), run_id)
-        while (piece := self._read(lambda _: next(pieces, None), run_id)) is not None:
-            yield piece
-
-    def document_counts(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
-        """Tokens, nats and hits of each k per document of one run, or per source where documents have sources.
-
-        Kept for the next analyzer of this process. Metrics that were imported without ranks come as one document of
-        number `stats.documents.TOTALS`. Raises Unreadable.
-        """
-        ks = whole_ks(ks)
-        run_id = self.run_id(run)
-        if run_id in self._without_ranks:
-            return self._totals(run_id, ks)
-        counts = self._counts_by_document(run_id, ks).select(ks)
-        groups = self.groups(run_id)
-        return counts.in_groups(groups) if len(groups) else counts
-
-    def groups(self, run: str | pd.Series) -> Sequence[str]:
-        """The source of each document with scored tokens of a run; empty where none is named.
-
-        Runs over the same texts have the same sources, so that their errors are paired: where several fields name
-        sources, or only some runs do, those of the run that names the fewest are taken for all. Where they cannot be
-        read they are empty, `unread_sources` says why, and they are read again at the next call.
+        """Yield the rank table of one run in pieces of whole documents, in text order, with one in memory at a time.
 
         Raises:
-            Unreadable: the ranks cannot be read, or there are more documents than sources.
+            MissingColumn: no rank table has such a column.
+            Unreadable: the table is missing or damaged; this may be raised after some pieces.
 
         """
-        run_id = self.run_id(run)
-        if run_id in self._groups:
-            return self._groups[run_id]
-        self.unread_sources.pop(run_id, None)
-        groups = self._find_groups(run_id)
-        if run_id not in self.unread_sources:
-            self._groups[run_id] = groups
-        return groups
+        return self._reader.rank_pieces(self.run_id(run), columns)
+
+    def counts_by_document(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
+        """Count tokens, nats and hits of each k per document of one run, also if documents have groups.
+
+        Raises Unreadable.
+        """
+        return self._reader.counts_by_document(self.run_id(run), ks)
+
+    def document_counts(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
+        """Count tokens, nats and hits of each k per document of one run, or per group if documents have groups.
+
+        The counts are kept for the next analyzer of this process. Metrics that were imported without ranks come as one
+        document with the number `stats.documents.TOTALS`. Raises Unreadable.
+        """
+        return self._reader.document_counts(self.run_id(run), ks)
+
+    def groups(self, run: str | pd.Series) -> Sequence[str]:
+        """Return the group of each document with scored tokens of a run; empty if no field names groups.
+
+        Runs over the same texts get the same groups, so that their errors are paired. If runs name different groups, or
+        only some runs name any, the groups of the run with the fewest are taken for all. If they cannot be read,
+        the result is empty and `unread_groups` says why.
+
+        Raises:
+            Unreadable: the ranks cannot be read, or there are more documents than groups.
+
+        """
+        return self._reader.groups(self.run_id(run))
+
+    @property
+    def unread_groups(self) -> dict[str, str]:
+        """By run ID, why the groups of a run's documents could not be read; such a run is counted by document."""
+        return self._reader.unread_groups
 
     def token_texts(self, run: str | pd.Series, ids: Iterable[int]) -> list[str]:
-        """The texts of tokens of one run, quoted, so that spaces show: `" the"`; `id 262` where a text is not known."""
-        known = self._read(self.source.token_texts, self.run_id(run))
+        """Return the texts of tokens of one run in quotes, as `" the"`, or as `id 262` if a text is not known."""
+        known = self._reader.token_texts(self.run_id(run))
         texts = []
         for token in map(int, ids):
             texts.append(json.dumps(readable(known[token]), ensure_ascii=False) if token in known else f"id {token}")
         return texts
 
     def scores(self) -> pd.DataFrame:
-        """The scores of tasks that were imported, with the columns of `SCORES`; no row without any."""
-        return self.source.scores()
-
-    def laws(self, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
-        """The laws in size of CE and of RBP_k: family, dataset, metric, alpha, low, high, A, R2, sizes; a row each."""
-        rows = []
-        for family, counts in read_families(self, ks, [], min_sizes=2):
-            for metric, law in laws_by_metric(family.s, counts).items():
-                low, high = law.alpha.interval()
-                numbers = {"alpha": law.alpha.value, "low": low, "high": high}
-                rows.append({**family.keys, "metric": metric, **numbers, "A": law.a, "R2": law.r2, "sizes": law.sizes})
-        return pd.DataFrame(rows, columns=["family", "dataset", "metric", "alpha", "low", "high", "A", "R2", "sizes"])
+        """Return the imported scores of tasks, with the columns of `SCORES`; without rows if there are none."""
+        return self.store.scores()
 
     def __repr__(self) -> str:
         return f"{counted(len(self), 'measurement')}\n{self._shown.to_string(index=False, max_rows=_MAX_SHOWN)}"
@@ -274,100 +259,30 @@ class Runs:
         return self.frame[["name", "non_embedding_params", "num_tokens", "ce", *headline]]
 
     def _with_rows(self, rows: pd.DataFrame) -> Runs:
-        selected = Runs(rows, self.source)
-        selected._counts = self._counts
+        """The measurements of some rows. They share what was counted."""
+        selected = Runs(rows, self.store)
+        selected._reader.kept = self._reader.kept
         return selected
 
     @cached_property
     def _run_ids(self) -> frozenset[str]:
         return frozenset(self.frame["run_id"].dropna())
 
-    @cached_property
-    def _without_ranks(self) -> frozenset[str]:
-        return frozenset(self.frame.loc[self.frame["without_ranks"].fillna(False), "run_id"])
 
-    def _counts_by_document(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
-        kept = self._counts.get(run_id)
-        if kept is not None and set(ks) <= set(kept.ks):
-            return kept
-        needed = {*ks, *(kept.ks if kept else ())}
-        parts = []
-        for piece in self.rank_pieces(run_id, COUNTED):
-            parts.append(piece.document_counts(_likely_ks(piece.vocab_size, self._logged_ks, needed)))
-        counts = DocumentCounts.concatenate(parts)
-        if len(self._counts) * counts.hits.nbytes < _MAX_KEPT_BYTES:
-            self._counts[run_id] = counts
-        return counts
-
-    @cached_property
-    def _logged_ks(self) -> list[int]:
-        return rbp_ks(self.frame.columns)
-
-    def _totals(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
-        """The logged numbers of a run without ranks, as one document."""
-        row = self.frame[self.frame["run_id"] == run_id].iloc[0]
-        values = row.reindex(["ce", *map(rbp_name, ks)])
-        if values.isna().any():
-            raise WithoutRanks
-        tokens = 1.0 if pd.isna(row["num_tokens"]) else float(row["num_tokens"])
-        nats, *hits = (values.to_numpy(np.float64) * tokens).tolist()
-        return DocumentCounts(tuple(ks), np.array([TOTALS]), np.array([tokens]), np.array([nats]), np.array([hits]))
-
-    def _find_groups(self, run_id: str) -> Sequence[str]:
-        if self.frame["sources"].isna().all():
-            return ()
-        row = self.frame[self.frame["run_id"] == run_id].iloc[0]
-        same_texts = self.frame["run_id"] == run_id
-        if pd.notna(row["documents_hash"]):
-            same_texts = self.frame["documents_hash"].eq(row["documents_hash"]).fillna(False)
-        with_sources = self.frame[same_texts & self.frame["sources"].notna()].sort_values(["sources", "run_id"])
-        if not len(with_sources):
-            return ()
-        named_by = str(with_sources["run_id"].iat[0])
-        try:
-            source_by_document = self._read(self.source.groups, named_by)
-        except Unreadable as error:
-            self.unread_sources[run_id] = f"its sources cannot be read ({error})"
-            return ()
-        documents = self._counts_by_document(run_id, ()).document
-        last = int(documents.max(initial=-1))
-        if last >= len(source_by_document):
-            raise Unreadable(
-                f"run {named_by}: it has the sources of {counted(len(source_by_document), 'document')}, "
-                f"and there is a document {last:,}"
-            )
-        return [source_by_document[int(number)] for number in documents]
-
-    def _read(self, load: Callable[[str], T], run_id: str) -> T:
-        try:
-            return load(run_id)
-        except Unreadable:
-            raise
-        except MissingArtifact as error:
-            if run_id in self._without_ranks:
-                raise WithoutRanks from error
-            raise Unreadable(f"run {run_id}: its rank table, histogram or sources are missing or damaged") from error
-        except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError, IndexError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise Unreadable(f"an artifact of run {run_id} is damaged or cannot be reached: {reason}") from error
+def _family_and_size(frame: pd.DataFrame) -> pd.Series[str]:
+    """The models as they are named on the command line: `nano/6k`."""
+    return frame["family"] + "/" + frame["size"].astype("string")
 
 
-def _check_columns(columns: Sequence[str] | None) -> None:
-    """Raise MissingColumn for a name that is no column of any rank table."""
-    known = [*SCHEMA.names, "rank"]
-    for name in columns or ():
-        if name not in known:
-            raise MissingColumn(f"a rank table has no column {name}; its columns are {listed(known)}")
-
-
-def _likely_ks(vocab_size: int, logged: Sequence[int], needed: Iterable[int]) -> list[int]:
-    """The needed k, and every k that analyzers are likely to ask for, so that each rank table is read once."""
-    likely = {*range(1, _EVERY_K + 1), *_PAPER_KS, *logged, *log_grid(vocab_size).tolist()}
-    return sorted({*needed, *(k for k in likely if k <= vocab_size)})
+def _sizes(frame: pd.DataFrame) -> pd.CategoricalDtype:
+    """The sizes in the order of S; sizes of unknown S come last, in the order of the numbers in them."""
+    smallest = frame.groupby("size")["non_embedding_params"].min()
+    by_s = {str(size): float("inf") if pd.isna(s) else float(s) for size, s in smallest.items()}
+    return pd.CategoricalDtype(sorted(by_s, key=lambda size: (by_s[size], natural_key(size))), ordered=True)
 
 
 def _names(frame: pd.DataFrame) -> pd.Series[str]:
-    """A name for each run that no other has: `nano-6k/stdlib`, with what sets it apart where several runs share that:
+    """A name for each run that no other has: `nano-6k/stdlib`; if several runs share it, with what sets them apart:
     `mine-115k/notes@bfloat16`.
     """
     names = pd.Series([f"{model}/{dataset}" for model, dataset in zip(frame["model"], frame["dataset"], strict=True)])

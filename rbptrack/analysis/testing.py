@@ -27,9 +27,9 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.plugin import Analyzer
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.report import COLUMNS, VERDICTS, Report
 from rbptrack.analysis.runs import Runs
-from rbptrack.analysis.source import Tables
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import HEADLINE_KS, RankTable, rbp_name, se_name
 

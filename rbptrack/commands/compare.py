@@ -44,7 +44,7 @@ def compare(
     pair = f"{first['name']} and {second['name']}"
     report = Report(CHANGES_GLOSSARY)
     add_changes(report, changes, family=str(second["family"]), dataset=str(second["dataset"]))
-    unread = runs.unread_sources.get(str(first["run_id"]))
+    unread = runs.unread_groups.get(str(first["run_id"]))
     if unread:
         report.notes.append(f"{unread}, {BY_DOCUMENT}.")
     if changes.worst:

@@ -65,7 +65,7 @@ def export_bundle(runs: Runs, path: Path, *, reading: str = "") -> int:
         MissingArtifact: a file of a measurement is missing, or not what was sealed.
 
     """
-    store = runs.source
+    store = runs.store
     if not isinstance(store, Store):
         raise BadInput("only measurements of a store can be exported as a bundle")
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as bundle:

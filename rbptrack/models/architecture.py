@@ -94,7 +94,7 @@ def loaded(what: str, source: Pinned, load: Callable[..., Any], remedy: str = ""
         raise BadInput(f"the {what} of {source.location} cannot be loaded: {reason(error, source)}{remedy}") from error
 
 
-def reason(error: BaseException, source: Source) -> str:
+def reason(error: BaseException, source: Pinned) -> str:
     """Say why the files of a model cannot be loaded: a damaged file, else what transformers says."""
     damaged = damaged_file(source)
     if damaged:

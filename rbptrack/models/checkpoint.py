@@ -64,7 +64,7 @@ def only_pickles(where: str) -> str:
     )
 
 
-def damaged_file(source: Source) -> str:
+def damaged_file(source: Pinned) -> str:
     """Say which file of a model is not the JSON object that it must be, and why; empty if none is."""
     for name in _JSON_FILES:
         path = file_of(source, name)

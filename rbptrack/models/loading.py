@@ -88,7 +88,7 @@ def _load_module(config: ModelConfig, source: Pinned, **options: Any) -> Any:
     return module
 
 
-def _explained(error: Exception, what: str, source: Source, *, pickles: bool) -> BadInput:
+def _explained(error: Exception, what: str, source: Pinned, *, pickles: bool) -> BadInput:
     """Say in a line why a model could not be loaded."""
     causes: list[BaseException] = []
     cause: BaseException | None = error

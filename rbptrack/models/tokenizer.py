@@ -69,7 +69,7 @@ def load_tokenizer(source: Pinned) -> PreTrainedTokenizerBase:
         ) from error
 
 
-def _by_class(source: Source) -> PreTrainedTokenizerBase:
+def _by_class(source: Pinned) -> PreTrainedTokenizerBase:
     """The tokenizer as transformers loads it by its class; by its tokenizer.json if the class cannot be loaded."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -85,7 +85,7 @@ def _by_class(source: Source) -> PreTrainedTokenizerBase:
 
 
 def _held_to_files(
-    tokenizer: PreTrainedTokenizerBase, source: Source, config: dict[str, Any], file: Path | None
+    tokenizer: PreTrainedTokenizerBase, source: Pinned, config: dict[str, Any], file: Path | None
 ) -> PreTrainedTokenizerBase:
     """The tokenizer with the rules of its files; see `load_tokenizer`."""
     if file is not None:
@@ -104,7 +104,7 @@ def _held_to_files(
     return tokenizer
 
 
-def _check_vocabulary(source: Source, tokenizer: PreTrainedTokenizerBase) -> None:
+def _check_vocabulary(source: Pinned, tokenizer: PreTrainedTokenizerBase) -> None:
     """Refuse a vocabulary that gives one id to several tokens, or that lacks the merges by which it was made."""
     ids = tokenizer.get_vocab()
     if len(set(ids.values())) < len(ids):

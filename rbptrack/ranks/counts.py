@@ -48,10 +48,10 @@ class DocumentSums:
         return self._with({name: getattr(self, name)[documents] for name in (*self.LABELS, *self.SUMMED)})
 
     def in_groups(self, groups: Sequence[Any]) -> Self:
-        """The sums of each source in place of those of its documents.
+        """The sums of each group in place of those of its documents.
 
         Args:
-            groups: the source of each document, (documents,). Of the labels those of its first document stay.
+            groups: the group of each document, (documents,). Of the labels those of its first document stay.
 
         """
         first = np.unique(np.asarray(groups), return_index=True)[1]
@@ -72,7 +72,7 @@ class DocumentCounts(DocumentSums):
         tokens: scored tokens, (documents,).
         nats: sum of -ln p(target), (documents,).
         hits: tokens with rank <= k, (documents, len(ks)).
-        grouped: whether each row is a source, the sum of its documents, rather than a document.
+        grouped: whether each row is a group, the sum of its documents, rather than a document.
 
     """
 
@@ -97,7 +97,7 @@ class DocumentCounts(DocumentSums):
         return replace(self, ks=tuple(ks), hits=self.hits[:, [column[k] for k in ks]])
 
     def in_groups(self, groups: Sequence[Any]) -> DocumentCounts:
-        """The sums of each source, which is the unit then; groups: the source of each row, (documents,)."""
+        """The sums of each group, which is the unit then; groups: the group of each row, (documents,)."""
         grouped = super().in_groups(groups)
         return replace(grouped, document=np.arange(len(grouped.tokens)), grouped=True)
 
@@ -115,11 +115,11 @@ class DocumentCounts(DocumentSums):
         """Pool two runs.
 
         Raises:
-            RbptrackError: they count different k, or the rows of one are sources and those of the other documents.
+            RbptrackError: they count different k, or the rows of one are groups and those of the other documents.
 
         """
         if self.ks != other.ks:
             raise RbptrackError(f"counts for k = {self.ks} and {other.ks} cannot be added")
         if self.grouped != other.grouped:
-            raise RbptrackError("counts by source and counts by document cannot be added")
+            raise RbptrackError("counts by group and counts by document cannot be added")
         return self.merge([self, other])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -43,8 +45,14 @@ class RankHistogram:
         """Mean of -ln p(target), nats."""
         return float(-self.logprob.sum() / self.num_tokens)
 
-    def rbp(self, k: int) -> float:
-        """RBP_k = Pr(R <= k)."""
+    @overload
+    def rbp(self, k: int) -> float: ...
+    @overload
+    def rbp(self, k: Iterable[int]) -> FloatArray: ...
+    def rbp(self, k: Any) -> Any:
+        """Return RBP_k = Pr(R <= k): a number for one k, an array for several."""
+        if isinstance(k, Iterable) and not isinstance(k, str):
+            return self.rbp_curve([check_k(each, self.vocab_size) for each in k])
         return float(self.rbp_curve([check_k(k, self.vocab_size)])[0])
 
     def rbp_curve(self, ks: npt.ArrayLike) -> FloatArray:

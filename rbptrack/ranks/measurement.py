@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 
@@ -101,8 +103,12 @@ class Measurement:
         """Share of scored tokens whose logit another entry equals."""
         return self.tied / self.num_tokens
 
-    def rbp(self, k: int) -> float:
-        """RBP_k = Pr(R <= k)."""
+    @overload
+    def rbp(self, k: int) -> float: ...
+    @overload
+    def rbp(self, k: Iterable[int]) -> FloatArray: ...
+    def rbp(self, k: Any) -> Any:
+        """Return RBP_k = Pr(R <= k): a number for one k, an array for several."""
         return self.histogram.rbp(k)
 
     @property

@@ -68,8 +68,8 @@ def log_grid(largest: int, *, per_decade: int = 12) -> IntArray:
     return grid
 
 
-def check_k(k: int, vocab_size: int) -> int:
-    """Return k if it is one of 1..|V|; BadInput otherwise."""
-    if not 1 <= k <= vocab_size:
-        raise BadInput(f"k must be between 1 and {vocab_size}, the vocabulary's size; got {k}")
-    return k
+def check_k(k: object, vocab_size: int) -> int:
+    """Return k if it is a whole number from 1 to |V|; BadInput otherwise."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= vocab_size:
+        raise BadInput(f"k must be a whole number from 1 to {vocab_size}, the vocabulary's size; got {k!r:.40}")
+    return int(k)

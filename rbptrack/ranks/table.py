@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -176,8 +176,14 @@ class RankTable:
         """Share of scored tokens whose logit another entry equals."""
         return float(np.count_nonzero(self.column("ties")) / len(self))
 
-    def rbp(self, k: int) -> float:
-        """RBP_k = Pr(R <= k), the share of scored tokens whose rank is at most k."""
+    @overload
+    def rbp(self, k: int) -> float: ...
+    @overload
+    def rbp(self, k: Iterable[int]) -> FloatArray: ...
+    def rbp(self, k: Any) -> Any:
+        """Return RBP_k = Pr(R <= k), the share of scored tokens whose rank is at most k: an array for several k."""
+        if isinstance(k, Iterable) and not isinstance(k, str):
+            return np.array([self.rbp(each) for each in k])
         return float(np.count_nonzero(self.rank <= check_k(k, self.vocab_size)) / len(self))
 
     def compared_sums(self) -> FloatArray:

@@ -22,7 +22,7 @@ import pandas as pd
 
 import rbptrack
 from rbptrack.analysis import Runs
-from rbptrack.analysis.source import Unreadable
+from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.base.errors import BadInput, RbptrackError, unknown
 from rbptrack.base.words import bytes_of, counted, listed
 from rbptrack.config.patterns import natural_key
@@ -161,7 +161,7 @@ def _token_sets(runs: Runs, notes: list[str]) -> list[TokenSet]:
     sets = []
     groups = [rows for _, rows in frame.groupby(list(SAME_TOKENS), dropna=False, sort=True)]
     for rows in groups:
-        ordered = rows.assign(_size=rows["size"].fillna("").map(natural_key)).sort_values(
+        ordered = rows.assign(_size=rows["size"].astype("string").fillna("").map(natural_key)).sort_values(
             ["family", "non_embedding_params", "_size", "training_tokens", "name"], na_position="first"
         )
         sets.append(TokenSet(_label(rows, groups), ordered.drop(columns="_size")))
@@ -191,11 +191,11 @@ def _set_data(runs: Runs, token_set: TokenSet, asked: Sequence[str], room: int, 
     readable = _with_counts(runs, token_set, notes)
     texts = _token_texts(runs, readable)
     run_id = str(readable.rows["run_id"].iloc[0])
-    listing = runs.source.documents(run_id)
+    listing = runs.store.documents(run_id)
     ids = {int(n): str(id_) for n, id_ in zip(listing["document"], listing["id"], strict=True)}
     lengths = {int(n): int(length) for n, length in zip(listing["document"], listing["tokens"], strict=True)}
     choices = _asked_for(readable, asked, ids) if asked else _chosen(readable, room)
-    unscored = _first_that_is_not_empty(runs.source.unscored(run_id) for run_id in readable.rows["run_id"])
+    unscored = _first_that_is_not_empty(runs.store.unscored(run_id) for run_id in readable.rows["run_id"])
     readable, tables = _tables(runs, readable, [choice.number for choice in choices], notes)
     strings = _Strings()
     documents = []
@@ -267,7 +267,7 @@ def _token_texts(runs: Runs, token_set: TokenSet) -> dict[int, str]:
     """The texts of tokens that any of the measurements keeps; BadInput if none does."""
     texts: dict[int, str] = {}
     for run_id in token_set.rows["run_id"]:
-        texts = {**runs.source.token_texts(run_id), **texts}
+        texts = {**runs.store.token_texts(run_id), **texts}
     if not texts:
         raise BadInput(f"{token_set.label}: its measurements keep no texts of tokens, so there is nothing to read")
     return texts

@@ -118,7 +118,7 @@ class Changes:
     """What changes from one measurement to another of the same tokens.
 
     Attributes:
-        a: counts of the first by document, or by source where sources are known: the unit of every interval.
+        a: counts of the first by document, or by group where groups are known: the unit of every interval.
         b: of the second.
         pairs: of both.
         worst: the tokens whose probability fell most.
@@ -201,7 +201,7 @@ def compare(
         a: the first, in pieces of whole documents, such as `runs.rank_pieces(run)`.
         b: the second; its pieces may end elsewhere.
         ks: the k of RBP_k; those above |V| are left out. Without any, CE alone is compared.
-        groups: the source of each document with scored tokens, in their order; empty: documents are the unit.
+        groups: the group of each document with scored tokens, in their order; empty: documents are the unit.
         worst: how many of the tokens whose probability fell most are kept.
 
     Raises:
@@ -231,7 +231,7 @@ def compare(
 
 
 def _joined(parts: Sequence[T], groups: Sequence[str]) -> T:
-    """The counts of all pieces; by source, where the sources of the documents are given."""
+    """The counts of all pieces; by group, where the groups of the documents are given."""
     whole = parts[0].concatenate(parts)
     return whole.in_groups(groups) if len(groups) else whole
 

@@ -4,7 +4,7 @@ A statistic is a function of sums over documents. `estimate` gives its value and
 (documents, columns), or something that has it as `sums`, such as `DocumentCounts` (tokens, nats, hits at each k).
 
 Tokens of one text resemble each other, so that intervals with tokens as units cover 9 to 32% where they should cover
-95. Where documents have sources (a site, a book), a row of the counts is a source.
+95. Where documents have groups (a site, a book), a row of the counts is a group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.rounding import ROUNDING
 
 MIN_UNITS = 20
-"""Documents, or sources where they are known; below, there are no ends, no p, no verdict and no standard error."""
+"""Documents, or groups where they are known; below, there are no ends, no p, no verdict and no standard error."""
 
 TOTALS = -1
 """The number of the one document that stands for a whole dataset of which only totals are known: imported metrics."""
@@ -51,7 +51,7 @@ class Sums(DocumentSums):
     Attributes:
         document: numbers of the documents, ascending, (documents,).
         sums: of each document, (documents, columns).
-        grouped: whether each row is a source rather than a document.
+        grouped: whether each row is a group rather than a document.
 
     """
 
@@ -63,7 +63,7 @@ class Sums(DocumentSums):
     grouped: bool = False
 
     def in_groups(self, groups: Sequence[Any]) -> Sums:
-        """The sums of each source, which is the unit then; groups: the source of each row, (documents,)."""
+        """The sums of each group, which is the unit then; groups: the group of each row, (documents,)."""
         grouped = super().in_groups(groups)
         return replace(grouped, document=np.arange(len(grouped.sums)), grouped=True)
 

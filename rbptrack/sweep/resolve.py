@@ -153,7 +153,7 @@ class Resolver:
             return weights
         return self._pinned(("tokenizer", model.tokenizer), lambda: of_tokenizer(model, weights))
 
-    def _with_length(self, config: Config, weights: Source, reference: Source | None) -> tuple[Config, tuple[str, ...]]:
+    def _with_length(self, config: Config, weights: Pinned, reference: Pinned | None) -> tuple[Config, tuple[str, ...]]:
         """The config with shorter sequences if a model reads fewer tokens, and a note that says so."""
         dataset = config.dataset
         if not dataset.shorten:
@@ -170,7 +170,7 @@ class Resolver:
         note = f"{name} reads at most {length} tokens: sequences have {length} tokens, not {dataset.seq_len}"
         return replace(config, dataset=replace(dataset, seq_len=length, context=context)), (note,)
 
-    def _longest(self, model: ModelConfig, source: Source) -> int:
+    def _longest(self, model: ModelConfig, source: Pinned) -> int:
         if source.identity not in self._lengths:
             self._lengths[source.identity] = _longest(model, source)
         return self._lengths[source.identity]
@@ -209,7 +209,7 @@ def _rules(model: ModelConfig, source: Pinned) -> str:
     return remembered(f"tokenizers/{_key(source)}", load)
 
 
-def _longest(model: ModelConfig, source: Source) -> int:
+def _longest(model: ModelConfig, source: Pinned) -> int:
     """The most tokens that a model reads at a time; 0 if nothing limits it. Kept like the tokenizer's rules."""
 
     def load() -> str:
@@ -222,7 +222,7 @@ def _longest(model: ModelConfig, source: Source) -> int:
     return int(remembered(f"lengths/{_key(source)}", load))
 
 
-def _key(source: Source) -> str:
+def _key(source: Pinned) -> str:
     """Changes with the files of a source, and with the libraries that read them."""
     versions = [version(library) for library in ("rbptrack", "tokenizers", "transformers")]
     return fingerprint({"source": source.identity, "versions": versions})

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pandas as pd
 
-from rbptrack.analysis.source import Source
+from rbptrack.analysis.rank_store import RankStore
 from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway
 from rbptrack.base.parquet import read_table
 from rbptrack.ranks import RankHistogram, RankTable
@@ -23,7 +23,7 @@ from rbptrack.tracking.names import DOCUMENTS_FILE, HISTOGRAM_FILE, RANKS_FILE, 
 T = TypeVar("T")
 
 
-class Artifacts(Source):
+class Artifacts(RankStore):
     """Reads the artifacts of a store's runs; raises MissingArtifact, or StoreAway where the store does not answer.
 
     Attributes:
@@ -87,10 +87,10 @@ class Artifacts(Source):
         return frame
 
     def groups(self, run_id: str) -> Sequence[str]:
-        """The source of each document of a measurement, by its number."""
+        """The group of each document of a measurement, by its number."""
         table = self._read(run_id, DOCUMENTS_FILE, lambda path: read_table(path, ["group"]))
         if "group" not in table.column_names:
-            raise MissingArtifact(f"run {run_id} names no sources of its documents")
+            raise MissingArtifact(f"run {run_id} names no groups of its documents")
         return [str(group) for group in table.column("group").to_pylist()]
 
     def _read(self, run_id: str, name: str, read: Callable[[Path], T]) -> T:

@@ -25,7 +25,7 @@ class Tag:
     SWEEP = PREFIX + "sweep"
     COMMIT = PREFIX + "commit"
     DATASET_COMMIT = PREFIX + "dataset_commit"
-    SOURCES = PREFIX + "sources"
+    GROUPS = PREFIX + "groups"
     NOTES = PREFIX + "notes"
     IMPORTED = PREFIX + "imported"
     IMPORTED_FROM = PREFIX + "imported_from"

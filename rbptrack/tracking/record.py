@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rbptrack.analysis.source import COUNTED
+from rbptrack.analysis.rank_store import COUNTED
 from rbptrack.base.files import sha256, sync, write_whole
 from rbptrack.base.parquet import write_table
 from rbptrack.facts import BY_NAME, Place
@@ -136,7 +136,7 @@ def lay_out(
         folder: of the cell.
         measurement: its numbers.
         facts: what it is of.
-        documents: document (its number in the rank table), id, tokens, bytes, and group where sources are known.
+        documents: document (its number in the rank table), id, tokens, bytes, and group where groups are known.
         unscored: document, position and token of the tokens that the model read and that have no rank.
         token_texts: the text of every token that occurs or that the model ranks first, by id.
         began: when the measurement began, in seconds since 1970.
@@ -161,9 +161,9 @@ def _record_of(
     values = facts.values
     tags = facts.tags()
     if "group" in documents.columns:
-        sources = documents["group"].astype(str).tolist()
-        counts = counts.in_groups([sources[number] for number in counts.document.tolist()])
-        tags[Tag.SOURCES] = str(len(set(sources)))
+        groups = documents["group"].astype(str).tolist()
+        counts = counts.in_groups([groups[number] for number in counts.document.tolist()])
+        tags[Tag.GROUPS] = str(len(set(groups)))
     different_notes = dict.fromkeys(" ".join(note.split()) for note in notes)
     if different_notes:
         tags[Tag.NOTES] = "; ".join(different_notes)[:MAX_TEXT_LENGTH]
@@ -191,7 +191,7 @@ def histogram_of(ranks: Path) -> RankHistogram:
 
 
 def numbers(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:
-    """CE and rbp_<k> for the k of the counts, with standard errors over documents (or sources) where they suffice."""
+    """CE and rbp_<k> for the k of the counts, with standard errors over documents (or groups) where they suffice."""
     names = [Metric.CE, *map(rbp_name, counts.ks)]
     values = [histogram.ce, *(histogram.rbp(k) for k in counts.ks)]
     variances = covariance(influences(counts, ce_and_rbp)[1]).diagonal()

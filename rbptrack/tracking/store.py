@@ -18,8 +18,8 @@ from typing import Any
 
 import pandas as pd
 
+from rbptrack.analysis.rank_store import SCORES
 from rbptrack.analysis.runs import EVERYTHING, Filters, Runs
-from rbptrack.analysis.source import SCORES
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
 from rbptrack.base.files import sha256
 from rbptrack.config.check import check_store

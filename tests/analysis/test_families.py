@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Runs, families, read_families
-from rbptrack.analysis.source import Tables, WithoutRanks
+from rbptrack.analysis.rank_store import Tables, WithoutRanks
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput
 from rbptrack.stats import Sums
@@ -137,7 +137,7 @@ def test_twins_with_a_reference_count_once() -> None:
 
 
 def test_twins_with_groups_count_once() -> None:
-    rows = [row(6), row(6, run_id="with", sources=20), row(15)]
+    rows = [row(6), row(6, run_id="with", groups=20), row(15)]
     notes: list[str] = []
     [family] = families(runs_of(*rows), notes)
     assert family.run_ids == [["with"], ["r15"]]
@@ -200,7 +200,7 @@ def test_sums_of_ones_own_add_and_come_by_source() -> None:
             return ["x", "x"]
 
     table = ranked([1, 2, 5, 1], documents=2)
-    rows = [row(6, run_id="a", sources=1), row(6, run_id="b", sources=1)]
+    rows = [row(6, run_id="a", groups=1), row(6, run_id="b", groups=1)]
     runs = Runs(pd.DataFrame(rows), Grouped({"a": table, "b": table}))
 
     def load(family, run_id):
@@ -251,4 +251,4 @@ def test_both_sizes_and_logged_numbers_by_size() -> None:
 @pytest.mark.parametrize("ks", [[0], ["x"], [1.5], None])
 def test_k_are_whole_numbers(ks):
     with pytest.raises(BadInput):
-        example_runs(documents=5).laws(ks)
+        list(read_families(example_runs(documents=5), ks, []))

@@ -1,4 +1,4 @@
-"""Measurements: names, filters, ranks on demand, sources of documents."""
+"""Measurements: names, filters, ranks on demand, groups of documents."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import rbptrack
 from rbptrack.analysis import BadInput, Filters, Runs, Unreadable, WithoutRanks
 from rbptrack.analysis.family import read_families
-from rbptrack.analysis.source import Source, Tables
+from rbptrack.analysis.rank_store import RankStore, Tables
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import MissingArtifact
 from rbptrack.facts import COLUMNS
@@ -27,8 +28,8 @@ def runs_of(*rows, tables=None):
     return Runs(pd.DataFrame(rows), Tables(tables or {}))
 
 
-class Grouped(Source):
-    """Documents with sources, read in two pieces."""
+class Grouped(RankStore):
+    """Documents with groups, read in two pieces."""
 
     def __init__(self, groups):
         self.of_run = groups
@@ -145,12 +146,12 @@ def test_counts_are_those_of_the_ranks_whatever_was_asked_before() -> None:
     assert runs.histogram(one).rbp(10) == pytest.approx(table.rbp(10))
 
 
-def test_documents_with_sources_are_counted_by_source() -> None:
+def test_documents_with_groups_are_counted_by_group() -> None:
     source = Grouped({"a": ["x", "y", "x", "x"]})
     runs = Runs(
-        pd.DataFrame([row("a", sources=2, documents_hash="t"), row("b", size="15k", documents_hash="t")]), source
+        pd.DataFrame([row("a", groups=2, documents_hash="t"), row("b", size="15k", documents_hash="t")]), source
     )
-    for run_id in "ab":  # the other reads the same texts, so it has the same sources
+    for run_id in "ab":  # the other reads the same texts, so it has the same groups
         counts = runs.document_counts(run_id, [1])
         assert counts.grouped
         assert counts.tokens.tolist() == [6, 2]
@@ -159,26 +160,26 @@ def test_documents_with_sources_are_counted_by_source() -> None:
 
 def test_the_fewest_sources_count_for_all_runs_over_the_same_texts() -> None:
     source = Grouped({"a": ["1", "2", "3", "4"], "b": ["x", "y", "x", "x"]})
-    rows = [row("a", sources=4, documents_hash="t"), row("b", size="15k", sources=2, documents_hash="t")]
+    rows = [row("a", groups=4, documents_hash="t"), row("b", size="15k", groups=2, documents_hash="t")]
     assert Runs(pd.DataFrame(rows), source).groups("a") == ["x", "y", "x", "x"]
     other = [rows[0] | {"documents_hash": "u"}, rows[1]]
     assert Runs(pd.DataFrame(other), source).groups("a") == ["1", "2", "3", "4"]
 
 
 def test_sources_that_are_gone_leave_documents() -> None:
-    runs = Runs(pd.DataFrame([row("a", sources=2)]), Grouped({}))
+    runs = Runs(pd.DataFrame([row("a", groups=2)]), Grouped({}))
     assert runs.groups("a") == ()
     assert len(runs.document_counts("a", [1]).tokens) == 4
 
 
-def test_a_report_says_that_sources_could_not_be_read_and_they_are_asked_for_again() -> None:
+def test_a_report_says_that_groups_could_not_be_read_and_they_are_asked_for_again() -> None:
     source = Grouped({})
-    runs = Runs(pd.DataFrame([row("a", sources=2, non_embedding_params=6000)]), source)
+    runs = Runs(pd.DataFrame([row("a", groups=2, non_embedding_params=6000)]), source)
     notes: list[str] = []
     ((_, (counts,)),) = read_families(runs, [1], notes)
     assert not counts.grouped
     assert len(notes) == 1
-    assert "nano on wiki: its sources cannot be read" in notes[0]
+    assert "nano on wiki: its groups cannot be read" in notes[0]
     source.of_run["a"] = ["x", "y", "x", "x"]
     notes.clear()
     ((_, (counts,)),) = read_families(runs, [1], notes)
@@ -186,20 +187,20 @@ def test_a_report_says_that_sources_could_not_be_read_and_they_are_asked_for_aga
     assert notes == []
 
 
-def test_runs_by_document_are_not_mixed_with_runs_by_source() -> None:
+def test_runs_by_document_are_not_mixed_with_runs_by_group() -> None:
     source = Grouped({"b": ["x", "y", "x", "x"]})
     rows = [
-        row("a", sources=2, non_embedding_params=6000),
-        row("b", "nano", "15k", sources=2, non_embedding_params=15000),
+        row("a", groups=2, non_embedding_params=6000),
+        row("b", "nano", "15k", groups=2, non_embedding_params=15000),
     ]
     notes: list[str] = []
     ((family, (counts,)),) = read_families(Runs(pd.DataFrame(rows), source), [1], notes)
     assert (family.labels, counts.grouped) == (["15k"], True)
-    assert "nano-6k on wiki is left out: its sources cannot be read" in notes[0]
+    assert "nano-6k on wiki is left out: its groups cannot be read" in notes[0]
 
 
 def test_too_few_sources_are_an_error() -> None:
-    runs = Runs(pd.DataFrame([row("a", sources=2)]), Grouped({"a": ["x", "y"]}))
+    runs = Runs(pd.DataFrame([row("a", groups=2)]), Grouped({"a": ["x", "y"]}))
     with pytest.raises(Unreadable, match=r"run a: .*document 3"):
         runs.groups("a")
 
@@ -217,7 +218,7 @@ def test_metrics_without_ranks_are_one_document_of_totals() -> None:
 
 
 def test_what_cannot_be_read_names_the_run() -> None:
-    class Damaged(Source):
+    class Damaged(RankStore):
         def ranks(self, run_id, columns=None):
             raise OSError("disk gone")
 
@@ -247,7 +248,7 @@ def test_runs_pickle_and_copies_are_their_own() -> None:
 
 
 def test_laws_for_notebooks() -> None:
-    laws = example_runs(documents=200, tokens=400).laws([1])
+    laws = rbptrack.laws(example_runs(documents=200, tokens=400), [1])
     assert list(laws) == ["family", "dataset", "metric", "alpha", "low", "high", "A", "R2", "sizes"]
     rbp = laws[laws["metric"] == "rbp_1"]
     assert len(rbp) == 4
@@ -260,3 +261,38 @@ def test_runs_show_themselves() -> None:
     runs = example_runs(documents=4)
     assert "alpha-100000/code" in repr(runs)
     assert "<table" in runs._repr_html_()
+
+
+def test_it_is_indexed_as_pandas_is() -> None:
+    runs = example_runs(documents=5)
+    assert list(runs[["ce", "rbp_10"]]) == ["ce", "rbp_10"]
+    assert len(runs[runs["ce"] < 3.5]) == len(runs.query("ce < 3.5")) == (runs.frame["ce"] < 3.5).sum()
+    assert len(runs[(runs["ce"] < 3.5).iloc[::-1]]) == len(runs[runs["ce"] < 3.5])
+    assert runs[1:3]["name"].tolist() == runs["name"].tolist()[1:3]
+    assert len(runs[[False] * len(runs)]) == 0
+
+
+@pytest.mark.parametrize("key", [0, None, 1.5, [True], [1, 2], ["ce", "no_such"], "no-such/run"])
+def test_what_names_nothing_is_refused_in_a_line(key: object) -> None:
+    with pytest.raises(BadInput) as refused:
+        example_runs(documents=5)[key]
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("run", [0, None, 1.5])
+def test_what_is_no_run_is_refused_in_a_line(run: object) -> None:
+    with pytest.raises(BadInput):
+        example_runs(documents=5).ranks(run)
+
+
+def test_each_run_of_a_loop_names_itself() -> None:
+    runs = example_runs(documents=5)
+    assert [runs.ranks(run).rbp(1) for run in runs] == [runs.ranks(name).rbp(1) for name in runs["name"]]
+
+
+def test_sizes_sort_by_their_parameters() -> None:
+    sizes = {"1b": 1e9, "70m": 7e7, "xl": 2e9, "9m": None}
+    frame = pd.DataFrame([row(f"r{name}", size=name, non_embedding_params=s) for name, s in sizes.items()])
+    runs = Runs(frame, Tables({}))
+    assert runs.frame.sort_values("size")["size"].tolist() == ["70m", "1b", "xl", "9m"]
+    assert len(runs.query('size == "70m"')) == 1

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Runs
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.commands.compare import compare
 from tests.conftest import Typed
 from tests.made import ranked
@@ -50,7 +50,7 @@ def test_it_can_be_a_page(on_store: Typed, tmp_path: Path) -> None:
 def test_sources_that_cannot_be_read_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     frame = pd.DataFrame({"run_id": ["a", "b"], "family": "toy", "model": ["toy-1m", "toy-2m"], "dataset": "text"})
     tables = {run_id: ranked([1, 3, 2, 1], documents=2, top=[0, 1, 0, 1]) for run_id in "ab"}
-    runs = Runs(frame.assign(sources=1), Tables(tables))
+    runs = Runs(frame.assign(groups=1), Tables(tables))
 
     class Two:
         def runs(self) -> Runs:
@@ -58,4 +58,4 @@ def test_sources_that_cannot_be_read_are_said(capsys: pytest.CaptureFixture[str]
 
     selection: Any = Two()
     assert compare(selection, "toy-1m", "toy-2m", ks="1") == 0
-    assert "its sources cannot be read" in capsys.readouterr().out
+    assert "its groups cannot be read" in capsys.readouterr().out

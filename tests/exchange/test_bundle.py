@@ -29,7 +29,7 @@ from tests.cells import Measured
 @pytest.fixture
 def exported(store: Store, measured: Measured) -> Path:
     """A bundle of one measurement."""
-    Outbox(store).deliver(measured(documents=60, sources=20))
+    Outbox(store).deliver(measured(documents=60, groups=20))
     export_bundle(store.runs(), Path("shared.zip"))
     return Path("shared.zip").absolute()
 
@@ -42,7 +42,7 @@ def other(store: Store) -> Store:
 
 def test_what_was_exported_is_the_same_when_imported(store: Store, measured: Measured, other: Store) -> None:
     for s in (1000, 2000):
-        Outbox(store).deliver(measured(s, documents=60, sources=20))
+        Outbox(store).deliver(measured(s, documents=60, groups=20))
     assert export_bundle(store.runs(), Path("shared.zip")) == 2
     assert is_bundle(Path("shared.zip"))
     assert import_bundle(Path("shared.zip"), other)

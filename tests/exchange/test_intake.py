@@ -10,7 +10,7 @@ import pytest
 
 from rbptrack.analysis import families
 from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, checked
-from rbptrack.analysis.source import WithoutRanks
+from rbptrack.analysis.rank_store import WithoutRanks
 from rbptrack.exchange import export_bundle, import_bundle, import_source
 from rbptrack.tracking import Store
 from tests.made import power_law_ranks

@@ -28,8 +28,8 @@ def runs_of(
     for (run_id, table), s in zip(by_run.items(), tables, strict=True):
         names = {"run_id": run_id, "family": family, "size": f"{s:g}", "model": f"{family}-{s:g}", "dataset": dataset}
         numbers = {"non_embedding_params": round(s), "vocab_size": table.vocab_size, "num_tokens": len(table)}
-        sources = {"sources": len(set(groups)) if groups else None}
-        rows.append(names | numbers | sources | columns)
+        group_count = {"groups": len(set(groups)) if groups else None}
+        rows.append(names | numbers | group_count | columns)
     source = TableSource(by_run, groups=dict.fromkeys(by_run, groups), texts=texts)
     return Runs(pd.DataFrame(rows), source)
 

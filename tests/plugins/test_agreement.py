@@ -9,7 +9,7 @@ import pytest
 
 from plugins.agreement import Agreement
 from rbptrack.analysis import Runs
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.base.errors import BadInput
 from rbptrack.figures.charts import save
@@ -90,7 +90,7 @@ def test_one_thing_changes_in_a_pair() -> None:
     tables = {name: table(seed) for name, seed in zip("abcdef", (0, 1, 2, 3, 2, 5), strict=True)}
     given = measured(tables, model=model, revision=model, dtype=dtype, training_tokens=tokens)
     frame = given.frame.drop(columns="name").assign(non_embedding_params=None, reference=[None] * 4 + ["big", None])
-    found = pairs(Agreement().analyze(Runs(frame, given.source)))
+    found = pairs(Agreement().analyze(Runs(frame, given.store)))
     assert [pair.replace("@none", "") for pair in found] == [
         "m@1@float32 / m@2@float32",
         "m@1@bfloat16 / m@2@bfloat16",
@@ -101,10 +101,10 @@ def test_one_thing_changes_in_a_pair() -> None:
 
 def test_a_pair_says_that_its_sources_could_not_be_read() -> None:
     tables = {"a": table(0), "b": table(1)}
-    frame = measured(tables, dtype=["float32", "bfloat16"], sources=[2, 2]).frame.drop(columns="name")
+    frame = measured(tables, dtype=["float32", "bfloat16"], groups=[2, 2]).frame.drop(columns="name")
     report = Agreement().analyze(Runs(frame, Tables(tables)))
     assert len(pairs(report)) == 1
-    assert any("/ toy-1m@bfloat16 on text: its sources cannot be read" in note for note in report.notes)
+    assert any("/ toy-1m@bfloat16 on text: its groups cannot be read" in note for note in report.notes)
 
 
 def test_imports_without_token_ids_and_first_tokens_have_the_rest() -> None:

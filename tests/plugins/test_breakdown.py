@@ -173,7 +173,7 @@ def test_two_sizes_have_levels_and_no_test_of_exponents(in_memory: Any) -> None:
 
 def test_runs_without_ranks_are_a_note(in_memory: Any) -> None:
     runs = in_memory({1e6: classed(1e6, (0.1, 0.1))}, without_ranks=True)
-    runs.source.tables.clear()
+    runs.store.tables.clear()
     report = Breakdown().analyze(runs)
     assert not report.questions
     assert report.notes

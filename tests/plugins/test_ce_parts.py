@@ -138,7 +138,7 @@ def test_where_ce_does_not_fall_nothing_is_shared_out(in_memory: Any) -> None:
 
 def test_runs_without_ranks_are_a_note(in_memory: Any) -> None:
     runs = in_memory({1e6: model(1e6)}, without_ranks=True)
-    runs.source.tables.clear()
+    runs.store.tables.clear()
     report = CeParts().analyze(runs)
     assert not report.tables
     assert report.notes

@@ -8,7 +8,7 @@ import pytest
 
 from rbptrack.analysis import Runs
 from rbptrack.analysis.plugin import import_file
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes
 from tests.made import power_law_ranks
 

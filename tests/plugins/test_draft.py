@@ -11,7 +11,7 @@ import pytest
 
 from plugins.draft import RUNS, STARTS, Draft, draft_sums
 from rbptrack.analysis import Runs
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.base.errors import BadInput
 from rbptrack.figures.charts import save
@@ -101,7 +101,7 @@ def test_references_of_one_name_are_told_apart_and_ends_are_shares() -> None:
     rate = np.repeat([1.0, 0.5], [(DOCUMENTS - 1) * LENGTH, LENGTH])
     given = measured(table(rate), table(0.3), sizes=(1e6, 1e6))
     frame = given.frame.assign(reference_commit=["aaa", "bbb"], reference_params=[10**7, None])
-    report = Draft().analyze(Runs(frame, given.source))
+    report = Draft().analyze(Runs(frame, given.store))
     rows = report.frame("acceptance").set_index("reference")
     assert rows["acceptance"].to_dict() == pytest.approx({"large@aaa": 0.975, "large@bbb": 0.3})
     assert rows["high"].max() == 1
@@ -111,7 +111,7 @@ def test_references_of_one_name_are_told_apart_and_ends_are_shares() -> None:
 
 def test_what_it_cannot_use_is_said() -> None:
     plain = measured(table(0.5))
-    without = Runs(plain.frame.drop(columns="name").assign(reference=None), plain.source)
+    without = Runs(plain.frame.drop(columns="name").assign(reference=None), plain.store)
     assert any("reference=MODEL" in note for note in Draft().analyze(without).notes)
     lacking = RankTable(table(0.5).table.drop_columns(["accept"]), 64)
     report = Draft().analyze(measured(lacking))

@@ -185,7 +185,7 @@ def test_sources_are_the_units(in_memory: Any) -> None:
 
 def test_runs_without_ranks_are_a_note(in_memory: Any) -> None:
     runs = in_memory({1e6: independent(0.5)}, without_ranks=True)
-    runs.source.tables.clear()
+    runs.store.tables.clear()
     report = Emergence().analyze(runs)
     assert not report.tables
     assert report.notes

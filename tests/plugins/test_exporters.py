@@ -11,7 +11,7 @@ from plugins.exporters.hub import DATA, Hub
 from plugins.importers.table import Table
 from rbptrack.analysis import Runs
 from rbptrack.analysis.importing import checked
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 
 ROW = {
     "run_id": "r", "family": "pythia", "size": "70m", "model": "pythia-70m", "dataset": "wiki/en", "revision": "main",

@@ -107,7 +107,7 @@ def test_too_few_ranks_are_named(in_memory: Any) -> None:
 
 def test_runs_without_ranks_are_a_note(in_memory: Any) -> None:
     runs = in_memory({1e6: drawn(0.5, 0.1)}, without_ranks=True)
-    runs.source.tables.clear()
+    runs.store.tables.clear()
     report = Lognormal().analyze(runs)
     assert not len(report.results)
     assert report.notes

@@ -9,7 +9,7 @@ import pytest
 
 from rbptrack.analysis import BadInput, Runs
 from rbptrack.analysis.plugin import import_file, with_options
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes, example_runs
 from tests.made import ranked
 

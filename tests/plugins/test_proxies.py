@@ -69,7 +69,7 @@ def population() -> Runs:
 
 
 def changed(population: Runs, scores: pd.DataFrame | None = None, **columns: Any) -> Runs:
-    source = population.source
+    source = population.store
     assert isinstance(source, Scored)
     return Runs(
         population.frame.drop(columns="name").assign(**columns),
@@ -110,7 +110,7 @@ def test_what_is_not_comparable_has_proxies_of_its_own(
 
 
 def test_imports_without_entropy_and_token_ids_have_the_rest(population: Runs) -> None:
-    source = population.source
+    source = population.store
     assert isinstance(source, Scored)
     tables = {}
     for name, table in source.tables.items():
@@ -133,8 +133,8 @@ def test_few_models_one_score_and_few_families_are_said(population: Runs) -> Non
     assert any("one and the same score" in note for note in same.notes)
     few = Proxies().analyze(changed(population, scores.head(4)))
     assert any("5 are needed" in note for note in few.notes)
-    assert isinstance(population.source, Scored)
-    one = Scored(dict.fromkeys(population.source.tables, model(1, 1, np.random.default_rng(0))), scores)
+    assert isinstance(population.store, Scored)
+    one = Scored(dict.fromkeys(population.store.tables, model(1, 1, np.random.default_rng(0))), scores)
     alike = Proxies().analyze(Runs(population.frame.drop(columns="name"), one))
     assert alike.notes == ["sums: no proxy is known of all models on maths and tells them apart."]
     two = Proxies().analyze(changed(population, scores.head(8)))

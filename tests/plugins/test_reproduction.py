@@ -12,7 +12,7 @@ import pytest
 from plugins.reproduction import Reproduction
 from rbptrack.analysis import Runs
 from rbptrack.analysis.published import published_in_k, published_in_size
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.testing import NeedsSizes, example_runs
 from rbptrack.figures.charts import save
 from rbptrack.ranks import RankTable, log_grid
@@ -126,7 +126,7 @@ class TestContract(NeedsSizes):
     def runs(self, *, documents: int = 30) -> Runs:
         runs = example_runs(families={"pythia": 4}, datasets=("c4",), documents=documents)
         labels = runs["non_embedding_params"].map(dict(zip(sorted(runs["non_embedding_params"]), SIZES, strict=True)))
-        return Runs(runs.frame.drop(columns="name").assign(size=labels), runs.source)
+        return Runs(runs.frame.drop(columns="name").assign(size=labels), runs.store)
 
 
 SIZES = ("14m", "31m", "70m", "160m")

@@ -9,7 +9,7 @@ import pytest
 
 from plugins.training import Training, design_condition, fit_law
 from rbptrack.analysis import Runs
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.testing import AnalyzerContract
 from rbptrack.figures.charts import save
 

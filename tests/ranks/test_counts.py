@@ -1,4 +1,4 @@
-"""Sums by document: pooled, selected, taken by source; names and grids of k."""
+"""Sums by document: pooled, selected, taken by group; names and grids of k."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_a_source_is_the_sum_of_its_documents() -> None:
     assert len(grouped.document) == 2
 
 
-def test_counts_by_source_are_not_added_to_counts_by_document() -> None:
+def test_counts_by_group_are_not_added_to_counts_by_document() -> None:
     by_document = counts([0, 1, 2], [10, 20, 30])
-    by_source = by_document.in_groups(["a", "b", "a"])
-    assert (by_source + by_source).tokens.tolist() == [80, 40]
-    assert (by_source + by_source).grouped
-    for one, other in ((by_source, by_document), (by_document, by_source)):
-        with pytest.raises(RbptrackError, match="by source and counts by document cannot be added"):
+    by_group = by_document.in_groups(["a", "b", "a"])
+    assert (by_group + by_group).tokens.tolist() == [80, 40]
+    assert (by_group + by_group).grouped
+    for one, other in ((by_group, by_document), (by_document, by_group)):
+        with pytest.raises(RbptrackError, match="by group and counts by document cannot be added"):
             one + other
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis import Runs
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.base.words import readable
 from rbptrack.ranks import RankTable
 

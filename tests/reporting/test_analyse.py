@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Analyzer, Runs
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.discovery import ANALYZERS, find
 from rbptrack.reporting import Outcome, analyse
 from tests.made import power_law_ranks

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Runs
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.base.errors import BadInput
 from rbptrack.reporting import render_reading
 from rbptrack.reporting.reading import P_STEP, spans
@@ -122,7 +122,7 @@ def test_no_more_tokens_than_asked_for() -> None:
 def test_only_measurements_of_the_same_tokens_stand_together() -> None:
     runs = seeded_runs()
     mixed = runs.frame.assign(documents_hash=["d", "d", "other"])
-    page, _ = render_reading(Runs(mixed.drop(columns="name"), runs.source))
+    page, _ = render_reading(Runs(mixed.drop(columns="name"), runs.store))
     assert sorted(len(token_set["models"]) for token_set in data_of(page)["sets"]) == [1, 2]
     labels = [token_set["label"] for token_set in data_of(page)["sets"]]
     assert len(set(labels)) == 2
@@ -132,7 +132,7 @@ def test_precisions_checkpoints_and_families_of_the_same_tokens_stand_side_by_si
     runs = seeded_runs()
     frame = runs.frame.assign(dtype=["float32", "bfloat16", "float32"], model=["toy-1", "toy-1", "other-1"])
     frame = frame.assign(non_embedding_params=1000, family=["toy", "toy", "other"])
-    token_set = only_set(Runs(frame.drop(columns="name"), runs.source))
+    token_set = only_set(Runs(frame.drop(columns="name"), runs.store))
     assert len({model["name"] for model in token_set["models"]}) == 3
     assert [model["smaller"] for model in token_set["models"]].count(None) == 2  # the first of each family
 
@@ -146,7 +146,7 @@ def test_without_texts_there_is_nothing_to_read() -> None:
 def test_measurements_that_cannot_be_read_are_left_out_with_a_note() -> None:
     runs = seeded_runs()
     more = pd.concat([runs.frame, runs.frame.tail(1).assign(run_id="lost", size="lost", model="toy-lost")])
-    page, notes = render_reading(Runs(more.drop(columns="name"), runs.source))
+    page, notes = render_reading(Runs(more.drop(columns="name"), runs.store))
     assert len(data_of(page)["sets"][0]["models"]) == 3
     assert "toy-lost" in notes[0]
 

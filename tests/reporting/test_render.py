@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Report, Runs, Term
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.figures import charts
 from rbptrack.figures.explorer import explorer
 from rbptrack.ranks import log_grid

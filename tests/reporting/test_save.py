@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Report, Runs, Term
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.figures import charts
 from rbptrack.reporting import Outcome, keep, save_figures, show, show_summary
 from rbptrack.stats import Estimate

@@ -105,7 +105,7 @@ def test_sources_are_the_unit_where_they_are_known() -> None:
     b = ranked(rng.integers(1, 9, 400), documents=40)
     changes = compare([a], [b], groups=[str(i // 4) for i in range(40)])
     assert len(changes.a.tokens) == 10
-    assert np.isnan(changes.change("ce").difference.half()), "10 sources are too few"
+    assert np.isnan(changes.change("ce").difference.half()), "10 groups are too few"
 
 
 def test_the_p_of_flips_is_mcnemars() -> None:

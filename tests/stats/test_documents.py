@@ -1,4 +1,4 @@
-"""The jackknife over documents and sources."""
+"""The jackknife over documents and groups."""
 
 from __future__ import annotations
 

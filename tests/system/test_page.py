@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from rbptrack.analysis import Runs
-from rbptrack.analysis.source import Tables
+from rbptrack.analysis.rank_store import Tables
 from rbptrack.discovery import ANALYZERS, find
 from rbptrack.reporting import analyse, render
 from tests.made import power_law_ranks

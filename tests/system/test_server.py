@@ -55,7 +55,7 @@ def holds_no_password(folder: Path) -> bool:
 
 def test_a_measurement_goes_through_the_server_and_back(server: Server, measured: Measured, user: Path) -> None:
     store = Store(server.uri, "whole")
-    run_id = Outbox(store).deliver(measured(documents=60, sources=20))
+    run_id = Outbox(store).deliver(measured(documents=60, groups=20))
     saved = store.save("sweep", "first", sweep="first", files={"report.html": "<p>"}, covers=[run_id])
     store.save_view()
     runs = store.runs(Filters(sweep=["first"]))

@@ -41,7 +41,7 @@ def test_the_folder_holds_all_artifacts_and_a_record_of_their_hashes(measured: M
 
 
 def test_all_that_a_run_gets_is_a_fact(measured: Measured) -> None:
-    record = Record.read(measured(documents=60, sources=20))
+    record = Record.read(measured(documents=60, groups=20))
     tags = {name.removeprefix("rbptrack.") for name in record.tags} - {"kind"}
     metrics = {name for name in record.metrics if not is_rbp_column(name.removesuffix("_se"))}
     for place, names in ((Place.TAG, tags), (Place.PARAM, record.params), (Place.METRIC, metrics)):
@@ -61,18 +61,18 @@ def test_its_numbers_are_those_of_the_ranks(measured: Measured) -> None:
     assert record.metrics["tokens_per_second"] == len(table) / 2
 
 
-def test_standard_errors_need_20_documents_or_20_sources(measured: Measured) -> None:
+def test_standard_errors_need_20_documents_or_20_groups(measured: Measured) -> None:
     assert {"ce_se", "rbp_10_se"} <= set(Record.read(measured(documents=20)).metrics)
-    for few in (measured(1000, documents=19), measured(2000, documents=60, sources=19)):
+    for few in (measured(1000, documents=19), measured(2000, documents=60, groups=19)):
         assert not [name for name in Record.read(few).metrics if name.endswith("_se")]
 
 
-def test_sources_are_the_unit_where_they_are_known(measured: Measured) -> None:
+def test_groups_are_the_unit_where_they_are_known(measured: Measured) -> None:
     by_document = Record.read(measured(documents=60))
-    by_source = Record.read(measured(documents=60, sources=20, folder=Path("by_source")))
-    assert by_source.tags["rbptrack.sources"] == "20"
-    assert by_source.metrics["ce"] == by_document.metrics["ce"]
-    assert by_source.metrics["ce_se"] != by_document.metrics["ce_se"]
+    by_group = Record.read(measured(documents=60, groups=20, folder=Path("by_group")))
+    assert by_group.tags["rbptrack.groups"] == "20"
+    assert by_group.metrics["ce"] == by_document.metrics["ce"]
+    assert by_group.metrics["ce_se"] != by_document.metrics["ce_se"]
 
 
 def test_the_standard_error_of_a_mean_over_equal_documents_is_the_known_one(measured: Measured) -> None:

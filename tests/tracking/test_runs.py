@@ -6,8 +6,8 @@ import mlflow
 import pandas as pd
 import pytest
 
+from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.analysis.runs import Filters
-from rbptrack.analysis.source import Unreadable
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Outbox, Record, Store
@@ -82,7 +82,7 @@ def test_runs_of_others_in_the_experiment_are_left_alone(store: Store, measured:
 
 
 def test_ranks_texts_and_sources_are_read_on_demand(store: Store, measured: Measured) -> None:
-    folder = measured(documents=60, sources=20)
+    folder = measured(documents=60, groups=20)
     table = RankTable.read(folder / "ranks.parquet")
     run_id = Outbox(store).deliver(folder)
     runs = store.runs()
@@ -91,7 +91,7 @@ def test_ranks_texts_and_sources_are_read_on_demand(store: Store, measured: Meas
     assert runs.histogram(run_id).ce == pytest.approx(table.ce)
     assert runs.token_texts(run_id, [0, 7]) == ['" the"', "id 7"]
     assert runs.groups(run_id)[:2] == ["site 0", "site 1"]
-    assert runs["sources"].tolist() == [20]
+    assert runs["groups"].tolist() == [20]
     assert len(runs.document_counts(run_id, [10]).tokens) == 20
 
 

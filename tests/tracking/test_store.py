@@ -358,7 +358,7 @@ def test_a_store_pickles_and_opens_itself_elsewhere(store: Store, measured: Meas
     run_id = Outbox(store).deliver(measured())
     runs = pickle.loads(pickle.dumps(store.runs()))
     assert runs.histogram(run_id).num_tokens == 600
-    assert runs.source.find(runs["fingerprint"][0]) == run_id
+    assert runs.store.find(runs["fingerprint"][0]) == run_id
 
 
 def _interrupt(*_: object, **__: object) -> None:

@@ -57,7 +57,7 @@ ALTERATIONS = {
 
 def test_a_store_that_nobody_touched_has_no_fault(store: Store, measured: Measured) -> None:
     Outbox(store).deliver(measured(1000))
-    Outbox(store).deliver(measured(2000, documents=40, sources=20))
+    Outbox(store).deliver(measured(2000, documents=40, groups=20))
     store.save_view()
     assert list(store.verify(repair=True)) == []
     assert len(store.runs()) == 2

@@ -31,7 +31,7 @@ class WithoutRanks(Unreadable):
         super().__init__(text)
 
 
-class Source(Protocol):
+class RankStore(Protocol):
     """Where `Runs` reads measurements by run ID: a store, memory. It must pickle; all may raise MissingArtifact.
 
     Subclass it and give `ranks` at least.
@@ -74,15 +74,15 @@ class Source(Protocol):
         return pd.DataFrame({"document": [], "id": [], "tokens": []})
 
     def groups(self, run_id: str) -> Sequence[str]:
-        """The source of each document of a measurement, by the document's number."""
-        raise MissingArtifact(f"run {run_id} names no sources of its documents")
+        """The group of each document of a measurement, by the document's number."""
+        raise MissingArtifact(f"run {run_id} names no groups of its documents")
 
     def scores(self) -> pd.DataFrame:
         """Imported scores of tasks, with the columns of `SCORES`."""
         return pd.DataFrame(columns=list(SCORES))
 
 
-class Tables(Source):
+class Tables(RankStore):
     """Rank tables in memory, by run ID."""
 
     def __init__(self, tables: Mapping[str, RankTable]) -> None:

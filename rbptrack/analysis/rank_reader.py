@@ -1,0 +1,199 @@
+"""Reads the ranks of the measurements of a table, counts them, and keeps the counts for the next analyzer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from rbptrack.analysis.rank_store import COUNTED, RankStore, Unreadable, WithoutRanks
+from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
+from rbptrack.base.words import counted, listed
+from rbptrack.ranks import (
+    SCHEMA,
+    DocumentCounts,
+    MissingColumn,
+    RankHistogram,
+    RankTable,
+    log_grid,
+    rbp_ks,
+    rbp_name,
+)
+from rbptrack.stats.documents import TOTALS
+
+T = TypeVar("T")
+_EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
+_PAPER_KS = (500, 2500, 10000)  # the larger k of its table 2
+_MAX_KEPT_BYTES = 200_000_000  # bytes of counts that are kept for the next analyzer of this process
+
+
+class RankReader:
+    """Reads the ranks of the measurements of one table, by run ID. Every method may raise Unreadable.
+
+    Args:
+        frame: the measurements, as `Runs` has them.
+        store: where their ranks are.
+
+    Attributes:
+        kept: the counts by document that were read, by run ID. Selections of one table share them.
+        unread_groups: by run ID, why the groups of a run's documents could not be read when they were last asked for.
+
+    """
+
+    def __init__(self, frame: pd.DataFrame, store: RankStore) -> None:
+        self._frame = frame
+        self._store = store
+        self._groups: dict[str, Sequence[str]] = {}
+        self.kept: dict[str, DocumentCounts] = {}
+        self.unread_groups: dict[str, str] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state for another process, which reads ranks itself."""
+        empty: dict[str, Any] = {"_groups": {}, "kept": {}, "unread_groups": {}}
+        return {"_frame": self._frame, "_store": self._store, **empty}
+
+    def histogram(self, run_id: str) -> RankHistogram:
+        """Return the exact counts by rank."""
+        return self._read(self._store.histogram, run_id)
+
+    def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
+        """Read the rank table. MissingColumn if no rank table has such a column."""
+        _check_columns(columns)
+        return self._read(lambda run_id: self._store.ranks(run_id, columns), run_id)
+
+    def ranks_of(self, run_id: str, documents: Collection[int]) -> RankTable:
+        """Read the ranks of some documents, by their numbers."""
+        return self._read(lambda run_id: self._store.ranks_of(run_id, documents), run_id)
+
+    def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
+        """Yield the rank table in pieces of whole documents. MissingColumn if no rank table has such a column."""
+        _check_columns(columns)
+        pieces = self._read(lambda run_id: iter(self._store.rank_pieces(run_id, columns)), run_id)
+        while (piece := self._read(lambda _: next(pieces, None), run_id)) is not None:
+            yield piece
+
+    def token_texts(self, run_id: str) -> Mapping[int, str]:
+        """Return the texts of tokens by id."""
+        return self._read(self._store.token_texts, run_id)
+
+    def counts_by_document(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
+        """Count tokens, nats and hits of each k per document."""
+        ks = whole_ks(ks)
+        return self._counted(run_id, ks).select(ks)
+
+    def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
+        """Count tokens, nats and hits of each k per document, or per group; of imported metrics one row of totals."""
+        ks = whole_ks(ks)
+        if run_id in self._without_ranks:
+            return self._totals(run_id, ks)
+        counts = self._counted(run_id, ks).select(ks)
+        groups = self.groups(run_id)
+        return counts.in_groups(groups) if len(groups) else counts
+
+    def groups(self, run_id: str) -> Sequence[str]:
+        """Return the group of each document with scored tokens; empty if none is known. See `Runs.groups`."""
+        if run_id in self._groups:
+            return self._groups[run_id]
+        self.unread_groups.pop(run_id, None)
+        groups = self._find_groups(run_id)
+        if run_id not in self.unread_groups:
+            self._groups[run_id] = groups
+        return groups
+
+    def _find_groups(self, run_id: str) -> Sequence[str]:
+        frame = self._frame
+        if frame["groups"].isna().all():
+            return ()
+        row = frame[frame["run_id"] == run_id].iloc[0]
+        same_texts = frame["run_id"] == run_id
+        if pd.notna(row["documents_hash"]):
+            same_texts = frame["documents_hash"].eq(row["documents_hash"]).fillna(False)
+        with_groups = frame[same_texts & frame["groups"].notna()].sort_values(["groups", "run_id"])
+        if not len(with_groups):
+            return ()
+        named_by = str(with_groups["run_id"].iat[0])
+        try:
+            group_by_document = self._read(self._store.groups, named_by)
+        except Unreadable as error:
+            self.unread_groups[run_id] = f"its groups cannot be read ({error})"
+            return ()
+        documents = self._counted(run_id, ()).document
+        last = int(documents.max(initial=-1))
+        if last >= len(group_by_document):
+            raise Unreadable(
+                f"run {named_by}: it has the groups of {counted(len(group_by_document), 'document')}, "
+                f"and there is a document {last:,}"
+            )
+        return [group_by_document[int(number)] for number in documents]
+
+    def _counted(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
+        """Counts by document at these k at least."""
+        kept = self.kept.get(run_id)
+        if kept is not None and set(ks) <= set(kept.ks):
+            return kept
+        needed = {*ks, *(kept.ks if kept else ())}
+        parts = []
+        for piece in self.rank_pieces(run_id, COUNTED):
+            parts.append(piece.document_counts(_likely_ks(piece.vocab_size, self._logged_ks, needed)))
+        counts = DocumentCounts.concatenate(parts)
+        if len(self.kept) * counts.hits.nbytes < _MAX_KEPT_BYTES:
+            self.kept[run_id] = counts
+        return counts
+
+    def _totals(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
+        """The logged numbers of a run without ranks, as one document."""
+        row = self._frame[self._frame["run_id"] == run_id].iloc[0]
+        values = row.reindex(["ce", *map(rbp_name, ks)])
+        if values.isna().any():
+            raise WithoutRanks
+        tokens = 1.0 if pd.isna(row["num_tokens"]) else float(row["num_tokens"])
+        nats, *hits = (values.to_numpy(np.float64) * tokens).tolist()
+        return DocumentCounts(tuple(ks), np.array([TOTALS]), np.array([tokens]), np.array([nats]), np.array([hits]))
+
+    @cached_property
+    def _logged_ks(self) -> list[int]:
+        return rbp_ks(self._frame.columns)
+
+    @cached_property
+    def _without_ranks(self) -> frozenset[str]:
+        return frozenset(self._frame.loc[self._frame["without_ranks"].fillna(False), "run_id"])
+
+    def _read(self, load: Callable[[str], T], run_id: str) -> T:
+        """Load something of a run; every error of files and formats becomes Unreadable."""
+        try:
+            return load(run_id)
+        except Unreadable:
+            raise
+        except MissingArtifact as error:
+            if run_id in self._without_ranks:
+                raise WithoutRanks from error
+            raise Unreadable(f"run {run_id}: its rank table, histogram or groups are missing or damaged") from error
+        except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError, IndexError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise Unreadable(f"an artifact of run {run_id} is damaged or cannot be reached: {reason}") from error
+
+
+def whole_ks(ks: Iterable[Any]) -> list[int]:
+    """Return the k that a caller in Python gives. BadInput for 1.5, which is not rounded."""
+    values = list(ks) if isinstance(ks, Iterable) else [ks]
+    if not all(isinstance(k, int | np.integer) and k >= 1 for k in values):
+        raise BadInput(f"ks must be whole numbers from 1; got {str(ks)[:60]}")
+    return [int(k) for k in values]
+
+
+def _check_columns(columns: Sequence[str] | None) -> None:
+    """Raise MissingColumn for a name that is no column of any rank table."""
+    known = [*SCHEMA.names, "rank"]
+    for name in columns or ():
+        if name not in known:
+            raise MissingColumn(f"a rank table has no column {name}; its columns are {listed(known)}")
+
+
+def _likely_ks(vocab_size: int, logged: Sequence[int], needed: Iterable[int]) -> list[int]:
+    """The needed k, and every k that analyzers are likely to ask for, so that each rank table is read once."""
+    likely = {*range(1, _EVERY_K + 1), *_PAPER_KS, *logged, *log_grid(vocab_size).tolist()}
+    return sorted({*needed, *(k for k in likely if k <= vocab_size)})
