@@ -36,7 +36,7 @@ from rbptrack.figures.charts import rank_distribution, themed
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.ranks.names import HEADLINE_KS, metric_label, rbp_name, se_name
 from rbptrack.stats.laws import laws_by_metric
-from rbptrack.sweep.resolve import identity_of
+from rbptrack.sweep.cells import identity_of
 from rbptrack.tracking import Facts, Outbox, Store, lay_out
 from rbptrack.tracking.record import numbers
 

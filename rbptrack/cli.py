@@ -156,6 +156,14 @@ def measure(words: Words = UNSET) -> int:
     return measure(words)
 
 
+@app.command(hidden=True)
+def job(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> int:
+    """Measure the cells of a job file, which `launch=gpus` and `launch=slurm` write, and leave the results on disk."""
+    from rbptrack.sweep import run_job
+
+    return run_job(file)
+
+
 @app.command(context_settings=_WORDS)
 def plan(words: Words = UNSET) -> int:
     """What a sweep would cost, cell by cell, before it costs anything."""

@@ -19,8 +19,8 @@ from rbptrack.exchange import export_bundle, import_bundle
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources.cache import cached
 from rbptrack.sources.cache import folder as cache_folder
-from rbptrack.sweep.loading import Loader
-from rbptrack.sweep.resolve import resolve
+from rbptrack.sweep.cells import resolve
+from rbptrack.sweep.load import Loader
 from rbptrack.tracking import Outbox, Store
 from reliability import store as stores
 from reliability.trial import Trial

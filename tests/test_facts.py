@@ -5,7 +5,7 @@ from __future__ import annotations
 from rbptrack.analysis.rules import ImportedRow
 from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
 from rbptrack.facts import COLUMNS, FACTS, IMPORTABLE, MAY_DIFFER, Agree
-from rbptrack.sweep.resolve import identity_of
+from rbptrack.sweep.cells import identity_of
 
 MODEL = ModelConfig(family="pythia", size="70m")
 

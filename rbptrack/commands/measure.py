@@ -98,8 +98,8 @@ def _measure_cell(config: Any) -> float:
     cell_config = checked_config(config)
     store = Store(cell_config.tracking.uri, cell_config.tracking.experiment)
     outcome = sweep.measure_cell(sweep.resolve(cell_config), store)
-    if outcome.status == sweep.FAILED:
+    if isinstance(outcome, sweep.Failed):
         raise MeasurementError(f"{outcome.title}: {outcome.message}")
-    if outcome.status == sweep.FOUND:
+    if isinstance(outcome, sweep.Found):
         return float(store.runs(run_ids=[outcome.run_id])["ce"].iat[0])
     return outcome.numbers["ce"]

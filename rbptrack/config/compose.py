@@ -53,26 +53,6 @@ def compose(words: Sequence[str]) -> list[Config]:
     return configs
 
 
-def cell_words(words: Sequence[str]) -> list[list[str]]:
-    """For each cell of `compose(words)` the words with which another process in this folder composes it alone.
-
-    A folder, file or repository without a config is written as the user typed it: this process made up a name for it,
-    which the other process does not know.
-    """
-    command = _read_and_expand(words)
-    folders = [f"--config-dir={folder}" for folder in command.folders]
-    cells = []
-    for cell in _cells(command.overrides):
-        as_typed = []
-        for override in cell:
-            key, _, value = override.partition("=")
-            if value in command.made_up:
-                override = f"{key.removeprefix('+model@')}={command.made_up[value]}"
-            as_typed.append(override)
-        cells.append([*as_typed, *folders])
-    return cells
-
-
 def words_for_hydra(words: Sequence[str]) -> list[str]:
     """The words for `hydra.main`: patterns are expanded, and `--multirun` is there where they sweep.
 

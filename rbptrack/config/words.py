@@ -43,20 +43,16 @@ class Words:
 
     Attributes:
         overrides: what it sets, in Hydra's grammar.
-        folders: of configs that it names; they are searched beside those that always are.
         search_path: the override that adds these and the working folder's to Hydra's search path, or nothing.
         show_flags: Hydra's flags that show something and measure nothing: `--cfg=job`.
         multirun: whether `-m` stood there.
-        made_up: `Choices.made_up`.
 
     """
 
     overrides: list[str]
-    folders: list[Path]
     search_path: list[str]
     show_flags: list[str]
     multirun: bool
-    made_up: dict[str, str]
 
     @property
     def is_hydras_own(self) -> bool:
@@ -70,12 +66,12 @@ class Choices:
 
     Attributes:
         folders: hold `model/<family>/<size>.yaml`, `dataset/*.yaml`, ...
-        made_up: names of choices that have no config -> the folder, file or repository as the user typed it.
+        made_up: names of the choices that were made for folders, files and repositories without a config.
 
     """
 
     folders: Sequence[Path]
-    made_up: dict[str, str] = field(default_factory=dict)
+    made_up: list[str] = field(default_factory=list)
 
     def names(self, group: str) -> list[str]:
         """Every config of a group, subfolders included, by size: `pythia/70m`."""
@@ -90,7 +86,7 @@ class Choices:
         """Make a folder, file or repository a choice, and return the name that is made up for it."""
         name = f"given/{re.sub(r'[^A-Za-z0-9]+', '-', element).strip('-') or 'here'}"
         add_choice(group, name, values, based_on=based_on)
-        self.made_up[name] = element
+        self.made_up.append(name)
         return name
 
 
@@ -130,11 +126,9 @@ def read_words(words: Sequence[str]) -> Words:
     further = [_quoted(f"file://{folder}") for folder in choices.folders[1:]]  # Hydra knows the first
     return Words(
         overrides=overrides,
-        folders=folders,
         search_path=[f"{_SEARCH}[{','.join(further)}]"] if further else [],
         show_flags=_show_flags(flags),
         multirun=flags.multirun,
-        made_up=choices.made_up,
     )
 
 

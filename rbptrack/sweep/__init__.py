@@ -1,8 +1,21 @@
 """Sweeps: their cells, what is measured already, measuring here or in jobs, the summary; and plans of their cost."""
 
-from rbptrack.sweep.cell import FAILED, FOUND, Outcome, measure_cell
+from rbptrack.sweep.backends import run_job
+from rbptrack.sweep.cells import Cell, Resolver, resolve
 from rbptrack.sweep.cost import plan
-from rbptrack.sweep.resolve import Cell, Resolver, resolve
-from rbptrack.sweep.run import run
+from rbptrack.sweep.measuring import Failed, Found, Measured, Outcome, measure_cell
+from rbptrack.sweep.sweep import run
 
-__all__ = ["FAILED", "FOUND", "Cell", "Outcome", "Resolver", "measure_cell", "plan", "resolve", "run"]
+__all__ = [
+    "Cell",
+    "Failed",
+    "Found",
+    "Measured",
+    "Outcome",
+    "Resolver",
+    "measure_cell",
+    "plan",
+    "resolve",
+    "run",
+    "run_job",
+]

@@ -1,8 +1,8 @@
-"""Where a sweep's jobs run: on each GPU of this machine, or as one array of SLURM.
+"""Where the cells of a sweep are measured: in this process, on each GPU of this machine, or as one array of SLURM.
 
-A job is our own command for one model. It measures, leaves finished records in their folders, and never touches the
-tracking store. The process that launched it delivers them as they appear: any store will do, even a file on a laptop.
-Whatever ends a job, the same command continues it.
+`Gpus` and `Slurm` write the cells into job files. `rbptrack job FILE` measures the cells of one file, leaves finished
+records in their folders, and never touches the tracking store. The process that launched the jobs delivers the records
+as they appear, so any store will do, even a file on a laptop. Whatever ends a job, the same command continues it.
 """
 
 from __future__ import annotations
@@ -16,33 +16,35 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from hydra.core.override_parser.types import Quote, QuotedString
-
-from rbptrack.base.errors import BadInput
+from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
 from rbptrack.base.escape import file_part
 from rbptrack.base.files import write_whole
 from rbptrack.base.words import counted, short_path
-from rbptrack.config.compose import cell_words
 from rbptrack.config.paths import home
-from rbptrack.config.schema import Launch, LaunchConfig
+from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import say
-from rbptrack.sweep.resolve import PINS, Cell, Resolver
+from rbptrack.console.progress import spinner
+from rbptrack.sweep.cells import Cell, check_unchanged, read_job, write_job
+from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, leave_failure, measure_cell
+from rbptrack.tracking import Store
 
 if TYPE_CHECKING:
-    from rbptrack.sweep.loading import Loader
+    pass
 
 LARGE = 1e9
 """Parameters of a model from which a job has one dataset, so that several GPUs can share the work."""
 
+Finished = Callable[[int, Outcome], None]
+"""Is told how a cell ended, by the cell's number."""
+
 _POLL_SECONDS = 1.0
+_PATIENCE_SECONDS = 60.0  # for another command that delivers a job's result
 _GPU = re.compile(r"\d+|(GPU|MIG)-.+")  # in CUDA_VISIBLE_DEVICES
-_GIVEN_ANEW = ("launch", "sweep", "deliver")  # to each job, in place of the sweep's own
-_PINS_FILE = "pins.json"
 _SCRIPT_FILE = "job.sh"
 _ARRAY_FILE = "array.txt"  # SLURM's number of it, and the fingerprints of its cells
 
@@ -53,130 +55,284 @@ _SCRIPT = """\
 #SBATCH --requeue --open-mode=append --signal=B:USR1@90
 #SBATCH --output="{logs}/%A_%a.log"
 {options}
-cd {folder}
-export {variable}={pins}
-job=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" {jobs})
+cd {working_folder}
 end() {{ kill -TERM $child; wait $child; }}
 trap 'end; exit 143' TERM  # cancelled, or requeued for another job
 trap 'end; scontrol requeue ${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID; exit 0' USR1  # its time is over
-eval "exec $job" & child=$!
+{python} -m rbptrack job {jobs}/$SLURM_ARRAY_TASK_ID.json & child=$!
 wait $child
 """
 
 
+class Backend(Protocol):
+    """Measures the cells of a sweep somewhere."""
+
+    def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
+        """Measure cells; every one of them is finished when this returns.
+
+        Args:
+            cells: by their number in the sweep.
+            finished: is called once for each cell.
+
+        """
+
+
 @dataclass(frozen=True)
-class Jobs:
-    """Jobs that are ready to run.
+class Local:
+    """Measures one cell after the other in this process.
 
     Attributes:
-        commands: of each, the one with the largest model first.
-        folder: for their logs, SLURM's script, and what the launcher has pinned (`pins.json`).
-        fingerprints: of the cells that they measure.
+        store: where measurements go.
+        deliver: whether they are delivered to the store.
 
     """
 
-    commands: list[list[str]]
+    store: Store
+    deliver: bool = True
+
+    def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
+        """Check every cell before the first is measured, and measure those that pass."""
+        from rbptrack.sweep.load import Loader
+
+        loader = Loader()
+        for number, cell in _accepted(cells, loader.fit, finished).items():
+            finished(number, measure_cell(cell, self.store, loader=loader, deliver=self.deliver))
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """Runs jobs side by side, each on the next free GPU of this machine.
+
+    Attributes:
+        store: where measurements go.
+        folder: for job files and the jobs' output.
+        names: of the GPUs, as in CUDA_VISIBLE_DEVICES; empty for all.
+        deliver: whether measurements are delivered to the store.
+
+    """
+
+    store: Store
     folder: Path
-    fingerprints: tuple[str, ...]
+    names: Sequence[str] = ()
+    deliver: bool = True
+
+    def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
+        """Run jobs to their end. If this process is interrupted, so are they."""
+        gpus = self.names or _all_gpus()
+        jobs, sized = _jobs_of(cells, finished, self.folder, at_a_time=len(gpus))
+        if not jobs:
+            return
+        collect = Collector(sized, self.store, self.folder, finished, deliver=self.deliver)
+        commands = [job_command(job) for job in jobs]
+        say(f"{counted(len(jobs), 'job')} on {counted(len(gpus), 'GPU')}; their output: {short_path(self.folder)}")
+        run_side_by_side(commands, gpus, self.folder, collect)
+        collect.end()
 
 
-def prepare_jobs(
-    cells: Mapping[int, Cell], words: Sequence[str], resolver: Resolver, loader: Loader, *, sweep: str
-) -> Jobs:
-    """Group cells into jobs, and make their folder.
+@dataclass(frozen=True)
+class Slurm:
+    """Submits jobs as one array of SLURM, and waits for its end.
+
+    Attributes:
+        store: where measurements go.
+        folder: for job files, the script and the jobs' output; every node must see it.
+        options: of sbatch, such as {"partition": "gpu", "gres": "gpu:1", "time": "4:00:00"}.
+        show: print the script and submit nothing.
+        deliver: whether measurements are delivered to the store.
+
+    """
+
+    store: Store
+    folder: Path
+    options: Mapping[str, str] = field(default_factory=dict)
+    show: bool = False
+    deliver: bool = True
+
+    def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
+        """Run jobs to their end. If this process is interrupted, the array goes on without it.
+
+        Raises:
+            BadInput: SLURM is not here, refuses the script, or still measures some of these cells.
+
+        """
+        fingerprints = [cell.fingerprint for cell in cells.values()]
+        _refuse_while_an_array_runs(self.folder, fingerprints)
+        jobs, accepted = _jobs_of(cells, finished, self.folder)
+        if not jobs:
+            return
+        script = self._write_script(len(jobs))
+        if self.show:
+            say(script.read_text())
+            return
+        collect = Collector(accepted, self.store, self.folder, finished, deliver=self.deliver)
+        submit_and_wait(script, fingerprints, collect)
+        collect.end()
+
+    def _write_script(self, jobs: int) -> Path:
+        path = self.folder / _SCRIPT_FILE
+        script = _SCRIPT.format(
+            last=jobs - 1,
+            logs=str(self.folder).replace("%", "%%"),
+            options="\n".join(f"#SBATCH --{name}={value}" for name, value in self.options.items()),
+            working_folder=shlex.quote(str(Path.cwd())),
+            python=shlex.quote(sys.executable),
+            jobs=shlex.quote(str(self.folder)),
+        )
+        write_whole(path, script)
+        return path
+
+
+def backend_of(settings: Config, store: Store, name: str) -> Backend:
+    """The backend that a configuration asks for.
 
     Args:
-        cells: what to measure, by the number of the cell in the sweep.
-        words: of the whole sweep.
-        resolver: that pinned the cells.
-        loader: that counts the parameters of their models.
-        sweep: its name; empty where it is one cell.
+        settings: of the whole sweep.
+        store: where measurements go.
+        name: of the folder of job files.
+
+    """
+    launch = settings.launch
+    if launch.kind is Launch.local:
+        return Local(store, deliver=settings.deliver)
+    folder = home() / "launch" / file_part(name)
+    if launch.kind is Launch.gpus:
+        return Gpus(store, folder, launch.gpus, deliver=settings.deliver)
+    return Slurm(store, folder, launch.options, launch.show, deliver=settings.deliver)
+
+
+def run_job(path: Path) -> int:
+    """Measure the cells of a job file and leave their finished folders; returns 1 if a cell failed.
 
     Raises:
-        BadInput: SLURM still measures some of these cells, or still reads that folder.
+        BadInput: the file cannot be read, or is not a job.
 
     """
-    words_of_cells = cell_words(words)
-    sized_cells = []
-    for number, cell in cells.items():
-        own_words = [word for word in words_of_cells[number] if _first_part_of_key(word) not in _GIVEN_ANEW]
-        if sweep:
-            own_words.append(f"sweep={QuotedString(sweep, Quote.single).with_quotes()}")
-        sized_cells.append((own_words, loader.parameters(cell.weights).total))
-    folder = home() / "launch" / file_part(sweep or next(iter(cells.values())).fingerprint[:12])
-    fingerprints = tuple(cell.fingerprint for cell in cells.values())
-    _refuse_while_an_array_runs(folder, fingerprints)
-    folder.mkdir(parents=True, exist_ok=True)
-    resolver.save_pins(folder / _PINS_FILE)
-    return Jobs([job_command(job) for job in group_into_jobs(sized_cells)], folder, fingerprints)
+    from rbptrack.sweep.load import Loader
+
+    loader = Loader()
+    outcomes: list[Outcome] = []
+    for cell in read_job(path):
+        store = Store(cell.config.tracking.uri, cell.config.tracking.experiment)
+        try:
+            check_unchanged(cell)
+        except RbptrackError as error:
+            outcome: Outcome = Failed.by(cell.title, error)
+            leave_failure(cell, str(error))
+        else:
+            outcome = measure_cell(cell, store, loader=loader, deliver=False)
+        say(outcome.line())
+        outcomes.append(outcome)
+    return int(any(isinstance(outcome, Failed) for outcome in outcomes))
 
 
-def run_jobs(jobs: Jobs, settings: LaunchConfig, deliver: Callable[[], None]) -> None:
-    """Run jobs to their end; `deliver` is called again and again meanwhile, to fetch what they have finished."""
-    if settings.kind is Launch.gpus:
-        run_on_gpus(jobs, settings.gpus or _all_gpus(), deliver)
-    else:
-        write_slurm_script(jobs, settings.options)
-        _run_on_slurm(jobs, deliver)
-
-
-def group_into_jobs(cells: Sequence[tuple[Sequence[str], int]]) -> list[list[str]]:
-    """The words of each job, the largest first: all datasets of a model, or one of a large model.
+class Collector:
+    """Delivers what jobs have finished, and says how each cell ended.
 
     Args:
-        cells: the words that compose each, and the parameters of its model.
+        cells: that jobs measure, by number.
+        store: where measurements go.
+        folder: of the jobs' output.
+        finished: is told how each cell ended.
+        deliver: whether measurements are delivered to the store.
 
     """
-    datasets: dict[tuple[str, ...], list[str]] = {}  # of each job, by what tells jobs apart
-    sizes: dict[tuple[str, ...], int] = {}
-    for words, params in cells:
-        dataset = next((word for word in words if word.startswith("dataset=")), "")
-        key = (*(word for word in words if word != dataset), dataset if params >= LARGE else "")
-        datasets.setdefault(key, []).append(dataset.partition("=")[2])
-        sizes[key] = params
-    jobs = []
-    for key in sorted(datasets, key=lambda key: -sizes[key]):
-        job = list(key[:-1])
-        names = dict.fromkeys(filter(None, datasets[key]))
-        if names:
-            job.append(f"dataset={','.join(names)}")
-        jobs.append(job)
-    return jobs
+
+    def __init__(
+        self, cells: Mapping[int, Cell], store: Store, folder: Path, finished: Finished, *, deliver: bool = True
+    ) -> None:
+        self._cells = dict(cells)
+        self._store = store
+        self._folder = folder
+        self._finished = finished
+        self._deliver = deliver
+        self._before: set[str] | None = set()  # runs that were there before; None: the store was away
+        for cell in cells.values():
+            failure_file(cell).unlink(missing_ok=True)  # of an earlier job
+        if deliver and any(cell.config.force for cell in cells.values()):
+            found = self._found()
+            self._before = None if found is None else set(found.values())
+
+    def __call__(self, patience: float = 0) -> None:
+        """Deliver what is finished now; `patience`: seconds to wait for another process that is delivering it."""
+        for number, cell in list(self._cells.items()):
+            outcome = deliver_finished(cell, self._store, deliver=self._deliver, patience=patience)
+            if outcome is not None:
+                self._end(number, outcome)
+
+    def end(self) -> None:
+        """Deliver the rest after the jobs have ended. A cell without a result failed, unless the store has it."""
+        self(patience=_PATIENCE_SECONDS)
+        if self._deliver and self._cells and self._before is not None:
+            for number, run_id in (self._found() or {}).items():  # another command may have delivered them
+                if run_id not in self._before:
+                    self._end(number, Found(self._cells[number].title, run_id))
+        for number, cell in list(self._cells.items()):
+            self._end(number, Failed(cell.title, f"its job left no result; see {short_path(self._folder)}/*.log"))
+
+    def _found(self) -> dict[int, str] | None:
+        """The runs of the remaining cells that the store has; None if the store is away."""
+        try:
+            run_ids = self._store.find_all({cell.fingerprint for cell in self._cells.values()})
+        except StoreAway:
+            return None
+        return {
+            number: run_ids[cell.fingerprint] for number, cell in self._cells.items() if cell.fingerprint in run_ids
+        }
+
+    def _end(self, number: int, outcome: Outcome) -> None:
+        del self._cells[number]
+        self._finished(number, outcome)
 
 
-def job_command(words: Sequence[str]) -> list[str]:
-    """The command of a job: it measures here and delivers nothing."""
-    return [sys.executable, "-m", "rbptrack", "measure", *words, "launch=local", "deliver=false"]
+def group_into_jobs(cells: Sequence[tuple[Cell, int]], *, at_a_time: int = 0) -> list[list[Cell]]:
+    """The cells of each job, the job with the most parameters first.
 
-
-def write_slurm_script(jobs: Jobs, options: Mapping[str, str]) -> str:
-    """Write the jobs' commands, and the script of an array that runs one each; returns the script.
+    A large model has one job for each dataset. A small model has one job for all of its datasets. If the number of jobs
+    that run at a time is known, all small models share that number of jobs, because starting a process and loading its
+    libraries takes longer than measuring a small model.
 
     Args:
-        jobs: what to run.
-        options: sbatch's own, such as {"partition": "gpu", "gres": "gpu:1", "time": "4:00:00"}.
+        cells: each with the parameters of its model.
+        at_a_time: jobs that run side by side; 0: not known.
 
     """
-    commands_file = jobs.folder / "jobs.txt"
-    write_whole(commands_file, "".join(f"{shlex.join(command)}\n" for command in jobs.commands))
-    script = _SCRIPT.format(
-        last=len(jobs.commands) - 1,
-        logs=str(jobs.folder).replace("%", "%%"),
-        options="\n".join(f"#SBATCH --{name}={value}" for name, value in options.items()),
-        folder=shlex.quote(str(Path.cwd())),
-        variable=PINS,
-        pins=shlex.quote(str(jobs.folder / _PINS_FILE)),
-        jobs=shlex.quote(str(commands_file)),
-    )
-    write_whole(jobs.folder / _SCRIPT_FILE, script)
-    return script
+    jobs: dict[str, list[Cell]] = {}
+    sizes: dict[str, int] = {}
+    small: dict[str, int] = {}  # parameters in all of each job of a small model
+    for cell, params in cells:
+        key = repr((cell.config.model, cell.config.reference))
+        if params >= LARGE:
+            key = f"{key} {cell.fingerprint}"
+        else:
+            small[key] = small.get(key, 0) + params
+        jobs.setdefault(key, []).append(cell)
+        sizes[key] = sizes.get(key, 0) + params
+    if 0 < at_a_time < len(small):
+        for key in sorted(small, key=lambda key: (-small[key], key)):
+            shared = min(range(at_a_time), key=lambda number: (sizes.get(f"shared {number}", 0), number))
+            jobs.setdefault(f"shared {shared}", []).extend(jobs.pop(key))
+            sizes[f"shared {shared}"] = sizes.get(f"shared {shared}", 0) + small[key]
+    return [jobs[key] for key in sorted(jobs, key=lambda key: (-sizes[key], key))]
 
 
-def run_on_gpus(jobs: Jobs, gpus: Sequence[str], deliver: Callable[[], None]) -> None:
-    """Run jobs side by side, each on the next free GPU."""
-    folder = jobs.folder
-    say(f"{counted(len(jobs.commands), 'job')} on {counted(len(gpus), 'GPU')}; their output: {short_path(folder)}")
-    waiting = deque(enumerate(jobs.commands))
+def job_command(path: Path) -> list[str]:
+    """The command that measures the cells of a job file."""
+    return [sys.executable, "-m", "rbptrack", "job", str(path)]
+
+
+def run_side_by_side(
+    commands: Sequence[list[str]], gpus: Sequence[str], folder: Path, collect: Callable[[], None]
+) -> None:
+    """Run commands to their end, each on the next free GPU; an interrupt ends them.
+
+    Args:
+        commands: in the order in which they begin.
+        gpus: names for CUDA_VISIBLE_DEVICES.
+        folder: for their output: 0.log, 1.log, ...
+        collect: is called again and again meanwhile.
+
+    """
+    waiting = deque(enumerate(commands))
     free = list(gpus)
     running: dict[subprocess.Popen[bytes], str] = {}
     try:
@@ -184,14 +340,14 @@ def run_on_gpus(jobs: Jobs, gpus: Sequence[str], deliver: Callable[[], None]) ->
             while waiting and free:
                 number, command = waiting.popleft()
                 gpu = free.pop(0)
-                environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, PINS: str(folder / _PINS_FILE)}
+                environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu}
                 with (folder / f"{number}.log").open("ab") as output:
                     process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
                 running[process] = gpu
             time.sleep(_POLL_SECONDS)
             for process in [process for process in running if process.poll() is not None]:
                 free.append(running.pop(process))
-            deliver()
+            collect()
     except BaseException:  # Ctrl-C, or SIGTERM as an exception
         for process in running:
             process.terminate()
@@ -200,29 +356,18 @@ def run_on_gpus(jobs: Jobs, gpus: Sequence[str], deliver: Callable[[], None]) ->
         raise
 
 
-def _refuse_while_an_array_runs(folder: Path, fingerprints: Collection[str]) -> None:
-    """Refuse what an earlier array of SLURM is at work on: its tasks read this folder, or measure these cells."""
-    for file in folder.parent.glob(f"*/{_ARRAY_FILE}"):
-        number, *theirs = file.read_text().split()
-        if file.parent != folder and set(theirs).isdisjoint(fingerprints):
-            continue
-        with suppress(FileNotFoundError):  # SLURM is not here
-            command = ["squeue", "--noheader", f"--jobs={number}"]
-            if subprocess.run(command, capture_output=True, check=False).stdout.strip():
-                raise BadInput(
-                    f"SLURM's array {number} still measures some of these cells; what it finishes is kept. "
-                    f"Repeat the command when it has ended, or after scancel {number}"
-                )
-
-
-def _run_on_slurm(jobs: Jobs, deliver: Callable[[], None]) -> None:
+def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable[[], None]) -> None:
     """Submit an array and wait for its end. An interrupt leaves its jobs to SLURM; the same command delivers them.
+
+    Args:
+        script: of the array.
+        fingerprints: of its cells.
+        collect: is called again and again meanwhile.
 
     Raises:
         BadInput: SLURM is not here, or refuses the script.
 
     """
-    script = jobs.folder / _SCRIPT_FILE
     try:
         array = subprocess.Popen(
             ["sbatch", "--parsable", "--wait", str(script)],
@@ -239,21 +384,62 @@ def _run_on_slurm(jobs: Jobs, deliver: Callable[[], None]) -> None:
         number = array.stdout.readline().strip().partition(";")[0]
         if not number:
             raise BadInput(f"sbatch refuses {short_path(script)}: {array.stderr.read().strip()}")
-        write_whole(jobs.folder / _ARRAY_FILE, "\n".join([number, *jobs.fingerprints]))
+        write_whole(script.parent / _ARRAY_FILE, "\n".join([number, *fingerprints]))
         say(f"submitted as SLURM's array {number}; output: {short_path(script.parent)}")
         try:
             while array.poll() is None:
                 time.sleep(_POLL_SECONDS)
-                deliver()
+                collect()
         except BaseException:
             array.terminate()
             say(f"The jobs go on, and the same command delivers what they finish; scancel {number} ends them.")
             raise
 
 
-def _first_part_of_key(word: str) -> str:
-    """The first part of a word's key: `launch` of `++launch.options.gres=gpu:1`."""
-    return word.partition("=")[0].lstrip("+~").partition(".")[0]
+def _accepted(cells: Mapping[int, Cell], check: Callable[[Cell], object], finished: Finished) -> dict[int, Cell]:
+    """The cells that pass a check; the others have failed."""
+    accepted = {}
+    with spinner("checking models and tokenizers"):
+        for number, cell in cells.items():
+            try:
+                check(cell)
+            except RbptrackError as error:
+                finished(number, Failed.by(cell.title, error))
+            else:
+                accepted[number] = cell
+    return accepted
+
+
+def _jobs_of(
+    cells: Mapping[int, Cell], finished: Finished, folder: Path, *, at_a_time: int = 0
+) -> tuple[list[Path], dict[int, Cell]]:
+    """Write the job files of the cells whose models can be read; returns them and these cells."""
+    from rbptrack.sweep.load import Loader
+
+    loader = Loader()
+    accepted = _accepted(cells, lambda cell: loader.parameters(cell.weights), finished)
+    sized = [(cell, loader.parameters(cell.weights).total) for cell in accepted.values()]
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for number, job in enumerate(group_into_jobs(sized, at_a_time=at_a_time)):
+        files.append(folder / f"{number}.json")
+        write_job(files[-1], job)
+    return files, accepted
+
+
+def _refuse_while_an_array_runs(folder: Path, fingerprints: Collection[str]) -> None:
+    """Refuse what an earlier array of SLURM is at work on: its tasks read this folder, or measure these cells."""
+    for file in folder.parent.glob(f"*/{_ARRAY_FILE}"):
+        number, *theirs = file.read_text().split()
+        if file.parent != folder and set(theirs).isdisjoint(fingerprints):
+            continue
+        with suppress(FileNotFoundError):  # SLURM is not here
+            command = ["squeue", "--noheader", f"--jobs={number}"]
+            if subprocess.run(command, capture_output=True, check=False).stdout.strip():
+                raise BadInput(
+                    f"SLURM's array {number} still measures some of these cells; what it finishes is kept. "
+                    f"Repeat the command when it has ended, or after scancel {number}"
+                )
 
 
 def _all_gpus() -> list[str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.base.files import read_small, sha256, write_whole
+from pydantic import TypeAdapter, ValidationError
+
+from rbptrack.base.errors import BadInput
+from rbptrack.base.files import sha256, write_whole
 from rbptrack.config.check import MIN_SEQ_LEN
 from rbptrack.config.paths import cells_folder, user_path
 from rbptrack.config.schema import CellConfig, Config, DatasetConfig, ModelConfig, SequenceRule
@@ -23,9 +24,6 @@ from rbptrack.tracking.facts import title
 if TYPE_CHECKING:
     from rbptrack.corpus.sequences import Corpus
     from rbptrack.models.causal import CausalModel
-
-PINS = "RBPTRACK_PINS"
-"""Environment variable: a file of what the process that launched this one has pinned. A branch may have moved since."""
 
 Key = tuple[str, ...]
 
@@ -72,9 +70,12 @@ class Cell:
 
     def load(self) -> tuple[CausalModel, Corpus]:
         """The model on its device, and the dataset as sequences of its tokens; errors as `Loader.load`."""
-        from rbptrack.sweep.loading import Loader
+        from rbptrack.sweep.load import Loader
 
         return Loader().load(self)
+
+
+_CELLS = TypeAdapter(list[Cell])
 
 
 class Resolver:
@@ -85,12 +86,6 @@ class Resolver:
         self._splits: dict[Key, str] = {}
         self._rules: dict[str, str] = {}
         self._lengths: dict[str, int] = {}
-        if PINS in os.environ:
-            pins = json.loads(read_small(Path(os.environ[PINS]), PINS))
-            self._rules |= pins["tokenizer_rules"]
-            self._lengths |= pins["lengths"]
-            for key, source in pins["sources"]:
-                self._sources[tuple(key)] = Pinned(**source | {"files": ()})
 
     def resolve(self, config: Config) -> Cell:
         """Resolve one cell.
@@ -111,33 +106,16 @@ class Resolver:
             reference_tokenizer = self._tokenizer(config.reference, reference)
             config = replace(config, reference=replace(config.reference, device=config.model.device))
         config, notes = self._with_length(config, weights, reference)
-        cell = Cell(
-            config=config,
-            weights=weights,
-            tokenizer=self._tokenizer(config.model, weights),
-            texts=texts,
-            reference=reference,
-            reference_tokenizer=reference_tokenizer,
-            identity={},
-            notes=notes,
-        )
+        tokenizer = self._tokenizer(config.model, weights)
         identity = identity_of(
             config,
             weights=weights.identity,
-            tokenizer=cell.tokenizer.identity,
-            tokenizer_rules=self._tokenizer_rules(cell),
+            tokenizer=tokenizer.identity,
+            tokenizer_rules=self._tokenizer_rules(config.model, tokenizer),
             texts=selection_identity(config.dataset, texts),
             reference=reference.identity if reference else "",
         )
-        return replace(cell, identity=identity)
-
-    def save_pins(self, path: Path) -> None:
-        """Write what is pinned on the hub, for processes that are given the file in PINS.
-
-        Local files are looked at again there: they may be others.
-        """
-        sources = [(key, asdict(source)) for key, source in self._sources.items() if source.revision is not None]
-        write_whole(path, json.dumps({"sources": sources, "tokenizer_rules": self._rules, "lengths": self._lengths}))
+        return Cell(config, weights, tokenizer, texts, reference, reference_tokenizer, identity, notes)
 
     def _pinned(self, key: Key, pin: Callable[[], Pinned]) -> Pinned:
         if key not in self._sources:
@@ -175,11 +153,10 @@ class Resolver:
             self._lengths[source.identity] = _longest(model, source)
         return self._lengths[source.identity]
 
-    def _tokenizer_rules(self, cell: Cell) -> str:
-        source = cell.tokenizer
-        if source.identity not in self._rules:
-            self._rules[source.identity] = _rules(cell.config.model, source)
-        return self._rules[source.identity]
+    def _tokenizer_rules(self, model: ModelConfig, tokenizer: Pinned) -> str:
+        if tokenizer.identity not in self._rules:
+            self._rules[tokenizer.identity] = _rules(model, tokenizer)
+        return self._rules[tokenizer.identity]
 
     def _only_split(self, dataset: DatasetConfig, texts: Pinned) -> str:
         key = (texts.identity, dataset.config, *dataset.files)
@@ -188,8 +165,55 @@ class Resolver:
         return self._splits[key]
 
 
+def write_job(path: Path, cells: Sequence[Cell]) -> None:
+    """Write the cells that one process measures, with their configuration and everything pinned, as JSON."""
+    write_whole(path, _CELLS.dump_json(list(cells), indent=1))
+
+
+def read_job(path: Path) -> list[Cell]:
+    """Read the cells of a job.
+
+    Raises:
+        BadInput: the file cannot be read, or is not a job.
+
+    """
+    try:
+        return _CELLS.validate_json(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path}: the job cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise BadInput(f"{path} is not a job of rbptrack") from error
+
+
+def check_unchanged(cell: Cell) -> None:
+    """Compare local files with those that the cell was resolved to, because a job may wait for hours before it begins.
+
+    Raises:
+        BadInput: a model, tokenizer or dataset on this disk has changed, or is gone.
+
+    """
+    config = cell.config
+    now: list[tuple[str, Pinned, Callable[[], Pinned]]] = [
+        (config.model.name, cell.weights, lambda: of_model(config.model)),
+        (config.dataset.name, cell.texts, lambda: of_dataset(config.dataset)),
+    ]
+    if config.model.tokenizer:
+        now.append((config.model.tokenizer, cell.tokenizer, lambda: of_tokenizer(config.model, cell.weights)))
+    if config.reference is not None and cell.reference is not None:
+        reference = config.reference
+        now.append((reference.name, cell.reference, lambda: of_model(reference)))
+    for name, pinned, pin in now:
+        if pinned.revision is None and pin().identity != pinned.identity:
+            raise BadInput(f"the files of {name} have changed since the sweep began; start the sweep again")
+
+
 def resolve(config: Config) -> Cell:
-    """Resolve one cell by itself; errors as `Resolver.resolve`."""
+    """Resolve one cell.
+
+    Raises:
+        BadInput: its model, tokenizer or dataset cannot be found, or the dataset has several splits.
+
+    """
     return Resolver().resolve(config)
 
 

@@ -18,11 +18,11 @@ from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, Se
 from rbptrack.console.progress import spinner
 from rbptrack.sources import hub
 from rbptrack.sources.pin import Pinned, file_kind
-from rbptrack.sweep.resolve import Cell, Resolver
+from rbptrack.sweep.cells import Cell, Resolver
 from rbptrack.tracking import Store
 
 if TYPE_CHECKING:
-    from rbptrack.sweep.loading import Loader
+    from rbptrack.sweep.load import Loader
 
 COLUMNS = ["model", "dataset", "S", "parameters", "tokens", "FLOPs", "memory", "download", "seconds", "status"]
 FREE = dict.fromkeys(("FLOPs", "memory", "download", "seconds"), 0.0)
@@ -102,7 +102,7 @@ class _Planner:
 
     @cached_property
     def loader(self) -> Loader:
-        from rbptrack.sweep.loading import Loader  # torch: only where a cell is to be measured
+        from rbptrack.sweep.load import Loader  # torch: only where a cell is to be measured
 
         return Loader()
 

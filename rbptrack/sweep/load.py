@@ -25,7 +25,7 @@ from rbptrack.models.checkpoint import check_folder, check_own_tokens
 from rbptrack.models.loading import load_model
 from rbptrack.models.tokenizer import load_tokenizer, rules_of
 from rbptrack.sources.pin import Pinned
-from rbptrack.sweep.resolve import Cell
+from rbptrack.sweep.cells import Cell
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -1,4 +1,4 @@
-"""One cell: measured under a lock in a folder of its own, laid out as a record, delivered to the store."""
+"""Measures one cell under a lock in its own folder, lays it out as a record, and delivers it to the store."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from rbptrack.config.schema import Rank
 from rbptrack.console.output import say
 from rbptrack.console.progress import bar
 from rbptrack.ranks import rbp_name
-from rbptrack.sweep.resolve import Cell
+from rbptrack.sweep.cells import Cell
 from rbptrack.tracking import Facts, Outbox, Record, Store, lay_out
 from rbptrack.tracking.names import RECORD_FILE, Metric, Tag
 
@@ -30,46 +30,32 @@ if TYPE_CHECKING:  # torch and transformers load only where a model runs
     from rbptrack.corpus.sequences import Corpus
     from rbptrack.models.causal import CausalModel
     from rbptrack.ranks.measurement import Measurement
-    from rbptrack.sweep.loading import Loader
+    from rbptrack.sweep.load import Loader
 
 log = logging.getLogger(__name__)
 
-MEASURED = "measured"
-FOUND = "found"  # in the store already
-FAILED = "failed"
 
-
-@dataclass
-class Outcome:
-    """How a cell ended.
+@dataclass(frozen=True)
+class Measured:
+    """A cell that was measured.
 
     Attributes:
         title: `pythia-70m / wiki`.
-        status: measured, found (in the store already) or failed.
-        run_id: of its run in the store; empty where it has none.
-        numbers: of its record; empty where it was found or failed.
-        message: why it failed.
-        bad_input: whether what was asked for is the reason.
-        waits: why the finished measurement is on disk and not in the store.
+        numbers: the metrics of its record.
         notes: what a reader must know.
+        run_id: its run in the store; empty until it is delivered.
+        waits: why the finished measurement is on disk and not in the store; empty if it is not waiting.
 
     """
 
     title: str
-    status: str
-    run_id: str = ""
-    numbers: dict[str, float] = field(default_factory=dict)
-    message: str = ""
-    bad_input: bool = False
-    waits: str = ""
+    numbers: Mapping[str, float]
     notes: tuple[str, ...] = ()
+    run_id: str = ""
+    waits: str = ""
 
     def line(self) -> str:
         """The outcome in a line."""
-        if self.status == FAILED:
-            return f"{self.title}  failed: {self.message}"
-        if self.status == FOUND:
-            return f"{self.title:<24} already measured"
         rbp = rbp_name(10)
         parts = [f"{self.title:<24} CE {self.numbers[Metric.CE]:.3f}"]
         if rbp in self.numbers:
@@ -80,6 +66,59 @@ class Outcome:
         if self.waits:
             parts.append("waits for the store")
         return "  ".join(parts)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A cell whose measurement is in the store already.
+
+    Attributes:
+        title: `pythia-70m / wiki`.
+        run_id: its run.
+
+    """
+
+    title: str
+    run_id: str
+
+    def line(self) -> str:
+        """The outcome in a line."""
+        return f"{self.title:<24} already measured"
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A cell that could not be measured.
+
+    Attributes:
+        title: `pythia-70m / wiki`.
+        message: why.
+        bad_input: whether the reason is what the user asked for.
+
+    """
+
+    title: str
+    message: str
+    bad_input: bool = False
+
+    @classmethod
+    def by(cls, title: str, error: Exception) -> Failed:
+        """The outcome of a cell that an error ended. An unexpected error is logged with its traceback."""
+        known = error if isinstance(error, RbptrackError) else disk_trouble(error, cells_folder())
+        if known is None:
+            log.error("%s failed", title, exc_info=error)
+            message = f"{type(error).__name__}: {first_line(error)}"
+        else:
+            message = " ".join(str(known).split())
+        return cls(title, message, bad_input=isinstance(error, BadInput))
+
+    def line(self) -> str:
+        """The outcome in a line."""
+        return f"{self.title}  failed: {self.message}"
+
+
+Outcome = Measured | Found | Failed
+"""How a cell ended."""
 
 
 def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deliver: bool = True) -> Outcome:
@@ -95,22 +134,18 @@ def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deli
     try:
         with _locked(cell):
             if deliver and not cell.config.force and (run_id := _find_run(cell, store)):
-                return Outcome(cell.title, FOUND, run_id)
+                return Found(cell.title, run_id)
             if not (cell.folder / RECORD_FILE).exists():
                 _measure(cell, store, loader)
-            outcome = _finished_outcome(cell)
-            if deliver:
-                _deliver(cell, store, outcome)
-            return outcome
+            return _finished(cell, store, deliver=deliver)
     except Exception as error:
         raise_stop()
-        outcome = failed_outcome(cell.title, error)
+        failed = Failed.by(cell.title, error)
         if deliver:
-            log_failure(cell, store, outcome.message)
+            log_failure(cell, store, failed.message)
         else:
-            with suppress(OSError):
-                write_whole(failure_file(cell), outcome.message)
-        return outcome
+            leave_failure(cell, failed.message)
+        return failed
 
 
 def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience: float = 0) -> Outcome | None:
@@ -131,30 +166,16 @@ def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience
             if deliver:
                 failure_file(cell).unlink()
                 log_failure(cell, store, message)
-            return Outcome(cell.title, FAILED, message=message)
+            return Failed(cell.title, message)
         if not (cell.folder / RECORD_FILE).exists():
             return None
         with FileLock(_lock_file(cell), timeout=patience):
-            outcome = _finished_outcome(cell)
-            if deliver:
-                _deliver(cell, store, outcome)
-            return outcome
+            return _finished(cell, store, deliver=deliver)
     except (Timeout, FileNotFoundError):
         return None
     except Exception as error:
         raise_stop()
-        return failed_outcome(cell.title, error)
-
-
-def failed_outcome(title: str, error: Exception) -> Outcome:
-    """The outcome of a cell that an error ended. An unexpected error is logged with its traceback."""
-    known = error if isinstance(error, RbptrackError) else disk_trouble(error, cells_folder())
-    if known is None:
-        log.error("%s failed", title, exc_info=error)
-        message = f"{type(error).__name__}: {first_line(error)}"
-    else:
-        message = " ".join(str(known).split())
-    return Outcome(title, FAILED, message=message, bad_input=isinstance(error, BadInput))
+        return Failed.by(cell.title, error)
 
 
 def log_failure(cell: Cell, store: Store, message: str) -> None:
@@ -162,6 +183,13 @@ def log_failure(cell: Cell, store: Store, message: str) -> None:
     facts = Facts.of(cell.config, cell.identity, _pins(cell))  # the model and the texts may not have been read
     with suppress(RbptrackError):
         store.fail(Record(facts.title, facts.tags(), facts.params()), message)
+
+
+def leave_failure(cell: Cell, message: str) -> None:
+    """Write why a cell failed, for the process that launched this one."""
+    with suppress(OSError):
+        failure_file(cell).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(failure_file(cell), message)
 
 
 def failure_file(cell: Cell) -> Path:
@@ -200,7 +228,7 @@ def _find_run(cell: Cell, store: Store) -> str:
 def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
     """Measure a cell in its folder, and complete the folder with its record."""
     from rbptrack import engine
-    from rbptrack.sweep.loading import Loader
+    from rbptrack.sweep.load import Loader
 
     began = time.time()
     failure_file(cell).unlink(missing_ok=True)
@@ -281,16 +309,15 @@ def _pins(cell: Cell) -> dict[str, object]:
     }
 
 
-def _finished_outcome(cell: Cell) -> Outcome:
-    """The outcome of a cell whose folder holds its record."""
+def _finished(cell: Cell, store: Store, *, deliver: bool) -> Measured:
+    """The outcome of a cell whose folder holds its record. A store that is away or refuses gets it with
+    the next command."""
     record = Record.read(cell.folder)
-    notes = record.tags.get(Tag.NOTES, "")
-    return Outcome(cell.title, MEASURED, numbers=record.metrics, notes=tuple(filter(None, notes.split("; "))))
-
-
-def _deliver(cell: Cell, store: Store, outcome: Outcome) -> None:
-    """Give the finished folder to the store. If it is away or refuses, the next command delivers it."""
+    notes = tuple(filter(None, record.tags.get(Tag.NOTES, "").split("; ")))
+    measured = Measured(cell.title, record.metrics, notes)
+    if not deliver:
+        return measured
     try:
-        outcome.run_id = Outbox(store).deliver(cell.folder)
+        return replace(measured, run_id=Outbox(store).deliver(cell.folder))
     except (StoreAway, StoreRefuses) as error:
-        outcome.waits = str(error)
+        return replace(measured, waits=str(error))

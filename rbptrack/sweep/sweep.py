@@ -1,15 +1,14 @@
-"""A sweep from its words to its report: resolve, measure what is not measured, deliver, analyse."""
+"""A sweep from its cells to its report: resolve, skip what is measured, measure, deliver, analyse."""
 
 from __future__ import annotations
 
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from types import MappingProxyType
 
 from rbptrack.analysis import Analyzer, Runs
 from rbptrack.base import markup
@@ -19,23 +18,12 @@ from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
 from rbptrack.discovery import ANALYZERS, find
-from rbptrack.sweep.cell import (
-    FAILED,
-    FOUND,
-    MEASURED,
-    Outcome,
-    deliver_finished,
-    failed_outcome,
-    failure_file,
-    measure_cell,
-)
-from rbptrack.sweep.launch import Jobs, prepare_jobs, run_jobs, write_slurm_script
-from rbptrack.sweep.resolve import Cell, Resolver
+from rbptrack.sweep.backends import backend_of
+from rbptrack.sweep.cells import Cell, Resolver
+from rbptrack.sweep.measuring import Failed, Found, Measured, Outcome
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.facts import title
 from rbptrack.tracking.names import READING_FILE, Kind
-
-_PATIENCE_SECONDS = 60.0  # for another command that delivers a job's result
 
 
 def run(configs: Sequence[Config], words: Sequence[str]) -> int:
@@ -43,208 +31,189 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
 
     Args:
         configs: of the cells, as `config.compose` makes them of the words.
-        words: of the command line.
+        words: of the command line, for the report.
 
     Returns:
         The exit code: 0; 1 if a cell or an analyzer failed or measurements wait for the store; 2 if nothing could be
         measured as asked.
 
     """
-    return _Sweep(configs, words).run()
+    began = time.time()
+    settings = configs[0]  # of the whole sweep
+    name = _name_of(configs)
+    store = Store(settings.tracking.uri, settings.tracking.experiment)
+    analyzers: list[Analyzer] = []
+    if settings.deliver:
+        analyzers = _analyzers(settings)
+        _deliver_earlier_ones(store)
+    ended = _Ended(len(configs))
+    cells = _resolve(configs, name, ended)
+    if settings.deliver and not settings.force:
+        _skip_measured(ended.without(cells), store, ended)
+    left = ended.without(cells)
+    if left and settings.deliver:
+        with suppress(StoreAway):  # a store that is away gets the measurements later
+            store.check_writable()
+    if left:
+        folder = name or next(iter(left.values())).fingerprint[:12]
+        backend_of(settings, store, folder).run(left, ended.add)
+    if not ended.outcomes:  # launch.show=true
+        return 0
+    failures = [outcome for outcome in ended.outcomes.values() if isinstance(outcome, Failed)]
+    if len(failures) == len(ended.outcomes):  # nothing to deliver or analyse
+        return 2 if all(failure.bad_input for failure in failures) else 1
+    waiting = _waiting_after_another_try(cells, store, ended) if settings.deliver else 0
+    for note in ended.notes:
+        say(note)
+    problems = waiting + len(failures)
+    if analyzers and len(configs) > 1 and not waiting:
+        summary = _Summary(store, name, f"{program()} {shlex.join(words)}", began, tuple(ended.outcomes.values()))
+        problems += summary.analyse(analyzers)
+    return int(problems > 0)
 
 
-class _Sweep:
-    """One command's cells, each with a number, and how they ended."""
+@dataclass
+class _Ended:
+    """How cells ended, by number; each is printed when it ends.
 
-    def __init__(self, configs: Sequence[Config], words: Sequence[str]) -> None:
-        self.configs = configs
-        self.words = words
-        self.began = time.time()
-        self.settings = configs[0]  # of the whole sweep
-        self.several = len(configs) > 1
-        self.name = self.settings.sweep
-        if self.several and not self.name:
-            self.name = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-        self.store = Store(self.settings.tracking.uri, self.settings.tracking.experiment)
-        self.outbox = Outbox(self.store)
-        self.resolver = Resolver()
-        self.cells: dict[int, Cell] = {}
-        self.outcomes: dict[int, Outcome] = {}
+    Attributes:
+        total: number of cells of the sweep.
+        outcomes: of those that have ended.
 
-    def run(self) -> int:
-        deliver = self.settings.deliver
-        launch = self.settings.launch
-        analyzers = _analyzers(self.settings) if deliver else []
-        if deliver:
-            self._deliver_earlier_ones()
-        self._resolve()
-        if deliver and not self.settings.force:
-            self._look_for_measured()
-        if deliver and self.unfinished:
-            self._check_permission()
-        if self.unfinished and launch.kind is Launch.local:
-            self._measure_here()
-        elif self.unfinished and (jobs := self._prepared_jobs()):
-            if launch.kind is Launch.slurm and launch.show:
-                say(write_slurm_script(jobs, launch.options))
-                return 0
-            self._measure_in_jobs(jobs)
-        failures = [outcome for outcome in self.outcomes.values() if outcome.status == FAILED]
-        if len(failures) == len(self.outcomes):  # nothing to deliver or analyse
-            return 2 if all(outcome.bad_input for outcome in failures) else 1
-        waiting = self._waiting_after_another_try() if deliver else 0
-        problems = waiting + len(failures)
-        for note in dict.fromkeys(note for outcome in self.outcomes.values() for note in outcome.notes):
-            say(note)
-        if analyzers and self.several and not waiting:
-            problems += self._analyse(analyzers)
-        return 1 if problems else 0
+    """
 
-    @property
-    def unfinished(self) -> dict[int, Cell]:
-        """The cells without an outcome."""
-        return {number: cell for number, cell in self.cells.items() if number not in self.outcomes}
+    total: int
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
 
-    def _end(self, number: int, outcome: Outcome) -> None:
-        """Take note of how a cell ended, and say it."""
+    def add(self, number: int, outcome: Outcome) -> None:
+        """Note how a cell ended, and print it."""
         self.outcomes[number] = outcome
-        if not self.several and outcome.status == FAILED:
+        if self.total == 1 and isinstance(outcome, Failed):
             complain(outcome.message)
             return
-        width = len(str(len(self.configs)))
-        label = f"[{len(self.outcomes):>{width}}/{len(self.configs)}] " if self.several else ""
-        print_line = complain if outcome.status == FAILED else say
+        width = len(str(self.total))
+        label = f"[{len(self.outcomes):>{width}}/{self.total}] " if self.total > 1 else ""
+        print_line = complain if isinstance(outcome, Failed) else say
         print_line(f"{label}{outcome.line()}")
 
-    def _deliver_earlier_ones(self) -> None:
-        """Deliver what earlier commands and jobs have finished."""
-        if not self.outbox.waiting():
-            return
-        with suppress(StoreAway):
-            for delivered in self.outbox.deliver_waiting():
-                say(f"{delivered.name}: {delivered.error or 'delivered; it was measured before'}")
+    def without(self, cells: Mapping[int, Cell]) -> dict[int, Cell]:
+        """The cells that have not ended."""
+        return {number: cell for number, cell in cells.items() if number not in self.outcomes}
 
-    def _resolve(self) -> None:
-        with spinner("looking up models and datasets"):
-            for number, config in enumerate(self.configs):
-                try:
-                    self._check_device(config.model.device)
-                    self.cells[number] = self.resolver.resolve(replace(config, sweep=self.name))
-                except RbptrackError as error:
-                    self._end(number, failed_outcome(title(config.model.name, config.dataset.name), error))
+    @property
+    def notes(self) -> list[str]:
+        """The notes of all measurements, each once."""
+        measured = [outcome for outcome in self.outcomes.values() if isinstance(outcome, Measured)]
+        return list(dict.fromkeys(note for outcome in measured for note in outcome.notes))
 
-    def _check_device(self, device: str) -> None:
-        """Refuse a device that this machine does not have, before it is asked whether the cell is measured already."""
-        if device not in ("auto", "cpu") and self.settings.launch.kind is Launch.local:
-            from rbptrack.models.device import device_of  # torch
 
-            device_of(device)
+def _name_of(configs: Sequence[Config]) -> str:
+    """The name of a sweep; empty for one cell without a name."""
+    if configs[0].sweep or len(configs) == 1:
+        return configs[0].sweep
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
-    def _look_for_measured(self, old: Mapping[int, str] = MappingProxyType({})) -> None:
-        """Ask the store once for the cells that have no outcome; `old` runs do not count."""
-        for number, run_id in (self._find_unfinished() or {}).items():
-            if run_id != old.get(number):
-                self._end(number, Outcome(self.cells[number].title, FOUND, run_id))
 
-    def _find_unfinished(self) -> dict[int, str] | None:
-        """The runs in the store of cells without an outcome; None, and a line that says so, where it is away."""
-        cells = self.unfinished
-        try:
-            run_ids = self.store.find_all({cell.fingerprint for cell in cells.values()})
-        except StoreAway as error:
-            complain(f"{error}; the sweep goes on, and measurements wait on this disk")
-            return None
-        return {number: run_ids[cell.fingerprint] for number, cell in cells.items() if cell.fingerprint in run_ids}
+def _deliver_earlier_ones(store: Store) -> None:
+    """Deliver what earlier commands and jobs have finished."""
+    outbox = Outbox(store)
+    if not outbox.waiting():
+        return
+    with suppress(StoreAway):
+        for delivered in outbox.deliver_waiting():
+            say(f"{delivered.name}: {delivered.error or 'delivered; it was measured before'}")
 
-    def _check_permission(self) -> None:
-        """Refuse to measure if the store would refuse the measurements. One that is away gets them later."""
-        with suppress(StoreAway):
-            self.store.check_writable()
 
-    def _measure_here(self) -> None:
-        """Check every cell before the first is measured, and measure one after the other."""
-        from rbptrack.sweep.loading import Loader
+def _resolve(configs: Sequence[Config], name: str, ended: _Ended) -> dict[int, Cell]:
+    """The cells of a sweep by number, without those whose model or dataset cannot be found."""
+    resolver = Resolver()
+    cells = {}
+    with spinner("looking up models and datasets"):
+        for number, config in enumerate(configs):
+            try:
+                _check_device(config)
+                cells[number] = resolver.resolve(replace(config, sweep=name))
+            except RbptrackError as error:
+                ended.add(number, Failed.by(title(config.model.name, config.dataset.name), error))
+    return cells
 
-        loader = Loader()
-        self._check(loader.fit)
-        for number, cell in self.unfinished.items():
-            self._end(number, measure_cell(cell, self.store, loader=loader, deliver=self.settings.deliver))
 
-    def _check(self, check: Callable[[Cell], object]) -> None:
-        """End the cells that a check refuses."""
-        with spinner("checking models and tokenizers"):
-            for number, cell in self.unfinished.items():
-                try:
-                    check(cell)
-                except RbptrackError as error:
-                    self._end(number, failed_outcome(cell.title, error))
+def _check_device(config: Config) -> None:
+    """Refuse a device that this machine does not have, before it is asked whether the cell is measured already."""
+    device = config.model.device
+    if device not in ("auto", "cpu") and config.launch.kind is Launch.local:
+        from rbptrack.models.device import device_of  # torch
 
-    def _prepared_jobs(self) -> Jobs | None:
-        """Jobs for the cells without an outcome, if there are any whose model can be read."""
-        from rbptrack.sweep.loading import Loader
+        device_of(device)
 
-        loader = Loader()
-        self._check(lambda cell: loader.parameters(cell.weights))
-        if not self.unfinished:
-            return None
-        return prepare_jobs(self.unfinished, self.words, self.resolver, loader, sweep=self.name)
 
-    def _measure_in_jobs(self, jobs: Jobs) -> None:
-        """Let jobs measure the cells, and deliver each as it is finished."""
-        for cell in self.unfinished.values():
-            failure_file(cell).unlink(missing_ok=True)  # of an earlier job
-        deliver = self.settings.deliver
-        old = self._find_unfinished() if deliver and self.settings.force else {}
-        run_jobs(jobs, self.settings.launch, self._deliver_from_jobs)
-        self._deliver_from_jobs(patience=_PATIENCE_SECONDS)
-        if deliver and self.unfinished and old is not None:  # another command may have delivered them
-            self._look_for_measured(old)
-        for number, cell in self.unfinished.items():
-            message = f"its job left no result; see {short_path(jobs.folder)}/*.log"
-            self._end(number, Outcome(cell.title, FAILED, message=message))
+def _skip_measured(cells: Mapping[int, Cell], store: Store, ended: _Ended) -> None:
+    """End the cells that the store has, asked once for all of them."""
+    try:
+        run_ids = store.find_all({cell.fingerprint for cell in cells.values()})
+    except StoreAway as error:
+        complain(f"{error}; the sweep goes on, and measurements wait on this disk")
+        return
+    for number, cell in cells.items():
+        if cell.fingerprint in run_ids:
+            ended.add(number, Found(cell.title, run_ids[cell.fingerprint]))
 
-    def _deliver_from_jobs(self, patience: float = 0) -> None:
-        for number, cell in self.unfinished.items():
-            if outcome := deliver_finished(cell, self.store, deliver=self.settings.deliver, patience=patience):
-                self._end(number, outcome)
 
-    def _waiting_after_another_try(self) -> int:
-        """Try once more to deliver what waits; returns how many measurements still do."""
-        waiting = {number: outcome for number, outcome in self.outcomes.items() if outcome.waits}
-        if not waiting:
-            return 0
-        with suppress(RbptrackError):
-            self.outbox.deliver_waiting()
-            for number, outcome in waiting.items():
-                if run_id := self.store.find(self.cells[number].fingerprint):
-                    outcome.run_id = run_id
-                    outcome.waits = ""
-        reasons = [outcome.waits for outcome in waiting.values() if outcome.waits]
-        if reasons:
-            complain(
-                f"{reasons[0]}: {counted(len(reasons), 'finished measurement')} wait on this disk. "
-                f"{program()} sync delivers them"
-            )
-        return len(reasons)
+def _waiting_after_another_try(cells: Mapping[int, Cell], store: Store, ended: _Ended) -> int:
+    """Try once more to deliver what waits; returns how many measurements still do."""
+    waiting = {n: outcome for n, outcome in ended.outcomes.items() if isinstance(outcome, Measured) and outcome.waits}
+    if not waiting:
+        return 0
+    with suppress(RbptrackError):
+        Outbox(store).deliver_waiting()
+        for number, outcome in list(waiting.items()):
+            if run_id := store.find(cells[number].fingerprint):
+                ended.outcomes[number] = replace(outcome, run_id=run_id, waits="")
+                del waiting[number]
+    for outcome in list(waiting.values())[:1]:
+        complain(
+            f"{outcome.waits}: {counted(len(waiting), 'finished measurement')} wait on this disk. "
+            f"{program()} sync delivers them"
+        )
+    return len(waiting)
 
-    def _analyse(self, analyzers: Sequence[Analyzer]) -> int:
-        """Analyse what the sweep measured or found, and save it as a run; returns how many analyzers failed."""
+
+@dataclass(frozen=True)
+class _Summary:
+    """Analyses what a sweep measured or found, and saves it as a run.
+
+    Attributes:
+        store: where it goes.
+        name: of the sweep.
+        command: that was typed.
+        began: in seconds since 1970.
+        outcomes: of the cells.
+
+    """
+
+    store: Store
+    name: str
+    command: str
+    began: float
+    outcomes: Sequence[Outcome]
+
+    def analyse(self, analyzers: Sequence[Analyzer]) -> int:
+        """Print and save the analyses; returns how many analyzers failed."""
         from rbptrack import reporting
         from rbptrack.reporting.save import PAGE, description, pages
 
-        command = f"{program()} {shlex.join(self.words)}"
-        run_ids = [outcome.run_id for outcome in self.outcomes.values() if outcome.run_id]
+        run_ids = self._run_ids()
         runs = self.store.runs(run_ids=run_ids)
         with spinner("analysing"):
             analyses = reporting.analyse(runs, analyzers)
         say("")
         reporting.show_summary(analyses)
-        reading = self._reading_page(runs, command)
-        page = reporting.render(runs, analyses, command=command, reading=READING_FILE if reading else "")
+        reading = self._reading_page(runs)
+        page = reporting.render(runs, analyses, command=self.command, reading=READING_FILE if reading else "")
         lead = next((analysis for analysis in analyses if analysis.leads), None)
-        about = description(lead, command) if lead else markup.fenced(command)
+        about = description(lead, self.command) if lead else markup.fenced(self.command)
         try:
-            reporting.keep(self.store, runs, analyses, page, command=command, sweep=self.name, reading=reading)
+            reporting.keep(self.store, runs, analyses, page, command=self.command, sweep=self.name, reading=reading)
             run_id = self._save(run_ids, description=about, files=pages(page, reading))
             address = self.store.reports.page(run_id) or short_path(self.store.artifact(run_id, PAGE))
             say(f"report   {address}")
@@ -252,28 +221,31 @@ class _Sweep:
             complain(f"the report is not logged: {error}")
         return sum(analysis.report is None for analysis in analyses)
 
-    def _reading_page(self, runs: Runs, command: str) -> str:
+    def _run_ids(self) -> list[str]:
+        ended = [outcome for outcome in self.outcomes if isinstance(outcome, Measured | Found)]
+        return [outcome.run_id for outcome in ended if outcome.run_id]
+
+    def _reading_page(self, runs: Runs) -> str:
         """The reading page of the sweep; empty, and a line that says why, if its measurements keep no texts."""
         from rbptrack import reporting
 
         try:
-            return reporting.render_reading(runs, command=command)[0]
+            return reporting.render_reading(runs, command=self.command)[0]
         except RbptrackError as error:
             say(f"no reading page: {error}")
             return ""
 
     def _save(self, run_ids: Sequence[str], *, description: str, files: Mapping[str, str]) -> str:
         """Save the sweep as a run of its own, and the view of its measurements in MLflow; returns the run's id."""
-        ended = [outcome.status for outcome in self.outcomes.values()]
         run_id = self.store.save(
             Kind.SWEEP,
             f"sweep {self.name}",
             sweep=self.name,
             description=description,
             metrics={
-                "cells": len(self.configs),
-                "cells_measured": ended.count(MEASURED),
-                "cells_failed": ended.count(FAILED),
+                "cells": len(self.outcomes),
+                "cells_measured": sum(isinstance(outcome, Measured) for outcome in self.outcomes),
+                "cells_failed": sum(isinstance(outcome, Failed) for outcome in self.outcomes),
                 "seconds": time.time() - self.began,
             },
             files=files,

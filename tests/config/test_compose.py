@@ -9,7 +9,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.compose import cell_words, checked_config, compose, config_from_values, words_for_hydra
+from rbptrack.config.compose import checked_config, compose, config_from_values, words_for_hydra
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.registration import published_names, training_steps
 from rbptrack.config.schema import Dtype, Launch, Rank, Sampling, SequenceRule
@@ -250,22 +250,6 @@ def test_words_for_hydra_have_their_patterns_expanded() -> None:
     assert words_for_hydra(["-m", "--cfg=job", "model=nano/6k"]) == ["--cfg=job", "model=nano/6k"]
     assert words_for_hydra(["hydra.verbose=true"]) == ["hydra.verbose=true"]
     assert words_for_hydra(["hydra/sweeper=optuna", "dataset.seq_len=64"])[0] == "--multirun"
-
-
-def test_words_of_a_cell_compose_it_alone(tmp_path: Path) -> None:
-    (tmp_path / "my model-70m").mkdir()
-    (tmp_path / "more/model").mkdir(parents=True)
-    (tmp_path / "more/model/mine.yaml").write_text("family: mine\nsize: 1m\npath: /m\n")
-    words = ["-m", "model=nano/6k,./my model-70m,mine", "dataset=stdlib,org/news", "k=1,10", "--config-dir", "more"]
-    words += ["reference=org/Big-7b", "dataset.where.lang=en", "analyzers=power_law,k_*", "dataset.seed=range(1,3)"]
-    configs = compose(words)
-    cells = cell_words(words)
-    assert len(configs) == len(cells) == 12
-    for config, cell in zip(configs, cells, strict=True):
-        assert compose(cell) == [config]
-    assert not any("given/" in word for cell in cells for word in cell)
-    same = {tuple(word for word in cell if not word.startswith("dataset=")) for cell in cells}
-    assert len(same) == 6  # cells of one model and options differ in their dataset alone
 
 
 def test_globs_of_hydra_see_all_folders() -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.compose import compose
 from rbptrack.config.paths import embedded
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import Pinned
 from rbptrack.sweep import Resolver, resolve
-from rbptrack.sweep.resolve import PINS
+from rbptrack.sweep.cells import check_unchanged, read_job, write_job
 from tests.sweep.conftest import Configs
 
 
@@ -141,25 +142,34 @@ def test_a_split_that_is_not_named_is_the_only_one(configs: Configs) -> None:
     assert cell.fingerprint == resolve(*configs()).fingerprint
 
 
-def test_pins_of_the_hub_go_to_other_processes(
-    configs: Configs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_file_holds_whole_cells(configs: Configs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A branch may have moved since: a job measures what its launcher pinned."""
     monkeypatch.setattr("rbptrack.sources.hub.commit", lambda kind, repo, revision: "a" * 40)
-    tokenizer = f"model.tokenizer={embedded('tokenizer')}"
-    words = [
-        "model=org/tiny",
-        "dataset=org/texts",
-        "dataset.split=test",
-        tokenizer,
-        "dataset.seq_len=64",
-        "dataset.context=8",
-    ]
-    first = Resolver()
-    cell = first.resolve(*compose(words))
-    first.save_pins(tmp_path / "pins.json")
+    words = ["model=org/tiny", "dataset=org/texts", "dataset.split=test", "dataset.seq_len=64", "dataset.context=8"]
+    hub = Resolver().resolve(*compose([*words, f"model.tokenizer={embedded('tokenizer')}"]))
+    local = resolve(*configs("reference=nano/15k", "dataset.where.lang=en", "candidates=tokenizer"))
+    write_job(tmp_path / "0.json", [hub, local])
     monkeypatch.setattr("rbptrack.sources.hub.commit", lambda kind, repo, revision: "b" * 40)
-    assert Resolver().resolve(*compose(words)).fingerprint != cell.fingerprint
-    monkeypatch.setenv(PINS, str(tmp_path / "pins.json"))
-    assert Resolver().resolve(*compose(words)) == cell
-    assert cell.weights == Pinned("org/tiny", "a" * 40, f"org/tiny@{'a' * 40}", requested="main")
+    assert read_job(tmp_path / "0.json") == [hub, local]
+    assert [cell.fingerprint for cell in read_job(tmp_path / "0.json")] == [hub.fingerprint, local.fingerprint]
+    assert hub.weights == Pinned("org/tiny", "a" * 40, f"org/tiny@{'a' * 40}", requested="main")
+    check_unchanged(hub)
+    check_unchanged(local)
+
+
+def test_local_files_that_change_before_a_job_begins_are_refused(configs: Configs, tmp_path: Path) -> None:
+    shutil.copytree(embedded("models/6k"), tmp_path / "mine")
+    cell = resolve(*configs("model=./mine", f"model.tokenizer={embedded('tokenizer')}"))
+    check_unchanged(cell)
+    config = json.loads((tmp_path / "mine/config.json").read_text())
+    (tmp_path / "mine/config.json").write_text(json.dumps(config | {"rotary_pct": 0.5}))
+    with pytest.raises(BadInput, match="changed"):
+        check_unchanged(cell)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", None])
+def test_what_is_not_a_job_is_refused(content: str | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "job.json").write_text(content)
+    with pytest.raises(BadInput, match="job"):
+        read_job(tmp_path / "job.json")

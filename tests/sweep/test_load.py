@@ -11,7 +11,7 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import embedded
 from rbptrack.sweep import resolve
-from rbptrack.sweep.loading import Loader
+from rbptrack.sweep.load import Loader
 from tests.sweep.conftest import Configs
 
 

@@ -12,10 +12,10 @@ import pytest
 from rbptrack import engine, sweep
 from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
-from rbptrack.config.compose import compose
 from rbptrack.config.paths import cells_folder, home
 from rbptrack.console.log import logged
-from rbptrack.sweep.cell import deliver_finished, failure_file, measure_cell
+from rbptrack.sweep.backends import read_job
+from rbptrack.sweep.measuring import Failed, Measured, deliver_finished, failure_file, measure_cell
 from rbptrack.tracking import Outbox, Store
 from tests.sweep.conftest import SMALL, Configs
 
@@ -90,12 +90,13 @@ def test_one_broken_model_does_not_stop_the_jobs_of_others(
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/config.json").write_text('{"model_type": "none"}')
     begun: list[list[str]] = []
-    monkeypatch.setattr("rbptrack.sweep.launch.run_on_gpus", lambda jobs, *_: begun.extend(jobs.commands))
+    monkeypatch.setattr("rbptrack.sweep.backends.run_side_by_side", lambda commands, *_: begun.extend(commands))
     words = [*SMALL[1:], "model=nano/6k,./broken", "launch=gpus", "launch.gpus=0", "sweep='../../a,b'"]
     assert sweep.run(configs(*words), words) == 1
     (job,) = begun
-    assert "model=nano/6k" in job
-    assert compose(job[4:])[0].sweep == "../../a,b"
+    (cell,) = read_job(Path(job[-1]))
+    assert cell.config.model.name == "nano-6k"
+    assert cell.config.sweep == "../../a,b"
     assert not (tmp_path / "a,b").exists()  # its folder lies in mlruns/launch
 
 
@@ -147,12 +148,12 @@ def test_a_job_leaves_its_folder_to_its_launcher(
     before = (cell.folder / "record.json").read_bytes()
     assert sweep.run([config], []) == 0  # requeued: what is finished is not measured again
     assert (cell.folder / "record.json").read_bytes() == before
-    monkeypatch.setattr("rbptrack.sweep.launch.run_on_gpus", lambda *_: None)
+    monkeypatch.setattr("rbptrack.sweep.backends.run_side_by_side", lambda *_: None)
     words = [*SMALL, "launch=gpus", "launch.gpus=0", "deliver=false"]
     assert sweep.run(configs(*words), words) == 0  # a job that uses several GPUs
     assert cell.folder.exists()
     outcome = deliver_finished(cell, store)
-    assert outcome is not None
+    assert isinstance(outcome, Measured)
     assert outcome.run_id == store.find(cell.fingerprint)
     assert not cell.folder.exists()
     assert deliver_finished(cell, store) is None
@@ -161,10 +162,10 @@ def test_a_job_leaves_its_folder_to_its_launcher(
 def test_a_job_says_why_its_cell_failed(store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
     cell = sweep.resolve(*configs())
     monkeypatch.setattr(engine, "measure", interrupt(RuntimeError("no luck")))
-    assert measure_cell(cell, store, deliver=False).status == "failed"
+    assert isinstance(measure_cell(cell, store, deliver=False), Failed)
     assert not failed_runs(store)
     outcome = deliver_finished(cell, store)
-    assert outcome is not None
+    assert isinstance(outcome, Failed)
     assert "no luck" in outcome.message
     assert len(failed_runs(store)) == 1
 
@@ -172,19 +173,19 @@ def test_a_job_says_why_its_cell_failed(store: Store, configs: Configs, monkeypa
 def test_what_another_command_delivers_is_no_failure(
     store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run_on_gpus(*_: Any) -> None:
+    def run_side_by_side(*_: Any) -> None:
         measure_cell(cell, store, deliver=False)
         assert not Outbox(store).deliver_waiting()[0].error  # `rbptrack list`, meanwhile
 
     words = [*SMALL, "launch=gpus", "launch.gpus=0"]
     again = configs(*words, "force=true")
     cell = sweep.resolve(*again)
-    monkeypatch.setattr("rbptrack.sweep.launch.run_on_gpus", run_on_gpus)
+    monkeypatch.setattr("rbptrack.sweep.backends.run_side_by_side", run_side_by_side)
     cells_folder().mkdir(parents=True)
     failure_file(cell).write_text("of an earlier job")
     assert sweep.run(configs(*words), words) == 0
     assert sweep.run(again, words) == 0
-    monkeypatch.setattr("rbptrack.sweep.launch.run_on_gpus", lambda *_: None)
+    monkeypatch.setattr("rbptrack.sweep.backends.run_side_by_side", lambda *_: None)
     assert sweep.run(again, words) == 1  # the earlier run is not what was asked for
 
 
@@ -242,7 +243,7 @@ def test_two_processes_do_not_measure_a_cell_at_once(store: Store, configs: Conf
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(outcome.status for outcome in outcomes) == ["found", "measured"]
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Found", "Measured"]
     assert len(list(store.measurements.search(""))) == 1
 
 
