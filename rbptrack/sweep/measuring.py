@@ -311,7 +311,8 @@ def _pins(cell: Cell) -> dict[str, object]:
 
 def _finished(cell: Cell, store: Store, *, deliver: bool) -> Measured:
     """The outcome of a cell whose folder holds its record. A store that is away or refuses gets it with
-    the next command."""
+    the next command.
+    """
     record = Record.read(cell.folder)
     notes = tuple(filter(None, record.tags.get(Tag.NOTES, "").split("; ")))
     measured = Measured(cell.title, record.metrics, notes)
