@@ -68,6 +68,9 @@ GLOSSARY: Glossary = {
     "name": Term("its name in the form"),
     "R2": Term("share of the variance of ln y that the form explains", "R²", ".4f"),
 }
+LEAST_GAIN = 1e-3
+"""Share of the error by which a form must predict better to be counted. If E is 0, both forms predict the same."""
+
 MAX_LEFT_OUT = 3
 
 Curve = Callable[[FloatArray, FloatArray | None], FloatArray]
@@ -202,7 +205,7 @@ def _headline(report: Report) -> str:
     better = ""
     if len(rows):
         errors = rows.groupby(["family", "dataset", "metric"])[["prediction", "with_floor"]].mean()
-        times = int((errors["with_floor"] < errors["prediction"]).sum())
+        times = int((errors["with_floor"] < (1 - LEAST_GAIN) * errors["prediction"]).sum())
         better = f"E + A S^-α predicts left-out sizes better than A S^-α in {times} of {counted(len(errors), 'law')}"
     if "bend" not in report.questions:
         return sentence(better)
