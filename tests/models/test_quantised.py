@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -131,6 +132,24 @@ def test_a_gguf_file_is_measured_dequantised(tmp_path: Path, load: Load) -> None
     with pytest.raises(BadInput) as refused:
         load(tmp_path, gguf="cut.gguf")
     assert "\n" not in str(refused.value)
+
+
+@needs_gguf
+@pytest.mark.parametrize(("header", "meant"), [(15, "Q4_K_M"), (0, "F32"), (9999, "F16"), (None, "F16")])
+def test_a_gguf_file_says_how_it_stores_weights(tmp_path: Path, header: int | None, meant: str) -> None:
+    """By its header; where that is missing or unknown, by the type of most weights."""
+    import gguf
+
+    writer = gguf.GGUFWriter(tmp_path / "toy.gguf", "llama")
+    if header is not None:
+        writer.add_file_type(header)
+    writer.add_tensor("norm", np.zeros(8, dtype=np.float32))
+    writer.add_tensor("layer", np.zeros((8, 8), dtype=np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert quantised.gguf_type(tmp_path / "toy.gguf") == meant
 
 
 @needs_gguf
