@@ -74,6 +74,7 @@ def faults_of_store(store: Artifacts, measurements: Experiment, reports: Experim
             run_id = run.info.run_id
             name = run.info.run_name or ""
             tags = run.data.tags
+            store.locations[run_id] = run.info.artifact_uri  # as the store has it now
             if Tag.DAMAGED in tags:
                 present.add(run_id)  # `verify --repair` has said so
             elif run.info.status != "FINISHED":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from rbptrack.base import markup
 from rbptrack.base.files import sync, sync_tree
 from rbptrack.base.secrets import without_password
 from rbptrack.base.words import counted
+from rbptrack.ranks.names import metric_label, rbp_name, se_name
+from rbptrack.tracking import names
 from rbptrack.tracking.artifacts import local_path
 from rbptrack.tracking.experiment import Experiment
 from rbptrack.tracking.names import Tag
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 _MAX_TAG_LENGTH = 8000  # characters that MLflow keeps
 _METRICS_OF_A_CALL = 900  # MLflow takes 1000
 _PARAMS_OF_A_CALL = 100
+_K_OF_DESCRIPTIONS = 10  # of RBP_k, in the description of a run
 
 
 class RunWriter:
@@ -156,6 +160,9 @@ def describe(record: Record) -> str:
         facts.append(f"weights {params['dtype']}")
     if facts:
         lines.append(", ".join(facts))
+    numbers = [_with_error(name, record.metrics) for name in (names.Metric.CE, rbp_name(_K_OF_DESCRIPTIONS))]
+    if any(numbers):
+        lines.append(", ".join(filter(None, numbers)))
     for what, prefix, repo, commit in (
         ("Model", "", params.get("repo"), tags.get(Tag.COMMIT)),
         ("Dataset", "datasets/", params.get("dataset_repo"), tags.get(Tag.DATASET_COMMIT)),
@@ -170,6 +177,17 @@ def describe(record: Record) -> str:
             f"Imported ({tags[Tag.IMPORTED]} {markup.markdown_text(source)}); what is missing was not in the source."
         )
     return "  \n".join(lines)
+
+
+def _with_error(name: str, metrics: Mapping[str, float]) -> str:
+    """Return `**RBP_10** 0.512 ± 0.004`, without an error if there is none; empty if there is no such metric."""
+    if name not in metrics:
+        return ""
+    error = metrics.get(se_name(name), 0.0)
+    digits = max(3, 1 - math.floor(math.log10(error))) if error > 0 else 4
+    spread = f" ± {error:.{digits}f}" if error > 0 else ""
+    unit = " nats" if name == names.Metric.CE else ""
+    return f"**{metric_label(name)}** {metrics[name]:.{digits}f}{spread}{unit}"
 
 
 def shortened_text(text: str) -> str:

@@ -13,10 +13,11 @@ from typing import Any
 import mlflow.artifacts
 import numpy as np
 import pytest
+import requests
 from mlflow import MlflowClient
 
 from rbptrack.analysis.runs import Filters
-from rbptrack.base.errors import BadInput, StoreAway
+from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.writer import RunWriter
 from tests.system.servers import PASSWORD, Door, Server, free_port, postgres_binaries, running
@@ -112,7 +113,7 @@ def test_a_server_that_goes_away_in_the_middle_gets_the_run_whole_later(
 DELIVER = """
 import sys, time
 from pathlib import Path
-from rbptrack.tracking import Store
+from rbptrack.tracking import Outbox, Store
 
 store = Store(sys.argv[1], "two")
 for folder in sorted(Path("mlruns/cells").iterdir()):
@@ -214,3 +215,41 @@ def test_wrong_passwords_and_addresses(server: Server, monkeypatch: pytest.Monke
             Store().find("0" * 64)
         assert "hunter" not in str(refused.value)
         assert "\n" not in str(refused.value)
+
+
+def test_a_user_who_may_only_read_is_told_before_and_in_the_middle_of_a_sweep(
+    server: Server, measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The measurement waits on this disk, and is delivered when the permission is there."""
+    Outbox(Store(server.uri, "guarded")).deliver(measured(1000))
+    user = {"username": "reader", "password": "read only, please"}
+    answer = requests.post(f"{server.uri}/api/2.0/mlflow/users/create", json=user, auth=("admin", PASSWORD), timeout=60)
+    assert answer.status_code == 200, answer.text
+    folder = measured(2000)
+    with monkeypatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_USERNAME", "reader")
+        patch.setenv("MLFLOW_TRACKING_PASSWORD", "read only, please")
+        store = Store(server.uri, "guarded")
+        assert len(store.runs()) == 1
+        for write in (store.check_writable, lambda: Outbox(store).deliver(folder)):
+            with pytest.raises(StoreRefuses) as refused:
+                write()
+            assert "\n" not in str(refused.value)
+        assert Outbox(store).waiting() == [folder]
+        patch.setenv("MLFLOW_TRACKING_PASSWORD", "wrong, wrong, wrong")
+        with pytest.raises(StoreRefuses):
+            Store(server.uri, "guarded").check_writable()
+    store = Store(server.uri, "guarded")
+    store.check_writable()
+    assert [delivered.error for delivered in Outbox(store).deliver_waiting()] == [""]
+    assert len(store.runs()) == 2
+
+
+def test_verify_of_a_server_draws_no_bars(
+    server: Server, measured: Measured, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(server.uri, "quiet")
+    Outbox(store).deliver(measured())
+    assert list(store.verify()) == []
+    out, err = capfd.readouterr()
+    assert "%" not in out + err

@@ -49,6 +49,7 @@ ALTERATIONS = {
     "the status, as if it were under way": "update runs set status = 'RUNNING'",
     "the kind": "update tags set value = 'analysis' where key = 'rbptrack.kind'",
     "the kind taken away": "delete from tags where key = 'rbptrack.kind'",
+    "where its files are": "update runs set artifact_uri = '/nowhere'",
     "the dataset's name": "update datasets set name = 'other'",
     "the dataset's digest": "update datasets set digest = 'ffffffff'",
     "the dataset taken away": "delete from inputs where source_type = 'DATASET'",
