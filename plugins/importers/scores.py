@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,6 @@ from rbptrack.analysis import (
     Importer,
     ImportNote,
     column_names,
-    first_line,
     listed,
     load_json,
     plain_name,
@@ -34,10 +34,18 @@ _METRICS = (
     "acc_norm", "acc", "accuracy", "exact_match", "extractive_match", "em", "pass@1", "pass_at_1", "mean", "f1",
     "value",
 )  # fmt: skip
+_FORMS = {
+    "table": "a table",
+    "hub": "the Hugging Face Hub",
+    "harness": "lm-evaluation-harness",
+    "lighteval": "lighteval",
+    "inspect": "inspect_ai",
+}
 _YAML = (".yaml", ".yml")
+_SECRET = re.compile(r"passw|pwd|secret|credential|auth|(^|_)key$|(^|_)token$", re.IGNORECASE)
 _SHOTS = ("shots", "num_fewshot", "n-shot", "n_shot")  # columns of a table
 _OTHER_SHAPE = (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError, yaml.YAMLError)
-_OFF = ("", "None", "none", "null", "False", "false", None, False)
+_OFF = ("", "0", "None", "none", "null", "False", "false", None, False, 0)
 _PROVIDERS = ("hf/", "vllm/", "sglang/", "transformer_lens/", "nnterp/")  # of inspect_ai, before a model's id
 _LONGEST = 80  # characters of an argument in a name
 
@@ -139,7 +147,7 @@ class Scores(Importer):
                 # A single file that is not of a known format is read as a table, whose error names what it lacks.
                 found = list(_scores(source or Source(file, "table", None), self.metric))
             except _OTHER_SHAPE as error:
-                why = f"no scores in a known form ({type(error).__name__}: {first_line(error)[:100]})"
+                why = f"no scores as {_FORMS[source.form if source else 'table']} writes them"
                 if not inside:
                     raise BadInput(f"{file} holds {why}") from error
                 said.setdefault((LeftOut, why), {})[inside] = None
@@ -216,8 +224,7 @@ def _scores(source: Source, metric: str) -> Iterator[tuple[str, Found]]:
         found = _harness(source.content, metric)
     for item in found:
         if isinstance(item, Score) and not _is_share(item.value):
-            shown = str(item.value)[:40]
-            yield "", LeftOut(item.task, f"a score must be a number from 0 to 1; got {shown}")
+            yield "", LeftOut(item.task, f"a score must be a number from 0 to 1; got {item.value!r:.40}")
         else:
             yield "", item
 
@@ -255,7 +262,7 @@ def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
         if chosen:
             name, _, filtered = chosen.partition(",")
             label = _task(task, name, filtered, _shots_of(content, config, task), chat)
-            n = (samples.get(task) or {}).get("effective")
+            n = (samples.get(task) or {}).get("effective") or None
             yield Score(_with_arguments(model, arguments), arguments.get("revision"), label, numbers[chosen], n)
 
 
@@ -277,14 +284,21 @@ def _arguments(given: object) -> dict[str, Any]:
 
 def _shots_of(content: Mapping[str, Any], config: Mapping[str, Any], task: str) -> object:
     """The number of examples before a question; of a group that of all its tasks; None if it is not known."""
-    known = (content.get("n-shot") or {}).get(task)
-    if known is None:
-        known = ((content.get("configs") or {}).get(task) or {}).get("num_fewshot")
-    members = (content.get("group_subtasks") or {}).get(task) or []
-    if known is None and members:
-        shots = {_shots_of(content, config, member) for member in members if member != task}
-        known = shots.pop() if len(shots) == 1 else None
-    return config.get("num_fewshot") if known is None else known
+    members = content.get("group_subtasks") or {}
+    waiting = [task]
+    seen: dict[str, None] = {}
+    found = set()
+    while waiting:
+        name = waiting.pop()
+        shots = (content.get("n-shot") or {}).get(name)
+        if shots is None:
+            shots = ((content.get("configs") or {}).get(name) or {}).get("num_fewshot")
+        if shots is None and members.get(name):
+            seen[name] = None
+            waiting += [member for member in members[name] if member not in seen]
+        else:
+            found.add(config.get("num_fewshot") if shots is None else shots)
+    return found.pop() if len(found) == 1 else None
 
 
 def _lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
@@ -306,9 +320,12 @@ def _lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
             continue
         place = 2 if len(parts) == 4 else -1  # suite|task|shots|truncation, in older versions
         name = "|".join(parts[:place])
+        if not name.strip("|") or not parts[place].isdecimal():
+            yield LeftOut(key, "not the name of a task and its number of shots")
+            continue
         chosen = yield from _chosen(name, numbers, metric)
         if chosen:
-            n = (tasks.get(key) or tasks.get(name) or {}).get("effective_num_docs")
+            n = (tasks.get(key) or tasks.get(name) or {}).get("effective_num_docs") or None
             label = _task(name, chosen, "", parts[place])
             yield Score(_with_arguments(model, arguments), model_config.get("revision"), label, numbers[chosen], n)
 
@@ -372,7 +389,8 @@ def _chosen(task: str, numbers: Mapping[str, object], metric: str) -> Generator[
 
     Yields what must be said: that there is none, or that it was one of several filters.
     """
-    for name in [metric] if metric else _METRICS:
+    wanted = ",".join(part.strip() for part in metric.split(","))
+    for name in [wanted] if wanted else _METRICS:
         same = [key for key in numbers if name in (key, key.partition(",")[0])]
         if name in same:
             return name
@@ -381,18 +399,20 @@ def _chosen(task: str, numbers: Mapping[str, object], metric: str) -> Generator[
                 others = listed([key.partition(",")[2] or "none" for key in same[1:]])
                 yield Taken(task, f"{same[0]} was taken, not {others}; metric=NAME,FILTER chooses")
             return same[0]
-    wanted = f"no metric {metric}" if metric else f"no {_METRICS[0]}, {_METRICS[1]} or the like"
-    yield LeftOut(task, f"{wanted}; it has {shortened(list(numbers)) or 'none'}")
+    missing = f"no metric {wanted}" if wanted else f"no {_METRICS[0]}, {_METRICS[1]} or the like"
+    yield LeftOut(task, f"{missing}; it has {shortened(list(numbers)) or 'none'}")
     return ""
 
 
 def _task(task: str, metric: object, filtered: object, shots: object, *more: str | None) -> str:
     """A task's name with what a score of it depends on: `gsm8k (exact_match, strict-match, 5-shot)`."""
     parts = [str(metric or ""), "" if filtered == "none" else str(filtered or "")]
+    if isinstance(shots, float) and shots.is_integer():
+        shots = int(shots)
     if shots is not None:
         parts.append(f"{str(shots).strip()}-shot")
     stated = ", ".join(part for part in (*parts, *more) if part)
-    return f"{task} ({stated})" if stated else task
+    return f"{task} ({stated})" if task and stated else task  # without a name it is refused
 
 
 def _with_arguments(model: object, arguments: Mapping[str, Any]) -> object:
@@ -402,7 +422,9 @@ def _with_arguments(model: object, arguments: Mapping[str, Any]) -> object:
     others = [
         f"+{name}={_short(value)}"
         for name, value in sorted(arguments.items())
-        if name not in _SAME_WEIGHTS and not (isinstance(value, str | bool | None) and value in _OFF)
+        if name not in _SAME_WEIGHTS
+        and not _SECRET.search(name)
+        and not (isinstance(value, str | int | None) and value in _OFF)
     ]
     return "".join([plain_name(model)[0], *others]) if others else model
 

@@ -66,7 +66,8 @@ class Served(Importer):
         if path.suffix.lower() != ".jsonl" or not path.is_file():
             return False
         with path.open("rb") as file:
-            return _ANSWER.search(file.readline()) is not None
+            first = next((line for line in file if line.strip()), b"")
+        return _ANSWER.search(first) is not None
 
     def read(self, path: Path) -> Iterator[Imported]:
         if not self.dataset:

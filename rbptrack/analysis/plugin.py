@@ -141,11 +141,13 @@ def with_options(plugin: type[P], words: Sequence[str]) -> P:
         BadInput: a word is not key=value, an option does not exist, or its value is refused.
 
     """
-    values = {}
+    values: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
             raise BadInput(f"{word}: an option of {plugin.name} is given as key=value")
+        if key in values:
+            raise BadInput(f"{word}: {key} is given twice; a list is written as {key}=a,b")
         values[key] = value
     return configured(plugin, values)
 

@@ -158,27 +158,32 @@ def _parse_options(header: bytes) -> pa.csv.ParseOptions:
 
 
 def _header(path: Path) -> bytes:
-    """The first line that is not blank."""
+    """The first line of a file that is not blank; empty without one."""
     with path.open("rb") as file:
         return next((line for line in file if line.strip()), b"")
 
 
 def _read_csv(path: Path) -> pa.Table:
+    content = pa.py_buffer(_bytes(path))  # Arrow opens no path that is not UTF-8
     try:
         parse = _parse_options(_header(path))
-        with pa.csv.open_csv(path, parse_options=parse) as reader:
+        with pa.csv.open_csv(content, parse_options=parse) as reader:
             names = reader.schema.names
         texts = pa.csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
         )
-        return pa.csv.read_csv(path, parse_options=parse, convert_options=texts)
+        return pa.csv.read_csv(content, parse_options=parse, convert_options=texts)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise BadInput(f"{path} cannot be read as CSV in UTF-8: {first_line(error)[:200]}") from error
 
 
 def _read_parquet(path: Path) -> pa.Table:
     try:
-        return pq.read_table(path)
+        table = pq.read_table(pa.BufferReader(_bytes(path)))
+        texts = [
+            pa.field(field.name, pa.string()) if pa.types.is_binary(field.type) else field for field in table.schema
+        ]
+        return table.cast(pa.schema(texts))  # some programs do not mark texts as such
     except (OSError, ValueError, pa.ArrowException) as error:
         raise BadInput(f"{path} cannot be read as a Parquet table: {first_line(error)[:200]}") from error
 
@@ -190,7 +195,7 @@ def column_names(path: Path) -> set[str]:
         return set()
     try:
         if suffix == ".parquet":
-            names = pq.read_schema(path).names
+            names = pq.read_schema(pa.BufferReader(path.read_bytes())).names
         elif suffix in (".csv", ".tsv"):
             header = _header(path)
             names = pa.csv.read_csv(

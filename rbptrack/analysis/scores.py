@@ -22,7 +22,7 @@ def plain_name(model: str) -> tuple[str, str]:
     A trailing slash is dropped. A path in the cache of the Hugging Face Hub
     (`.../models--EleutherAI--pythia-70m/snapshots/abc1234`) becomes the model's id and its commit.
     """
-    name = re.sub(r"/{2,}", "/", model.strip().replace("\\", "/"))
+    name = re.sub(r"/{2,}", "/", model.strip())
     if cached := _CACHED.search(name):
         return cached["repo"].replace("--", "/", 1), cached["commit"] or ""
     return name.rstrip("/") or name, ""

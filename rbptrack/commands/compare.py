@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rbptrack.analysis.family import BY_DOCUMENT
@@ -10,6 +11,7 @@ from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
+from rbptrack.base.validation import shown
 from rbptrack.base.words import number, short_path
 from rbptrack.commands.report import check_page
 from rbptrack.commands.selection import Selection
@@ -25,6 +27,7 @@ ANSWERS = {
 }
 """Exit code and words of each answer."""
 
+_K = re.compile(r"[1-9]\d{0,9}", re.ASCII)
 _WORST = 10  # tokens that are shown
 
 
@@ -32,9 +35,10 @@ def compare(
     selection: Selection, a: str, b: str, *, ks: str, tolerance: float | None = None, out: Path | None = None
 ) -> int:
     """Print what B changes; with a tolerance, returns 1 where B is worse by more, 3 where that cannot be told."""
-    numbers = [int(text) if text.isdigit() else 0 for text in split_list(ks)]
-    if not numbers or min(numbers) < 1:
-        raise BadInput(f"--k must be whole numbers of at least 1, such as 1,10,100; got {ks}")
+    texts = split_list(ks)
+    if not texts or not all(map(_K.fullmatch, texts)):
+        raise BadInput(f"--k must be whole numbers of at least 1, such as 1,10,100; got {shown(ks)}")
+    numbers = [int(text) for text in texts]
     if out is not None:
         check_page(out)
     runs = selection.runs()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rbptrack.analysis.importing import CheckedSource, Importer, checked, family_and_size
 from rbptrack.analysis.plugin import with_options
+from rbptrack.analysis.reading import load_json
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact_bytes, counted, listed
 from rbptrack.commands.selection import Selection
@@ -99,6 +100,8 @@ def _importer_of(importers: Plugins[Importer], path: Path) -> str:
         raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: it holds no bundle.json, or is not a zip")
     if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
         raise BadInput(f"{path} is a spreadsheet: save it as CSV, and import that")
+    if path.suffix.lower() == ".json" and path.is_file():
+        load_json(path, finite=False)  # says what is wrong, if it is not JSON at all
     names = ", ".join(importers.names)
     raise BadInput(f"{path}: none of the importers takes it: {names}. --importer NAME says what one misses in it")
 

@@ -95,7 +95,7 @@ def training_tokens(revision: str, steps: str, tokens_per_step: int) -> int:
     numbers = training_steps(steps)
     if revision == "main":
         return max(numbers) * tokens_per_step
-    step = re.fullmatch(r"step(\d+)", revision)
+    step = re.fullmatch(r"step(\d{1,15})", revision, re.ASCII)
     if step is None:
         return 0  # a commit or tag: not known
     if int(step[1]) not in numbers:

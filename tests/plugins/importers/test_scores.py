@@ -127,7 +127,7 @@ def test_nonsense_in_a_log_is_left_out_and_named(value: object, tmp_path: Path) 
 @pytest.mark.parametrize("text", ['{"results": []}', '{"results": {"a": 1}}', '{"eval": 1, "results": {}}'])
 def test_a_log_of_another_shape_is_refused(text: str, tmp_path: Path) -> None:
     path = write_file(tmp_path / "log.json", text)
-    with pytest.raises(BadInput, match=r"log\.json holds no"):
+    with pytest.raises(BadInput, match=r"log\.json holds no scores"):
         read_checked(Scores(), path)
 
 
@@ -141,7 +141,8 @@ def test_arguments_that_change_the_weights_are_part_of_the_name() -> None:
     ("arguments", "model", "revision"),
     [
         ("pretrained=a/b,dtype=float16,device=cuda:0,load_in_4bit=False,peft=None", "a/b", ""),
-        ("pretrained=a/b,trust_remote_code=True,revision=main", "a/b", ""),
+        ("pretrained=a/b,trust_remote_code=True,revision=main,load_in_8bit=0", "a/b", ""),
+        ("pretrained=a/b,hf_auth=hunter2,password=hunter2,token=hunter2", "a/b", ""),
         ("pretrained=a/b,gguf_file=x.Q4_K_M.gguf,revision=step3", "a/b+gguf_file=x.Q4_K_M.gguf", "step3"),
         ("pretrained=a/b,delta=c/d,subfolder=step5", "a/b+delta=c/d+subfolder=step5", ""),
         ("pretrained=a/b,autogptq=model.safetensors", "a/b+autogptq=model.safetensors", ""),
@@ -178,7 +179,8 @@ def test_the_number_of_shots_is_part_of_a_task() -> None:
         ({"n-shot": {"mmlu_law": 5, "mmlu_art": 0}}, "mmlu (acc)"),
         ({"configs": {"mmlu_law": {"num_fewshot": 2}, "mmlu_art": {"num_fewshot": 2}}}, "mmlu (acc, 2-shot)"),
         ({"config": {"model_args": "pretrained=a/b", "num_fewshot": 3}}, "mmlu (acc, 3-shot)"),
-        ({"n-shot": {"mmlu": 5}, "chat_template": "{{ x }}"}, "mmlu (acc, 5-shot, chat template)"),
+        ({"n-shot": {"mmlu": 5.0}, "chat_template": "{{ x }}"}, "mmlu (acc, 5-shot, chat template)"),
+        ({"group_subtasks": {"mmlu": ["mmlu_law"], "mmlu_law": ["mmlu"]}}, "mmlu (acc)"),
     ],
 )
 def test_a_groups_own_score_has_the_shots_of_its_tasks(more: dict[str, Any], task: str, tmp_path: Path) -> None:
