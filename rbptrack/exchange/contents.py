@@ -47,6 +47,7 @@ _LONGEST = 5000  # characters of a tag or param; MLflow cuts longer ones
 _LONGEST_NAME = 250
 _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"\d{1,18}(\.\d{1,18})?(e[+-]?\d{1,2})?", re.ASCII)
+_REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _TOKEN = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
 _A_DAY = 86_400  # seconds that clocks may differ
 _STATED_TWICE = [fact.name for fact in FACTS if fact.decides and fact.name not in ("model", "tokenizer")]
@@ -54,6 +55,7 @@ _REQUIRED = (Tag.FINGERPRINT, Tag.FAMILY, Tag.MODEL, Tag.DATASET)
 _LENGTHS_OF_DATASET = {"name": 500, "digest": 36, "source": 65_535, "profile": 65_535}
 """Keys of a record's `dataset`, and how many characters MLflow takes."""
 
+_OF_REFERENCE = ("kl", "acceptance", "same_top")
 _CLOSE = 1e-6  # relative: numbers that another processor computed
 _Record = TypeAdapter(Record)
 
@@ -111,6 +113,9 @@ def _faults_of_values(record: Record) -> Iterator[str]:
             yield f"{key[:60]} must have at most {_LONGEST:,} printable characters, and no password"
         elif not _has_type(BY_NAME.get(key.removeprefix(Tag.PREFIX)), value):
             yield f"{key[:60]} is {value[:40]!r}, which is not of the type of its column"
+    for name in ("repo", "dataset_repo"):
+        if record.params.get(name) and not _REPOSITORY.fullmatch(record.params[name]):
+            yield f"{name} is {record.params[name][:40]!r}, which is not the name of a repository"
     if record.name != title(record.tags.get(Tag.MODEL, ""), record.tags.get(Tag.DATASET, "")):
         yield f"its name {record.name[:60]!r} is not that of its model and dataset"
     elif len(record.name) > _LONGEST_NAME:
@@ -157,7 +162,7 @@ def _faults_of_identity(record: Record, fingerprint: str) -> Iterator[str]:
     for name in _STATED_TWICE:
         value = identity.get(name)
         if value and isinstance(value, (str, int)) and str(value) != record.fact(name):
-            yield f"{name} is {record.fact(name)}, and {value} in what its fingerprint is made of"
+            yield f"{name} is {record.fact(name)[:60]}, and {str(value)[:60]} in what its fingerprint is made of"
 
 
 def _faults_of_numbers(record: Record) -> Iterator[str]:
@@ -179,9 +184,16 @@ def _faults_of_numbers(record: Record) -> Iterator[str]:
     except ValidationError as error:
         yield from (fault.sentence for fault in faults_of(error))
         return
-    if without_ranks and "imported" not in record.identity:
+    if record.metrics.get(Metric.BITS_PER_BYTE) == 0 and row.ce:
+        yield f"{Metric.BITS_PER_BYTE} is 0, and ce is not"
+    if not without_ranks:
+        return
+    unknown = sorted(record.metrics.keys() - columns.keys() - {Metric.LOG10_NON_EMBEDDING_PARAMS})
+    if unknown:
+        yield f"{shortened(unknown)} cannot be known without ranks"
+    if "imported" not in record.identity:
         yield "it was measured, and has no ranks"
-    if without_ranks and dict(record.curves.get(Metric.RBP_CURVE, [])) != row.rbp:
+    if dict(record.curves.get(Metric.RBP_CURVE, [])) != row.rbp:
         yield "its curve of RBP_k is not that of its numbers"
 
 
@@ -232,6 +244,8 @@ def _read_documents(path: Path) -> pa.Table:
 
 
 def _faults_of_documents(record: Record, documents: pa.Table) -> Iterator[str]:
+    if not pa.types.is_integer(documents.schema.field("tokens").type):
+        yield f"{DOCUMENTS_FILE}: the column tokens must hold whole numbers"
     if documents.column("document").to_pylist() != list(range(len(documents))):
         yield f"{DOCUMENTS_FILE}: the column document must hold 0, 1, 2, ..."
     stated = record.params.get("documents")
@@ -252,12 +266,17 @@ def _faults_of_ranks(record: Record, path: Path, documents: pa.Table | None) -> 
     logprob = table.column("logprob")
     above = table.above.astype(np.int64)
     number = table.column("document")
+    floats = [field.name for field in table.table.schema if pa.types.is_floating(field.type)]
     if smallest < 0 or above.min() < 0 or above.max() >= table.vocab_size:
         yield f"{RANKS_FILE}: ranks must be from 1 to |V| = {table.vocab_size:,}, documents and positions from 0"
     elif (number[1:] < number[:-1]).any() or (documents is not None and number[-1] >= len(documents)):
         yield f"{RANKS_FILE}: documents must be in order, and among those of {DOCUMENTS_FILE}"
-    elif not np.isfinite(logprob).all() or logprob.max() > 1e-3:
-        yield f"{RANKS_FILE}: ln p must be finite and at most 0"
+    elif not all(np.isfinite(table.column(name)).all() for name in floats) or logprob.max() > 1e-3:
+        yield f"{RANKS_FILE}: {', '.join(floats)} must be finite, and ln p at most 0"
+    elif table.column_or("token", -1).min() < -1:
+        yield f"{RANKS_FILE}: ids of tokens must be at least 0, or -1 if they are not known"
+    elif (np.diff(table.column("position"))[np.diff(number) == 0] <= 0).any():
+        yield f"{RANKS_FILE}: positions must rise within a document"
     else:
         yield from numbers_that_disagree(record, path)
         yield from _further_numbers_that_disagree(record, table, documents)
@@ -277,9 +296,12 @@ def _further_numbers_that_disagree(record: Record, table: RankTable, documents: 
     if table.compared:
         computed |= asdict(Compared.of(table.compared_sums(), len(table), 0.0))
         del computed["padding_mass"]  # of the logits, and no sum over tokens
+    for name in (Metric.CE, Metric.NUM_TOKENS):
+        if name not in record.metrics:
+            yield f"{name} is missing"
     for name, value in record.metrics.items():
         known = computed.get(name)
-        if known is None and name.endswith("_se"):
+        if known is None and (name.endswith("_se") or name in _OF_REFERENCE):
             yield f"{name} is {value}, and its ranks give none"
         elif known is not None and not math.isclose(value, known, rel_tol=_CLOSE, abs_tol=_CLOSE):
             yield f"{name} is {value}, and {known} by its ranks"
@@ -296,3 +318,13 @@ def _faults_of_unscored(table: pa.Table) -> Iterator[str]:
 def _faults_of_tokens(texts: Any) -> Iterator[str]:
     if not isinstance(texts, Mapping) or not all(_TOKEN.fullmatch(k) and isinstance(t, str) for k, t in texts.items()):
         yield f"{TOKENS_FILE} is not an object of texts by token id"
+    elif not _is_unicode("".join(texts.values())):
+        yield f"{TOKENS_FILE}: half a character stands for a token"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

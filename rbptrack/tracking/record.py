@@ -103,9 +103,12 @@ class Record:
     def parse(cls, text: bytes) -> Record:
         """Read record.json; ValueError, TypeError or KeyError where it is none."""
         data = json.loads(text)
-        data["curves"] = {
-            name: [(int(step), float(value)) for step, value in curve] for name, curve in data["curves"].items()
-        }
+        try:
+            data["curves"] = {
+                name: [(int(step), float(value)) for step, value in curve] for name, curve in data["curves"].items()
+            }
+        except OverflowError as error:
+            raise ValueError("a number of a curve has too many digits") from error
         return cls(**data)
 
     @classmethod

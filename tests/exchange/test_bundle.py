@@ -166,6 +166,11 @@ FALSE_RECORDS: Mapping[str, Callable[[dict[str, Any]], object]] = {
     "bits per byte below 0": lambda record: set_in(record, "metrics", "bits_per_byte", -1.0),
     "no ranks": lambda record: set_in(record, "tags", "rbptrack.without_ranks", "true"),
     "documents": lambda record: set_in(record, "params", "documents", "61"),
+    "400 digits in a curve": lambda record: set_in(record, "curves", "rbp_curve", [[1, 10**400]]),
+    "no CE": lambda record: record["metrics"].pop("ce"),
+    "a reference that there is not": lambda record: set_in(record, "metrics", "kl", 0.5),
+    "no bits for a byte": lambda record: set_in(record, "metrics", "bits_per_byte", 0.0),
+    "HTML for a repository": lambda record: set_in(record, "params", "repo", "<script>"),
 }
 
 
@@ -224,6 +229,7 @@ FALSE_NUMBERS: Mapping[str, Callable[[dict[str, Any]], object]] = {
     "S of 1e30": lambda record: set_in(record, "metrics", "non_embedding_params", 1e30),
     "total_params": lambda record: set_in(record, "params", "total_params", "5"),
     "a measured cell": lambda record: record["identity"].pop("imported"),
+    "a reference": lambda record: set_in(record, "metrics", "same_top", 0.5),
     "no numbers": lambda record: record.update(metrics={}, curves={}),
     "ranks that it has not": lambda record: record["tags"].pop("rbptrack.without_ranks"),
 }
@@ -284,7 +290,16 @@ def test_ranks_that_cannot_be_are_refused(exported: Path, other: Store) -> None:
     Path("ranks.parquet").write_bytes(entries[ranks_name])
     table = RankTable.read(Path("ranks.parquet"))
     columns = {name: table.column(name) for name in table.table.column_names}
-    for wrong in ({"greater": -1}, {"greater": 600}, {"logprob": 1.0}, {"logprob": np.nan}, {"document": -1}):
+    for wrong in (
+        {"greater": -1},
+        {"greater": 600},
+        {"logprob": 1.0},
+        {"logprob": np.nan},
+        {"document": -1},
+        {"document": 60},
+        {"position": 0},
+        {"token": -2},
+    ):
         changed = {name: np.full(len(table), value) for name, value in wrong.items()}
         RankTable.from_arrays(vocab_size=512, **columns | changed).write(Path("ranks.parquet"))
         record = json.loads(entries[record_name])
