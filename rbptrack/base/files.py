@@ -50,13 +50,19 @@ def replacing(path: Path) -> Iterator[Path]:
     On the disk when this returns, with the mode of the file that it replaces.
 
     Raises:
-        BadInput: `path` is a link, a folder or a device: none is replaced by a file, or written through.
+        BadInput: `path` is a link, a folder or a device: none is replaced by a file, or written through. Or its folder
+            takes no files.
 
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise BadInput(f"{path} is {kind_of(path)}, which is not replaced by a file: give another name")
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask()
-    descriptor, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
+    except FileNotFoundError as error:
+        if not path.parent.is_dir():
+            raise
+        raise BadInput(f"no file can be made in the folder {path.parent}: give another one") from error  # /proc
     os.close(descriptor)
     temporary = Path(name)
     try:

@@ -21,8 +21,8 @@ def program() -> str:
 
 
 def command_line() -> str:
-    """The whole command line, as it can be typed again."""
-    return shlex.join([program(), *sys.argv[1:]])
+    """The whole command line, as it can be typed again. Bytes that are not UTF-8 stand there as escapes."""
+    return shlex.join([program(), *sys.argv[1:]]).encode(errors="backslashreplace").decode()
 
 
 def say(text: str) -> None:

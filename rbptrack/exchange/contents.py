@@ -318,13 +318,13 @@ def _faults_of_unscored(table: pa.Table) -> Iterator[str]:
 def _faults_of_tokens(texts: Any) -> Iterator[str]:
     if not isinstance(texts, Mapping) or not all(_TOKEN.fullmatch(k) and isinstance(t, str) for k, t in texts.items()):
         yield f"{TOKENS_FILE} is not an object of texts by token id"
-    elif not _is_unicode("".join(texts.values())):
-        yield f"{TOKENS_FILE}: half a character stands for a token"
+    elif not _can_be_written("".join(texts.values())):
+        yield f"{TOKENS_FILE}: a text has a character that cannot be written"
 
 
-def _is_unicode(text: str) -> bool:
+def _can_be_written(text: str) -> bool:
     try:
-        text.encode()
+        text.encode(errors="surrogateescape")  # a token may be a part of a character
     except UnicodeEncodeError:
         return False
     return True

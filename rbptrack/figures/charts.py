@@ -20,6 +20,7 @@ from altair.utils import update_nested
 from altair.utils.schemapi import debug_mode
 
 from rbptrack.base.errors import BadInput, first_line, unknown
+from rbptrack.base.files import write_whole
 from rbptrack.config.patterns import natural_key
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, RankHistogram
@@ -86,7 +87,7 @@ def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
     The explorer is drawn at the k of its grid that is nearest to k; k = 0 stands for cross-entropy.
 
     Raises:
-        BadInput: another ending.
+        BadInput: another ending, or the path is a link, a folder or a device.
         CannotDraw: no picture can be drawn of this chart, or on this machine.
 
     """
@@ -103,7 +104,7 @@ def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
         if k:
             values = {"metric": "rbp", "chosen": nearest_index(spec["usermeta"]["explorer"]["ks"], k)}
         spec["params"] = [p | {"value": values[p["name"]]} if p["name"] in values else p for p in spec["params"]]
-    path.write_bytes(_picture(spec, form))
+    write_whole(path, _picture(spec, form))
     return path
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rbptrack.analysis import Runs
 from rbptrack.base import markup
+from rbptrack.base.errors import BadInput
 from rbptrack.base.escape import file_part
 from rbptrack.base.words import counted
 from rbptrack.figures import charts
@@ -113,6 +114,6 @@ def save_figures(
         for name, chart in outcome.report.figures.items() if outcome.report else ():
             try:
                 paths.append(charts.save(chart, folder / f"{file_part(f'{outcome.name}-{name}')}.{form}", k))
-            except CannotDraw as error:
+            except (CannotDraw, BadInput) as error:
                 notes.append(f"{outcome.name}: the figure {name} is not drawn: {error}")
     return paths, notes

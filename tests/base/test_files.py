@@ -102,6 +102,12 @@ def test_nothing_but_a_file_is_replaced(kind: str, tmp_path: Path) -> None:
     assert kind != "link" or target.read_text() == "mine"
 
 
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder that takes no files")
+def test_a_folder_that_takes_no_files_is_said() -> None:
+    with pytest.raises(BadInput, match="/proc"):
+        write_whole(Path("/proc/x.html"), "x")
+
+
 def test_a_name_as_long_as_file_systems_take_is_written(tmp_path: Path) -> None:
     path = tmp_path / ("é" * 125 + ".html")
     write_whole(path, "whole")

@@ -47,6 +47,19 @@ def test_it_can_be_a_page(on_store: Typed, tmp_path: Path) -> None:
     assert "RBP_7" in text or "rbp_7" in text
 
 
+@pytest.mark.parametrize("ks", ["²", "9" * 5000, "0", "-1", "1.5", "x", "1,²", "٣"])
+def test_k_is_a_whole_number(on_store: Typed, ks: str) -> None:
+    code, out, err = on_store(f"compare nano-6k/code nano-15k/code --k={ks}")
+    assert (code, out) == (2, "")
+    assert 0 < len(err) < 300
+
+
+def test_a_page_may_have_a_name_that_is_not_utf8(on_store: Typed, tmp_path: Path) -> None:
+    page = tmp_path / "p\udcff.html"
+    assert on_store(f"compare nano-6k/code nano-15k/code --out {page}")[0] == 0
+    assert page.is_file()
+
+
 def test_sources_that_cannot_be_read_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     frame = pd.DataFrame({"run_id": ["a", "b"], "family": "toy", "model": ["toy-1m", "toy-2m"], "dataset": "text"})
     tables = {run_id: ranked([1, 3, 2, 1], documents=2, top=[0, 1, 0, 1]) for run_id in "ab"}

@@ -110,3 +110,11 @@ def test_after_a_sweep_the_leading_report_and_a_line_for_the_rest(
     assert shown.out.splitlines()[0] == "RBP_1 improves with size."
     assert shown.out.splitlines()[-1].startswith("nothing to say: training")
     assert shown.err.splitlines() == ["rbptrack: broken failed: no"]
+
+
+def test_a_folder_in_place_of_a_figure_is_said_and_left_alone(outcomes: list[Outcome], tmp_path: Path) -> None:
+    (tmp_path / "power_law-beta.svg").mkdir()
+    paths, notes = save_figures(outcomes, tmp_path, "svg")
+    assert paths == []
+    assert any("power_law-beta.svg" in note for note in notes)
+    assert (tmp_path / "power_law-beta.svg").is_dir()
