@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from urllib.parse import quote
 
 from rbptrack.analysis.family import BY_DOCUMENT
 from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, worst_tokens
@@ -76,7 +78,8 @@ def _write_pages(both: Runs, outcome: Outcome, out: Path, *, title: str, command
         say(f"no reading page: {error}")
         write_whole(out, render(both, [outcome], title=title, command=command))
     else:
-        write_whole(out, render(both, [outcome], title=title, command=command, reading=reading.name))
+        link = quote(os.fsencode(reading.name))  # whatever bytes the name has
+        write_whole(out, render(both, [outcome], title=title, command=command, reading=link))
         say(f"texts    {short_path(reading)}")
     say(f"page     {short_path(out)}")
 
