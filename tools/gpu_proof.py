@@ -1,4 +1,4 @@
-"""Proof on one GPU, offline: scores against float64, compiled against eager, speed, memory, the demo's ranks.
+"""Proof on one GPU, offline: scores against float64, compiled against eager, speed, architectures, memory, the demo.
 
     make gpu-proof                 # on the GPU: gpu-proof.json, some minutes
     make gpu-proof DEVICE=cpu      # the same steps with small shapes, which a test runs
@@ -18,9 +18,11 @@ from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
+import transformers
 from torch import Tensor
 
 from benchmarks import speed
@@ -28,14 +30,16 @@ from benchmarks.shapes import SHAPES, random_corpus, random_module
 from rbptrack.config.compose import compose
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
-from rbptrack.engine import measure
+from rbptrack.engine import forward, measure
 from rbptrack.models.causal import CausalModel, of_module
 from rbptrack.models.device import set_precision
 from rbptrack.ranks import RankTable
 from rbptrack.scoring import Head, Scorer
 from rbptrack.scoring.scorer import compiled, reduction
 from rbptrack.sweep import resolve
+from tests.tiny_models import ARCHITECTURES, ROWS
 
+ARCHITECTURE_TOKENS = 4000
 BLOCK = 64  # rows of float64 logits at a time
 FLOAT32 = 2e-5  # rounding of a product, relative to the row's largest logit
 TF32 = 5e-3
@@ -168,6 +172,51 @@ def speeds(scale: Scale, device: str) -> Iterator[Row]:
         }
 
 
+@torch.inference_mode()
+def architectures(scale: Scale, device: str) -> Iterator[Row]:
+    """Small models of every architecture with random weights: padded batches on the device against the CPU."""
+    corpus = random_corpus(ARCHITECTURE_TOKENS, vocab_size=ROWS, seq_len=128)
+    for name, dtype in product(ARCHITECTURES, scale.dtypes):
+        architecture = ARCHITECTURES[name]
+        config = getattr(transformers, architecture.config)(**architecture.shape)
+        tables = []
+        for place in ("cpu", device):
+            torch.manual_seed(0)
+            causal: Any = transformers.AutoModelForCausalLM
+            module = causal.from_config(config).eval().to(dtype).to(place)
+            tables.append(_measured(of_module(module, name), corpus)[0])
+        yield {"step": "architectures", "what": f"{name}, {_name(dtype)}", **_compared(*tables)}
+
+
+def little_memory(scale: Scale, device: str) -> Iterator[Row]:
+    """A measurement in which the GPU's memory runs out, against one in which it does not."""
+    if device != "cuda":
+        return
+    shape = scale.shapes[0]
+    corpus = random_corpus(scale.tokens // 4, vocab_size=SHAPES[shape]["vocab_size"])
+    model = of_module(random_module(shape, device=device), shape)
+    whole = _measured(model, corpus)[0]
+    torch.cuda.empty_cache()
+    held = torch.empty(torch.cuda.mem_get_info()[0] - 2 * 10**9, dtype=torch.uint8, device=device)
+    with TemporaryDirectory() as folder, patch.object(forward, "free_memory", lambda device: 70 * 10**9):
+        done = measure(model, corpus, ks=(1,), engine=EngineConfig(), folder=Path(folder))
+        notes = [note for note in done.notes if note.startswith("out of memory")]
+        yield {"step": "little memory", "what": shape, "times": len(notes), **_compared(whole, done.ranks)}
+    del held
+
+
+def _compared(one: RankTable, other: RankTable) -> dict[str, float]:
+    """What differs between two rank tables of the same tokens."""
+    places = np.abs(one.rank - other.rank)
+    return {
+        "tokens": len(one),
+        "moved": int((places > 0).sum()),
+        "farthest": int(places.max()),
+        "nats": float(np.abs(one.column("logprob") - other.column("logprob")).max()),
+        "ce": float(other.ce - one.ce),
+    }
+
+
 def demo(scale: Scale, device: str) -> Iterator[Row]:
     """The demo's cells on the device against the CPU."""
     for config in compose(scale.words):
@@ -175,17 +224,7 @@ def demo(scale: Scale, device: str) -> Iterator[Row]:
         for place in ("cpu", device):
             config.model.device = place
             tables.append(_measured(*resolve(config).load())[0])
-        cpu, other = tables
-        places = np.abs(cpu.rank - other.rank)
-        yield {
-            "step": "demo",
-            "what": f"{config.model.name} / {config.dataset.name}",
-            "tokens": len(cpu),
-            "moved": int((places > 0).sum()),
-            "farthest": int(places.max()),
-            "nats": float(np.abs(cpu.column("logprob") - other.column("logprob")).max()),
-            "ce": float(other.ce - cpu.ce),
-        }
+        yield {"step": "demo", "what": f"{config.model.name} / {config.dataset.name}", **_compared(*tables)}
 
 
 def _measured(model: CausalModel, corpus: Corpus) -> tuple[RankTable, int]:
@@ -199,12 +238,18 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+_ALL = (against_float64, compiled_against_eager, speeds, architectures, little_memory, demo)
+STEPS = {step.__name__: step for step in _ALL}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run every step and write the rows; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=list(SCALES))
     parser.add_argument("--out", type=Path, default=Path("gpu-proof.json"))
+    parser.add_argument("--steps", default=",".join(STEPS), help="which: " + ",".join(STEPS))
     options = parser.parse_args(arguments)
+    steps = [STEPS[name] for name in options.steps.split(",")]
     device: str = options.device
     if device == "cuda" and not torch.cuda.is_available():
         print(
@@ -213,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     set_precision(False)
     rows: list[Row] = []
-    for step in (against_float64, compiled_against_eager, speeds, demo):
+    for step in steps:
         for row in step(SCALES[device], device):
             print(json.dumps(row), flush=True)
             rows.append(row)
