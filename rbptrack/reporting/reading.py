@@ -233,12 +233,19 @@ def _models(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Name, family and S of each model, and the place of the next smaller one of its family."""
     models: list[dict[str, Any]] = []
     families = rows["family"].fillna("").tolist()
-    for place, row in enumerate(rows.to_dict("records")):
-        name = str(row["name"]).replace(f"/{row['dataset']}", "", 1)
+    names = _short_names(rows)
+    for place, (name, row) in enumerate(zip(names, rows.to_dict("records"), strict=True)):
         s = None if pd.isna(row["non_embedding_params"]) else int(row["non_embedding_params"])
         smaller = place - 1 if place and families[place - 1] == families[place] else None
         models.append({"name": name, "family": families[place], "s": s, "smaller": smaller})
     return models
+
+
+def _short_names(rows: pd.DataFrame) -> list[str]:
+    """The measurements' names without the dataset and without what all of them share after an @."""
+    names = [str(row["name"]).replace(f"/{row['dataset']}", "", 1).split("@") for row in rows.to_dict("records")]
+    shared = set.intersection(*(set(tags) for _, *tags in names)) if len(names) > 1 else set()
+    return ["@".join([name, *(tag for tag in tags if tag not in shared)]) for name, *tags in names]
 
 
 def _with_counts(runs: Runs, token_set: TokenSet, notes: list[str]) -> TokenSet:

@@ -128,6 +128,16 @@ def test_only_measurements_of_the_same_tokens_stand_together() -> None:
     assert len(set(labels)) == 2
 
 
+def test_a_model_is_named_without_what_all_share() -> None:
+    runs = seeded_runs()
+    twice = pd.concat([runs.frame.assign(sequence="slide"), runs.frame.assign(sequence="truncate")])
+    page, _ = render_reading(Runs(twice.drop(columns="name"), runs.source))
+    for token_set in data_of(page)["sets"]:
+        assert [model["name"] for model in token_set["models"]] == ["toy-small", "toy-medium", "toy-large"]
+    labels = [token_set["label"] for token_set in data_of(page)["sets"]]
+    assert labels == ["toy on hard, sequence slide", "toy on hard, sequence truncate"]
+
+
 def test_precisions_checkpoints_and_families_of_the_same_tokens_stand_side_by_side() -> None:
     runs = seeded_runs()
     frame = runs.frame.assign(dtype=["float32", "bfloat16", "float32"], model=["toy-1", "toy-1", "other-1"])
