@@ -17,6 +17,7 @@ from rbptrack.console.log import logged
 from rbptrack.sweep.backends import read_job
 from rbptrack.sweep.measuring import Failed, Measured, deliver_finished, failure_file, measure_cell
 from rbptrack.tracking import Outbox, Store
+from tests.reporting.test_reading import data_of
 from tests.sweep.conftest import SMALL, Configs
 
 
@@ -58,10 +59,27 @@ def test_a_sweep_is_analysed_and_saved(
     assert len(store.runs(Filters(sweep=["mine"])).frame) == 3
     (run,) = store.reports.search("tags.`rbptrack.kind` = 'sweep'")
     assert run.data.metrics["cells"] == run.data.metrics["cells_measured"] == 3
+    assert 'href="read.html"' in page.read_text()
+    (token_set,) = data_of(page.with_name("read.html").read_text())["sets"]
+    assert [model["name"] for model in token_set["models"]] == ["nano-6k", "nano-15k", "nano-38k"]
     assert "model=nano/6k" in run.data.tags["mlflow.note.content"]
     monkeypatch.setattr(Store, "save", refuse)
     assert sweep.run(configs(*words), words) == 0
     assert "the report is not logged: the store is gone" in capsys.readouterr().err
+
+
+def test_a_sweep_whose_measurements_keep_no_texts_has_a_report_without_them(
+    store: Store, configs: Configs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    monkeypatch.setattr(Store, "token_texts", lambda self, run_id: {})
+    words = ["model=nano/6k,nano/15k", "analyzers=power_law", "sweep=mine"]
+    assert sweep.run(configs(*words), words) == 0
+    said = capsys.readouterr().out
+    assert "no reading page: nano on pydocs" in said
+    page = Path(next(line.split()[-1] for line in said.splitlines() if line.startswith("report")))
+    assert 'id="reading"' not in page.read_text()
+    assert not page.with_name("read.html").exists()
 
 
 def test_one_failed_cell_does_not_stop_the_others(

@@ -38,7 +38,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outcomes = analyse(runs, [classes["power_law"](), classes["k_law"]()], processes=1)
     assert not [outcome.problem for outcome in outcomes if outcome.problem]
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(render(runs, outcomes), encoding="utf-8")
+    path.write_text(render(runs, outcomes, reading="read.html"), encoding="utf-8")
     return path
 
 
@@ -211,6 +211,8 @@ def test_figures_are_drawn_in_a_frame_without_rights(browser: Browser, page_file
     )
     inside = page.frame_locator("iframe")
     inside.locator(".first svg.marks").wait_for()
+    assert inside.locator("#reading a[href]").count() == 0  # such a link is blocked there
+    assert "open read.html" in inside.locator("#reading").inner_text()
     details = inside.locator("details.analyzer", has_text="k law")
     details.locator("summary").first.click()
     details.locator("svg.marks").first.wait_for()
@@ -236,6 +238,11 @@ def test_dark_and_print(browser: Browser, page_file: Path) -> None:
         page.emulate_media(media="print", color_scheme="dark")
         ink = page.eval_on_selector(".first svg text", "text => getComputedStyle(text).fill")
         assert max(map(int, re.findall(r"\d+", ink)[:3])) < 100
+
+
+def test_the_page_links_to_the_reading_page(page: Page) -> None:
+    assert page.locator("#reading a").get_attribute("href") == "read.html"
+    assert page.locator("#reading span").is_hidden()
 
 
 def test_the_first_paint_is_quick(page: Page) -> None:
