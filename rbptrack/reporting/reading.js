@@ -202,10 +202,11 @@ function layText() {
   paint();
 }
 
+// Code, and drawings made of letters: lines that begin with spaces, or hold runs of spaces or signs.
 function looksLikeCode(texts) {
   const lines = texts.join("").split("\n");
-  const indented = lines.filter((line) => /^(\t| {2,})\S/.test(line)).length;
-  return indented > 0.15 * lines.length;
+  const set = lines.filter((line) => /^(\t| {2,})\S|\S {3,}\S|[-=|+_#*~]{4,}/.test(line)).length;
+  return set > 0.1 * lines.length;
 }
 
 // Colours the text, and says what the colours mean.
