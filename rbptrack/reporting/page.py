@@ -216,7 +216,7 @@ def _law_text(report: Report, row: Mapping[Any, Any], column: _LawColumn) -> str
 
 
 def _law_column(report: Report, name: str) -> Column:
-    kinds = {"family": "key", "dataset": "key", "verdict": "word", "doubt": "word"}
+    kinds = {"family": "key", "dataset": "key", "verdict": "word", "doubt": "doubt"}
     term = report.term(name)
     return Column(term.title, term.meaning, kinds.get(name, "number"))
 
@@ -276,7 +276,7 @@ def _figure(name: str, chart: Any) -> Figure:
 
 
 class Column(NamedTuple):
-    """A column of a table: its title, its meaning, and its kind: "key" (family or dataset), "word" or "number"."""
+    """A column of a table: its title, its meaning, and its kind: key (family or dataset), word, number or doubt."""
 
     title: str
     meaning: str

@@ -195,6 +195,8 @@ def test_text_is_legible_on_every_colour(browser: Browser, file: Path, scheme: A
                 return both;
             })"""
         )
+        grounds = [luminance(ground) for _, ground in colours[1:5]]
+        assert grounds == sorted(grounds, reverse=scheme == "light" or media == "print")  # without colours, too
         paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
         for ink, ground in colours:
             behind = paper if ground.endswith(", 0)") else ground
