@@ -101,7 +101,9 @@ def reason(error: BaseException, source: Pinned) -> str:
         return damaged
     said = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
     if isinstance(error, KeyError):
-        return f"transformers does not know {said}"
+        return f"{said} is missing in its files, or unknown to transformers"
+    if type(error) is Exception or is_panic(error):  # of Rust
+        return f"tokenizers cannot read its files ({said})"
     if isinstance(error, AttributeError | TypeError | ArithmeticError):
         return f"its files hold a value that transformers does not expect ({said})"
     return said

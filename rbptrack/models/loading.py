@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -60,18 +61,20 @@ def _load_module(config: ModelConfig, source: Pinned, **options: Any) -> Any:
     elif quantised and not options:  # by its own library: some weights cannot be moved once they are made
         options["device_map"] = {"": device_of(config.device)}
     try:
-        module, loading_info = from_source(
-            source,
-            model_class(architecture).from_pretrained,
-            config=architecture,
-            dtype=dtype,
-            attn_implementation=None if config.attention == "auto" else config.attention,
-            use_safetensors=None if config.pickles else True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # named below, together with missing weights
-            **options,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is wrong is said below
+            module, loading_info = from_source(
+                source,
+                model_class(architecture).from_pretrained,
+                config=architecture,
+                dtype=dtype,
+                attn_implementation=None if config.attention == "auto" else config.attention,
+                use_safetensors=None if config.pickles else True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # named below, together with missing weights
+                **options,
+            )
     except RbptrackError:
         raise
     except Exception as error:  # the libraries raise what they like
@@ -101,6 +104,8 @@ def _explained(error: Exception, what: str, source: Pinned, *, pickles: bool) ->
         return BadInput(
             f"the weights of {what} are damaged or cut short ({first_line(error)}): copy or download them again"
         )
+    if any(type(cause).__name__ == "UnpicklingError" or "Weights only load" in str(cause) for cause in causes):
+        return BadInput(f"the pickled weights of {what} hold something else than weights, which is not read")
     if not pickles and isinstance(error, OSError) and "model.safetensors" in str(error):
         return BadInput(only_pickles(what))
     return BadInput(f"{what} cannot be loaded: {reason(error, source)}")

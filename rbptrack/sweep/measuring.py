@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # torch and transformers load only where a model runs
 
 log = logging.getLogger(__name__)
 
+_WORSE_NATS = 0.5  # above a guess: fresh weights are a little worse than one
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -279,13 +281,13 @@ def _usable_ks(cell: Cell, vocab_size: int) -> tuple[tuple[int, ...], tuple[str,
 
 
 def _worse_than_a_guess(cell: Cell, measurement: Measurement, vocab_size: int) -> tuple[str, ...]:
-    """A note if a model predicts worse than without knowing anything."""
+    """A note if a model predicts much worse than one that knows nothing."""
     guess = math.log(vocab_size)
-    if measurement.ce <= guess:
+    if measurement.ce <= guess + _WORSE_NATS:
         return ()
     return (
-        f"{cell.title}: CE {measurement.ce:.2f} is above ln |V| = {guess:.2f}, which guessing gives: are weights and "
-        "tokenizer of one model?",
+        f"{cell.title}: CE {measurement.ce:.2f} is far above ln |V| = {guess:.2f}, which guessing gives: are weights "
+        "and tokenizer of one model?",
     )
 
 

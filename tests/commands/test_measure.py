@@ -54,6 +54,24 @@ def test_a_device_that_is_not_here_is_refused_though_the_cell_is_measured(
     assert "cuda" in err
 
 
+def test_numbers_that_are_worse_than_a_guess_get_a_note(typed: Typed, tmp_path: Path) -> None:
+    """Weights with the tokenizer of another model, whose vocabulary has the same size."""
+    shutil.copytree(embedded("tokenizer"), tmp_path / "other")
+    file = tmp_path / "other/tokenizer.json"
+    parts = json.loads(file.read_text())
+    vocabulary = parts["model"]["vocab"]
+    added = {token["content"] for token in parts["added_tokens"]}
+    last = max(vocabulary.values())
+    first = len(added)
+    parts["model"]["vocab"] = {t: i if t in added else last + first - i for t, i in vocabulary.items()}
+    file.write_text(json.dumps(parts))
+    words = "model=nano/6k dataset=pydocs dataset.documents=2 analyzers=[]"
+    assert "guess" not in typed(words)[1]
+    code, out, err = typed(f"{words} model.tokenizer=./other")
+    assert code == 0, err
+    assert "guess" in out
+
+
 def test_what_waits_is_delivered_by_the_next_command(typed: Typed, tmp_path: Path) -> None:
     code, _, err = typed("model=nano/6k dataset=pydocs dataset.documents=2 analyzers=[] deliver=false")
     assert code == 0, err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -158,6 +159,19 @@ def test_pickles_only_by_name(folder: Path, load: Load) -> None:
             attempt()
     check_folder(config_of(folder, pickles=True))
     assert load(folder, pickles=True).total_params == sum(p.numel() for p in model.parameters())
+
+
+def test_code_in_pickled_weights_does_not_run(folder: Path, load: Load, tmp_path: Path) -> None:
+    class Code:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (tmp_path / "sign",))
+
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Code(), protocol=2))
+    with pytest.raises(BadInput, match="something else than weights") as refused:
+        load(folder, pickles=True)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "sign").exists()
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
