@@ -131,7 +131,7 @@ def test_only_measurements_of_the_same_tokens_stand_together() -> None:
 def test_a_model_is_named_without_what_all_share() -> None:
     runs = seeded_runs()
     twice = pd.concat([runs.frame.assign(sequence="slide"), runs.frame.assign(sequence="truncate")])
-    page, _ = render_reading(Runs(twice.drop(columns="name"), runs.source))
+    page, _ = render_reading(Runs(twice.drop(columns="name"), runs.store))
     for token_set in data_of(page)["sets"]:
         assert [model["name"] for model in token_set["models"]] == ["toy-small", "toy-medium", "toy-large"]
     labels = [token_set["label"] for token_set in data_of(page)["sets"]]
