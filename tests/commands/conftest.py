@@ -8,8 +8,9 @@ import pytest
 
 from rbptrack.config.paths import embedded
 from tests.conftest import Typed
+from tests.tiny_models import TEXT
 
-TEXTS = [f"def f{i}(x):\n    return x + {i}\n\n\nclass C{i}:\n    names = ['a', 'b', {i}]\n" for i in range(24)]
+TEXTS = [TEXT[300 * i : 300 * (i + 1)] for i in range(24)]
 
 
 @pytest.fixture(scope="session")
