@@ -1,1 +1,1 @@
-"""What every room may use: errors, durable files, checked Parquet, escaped names, words, this process."""
+"""Helpers for all packages: errors, durable files, checked Parquet, escaped names, words and signals."""

@@ -1,4 +1,4 @@
-"""The errors that people see: one or two lines with the value, the rule and the remedy, and no traceback."""
+"""Errors for users. Each prints one or two lines with the value, the rule and the remedy, without a traceback."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ _MAX_LISTED = 12  # names in an error
 
 
 class RbptrackError(Exception):
-    """Something that the user can set right."""
+    """An error that the user can correct."""
 
     trace: str = ""
-    """The traceback of an unexpected error behind this one, which goes to the log."""
+    """The traceback of the unexpected error that caused this one. It is written to the log."""
 
 
 class BadInput(RbptrackError):
-    """A request that cannot be carried out; nothing ran and nothing was written."""
+    """A request cannot be carried out. Nothing ran and nothing was written."""
 
 
 class StoreAway(RbptrackError):
-    """The tracking store does not answer now; measurements wait on disk meanwhile."""
+    """The tracking store does not answer. Measurements stay on the local disk until it does."""
 
 
 class StoreRefuses(BadInput):
-    """The tracking store does not let this user write; measurements wait on disk until it does."""
+    """The tracking store does not allow this user to write. Measurements stay on the local disk until it does."""
 
 
 class MissingArtifact(RbptrackError):
-    """A run's file is not there, or is damaged."""
+    """A file of a run is missing or damaged."""
 
 
 class MeasurementError(RbptrackError):
@@ -38,7 +38,7 @@ class MeasurementError(RbptrackError):
 
 
 def unknown(what: str, given: str, options: Iterable[str]) -> BadInput:
-    """Make the error for a name that does not exist: the nearest names, then all the others."""
+    """Make the error for a name that does not exist. It suggests similar names and lists all options."""
     names = list(options)
     near = nearest(given, names)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -46,7 +46,7 @@ def unknown(what: str, given: str, options: Iterable[str]) -> BadInput:
 
 
 def nearest(given: str, options: Iterable[str]) -> list[str]:
-    """At most three names that begin with this one, or are spelled like it."""
+    """Return at most three of the options that begin with a name or are spelled like it."""
     by_lower = {name.lower(): name for name in options}
     word = given.lower().strip()
     if word in by_lower:
@@ -57,12 +57,12 @@ def nearest(given: str, options: Iterable[str]) -> list[str]:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether a library that is written in Rust has crashed: what it raises is not an Exception."""
+    """Whether an error is the panic of a library written in Rust. Panics do not extend Exception."""
     return type(error).__name__ == "PanicException"
 
 
 def shortened(names: Sequence[str], *, limit: int = _MAX_LISTED) -> str:
-    """The names separated by commas; of a long list the first, and how many more there are."""
+    """Join names by commas. Of a long list, give the first names and the number of the others."""
     if len(names) <= limit:
         return ", ".join(names)
     shown = limit - 2
@@ -70,7 +70,7 @@ def shortened(names: Sequence[str], *, limit: int = _MAX_LISTED) -> str:
 
 
 def disk_trouble(error: BaseException, folder: Path) -> RbptrackError | None:
-    """Say in a line that a disk is full, or a file cannot be read or written, if that is what an error means."""
+    """Return a one-line error if an exception means a full disk or a file that cannot be read or written."""
     if not isinstance(error, OSError):
         return None
     text = str(error)  # Arrow's errors carry the system's number in their text only
@@ -84,7 +84,7 @@ def disk_trouble(error: BaseException, folder: Path) -> RbptrackError | None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's message, or its type where it has none."""
+    """Return the first line of an exception's message, or its type if it has no message."""
     text = str(error).strip()
     if not text:
         return type(error).__name__

@@ -1,4 +1,4 @@
-"""Names that people give (families, datasets, figures) as parts of metrics' names and of paths."""
+"""Turn names that people give (families, datasets, figures) into parts of metrics' names and of paths."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ _MAX_FILE_LENGTH = 120  # file systems take 255 bytes
 
 
 def metric_part(text: str) -> str:
-    """A name as one part of a metric's name, which MLflow limits to letters, digits, `_ - . :` and spaces.
+    """Escape a name for use as one part of a metric's name.
 
-    Every other character, and the colon itself, becomes a colon and its number in two hexadecimal digits (above 255:
-    `u` and six). Different names give different parts. A long one is cut and ends in `:-` and a hash.
+    MLflow allows letters, digits, `_ - . :` and spaces. Every other character, and the colon itself, becomes a colon
+    and its number in two hexadecimal digits (above 255: `u` and six digits). Different names give different parts. A
+    long part is cut and ends in `:-` and a hash of the name.
 
     Examples:
         >>> metric_part("nano (v2)")
@@ -29,10 +30,10 @@ def metric_part(text: str) -> str:
 
 
 def file_part(text: str) -> str:
-    """A name as the name of a file or folder, never `.` or `..`.
+    """Turn a name into the name of a file or folder, never `.` or `..`.
 
-    Letters, digits, `_ - . ( ) + ,` and spaces stay; others become `_`. A name that was changed or is too long ends in
-    a hash of it, so that different names give different files.
+    Letters, digits, `_ - . ( ) + ,` and spaces stay. Other characters become `_`. If the name was changed or is too
+    long, the result ends in a hash of the name. Different names therefore give different files.
     """
     part = re.sub(r"[^\w\-.()+, ]", "_", text).strip(". ")
     if part == text and part and len(part.encode()) <= _MAX_FILE_LENGTH:

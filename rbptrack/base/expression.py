@@ -1,4 +1,4 @@
-"""Conditions over the columns of a table, as a user types them: they can compute, and nothing else."""
+"""Evaluate conditions over the columns of a table that a user types. They can only compute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_CONDITION_LENGTH = 1000
-"""Characters of a condition."""
+"""The largest number of characters of a condition."""
 
 _RULE = "A condition has columns, numbers and texts, with + - * / // % **, < <= == != >= >, in [...], and, or, not"
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
@@ -32,8 +32,8 @@ def rows_that_pass(frame: pd.DataFrame, condition: str) -> pd.DataFrame:
         condition: such as `ce < 4 and dtype in ["float32", "bfloat16"]`.
 
     Raises:
-        BadInput: the condition holds something else than comparisons, arithmetic and names of columns, or it compares
-            texts with numbers, or it cannot be evaluated.
+        BadInput: the condition holds anything but comparisons, arithmetic and names of columns, it compares texts with
+            numbers, or it cannot be evaluated.
 
     """
     tree = _Check(frame, condition).tree()
@@ -120,7 +120,7 @@ class _Check:
         if name not in self.frame.columns:
             near = nearest(name, map(str, self.frame.columns))
             meant = f" Did you mean {' or '.join(near)}?" if near else ""
-            raise BadInput(f"where={self.condition}: there is no column {name}.{meant} {self._columns()}")
+            raise BadInput(f"where={self.condition}: the table has no column {name}.{meant} {self._columns()}")
         self.names_a_column = True
         if is_bool_dtype(self.frame[name]):
             return _TRUTH

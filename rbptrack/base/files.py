@@ -1,8 +1,8 @@
-"""Files that are there whole or not at all, and on the disk where something relies on them.
+"""Write files completely or not at all, and wait until they are on the disk.
 
-The system keeps in memory for a while what a program wrote: after a power cut it is an empty file. So nothing is
-acknowledged (a run FINISHED, a block counted, its source removed) before `sync` has returned for the files and for the
-folders that hold their names.
+The operating system keeps written data in memory for a while. After a power cut the file may be empty. Before rbptrack
+acknowledges anything (marks a run FINISHED, counts a block, removes a source), it therefore calls `sync` on the files
+and on the folders that hold their names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_SMALL_FILE = 16 * 2**20
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's content, or the names in a folder, are on the disk; OSError if the disk refuses."""
+    """Wait until a file's content, or the names in a folder, are on the disk. Raises OSError if the disk refuses."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -35,7 +35,7 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Sync a folder, all that is in it, and the name that it has in its parent."""
+    """Sync a folder, everything in it, and the folder's name in its parent."""
     for path in sorted(folder.rglob("*")):
         if not path.is_symlink():
             sync(path)
@@ -45,13 +45,14 @@ def sync_tree(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `path`, which replaces it when the block ends, and vanishes where it raises.
+    """Yield a temporary file that replaces `path` when the block ends.
 
-    On the disk when this returns, with the mode of the file that it replaces.
+    If the block raises an exception, the temporary file is deleted and `path` stays as it is. Otherwise the new file is
+    on the disk when the block ends. It keeps the mode of the file that it replaces.
 
     Raises:
-        BadInput: `path` is a link, a folder or a device: none is replaced by a file, or written through. Or its folder
-            takes no files.
+        BadInput: `path` is a link, a folder or a device, which this function does not replace or write through. Or no
+            file can be created in its folder.
 
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -76,11 +77,11 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write or replace a file, whole or not at all, and on the disk when this returns.
+    """Write or replace a file, completely or not at all. It is on the disk when the function returns.
 
     Raises:
-        BadInput: see `replacing`.
-        OSError: the folder is not there, or the disk is full; an earlier file is unchanged.
+        BadInput: `path` is a link, a folder or a device, or no file can be created in its folder.
+        OSError: the folder does not exist, or the disk is full. An existing file is unchanged.
 
     """
     data = content.encode() if isinstance(content, str) else content
@@ -95,7 +96,7 @@ def sha256(path: Path) -> str:
 
 
 def regular_file(path: Path, what: str) -> Path:
-    """Check that a path that a user named is a file of any size: a FIFO or /dev/zero would be read for ever.
+    """Check that a path from a user is a regular file. Reading a FIFO or /dev/zero would never end.
 
     Args:
         path: the file.
@@ -108,12 +109,15 @@ def regular_file(path: Path, what: str) -> Path:
         if not os.path.lexists(path):
             raise BadInput(f"{what}: there is no file {path}")
     except (OSError, ValueError) as error:  # too long, a loop of links, a zero byte
-        raise BadInput(f"{what}: {str(path)[:100]!r} is no path of a file ({error})") from error
+        raise BadInput(f"{what}: {str(path)[:100]!r} is not a path of a file ({error})") from error
     raise BadInput(f"{what}: {path} is {kind_of(path)}, not a file")
 
 
 def read_small(path: Path, what: str) -> str:
-    """Read a text file that an option names: a regular file of at most 16 MB, in UTF-8; BadInput otherwise."""
+    """Read a text file that an option names.
+
+    Raises BadInput unless it is a regular file of at most 16 MB in UTF-8.
+    """
     regular_file(path, what)
     size = path.stat().st_size
     if size > MAX_SMALL_FILE:

@@ -1,4 +1,4 @@
-"""Parquet files whose damage is noticed: every page has the checksum of the format (CRC-32), verified on reading."""
+"""Read and write Parquet files with checksums. Every page has a CRC-32, which is verified on reading."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _ROWS = 2**17  # read at once: their columns take about 1 MB each, which the mem
 
 
 class TableWriter:
-    """Writes a table in pieces, one row group each; a context manager.
+    """A context manager that writes a table in pieces, one row group each.
 
-    The file is there when the block ends, whole and on the disk, or not at all.
+    When the block ends, the whole file is on the disk. If the block raises an exception, no file is written.
 
     Args:
         path: the file.
-        schema: columns, and metadata to keep.
+        schema: the columns, and metadata to store in the file.
 
     """
 
@@ -60,16 +60,16 @@ class TableWriter:
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write a table as one file, whole or not at all, and on the disk when this returns."""
+    """Write a table as one file, completely or not at all. It is on the disk when the function returns."""
     with TableWriter(path, table.schema) as file:
         file.add(table)
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a table with its metadata, or those of the columns that are there.
+    """Read a table with its metadata. If `columns` is given, read only those of them that the file has.
 
     Raises:
-        MissingArtifact: the file is not there or damaged.
+        MissingArtifact: the file does not exist or is damaged.
 
     """
     with _opened(path) as file:
@@ -77,7 +77,10 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Read a table some `_ROWS` at a time, each with the file's metadata; errors as `read_table`."""
+    """Yield a table in batches of rows, each with the file's metadata.
+
+    Raises MissingArtifact if the file does not exist or is damaged.
+    """
     with _opened(path) as file:
         wanted = _present(file, columns)
         for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):
@@ -85,9 +88,10 @@ def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[p
 
 
 def read_rows(path: Path, column: str, values: Collection[int]) -> pa.Table:
-    """Read the rows in which a column of whole numbers has one of some values; errors as `read_table`.
+    """Read the rows in which a column of whole numbers has one of the given values.
 
-    Row groups that the file's statistics rule out are not read.
+    Row groups that the file's statistics rule out are not read. Raises MissingArtifact if the file does not exist or is
+    damaged.
     """
     ascending = np.unique(np.fromiter(values, np.int64))
     wanted = pa.array(ascending)

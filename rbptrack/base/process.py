@@ -1,4 +1,4 @@
-"""Signals that stop this process unwind it, so that what it had begun is closed and said."""
+"""Turn signals that stop this process into exceptions. Code can then close what it began and report it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C ended, as shells have it."""
+"""The exit code of a command that Ctrl-C ended, by the convention of shells."""
 
 _DEFAULTS: dict[int, Any] = {
     signal.SIGINT: signal.default_int_handler,
@@ -21,7 +21,7 @@ _raised: list[BaseException] = []  # what the signals raised in this process
 
 
 class Stopped(SystemExit):
-    """A signal ends this process: no guard against a plugin's own SystemExit may take it for one."""
+    """A signal ends this process. Code that catches a plugin's SystemExit must let this exception pass."""
 
     code: int
 
@@ -30,7 +30,7 @@ class Stopped(SystemExit):
 def stop_signals_raise() -> Iterator[None]:
     """Let SIGTERM and SIGHUP raise Stopped(128 + number) in the main thread, as SIGINT raises KeyboardInterrupt.
 
-    A signal that is ignored (nohup) or handled already stays so. Nothing outside the main thread.
+    A signal that is already ignored (nohup) or handled is left alone. Outside the main thread this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -51,9 +51,10 @@ def stop_signals_raise() -> Iterator[None]:
 
 
 def raise_stop() -> None:
-    """Raise once more what a signal raised, if one came: another error took its place.
+    """Raise the exception of a signal again, if a signal came.
 
-    It may come while a library cleans up after itself: OmegaConf then raises an AttributeError of its own.
+    A signal may arrive while a library cleans up, and the library may replace its exception. OmegaConf then raises an
+    AttributeError.
     """
     if _raised:
         raise _raised[-1]

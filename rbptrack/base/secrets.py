@@ -1,4 +1,4 @@
-"""Passwords in addresses and names of secrets: refused where they would be kept, and hidden in messages."""
+"""Recognise secrets. Passwords and keys are refused if they would be stored, and hidden in messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS = {
     "credentials",
 }
 _ENDS = ("token", "password", "passwd", "secret", "apikey", "accesskey", "privatekey", "secretkey", "accountkey")
-_PARAMETERS = {"key", "sig", "signature", "options", "odbcconnect"}  # of an address, beside those with secret names
+_PARAMETERS = {"key", "sig", "signature", "options", "odbcconnect"}  # of an address; names_a_secret finds others
 
 
 def names_a_secret(name: str) -> bool:
@@ -70,7 +70,7 @@ def without_password(text: str) -> str:
 
 
 def _start_of_address(text: str) -> int:
-    """Find where the first address begins, such as http://host, or the malformed http:/host. -1 if there is none."""
+    """Return where the first address begins (http://host, or the malformed http:/host); -1 without an address."""
     colon = text.find(":/")
     start = colon
     while start > 0 and (text[start - 1].isalnum() or text[start - 1] in "+.-"):
@@ -82,7 +82,7 @@ def _start_of_address(text: str) -> int:
 
 
 def _hidden(address: str) -> str:
-    """Return an address with its secrets hidden; as it is if there are none."""
+    """Return an address with its secrets hidden. An address without secrets is returned unchanged."""
     if "@" not in address and "=" not in address:
         return address
     from sqlalchemy import make_url

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong, in words for people."""
+"""Translate the errors of pydantic into plain words."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RULES = {
     "missing": "is missing",
     "extra_forbidden": "is not known here",
 }
-"""What each type of pydantic's errors asks for, as the end of a sentence about a value."""
+"""The rule that each type of pydantic error stands for. It ends a sentence about a value."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def faults_of(error: ValidationError) -> Iterator[Fault]:
 
 
 def shown(value: object) -> str:
-    """A value in a message: lists as they are typed, long texts cut."""
+    """Format a value for a message: lists as a user types them, long texts cut."""
     text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     if len(text) > _MAX_SHOWN:
         return f"{text[: _MAX_SHOWN - 20]}... ({len(text):,} characters)"

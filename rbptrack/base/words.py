@@ -1,4 +1,4 @@
-"""Numbers, counts and paths as people write them, in sentences and in tables."""
+"""Format numbers, counts and paths for sentences and tables."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 size`, `1,200 sizes`."""
+    """Return a number and a noun: `1 size`, `1,200 sizes`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def listed(words: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join words in a list: `a`, `a and b`, `a, b and c`."""
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def number(value: float, form: str) -> str:
-    """The value in a form such as `.3f`, `+.3f` or `.0%`; never `-0.000`, which is no number."""
+    """Format a value by a form such as `.3f`, `+.3f` or `.0%`. Zero never has a minus sign (`-0.000`)."""
     sign = form[:1] if form[:1] in ("+", "-", " ") else ""
     return format(float(value), f"{sign}z{form[len(sign) :]}")
 
 
 def compact(value: float) -> str:
-    """Three digits and a suffix, as models' sizes are written.
+    """Format a number by three digits and a suffix, as in sizes of models.
 
     Examples:
         >>> [compact(value) for value in (341_000, 1.4e9, 0.25, 1e-5)]
@@ -48,7 +48,7 @@ def compact(value: float) -> str:
 
 
 def compact_bytes(value: float) -> str:
-    """`341 MB`, in decimal units; `0` for nothing."""
+    """Format a number of bytes in decimal units: `341 MB`. Zero bytes are `0`."""
     value = float(f"{value:.3g}")
     for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if value >= limit:
@@ -57,7 +57,9 @@ def compact_bytes(value: float) -> str:
 
 
 def short_hash(identity: str) -> str:
-    """The first 8 characters of a hash, without the repository or kind before it; with a GGUF file's name after it.
+    """Return the first 8 characters of a hash, without the repository or kind before it.
+
+    The name of a GGUF file after the hash is kept.
 
     Examples:
         >>> [short_hash(text) for text in ("org/model@a1b2c3d4e5/q4.gguf", "sha256:0123456789")]
@@ -69,17 +71,17 @@ def short_hash(identity: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`0:01:40`; a question mark where it is not known."""
+    """Format a duration: `0:01:40`. An unknown duration is a question mark."""
     if not math.isfinite(seconds) or seconds > 1e8:
         return "?"
     return str(timedelta(seconds=round(seconds)))
 
 
 def readable(text: str) -> str:
-    r"""Text of tokens with U+FFFD in place of bytes that are no character.
+    r"""Return the text of tokens with U+FFFD in place of bytes that are not a character.
 
-    A token may be a part of a character. Its text then holds that part as lone surrogates (`surrogateescape`), so that
-    the texts of consecutive tokens, joined, give the character.
+    A token may be a part of a character. Its text then holds that part as lone surrogates (`surrogateescape`). Joined,
+    the texts of consecutive tokens give the whole character.
 
     Examples:
         >>> [readable(text) for text in ("\udcc3" + "\udca9", "\udcc3")]
@@ -90,7 +92,7 @@ def readable(text: str) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """The bytes that the text of a token stands for, in UTF-8; see `readable`."""
+    """Return the UTF-8 bytes of a token's text. Lone surrogates (`surrogateescape`) stand for single bytes."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a surrogate that stands for no byte
@@ -98,7 +100,7 @@ def bytes_of(text: str) -> bytes:
 
 
 def short_path(location: str | Path) -> str:
-    """A path below the working folder relative to it; anything else as it is."""
+    """Return a path below the working folder relative to that folder. Other paths are returned unchanged."""
     path = Path(location)
     if path.is_relative_to(Path.cwd()):
         return str(path.relative_to(Path.cwd()))

@@ -1,4 +1,4 @@
-"""Finds plugins, checks what they return, and runs them so that one failure does not end the others."""
+"""Find plugins, run each one guarded, and check what they return. A failing plugin does not stop the others."""
 
 from rbptrack.discovery.find import ANALYZERS, EXPORTERS, IMPORTERS, KINDS, Found, Kind, Plugins, find, template
 from rbptrack.discovery.run import guarded, run_analyzer

@@ -1,7 +1,8 @@
-"""Find plugins, and import each when it is asked for.
+"""Find plugins, and import each one only when it is used.
 
-A plugin is a file or folder of `plugins/` (those that ship with rbptrack, the working folder's, those of
-`plugins.path`) or an entry point of an installed package. Its name is the file's, so that listing imports nothing.
+A plugin is an entry point of an installed package, or a file or folder in one of three places: the `plugins/` that
+ships with rbptrack, `plugins/` in the working folder, and the folders of `plugins.path`. The file's name is the name of
+the plugin. Plugins can therefore be listed without importing them.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ P = TypeVar("P", bound=Plugin)
 
 @dataclass(frozen=True)
 class Kind(Generic[P]):
-    """A kind of plugins.
+    """A kind of plugin: analyzer, importer or exporter.
 
     Attributes:
-        word: what one is called.
-        base: the class that they extend.
-        folder: of `plugins/`; empty for `plugins/` itself.
+        word: the name of the kind.
+        base: the class that its plugins extend.
+        folder: its folder in `plugins/`; empty for `plugins/` itself.
 
     """
 
@@ -45,7 +46,7 @@ class Kind(Generic[P]):
 
     @property
     def entry_points(self) -> str:
-        """The group of entry points."""
+        """The name of the group of entry points for this kind."""
         return f"rbptrack.{self.word}s"
 
 
@@ -57,13 +58,13 @@ KINDS: tuple[Kind[Any], ...] = (ANALYZERS, IMPORTERS, EXPORTERS)
 
 @dataclass(frozen=True)
 class Found:
-    """A plugin that was found and not yet imported.
+    """A plugin that was found but is not yet imported.
 
     Attributes:
-        name: of the plugin.
-        origin: its file or folder, or package and object of its entry point.
-        load: imports it; returns its module or class.
-        built_in: whether it ships with rbptrack.
+        name: name of the plugin.
+        origin: its file or folder, or the package and object of its entry point.
+        load: function that imports the plugin and returns its module or class.
+        built_in: whether the plugin ships with rbptrack.
 
     """
 
@@ -75,12 +76,12 @@ class Found:
 
 @dataclass
 class Plugins(Generic[P]):
-    """The plugins of one kind, each imported when it is asked for.
+    """The plugins of one kind. Each one is imported only when it is used.
 
     Attributes:
-        kind: of all of them.
-        found: where each comes from, by name.
-        broken: an error for each that cannot be used, which names its file.
+        kind: the kind of the plugins.
+        found: the plugins that were found, by name.
+        broken: an error for each plugin that cannot be used. The error names the plugin's file.
 
     """
 
@@ -91,11 +92,11 @@ class Plugins(Generic[P]):
 
     @property
     def names(self) -> list[str]:
-        """All names, sorted; some may turn out to be broken."""
+        """All names, sorted. A plugin may turn out to be broken when it is imported."""
         return sorted(self.found)
 
     def add(self, plugin: Found) -> None:
-        """Take a plugin under its name, once."""
+        """Add a plugin. If its name is taken or is not a word, list it in `broken` instead."""
         if not plugin.name.isidentifier():
             self.broken.append(BadInput(f"{plugin.origin}: a plugin's name must be a word like my_law"))
         elif plugin.name in self.found:
@@ -106,16 +107,18 @@ class Plugins(Generic[P]):
             self.found[plugin.name] = plugin
 
     def load(self) -> dict[str, type[P]]:
-        """Import all of them; returns those that can be used, by name, and lists the others in `broken`."""
+        """Import all plugins. Return the usable ones by name, and list the others in `broken`."""
         for name in self.names:
             self._load(name)
         return {name: self._classes[name] for name in self.names}
 
     def chosen(self, patterns: Sequence[str]) -> list[type[P]]:
-        """Import those whose names pass; what cannot be used without options is left out, and listed in `broken`.
+        """Import the plugins with names that match the patterns.
+
+        A plugin that needs options is left out and listed in `broken`.
 
         Raises:
-            BadInput: a pattern fits no name.
+            BadInput: a pattern matches no name.
 
         """
         for pattern in patterns:
@@ -134,10 +137,11 @@ class Plugins(Generic[P]):
         return usable
 
     def select(self, name: str) -> type[P]:
-        """Import the plugin of a name.
+        """Import the plugin with a name.
 
         Raises:
-            BadInput: there is none, with the names that there are; or it cannot be used, and why.
+            BadInput: no plugin has the name (the error lists all names), or the plugin cannot be used (the error says
+                why).
 
         """
         if name not in self.found:
@@ -149,7 +153,7 @@ class Plugins(Generic[P]):
         return self._classes[name]
 
     def _load(self, name: str) -> BadInput | None:
-        """Import one plugin. If that fails, its error is returned, and the plugin is broken."""
+        """Import one plugin. If the import fails, move the plugin to `broken` and return the error."""
         if name in self._classes:
             return None
         plugin = self.found[name]
@@ -171,14 +175,14 @@ class Plugins(Generic[P]):
 
 
 def find(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
-    """Find the plugins of a kind, without importing any.
+    """Find the plugins of a kind without importing them.
 
     Args:
-        kind: which.
-        paths: further folders, of `plugins.path`.
+        kind: the kind to find.
+        paths: further folders to search (`plugins.path`).
 
     Raises:
-        BadInput: one of them is not there.
+        BadInput: a folder of `paths` does not exist.
 
     """
     plugins = Plugins(kind)
@@ -187,7 +191,7 @@ def find(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
     for text in paths:
         folder = user_path(text)
         if not folder.is_dir():
-            raise BadInput(f"plugins.path={text}: there is no such folder")
+            raise BadInput(f"plugins.path={text}: this folder does not exist")
         folders.append(folder)
     for folder in dict.fromkeys(folder.resolve() for folder in folders):
         for path in _files(folder / kind.folder):
@@ -199,13 +203,13 @@ def find(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
 
 
 def template(kind: Kind[Any], name: str) -> str:
-    """The source of a plugin that works, whose class is called after the plugin."""
+    """Return the source of a working plugin to start from. Its class is named after the plugin."""
     source = (Path(__file__).parent / "templates" / f"{kind.word}.py").read_text(encoding="utf-8")
     return source.replace("Example", "".join(part.capitalize() for part in name.split("_")))
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files and folders of a plugins folder that are plugins, sorted by name."""
+    """Yield the files and folders in a plugins folder that are plugins, sorted by name."""
     if not folder.is_dir():
         return
     other_kinds = {kind.folder for kind in KINDS}
@@ -217,23 +221,23 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _import(kind: Kind[P], plugin: Found) -> type[P]:
-    """The class of a plugin, imported."""
+    """Import a plugin, check its class and return it."""
     target = plugin.load()
     cls = _class_in(kind, target) if isinstance(target, ModuleType) else target
     if not isclass(cls) or not issubclass(cls, kind.base):
-        raise BadInput(f"it is no {kind.base.__name__}: a class that extends rbptrack.analysis.{kind.base.__name__}")
+        raise BadInput(f"the plugin must be a class that extends rbptrack.analysis.{kind.base.__name__}")
     if isabstract(cls):
         raise BadInput(f"{cls.__name__} lacks {', '.join(sorted(cls.__abstractmethods__))}")
     taken = sorted({"name", "leads", "cost"}.intersection(cls.model_fields))
     if taken:
         raise BadInput(f"{cls.__name__}: an option cannot be called {taken[0]}: give it another name")
-    cls.model_rebuild()  # raises for an option whose type is not imported
+    cls.model_rebuild()  # raises if the type of an option is not imported
     cls.name = plugin.name
     return cls
 
 
 def _class_in(kind: Kind[P], module: ModuleType) -> type[P]:
-    """The plugin's class in a module, or in a submodule that it imports the class from."""
+    """Return the plugin's class in a module. The module may import it from a submodule."""
     classes = []
     for value in vars(module).values():
         if isclass(value) and issubclass(value, kind.base) and not isabstract(value) and value not in classes:

@@ -1,4 +1,4 @@
-"""Call plugins so that none can harm the others, and check what they return."""
+"""Call plugins, turn their failures into one-line errors, and check what they return."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MAX_FAULT_LENGTH = 300  # characters of a plugin's exception
 
 
 def guarded(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
-    """Call something of a plugin. If it fails, raise an error of one line.
+    """Call a function of a plugin. If it fails, raise an error of one line.
 
     Raises:
-        RbptrackError: the call raised something, also SystemExit, but neither KeyboardInterrupt nor Stopped; or it
-            returned another type. The line names the plugin, its file and the line in it, and `trace` is the whole
-            traceback. An RbptrackError of the plugin's own keeps its text and type.
+        RbptrackError: the call raised an exception (including SystemExit, but not KeyboardInterrupt or Stopped), or it
+            returned a type other than `expects`. The error names the plugin, its file and the line in the file. `trace`
+            holds the whole traceback. An RbptrackError that the plugin raised keeps its text and type.
 
     """
     try:
@@ -50,7 +50,7 @@ def guarded(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
 
 
 def one_line(error: BaseException) -> str:
-    """An exception of a plugin in a line that can be printed; its own text may raise, too."""
+    """Return an exception of a plugin as one printable line. Reading its message may itself raise an exception."""
     try:
         text = first_line(error)
     except Exception:
@@ -59,7 +59,7 @@ def one_line(error: BaseException) -> str:
 
 
 def line_in(error: BaseException, file: str) -> str:
-    """The last line of a plugin's file that an exception went through, as `, line 12`; empty if there is none."""
+    """Return the last line of a plugin's file in a traceback, as `, line 12`. Empty if the file is not in it."""
     if isinstance(error, SyntaxError) and error.filename and _is_of(error.filename, file):
         return f", line {error.lineno}"
     lines = [frame.lineno for frame in extract_tb(error.__traceback__) if _is_of(frame.filename, file)]
@@ -72,10 +72,10 @@ def _is_of(filename: str, file: str) -> bool:
 
 
 def run_analyzer(analyzer: Analyzer, runs: Runs) -> Report:
-    """The report of an analyzer on a copy of the runs' table, complete and of the right types.
+    """Run an analyzer on a copy of the runs' table, and check the types in its report.
 
     Raises:
-        RbptrackError: as `guarded` raises it.
+        RbptrackError: the analyzer raised an exception, or its report holds a wrong type.
 
     """
     own = runs.copy()
@@ -90,22 +90,22 @@ def run_analyzer(analyzer: Analyzer, runs: Runs) -> Report:
 
 
 def _check(report: Report) -> None:
-    """Raise TypeError where a part of a report has another type than readers of it take."""
+    """Raise TypeError if a part of a report has a type that readers of reports do not accept."""
     if not isinstance(report.glossary, Mapping):
-        raise TypeError("the glossary is no dict")
+        raise TypeError("the glossary must be a dict")
     if not isinstance(report.headline, str):
-        raise TypeError("the headline is no text")
+        raise TypeError("the headline must be a text")
     if not isinstance(report.notes, list) or not all(isinstance(note, str) for note in report.notes):
-        raise TypeError("the notes are no list of texts")
+        raise TypeError("the notes must be a list of texts")
     "".join([report.headline, *report.notes]).encode()  # UnicodeEncodeError for half characters
     for name, table in report.tables.items():
         if not isinstance(name, str) or not isinstance(table, pd.DataFrame):
-            raise TypeError(f"the table {name} is no DataFrame with a text for a name")
+            raise TypeError(f"the table {name} must be a DataFrame, and its name a text")
     for name, figure in report.figures.items():
-        import altair  # by now the plugin has waited for it
+        import altair  # the plugin has already imported it
 
         if not isinstance(name, str) or not isinstance(figure, altair.TopLevelMixin):
-            raise TypeError(f"the figure {name} is no Altair chart")
+            raise TypeError(f"the figure {name} must be an Altair chart, and its name a text")
     for question in report.questions:
         for case in report.frame(question)[report.case_columns(question)].itertuples(index=False, name=None):
             hash(case)  # TypeError for a list

@@ -1,7 +1,7 @@
-"""Two measurements of the same tokens, paired token by token: what changes from the first to the second.
+"""Compare two measurements of the same tokens, token by token.
 
-For a quantised or pruned checkpoint against its base, a fine-tune against its start, bfloat16 against float32. Pairing
-shows a difference that two separate measurements cannot.
+Examples are a quantised or pruned checkpoint and its base, a fine-tune and its start, or bfloat16 and float32. Pairing
+shows a difference that two separate measurements cannot show.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from rbptrack.stats.estimate import Estimate
 
 T = TypeVar("T", bound=DocumentSums)
 
-_BEFORE = 8  # tokens that are shown before one of the worst
+_BEFORE = 8  # tokens of context that are kept for each of the worst tokens
 
 
 class OtherTokens(BadInput):
-    """Two measurements did not score the same tokens, so that they cannot be paired."""
+    """Two measurements cannot be paired because they did not score the same tokens."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A metric in both measurements.
+    """The change of one metric between two measurements.
 
     Attributes:
         metric: `ce` in nats, or `rbp_10`.
-        a: its value in the first.
-        b: in the second.
+        a: its value in the first measurement.
+        b: its value in the second measurement.
         difference: b - a, with its error over documents.
 
     """
@@ -58,13 +58,13 @@ class ChangedToken:
 
     Attributes:
         document: number of its document.
-        position: its index there.
-        token: its id; -1 where an import does not say.
+        position: its index in the document.
+        token: its id; -1 if the measurement was imported without ids.
         before: ids of the scored tokens before it in its document, at most 8.
-        rank_a: its rank in the first.
-        rank_b: in the second.
-        instead: id of what the second ranks first; -1 where its table does not say.
-        nats: -ln p in the second less that in the first.
+        rank_a: its rank in the first measurement.
+        rank_b: its rank in the second measurement.
+        instead: id of the token that the second measurement ranks first; -1 if unknown.
+        nats: the rise of -ln p from the first measurement to the second.
 
     """
 
@@ -80,13 +80,13 @@ class ChangedToken:
 
 @dataclass(frozen=True)
 class PairCounts(DocumentSums):
-    """Tokens of two measurements by document, (documents,) each.
+    """Number of tokens of each kind in two paired measurements, by document, (documents,) each.
 
     Attributes:
-        moved: whose ranks differ.
-        same_top: at which both rank the same first; NaN where a table does not say.
-        lost: with rank 1 in a and not in b.
-        gained: with rank 1 in b and not in a.
+        moved: tokens with different ranks in a and b.
+        same_top: tokens at which both rank the same token first; NaN if a table does not hold the top token.
+        lost: tokens with rank 1 in a and not in b.
+        gained: tokens with rank 1 in b and not in a.
 
     """
 
@@ -99,7 +99,7 @@ class PairCounts(DocumentSums):
 
     @classmethod
     def of(cls, a: RankTable, b: RankTable) -> PairCounts:
-        """Count a piece of whole documents; both tables hold the same tokens."""
+        """Count the tokens of a piece of whole documents. Both tables must hold the same tokens."""
         top_a = a.column_or("top", -1)
         top_b = b.column_or("top", -1)
         unknown = (top_a < 0) | (top_b < 0)
@@ -118,9 +118,9 @@ class Changes:
     """What changes from one measurement to another of the same tokens.
 
     Attributes:
-        a: counts of the first by document, or by group where groups are known: the unit of every interval.
-        b: of the second.
-        pairs: of both.
+        a: counts of the first measurement by document, or by group if groups are known. This is the unit of intervals.
+        b: counts of the second measurement.
+        pairs: counts of pairs of tokens.
         worst: the tokens whose probability fell most.
 
     """
@@ -137,7 +137,7 @@ class Changes:
 
     @property
     def moved(self) -> float:
-        """Share of tokens whose ranks differ."""
+        """Share of tokens with different ranks in the two measurements."""
         return float(self.pairs.moved.sum() / self.tokens)
 
     @property
@@ -152,14 +152,15 @@ class Changes:
 
     @property
     def same_top(self) -> Estimate:
-        """Share of tokens at which both rank the same token first; NaN where a table does not say."""
+        """Share of tokens at which both rank the same token first; NaN if a table does not hold the top token."""
         return estimate(np.column_stack([self.pairs.same_top, self.a.tokens]), _per_token)
 
     @property
     def flips(self) -> Estimate:
-        """`gained` - `lost`, with the variance of as many gained as lost: its p of 0 is McNemar's test by documents.
+        """`gained` - `lost`, with the variance under the hypothesis that both are equal.
 
-        Source: Obuchowski, Statistics in Medicine 17, 1998, with t for the normal.
+        Its p-value of 0 is McNemar's test for clustered data, with documents as clusters. Source: Obuchowski,
+        Statistics in Medicine 17, 1998, with the t distribution in place of the normal.
         """
         net = self.pairs.gained - self.pairs.lost
         value = float(net.sum() / self.tokens)
@@ -170,7 +171,7 @@ class Changes:
         return Estimate(value, variance, sampling_df=sampling_df, deciding=float(deciding(net)))
 
     def change(self, metric: str) -> Change:
-        """The change of `ce`, or of `rbp_<k>` for one of the ks."""
+        """Return the change of a metric: `ce`, or `rbp_<k>` for one of the counted k."""
         if metric == CE:
             a = self.a.nats
             b = self.b.nats
@@ -198,15 +199,15 @@ def compare(
     """Compare two measurements of the same tokens.
 
     Args:
-        a: the first, in pieces of whole documents, such as `runs.rank_pieces(run)`.
-        b: the second; its pieces may end elsewhere.
-        ks: the k of RBP_k; those above |V| are left out. Without any, CE alone is compared.
-        groups: the group of each document with scored tokens, in their order; empty: documents are the unit.
-        worst: how many of the tokens whose probability fell most are kept.
+        a: the first measurement in pieces of whole documents, such as `runs.rank_pieces(run)`.
+        b: the second measurement. Its pieces may end at other documents.
+        ks: the k of RBP_k. Values above |V| are left out. If empty, only CE is compared.
+        groups: the group of each document with scored tokens, in order. If empty, documents are the unit of intervals.
+        worst: how many tokens to keep, of those with the largest fall in probability.
 
     Raises:
-        OtherTokens: they did not score the same tokens among the same candidates.
-        BadInput: a k is below 1, or every k above |V|.
+        OtherTokens: the measurements did not score the same tokens, or ranked them among different candidates.
+        BadInput: a k is below 1, or every k is above |V|.
 
     """
     counts_a: list[DocumentCounts] = []
@@ -231,13 +232,13 @@ def compare(
 
 
 def _joined(parts: Sequence[T], groups: Sequence[str]) -> T:
-    """The counts of all pieces; by group, where the groups of the documents are given."""
+    """Concatenate the counts of all pieces, and sum them by group if groups are given."""
     whole = parts[0].concatenate(parts)
     return whole.in_groups(groups) if len(groups) else whole
 
 
 def _per_token(sums: FloatArray) -> FloatArray:
-    """Of sums and tokens, (..., 2) -> (...)."""
+    """Divide sums by tokens, (..., 2) -> (...)."""
     return np.asarray(sums[..., 0] / sums[..., 1])
 
 
@@ -245,17 +246,17 @@ Answer = Literal["worse", "within", "undecided"]
 
 
 def judge(changes: Sequence[Change], tolerance: float) -> Answer:
-    """Whether the second measurement is worse than the first by more than a tolerance.
+    """Judge whether the second measurement is worse than the first by more than a tolerance.
 
     Args:
-        changes: of the metrics that are tested together.
-        tolerance: nats of CE, and share of the tokens of RBP_k; at least 0.
+        changes: the changes of the metrics that are tested together.
+        tolerance: the tolerated change, in nats for CE and as a share of tokens for RBP_k; at least 0.
 
     Returns:
-        `worse`: some metric is worse by more, one-sided, at the 5% level corrected by Bonferroni (which here is Holm's
-        first step, the one that decides whether there is any). `within`: the 95% interval of every metric ends below
-        the tolerance, as it does where the second is better. `undecided`: the documents, or those that decide a
-        change, are too few to tell.
+        `worse`: at least one metric is worse by more than the tolerance, in a one-sided test at the 5% level with
+        Bonferroni's correction (for this question it equals Holm's). `within`: the 95% interval of every metric ends
+        below the tolerance. This includes metrics that got better. `undecided`: neither holds, or too few documents
+        decide a change.
 
     """
     within = True
@@ -271,7 +272,7 @@ def judge(changes: Sequence[Change], tolerance: float) -> Answer:
 
 
 def _fallen(a: RankTable, b: RankTable, most: int) -> Iterator[ChangedToken]:
-    """The tokens of a piece whose probability fell most, the largest fall first."""
+    """Yield the tokens of a piece with the largest fall in probability, the largest fall first."""
     fall = _nats(b) - _nats(a)
     document = a.column("document")
     position = a.column("position")
@@ -299,7 +300,7 @@ def _nats(table: RankTable) -> FloatArray:
 
 
 def _same_tokens(a: RankTable, b: RankTable) -> bool:
-    """Whether both hold the same tokens, as far as they say: imports and exports may leave ids out (-1)."""
+    """Whether both tables hold the same tokens. An unknown id (-1), as in some imports, counts as equal."""
     if len(a) != len(b):
         return False
     for name in ("document", "position"):
@@ -311,7 +312,7 @@ def _same_tokens(a: RankTable, b: RankTable) -> bool:
 
 
 def _in_step(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[tuple[RankTable, RankTable]]:
-    """Yield both tables, given in pieces of whole documents, as pieces that end at the same documents."""
+    """Cut the pieces of both tables at common documents, and yield the pieces in pairs."""
     pieces = filter(len, a), filter(len, b)  # a table without rows is one piece without documents
     left = next(pieces[0], None)
     right = next(pieces[1], None)
@@ -327,7 +328,7 @@ def _in_step(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[tuple[R
 
 
 def _cut(table: RankTable, last: int) -> tuple[RankTable, RankTable | None]:
-    """The documents up to a number, and those after it."""
+    """Split a table into the documents up to a number and the documents after it."""
     end = int(np.count_nonzero(table.column("document") <= last))
     rest = replace(table, table=table.table.slice(end))
     return replace(table, table=table.table.slice(0, end)), rest if len(rest) else None

@@ -1,8 +1,8 @@
-"""Exponents compared and pooled: what two laws share is taken out of their difference.
+"""Compare and pool exponents. What two laws share does not count as an error of their difference.
 
 Two families on one dataset share its documents: the influences of a document on both exponents are subtracted before
-they are squared. One family on two datasets shares its models: see `Law.over`. Exponents over several datasets, or of
-several families, have a random-effects mean.
+they are squared. One family on two datasets shares its models: `Law.over` compares two such laws. The mean exponent
+over several datasets, or over several families, is a random-effects mean.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from rbptrack.stats.estimate import Estimate, added
 from rbptrack.stats.laws import Law
 
 MIN_POOLED = 3
-"""Exponents; fewer have no random-effects mean."""
+"""The smallest number of exponents that a random-effects mean is computed from."""
 
 
 def difference_of_exponents(one: Law, other: Law) -> Estimate:
-    """Alpha of one family minus that of another, on the same documents.
+    """Return alpha of one family minus alpha of another family, measured on the same documents.
 
     Args:
-        one: a law whose influences are of the same documents, row by row, as the other's. If the numbers of documents
-            differ, or nothing is known of single documents, both count as independent.
-        other: of the other family; its sizes may be others.
+        one: the law of the first family. Row i of its influences must be the same document as row i of the other law's.
+            If the numbers of documents differ, or single documents are unknown, the laws count as independent.
+        other: the law of the second family. It may have other sizes.
 
     """
     apart = one.alpha - other.alpha
@@ -41,7 +41,7 @@ def difference_of_exponents(one: Law, other: Law) -> Estimate:
 
 
 def pooled_scatter(laws: Sequence[Law]) -> tuple[float, float]:
-    """The variance of models around their laws over several laws, and its degrees of freedom."""
+    """Return the variance of models around their laws, pooled over several laws, and its degrees of freedom."""
     df = float(sum(law.sizes - 2 for law in laws))
     squares = sum(float(law.residuals @ law.residuals) for law in laws)
     return (squares / df if df > 0 else nan), df
@@ -52,12 +52,12 @@ class Mean:
     """A random-effects mean of exponents.
 
     Attributes:
-        mean: with its interval.
+        mean: the mean and its interval.
         tau: standard deviation of the true exponents (Paule and Mandel).
         low: lower end of the 95% prediction interval of one more exponent.
-        high: upper end of it.
-        homogeneity: p of equal true exponents, by Welch's test.
-        number: of exponents.
+        high: upper end of that prediction interval.
+        homogeneity: p-value of Welch's test that all true exponents are equal.
+        number: number of exponents.
 
     """
 
@@ -70,13 +70,15 @@ class Mean:
 
 
 def mean_over_datasets(laws: Sequence[Law]) -> Mean | None:
-    """The mean exponent of one family over datasets. None if an exponent has no error, or fewer than 3 are given.
+    """Return the mean exponent of one family over datasets.
 
-    The models' scatter that all datasets share does not shrink with the number of datasets. It is the scatter of the
-    law of the geometric mean over the datasets. The mean's interval includes it; the rest tells datasets apart.
+    Return None if an exponent has no error, or fewer than 3 exponents are given.
+
+    All datasets share some scatter of the models: the scatter of the law of the geometric mean over the datasets. More
+    datasets do not reduce it, so the mean's interval includes it. Only the remaining scatter differs between datasets.
 
     Args:
-        laws: of the same sizes.
+        laws: one law for each dataset, all through the same sizes.
 
     """
     number = len(laws)
@@ -93,13 +95,16 @@ def mean_over_datasets(laws: Sequence[Law]) -> Mean | None:
 
 
 def mean_over_families(laws: Sequence[Law]) -> Mean | None:
-    """The mean exponent of families on one dataset. None if an exponent has no error, or fewer than 3 are given.
+    """Return the mean exponent of families on one dataset.
 
-    What a document does to all families alike does not shrink with their number. The mean's interval includes it; the
-    rest tells families apart.
+    Return None if an exponent has no error, or fewer than 3 exponents are given.
+
+    A document may influence all families alike. More families do not reduce this error, so the mean's interval includes
+    it. Only the remaining error differs between families.
 
     Args:
-        laws: whose influences are of the same documents, row by row; else they count as independent.
+        laws: one law for each family. Row i of all influences must be the same document; if the numbers of documents
+            differ, the laws count as independent.
 
     """
     rows = {0 if law.u is None else len(law.u) for law in laws}
@@ -114,14 +119,14 @@ def mean_over_families(laws: Sequence[Law]) -> Mean | None:
 
 
 def random_effects(own: Sequence[Estimate], shared: Estimate) -> Mean | None:
-    """A random-effects mean with Hartung and Knapp's interval.
+    """Return a random-effects mean with Hartung and Knapp's interval.
 
-    Sources: Hartung and Knapp, Statistics in Medicine 20, 2001, but never narrower than with fixed effects; Paule and
-    Mandel for tau; Welch, Biometrika 38, 1951, for the test of homogeneity.
+    Sources: Hartung and Knapp, Statistics in Medicine 20, 2001 (never narrower than the fixed-effects interval);
+    Paule and Mandel for tau; Welch, Biometrika 38, 1951, for the test of homogeneity.
 
     Args:
-        own: the numbers, with the errors that they do not share.
-        shared: with the error that all of them share.
+        own: the estimates, each with the part of its error that it does not share with the others.
+        shared: an estimate with the part of the error that all of them share.
 
     """
     number = len(own)
@@ -151,7 +156,7 @@ def random_effects(own: Sequence[Estimate], shared: Estimate) -> Mean | None:
 
 
 def _paule_mandel(values: FloatArray, variances: FloatArray) -> float:
-    """The variance of true values that makes the weighted sum of squares what it is expected to be."""
+    """Return the variance of true values at which the weighted sum of squares has its expected value."""
 
     def excess(tau2: float) -> float:
         weights = 1 / (variances + tau2)
@@ -165,7 +170,7 @@ def _paule_mandel(values: FloatArray, variances: FloatArray) -> float:
 
 
 def _welch(values: FloatArray, variances: FloatArray, df: FloatArray) -> float:
-    """P of equal true values, given their variances and the degrees of freedom of these."""
+    """Return the p-value of equal true values, given the variances of the values and their degrees of freedom."""
     number = len(values)
     weights = 1 / variances
     total = weights.sum()

@@ -1,10 +1,10 @@
-"""Documents as the unit of every interval: the jackknife over them.
+"""Errors by the jackknife over documents. The document is the unit of every interval.
 
 A statistic is a function of sums over documents. `estimate` gives its value and its error. Sums are an array,
 (documents, columns), or something that has it as `sums`, such as `DocumentCounts` (tokens, nats, hits at each k).
 
-Tokens of one text resemble each other, so that intervals with tokens as units cover 9 to 32% where they should cover
-95. Where documents have groups (a site, a book), a row of the counts is a group.
+Tokens of one text resemble each other. Intervals that take tokens as units cover 9 to 32% instead of 95%. If documents
+have groups (a site, a book), a row of the counts is a group.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.rounding import ROUNDING
 
 MIN_UNITS = 20
-"""Documents, or groups where they are known; below, there are no ends, no p, no verdict and no standard error."""
+"""The fewest documents, or groups if they are known. With fewer, a number has no interval, p, verdict or error."""
 
 TOTALS = -1
-"""The number of the one document that stands for a whole dataset of which only totals are known: imported metrics."""
+"""The number of the single document that stands for a whole dataset if only its totals are known (imported metrics)."""
 
 
 class HasSums(Protocol):
@@ -46,7 +46,7 @@ Statistic = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class Sums(DocumentSums):
-    """Sums over documents that an analyzer makes of rank tables; `read_families` takes them.
+    """Sums over documents that an analyzer computes from rank tables, for `read_families`.
 
     Attributes:
         document: numbers of the documents, ascending, (documents,).
@@ -63,7 +63,7 @@ class Sums(DocumentSums):
     grouped: bool = False
 
     def in_groups(self, groups: Sequence[Any]) -> Sums:
-        """The sums of each group, which is the unit then; groups: the group of each row, (documents,)."""
+        """Return the sums of each group. The group is then the unit. groups: the group of each row, (documents,)."""
         grouped = super().in_groups(groups)
         return replace(grouped, document=np.arange(len(grouped.sums)), grouped=True)
 
@@ -104,11 +104,11 @@ def missed_over_ce(sums: FloatArray) -> FloatArray:
 
 
 def influences(sums: Summed, statistic: Statistic) -> tuple[FloatArray, FloatArray]:
-    """A statistic of sums over documents, and what each document adds to it.
+    """Compute a statistic of sums over documents, and the influence of each document on it.
 
     Returns:
-        The value, () or (values,), and the influences, (documents,) or (documents, values): the value minus that
-        without the document, centred. A difference that is only rounding counts as 0.
+        The value, () or (values,), and the influences, (documents,) or (documents, values). An influence is the value
+        minus the value without the document, centred. A difference that is only a rounding error counts as 0.
 
     """
     of_documents = np.asarray(sums if isinstance(sums, np.ndarray) else sums.sums, dtype=np.float64)
@@ -121,9 +121,9 @@ def influences(sums: Summed, statistic: Statistic) -> tuple[FloatArray, FloatArr
 
 
 def combined(u: FloatArray, weights: FloatArray) -> FloatArray:
-    """Influences on a weighted sum of values, (documents,), from those on the values, (documents, values).
+    """Return the influences on a weighted sum, (documents,), from the influences on its terms, (documents, values).
 
-    What cancels but for rounding counts as 0, such as what all sizes of a law share in its exponent.
+    A sum that cancels up to rounding errors counts as 0. What all sizes of a law share cancels in its exponent.
     """
     with np.errstate(invalid="ignore"):  # influences may be infinite
         total = u @ weights
@@ -132,12 +132,12 @@ def combined(u: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def estimate(sums: Summed, statistic: Statistic) -> Estimate:
-    """One statistic of sums over documents with its error, by the jackknife."""
+    """Compute one statistic of sums over documents, and its error by the jackknife."""
     return from_influences(*influences(sums, statistic))
 
 
 def from_influences(value: FloatArray, u: FloatArray) -> Estimate:
-    """An estimate from its value and the influences of documents, (documents,)."""
+    """Make an estimate from its value and the influences of documents, (documents,)."""
     u = u.reshape(len(u))
     return Estimate(
         float(np.squeeze(value)),
@@ -148,7 +148,7 @@ def from_influences(value: FloatArray, u: FloatArray) -> Estimate:
 
 
 def half_widths(u: FloatArray, level: float = 0.95) -> FloatArray:
-    """Half of the interval that `from_influences` gives, (values,), of many statistics at once: (documents, values)."""
+    """Return half the width of the interval of many statistics, (values,), from influences, (documents, values)."""
     n = len(u)
     with np.errstate(invalid="ignore", over="ignore"):
         spread = np.sqrt((u**2).sum(axis=0) * (n - 1) / n)
@@ -157,22 +157,24 @@ def half_widths(u: FloatArray, level: float = 0.95) -> FloatArray:
 
 
 def covariance(u: FloatArray) -> FloatArray:
-    """The covariance of statistics over documents, (values, values), from their influences, (documents, values).
+    """Return the covariance of statistics over documents, (values, values), from influences, (documents, values).
 
-    NaN below `MIN_UNITS` documents, and for influences that are not finite: everything that needs an error over
-    documents goes through here.
+    It is NaN with fewer than `MIN_UNITS` documents, and for influences that are not finite. Every error over documents
+    is computed by this function.
     """
     n, values = u.shape
     if n < MIN_UNITS:
         return np.full((values, values), nan)
-    finite = np.isfinite(u).all(axis=0)  # without some document a statistic may be infinite: nothing is known then
+    finite = np.isfinite(u).all(axis=0)  # without some document a statistic may be infinite; its error is then unknown
     sums = np.where(finite, u, 0.0)
     return np.where(np.outer(finite, finite), sums.T @ sums * (n - 1) / n, nan)
 
 
 def deciding(u: FloatArray) -> FloatArray:
-    """How many documents decide a number, () or (values,): K = (sum u^2)^2 / sum u^4 over the influences u of
-    documents, (documents,) or (documents, values). K is the number of documents if all have the same influence.
+    """Return how many documents decide a number, () or (values,): K = (sum u^2)^2 / sum u^4.
+
+    u are the influences of documents, (documents,) or (documents, values). If all documents have equal influence, K is
+    the number of documents.
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         squares = u**2
@@ -182,13 +184,14 @@ def deciding(u: FloatArray) -> FloatArray:
 
 
 def degrees_of_freedom(u: FloatArray) -> FloatArray:
-    """Degrees of freedom of a variance over documents, () or (values,): min(n - 1, 3K - 1), K as `deciding` counts.
+    """Return the degrees of freedom of a variance over documents, () or (values,): min(n - 1, 3K - 1).
 
-    This is Satterthwaite's rule with the fourth moment of a normal distribution. u: as `deciding` takes them.
+    K = (sum u^2)^2 / sum u^4 for the influences u of n documents, (documents,) or (documents, values). This is
+    Satterthwaite's rule with the fourth moment of a normal distribution.
     """
     return np.asarray(np.fmin(len(u) - 1, 3 * deciding(u) - 1))
 
 
 def only_totals(sums: Summed) -> bool:
-    """Whether nothing is known of single documents: metrics imported without ranks."""
+    """Whether only the totals are known and single documents are not, as in metrics imported without ranks."""
     return isinstance(sums, DocumentCounts) and len(sums.document) == 1 and int(sums.document[0]) == TOTALS

@@ -1,4 +1,4 @@
-"""A number and how sure it is: what both methods of inference return, and what a report takes."""
+"""A number with its error. Both methods of inference return it, and reports contain it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from rbptrack.stats.rounding import ROUNDING
 MIN_P = 1e-100  # below, quantiles of t overflow
 
 MIN_DECIDING = 4
-"""Documents. If fewer decide a number, its interval is printed and it is not tested."""
+"""The fewest documents that must decide a number for a test. With fewer, its interval is printed without a test."""
 
-_ROUNDING = 1e-9  # of a count of documents, so that no test depends on the last bit
+_ROUNDING = 1e-9  # tolerance for a count of documents: no test may depend on the last bit
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A number and its two variances.
 
-    Half its interval, squared, is t(sampling_df)^2 * sampling + t(df)^2 * scatter, with t the quantiles of the level.
+    The squared half width of its interval is t(sampling_df)^2 * sampling + t(df)^2 * scatter. t is the quantile of
+    Student's distribution at the level of the interval.
 
     Attributes:
         value: the number.
         sampling: variance over documents.
-        scatter: variance of what else is not known, such as of models around their law.
-        df: degrees of freedom of `scatter`; 0 or NaN if nothing is known of the error, so that there is no interval.
+        scatter: variance from other sources, such as the scatter of models around their law.
+        df: degrees of freedom of `scatter`; 0 or NaN if the error is unknown. The number then has no interval.
         sampling_df: degrees of freedom of `sampling`.
         deciding: how many documents decide the number (`documents.deciding`); infinite without documents.
 
@@ -42,40 +43,43 @@ class Estimate:
 
     @property
     def known(self) -> bool:
-        """Whether there is an interval."""
+        """Whether the number has an interval."""
         return self.df > 0 and isfinite(self.value + self.sampling + self.scatter)
 
     @property
     def testable(self) -> bool:
-        """Whether there is an interval, and at least `MIN_DECIDING` documents decide the number."""
+        """Whether the number has an interval, and at least `MIN_DECIDING` documents decide it."""
         return self.known and self.deciding > MIN_DECIDING - _ROUNDING
 
     @property
     def se(self) -> float:
-        """The standard error; NaN where there is no interval."""
+        """The standard error; NaN if the number has no interval."""
         return sqrt(max(self.sampling + self.scatter, 0.0)) if self.known else nan
 
     def half(self, level: float = 0.95) -> float:
-        """Half the width of the interval; NaN where nothing is known of the error."""
+        """Return half the width of the interval; NaN if the error is unknown."""
         if not self.known:
             return nan
         return sqrt(self._squared_half((1 - level) / 2))
 
     def detectable(self, tests: int = 1) -> float:
-        """The smallest distance from a null value that is found in 80% of cases, if so many tests are corrected for."""
+        """Return the smallest distance from a null value that one of `tests` tests finds in 80% of cases."""
         return self.half(1 - 0.05 / tests) + self.half(0.6)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """The lower and upper end; NaN where nothing is known of the error."""
+        """Return the lower and upper end of the interval; NaN if the error is unknown."""
         half = self.half(level)
         return self.value - half, self.value + half
 
     def without_error(self) -> Estimate:
-        """The number alone, without an interval."""
+        """Return the number without an interval."""
         return Estimate(self.value, df=nan)
 
     def p(self, null: float = 0.0) -> float:
-        """Two-sided p of a null value: 1 - the level whose interval just reaches it; NaN if it is not `testable`."""
+        """Return the two-sided p-value of a null value; NaN if the number is not `testable`.
+
+        It is 1 - the level at which the interval just reaches the null value.
+        """
         if not self.testable:
             return nan
         distance = abs(self.value - null)
@@ -94,7 +98,10 @@ class Estimate:
         return 2 * exp(scipy.optimize.brentq(lambda x: self._squared_half(exp(x)) - distance**2, *ends, xtol=1e-9))
 
     def __sub__(self, other: Estimate) -> Estimate:
-        """The difference of two independent estimates: variances add, degrees of freedom by Welch and Satterthwaite."""
+        """Return the difference of two independent estimates.
+
+        Their variances add. The degrees of freedom are those of Welch and Satterthwaite.
+        """
         value = self.value - other.value
         if abs(value) <= ROUNDING * (abs(self.value) + abs(other.value)):
             value = 0.0

@@ -1,8 +1,8 @@
-"""Laws of other forms than A S^-alpha: E + A S^-alpha, and expressions of the user's own in S and D (training tokens).
+"""Laws of other forms than A S^-alpha: E + A S^-alpha, and user-defined expressions in S and D (training tokens).
 
-All are fitted by lmfit, from several starts. Residuals are those of ln y, unweighted: errors count as independent and
-alike at all sizes. Intervals are profiles (an F test of the sum of squares with a parameter fixed), so that they hold
-the scatter of models alone, not that of documents.
+lmfit fits every form from several starts. It minimises the residuals of ln y without weights: errors count as
+independent and equally large at all sizes. Intervals are profiles (an F test of the sum of squares with one parameter
+fixed). They cover the scatter of models only, not the error over documents.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from rbptrack.stats.laws import FLOOR, fit
 from rbptrack.stats.rounding import first_smallest
 
 MIN_SIZES = 6
-"""Of E + A S^-alpha: below, its three parameters and the scatter cannot be told apart."""
+"""The fewest sizes for E + A S^-alpha. With fewer, the data cannot separate its three parameters from the scatter."""
 
 EXACT = 1e-24
-"""Mean square of ln y below which every point counts as on the curve: there is no scatter to make a profile of.
+"""Below this mean square of ln y, every point counts as on the curve, and no profile is computed.
 
-Rounding errors of ln y are about 1e-15, so that their squares stay far below on every processor.
+Rounding errors of ln y are about 1e-15. Their squares are far below this limit on every processor.
 """
 
 
@@ -50,7 +50,7 @@ _OUTSIDE = 1e3  # the residual where a form is not above 0
 
 _STEP = 1.15  # from one E to the next in the search above the smallest value
 _FLOORS = 4  # E that a fit starts from
-_ABOVE = 1e-3  # of ln y over ln E: nearer, a point says nothing of the line above E
+_ABOVE = 1e-3  # the least ln y - ln E: a nearer point says nothing about the line above E
 _TINY = 1e-300
 
 Residual = Callable[[Mapping[str, float]], FloatArray]
@@ -60,7 +60,7 @@ Residual = Callable[[Mapping[str, float]], FloatArray]
 class Parameter:
     """A parameter at the least squares with its profile interval.
 
-    An end is infinite where the profile has none, and NaN where no profile can be computed.
+    An end is infinite if the profile has no such end. It is NaN if no profile can be computed.
     """
 
     value: float
@@ -70,13 +70,13 @@ class Parameter:
 
 @dataclass(frozen=True)
 class FormFit:
-    """A form at its least squares in ln y.
+    """A form that was fitted by least squares of ln y.
 
     Attributes:
-        form: its expression.
-        parameters: by name, in the order of the form.
-        aicc: Akaike's criterion for small samples, constants left out; infinite where points are too few for it.
-        r2: share of the variance of ln y that it explains; NaN if y is the same at all sizes.
+        form: the expression.
+        parameters: the parameters by name, in the order of the expression.
+        aicc: Akaike's criterion for small samples without constants; infinite if the points are too few.
+        r2: share of the variance of ln y that the form explains; NaN if y is constant.
         curve: the form's y at sizes S, (n,), and training tokens D, (n,) or None; NaN where it is not positive.
 
     """
@@ -89,7 +89,7 @@ class FormFit:
 
 
 def aicc(squares: float, points: int, free: int) -> float:
-    """AICc of least squares; `free` counts the variance, too (Hurvich and Tsai, Biometrika 76, 1989)."""
+    """Return AICc of a least-squares fit (Hurvich and Tsai, Biometrika 76, 1989). `free` includes the variance."""
     if points <= free + 1:
         return inf
     deviance = points * log(max(squares / points, EXACT))
@@ -97,7 +97,7 @@ def aicc(squares: float, points: int, free: int) -> float:
 
 
 def power_law_aicc(s: FloatArray, y: FloatArray) -> float:
-    """AICc of A S^-alpha through the same points."""
+    """Return AICc of the power law A S^-alpha through the points (s, y)."""
     law = fit(s, y)
     residual = np.log(law.y) - law.ln_a.value + law.alpha.value * np.log(law.s)
     return aicc(float(residual @ residual), len(s), 3)
@@ -107,11 +107,11 @@ def least_squares(residual: Callable[[Any], FloatArray], starts: Iterable[Any]) 
     """Fit by lmfit from several starts.
 
     Args:
-        residual: from lmfit's Parameters to residuals, (n,).
-        starts: lmfit's Parameters, each a start.
+        residual: function from lmfit's Parameters to residuals, (n,).
+        starts: starting values, each as lmfit's Parameters.
 
     Returns:
-        The minimizer of the best fit; and the results from all starts, the best first.
+        The minimizer of the best fit, and the results from all starts, sorted with the best first.
 
     """
     import lmfit  # .5 s with what it imports: only if a form is fitted
@@ -129,13 +129,13 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool =
     """Fit E + A S^-alpha with E >= 0. Only E has an interval.
 
     Args:
-        s: sizes S, (m,), m at least `MIN_SIZES` for an interval that means anything, and at least 4.
+        s: sizes S, (m,). m must be at least 4; the interval is only meaningful with at least `MIN_SIZES` sizes.
         y: positive values, (m,).
-        level: of E's interval.
-        ends: whether E gets its interval.
+        level: level of E's interval.
+        ends: whether to compute E's interval.
 
     Raises:
-        BadInput: the best alpha is below 0: values rise with size, and E would be their limit at S = 0.
+        BadInput: the best alpha is below 0. Values then rise with size, and E would be their limit at S = 0.
 
     """
     x = np.log(s) - np.log(s).mean()
@@ -232,7 +232,10 @@ def _line(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _profile(beyond: Callable[[float], float], e: float, *, step: float, most: float) -> tuple[float, float]:
-    """Where a profile that is below 0 at E crosses 0 on either side: 0 at least, infinite if nowhere below `most`."""
+    """Find where a profile that is below 0 at E crosses 0 on each side.
+
+    The lower end is at least 0. The upper end is infinite if the profile does not cross 0 below `most`.
+    """
     low = 0.0
     if e > 0 and beyond(0.0) > 0:
         low = float(scipy.optimize.brentq(beyond, 0.0, e, rtol=1e-6))
@@ -245,7 +248,7 @@ def _profile(beyond: Callable[[float], float], e: float, *, step: float, most: f
 
 
 def check_form(text: str) -> list[str]:
-    """The parameters of an expression in S and D, in their order; BadInput where it is none."""
+    """Return the parameters of an expression in S and D, in their order. Raises BadInput if the text is not a form."""
     names = _names(text)
     parameters = [name for name in names if name not in (*_VARIABLES, "pi")]
     if not parameters:
@@ -256,19 +259,19 @@ def check_form(text: str) -> list[str]:
 
 
 def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = None, *, level: float = 0.95) -> FormFit:
-    """Fit an expression of the user's own, with at most m - 2 parameters.
+    """Fit a user-defined expression with at most m - 2 parameters.
 
     Args:
-        text: arithmetic in S and D (training tokens); every other name is a parameter. Starts lie over seven decades of
-            each parameter.
+        text: arithmetic in S and D (training tokens). Every other name is a parameter. The fit starts from values over
+            seven decades of each parameter.
         s: sizes S, (m,).
         y: positive values, (m,).
         d: training tokens D, (m,).
-        level: of the profile intervals.
+        level: level of the profile intervals.
 
     Raises:
-        BadInput: it is no such expression, has too many parameters for these sizes, needs a D that is not known, or no
-            start converges within 10 seconds.
+        BadInput: the text is not such an expression, it has too many parameters for these sizes, it needs D and D is
+            unknown, or no start converges within a fixed number of evaluations (about 10 seconds).
 
     """
     is_floor = "".join(text.split()) == FLOOR
@@ -291,7 +294,7 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
     squares = float(best.chisqr)
     parameters = {name: Parameter(best.params[name].value) for name in names}
     if squares > EXACT * len(y):
-        with suppress(TimeoutError):  # no ends then
+        with suppress(TimeoutError):  # after a timeout the parameters have no intervals
             parameters = profiles(minimizer, best, names, level=level)
     total = float(((ln_y - ln_y.mean()) ** 2).sum())
     r2 = 1 - squares / total if total > EXACT * len(y) else nan
@@ -318,7 +321,7 @@ def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: Float
             raise TimeoutError
         interpreter.symtable.update(parameters)
         with np.errstate(all="ignore"):
-            form = interpreter.run(expression, with_raise=False)  # None where it cannot be computed
+            form = interpreter.run(expression, with_raise=False)  # None if it cannot be computed
             interpreter.error.clear()
             if np.iscomplexobj(form):
                 form = np.where(np.imag(form) == 0, np.real(form), nan)
@@ -329,7 +332,7 @@ def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: Float
 
 
 def _starts(residual: Residual, names: list[str]) -> list[Any]:
-    """Starts over seven decades of each parameter: the best of many points."""
+    """Return starting values: the best of many points over seven decades of each parameter."""
     import lmfit
 
     shares = scipy.stats.qmc.Sobol(len(names), scramble=False).fast_forward(1).random(_POINTS - 1)
@@ -348,14 +351,14 @@ def _starts(residual: Residual, names: list[str]) -> list[Any]:
 def profiles(
     minimizer: Any, best: Any, names: Sequence[str], *, level: float = 0.95, most: int = 200
 ) -> dict[str, Parameter]:
-    """Parameters at lmfit's least squares with their profile intervals; ends are NaN where lmfit finds no profile.
+    """Return lmfit's best parameters with their profile intervals. Ends are NaN if lmfit finds no profile.
 
     Args:
-        minimizer: lmfit's.
-        best: its result.
-        names: of the parameters.
-        level: of the intervals.
-        most: fits for an end.
+        minimizer: lmfit's Minimizer.
+        best: the result of its best fit.
+        names: names of the parameters.
+        level: level of the intervals.
+        most: the largest number of fits for one end of an interval.
 
     """
     from lmfit.confidence import conf_interval
@@ -375,13 +378,16 @@ def profiles(
 
 
 def _names(text: str) -> list[str]:
-    """The names in an expression, in their order; BadInput where it holds anything but arithmetic and functions."""
+    """Return the names in an expression, in their order.
+
+    Raises BadInput if the expression holds anything but arithmetic and the allowed functions.
+    """
     if len(text) > _LONGEST:
         raise _refused(text, f"at most {_LONGEST} characters are read")
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise _refused(text, "it is no expression such as E+A*S**-alpha") from error
+        raise _refused(text, "it is not an expression such as E+A*S**-alpha") from error
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):

@@ -1,9 +1,9 @@
 """A law over the sizes of a family: y = A S^-alpha, by least squares of ln y on ln S.
 
-Half of an interval, squared, is t(d)^2 w' Sigma w + t(m-2)^2 s^2 w'w: w are the weights of ln y in the number, Sigma
-the covariance of ln y between the m sizes over the documents that they share, d the degrees of freedom over documents
-(`documents.degrees_of_freedom`), s^2 the variance of the models around the law. How often such intervals hold the truth
-is simulated in docs/explanation/validity.md.
+The squared half width of an interval is t(d)^2 w' Sigma w + t(m-2)^2 s^2 w'w. w are the weights of ln y in the number.
+Sigma is the covariance of ln y between the m sizes, over the documents that they share. d is the degrees of freedom
+over documents (`documents.degrees_of_freedom`). s^2 is the variance of the models around the law. A simulation in
+docs/explanation/validity.md shows how often such intervals contain the true value.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.rounding import ROUNDING
 
 FLOOR = "E+A*S**-alpha"
-"""The form that the field fits: E is what no size removes; see `rbptrack.stats.forms`."""
+"""The usual form with a floor E, which no size removes. `rbptrack.stats.forms` fits it."""
 
 
 @dataclass(frozen=True)
 class Law:
-    """ln y = ln A - alpha ln S through at least 2 sizes; `fit` and `laws` make it.
+    """A line ln y = ln A - alpha ln S through at least 2 sizes. `fit` and `laws` create it.
 
-    With 2 sizes nothing is known of the models' scatter, and no number has an interval.
+    With 2 sizes the models' scatter is unknown, and no number has an interval.
 
     Attributes:
         s: the sizes S, ascending, (m,).
         y: positive values, (m,).
-        sigma: covariance of ln y over documents, (m, m); 0 for numbers imported without ranks, NaN where documents are
-            too few.
-        u: influences of documents on ln y, (documents, m); None where nothing is known of single documents.
+        sigma: covariance of ln y over documents, (m, m); 0 for numbers imported without ranks, NaN if the documents
+            are too few.
+        u: influences of documents on ln y, (documents, m); None if single documents are unknown.
 
     """
 
@@ -73,14 +73,15 @@ class Law:
         return self._weights(0.0, -1.0)
 
     def alpha_given(self, scatter: float, df: float) -> Estimate:
-        """The exponent if `scatter` is the variance of ln y around the law, known with `df` degrees of freedom."""
+        """Return the exponent with an error from a given `scatter` (variance of ln y around the law) and its `df`."""
         weights = self.alpha_weights
         return self._estimate(weights, scatter * float(weights @ weights), df)
 
     def over(self, other: Law) -> Law:
-        """The law of y / other.y, of the same models on other documents; its exponent is the difference of both.
+        """Return the law of y / other.y, if `other` is the law of the same models on other documents.
 
-        The scatter that the models have on both cancels. Documents add independently.
+        Its exponent is the difference of both exponents. The scatter that the models have in both laws cancels. The
+        errors over both sets of documents are independent and add.
         """
         u = [part for part in (self.u, None if other.u is None else -other.u) if part is not None]
         return Law(self.s, self.y / other.y, self.sigma + other.sigma, np.concatenate(u) if u else None)
@@ -98,7 +99,7 @@ class Law:
 
     @property
     def r2(self) -> float:
-        """Share of the variance of ln y that the line explains; NaN for a constant y, and for 2 sizes."""
+        """Share of the variance of ln y that the line explains; NaN if y is constant or the law has 2 sizes."""
         off = self._ln_y - self._ln_y.mean()
         total = float((self._unless_rounding(off) ** 2).sum())
         if self.sizes < 3 or not total > 0:
@@ -107,30 +108,36 @@ class Law:
 
     @property
     def misses(self) -> float:
-        """The largest abs(measured / law - 1); NaN for 2 sizes."""
+        """The largest abs(measured / law - 1) over the sizes; NaN if the law has 2 sizes."""
         if self.sizes < 3:
             return nan
         return float(np.abs(np.expm1(self.residuals)).max())
 
     def at(self, s: float) -> float:
-        """The law's y at a size S."""
+        """Return the law's y at a size S."""
         return exp(float(self._weights(1.0, np.log(s)) @ self._ln_y))
 
     def predict(self, s: float) -> Estimate:
-        """Ln y of one more model of size S: the error of the law there, and the scatter of one model around it."""
+        """Predict ln y of one more model of size S.
+
+        Its error includes the error of the law at S and the scatter of one model around the law.
+        """
         return self._of_line(self._weights(1.0, np.log(s)), models=1)
 
     def held_out(self) -> Estimate:
-        """Ln of measured / predicted at the largest size, by the law of all smaller ones; at least 4 sizes for an
-        interval. `numpy.expm1` makes a relative error of it and its ends.
+        """Return ln(measured / predicted) at the largest size, predicted by the law of all smaller sizes.
+
+        It has an interval from 4 sizes on. `numpy.expm1` converts it and its ends to relative errors.
         """
         smaller = Law(self.s[:-1], self.y[:-1], self.sigma[:-1, :-1])
         weights = np.append(-smaller._weights(1.0, np.log(self.s[-1])), 1.0)
         return self._estimate(weights, smaller.scatter * float(weights @ weights), df=smaller.sizes - 2)
 
     def bend(self) -> Estimate:
-        """The square term of ln y = a + b ln S + c (ln S)^2; its sign says whether the law flattens (above 0) or
-        steepens. At least 5 sizes, as 4 leave one degree of freedom.
+        """Return the square term c of ln y = a + b ln S + c (ln S)^2.
+
+        The law flattens if c is above 0, and steepens if c is below 0. It needs at least 5 sizes: 4 leave one degree of
+        freedom.
         """
         x = np.log(self.s) - np.log(self.s).mean()
         design = np.column_stack([np.ones(self.sizes), x, x**2])
@@ -192,13 +199,13 @@ class Law:
 
 
 def fit(s: FloatArray, y: FloatArray, u: Sequence[FloatArray] | None = None) -> Law:
-    """The law through points.
+    """Fit a law to points.
 
     Args:
         s: sizes S, in any order, (m,), at least 2 distinct ones; several models may have one size.
         y: positive values, (m,).
-        u: influences of documents on ln y, m arrays of (documents,), which are paired where all have the same number;
-            without, only the models' scatter is in the intervals.
+        u: influences of documents on ln y, m arrays of (documents,). They are paired if all have equal length. Without
+            them, intervals cover the models' scatter only.
 
     """
     order = np.argsort(s, kind="stable")
@@ -215,7 +222,7 @@ def fit(s: FloatArray, y: FloatArray, u: Sequence[FloatArray] | None = None) -> 
 
 
 def huber_alpha(s: FloatArray, y: FloatArray) -> float:
-    """The exponent by Huber's method: residuals beyond 1.345 standard deviations count linearly, not squared.
+    """Return the exponent by Huber's method: residuals beyond 1.345 standard deviations count linearly, not squared.
 
     Source: Huber, Annals of Mathematical Statistics 35, 1964. The standard deviation is 1.4826 times the median
     absolute residual, computed anew after each fit.
@@ -238,8 +245,9 @@ def huber_alpha(s: FloatArray, y: FloatArray) -> float:
 
 
 def laws_by_metric(s: FloatArray, counts: Sequence[DocumentCounts]) -> dict[str, Law]:
-    """The laws of `ce` and of -ln RBP_k as `rbp_<k>`, of each k of the counts; see `laws`. Metrics without a law are
-    left out.
+    """Return the law of cross-entropy as `ce`, and the law of -ln RBP_k as `rbp_<k>` for each k of the counts.
+
+    A metric has no law if its value is not positive and finite at every size. Such metrics are left out.
     """
     names = [CE, *map(rbp_name, counts[0].ks)]
     of_metrics = zip(names, laws(s, counts, ce_and_missed), strict=True)
@@ -247,12 +255,13 @@ def laws_by_metric(s: FloatArray, counts: Sequence[DocumentCounts]) -> dict[str,
 
 
 def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[Law | None]:
-    """The law of each value of a statistic of sums over documents.
+    """Fit a law to each value of a statistic of sums over documents.
 
     Args:
         s: sizes S, (m,), at least 2.
-        sizes: sums of each size over the same documents, m of them.
-        statistic: positive, (...) or (..., values), such as `missed`, which has a value for each k of the counts.
+        sizes: the sums of each size, m of them, all over the same documents.
+        statistic: function from sums to positive values, (...) or (..., values). `missed` is one: it returns a value
+            for each k of the counts.
 
     Returns:
         A law for each value; None if the value is not positive and finite at every size.
@@ -276,13 +285,13 @@ def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[L
 
 
 def law_in_k(counts: DocumentCounts) -> tuple[Estimate, Law] | None:
-    """The law -ln RBP_k = B k^-beta of one model, by least squares of ln(-ln RBP_k) on ln k.
+    """Fit the law -ln RBP_k = B k^-beta of one model by least squares of ln(-ln RBP_k) on ln k.
 
     Args:
-        counts: at the k of the fit, ascending.
+        counts: the counts of the model at the k of the fit, ascending.
 
     Returns:
-        Beta with its error over documents; and the line, whose `s` are the k and whose `a` is B. None if RBP_k is 0 or
+        Beta with its error over documents, and the line. The line's `s` are the k; its `a` is B. None if RBP_k is 0 or
         1 at some k.
 
     """

@@ -1,4 +1,4 @@
-"""Where a grid of k ends: so few tokens miss beyond that -ln RBP_k is noise."""
+"""The end of a grid of k. Beyond it so few tokens miss that -ln RBP_k is noise."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from rbptrack.ranks import DocumentCounts
 from rbptrack.stats.documents import only_totals
 
 MIN_MISSES = 10
-"""Tokens that must miss at every model of a fit."""
+"""The fewest tokens that must miss at every model of a fit."""
 
 
 def ks_with_enough_misses(counts: Sequence[DocumentCounts]) -> list[int]:
-    """The k, of those that all counts have, at which enough tokens of each model miss; totals alone are not checked."""
+    """Return the k that all counts have and at which enough tokens of each model miss.
+
+    Counts that hold only totals are not checked.
+    """
     ks = set(counts[0].ks)
     for of_model in counts:
         misses = of_model.tokens.sum() - of_model.hits.sum(axis=0)

@@ -1,6 +1,6 @@
-"""Comparisons of computed numbers whose answer does not depend on the last bit, and so not on the processor.
+"""Comparisons of computed numbers that ignore rounding errors and therefore agree on every processor.
 
-Processors and libraries add in different orders. The same sums then differ by about 1e-15 of what is added.
+Processors and libraries add in different orders. Two sums of equal numbers then differ by about 1e-15 of the numbers.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import numpy as np
 from rbptrack.ranks import FloatArray
 
 ROUNDING = 1e-13
-"""Relative: smaller differences are rounding errors, such as those of sums in another order."""
+"""Relative differences below this count as rounding errors, such as those of sums in another order."""
 
 TIED = 1e-9
-"""Relative: numbers that differ by less count as equal if the first of the best is looked for.
+"""Relative differences below this count as a tie in `first_largest` and `first_smallest`.
 
 Fits end within about 1e-10 of the optimum. Nobody reads a difference of 1e-9.
 """
 
 
 def first_largest(values: FloatArray | Sequence[float]) -> int:
-    """The index of the largest value: of values that are tied (within `TIED`) the first. NaN are left out.
+    """Return the index of the largest value, the first one if values are tied (within `TIED`). NaN are ignored.
 
     Raises:
         ValueError: all values are NaN.
@@ -35,18 +35,18 @@ def first_largest(values: FloatArray | Sequence[float]) -> int:
 
 
 def first_smallest(values: FloatArray | Sequence[float]) -> int:
-    """The index of the smallest value: of values that are tied (within `TIED`) the first. NaN are left out."""
+    """Return the index of the smallest value, the first one if values are tied (within `TIED`). NaN are ignored."""
     return first_largest(-np.asarray(values, dtype=np.float64))
 
 
 def all_equal(values: FloatArray | Sequence[float]) -> bool:
-    """Whether finite values differ by rounding errors only."""
+    """Whether finite values are equal up to rounding errors."""
     array = np.asarray(values, dtype=np.float64)
     return bool(np.ptp(array) <= ROUNDING * np.abs(array).max())
 
 
 def significant(values: FloatArray, digits: int = 12) -> FloatArray:
-    """The values to 12 significant digits, so that values which differ by rounding errors are equal."""
+    """Round values to 12 significant digits. Values that differ by rounding errors are then equal."""
     with np.errstate(divide="ignore", invalid="ignore"):
         magnitude = np.floor(np.log10(np.abs(values)))
         scale = 10.0 ** np.where(np.isfinite(magnitude), np.minimum(digits - 1 - magnitude, 300), 0.0)
