@@ -170,22 +170,26 @@ _KINDS = 400  # of documents, whose mu differ
 
 
 @cache
-def _rank_population(tails: str) -> tuple[FloatArray, FloatArray]:
-    """The cumulative rank distribution of every kind of document, (kinds, V), and the truth (beta, gamma)."""
+def _rank_population(tails: str) -> tuple[FloatArray, FloatArray, float]:
+    """The cumulative rank distribution of every kind of document, (kinds, V), and the truth: (beta, gamma), and by how
+    many nats a token the lognormal describes the population better than Zipf's law.
+    """
     difficulty = difficulty_of(ndtri((np.arange(_KINDS) + 0.5) / _KINDS), tails)
     shifts = difficulty - difficulty.mean()
     ln_k = np.log(np.arange(1, VOCABULARY + 1))
     pmf = np.exp(-((ln_k - 1.0 - shifts[:, None]) ** 2) / (2 * 2.0**2)) / np.arange(1, VOCABULARY + 1)
     pmf /= pmf.sum(axis=1, keepdims=True)
     means = np.array([(pmf @ ln_k).mean(), (pmf @ ln_k**2).mean()])
-    theta = plugin("lognormal").maximum_likelihood(means, VOCABULARY)[0]
-    return np.cumsum(pmf, axis=1), theta
+    fit = plugin("lognormal").maximum_likelihood
+    theta, _, of_lognormal = fit(means, VOCABULARY)
+    gain = pmf.mean(axis=0) @ (of_lognormal - fit(means[:1], VOCABULARY)[2])
+    return np.cumsum(pmf, axis=1), theta, float(gain)
 
 
 def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Beta and gamma of the rank distribution where documents differ in mu; the truth is the population's fit."""
     module = plugin("lognormal")
-    cumulative, theta = _rank_population(cell["tails"])
+    cumulative, theta, gain = _rank_population(cell["tails"])
     length = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"])).length
     parts = []
     for tokens in length:
@@ -196,7 +200,7 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
     document = np.repeat(np.arange(cell["D"]), length)
     sums = np.column_stack([np.bincount(document, weights=ln**power) for power in (0, 1, 2)])
     fitted = module.fit_ranks(module.RankSums(sums, _table(rank).histogram()))
-    return {
+    outcomes = {
         "interval of β of the ranks": covers(
             estimate(sums, lambda totals: fitted.quantities(totals)[..., 0]), theta[0]
         ),
@@ -204,6 +208,9 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
             estimate(sums, lambda totals: fitted.quantities(totals)[..., 1]), theta[1]
         ),
     }
+    if fitted.gain.known:  # from 200 documents on, and not at Zipf's limit
+        outcomes["interval of the lognormal's gain over Zipf's law"] = covers(fitted.gain, gain)
+    return outcomes
 
 
 def _table(rank: IntArray, length: int = 0) -> RankTable:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plugins.lognormal import Lognormal, RankSums, distances, fit_ranks, integral_of_p1, maximum_likelihood
+from plugins.lognormal import Lognormal, RankSums, fit_ranks, integral_of_p1, largest_difference, maximum_likelihood
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
 from tests.made import ranked
@@ -27,6 +27,12 @@ def drawn(beta: float, gamma: float, *, documents: int = 200, tokens: int = 100,
     return ranked(ranks, documents=documents, vocab_size=V)
 
 
+def sums_of(table: RankTable, *, documents: int) -> RankSums:
+    log = np.log(table.rank).reshape(documents, -1)
+    sums = np.column_stack([np.full(documents, log.shape[1]), log.sum(axis=1), (log**2).sum(axis=1)])
+    return RankSums(sums, table.histogram())
+
+
 @pytest.mark.parametrize(("beta", "gamma"), [(0.5, 0.05), (1.2, 0.0), (1.5, -0.02), (-1.0, 0.4)])
 def test_the_likelihood_has_its_maximum_at_the_truth(beta: float, gamma: float) -> None:
     """From exact means of a distribution its own parameters come back."""
@@ -44,20 +50,33 @@ def test_zipf_is_fitted_to_the_mean_logarithm_of_ranks() -> None:
     assert exponents[0] == pytest.approx(1.3, abs=1e-9)
 
 
-def test_distances_by_hand() -> None:
+def test_the_largest_difference_by_hand() -> None:
     histogram = ranked([1, 1, 1, 3], vocab_size=4).histogram()
-    kl, ks = distances(histogram, np.log(np.full(4, 0.25)))
-    assert kl == pytest.approx(0.75 * np.log(3) + 0.25 * np.log(1))
-    assert ks == pytest.approx(0.5)  # RBP_1 is 0.75 against 0.25
+    assert largest_difference(histogram, np.log(np.full(4, 0.25))) == pytest.approx(0.5)  # RBP_1 is 0.75 against 0.25
+
+
+def test_the_gain_over_zipf_is_the_truth_of_the_distributions(in_memory: Any) -> None:
+    """Ranks drawn from a lognormal: KL from the nearest Zipf's law, by exact sums, lies in the interval."""
+    p = pmf(0.5, 0.1)
+    zipf = maximum_likelihood(np.array([p @ np.log(np.arange(1, V + 1))]), V)[2]
+    truth = float(p @ (np.log(p) - zipf))
+    gain = Lognormal().analyze(in_memory({1e6: drawn(0.5, 0.1)})).frame("gain").iloc[0]
+    assert gain["low"] < truth < gain["high"]
+    assert gain["gain"] == pytest.approx(truth, rel=0.15)
+
+
+def test_the_gain_is_that_of_the_log_likelihoods() -> None:
+    table = drawn(0.6, 0.04)
+    fitted = fit_ranks(sums_of(table, documents=200))
+    expected = (fitted.lognormal - fitted.zipf)[table.rank - 1].mean()
+    assert fitted.gain.value == pytest.approx(expected, rel=1e-9)
 
 
 def test_leaving_a_document_out_is_a_step_from_the_maximum() -> None:
     """The jackknife's linear step agrees with a new fit without the document."""
-    table = drawn(0.6, 0.04, documents=30)
-    log = np.log(table.rank).reshape(30, -1)
-    sums = np.column_stack([np.full(30, log.shape[1]), log.sum(axis=1), (log**2).sum(axis=1)])
-    fitted = fit_ranks(RankSums(sums, table.histogram()))
-    rest = sums[1:].sum(axis=0)
+    counts = sums_of(drawn(0.6, 0.04, documents=30), documents=30)
+    fitted = fit_ranks(counts)
+    rest = counts.sums[1:].sum(axis=0)
     again, *_ = maximum_likelihood(rest[1:] / rest[0], V)
     np.testing.assert_allclose(fitted.quantities(rest)[:2], again, atol=2e-4)
     assert abs(again - fitted.exponents).max() > 1e-4
@@ -86,7 +105,10 @@ def test_zipf_s_limit_has_no_mu_and_sigma(in_memory: Any, is_complete: Any) -> N
     assert is_complete(report)
     gamma = report.frame("gamma")
     assert (gamma["limit"] == "yes").all()
-    np.testing.assert_allclose(gamma["kl_lognormal"], gamma["kl_zipf"])  # the nearest lognormal is Zipf's law
+    gain = report.frame("gain")
+    assert (gain["gain"] == 0).all(), "the nearest lognormal is Zipf's law"
+    assert gain[["low", "high"]].isna().all(axis=None)
+    np.testing.assert_allclose(gain["ks_lognormal"], gain["ks_zipf"])
     assert "mu_over_sigma" not in report.questions
     assert "mu_over_sigma" not in set(report.frame("slope")["quantity"])
     assert any("mu/sigma" in note for note in report.notes)
@@ -95,6 +117,9 @@ def test_zipf_s_limit_has_no_mu_and_sigma(in_memory: Any, is_complete: Any) -> N
 def test_few_documents_decide_nothing(in_memory: Any) -> None:
     report = Lognormal().analyze(in_memory({s: drawn(0.5, 0.1, documents=100) for s in SIZES[:2]}))
     assert (report.frame("gamma")["limit"] == "unknown").all()
+    assert "mu_over_sigma" not in report.questions
+    assert report.tables["implied"]["neg_log_p1_integral"].isna().all(), "no mu and sigma, nor what follows from them"
+    assert report.frame("gain")[["low", "high"]].isna().all(axis=None)
     assert "above 0" not in report.headline
 
 
