@@ -6,6 +6,10 @@ p_N = sum max(L - N + 1, 0) over runs of hits / the same over stretches of score
 end breaks a window. RBP_k is that of the stretches with room for a window, so that both are of the same text: short
 documents may be easier or harder. N_eff = ln p_N / ln RBP_k is how many independent tokens the window counts as.
 
+Documents differ, and this alone makes p_N exceed RBP_k^N: easy documents have most of the windows that succeed. So a
+second value stands beside the independent one: the mixture over documents, which p_N would be if the tokens of each
+document were independent. Only what exceeds the mixture is clustering within documents.
+
 A whole answer is a document's last field, every token of which was scored; k = 1 is the greedy exact match.
 """
 
@@ -32,6 +36,7 @@ SUCCEEDED = 1
 TOKENS = 2  # of stretches that have a window
 HITS = 3  # those of them with R <= k
 RUNS = 4  # distinct runs of hits that are at least N long
+MIXTURE = 5  # windows that would succeed if the document's hits were in random order
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Successes(DocumentSums):
     """How many windows and whole answers there are, and how many succeed, by document.
 
     Attributes:
-        windows: the columns above at each k and N, (documents, ks, lengths, 5).
+        windows: the columns above at each k and N, (documents, ks, lengths, 6).
         answers: whole answers that succeed, hits of their tokens, and answers of each length, (documents, ks, 2 +
             answer_lengths).
         answer_lengths: the numbers of tokens that answers have, ascending.
@@ -56,7 +61,7 @@ class Successes(DocumentSums):
 def count_windows(piece: RankTable, ks: Sequence[int], lengths: Sequence[int]) -> FloatArray:
     """`Successes.windows` of whole documents, rows in text order. Source: arXiv 2510.20387, eqs. 6 to 8."""
     present, document = piece.documents
-    counts = np.zeros((len(present), len(ks), len(lengths), 5))
+    counts = np.zeros((len(present), len(ks), len(lengths), 6))
     begins = _begins(piece)
     stretches = np.flatnonzero(begins)
     stretch_length = np.diff(stretches, append=len(piece))
@@ -78,7 +83,20 @@ def count_windows(piece: RankTable, ks: Sequence[int], lengths: Sequence[int]) -
             sums = partial(np.bincount, document[hit_runs[long]], minlength=len(present))
             counts[:, i, j, SUCCEEDED] = sums(weights=run_length[long] - n + 1)
             counts[:, i, j, RUNS] = sums()
+            in_a_row = all_hits(counts[:, i, j, HITS], counts[:, i, j, TOKENS], n)
+            counts[:, i, j, MIXTURE] = counts[:, i, j, WINDOWS] * in_a_row
     return counts
+
+
+def all_hits(hits: FloatArray, tokens: FloatArray, n: int) -> FloatArray:
+    """The probability that n tokens of a document are all hits, C(hits, n) / C(tokens, n), (documents,).
+
+    It is RBP_k^n of the document without the bias that a power of a measured share has.
+    """
+    probability = np.ones(len(hits))
+    for taken in range(n):
+        probability *= np.maximum(hits - taken, 0) / np.maximum(tokens - taken, 1)
+    return probability
 
 
 def _begins(piece: RankTable) -> npt.NDArray[np.bool_]:
@@ -110,18 +128,23 @@ def whole_answers(piece: RankTable, ks: Sequence[int], last_field: int, cut_at: 
 
 
 def neg_log_p(totals: FloatArray) -> FloatArray:
-    """-ln p_N, from counts of windows, (..., 5) -> (...)."""
+    """-ln p_N, from counts of windows, (..., 6) -> (...)."""
     return np.asarray(-np.log(totals[..., SUCCEEDED] / totals[..., WINDOWS]))
 
 
 def n_eff(totals: FloatArray) -> FloatArray:
-    """N_eff = ln p_N / ln RBP_k, from counts of windows, (..., 5) -> (...)."""
+    """N_eff = ln p_N / ln RBP_k, from counts of windows, (..., 6) -> (...)."""
     return np.asarray(-neg_log_p(totals) / np.log(totals[..., HITS] / totals[..., TOKENS]))
 
 
 def ln_n_eff(totals: FloatArray) -> FloatArray:
     """Ln of the same, which `estimate` takes."""
     return np.asarray(np.log(n_eff(totals)))
+
+
+def ln_against_mixture(totals: FloatArray) -> FloatArray:
+    """Ln of p_N over the mixture of documents, from counts of windows, (..., 6) -> (...)."""
+    return np.asarray(np.log(totals[..., SUCCEEDED] / totals[..., MIXTURE]))
 
 
 def expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
@@ -147,6 +170,16 @@ def ln_against_expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
 GLOSSARY = {
     "N": Term("consecutive scored tokens of one document", "N"),
     "n_eff": Term("ln p_N / ln RBP_k at the largest size: how many independent tokens the window counts as", "N_eff"),
+    "clustering": Term(
+        "p_N / the mixture at the largest size: above 1 if right tokens cluster within documents",
+        "p_N / mixture",
+    ),
+    "mixture": Term(
+        "mean over windows of RBP_k(document)^N: p_N if tokens were independent within each document",
+        "if documents alone differ",
+        ".3g",
+    ),
+    "n_eff_mixture": Term("ln mixture / ln RBP_k: N_eff if only documents differed", "N_eff of mixture"),
     "alpha_n": Term("exponent of -ln p_N = C S^-alpha_N, fitted freely for this N", "α_N"),
     "delta_n": Term(
         "alpha_N minus alpha of single tokens, by the law of N_eff; 0 if tokens are independent", "α_N - α"
@@ -240,7 +273,7 @@ class Emergence(Analyzer):
     ) -> list[dict[str, Any]]:
         """Rows of windows at one k and N; adds N_eff of the largest size, and the laws of sizes with enough runs.
 
-        counts: of each size, (documents, 5).
+        counts: of each size, (documents, 6).
         """
         rows = []
         for label, s, of_size in zip(family.labels, family.s, counts, strict=True):
@@ -250,6 +283,9 @@ class Emergence(Analyzer):
         if n > 1 and np.isfinite(largest["n_eff"]):
             beside = {name: largest[name] for name in ("S", "p_n", "independent", "runs", "documents")}
             report.add("n_eff", estimate(counts[-1], ln_n_eff), null=np.log(n), show=np.exp, beside=beside, **keys)
+            beside = {name: largest[name] for name in ("S", "p_n", "mixture", "n_eff_mixture")}
+            ratio = estimate(counts[-1], ln_against_mixture)
+            report.add("clustering", ratio, null=0.0, show=np.exp, beside=beside, **keys)
         usable = [m for m, row in enumerate(rows) if np.isfinite(row["p_n"])]
         if len(usable) > 1:
             s = family.s[usable]
@@ -264,15 +300,17 @@ class Emergence(Analyzer):
 
     def _success(self, counts: FloatArray, n: int) -> dict[str, float]:
         """How often windows of N succeed, and how often they would; NaN where too few runs of hits are as long."""
-        windows, succeeded, tokens, hits, runs = counts.sum(axis=0)
+        windows, succeeded, tokens, hits, runs, mixed = counts.sum(axis=0)
         documents = int((counts[:, RUNS] > 0).sum())
-        p_n = low = high = independent = independent_tokens = np.nan
+        p_n = low = high = independent = mixture = independent_tokens = mixture_tokens = np.nan
         if tokens:
             independent = (hits / tokens) ** n
+            mixture = mixed / windows
         if runs >= self.min_runs and documents >= self.min_documents:
             p_n = succeeded / windows
             if hits < tokens:
                 independent_tokens = float(n_eff(counts.sum(axis=0)))
+                mixture_tokens = float(np.log(mixture) / np.log(hits / tokens))
                 ln_missed = estimate(counts, lambda totals: np.log(neg_log_p(totals)))
                 high, low = np.exp(-np.exp(ln_missed.interval())).tolist()
         return {
@@ -281,6 +319,8 @@ class Emergence(Analyzer):
             "high": high,
             "n_eff": independent_tokens,
             "independent": independent,
+            "mixture": mixture,
+            "n_eff_mixture": mixture_tokens,
             "runs": int(runs),
             "documents": documents,
         }
@@ -311,15 +351,19 @@ class Emergence(Analyzer):
 
 
 def _headline(report: Report) -> str:
+    """N_eff of the longest windows, what documents alone make of it, and whether right tokens cluster beyond that."""
     if "n_eff" not in report.questions:
         return ""
     rows = report.frame("n_eff")
-    least = rows[rows["metric"] == rows["metric"].iat[0]]
-    longest = least[least["N"] == least["N"].max()]
-    count = f"{longest['N'].iat[0]} tokens in a row have N_eff = {spanned(longest['n_eff'], '.1f')}"
-    said = {"below": "N_eff is below N", "above": "N_eff is above N"}
-    tested = verdicts(rows, said, noun="case", none="no difference of N_eff from N was found")
-    return sentence(f"{count} for {metric_label(longest['metric'].iat[0])}", tested or "too few documents to test it")
+    metric = rows["metric"].iat[0]
+    longest = rows[rows["metric"] == metric]["N"].max()
+    clustering = report.frame("clustering")
+    n_effs, ratios = (rows[(rows["metric"] == metric) & (rows["N"] == longest)] for rows in (rows, clustering))
+    count = f"{longest} tokens in a row count as {spanned(n_effs['n_eff'], '.1f')} independent ones"
+    mixture = f"differences between documents alone give {spanned(ratios['n_eff_mixture'], '.1f')}"
+    said = {"above": "right tokens cluster within documents", "below": "right tokens spread out within documents"}
+    tested = verdicts(clustering, said, noun="case", none="no clustering within documents was found")
+    return sentence(f"{metric_label(metric)}: {count}", mixture, tested or "too few documents to test clustering")
 
 
 def _draw(report: Report) -> None:
@@ -330,7 +374,10 @@ def _draw(report: Report) -> None:
     alone = windows[windows["independent"] > 1e-7].assign(
         p_n=windows["independent"], low=np.nan, high=np.nan, by="if independent: RBP_k^N"
     )
-    both = pd.concat([measured, alone])[[*keys, "p_n", "low", "high", "by"]].dropna(subset=["p_n"])
+    mixed = windows[windows["mixture"] > 1e-7].assign(
+        p_n=windows["mixture"], low=np.nan, high=np.nan, by="if documents alone differ"
+    )
+    both = pd.concat([measured, alone, mixed])[[*keys, "p_n", "low", "high", "by"]].dropna(subset=["p_n"])
     both["panel"] = both["family"] + " on " + both["dataset"] + ", k = " + both["k"].astype(str)
     both["length"] = "N = " + both["N"].astype(str)
     title = "windows that succeed"

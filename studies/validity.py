@@ -240,6 +240,20 @@ def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
     return {"false: tokens are not independent": not covers(estimate(windows, module.ln_n_eff), np.log(cell["N"]))}
 
 
+def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Tokens that are independent within documents, which differ: nothing exceeds the mixture over documents."""
+    module = plugin("emergence")
+    y = -np.log(cell["RBP"]) * np.exp(cell["sd"] * rng.standard_normal(cell["D"]))
+    rank: IntArray = np.where(rng.random(cell["D"] * TOKENS) < np.repeat(np.exp(-y), TOKENS), 1, 2)
+    windows = module.count_windows(_table(rank, TOKENS), [1], [cell["N"]])[:, 0, 0]
+    runs = windows[:, 4]
+    if runs.sum() < 10 or np.count_nonzero(runs) < 5:  # as the analyzer's defaults
+        return {}
+    return {
+        "false: tokens cluster within documents": not covers(estimate(windows, module.ln_against_mixture), 0.0),
+    }
+
+
 def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Whole answers whose tokens are hit independently of one another: as many succeed as RBP^length says."""
     module = plugin("emergence")
@@ -299,6 +313,7 @@ EXPERIMENTS = {
     "numbers": Experiment(grid(D=(20, 50, 200), tails=TAILS, lengths=LENGTHS), numbers, draws=4000),
     "lognormal": Experiment(grid(D=(20, 50, 200), tails=TAILS, lengths=LENGTHS), lognormal),
     "emergence": Experiment(grid(D=(20, 50, 200), RBP=(0.4, 0.8), N=(2, 4, 8, 16)), emergence, draws=500),
+    "mixture": Experiment(grid(D=(20, 50, 200), RBP=(0.4, 0.8), N=(2, 4, 8), sd=(0.3, 0.6)), mixture, draws=500),
     "answers": Experiment(grid(D=(50, 200, 1000), RBP=(0.8, 0.95)), answers),
     "changes": Experiment(grid(D=(20, 50, 200), tails=TAILS, lengths=LENGTHS), changes, draws=2000),
 }  # fmt: skip

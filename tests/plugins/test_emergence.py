@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.emergence import RUNS, SUCCEEDED, WINDOWS, Emergence, count_windows, expected, whole_answers
+from plugins.emergence import MIXTURE, RUNS, SUCCEEDED, WINDOWS, Emergence, count_windows, expected, whole_answers
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
 from tests.made import ranked
@@ -39,6 +39,27 @@ def test_windows_by_hand() -> None:
     """Two documents, hits as 1: 1 1 1 0 1 and 1 1 0 0 0."""
     table = ranked([1, 1, 1, 2, 1, 1, 1, 2, 2, 2], documents=2)
     assert hits(table) == {1: (10, 6, 3), 2: (8, 3, 2), 3: (6, 1, 1), 4: (4, 0, 0)}
+
+
+def test_the_mixture_by_hand() -> None:
+    """Of 5 tokens 4 are hits, of another 5 tokens 2: two of them are hits in 6 and in 1 of 10 pairs."""
+    table = ranked([1, 1, 1, 2, 1, 1, 1, 2, 2, 2], documents=2)
+    counts = count_windows(table, [1], [1, 2, 5])[:, 0, :, MIXTURE]
+    np.testing.assert_allclose(counts, [[4, 4 * 0.6, 0], [2, 4 * 0.1, 0]])
+
+
+def test_documents_that_differ_do_not_cluster_within(in_memory: Any, is_complete: Any) -> None:
+    """Half of the documents have RBP_1 = .9, half .5, tokens independent: p_4 is the mean of .9^4 and .5^4."""
+    shares = np.repeat(np.tile([0.9, 0.5], 60), 300)
+    ranks = 1 + (np.random.default_rng(0).random(len(shares)) >= shares)
+    report = Emergence(ks=(1,), lengths=(4,)).analyze(in_memory({1e6: ranked(ranks, documents=120)}))
+    assert is_complete(report)
+    assert report.frame("n_eff")["verdict"].iat[0] == "below", "documents that differ are no independent tokens"
+    row = report.frame("clustering").iloc[0]
+    assert row["mixture"] == pytest.approx((0.9**4 + 0.5**4) / 2, abs=0.01)
+    assert row["n_eff_mixture"] == pytest.approx(np.log((0.9**4 + 0.5**4) / 2) / np.log(0.7), abs=0.1)
+    assert row["clustering"] == pytest.approx(1, abs=0.02)
+    assert row["verdict"] == "undecided"
 
 
 def test_a_masked_token_breaks_a_window() -> None:
@@ -91,6 +112,9 @@ def test_hits_in_runs_count_as_fewer_tokens(in_memory: Any) -> None:
     assert row["verdict"] == "below"
     assert row["n_eff"] == pytest.approx(np.log(0.7 * 0.5 + 0.3 * 0.25) / np.log(0.5), abs=0.1)
     assert row["p_n"] > row["independent"]
+    (row,) = report.frame("clustering").to_dict("records")
+    assert row["verdict"] == "above"
+    assert row["clustering"] == pytest.approx((0.7 * 0.5 + 0.3 * 0.25) / 0.5**4, rel=0.2)
 
 
 def test_an_n_with_few_runs_is_refused(in_memory: Any) -> None:
