@@ -355,7 +355,7 @@ def _headline(report: Report) -> str:
     if "n_eff" not in report.questions:
         return ""
     rows = report.frame("n_eff")
-    metric = rows["metric"].iat[0]
+    metric = str(rows["metric"].iat[0])
     longest = rows[rows["metric"] == metric]["N"].max()
     clustering = report.frame("clustering")
     n_effs, ratios = (rows[(rows["metric"] == metric) & (rows["N"] == longest)] for rows in (rows, clustering))

@@ -214,7 +214,7 @@ def compare(
     k: Annotated[str, typer.Option(metavar="K,...", help="of RBP_k")] = "1,10,100",
     tolerance: Annotated[
         float | None,
-        typer.Option(min=0, help="exit 1 where B is worse by more: nats of CE, or that share of RBP_k; 3: undecided"),
+        typer.Option(min=0, help="exit 1 if B is worse by more: nats of CE, or that share of RBP_k; 3 if undecided"),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="write a page, too")] = None,
 ) -> int:

@@ -280,9 +280,22 @@ def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
         "false: top tokens flip to one side (McNemar)": pair.flips.p() < 0.05,
         "interval of a change of CE": covers(ce.difference, 0.0),
         "interval of a change of RBP_1": covers(pair.change("rbp_1").difference, 0.0),
-        "false: compare says worse, at the tolerance": judge([slower.change(CE)], worse_by) == "worse",
-        "false: compare says within, at the tolerance": judge([slower.change(CE)], worse_by) == "within",
+        "false: compare says worse, at the tolerance": judge([slower.change(CE)], worse_by, cell["D"]) == "worse",
+        "false: compare says within, at the tolerance": judge([slower.change(CE)], worse_by, cell["D"]) == "within",
     }
+
+
+def rare(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """A measurement that damages few documents, so that the mean damage is a multiple of the tolerance."""
+    tolerance = 0.01
+    documents = Documents.draw(rng, Texts(cell["D"], "skewed", cell["lengths"]))
+    a = documents.measure(rng, ce=3.0, missed=np.array([1.1]), ks=(1,))
+    damaged = rng.random(cell["D"]) < cell["damaged"]
+    noise = 0.01 * rng.standard_normal(cell["D"])
+    damage = cell["times"] * tolerance / cell["damaged"] * damaged + noise
+    worse = DocumentCounts(a.ks, a.document, a.tokens, a.nats + damage * a.tokens, a.hits)
+    answer = judge([_paired(a, worse).change(CE)], tolerance, cell["D"])
+    return {"false: compare says within, though 3% of the documents are damaged": answer == "within"}
 
 
 def _paired(a: DocumentCounts, b: DocumentCounts) -> Changes:
@@ -316,6 +329,9 @@ EXPERIMENTS = {
     "mixture": Experiment(grid(D=(20, 50, 200), RBP=(0.4, 0.8), N=(2, 4, 8), sd=(0.3, 0.6)), mixture, draws=500),
     "answers": Experiment(grid(D=(50, 200, 1000), RBP=(0.8, 0.95)), answers),
     "changes": Experiment(grid(D=(20, 50, 200), tails=TAILS, lengths=LENGTHS), changes, draws=2000),
+    "rare": Experiment(
+        grid(D=(20, 50, 100, 200), lengths=LENGTHS, damaged=(0.03,), times=(1.0, 2.0)), rare, draws=2000
+    ),
 }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from rbptrack.analysis.pairs import (
     compare_runs,
     end_of_share,
     same_tokens,
+    worst_documents,
     worst_tokens,
 )
 from rbptrack.analysis.plugin import Analyzer
@@ -109,5 +110,6 @@ __all__ = [
     "verdicts",
     "whole_number",
     "without_twins",
+    "worst_documents",
     "worst_tokens",
 ]

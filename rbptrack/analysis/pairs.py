@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.rank_store import Unreadable
@@ -42,8 +43,11 @@ CHANGES_GLOSSARY: dict[str, str | Term] = {
     "instead": "what B ranks first there",
     "text": "the scored tokens before it",
     "nats": Term("-ln p in B less that in A", form="+.2f"),
+    "source": "the documents of one source",
+    "tokens": Term("scored tokens", form=",.0f"),
+    "rise": Term("CE in B minus that in A, nats per token of the document or source", form="+.4f"),
 }
-"""Of the questions and columns that `add_changes` adds, and of `worst_tokens`."""
+"""Of the questions and columns that `add_changes` adds, and of `worst_tokens` and `worst_documents`."""
 
 
 def same_tokens(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -130,6 +134,20 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
             }
         )
     return pd.DataFrame(rows)
+
+
+def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: int) -> pd.DataFrame:
+    """A table of the documents whose CE rises most, or of the sources if they are the unit; empty if none rises."""
+    rises = changes.rises
+    worst = [i for i in np.argsort(-rises, kind="stable")[:most] if rises[i] > 0]
+    name = "document"
+    units = changes.a.document
+    if changes.a.grouped:
+        name = "source"
+        units = np.unique(np.asarray(runs.groups(first)))
+    tokens = changes.a.tokens
+    columns = {name: units[worst], "tokens": tokens[worst], "A": changes.a.nats[worst] / tokens[worst]}
+    return pd.DataFrame(columns | {"B": changes.b.nats[worst] / tokens[worst], "rise": rises[worst]})
 
 
 def end_of_share(value: float) -> float:

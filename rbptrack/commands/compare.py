@@ -8,29 +8,32 @@ from pathlib import Path
 from urllib.parse import quote
 
 from rbptrack.analysis.family import BY_DOCUMENT
-from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, worst_tokens
+from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, worst_documents, worst_tokens
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
 from rbptrack.base.validation import shown
-from rbptrack.base.words import number, short_path
+from rbptrack.base.words import counted, number, short_path
 from rbptrack.commands.report import check_page
 from rbptrack.commands.selection import Selection
 from rbptrack.config.patterns import split_list
 from rbptrack.console.output import command_line, say
 from rbptrack.reporting import Outcome, render, render_reading, show
-from rbptrack.stats.changes import Changes, judge
+from rbptrack.stats.changes import MIN_WITHIN, RULE_OF_THREE, Changes, judge
 
 ANSWERS = {
     "within": (0, "not worse by more"),
     "worse": (1, "worse by more"),
-    "undecided": (3, "undecided: too few documents to tell"),
+    "rare": (3, f"undecided: at least {MIN_WITHIN} documents or sources are needed to see damage to 3% of all"),
+    "undecided": (3, "undecided: the documents cannot tell"),
 }
 """Exit code and words of each answer."""
 
 _K = re.compile(r"[1-9]\d{0,9}", re.ASCII)
-_WORST = 10  # tokens that are shown
+_FEW = 200  # documents; with fewer, what they cannot rule out is said
+
+_WORST = 10  # tokens and documents that are shown
 
 
 def compare(
@@ -55,6 +58,7 @@ def compare(
         report.notes.append(f"{unread}, {BY_DOCUMENT}.")
     if changes.worst:
         report.tables["worst"] = worst_tokens(runs, second, changes.worst)
+        report.tables["worst_documents"] = worst_documents(runs, first, changes, _WORST)
     report.headline = _headline(changes, first["name"], second["name"])
     outcome = Outcome("compare", report, leads=True, question=f"what {second['name']} changes, against {first['name']}")
     show(outcome)
@@ -63,9 +67,18 @@ def compare(
         _write_pages(both, outcome, out, title=pair, command=command_line())
     if tolerance is None:
         return 0
-    code, words = ANSWERS[judge(changes.changes, tolerance)]
+    code, words = ANSWERS[judge(changes.changes, tolerance, changes.units)]
     say(f"with a tolerance of {tolerance:g}: {second['name']} is {words}")
+    if code == 0 and changes.units < _FEW:
+        say(_not_ruled_out(changes))
     return code
+
+
+def _not_ruled_out(changes: Changes) -> str:
+    """How rare damage can be that these documents may not hold."""
+    units = counted(changes.units, "source" if changes.a.grouped else "document")
+    share = number(RULE_OF_THREE / changes.units, ".1%")
+    return f"{units} cannot rule out damage that touches fewer than {share} of all documents; read the worst documents"
 
 
 def _write_pages(both: Runs, outcome: Outcome, out: Path, *, title: str, command: str) -> None:

@@ -151,6 +151,16 @@ class Changes:
         return float(self.pairs.gained.sum() / self.tokens)
 
     @property
+    def units(self) -> int:
+        """The number of documents, or of sources where sources are known."""
+        return len(self.a.tokens)
+
+    @property
+    def rises(self) -> FloatArray:
+        """By how many nats a token CE rises in each document or source, (units,)."""
+        return (self.b.nats - self.a.nats) / self.a.tokens
+
+    @property
     def same_top(self) -> Estimate:
         """Share of tokens at which both rank the same token first; NaN if a table does not hold the top token."""
         return estimate(np.column_stack([self.pairs.same_top, self.a.tokens]), _per_token)
@@ -242,21 +252,33 @@ def _per_token(sums: FloatArray) -> FloatArray:
     return np.asarray(sums[..., 0] / sums[..., 1])
 
 
-Answer = Literal["worse", "within", "undecided"]
+RULE_OF_THREE = 3
+"""If none of n documents is damaged, up to 3/n of all documents may be, at the 95% level (Hanley and Lippman-Hand, JAMA
+249, 1983).
+"""
+
+MIN_WITHIN = 100
+"""Documents. With fewer, damage to 3% of all documents is missed by more than one sample in twenty, whatever the others
+show: .97^100 = 4.8%.
+"""
+
+Answer = Literal["worse", "within", "rare", "undecided"]
 
 
-def judge(changes: Sequence[Change], tolerance: float) -> Answer:
+def judge(changes: Sequence[Change], tolerance: float, documents: int) -> Answer:
     """Judge whether the second measurement is worse than the first by more than a tolerance.
 
     Args:
         changes: the changes of the metrics that are tested together.
         tolerance: the tolerated change, in nats for CE and as a share of tokens for RBP_k; at least 0.
+        documents: the number of documents that were compared, or of sources if sources are known.
 
     Returns:
         `worse`: at least one metric is worse by more than the tolerance, in a one-sided test at the 5% level with
         Bonferroni's correction (for this question it equals Holm's). `within`: the 95% interval of every metric ends
-        below the tolerance. This includes metrics that got better. `undecided`: neither holds, or too few documents
-        decide a change.
+        below the tolerance. This includes metrics that got better. `rare`: as `within`, but there are fewer than
+        `MIN_WITHIN` documents, so that damage to a few documents may be missed. `undecided`: neither holds, or too few
+        documents decide a change.
 
     """
     within = True
@@ -268,7 +290,9 @@ def judge(changes: Sequence[Change], tolerance: float) -> Answer:
             return "worse"
         _, high = worse_by.interval()
         within = within and worse_by.testable and high <= tolerance
-    return "within" if within else "undecided"
+    if not within:
+        return "undecided"
+    return "within" if documents >= MIN_WITHIN else "rare"
 
 
 def _fallen(a: RankTable, b: RankTable, most: int) -> Iterator[ChangedToken]:

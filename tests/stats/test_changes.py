@@ -12,6 +12,7 @@ from scipy import stats
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.stats.changes import Change, OtherTokens, compare, judge
+from rbptrack.stats.documents import estimate as documents_estimate
 from rbptrack.stats.estimate import Estimate
 from tests.made import ranked
 
@@ -165,7 +166,39 @@ def test_a_tolerance_has_three_answers(ce: float, se: float, rbp: float, answer:
         Change("ce", 2.0, 2.0 + ce, estimate(ce, se)),
         Change("rbp_1", 0.5, 0.5 + rbp, estimate(rbp, 0.001)),
     ]
-    assert judge(changes, 0.01) == answer
+    assert judge(changes, 0.01, 100) == answer
+
+
+def test_fewer_than_100_documents_may_miss_rare_damage() -> None:
+    """Of 100 documents none is damaged in .97^100 = 4.8% of samples if 3% of all are."""
+    equal = [Change("ce", 2.0, 2.0, estimate(0.0, 0.001))]
+    assert [judge(equal, 0.01, documents) for documents in (20, 99, 100)] == ["rare", "rare", "within"]
+    worse = [Change("ce", 2.0, 2.1, estimate(0.1, 0.001))]
+    assert judge(worse, 0.01, 20) == "worse"
+
+
+@pytest.mark.parametrize("documents", [20, 50, 100, 200])
+def test_damage_to_3_percent_of_documents_is_seldom_let_through(documents: int) -> None:
+    """The mean damage is twice the tolerance, all of it in 3% of the documents."""
+    rng = np.random.default_rng(documents)
+    let_through = 0
+    for _ in range(1000):
+        damage = np.where(rng.random(documents) < 0.03, 2 * 0.01 / 0.03, 0.0) + 0.001 * rng.standard_normal(documents)
+        change = Change("ce", 3.0, 3.0, documents_estimate(np.column_stack([damage, np.ones(documents)]), per_token))
+        let_through += judge([change], 0.01, documents) == "within"
+    assert let_through / 1000 < 0.07  # 5%, and three standard errors
+
+
+def per_token(sums: Any) -> Any:
+    return sums[..., 0] / sums[..., 1]
+
+
+def test_the_rises_of_documents_by_hand() -> None:
+    a = ranked(np.ones(6), documents=3)
+    b = ranked(np.ones(6), documents=3, logprob=np.array([-1, -1, -1, -2, -1, -0.5]))
+    changes = compare([a], [b], ks=(1,))
+    assert changes.units == 3
+    np.testing.assert_allclose(changes.rises, [0, 0.5, -0.25])
 
 
 def test_the_level_of_a_tolerance_is_corrected_for_the_metrics() -> None:
@@ -173,5 +206,5 @@ def test_the_level_of_a_tolerance_is_corrected_for_the_metrics() -> None:
     t = stats.t.ppf(0.975, 100)
     edge = Change("ce", 2.0, 2.0, estimate(0.01 + 0.01 * t, 0.01))
     others = [Change(f"rbp_{k}", 0.5, 0.5, estimate(0.0, 0.001)) for k in (1, 10, 100)]
-    assert judge([edge], 0.01) == "worse"
-    assert judge([edge, *others], 0.01) == "undecided"
+    assert judge([edge], 0.01, 100) == "worse"
+    assert judge([edge, *others], 0.01, 100) == "undecided"
