@@ -20,7 +20,7 @@ from pydantic import Field
 from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, listed, read_families, spanned
 from rbptrack.figures import facets
 from rbptrack.ranks import DocumentCounts, log_grid
-from rbptrack.stats import MIN_MISSES, MIN_UNITS, ks_with_enough_misses, law_in_k, laws, missed
+from rbptrack.stats import MIN_MISSES, MIN_UNITS, ks_of_law_in_k, ks_with_enough_misses, law_in_k, laws, missed
 
 GLOSSARY: Glossary = {
     "beta": Term("minus the slope of ln(-ln RBP_k) over ln k at a fixed model", title="β"),
@@ -30,7 +30,9 @@ GLOSSARY: Glossary = {
     "alpha": Term("exponent in S of -ln RBP_k", title="α"),
     "b": "ln(y_k / y_2k) / ln 2, the mean over the sizes, y = -ln RBP",
     "doubling": Term(
-        "how many times larger a model must be to gain what doubling k gains, 2^(b / α)", title="doubling k is worth"
+        "how many times larger a model must be to gain what doubling k gains, 2^(b / α); it has no interval, because b "
+        "changes with size and only its mean over the sizes enters",
+        title="doubling k is worth",
     ),
 }
 
@@ -52,8 +54,8 @@ class KLaw(Analyzer):
             without_law = []
             without_ends = []
             for size, s, of_size in zip(family.labels, family.s, counts, strict=True):
-                usable = _usable(of_size, self.largest)
-                law = law_in_k(of_size.select(usable)) if len(usable) >= 4 else None
+                usable = ks_of_law_in_k(of_size, self.largest)
+                law = law_in_k(of_size.select(usable))
                 if law is None:
                     without_law.append(size)
                     continue
@@ -84,14 +86,6 @@ class KLaw(Analyzer):
             f"off by at most {rows['off'].max():.0%}."
         )
         return report
-
-
-def _usable(counts: DocumentCounts, largest: int) -> list[int]:
-    """The k of one model's fit: RBP_k is above 0, and enough tokens miss."""
-    possible = set(ks_with_enough_misses([counts])) & set(log_grid(largest).tolist())
-    hits = counts.hits.sum(axis=0)
-    between = (hits > 0) & (hits < counts.tokens.sum())
-    return [k for k, is_between in zip(counts.ks, between, strict=True) if is_between and k in possible]
 
 
 def _doubling(family: Family, counts: Sequence[DocumentCounts]) -> list[dict[str, object]]:

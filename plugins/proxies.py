@@ -4,6 +4,9 @@ Eight statistics of the tokens of each answer (a dataset's last field), averaged
 weightings, then over answers: 24 proxies. Kendall's tau says how each orders the models by imported scores. The best
 of 24 flatters itself on the models that chose it, so it is chosen without two families and judged by the pairs of
 models of these two. Models of a family share a recipe and are no independent draws: no test and no interval is given.
+Beside the largest tau of all proxies stands what chance alone gives: the scores are dealt to the models at random 1,000
+times, and the largest tau of all proxies is taken each time. Its 95th percentile is the value to beat. This treats the
+models as exchangeable, which flatters proxies if families differ.
 """
 
 from __future__ import annotations
@@ -52,6 +55,13 @@ GLOSSARY: dict[str, str | Term] = {
     "task": "whose scores were imported",
     "models": "models with a score",
     "families": "of so many families",
+    "best_tau": Term("the largest tau of all proxies", "largest τ", "+.2f"),
+    "by_chance": Term(
+        "95th percentile of the largest tau of all proxies if the scores are dealt to the models at random",
+        "by chance",
+        "+.2f",
+    ),
+    "best": "the proxy of largest tau",
     "chosen": "the proxies that were chosen, without two families each time",
     "score": Term("share of the task's items that are right", form=".3f"),
     "proxy": Term("the proxy of largest tau, chosen on these very models", form=".4g"),
@@ -71,6 +81,9 @@ WEIGHTINGS = ("", "entropy", "position")
 """What weighs the tokens of an answer: nothing; the model's entropy; or their place in it, 1, 2, ..."""
 PROXIES = list(product(STATISTICS, WEIGHTINGS))
 SIGNS = np.array([STATISTICS[statistic] for statistic, _ in PROXIES])
+DEALS = 1000
+"""Random deals of the scores to the models."""
+
 CE_PROXY = PROXIES.index(("ce", ""))
 _COLUMNS = ["document", "field", "rank", "logprob", "entropy", "top_logprob"]
 
@@ -169,10 +182,13 @@ class Proxies(Analyzer):
         if np.isnan(taus).all():
             report.notes.append(f"{task}: no proxy is known of all models on {dataset} and tells them apart.")
             return None
+        best = first_largest(taus)
         left_out = leave_families_out(values, scores, families)
         keys: dict[str, Any] = {"family": "all", "dataset": dataset, "task": task}
         sizes = {"models": len(models), "families": len(set(families))}
         labels = [_label(proxy, self.k) for proxy in PROXIES]
+        beside = sizes | {"by_chance": largest_by_chance(values, scores), "best": labels[best]}
+        report.add("best_tau", taus[best], **keys, beside=beside)
         for i, tau in enumerate(taus):
             fixed = left_out.fixed[i] if left_out else nan
             report.add("tau", tau, **keys, metric=labels[i], beside=sizes | {"fixed": fixed})
@@ -182,7 +198,6 @@ class Proxies(Analyzer):
             report.add("left_out", left_out.right, **keys, beside=beside)
         else:
             report.notes.append(f"{task} on {dataset}: fewer than 3 families, so that none can be left out.")
-        best = first_largest(taus)
         return pd.DataFrame(
             {
                 "dataset": dataset,
@@ -253,6 +268,28 @@ def leave_families_out(values: FloatArray, scores: FloatArray, families: Any) ->
     return LeftOut(float(np.mean(hits)), right[judged_pairs].mean(axis=0), sorted(chosen))
 
 
+def largest_by_chance(values: FloatArray, scores: FloatArray) -> float:
+    """The 95th percentile of the largest Kendall's tau-b of all proxies over random deals of the scores to the models.
+
+    Args:
+        values: of each proxy, turned so that higher is better, (models, proxies); NaN where unknown.
+        scores: of a task, (models,).
+
+    """
+    usable = np.isfinite(values).all(axis=0) & ~np.array([all_equal(proxy) for proxy in values.T])
+    known = significant(values[:, usable])
+    scores = significant(scores)
+    first, second = np.triu_indices(len(scores), k=1)
+    orders = np.sign(known[first] - known[second])  # (pairs, proxies)
+    untied = np.sqrt((orders**2).sum(axis=0) * np.count_nonzero(scores[first] != scores[second]))
+    rng = np.random.default_rng(0)
+    largest = []
+    for _ in range(DEALS):
+        dealt = rng.permutation(scores)
+        largest.append(float((np.sign(dealt[first] - dealt[second]) @ orders / untied).max()))
+    return float(np.quantile(largest, 0.95))
+
+
 def proxies_of_answers(table: RankTable, field: int, *, k: int) -> FloatArray:
     """The proxies of each answer in a piece of whole documents.
 
@@ -318,15 +355,21 @@ def _label(proxy: tuple[str, str], k: int) -> str:
 
 
 def _headline(report: Report) -> str:
+    """How well the best proxy orders models that did not choose it, or these models, beside what chance gives."""
     if "left_out" in report.questions:
         row = report.frame("left_out").iloc[0]
+        best = report.frame("best_tau")
+        best = best[(best["task"] == row["task"]) & (best["dataset"] == row["dataset"])].iloc[0]
         right = number(row["left_out"], ".0%")
         by_ce = number(row["by_ce"], ".0%")
+        chance = "" if best["best_tau"] > best["by_chance"] else "; no τ exceeds what chance gives"
         return (
             f"{row['task']} by answers of {row['dataset']}: the proxy that other families choose orders {right} of the "
-            f"pairs of models rightly, cross-entropy {by_ce}."
+            f"pairs of models rightly, cross-entropy {by_ce}{chance}."
         )
-    taus = report.frame("tau")
-    best = taus.iloc[first_largest(taus["tau"].to_numpy(np.float64))]
-    tau = number(best["tau"], "+.2f")
-    return f"{best['task']}: of {len(PROXIES)} proxies {best['metric']} orders these very models best (τ = {tau})."
+    row = report.frame("best_tau").iloc[0]
+    tau, by_chance = number(row["best_tau"], "+.2f"), number(row["by_chance"], "+.2f")
+    return (
+        f"{row['task']}: of {len(PROXIES)} proxies {row['best']} orders these very models best (τ = {tau}); "
+        f"chance gives up to {by_chance}."
+    )

@@ -27,7 +27,7 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import DocumentCounts, log_grid, rbp_ks
-from rbptrack.stats import MIN_MISSES, MIN_UNITS, Estimate, ks_with_enough_misses, law_in_k, laws_by_metric
+from rbptrack.stats import MIN_MISSES, MIN_UNITS, Estimate, ks_of_law_in_k, law_in_k, laws_by_metric
 
 GLOSSARY: dict[str, str | Term] = {
     "alpha": Term("your exponent of the law in size, -ln RBP_k or CE = A S^-alpha", "α", ".4f"),
@@ -93,12 +93,12 @@ class Reproduction(Analyzer):
             cell = published[published["size"] == size]
             if cell.empty:
                 continue
-            ks = [k for k in ks_with_enough_misses([of_size]) if k <= largest]
-            law = law_in_k(of_size.select(ks)) if len(ks) >= 3 else None
+            ks = ks_of_law_in_k(of_size, largest)
+            law = law_in_k(of_size.select(ks))
             if law is None:
                 report.notes.append(
-                    f"{family}: no β at {size}, as RBP_k is 0 or 1 at some k up to {largest}, or missed by fewer than "
-                    f"{MIN_MISSES} tokens at nearly all."
+                    f"{family}: no β at {size}, as RBP_k is unknown, 0, or missed by fewer than {MIN_MISSES} tokens at "
+                    f"nearly every k up to {largest}."
                 )
                 continue
             beta, line = law

@@ -38,7 +38,7 @@ from rbptrack.stats.forms import (
     least_squares,
     power_law_aicc,
 )
-from rbptrack.stats.laws import FLOOR, Law, fit, huber_alpha, law_in_k, laws, laws_by_metric
+from rbptrack.stats.laws import FLOOR, Law, fit, huber_alpha, ks_of_law_in_k, law_in_k, laws, laws_by_metric
 from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
 from rbptrack.stats.rounding import all_equal, first_largest, first_smallest, significant
 
@@ -71,6 +71,7 @@ __all__ = [
     "half_widths",
     "huber_alpha",
     "influences",
+    "ks_of_law_in_k",
     "ks_with_enough_misses",
     "law_in_k",
     "laws",

@@ -16,7 +16,7 @@ from math import exp, nan
 import numpy as np
 import scipy
 
-from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
+from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, rbp_name
 from rbptrack.stats.documents import (
     Statistic,
     Summed,
@@ -31,6 +31,7 @@ from rbptrack.stats.documents import (
     only_totals,
 )
 from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.misses import ks_with_enough_misses
 from rbptrack.stats.rounding import ROUNDING
 
 FLOOR = "E+A*S**-alpha"
@@ -284,17 +285,31 @@ def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[L
     return of_values
 
 
+MIN_KS = 3
+"""k that a law in k needs."""
+
+
+def ks_of_law_in_k(counts: DocumentCounts, largest: int) -> list[int]:
+    """The k of one model's law: even in ln k up to the largest, RBP_k above 0, and enough tokens miss."""
+    possible = set(ks_with_enough_misses([counts])) & set(log_grid(largest).tolist())
+    hits = counts.hits.sum(axis=0)
+    between = (hits > 0) & (hits < counts.tokens.sum())
+    return [k for k, is_between in zip(counts.ks, between, strict=True) if is_between and k in possible]
+
+
 def law_in_k(counts: DocumentCounts) -> tuple[Estimate, Law] | None:
     """Fit the law -ln RBP_k = B k^-beta of one model by least squares of ln(-ln RBP_k) on ln k.
 
     Args:
-        counts: the counts of the model at the k of the fit, ascending.
+        counts: the counts of the model at the k of the fit, ascending, as `ks_of_law_in_k` chooses them.
 
     Returns:
         Beta with its error over documents, and the line. The line's `s` are the k; its `a` is B. None if RBP_k is 0 or
-        1 at some k.
+        1 at some k, or if there are fewer than `MIN_KS` of them.
 
     """
+    if len(counts.ks) < MIN_KS:
+        return None
     totals = counts.sums.sum(axis=0)
     if not ((totals[2:] > 0) & (totals[2:] < totals[0])).all():
         return None

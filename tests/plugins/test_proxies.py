@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from plugins.proxies import PROXIES, Proxies, leave_families_out, proxies_of_answers
+from plugins.proxies import PROXIES, Proxies, largest_by_chance, leave_families_out, proxies_of_answers
 from rbptrack.analysis import Runs
 from rbptrack.analysis.testing import AnalyzerContract
 from rbptrack.figures.charts import save
@@ -138,9 +138,32 @@ def test_few_models_one_score_and_few_families_are_said(population: Runs) -> Non
     alike = Proxies().analyze(Runs(population.frame.drop(columns="name"), one))
     assert alike.notes == ["sums: no proxy is known of all models on maths and tells them apart."]
     two = Proxies().analyze(changed(population, scores.head(8)))
-    assert two.questions == ["tau"]
+    assert two.questions == ["best_tau", "tau"]
     assert any("fewer than 3 families" in note for note in two.notes)
     assert "these very models" in two.headline
+
+
+def test_the_best_proxy_of_pure_noise_seldom_exceeds_chance() -> None:
+    """24 proxies of noise, 12 models: the largest tau exceeds the printed percentile in 5% of draws."""
+    rng = np.random.default_rng(0)
+    exceeds = 0
+    for _ in range(100):
+        noise = rng.standard_normal((12, 24))
+        scores = rng.standard_normal(12)
+        best = max(stats.kendalltau(proxy, scores).statistic for proxy in noise.T)
+        exceeds += best > largest_by_chance(noise, scores)
+    assert exceeds <= 12  # 5, and three standard errors
+
+
+def test_one_proxy_has_kendalls_own_percentile() -> None:
+    """Of 6 models without ties 720 orders are possible; tau is above 0.6 in 2.8% of them, at least 0.6 in 6.8%."""
+    by_chance = largest_by_chance(np.arange(6.0)[:, None], np.arange(6.0))
+    assert by_chance == pytest.approx(0.6, abs=0.01)
+
+
+def test_the_true_proxy_exceeds_chance(population: Runs) -> None:
+    row = Proxies().analyze(population).frame("best_tau").iloc[0]
+    assert row["best_tau"] > row["by_chance"] > 0.3
 
 
 def test_statistics_of_an_answer_by_hand() -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats import Estimate, cross_entropy, fit, laws, missed, missed_over_ce
 from rbptrack.stats.documents import TOTALS
-from rbptrack.stats.laws import law_in_k
+from rbptrack.stats.laws import ks_of_law_in_k, law_in_k
 
 S = np.geomspace(1e5, 1e9, 6)
 
@@ -238,3 +238,13 @@ def test_two_exponents_are_compared_by_welch() -> None:
     difference: Estimate = first.alpha - second.alpha
     assert difference.scatter == pytest.approx(first.alpha.scatter + second.alpha.scatter)
     assert 4 <= difference.df <= 10
+
+
+def test_the_law_in_k_leaves_out_a_k_without_hits_and_needs_three() -> None:
+    """RBP_1 is 0, and 5 tokens of 3,000 miss at k = 10: the law goes through k = 2, 3, 4; of two k there is none."""
+    hits = np.tile([0, 40, 50, 60, 99], (30, 1))
+    hits[:25, 4] = 100
+    counts = DocumentCounts((1, 2, 3, 4, 10), np.arange(30), np.full(30, 100), np.full(30, 100.0), hits)
+    assert ks_of_law_in_k(counts, 100) == [2, 3, 4]
+    assert law_in_k(counts.select([2, 3, 4])) is not None
+    assert law_in_k(counts.select([2, 3])) is None
