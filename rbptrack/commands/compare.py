@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
+import pandas as pd
+
 from rbptrack.analysis.family import BY_DOCUMENT
 from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, worst_documents, worst_tokens
 from rbptrack.analysis.report import Report
@@ -34,6 +36,7 @@ _K = re.compile(r"[1-9]\d{0,9}", re.ASCII)
 _FEW = 200  # documents; with fewer, what they cannot rule out is said
 
 _WORST = 10  # tokens and documents that are shown
+_NAMED = 5  # of these documents, on the terminal
 
 
 def compare(
@@ -58,7 +61,9 @@ def compare(
         report.notes.append(f"{unread}, {BY_DOCUMENT}.")
     if changes.worst:
         report.tables["worst"] = worst_tokens(runs, second, changes.worst)
-        report.tables["worst_documents"] = worst_documents(runs, first, changes, _WORST)
+    rises = worst_documents(runs, first, changes, _WORST)
+    if len(rises):
+        report.tables["worst_documents"] = rises
     report.headline = _headline(changes, first["name"], second["name"])
     outcome = Outcome("compare", report, leads=True, question=f"what {second['name']} changes, against {first['name']}")
     show(outcome)
@@ -71,6 +76,7 @@ def compare(
     say(f"with a tolerance of {tolerance:g}: {second['name']} is {words}")
     if code == 0 and changes.units < _FEW:
         say(_not_ruled_out(changes))
+        say(_largest_rises(rises))
     return code
 
 
@@ -78,7 +84,17 @@ def _not_ruled_out(changes: Changes) -> str:
     """How rare damage can be that these documents may not hold."""
     units = counted(changes.units, "source" if changes.a.grouped else "document")
     share = number(RULE_OF_THREE / changes.units, ".1%")
-    return f"{units} cannot rule out damage that touches fewer than {share} of all documents; read the worst documents"
+    return f"{units} cannot rule out damage that touches fewer than {share} of all documents"
+
+
+def _largest_rises(rises: pd.DataFrame) -> str:
+    """The documents or sources whose CE rises most, in a line."""
+    if rises.empty:
+        return "CE rises in no document"
+    unit = rises.columns[0]
+    named = zip(rises[unit].tolist()[:_NAMED], rises["rise"].tolist()[:_NAMED], strict=True)
+    worst = [f"{name} ({number(rise, '+.4f')})" for name, rise in named]
+    return f"CE rises most in {unit} {', '.join(worst)}, in nats a token"
 
 
 def _write_pages(both: Runs, outcome: Outcome, out: Path, *, title: str, command: str) -> None:

@@ -48,7 +48,9 @@ def test_what_cannot_be_ruled_out_is_said(documents: int, code: int, capsys: pyt
     """From 100 documents on exit 0 is possible; up to 200 the rule of three, 3/n, stands beside it."""
     selection: Any = Two(documents)
     assert compare(selection, "toy-1m", "toy-2m", ks="1", tolerance=1.0) == code
-    assert ("2.5%" in "".join(capsys.readouterr())) == (documents == 120)
+    out = "".join(capsys.readouterr())
+    assert ("2.5%" in out) == (documents == 120)
+    assert ("document 3 (" in out) == (documents == 120), "the worst document comes first"
 
 
 def test_the_worst_documents_are_listed() -> None:
