@@ -109,6 +109,9 @@ def two_sizes(tmp_path_factory: pytest.TempPathFactory) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("MLFLOW_TRACKING_URI", uri)
+        patch.setenv("MLFLOW_EXPERIMENT_NAME", "training")
+        patch.setenv("MLFLOW_EXPERIMENT_ID", "")  # MLflow sets it; it is restored at the end
+        patch.delenv("MLFLOW_EXPERIMENT_ID")
         for size in ("6k", "15k"):
             arguments = TrainingArguments(
                 str(folder / size),
@@ -135,7 +138,9 @@ def two_sizes(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_an_attached_callback_reaches_the_trainers_loggers(two_sizes: str) -> None:
     client = MlflowClient(two_sizes)
-    runs = client.search_runs(["0"])
+    experiment = client.get_experiment_by_name("training")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
     assert len(runs) == 2
     for run in runs:
         history = client.get_metric_history(run.info.run_id, "eval_rbp_10")

@@ -19,7 +19,7 @@ import typer
 import rbptrack
 from rbptrack.analysis.testing import NeedsRanks, example_runs
 from rbptrack.cli import app
-from rbptrack.config.compose import compose
+from rbptrack.config.compose import compose, words_for_hydra
 from rbptrack.config.paths import embedded
 from rbptrack.discovery import ANALYZERS, find
 from tests.conftest import ROOT
@@ -80,7 +80,8 @@ def test_commands_are_understood(page: str, line: str, tmp_path: Path, monkeypat
     if "=" in words[0] or words[0] in _MEASURES or words[0] == "-m":
         given = words[1:] if words[0] in _MEASURES else words
         if not any(word.startswith(("hydra/", "-")) for word in given):
-            compose(given)
+            first = words_for_hydra(["--cfg=job", *given])[1:]  # of all cells
+            compose([word for word in first if not word.startswith("hydra.searchpath=")])
         return
     command = PROGRAM.commands[words[0]]
     options = [word for word in words[1:] if word.startswith("--")]

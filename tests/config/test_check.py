@@ -58,7 +58,6 @@ def test_a_good_config_passes() -> None:
         {"model__tf32": True, "model__dtype": Dtype.bfloat16},
         {"model__chat_template": "/nowhere.jinja"},
         {"dataset__where": {"token": "x"}},
-        {"tracking__experiment": ""},
         {"tracking__uri": "postgresql://ann:s3cret@db/runs"},
         {"reference": ModelConfig(family="r", size="1m")},
         {"reference": ModelConfig(family="r", size="1m", path="/r", device="cuda:1")},
