@@ -25,6 +25,7 @@ from rbptrack.stats.documents import (
     influences,
     missed,
     missed_over_ce,
+    only_totals,
     rbp,
 )
 from rbptrack.stats.estimate import Estimate
@@ -81,6 +82,7 @@ __all__ = [
     "mean_over_families",
     "missed",
     "missed_over_ce",
+    "only_totals",
     "pooled_scatter",
     "power_law_aicc",
     "random_effects",

@@ -67,6 +67,15 @@ def test_imported_numbers_without_ranks_have_a_slope_and_no_interval():
     answer = report.frame("beta").iloc[0]
     assert answer["beta"] == pytest.approx(0.3)
     assert np.isnan(answer["low"])
+    assert any("no interval of β at 124m" in note for note in report.notes)
+
+
+def test_five_documents_have_a_slope_and_a_reason_for_no_interval():
+    row = {"run_id": "a", "family": "f", "size": "1m", "model": "m", "dataset": "d", "vocab_size": 64}
+    tables = {"a": ranked(np.tile([1, 1, 2, 3, 5, 9, 20, 40], 50), documents=5)}
+    report = KLaw().analyze(Runs(pd.DataFrame([row | {"non_embedding_params": 1e6}]), Tables(tables)))
+    assert np.isnan(report.frame("beta")["low"].iat[0])
+    assert any("no interval of β at 1m" in note and "5 documents" in note for note in report.notes)
 
 
 def test_the_grid_of_k_ends_with_too_few_misses_and_missing_ends_have_a_reason():
