@@ -36,7 +36,7 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import facets, intervals
 from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram, RankTable, split_sums
-from rbptrack.stats import Estimate, laws
+from rbptrack.stats import MIN_UNITS, Estimate, laws
 
 PARTS = {
     "ce": Term("cross-entropy, nats per token", "CE"),
@@ -179,6 +179,10 @@ class CeParts(Analyzer):
                 rows.append({**family.keys, "size": family.labels[i], "S": family.s[i], **parts})
                 if np.isnan(parts["rank"]):
                     report.notes.append(f"{family}, {family.labels[i]}: no rank and rest, some p(target) is above 1/R.")
+            fewest = min(len(size.sums) for size in sizes)
+            if fewest < MIN_UNITS:
+                few = f"{fewest} documents or groups, and at least {MIN_UNITS} are needed"
+                report.notes.append(f"{family}: no intervals: {few}.")
             if len(sizes) > 1:
                 sums = [size.sums for size in sizes]
                 self._laws(report, family, sums)

@@ -28,7 +28,7 @@ from pydantic import PositiveInt
 from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families, sentence, spanned, verdicts
 from rbptrack.figures import facets
 from rbptrack.ranks import HEADLINE_KS, DocumentSums, FloatArray, RankTable, metric_label, rbp_name
-from rbptrack.stats import estimate, laws
+from rbptrack.stats import MIN_UNITS, estimate, laws
 
 # Columns of counts of windows.
 WINDOWS = 0
@@ -230,6 +230,10 @@ class Emergence(Analyzer):
 
         for family, sizes in read_families(runs, load, report.notes):
             ks = family.ks_below_vocab(self.ks)
+            fewest = min(len(size.windows) for size in sizes)
+            if fewest < MIN_UNITS:
+                few = f"{fewest} documents or groups, and at least {MIN_UNITS} are needed"
+                report.notes.append(f"{family}: no intervals: {few}.")
             if not ks:
                 report.notes.append(f"{family}: no k below |V| = {family.vocab_size}, so that no window can fail.")
             for i, k in enumerate(ks):

@@ -135,6 +135,7 @@ def test_few_documents_decide_nothing(in_memory: Any) -> None:
     report = Emergence(lengths=(2,)).analyze(runs)
     assert len(report.frame("n_eff"))
     assert "below" not in report.headline
+    assert any("no intervals: 5 " in note for note in report.notes)
     assert report.tables["windows"][["low", "high"]].isna().all(axis=None)
 
 
