@@ -93,8 +93,8 @@ GLOSSARY: Glossary = {
     "bend": Term("square term of ln y over ln S; above 0 the law flattens", form="+.3g", aside=True),
     "missed": Term("tokens that the best model does not rank among its first k", "misses", ",.0f"),
     "doubt": Term(
-        f"what speaks against the law: residuals with a pattern (the interval of the bend excludes 0), an R² below "
-        f"{MIN_R2}, or fewer than {FEW_MISSES} misses",
+        f"what speaks against the law: residuals with a pattern (the interval of the bend excludes 0), a largest "
+        f"size that the smaller ones mispredict, an R² below {MIN_R2}, or fewer than {FEW_MISSES} misses",
         "fit",
     ),
     "delta_low": "lower end of delta",
@@ -286,13 +286,20 @@ def _caution(report: Report, metric: str, families: Sequence[FamilyLaws]) -> str
     doubtful = 0
     laws = [family_laws.laws[metric] for family_laws in families if metric in family_laws.laws]
     for law in laws:
-        low, high = law.held_out().interval() if law.sizes >= 4 else (np.nan, np.nan)
-        doubtful += low > 0 or high < 0 or _has_floor(law)
+        doubtful += _mispredicts(law) or _has_floor(law)
     if not doubtful:
         return ""
     if len(laws) == 1:
         return "caution: the law flattens, or mispredicts its largest size"
     return f"caution: {doubtful} of {len(laws)} laws flatten or mispredict their largest size"
+
+
+def _mispredicts(law: Law) -> bool:
+    """Whether the interval of the held-out error excludes 0."""
+    if law.sizes < 4:
+        return False
+    low, high = law.held_out().interval()
+    return low > 0 or high < 0
 
 
 def _has_floor(law: Law) -> bool:
@@ -355,12 +362,14 @@ def _fewest_missed(counts: Sequence[DocumentCounts], metric: str) -> float:
 
 
 def _doubts(law: Law, missed: float) -> Iterator[str]:
-    """What speaks against a law: residuals with a pattern, scatter, or few misses of the best model."""
+    """What speaks against a law: a pattern in residuals, a mispredicted largest size, scatter, few misses."""
     low, high = law.bend().interval()
     if low > 0:
         yield "flattens"
     if high < 0:
         yield "steepens"
+    if _mispredicts(law):
+        yield "mispredicts its largest size"
     if law.r2 < MIN_R2:
         yield "models scatter"
     if missed < FEW_MISSES:

@@ -135,6 +135,19 @@ def test_a_floor_puts_a_caution_into_the_headline():
     assert "1 of 2" in both.headline
 
 
+@numbers_only
+def test_a_mispredicted_largest_size_is_a_doubt_about_the_law():
+    rows = totals("f", 0.2, 0.1, 6, noise=0.01, seed=1)
+    rows[-1]["rbp_10"] **= 1.1
+    report = report_of(rows)
+    laws = report.tables["laws"].set_index("k")
+    assert answer(report, "held_out", "rbp_10")["low"] > 0
+    assert answer(report, "held_out", "rbp_1")["low"] < 0 < answer(report, "held_out", "rbp_1")["high"]
+    assert laws.loc[10, "bend_low"] < 0 < laws.loc[10, "bend_high"]
+    assert laws.loc[10, "doubt"]
+    assert not laws.loc[1, "doubt"]
+
+
 def with_floor(rows):
     """The same rows with -ln RBP_10 = 1 + 100 S^-0.3: R^2 stays above .95."""
     scatter = np.exp(np.random.default_rng(1).normal(0, 1e-3, len(rows)))
