@@ -340,7 +340,7 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
         numbers |= _with_ends("alpha", law.alpha) | _with_ends("bend", law.bend())
         if ratio := family_laws.ratios.get(metric):
             numbers |= _with_ends("delta", ratio.alpha)
-        missed = _fewest_missed(family_laws.counts, metric)
+        missed = _fewest_missed(family_laws, metric)
         numbers |= {"missed": missed, "doubt": "; ".join(_doubts(law, missed))}
         rows.append(family_laws.family.keys | _metric_and_k(metric) | numbers | line)
     return rows
@@ -353,10 +353,11 @@ def _with_ends(name: str, estimate: Estimate) -> dict[str, object]:
     return {name: estimate.value, f"{prefix}low": low, f"{prefix}high": high}
 
 
-def _fewest_missed(counts: Sequence[DocumentCounts], metric: str) -> float:
-    """How many tokens the best model does not rank among its first k; NaN for cross-entropy."""
-    if metric == CE:
+def _fewest_missed(family_laws: FamilyLaws, metric: str) -> float:
+    """How many tokens the best model does not rank among its first k; NaN for CE and unknown numbers of tokens."""
+    if metric == CE or family_laws.family.rows["num_tokens"].isna().any():
         return np.nan
+    counts = family_laws.counts
     place = counts[0].ks.index(parse_rbp_name(metric))
     return float(min(of_size.tokens.sum() - of_size.hits[:, place].sum() for of_size in counts))
 

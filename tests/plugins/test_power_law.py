@@ -148,6 +148,15 @@ def test_a_mispredicted_largest_size_is_a_doubt_about_the_law():
     assert not laws.loc[1, "doubt"]
 
 
+@numbers_only
+def test_misses_of_an_unknown_number_of_tokens_are_unknown():
+    laws = report_of(totals("f", 0.2, 0.1, 6, noise=0.01, seed=1)).tables["laws"]
+    assert laws["missed"].isna().all()
+    rows = totals("f", 0.2, 0.1, 6, noise=0.01, seed=1, num_tokens=1000)
+    laws = report_of(rows).tables["laws"].set_index("k")
+    assert laws.loc[10, "missed"] == pytest.approx(min(1000 * (1 - row["rbp_10"]) for row in rows))
+
+
 def with_floor(rows):
     """The same rows with -ln RBP_10 = 1 + 100 S^-0.3: R^2 stays above .95."""
     scatter = np.exp(np.random.default_rng(1).normal(0, 1e-3, len(rows)))
