@@ -1,8 +1,8 @@
-"""Two measurements of the same tokens: how often they agree, what changed, and which tokens show it.
+"""Compare two measurements of the same tokens: how often they agree, what changed, and which tokens changed most.
 
-For a quantised or pruned checkpoint against its base, a fine-tune against its start, a checkpoint against the next,
-bfloat16 against float32. Tokens are paired, so that a difference which two separate measurements could not show is
-seen. `rbptrack compare A B` tells the same of one pair.
+Examples are a quantised or pruned checkpoint and its base, a fine-tune and its start, two successive checkpoints, or
+bfloat16 and float32. The analyzer pairs the tokens. Pairing shows differences that two separate measurements cannot
+show. `rbptrack compare A B` prints this comparison for one pair.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ Pair = tuple[pd.Series, pd.Series]
 
 
 class Agreement(Analyzer):
-    """How often two measurements of the same tokens agree, what changed, and which tokens show it.
+    """How often do two measurements of the same tokens agree, what changed, and which tokens changed most?
 
-    Without patterns, measurements of one model (family, size and seed) are paired: within a precision each checkpoint
-    with the next, and of one checkpoint every other precision or revision with the first. With and without a reference
-    is one measurement.
+    Without patterns, the analyzer pairs measurements of one model (family, size and seed). Within a precision, it pairs
+    each checkpoint with the next one. For one checkpoint, it pairs every other precision or revision with the first.
+    Measurements with and without a reference count as one measurement.
     """
 
     a: str = ""
-    """pattern of the first's name (pythia-1b*): the start, the base, the teacher"""
+    """pattern of the first measurement's name, such as pythia-1b* (the start, the base or the teacher)"""
 
     b: str = ""
-    """pattern of the other's"""
+    """pattern of the second measurement's name"""
 
     ks: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k to compare at"""
 
     worst: NonNegativeInt = 10
-    """how many tokens are shown of each pair"""
+    """how many tokens to show for each pair"""
 
     max_pairs: PositiveInt = 100
-    """how many pairs are read at most"""
+    """the largest number of pairs to read"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(CHANGES_GLOSSARY)
@@ -112,7 +112,7 @@ class Agreement(Analyzer):
                     yield from _of_one_model(of_model)
 
     def _named(self, rows: pd.DataFrame) -> Iterator[Pair]:
-        """Every two whose names match the patterns; in one order, where both orders match."""
+        """Yield the pairs with names that match both patterns. A pair that matches in both orders is yielded once."""
         measurements = [row for _, row in rows.iterrows()]
         for left, right in combinations(measurements, 2):
             if _matches(left, self.a) and _matches(right, self.b):
@@ -122,7 +122,7 @@ class Agreement(Analyzer):
 
 
 def _of_one_model(rows: pd.DataFrame) -> Iterator[Pair]:
-    """Pairs in which one thing changes: the checkpoint, the revision of one checkpoint, or the precision."""
+    """Yield pairs that differ in one thing: the checkpoint, the revision of one checkpoint, or the precision."""
     ordered = rows.sort_values(["dtype", "run_id"], ascending=[False, True])
     ordered = ordered.sort_values("dtype", key=lambda dtype: dtype.ne("float32"), kind="stable")  # float32 comes first
     for _, of_precision in ordered.groupby("dtype", dropna=False, sort=False):

@@ -1,11 +1,12 @@
-"""Where are models worse, and where does size help: CE, RBP_k and alpha by class of token, position, field and source.
+"""Where are models worse, and where does size help? CE, RBP_k and alpha by class of token, position, field and source.
 
-Each class is set against the rest of the same tokens: the level at the largest size, and the exponent by the law of
-their ratio, over the same models and documents. Classes of token are kinds (word, identifier, number, punctuation,
-white space), whether a token begins a word, and how frequent it is in the dataset; they need token ids, and the first
-two their texts. Positions are bins that double in width, in the documents that reach the last one, so that all bins
-read the same documents. A source (`dataset.group`) is compared over its own documents; elsewhere sources are the units.
-Tokens differ in length between sources and fields, so that CE per token does not say alone which text is harder.
+The analyzer compares each class with all other tokens. It compares the level at the largest size, and the exponent by
+the law of the ratio of class and rest, over the same models and documents. Tokens are classed by kind (word,
+identifier, number, punctuation, white space), by whether they begin a word, and by their frequency in the dataset. All
+of these need token ids; the first two also need the texts of tokens. Bins of positions double in width. They use only
+the documents that reach the last bin: all bins then cover the same documents. Sources (`dataset.group`) are compared
+with documents as units. In all other comparisons, sources are the units if they are known. Tokens differ in length
+between sources and fields. CE per token alone therefore does not show which text is harder.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _IDENTIFIER = re.compile(r"\w*[^\W\d_]\w*")  # letters with digits, underscores 
 
 
 def kind_of(text: str) -> str:
-    """The kind of a token by its text, of `KINDS`; white space before it does not count."""
+    """Return the kind of a token by its text: one of `KINDS`. White space at its beginning does not count."""
     stripped = text.strip()
     if not stripped:
         return "white space" if text else "other"
@@ -65,11 +66,11 @@ def kind_of(text: str) -> str:
 
 @dataclass(frozen=True)
 class Classification:
-    """A way of putting tokens into classes, by a column of the rank table.
+    """A way to sort tokens into classes by a column of the rank table.
 
     Attributes:
-        column: its name.
-        names: of the classes.
+        column: name of the column.
+        names: names of the classes.
         class_of: for each value of the column, the index of its class.
 
     """
@@ -82,13 +83,13 @@ class Classification:
 def classifications_of(
     occurrences: IntArray, fields: IntArray, last: int, texts: Sequence[str]
 ) -> dict[str, Classification]:
-    """The classifications that a run's tokens allow, by name; that by position, in bins that double, is always there.
+    """Return the classifications that a run's tokens allow, by name. Bins of positions are always included.
 
     Args:
-        occurrences: how often each token id is scored, (ids,); empty where ids are not known.
-        fields: how many tokens are of each field, (fields,).
+        occurrences: how often each token id is scored, (ids,); empty if ids are unknown.
+        fields: number of tokens in each field, (fields,).
         last: the largest position.
-        texts: of the ids that occur; empty where they are not known.
+        texts: texts of the ids that occur; empty if they are unknown.
 
     """
     by_name = {}
@@ -118,9 +119,9 @@ def classifications_of(
 def sum_by_class(
     piece: RankTable, classifications: Mapping[str, Classification], ks: Sequence[int]
 ) -> dict[str, FloatArray]:
-    """Tokens, nats and hits of each k by document and class, (documents, classes, 2 + ks), for each classification.
+    """Sum tokens, nats and hits of each k by document and class, (documents, classes, 2 + ks), for each classification.
 
-    A classification by token is left out where a token's id is not known.
+    A classification by token is left out if the id of any token is unknown.
     """
     present, document = piece.documents
     nats = -piece.column("logprob").astype(np.float64)
@@ -138,9 +139,9 @@ def sum_by_class(
 
 
 def of_documents_that_reach_the_end(sums: FloatArray) -> FloatArray:
-    """The sums by position of those documents that reach the last bin; 0 elsewhere.
+    """Keep the sums by position of documents that reach the last bin, and set all other sums to 0.
 
-    The last bin is the last one that half of all documents, and at least 5, reach.
+    The last bin is the last one that at least 5 documents, and at least half of all documents, reach.
     """
     there = sums[:, :, 0] > 0
     common_bins = np.flatnonzero(there.sum(axis=0) >= max(MIN_REACH, len(sums) / 2))
@@ -159,8 +160,8 @@ class ClassSums:
 
     Attributes:
         all_classes: tokens, nats and hits of each k over all classes, (documents, 2 + ks).
-        sums: by classification, the same of each class, (documents, classes, 2 + ks).
-        names: by classification, the names of its classes.
+        sums: for each classification, tokens, nats and hits of each k by class, (documents, classes, 2 + ks).
+        names: for each classification, the names of its classes.
 
     """
 
@@ -174,7 +175,7 @@ class ClassSums:
         return replace(self, all_classes=self.all_classes + other.all_classes, sums=sums, names=names)
 
     def in_groups(self, groups: Sequence[str]) -> Self:
-        """Sum by source, and class the documents by their source: those of most tokens, and all others as one class."""
+        """Sum by source, and add the source as a class. The largest sources have a class each; all others share one."""
         sources, source = np.unique(np.asarray(groups), return_inverse=True)
         order = np.argsort(-np.bincount(source, weights=self.all_classes[:, 0]), kind="stable")
         shown = [str(name) for name in sources[order[:MAX_SOURCES]]]
@@ -204,20 +205,20 @@ GLOSSARY = {
     "class": Term("the class of tokens"),
     "share": Term("of the scored tokens", form=".1%"),
     "value": Term("CE or RBP_k of the class at the largest size"),
-    "rest": Term("the same of all other tokens"),
+    "rest": Term("CE or RBP_k of all other tokens at the largest size"),
     "R2": Term("of the law in logarithms", "R²"),
 }
 
 
 class Breakdown(Analyzer):
-    """Where are models worse, and where does size help: each class of tokens and each source against the rest."""
+    """Where are models worse, and where does size help? Compares each class of tokens and each source with the rest."""
 
     cost: ClassVar[int] = 4
     ks: tuple[PositiveInt, ...] = (10,)
-    """the k of RBP_k, beside CE"""
+    """the k of RBP_k; CE is always included"""
 
     def analyze(self, runs: Runs) -> Report:
-        """Class the tokens of every measurement; exponents need 2 sizes, and 3 for intervals."""
+        """Class the tokens of every measurement. Exponents need 2 sizes; their intervals need 3."""
         report = Report(GLOSSARY)
         by_family: dict[str, dict[str, Classification]] = {}  # all models of a family read the same tokens
 
@@ -244,7 +245,7 @@ class Breakdown(Analyzer):
 
 
 def _read_sums(runs: Runs, run_id: str, classifications: Mapping[str, Classification], ks: Sequence[int]) -> ClassSums:
-    """The sums of one run, for each classification that all of its tokens have a class in."""
+    """Read the sums of one run, for each classification that has a class for all of its tokens."""
     columns = ["document", "position", "field", "token", "rank", "logprob"]
     pieces = [sum_by_class(piece, classifications, ks) for piece in runs.rank_pieces(run_id, columns)]
     names = {}
@@ -258,18 +259,18 @@ def _read_sums(runs: Runs, run_id: str, classifications: Mapping[str, Classifica
 
 
 def _class_and_rest(sums: FloatArray, i: int) -> FloatArray:
-    """Sums of the i-th class and of all others, (documents, 2, 2 + ks), of (documents, classes, 2 + ks)."""
+    """Return the sums of the i-th class and of all others, (documents, 2, 2 + ks)."""
     return np.stack([sums[:, i], sums.sum(axis=1) - sums[:, i]], axis=1)
 
 
 def _compare(
     report: Report, case: dict[str, Any], metrics: Sequence[str], s: FloatArray, pairs: Sequence[FloatArray]
 ) -> None:
-    """Add one class against the rest: at each size S, (m,), the sums of both, (documents, 2, 2 + ks)."""
+    """Add the comparison of one class with the rest. pairs: sums of both at each size S, (documents, 2, 2 + ks)."""
     largest = pairs[-1].sum(axis=0)
     if not largest[:, 0].all():
-        return  # no tokens, or nothing beside them
-    documents = (pairs[-1][:, :, 0] > 0).sum(axis=0)  # that have the class, and that have others
+        return  # the class has no tokens, or all tokens
+    documents = (pairs[-1][:, :, 0] > 0).sum(axis=0)  # number of documents with the class, and with other tokens
     enough = documents.min() >= MIN_UNITS
     difference, u = influences(pairs[-1], lambda x: ce_and_rbp(x[..., 0, :]) - ce_and_rbp(x[..., 1, :]))
     own, rest = ce_and_rbp(largest)
@@ -289,12 +290,12 @@ def _compare(
 
 
 def _with_error_if(enough: bool, estimate: Estimate) -> Estimate:
-    """The estimate; without an interval where too few documents have the class, or others."""
+    """Return the estimate, without its interval if too few documents have the class or other tokens."""
     return estimate if enough else estimate.without_error()
 
 
 def _draw(report: Report) -> None:
-    """Draw the exponents of the last k by class, and the levels of CE."""
+    """Draw the exponents at the last k by class, and the levels of CE."""
     for question, title, null in (("alpha", "α of {}", None), ("level", "{} minus that of all other tokens", 0.0)):
         if question not in report.questions:
             continue
@@ -308,7 +309,7 @@ def _draw(report: Report) -> None:
 
 
 def _read_classifications(runs: Runs, run_id: str) -> tuple[dict[str, Classification], str]:
-    """The classifications of a run's tokens, and what is left out for lack of token ids or texts."""
+    """Return the classifications of a run's tokens, and a note on classifications that lack token ids or texts."""
     occurrences = np.zeros(0, dtype=np.int64)
     fields = np.zeros(0, dtype=np.int64)
     last_position = 0
@@ -321,16 +322,16 @@ def _read_classifications(runs: Runs, run_id: str) -> tuple[dict[str, Classifica
         if ids_known:
             occurrences = _add_counts(occurrences, token)
     if not ids_known:
-        missing = "imported without token ids, so that no classes of token are told apart"
+        missing = "imported without token ids, which classes of token need"
         return classifications_of(np.zeros(0, dtype=np.int64), fields, last_position, ()), missing
     ids = np.flatnonzero(occurrences).tolist()
     texts = [json.loads(text) if text.startswith('"') else "" for text in runs.token_texts(run_id, ids)]
-    missing = "" if any(texts) else "the texts of tokens were not kept, so that kinds and places in words are left out"
+    missing = "" if any(texts) else "the texts of tokens were not kept, which kinds and places in words need"
     return classifications_of(occurrences, fields, last_position, texts), missing
 
 
 def _add_counts(counts: IntArray, numbers: IntArray) -> IntArray:
-    """Counts of 0, 1, ... with those of further numbers."""
+    """Add the counts of 0, 1, ... in further numbers to counts."""
     more = np.bincount(numbers, minlength=len(counts))
     more[: len(counts)] += counts
     return more

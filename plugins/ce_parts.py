@@ -1,10 +1,10 @@
-"""What cross-entropy is made of, and which part falls with size: two exact identities.
+"""Split cross-entropy into parts by two exact identities, and test which part falls with size.
 
-CE = E[ln R] + E[-ln(pR)]: what the ranks fix, a weighted sum of all RBP_k, and the rest, what p lacks to 1/R. Both are
-at least 0.
-CE = H(P) + KL(P||Q^) - ln Z_Q (arXiv 2510.04067): P(e) is the share of tokens of rank e, Q(e) = exp(mean ln p of
-them), Z_Q the sum of Q over the ranks seen, Q^ = Q/Z_Q: error entropy, self-alignment, confidence. -ln Z_Q may be below
-0, so it has no power law.
+CE = E[ln R] + E[-ln(pR)]. The first part depends on ranks only: it is a weighted sum of all RBP_k. The second part says
+how far p lies below 1/R. Both are at least 0.
+CE = H(P) + KL(P||Q^) - ln Z_Q (arXiv 2510.04067). P(e) is the share of tokens with rank e. Q(e) = exp(mean ln p of
+these tokens). Z_Q is the sum of Q over the ranks seen, and Q^ = Q/Z_Q. The parts are called error entropy,
+self-alignment and confidence. -ln Z_Q may be below 0, so it has no power law.
 
 Nothing is fitted in either, and both are checked with every measurement. In a sample H(P) is too low. Miller and
 Madow's correction, (ranks seen - 1)/(2 tokens), makes up for about a third of that (34 to 43% in simulation). KL is too
@@ -55,13 +55,13 @@ MIN_STANDARD_ERRORS = 3.0  # standard errors that the fall of CE must have to be
 
 @dataclass(frozen=True)
 class PartSums(DocumentSums):
-    """Each document's tokens, and its sum of every part, so that part = sum / tokens: (documents, 1 + parts).
+    """Tokens and the sum of every part by document, (documents, 1 + parts). A part is its sum divided by the tokens.
 
-    For H(P) and -ln Z_Q, which are no sums over tokens, the sums are those of their first order around the whole text.
+    H(P) and -ln Z_Q are not sums over tokens. Their sums are a first-order expansion around the whole text.
 
     Attributes:
-        sums: as above; NaN in rank and rest where ranks and probabilities are not of one distribution.
-        miller_madow: what is to be added to H(P), once for each run.
+        sums: the sums; NaN in rank and rest if ranks and probabilities are not of one distribution.
+        miller_madow: the correction to add to H(P), summed over the runs.
         runs: how many runs were added.
 
     """
@@ -78,7 +78,7 @@ class PartSums(DocumentSums):
 
 
 def decompose(histogram: RankHistogram) -> FloatArray:
-    """H(P), KL(P||Q^) and -ln Z_Q of arXiv 2510.04067, (3,), in nats: they add up to cross-entropy."""
+    """Return H(P), KL(P||Q^) and -ln Z_Q of arXiv 2510.04067, (3,), in nats. They add up to cross-entropy."""
     p = histogram.count / histogram.num_tokens
     log_q = histogram.logprob / histogram.count
     log_z = float(logsumexp(log_q))
@@ -86,7 +86,7 @@ def decompose(histogram: RankHistogram) -> FloatArray:
 
 
 def part_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> PartSums:
-    """Both identities by document, from a rank table in pieces of whole documents.
+    """Compute both identities by document, from a rank table in pieces of whole documents.
 
     Raises:
         RbptrackError: the parts do not add up to cross-entropy, within 1e-9 (ranks and rest) or 1e-6 nats.
@@ -121,14 +121,14 @@ def part_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> PartSums
 
 
 def _by_rank(histogram: RankHistogram, values: FloatArray) -> FloatArray:
-    """A value of each rank seen, (ranks,), at the index of the rank, (V + 1,)."""
+    """Spread values of the ranks seen, (ranks,), to an array indexed by rank, (V + 1,)."""
     by_rank = np.zeros(histogram.vocab_size + 1)
     by_rank[histogram.rank] = values
     return by_rank
 
 
 def means(totals: FloatArray) -> FloatArray:
-    """The parts per token, (..., parts), as a statistic of sums of `PartSums`, (..., 1 + parts)."""
+    """Return the parts per token, (..., parts), from the sums of `PartSums`, (..., 1 + parts)."""
     return np.asarray(totals[..., 1:] / totals[..., :1])
 
 
@@ -151,14 +151,14 @@ GLOSSARY: dict[str, str | Term] = {
 
 
 class CeParts(Analyzer):
-    """What cross-entropy is made of, and which part falls with size: two exact identities."""
+    """What is cross-entropy made of, and which part falls with size? Uses two exact identities."""
 
     cost: ClassVar[int] = 3
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """a part scales as CE does where its exponent differs by less than this share of CE's"""
+    """a part scales like CE if its exponent differs from CE's by less than this share of CE's exponent"""
 
     def analyze(self, runs: Runs) -> Report:
-        """Take every measurement apart; laws need 2 sizes, and 3 for intervals."""
+        """Split the cross-entropy of every measurement. Laws need 2 sizes; their intervals need 3."""
         report = Report(GLOSSARY)
         rows: list[dict[str, Any]] = []
 
@@ -188,7 +188,7 @@ class CeParts(Analyzer):
                 self._laws(report, family, sums)
                 _shares(report, family, sums)
         if not rows:
-            report.notes.append("There is no measurement with ranks.")
+            report.notes.append("No measurement has ranks.")
             return report
         report.tables["parts"] = pd.DataFrame(rows)
         report.headline = _headline(report)
@@ -196,7 +196,7 @@ class CeParts(Analyzer):
         return report
 
     def _laws(self, report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
-        """Add the law of each part that is positive at every size, beside CE's, and every part's change in nats."""
+        """Add the law of each part that is positive at every size, and the change in nats of every part."""
         of_parts = laws(family.s, sums, lambda x: means(x)[..., :LOGARITHMS])
         ratios = laws(family.s, sums, lambda x: means(x)[..., :LOGARITHMS] / means(x)[..., :1])
         for part, law, ratio in zip(PARTS, of_parts, ratios, strict=False):
@@ -220,16 +220,16 @@ class CeParts(Analyzer):
 
 
 def _shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
-    """Add each part's share of the fall of CE: its slope against CE over the sizes, so that shares add up to 1."""
+    """Add each part's share of the fall of CE: its slope against CE over the sizes. The shares add up to 1."""
     law = laws(family.s, sums, lambda x: means(x)[..., :1])[0]
     fall = law.alpha if law else Estimate(0.0)
     if not fall.value > 0 or fall.value < MIN_STANDARD_ERRORS * np.sqrt(fall.sampling):
-        report.notes.append(f"{family}: CE does not fall with size beyond its error, so that its fall has no shares.")
+        report.notes.append(f"{family}: CE does not fall with size by more than its error. Its fall is not shared out.")
         return
     values = np.stack([means(of_size.sum(axis=0)) for of_size in sums])  # (m, parts)
     ce = values[:, 0]
     slopes = (ce - ce.mean()) @ values / ((ce - ce.mean()) ** 2).sum()
-    # What is left of a part beside its share of CE has the slope 0 against CE; its error is the share's.
+    # A part minus its share of CE has the slope 0 against CE. The error of this slope is the error of the share.
     lines = laws(np.exp(ce), sums, lambda x: np.exp(slopes * means(x)[..., :1] - means(x)))
     for part, slope, line in zip(PARTS, slopes.tolist(), lines, strict=True):
         if line and part != "ce":
@@ -238,7 +238,7 @@ def _shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
 
 
 def _without_error_if_kl(part: str, estimate: Estimate) -> Estimate:
-    """The estimate; without an interval for KL, whose plug-in value is biased by more than its error."""
+    """Return the estimate, without its interval for KL: the bias of KL is larger than its error."""
     return estimate.without_error() if part == KL else estimate
 
 

@@ -1,15 +1,15 @@
-"""Exponents compared: RBP_k with RBP_1, datasets, and families; and their means over datasets and families.
+"""Compare exponents of RBP_k and RBP_1, of datasets and of families, and average them over datasets and families.
 
-What two exponents share is taken out of their difference. RBP_k and RBP_1 share models and documents, and one family on
-two datasets shares models: both are compared by the law of the ratio, whose exponent is the difference. Two families on
-one dataset share its documents: each document's influences on both exponents are subtracted before they are squared.
+An error that two exponents share cancels in their difference. RBP_k and RBP_1 share models and documents. One family on
+two datasets shares models. In both cases the law of the ratio is fitted; its exponent is the difference. Two families
+on one dataset share its documents. Each document's influences on both exponents are subtracted before they are squared.
 
-Runs of one size that differ in seed alone are points of their own, with the variance that all models have around their
-law. Beside the exponent with a family's own scatter stands that with the scatter of all families and datasets together,
-which is known better if models scatter alike everywhere.
+Runs of one size that differ only in their seed are separate points. They have the variance that all models have around
+their law. Each exponent is reported twice: with the scatter of its own family, and with the scatter of all families and
+datasets together. The latter is known better if models scatter equally everywhere.
 
-Means are random-effects means: their interval (Hartung and Knapp) is of the mean over datasets or families like these,
-and the prediction interval is of one more of them. Welch's test asks whether all exponents are equal.
+Means are random-effects means. Their interval (Hartung and Knapp) is for the mean over datasets or families like these.
+The prediction interval is for one more dataset or family. Welch's test asks whether all exponents are equal.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ MIN_SIZES = 3
 
 @dataclass(frozen=True)
 class Points:
-    """The counts of every run of one size; adding keeps the runs apart."""
+    """The counts of every run of one size. Adding two of them keeps the runs apart."""
 
     runs: tuple[DocumentCounts, ...]
     grouped = True  # `Runs.document_counts` has summed them by group, if groups are known
@@ -77,13 +77,13 @@ class Points:
 
 @dataclass(frozen=True)
 class Exponents:
-    """The laws of one family on one dataset, each run a point.
+    """The laws of one family on one dataset. Each run is a point.
 
     Attributes:
         family: the family.
         s: size of each run, (n,).
         models: model of each run, n of them.
-        counts: of each run, n of them.
+        counts: counts of each run, n of them.
 
     """
 
@@ -98,18 +98,18 @@ class Exponents:
         return laws_by_metric(self.s, self.counts)
 
     def laws_of(self, models: Sequence[str]) -> dict[str, Law]:
-        """The laws of these models alone, in their order, by metric."""
+        """Return the laws through these models only, by metric."""
         if list(models) == self.models:
             return self.laws
         rows = [self.models.index(model) for model in models]
         return laws_by_metric(self.s[rows], [self.counts[i] for i in rows])
 
     def sizes_of(self, models: Sequence[str]) -> int:
-        """How many sizes these models have."""
+        """Return the number of distinct sizes of these models."""
         return len({self.s[self.models.index(model)] for model in models})
 
     def has_documents_of(self, other: Exponents) -> bool:
-        """Whether every run of both counts the same documents, or groups, so that they can be paired."""
+        """Whether all runs of both counted the same documents or groups. Such runs can be paired."""
         first = self.counts[0]
         return all(
             np.array_equal(of_run.document, first.document) and of_run.grouped == first.grouped
@@ -124,7 +124,7 @@ class Contrasts(Analyzer):
     """the k of RBP_k"""
 
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """exponents closer than this share of the other exponent count as the same"""
+    """two exponents count as equal if they differ by less than this share of the second exponent"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
@@ -141,7 +141,7 @@ class Contrasts(Analyzer):
         self._families(report, fitted)
         self._pool(report, fitted)
         if not report.questions:
-            report.notes.append(f"There are no two exponents to compare: a family needs {MIN_SIZES} sizes.")
+            report.notes.append(f"There are not two exponents to compare. A family needs {MIN_SIZES} sizes.")
             return report
         title = "difference of exponents"
         for question, one, panel in (("families", "family", "dataset"), ("datasets", "dataset", "family")):
@@ -198,7 +198,7 @@ class Contrasts(Analyzer):
 
     def _families(self, report: Report, fitted: Sequence[Exponents]) -> None:
         """Add the differences between families on a dataset, and the mean over them."""
-        compared: list[list[Exponents]] = []  # of families whose laws may be compared
+        compared: list[list[Exponents]] = []  # in each list, families with comparable laws
         for exponents in fitted:
             of_kind = [kind for kind in compared if kind[0].family.comparable_with(exponents.family)]
             if of_kind:
@@ -220,7 +220,7 @@ class Contrasts(Analyzer):
                         self._add_difference(report, "families", difference, against, keys, None)
             if independent:
                 report.notes.append(
-                    f"{kind[0].family.dataset}: {listed(independent)} are not paired over documents, as they scored "
+                    f"{kind[0].family.dataset}: {listed(independent)} are not paired over documents: they scored "
                     "different ones or were imported without ranks."
                 )
             if len(kind) < MIN_POOLED:
@@ -244,7 +244,7 @@ class Contrasts(Analyzer):
         report.add(question, difference, **keys, null=0.0, margin=margin, beside=beside)
 
     def _pool(self, report: Report, fitted: Sequence[Exponents]) -> None:
-        """Add each exponent with the scatter of all laws of its metric."""
+        """Add each exponent with an error from the scatter of all laws of its metric."""
         by_metric = [exponents.laws for exponents in fitted]
         for metric in dict.fromkeys(metric for of_one in by_metric for metric in of_one):
             of_metric = [
@@ -265,7 +265,7 @@ class Contrasts(Analyzer):
 
 
 def _exponents(family: Family, sizes: Sequence[Points]) -> Exponents:
-    """What was read of a family, run by run, at the k with enough misses."""
+    """Collect the runs of a family at the k with enough misses."""
     counts = [of_run for size in sizes for of_run in size.runs]
     s = np.repeat(family.s, [len(size.runs) for size in sizes])
     model_of = dict(zip(family.rows["run_id"].astype(str), family.rows["model"].astype(str), strict=True))
@@ -283,7 +283,7 @@ def _add_mean(report: Report, question: str, mean: Mean | None, **keys: Any) -> 
 
 
 def _headline(report: Report) -> str:
-    """How often exponents differ, for each kind of contrast."""
+    """Say how often exponents differ, for each kind of contrast."""
     parts = []
     if "against_rbp_1" in report.questions:
         rows = report.frame("against_rbp_1")

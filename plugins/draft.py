@@ -1,11 +1,11 @@
-"""How good a model is as the draft of a larger one, in speculative decoding (Leviathan et al., arXiv 2211.17192).
+"""Estimate how good a model is as the draft model of a larger one in speculative decoding.
 
-Read from measurements with `reference=`: the reference is the large model, the measured one drafts for it, on the
-dataset's texts in place of the reference's own. Acceptance is the mean of sum over v of min(p, q). A call of the
-reference gives the accepted tokens of a draft and one of its own; the accepted ones are counted as products of
-acceptances in a row, not as if tokens were independent. Speed-up is theorem 3.8 with these runs: (accepted + 1) /
-(L c + 1), for drafts of L tokens at a cost c of a step each. On text that the reference writes itself, acceptance is
-another number.
+Source: Leviathan et al., arXiv 2211.17192. The analyzer reads measurements with `reference=`. The reference is the
+large model; the measured model drafts for it. Both read the texts of the dataset. Acceptance differs on text that the
+reference writes itself. Acceptance is the mean of the sum over v of min(p, q). A call of the reference yields the
+accepted tokens of a draft and one token of its own. The number of accepted tokens is computed from products of
+consecutive acceptances. Tokens are not assumed to be independent. Speed-up follows theorem 3.8 with these products:
+(accepted + 1) / (L c + 1), for drafts of L tokens and a cost c per drafted token.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from rbptrack.stats import Estimate, Sums, estimate, first_largest, laws
 
 GLOSSARY: dict[str, str | Term] = {
     "acceptance": Term("share of drafted tokens that the reference accepts, sum of min(p, q)", form=".3f"),
-    "tokens_per_call": Term("tokens of a call of the reference: accepted ones of a draft, and its own", "", ".2f"),
-    "speed_up": Term("tokens per time with drafts of the best length, to none", "speed-up", ".2f"),
+    "tokens_per_call": Term("tokens per call of the reference: accepted tokens and one of its own", "", ".2f"),
+    "speed_up": Term("speed with drafts of the best length over speed without drafts", "speed-up", ".2f"),
     "kl": Term("KL(reference || model), nats per token", "KL", ".4g"),
     "alpha": Term("exponent of -ln acceptance = A S^-alpha", "α", ".3f"),
     "reference": "the large model, for which it drafts",
     "length": "tokens of a draft",
-    "cost": Term("time of a step of the draft over that of a call of the reference", form=".3f"),
-    "independent": Term("tokens a call if each were accepted independently of the others", form=".2f"),
+    "cost": Term("time of a step of the draft over the time of a call of the reference", form=".3f"),
+    "independent": Term("tokens of a call if each were accepted independently of the others", form=".2f"),
     "R2": Term("of ln y", "R²", ".3f"),
 }
 # Columns of the sums by document.
@@ -54,16 +54,16 @@ RUNS = 4  # and the following: drafts whose first 1, 2, ... tokens are accepted
 
 
 class Draft(Analyzer):
-    """How good models are as drafts of a larger one: acceptance, tokens a call, speed-up, and acceptance by size."""
+    """How good are models as drafts of a larger one? Acceptance, tokens per call, speed-up, and acceptance by size."""
 
     length: PositiveInt = 5
     """tokens of a draft"""
 
     longest: Annotated[int, Field(ge=1, le=100)] = 12
-    """the longest draft that is tried for the best length"""
+    """the longest draft to try in the search for the best length"""
 
     step_cost: Annotated[float, Field(ge=0)] = 0.0
-    """time of a step of the draft over that of a call of the reference; 0: from all parameters of both"""
+    """time of a step of the draft over the time of a call of the reference; 0 estimates it from the parameters"""
 
     @model_validator(mode="after")
     def _length_is_tried(self) -> Self:
@@ -113,7 +113,7 @@ class Draft(Analyzer):
         return report
 
     def _add(self, report: Report, family: Family, sums: list[FloatArray], reference: str) -> list[dict[str, Any]]:
-        """Add the answers of each size and their law; returns rows of the table of lengths."""
+        """Add the answers of each size and their law. Return rows for the table of lengths."""
         rows = []
         without_cost = []
         costs = family.column("total_params") / family.column("reference_params")
@@ -154,10 +154,10 @@ class Draft(Analyzer):
 
 
 def draft_sums(table: RankTable, longest: int) -> FloatArray:
-    """Sums by document of a piece with a reference, (documents, RUNS + longest).
+    """Compute sums by document of a piece that was measured with a reference, (documents, RUNS + longest).
 
-    A draft of `longest` tokens begins at every scored token after which as many more are scored without a gap; it is
-    accepted up to its first rejection, with probability `accept` of each token.
+    A draft of `longest` tokens begins at every token that starts a run of `longest` scored tokens without a gap. It is
+    accepted up to its first rejection. Each token is accepted with probability `accept`.
     """
     present, document = table.documents
     accept = table.column("accept").astype(np.float64)
@@ -175,12 +175,15 @@ def draft_sums(table: RankTable, longest: int) -> FloatArray:
 
 
 def tokens_per_call(sums: FloatArray, length: int, *, time: float = 1.0) -> Estimate:
-    """Tokens of a call of the reference with drafts of so many tokens, by the sums of `draft_sums`; or per `time`."""
+    """Return the tokens of a call of the reference, divided by `time`, with drafts of `length` tokens.
+
+    sums: from `draft_sums`.
+    """
     return estimate(sums, lambda x: (x[..., RUNS : RUNS + length].sum(axis=-1) / x[..., STARTS] + 1) / time)
 
 
 def _starts(document: IntArray, position: IntArray, length: int) -> IntArray:
-    """Indices of the tokens after which length - 1 more follow in the same document without a gap."""
+    """Return indices of tokens that length - 1 tokens of the same document follow without a gap."""
     last = np.arange(length - 1, len(position))
     first = last - (length - 1)
     whole = (document[first] == document[last]) & (position[last] - position[first] == length - 1)

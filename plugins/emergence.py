@@ -1,14 +1,15 @@
-"""Do N tokens in a row succeed as often as independent ones would? p_N against RBP_k^N, its law in size, whole answers.
+"""Test whether N tokens in a row succeed as often as they would if tokens were independent.
 
-A window is N consecutive scored tokens of one document; it succeeds where all of them have R <= k. Were tokens
-independent, p_N = RBP_k^N and -ln p_N = N A S^-alpha (arXiv 2510.20387, eqs. 6 to 8). Measured from run lengths L:
-p_N = sum max(L - N + 1, 0) over runs of hits / the same over stretches of scored tokens; a masked token or a document's
-end breaks a window. RBP_k is that of the stretches with room for a window, so that both are of the same text: short
-documents may be easier or harder. N_eff = ln p_N / ln RBP_k is how many independent tokens the window counts as.
+A window is N consecutive scored tokens of one document. It succeeds if all of them have R <= k. p_N is the share of
+windows that succeed. If tokens were independent, p_N = RBP_k^N and -ln p_N = N A S^-alpha (arXiv 2510.20387, eqs. 6 to
+8). p_N is computed from the lengths L of runs. It is the sum of max(L - N + 1, 0) over runs of hits, divided by the sum
+of max(L - N + 1, 0) over stretches of scored tokens. A masked token or the end of a document ends a stretch. RBP_k is
+computed from the stretches with room for a window. Both numbers then describe one text: short documents may be easier
+or harder. N_eff = ln p_N / ln RBP_k is the number of independent tokens that a window is worth.
 
-Documents differ, and this alone makes p_N exceed RBP_k^N: easy documents have most of the windows that succeed. So a
-second value stands beside the independent one: the mixture over documents, which p_N would be if the tokens of each
-document were independent. Only what exceeds the mixture is clustering within documents.
+Documents differ, and this alone makes p_N exceed RBP_k^N: easy documents have most of the windows that succeed. The
+analyzer therefore also reports the mixture over documents: the value of p_N if the tokens of each document were
+independent. Only the excess over the mixture is clustering within documents.
 
 A whole answer is a document's last field, every token of which was scored; k = 1 is the greedy exact match.
 """
@@ -41,7 +42,7 @@ MIXTURE = 5  # windows that would succeed if the document's hits were in random 
 
 @dataclass(frozen=True)
 class Successes(DocumentSums):
-    """How many windows and whole answers there are, and how many succeed, by document.
+    """Number of windows and whole answers, and of those that succeed, by document.
 
     Attributes:
         windows: the columns above at each k and N, (documents, ks, lengths, 6).
@@ -59,7 +60,10 @@ class Successes(DocumentSums):
 
 
 def count_windows(piece: RankTable, ks: Sequence[int], lengths: Sequence[int]) -> FloatArray:
-    """`Successes.windows` of whole documents, rows in text order. Source: arXiv 2510.20387, eqs. 6 to 8."""
+    """Count windows and hits in whole documents, (documents, ks, lengths, 6). Rows must be in text order.
+
+    Source: arXiv 2510.20387, eqs. 6 to 8.
+    """
     present, document = piece.documents
     counts = np.zeros((len(present), len(ks), len(lengths), 6))
     begins = _begins(piece)
@@ -109,10 +113,10 @@ def _begins(piece: RankTable) -> npt.NDArray[np.bool_]:
 
 
 def whole_answers(piece: RankTable, ks: Sequence[int], last_field: int, cut_at: float) -> FloatArray:
-    """Tokens of each document's answer, and those with R <= k, (documents, 1 + ks); 0 without a whole one.
+    """Count the tokens of each document's answer, and those with R <= k, (documents, 1 + ks).
 
-    An answer is the last of at least two fields. It is whole where no token is missing: none before it, none inside,
-    and it ends before `cut_at`, the number of tokens that documents were cut to.
+    An answer is the last of at least two fields. It is whole if no token is missing before or inside it, and if it ends
+    before `cut_at`, the number of tokens that documents were cut to. A document without a whole answer has zeros.
     """
     present, document = piece.documents
     field = piece.column("field")
@@ -128,32 +132,32 @@ def whole_answers(piece: RankTable, ks: Sequence[int], last_field: int, cut_at: 
 
 
 def neg_log_p(totals: FloatArray) -> FloatArray:
-    """-ln p_N, from counts of windows, (..., 6) -> (...)."""
+    """Return -ln p_N from counts of windows, (..., 6) -> (...)."""
     return np.asarray(-np.log(totals[..., SUCCEEDED] / totals[..., WINDOWS]))
 
 
 def n_eff(totals: FloatArray) -> FloatArray:
-    """N_eff = ln p_N / ln RBP_k, from counts of windows, (..., 6) -> (...)."""
+    """Return N_eff = ln p_N / ln RBP_k from counts of windows, (..., 6) -> (...)."""
     return np.asarray(-neg_log_p(totals) / np.log(totals[..., HITS] / totals[..., TOKENS]))
 
 
 def ln_n_eff(totals: FloatArray) -> FloatArray:
-    """Ln of the same, which `estimate` takes."""
+    """Return ln N_eff from counts of windows, (..., 5) -> (...)."""
     return np.asarray(np.log(n_eff(totals)))
 
 
 def ln_against_mixture(totals: FloatArray) -> FloatArray:
-    """Ln of p_N over the mixture of documents, from counts of windows, (..., 6) -> (...)."""
+    """Return ln of p_N over the mixture of documents, from counts of windows, (..., 6) -> (...)."""
     return np.asarray(np.log(totals[..., SUCCEEDED] / totals[..., MIXTURE]))
 
 
 def expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
-    """Whole answers that would succeed were their tokens independent: sum of RBP_k^length, (...).
+    """Return how many whole answers would succeed if tokens were independent: the sum of RBP_k^length, (...).
 
     Source: arXiv 2510.20387, eq. 6, with a whole answer as the window.
 
     Args:
-        lengths: of answers, (lengths,).
+        lengths: lengths of answers, (lengths,).
         totals: answers that succeed, hits of the answers' tokens, and answers of each length, (..., 2 + lengths).
 
     """
@@ -163,7 +167,7 @@ def expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
 
 
 def ln_against_expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
-    """Ln of whole answers that succeed over those that would; see `expected`."""
+    """Return ln of the number of whole answers that succeed over the number that `expected` gives, (...)."""
     return np.asarray(np.log(totals[..., 0] / expected(lengths, totals)))
 
 
@@ -187,14 +191,14 @@ GLOSSARY = {
     "whole_answers": Term(
         "share of whole answers that succeed / mean over answers of RBP_k^length", "against independent"
     ),
-    "p_n": Term("share of windows whose tokens all have R <= k; empty where too few runs are that long", "p_N"),
+    "p_n": Term("share of windows in which all tokens have R <= k; empty if too few runs are that long", "p_N"),
     "independent": Term(
         "RBP_k^N, which independent tokens give; of answers the mean of RBP_k^length", "if independent", ".3g"
     ),
     "runs": Term("distinct runs of at least N hits"),
     "documents": Term("documents, or groups, that have one"),
-    "answers": Term("documents whose whole answer was scored"),
-    "succeeded": Term("share of answers whose tokens all have R <= k", form=".1%"),
+    "answers": Term("documents with a whole answer"),
+    "succeeded": Term("share of answers in which all tokens have R <= k", form=".1%"),
     "rbp_of_answers": Term("RBP_k of the answers' tokens", "RBP_k of answers"),
     "C": Term("factor of the law"),
     "R2": Term("of the law in logarithms", "R²"),
@@ -203,11 +207,11 @@ GLOSSARY = {
 
 
 class Emergence(Analyzer):
-    """Do N tokens in a row succeed as often as independent ones would? p_N, its law in size, whole answers."""
+    """Do N tokens in a row succeed as often as if tokens were independent? Windows, their law, and whole answers."""
 
     cost: ClassVar[int] = 3
     ks: tuple[PositiveInt, ...] = HEADLINE_KS
-    """a token succeeds where R <= k"""
+    """a token succeeds if its rank is at most k"""
 
     lengths: tuple[PositiveInt, ...] = (1, 2, 4, 8, 16, 32, 64)
     """the N of windows; 1 is always among them"""
@@ -216,10 +220,10 @@ class Emergence(Analyzer):
     """the fewest runs of at least N hits; an N with fewer is left out"""
 
     min_documents: PositiveInt = 5
-    """the fewest documents that they come from; an N with fewer is left out"""
+    """the fewest documents that these runs come from; an N with fewer is left out"""
 
     def analyze(self, runs: Runs) -> Report:
-        """Count windows and answers of every measurement; laws need 2 sizes, and 3 for intervals."""
+        """Count windows and answers of every measurement. Laws need 2 sizes; their intervals need 3."""
         report = Report(GLOSSARY)
         lengths = sorted({1, *self.lengths})
         windows: list[dict[str, Any]] = []
@@ -235,13 +239,13 @@ class Emergence(Analyzer):
                 few = f"{fewest} documents or groups, and at least {MIN_UNITS} are needed"
                 report.notes.append(f"{family}: no intervals: {few}.")
             if not ks:
-                report.notes.append(f"{family}: no k below |V| = {family.vocab_size}, so that no window can fail.")
+                report.notes.append(f"{family}: no window can fail, because no k is below |V| = {family.vocab_size}.")
             for i, k in enumerate(ks):
                 for j, n in enumerate(lengths):
                     windows += self._add_windows(report, family, k, n, [size.windows[:, i, j] for size in sizes])
                 answers += self._add_answers(report, family, sizes, i, k)
         if not windows:
-            report.notes.append("There is no measurement with ranks to count windows of.")
+            report.notes.append("No measurement has ranks in which windows can be counted.")
             return report
         report.tables["windows"] = pd.DataFrame(windows)
         if answers:
@@ -275,7 +279,7 @@ class Emergence(Analyzer):
     def _add_windows(
         self, report: Report, family: Family, k: int, n: int, counts: Sequence[FloatArray]
     ) -> list[dict[str, Any]]:
-        """Rows of windows at one k and N; adds N_eff of the largest size, and the laws of sizes with enough runs.
+        """Add N_eff of the largest size and the law of sizes with enough runs. Return rows of windows at one k and N.
 
         counts: of each size, (documents, 6).
         """
@@ -332,7 +336,7 @@ class Emergence(Analyzer):
     def _add_answers(
         self, report: Report, family: Family, sizes: Sequence[Successes], i: int, k: int
     ) -> list[dict[str, Any]]:
-        """Rows of whole answers at the i-th k; adds the test of the largest size, where enough of them succeed."""
+        """Add the test of the largest size if enough answers succeed. Return rows of whole answers at the i-th k."""
         rows = []
         for label, s, size in zip(family.labels, family.s, sizes, strict=True):
             totals = size.answers[:, i].sum(axis=0)
