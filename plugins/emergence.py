@@ -142,7 +142,7 @@ def n_eff(totals: FloatArray) -> FloatArray:
 
 
 def ln_n_eff(totals: FloatArray) -> FloatArray:
-    """Return ln N_eff from counts of windows, (..., 5) -> (...)."""
+    """Return ln N_eff from counts of windows, (..., 6) -> (...)."""
     return np.asarray(np.log(n_eff(totals)))
 
 

@@ -51,7 +51,7 @@ from rbptrack.stats import (
 
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of A S^-α", "α"),
-    "huber": Term("the same exponent by Huber's method, which counts models far from the law less", "α by Huber"),
+    "huber": Term("alpha by Huber's method, which counts models far from the law less", "α by Huber"),
     "bend": Term("square term of ln y over ln S; above 0 the law flattens", form="+.3g"),
     "smallest_bend": Term(
         "the smallest bend that would be found in 80% of cases, before Holm", "smallest found", ".2g"
@@ -61,8 +61,8 @@ GLOSSARY: Glossary = {
     "alpha_above": Term("exponent of E + A S^-α", "α above E"),
     "aicc": Term("AICc of the form minus that of A S^-α; below 0 it prefers the form", "ΔAICc", "+.1f"),
     "prediction": Term("root mean square of measured / predicted - 1 at the sizes left out", "A S^-α", ".1%"),
-    "with_floor": Term("the same error, of E + A S^-α", "E + A S^-α", ".1%"),
-    "of_form": Term("the same error, of the form of your own", "your form", ".1%"),
+    "with_floor": Term("root mean square of measured / predicted - 1, of E + A S^-α", "E + A S^-α", ".1%"),
+    "of_form": Term("root mean square of measured / predicted - 1, of your form", "your form", ".1%"),
     "left_out": Term("how many of the largest sizes were left out"),
     "parameter": Term("a parameter of your form, with its profile interval", "value"),
     "name": Term("its name in the form"),

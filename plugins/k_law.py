@@ -1,10 +1,10 @@
 """The law in k: -ln RBP_k = B k^-beta at a fixed model (table 1, figure 9 and eq. 10 of arXiv 2510.20387).
 
-The slope is that of ln(-ln RBP_k) against ln k by least squares, over integers k that are even in ln k and end where
-fewer than 10 tokens miss at that model. R^2 of such curves is near 1 whatever their shape, so the largest distance from
-the line stands beside beta.
+The slope is fitted by least squares of ln(-ln RBP_k) on ln k, over integers k that are even in ln k. They end where
+fewer than 10 tokens miss at that model. R^2 of such curves is near 1 whatever their shape. The report therefore gives
+the largest distance from the line in addition to beta.
 
-What a larger k is worth in size: at constant RBP, dS/S = -(alpha_k / alpha_S) dk/k, so that doubling k has the effect
+What a larger k is worth in size: at constant RBP, dS/S = -(alpha_k / alpha_S) dk/k. Doubling k has the effect
 of a model 2^(b / alpha) times larger; alpha is the exponent in S at k, and b = ln(y_k / y_2k) / ln 2, y = -ln RBP.
 """
 

@@ -57,7 +57,7 @@ NO_GAMMA = 1e-9
 
 @dataclass(frozen=True)
 class RankSums(DocumentSums):
-    """All that beta and gamma depend on: tokens, sum of ln R and of ln^2 R by document, (documents, 3)."""
+    """The sums that beta and gamma depend on: tokens, ln R and ln^2 R by document, (documents, 3)."""
 
     SUMMED = ("sums",)
 
@@ -77,7 +77,7 @@ class Fitted:
         exponents: beta and gamma of maximum likelihood; gamma may be negative, (2,).
         information: the covariance of ln R and ln^2 R under that fit, (2, 2).
         lognormal: ln P(k) with gamma at least 0, k = 1..V, (V,).
-        zipf: the same with gamma = 0, (V,).
+        zipf: ln P(k) with gamma = 0, k = 1..V, (V,).
 
     """
 
@@ -112,7 +112,7 @@ class Fitted:
 
     @property
     def limit(self) -> str:
-        """Whether it is Zipf's limit, where gamma's interval reaches 0: `yes`, `no` or `unknown`."""
+        """Whether gamma's interval reaches 0 (Zipf's limit): `yes`, `no` or `unknown`."""
         gamma = self.estimate("gamma")
         if not gamma.known:
             return "unknown"
@@ -132,7 +132,7 @@ class Fitted:
 
     @property
     def mu_and_sigma(self) -> tuple[float, float]:
-        """Of the lognormal, where gamma is above 0."""
+        """Return mu and sigma of the lognormal. Gamma must be above 0."""
         beta, gamma = self.exponents.tolist()
         return (1 - beta) / (2 * gamma), 1 / np.sqrt(2 * gamma)
 
@@ -158,7 +158,7 @@ def maximum_likelihood(means: FloatArray, vocab_size: int) -> tuple[FloatArray, 
 
     def log_pmf(exponents: FloatArray) -> FloatArray:
         values = -exponents @ powers
-        values -= values.max()  # so that no exponential overflows
+        values -= values.max()  # prevents overflow of the exponentials
         return np.asarray(values - np.log(np.exp(values).sum()))
 
     def loss(exponents: FloatArray) -> tuple[float, FloatArray]:
@@ -178,7 +178,7 @@ def maximum_likelihood(means: FloatArray, vocab_size: int) -> tuple[FloatArray, 
 
 
 def fit_ranks(counts: RankSums) -> Fitted:
-    """Both distributions by maximum likelihood on all ranks of one size."""
+    """Fit both distributions by maximum likelihood to all ranks of one size."""
     sums = counts.sums.sum(axis=0)
     means = sums[1:] / sums[0]
     vocab_size = counts.histogram.vocab_size
@@ -198,7 +198,7 @@ def largest_difference(histogram: RankHistogram, log_pmf: FloatArray) -> float:
 def integral_of_p1(mu: float, sigma: float) -> float:
     """-ln p_1 by the integral over [1, inf) instead of the sum: ln[sigma Phi(m)/phi(m)], m = mu/sigma.
 
-    Source: arXiv 2510.20387, appendix B. Below 0, so that p_1 > 1, where the integral fails.
+    Source: arXiv 2510.20387, appendix B. If the integral fails, the result is below 0 and p_1 above 1.
     """
     m = mu / sigma
     return float(np.log(sigma) + log_ndtr(m) + m**2 / 2 + np.log(2 * np.pi) / 2)
@@ -216,7 +216,7 @@ GLOSSARY = {
     "slope": Term("change per unit of ln S, by a straight line"),
     "quantity": Term("what changes with S"),
     "limit": Term(
-        "Zipf's limit: gamma's interval reaches 0, so that mu and sigma are not determined; unknown without an interval"
+        "Zipf's limit: gamma's interval reaches 0, and mu and sigma are not determined; unknown without an interval"
     ),
     "ks_lognormal": Term("largest difference of any RBP_k from the lognormal's", "KS, lognormal"),
     "ks_zipf": Term("largest difference of any RBP_k from Zipf's law's", "KS, Zipf"),
@@ -239,7 +239,7 @@ class Lognormal(Analyzer):
     cost: ClassVar[int] = 3
 
     def analyze(self, runs: Runs) -> Report:
-        """Fit every measurement; lines over sizes need 2 sizes, and 3 for an interval."""
+        """Fit every measurement. Lines over sizes need 2 sizes; their intervals need 3."""
         report = Report(GLOSSARY)
         implied = []
         distributions = []
@@ -263,7 +263,7 @@ class Lognormal(Analyzer):
             if len(fits) > 1:
                 _add_lines(report, family, family.s[usable], fits)
         if not implied:
-            report.notes.append("There is no measurement whose ranks can be fitted.")
+            report.notes.append("No measurement has ranks that can be fitted.")
             return report
         report.tables["implied"] = pd.DataFrame(implied)
         report.headline = _headline(report)
@@ -317,7 +317,7 @@ def _add_lines(report: Report, family: Family, s: FloatArray, fits: Sequence[Fit
     """Add how beta, gamma and, where every size has it, mu/sigma change with ln S."""
     determined = all(fitted.determined for fitted in fits)
     if not determined:
-        report.notes.append(f"{family}: mu/sigma is not determined at every size, so that it has no line in ln S.")
+        report.notes.append(f"{family}: mu/sigma has no line in ln S, because it is not determined at every size.")
     for i, quantity in enumerate(QUANTITIES):
         if quantity == "mu_over_sigma" and not determined:
             continue

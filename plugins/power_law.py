@@ -1,8 +1,8 @@
-"""The law in size: -ln RBP_k = A S^-alpha per family, dataset and k, and the same for cross-entropy.
+"""Fit the law in size to -ln RBP_k = A S^-alpha and to cross-entropy, per family and dataset.
 
 The figures are 3 to 6 of arXiv 2510.20387, which finds the exponents of cross-entropy and RBP_1 "nearly identical". Two
-intervals cannot tell, as models and documents are common to both; the law of the ratio of the two values can: its
-exponent is the difference. It counts as the same where its interval lies within `margin` of CE's exponent.
+intervals cannot test this, because both exponents share models and documents. The law of the ratio of the two values
+can: its exponent is the difference. The exponents count as equal if its interval lies within `margin` of CE's exponent.
 
 The held-out error is that of the largest size, predicted by all smaller ones. Its interval, as a forecast's, assumes
 that models scatter alike at all sizes, and no data can reveal a break beyond the sizes measured. The headline has a
@@ -78,12 +78,8 @@ GLOSSARY: Glossary = {
     "R2": Term("share of the variance of ln y that the law explains; near 1 whatever the form", "R²", ".4f"),
     "misses": Term("the largest abs(measured / law - 1) over the sizes", "largest miss", ".1%", aside=True),
     "sizes": Term("the number of sizes m", aside=True),
-    "alpha_incl": Term(
-        "the same exponent where S counts embeddings and output head, too", "α (S incl. embeddings)", aside=True
-    ),
-    "alpha_excl": Term(
-        "the same exponent where S counts no embeddings and no head", "α (S without embeddings)", aside=True
-    ),
+    "alpha_incl": Term("alpha if S includes embeddings and output head", "α (S incl. embeddings)", aside=True),
+    "alpha_excl": Term("alpha if S excludes embeddings and output head", "α (S without embeddings)", aside=True),
     "delta": Term("exponent of -ln RBP_k minus that of CE: the exponent of their ratio", "Δα vs. CE", "+.3g"),
     "held_out": Term(
         "measured / predicted - 1 at the largest size, by the law of all smaller ones", "held-out error", "+.1%"
@@ -121,7 +117,7 @@ class FamilyLaws:
         s_other: in the other unit, (m,).
         counts: of each size, m of them.
         laws: by metric, ce and rbp_<k>, each k of the grid; empty with one size.
-        ratios: by metric, the laws of -ln RBP_k over CE; None where there is none.
+        ratios: by metric, the laws of -ln RBP_k over CE; None if the metric has no such law.
 
     """
 
@@ -142,7 +138,7 @@ class PowerLaw(Analyzer):
     """the k of the tables"""
 
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """exponents closer than this share of the other exponent count as the same"""
+    """two exponents count as equal if they differ by less than this share of the second exponent"""
 
     unit: Literal["non_embedding_params", "total_params"] = "non_embedding_params"
     """what S is, non_embedding_params or total_params (with embeddings and output head)"""

@@ -43,7 +43,7 @@ from rbptrack.ranks import FloatArray, RankTable, rbp_name, sum_by
 from rbptrack.stats import all_equal, first_largest, significant
 
 GLOSSARY: dict[str, str | Term] = {
-    "tau": Term("Kendall's tau of the proxy, turned so that better is higher, and the scores", "τ", "+.2f"),
+    "tau": Term("Kendall's tau of the proxy, signed to make higher better, and the scores", "τ", "+.2f"),
     "left_out": Term(
         "share of pairs of models of two families that are ordered as the scores, by the proxy chosen without the two",
         "pairs right",
@@ -197,7 +197,7 @@ class Proxies(Analyzer):
             beside = sizes | {"by_ce": left_out.fixed[CE_PROXY], "chosen": chosen}
             report.add("left_out", left_out.right, **keys, beside=beside)
         else:
-            report.notes.append(f"{task} on {dataset}: fewer than 3 families, so that none can be left out.")
+            report.notes.append(f"{task} on {dataset}: no family can be left out, because fewer than 3 have scores.")
         return pd.DataFrame(
             {
                 "dataset": dataset,
@@ -217,7 +217,7 @@ class LeftOut:
 
     Attributes:
         right: of pairs of models of two families, the share that the proxy chosen by the others orders rightly.
-        fixed: the same for each proxy without a choice, (proxies,).
+        fixed: the share of these pairs that each proxy orders rightly, (proxies,).
         chosen: the proxies that were chosen, ascending.
 
     """
@@ -234,12 +234,12 @@ def leave_families_out(values: FloatArray, scores: FloatArray, families: Any) ->
     models), so both models of a pair are left out. Ties count half.
 
     Args:
-        values: of each proxy, turned so that higher is better, (models, proxies); NaN where unknown.
+        values: each proxy with the sign that makes higher better, (models, proxies); NaN where unknown.
         scores: of a task, (models,).
         families: of each model, (models,).
 
     Returns:
-        None with fewer than three families.
+        The shares of pairs. None with fewer than three families.
 
     """
     values = significant(values)
@@ -272,7 +272,7 @@ def largest_by_chance(values: FloatArray, scores: FloatArray) -> float:
     """The 95th percentile of the largest Kendall's tau-b of all proxies over random deals of the scores to the models.
 
     Args:
-        values: of each proxy, turned so that higher is better, (models, proxies); NaN where unknown.
+        values: each proxy with the sign that makes higher better, (models, proxies); NaN where unknown.
         scores: of a task, (models,).
 
     """

@@ -1,7 +1,7 @@
-"""Your exponents beside the authors' published ones (arXiv 2510.20387, submission draft, tables 1 and 2).
+"""Compare your exponents with the authors' published ones (arXiv 2510.20387, submission draft, tables 1 and 2).
 
-The authors print no errors, so that a published value is set against your interval alone. `protocol=paper` measures as
-they did.
+The authors print no errors. A published value is therefore compared with your interval only. `protocol=paper` measures
+as the authors did.
 """
 
 from __future__ import annotations

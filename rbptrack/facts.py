@@ -1,4 +1,4 @@
-"""Everything that is known of a measurement, described once.
+"""The table of facts that describe a measurement.
 
 A fact is one column of `Runs.frame`. The table `FACTS` says where MLflow keeps each fact, its type, what it means, and
 what it decides: which key of the identity it shows, whether the runs of one law or of one point must agree in it, and

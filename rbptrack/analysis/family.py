@@ -1,6 +1,6 @@
 """The sizes of one family on one dataset, which may be compared, and how they are read.
 
-Every analyzer begins with `read_families`, so that all of them draw the same lines and say so in the same words:
+Every analyzer begins with `read_families`. All analyzers then use the same families and print the same notes:
 
     for family, counts in read_families(runs, log_grid(1000), report.notes, min_sizes=2):
         [law] = laws(family.s, counts, cross_entropy)
@@ -31,7 +31,7 @@ T = TypeVar("T")
 UNITS = ("non_embedding_params", "total_params")
 """What S may be: parameters without embeddings and output head, or all of them."""
 
-BY_DOCUMENT = "so that documents are counted as if they were independent: intervals may be too narrow"
+BY_DOCUMENT = "so documents count as independent, and intervals may be too narrow"
 """What the notes of a report say after a reason of `Runs.unread_groups`."""
 
 
@@ -113,8 +113,10 @@ class Family:
         return pd.Series(logged).groupby(self._each_s, sort=True).mean().to_numpy()
 
     def comparable_with(self, other: Family) -> bool:
-        """Whether both stand on the same dataset with the same texts, sequences, candidates and rank rule, so that
-        their laws may be compared; precision may differ, and tokenizers do.
+        """Whether the laws of both families may be compared.
+
+        Both must have the same dataset, texts, sequences, candidates and rank rule. Precision and tokenizers may
+        differ.
         """
         return self.dataset == other.dataset and self._conditions == other._conditions
 
@@ -161,7 +163,7 @@ def read_families(runs: Runs, read: Any, notes: list[str], *, min_sizes: int = 1
             notes.append(_few_sizes(family, min_sizes))
             continue
         if any(isinstance(value, DocumentCounts) and only_totals(value) for value in values.values()):
-            notes.append(f"{family}: imported without ranks, so that intervals hold the scatter of models only.")
+            notes.append(f"{family}: imported without ranks. Intervals include the scatter of models only.")
         yield family, [reduce(operator.add, [values[run_id] for run_id in run_ids]) for run_ids in family.run_ids]
 
 

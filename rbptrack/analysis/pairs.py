@@ -1,4 +1,4 @@
-"""Two measurements of the same tokens, as `rbptrack compare A B` and the analyzer agreement tell of them."""
+"""Compare two measurements of the same tokens, for `rbptrack compare A B` and the analyzer agreement."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def same_tokens(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
 def compare_runs(
     runs: Runs, first: pd.Series[Any], second: pd.Series[Any], *, ks: Sequence[int] = HEADLINE_KS, worst: int = 10
 ) -> Changes:
-    """Compare two measurements of the same tokens; see `stats.changes.compare`.
+    """Compare two measurements of the same tokens, token by token.
 
     Args:
         runs: holds both.
@@ -70,7 +70,7 @@ def compare_runs(
         worst: how many of the tokens whose probability fell most are kept.
 
     Raises:
-        BadInput: they are one, or did not score the same tokens.
+        BadInput: both rows are one measurement, or the measurements did not score the same tokens.
         Unreadable: a rank table is missing or damaged.
 
     """

@@ -1,4 +1,4 @@
-"""What every plugin is: a pydantic model whose fields are its options. What analyzers do."""
+"""Base classes of plugins and analyzers. A plugin is a pydantic model, and its fields are its options."""
 
 from __future__ import annotations
 
@@ -175,11 +175,11 @@ def import_file(path: Path) -> ModuleType:
     if module is not None:
         return module
     if not file.is_file():
-        raise ImportError(f"{file} is no file")  # a FIFO would be waited for
+        raise ImportError(f"{file} is not a file")  # a FIFO would be waited for
     search = [str(path)] if path.is_dir() else None
     spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=search)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python module")
+        raise ImportError(f"{path} is not a Python module")
     module = importlib.util.module_from_spec(spec)
     vars(module)["__plugin__"] = str(path)
     sys.modules[name] = module  # pydantic looks names of types up there
@@ -193,7 +193,7 @@ def import_file(path: Path) -> ModuleType:
 
 
 def _unpickled(file: str, module: str, cls: str, name: str, options: dict[str, Any]) -> Plugin:
-    """A plugin in another process; see `Plugin.__reduce__`."""
+    """Rebuild a plugin in another process by importing its file."""
     if file:
         import_file(Path(file))
     found: type[Plugin] = getattr(importlib.import_module(module), cls)

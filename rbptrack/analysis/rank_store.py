@@ -42,7 +42,7 @@ class RankStore(Protocol):
         raise MissingArtifact(f"run {run_id} has no ranks")
 
     def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterable[RankTable]:
-        """The same in pieces of whole documents, one in memory at a time."""
+        """Yield the rank table in pieces of whole documents. Only one piece is in memory at a time."""
         return [self.ranks(run_id, columns)]
 
     def histogram(self, run_id: str) -> RankHistogram:
@@ -52,7 +52,7 @@ class RankStore(Protocol):
     def token_texts(self, run_id: str) -> Mapping[int, str]:
         """The texts of a measurement's tokens by id, empty if they were not kept.
 
-        Bytes that are no character by themselves are lone surrogates; see `rbptrack.base.words.readable`.
+        Bytes that are not a character are lone surrogates. `rbptrack.base.words.readable` replaces them.
         """
         return {}
 

@@ -1,9 +1,9 @@
-"""What an analyzer returns: results in one tidy table, and what is shown beside them.
+"""Reports of analyzers: results in one tidy table, further tables, figures and notes.
 
-Tests are corrected and decided here, once, so that no analyzer sets a verdict: p by Holm over all rows of a question,
-then `above` or `below` (of the null value, at the corrected level), `same` (the interval lies inside the margin) or
-`undecided`. A row without a p has no verdict. Rows that fewer than 4 documents decide have an interval and no p; a note
-names them.
+A report corrects and decides all tests. Analyzers set no verdicts. It corrects p by Holm over all rows of a question.
+The verdict is then `above` or `below` (of the null value, at the corrected level), `same` (the interval lies inside the
+margin) or `undecided`. A row without a p has no verdict. A row that fewer than 4 documents decide has an interval and
+no p; a note names it.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class ImportedRow(BaseModel):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes two rows the same measurement."""
+        """Return the values in which two rows of one measurement agree."""
         return tuple(getattr(self, name) for name in _CONDITIONS)
 
     @model_validator(mode="before")
@@ -188,5 +188,5 @@ class ScoreRow(BaseModel):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes two rows the same score."""
+        """Return the values in which two rows of one score agree."""
         return (self.model, self.revision, self.task)

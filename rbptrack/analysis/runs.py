@@ -122,7 +122,7 @@ class Runs:
         return self.select(Filters(where=condition))
 
     def select(self, filters: Filters) -> Runs:
-        """The measurements that pass; BadInput where none does, or the condition cannot be evaluated."""
+        """Return the measurements that pass. Raises BadInput if none passes, or the condition cannot be evaluated."""
         rows = self.frame
         for column in ("family", "size", "model", "dataset", "sweep"):
             patterns = getattr(filters, column)
@@ -144,7 +144,7 @@ class Runs:
         return self._with_rows(rows)
 
     def copy(self) -> Runs:
-        """The same measurements with a table of their own: what is changed in it, nobody else sees."""
+        """Return these measurements with a copy of the table. Changes of the copy do not affect the original."""
         return self._with_rows(self.frame)
 
     def row(self, word: str) -> pd.Series:

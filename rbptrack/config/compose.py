@@ -82,7 +82,7 @@ def config_from_values(values: dict[str, Any]) -> Config:
     """The checked config of nested values that Python's callers gave; a text may name the member of an enum.
 
     Raises:
-        BadInput: a value of another type than its key's (the text `64` is no number here), or outside its range.
+        BadInput: a value of another type than its key's (the text `64` is not a number here), or outside its range.
 
     """
     with readable_errors():
@@ -108,7 +108,7 @@ def readable_errors() -> Iterator[None]:
         raise BadInput(_sentence(error)) from error
     except UnicodeDecodeError as error:
         raise BadInput(f"while composing: a config is not UTF-8 text; save it as UTF-8 ({error})") from error
-    except (YAMLError, OSError, ValueError) as error:  # a file that is no YAML, or cannot be read
+    except (YAMLError, OSError, ValueError) as error:  # a file that is not YAML or cannot be read
         raise BadInput(f"while composing: {' '.join(str(error).split())}") from error
 
 

@@ -75,7 +75,7 @@ def _packages() -> Iterator[Path]:
 
 
 def package_folder(name: str) -> Path | None:
-    """The folder of an importable package; None where there is none."""
+    """Return the folder of a package, or None if the package cannot be imported."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):

@@ -163,7 +163,7 @@ def _near_sizes(size: str, sizes: Sequence[str]) -> list[str]:
 
 
 def _number(size: str) -> float:
-    """The number that a size begins with: 7e7 of `70m`; 0 if there is none."""
+    """The number that a size begins with: 7e7 of `70m`. Returns 0 if it begins with no number."""
     match = _SIZE.fullmatch(size)
     return float(match[1]) * _SUFFIX[match[2].lower()] if match else 0.0
 

@@ -161,7 +161,7 @@ def _config_folder(text: str) -> Path:
     else:
         folder = user_path(text.removeprefix("file://"))
     if folder is None or not folder.is_dir():
-        raise BadInput(f"{text}: there is no such folder of configs")
+        raise BadInput(f"{text}: this folder of configs does not exist")
     return folder.absolute()
 
 

@@ -68,7 +68,7 @@ class Batch:
         return first, second
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on a device; to CUDA through page-locked memory, so that nothing waits for the copy."""
+        """Return this batch on a device. Copies to CUDA are asynchronous, through page-locked memory."""
         if device.type == "cuda":
             return self._mapped(lambda tensor: tensor.pin_memory().to(device, non_blocking=True))
         return self._mapped(lambda tensor: tensor.to(device))

@@ -176,7 +176,7 @@ class Blocks:
             if name == "kl" and not np.isnan(columns[name][row]):
                 raise MeasurementError(
                     "the model gives no probability, a logit of -infinity, to a token that the reference may choose "
-                    f"at {place}, so that KL is infinite; measure it without reference="
+                    f"at {place}: KL is infinite. Measure it without reference="
                 )
             raise MeasurementError(
                 f"the {whose}'s logits hold a NaN or an infinity at {place}; the weights are damaged, or the precision "

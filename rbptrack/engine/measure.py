@@ -142,7 +142,7 @@ class _Waiting:
 
 
 class _Sums:
-    """What derives from the rank table in one pass; see `Measurement`."""
+    """Sums over the rank table that one pass computes for a `Measurement`."""
 
     histogram: RankHistogram
     compared: FloatArray
@@ -182,7 +182,7 @@ class _Sums:
 
     @property
     def parts_of_ce(self) -> tuple[float, float] | None:
-        """The means of ln R and of -ln(p R); None where R and p are not of one distribution."""
+        """The means of ln R and of -ln(p R); None if R and p are not of one distribution."""
         rank, rest, impossible = (self.split / self.histogram.num_tokens).tolist()
         return None if impossible else (rank, rest)
 
@@ -191,7 +191,7 @@ def _reset_peak_memory(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
-    with suppress(OSError):  # where there is no such file, the peak is that of the process's whole life
+    with suppress(OSError):  # without this file, the peak covers the process's whole life
         Path("/proc/self/clear_refs").write_text("5")
 
 

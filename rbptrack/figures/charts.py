@@ -242,12 +242,12 @@ def by_colour(column: pd.Series[Any], pick: alt.Parameter) -> dict[str, Any]:
 
 
 def by_shape(column: pd.Series[Any]) -> alt.Shape:
-    """The same column as the points' shape."""
+    """Encode a column as the points' shape."""
     return alt.Shape(f"{column.name}:N", title=None, scale=_by_name(column, SHAPES))
 
 
 def _by_name(values: pd.Series[Any], range_: Sequence[str]) -> alt.Scale:
-    """Names to colours or shapes, in the order of the names, so that figures of a page agree."""
+    """Map names to colours or shapes in the order of the names. All figures of a page then agree."""
     names = in_order(values)
     return alt.Scale(domain=names, range=[range_[i % len(range_)] for i in range(len(names))])
 
@@ -296,7 +296,7 @@ def _check(frame: pd.DataFrame, needed: Sequence[str], keys: Sequence[str]) -> N
     """Refuse a frame without a column, and one whose rows the columns that are drawn do not tell apart."""
     for name in needed:
         if name not in frame:
-            raise BadInput(f"there is no column {name} to draw. The frame has {', '.join(map(str, frame.columns))}")
+            raise BadInput(f"the frame has no column {name} to draw. It has {', '.join(map(str, frame.columns))}")
     drawn = [key for key in dict.fromkeys(keys) if key in frame]
     if not drawn or not frame.duplicated(drawn).any():
         return

@@ -1,6 +1,6 @@
-"""The process that draws: a script that reads requests from a pipe and answers with pictures. See `drawing`.
+"""The process that draws: a script that reads requests from a pipe and answers with pictures.
 
-It imports nothing of rbptrack, so that it starts in a tenth of a second.
+It imports nothing of rbptrack and therefore starts in a tenth of a second.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from rbptrack.figures.charts import (
 _LABELS = {"rbp": "RBP_k", "ce": "cross-entropy"}
 _KEYS = ["family", "dataset", "metric", "k"]
 _MOST = 3.0  # how far beyond the points an interval makes an axis longer
-_AXIS = 36  # pixels beside a vertical axis, so that panels stay in their places while the slider moves
+_AXIS = 36  # pixels for a vertical axis: panels keep their places while the slider moves
 RESIDUALS = 64
 """Pixels of the height of a panel of residuals."""
 
@@ -216,7 +216,7 @@ def _axes(points: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
     Title, ends (low, high) and ticks of the laws' axis, and the end of the residuals' (far). Points, intervals and laws
     lie within the ends; of an interval wider than `_MOST` times the points, a part does not. Up to k = 10 the laws'
-    axis spans as many decades at every k, so that slopes can be compared while k moves.
+    axis spans as many decades at every k. Slopes can then be compared while k moves.
     """
     least_drawn = points[["y", "law", "low"]].min(axis=1).clip(lower=points["y"] / _MOST)
     most_drawn = points[["y", "law", "high"]].max(axis=1).clip(upper=points["y"] * _MOST)

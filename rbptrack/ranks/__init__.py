@@ -1,6 +1,6 @@
 """Ranks as data: one row per scored token (`RankTable`), counts by rank (`RankHistogram`), sums per document.
 
-Every metric derives from these, so that no model runs again for a new k, window or fit.
+Every metric is computed from these. A new k, window or fit does not need another run of a model.
 """
 
 from rbptrack.ranks.counts import DocumentCounts, DocumentSums, sum_by

@@ -22,7 +22,7 @@ def sum_by(groups: Sequence[Any] | npt.NDArray[Any], values: npt.NDArray[Any]) -
 
 
 class DocumentSums:
-    """A frozen dataclass some of whose arrays have a first axis of documents; see `DocumentCounts`.
+    """Base of frozen dataclasses with arrays that have a first axis of documents.
 
     Attributes:
         SUMMED: names of arrays by document that add over runs.
@@ -92,7 +92,7 @@ class DocumentCounts(DocumentSums):
         return np.column_stack([self.tokens, self.nats, self.hits]).astype(np.float64, copy=False)
 
     def select(self, ks: Sequence[int]) -> DocumentCounts:
-        """The same sums for some of the k, in the order given."""
+        """Return the sums for some of the k, in the order given."""
         column = {k: i for i, k in enumerate(self.ks)}
         return replace(self, ks=tuple(ks), hits=self.hits[:, [column[k] for k in ks]])
 

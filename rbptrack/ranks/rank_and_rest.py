@@ -1,6 +1,6 @@
 """Cross-entropy, split exactly into what ranks fix and the rest: CE = E[ln R] + E[-ln(p R)].
 
-p is the target's probability and R its rank with ties counted, so that p R <= 1: R entries have at least p each. Both
+p is the target's probability and R its rank with ties counted. R entries have at least p each, so p R <= 1. Both
 parts are at least 0. E[ln R] = sum over k >= 1 of ln(1 + 1/k) (1 - RBP_k): a weighted sum of all RBP_k, and a lower
 bound of CE. Nothing is fitted.
 """

@@ -108,7 +108,7 @@ class RankTable:
         return np.asarray(self.table.column(name).to_numpy())
 
     def column_or(self, name: str, missing: float) -> npt.NDArray[Any]:
-        """One column, (tokens,); the same value everywhere where the table does not have it."""
+        """Return one column, (tokens,). If the table lacks it, return `missing` for every token."""
         if name in self.table.column_names:
             return self.column(name)
         return np.full(len(self), missing)
@@ -146,7 +146,7 @@ class RankTable:
 
     @cached_property
     def _first_of_documents(self) -> IntArray | None:
-        """The index of each document's first token, (documents,); None where documents are not in order."""
+        """The index of each document's first token, (documents,); None if documents are not in order."""
         number = self.column("document")
         if (number[1:] < number[:-1]).any():
             return None
@@ -231,7 +231,7 @@ class RankTable:
 
     @classmethod
     def write_pieces(cls, path: Path, pieces: Iterable[RankTable]) -> None:
-        """Write tables of the same columns one after the other, a row group each: flat in memory; see `write`."""
+        """Write tables of the same columns one after the other, a row group each, in constant memory."""
         pieces = iter(pieces)
         first = next(pieces)._described()
         with TableWriter(path, first.schema) as file:

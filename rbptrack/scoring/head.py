@@ -18,7 +18,7 @@ class Head:
         bias: (vocabulary,) or None; None, too, where `product` adds it.
         softcap: c in c * tanh(logits / c), as in Gemma 2; None for none.
         scale: factor on the logits, as in Cohere and Granite.
-        left_out: entries whose logits become -inf, so that nothing is ranked among them, int64 (entries,); None: none.
+        left_out: entries that are not ranked: their logits become -inf. int64 (entries,), or None.
         product: hidden (tokens, width) to hidden @ weight.T + bias of a quantised head, which only its own module can
             multiply with; `weight` then has the right shape and holds nothing.
     """
@@ -36,7 +36,7 @@ class Head:
         return int(self.weight.shape[0])
 
     def without(self, entries: Sequence[int]) -> Head:
-        """The same head, with logits of -inf at some entries."""
+        """Return this head with logits of -inf at some entries."""
         return replace(self, left_out=torch.tensor(entries, dtype=torch.int64, device=self.weight.device))
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -111,7 +111,7 @@ def reduction(logits: Tensor, own: Tensor, scratch: Tensor | None = None) -> tup
     ln p(target) = x - x_max - ln Z with Z = sum of e^(x - x_max), and H = ln Z - sum of (x - x_max) e^(x - x_max) / Z.
 
     Args:
-        logits: (tokens, vocabulary), float32; overwritten where there is a scratch.
+        logits: (tokens, vocabulary), float32; overwritten if `scratch` is given.
         own: the targets' logits, (tokens, 1).
         scratch: at least as large as the logits: temporaries are written to it. Comparisons are then 0.0 and 1.0: the
             sum of floats is several times faster than that of booleans, and exact below 2^24.
