@@ -1,6 +1,6 @@
 """rbptrack in Python: `measure` a model that is in memory, read `runs` of a store, `analyze` them.
 
-Nothing here needs a config file, and nothing is logged but where `log` of a measurement is called.
+These functions need no config file. A measurement is logged only if its method `log` is called.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class LoggedMeasurement(Measurement):
     def log(self, *, tracking_uri: str = "", experiment: str = "", sweep: str = "") -> str:
         """Log as a run like those of the command line, and return its run id.
 
-        The same numbers of the same model and texts are one run, however often and from however many threads.
+        Logging equal numbers of one model and one dataset several times makes only one run.
 
         Args:
             tracking_uri: where; else MLFLOW_TRACKING_URI, else MLflow's own store in the working folder.
@@ -179,8 +179,9 @@ def measure(
 ) -> LoggedMeasurement:
     """Rank every token of texts with a causal language model of transformers that is in memory.
 
-    The model stays on its device and in the precision of its weights, autocast and TF32 or not; it is given back as it
-    was, each part in training mode or not. Several threads may measure one model: one after the other.
+    The model stays on its device and keeps the precision of its weights, whether or not autocast or TF32 is on.
+    Afterwards each of its modules is again in the mode (training or evaluation) in which it was. Several threads may
+    call this function; they measure one after the other.
 
     Args:
         model: a causal language model of transformers.
@@ -287,7 +288,7 @@ def _measure_in(
 
 
 def _ks(k: Any) -> list[Any]:
-    """One k or several as a list, numpy's integers as Python's; the check of the config refuses what is no k."""
+    """Return one k or several as a list, with numpy integers as Python integers. Other values are left as they are."""
     ks = [k]
     if isinstance(k, Iterable) and not isinstance(k, str | bytes):
         ks = list(k)
@@ -295,7 +296,7 @@ def _ks(k: Any) -> list[Any]:
 
 
 def _texts(given: Iterable[str]) -> list[str]:
-    """The texts as a list; BadInput where one of them is no text, or all are empty."""
+    """Return the texts as a list. Raises BadInput if one of them is not a text, or if all are empty."""
     # Of a table or a mapping the names of its columns would be measured.
     if isinstance(given, str | bytes | Mapping | pd.DataFrame) or not isinstance(given, Iterable):
         raise BadInput(f"texts must be a list of texts, one document each; got {type(given).__name__}")
@@ -309,7 +310,7 @@ def _texts(given: Iterable[str]) -> list[str]:
 
 
 def _check_objects(model: Any, tokenizer: Any) -> None:
-    """Refuse what is no model of transformers, such as a wrapper around one, and a tokenizer that cannot be used."""
+    """Raise BadInput if the model is not a model of transformers, or if the tokenizer cannot be used."""
     from rbptrack.models.tokenizer import check_given
 
     if not hasattr(model, "base_model"):
@@ -350,7 +351,10 @@ def runs(
     tracking_uri: str = "",
     experiment: str = "",
 ) -> Runs:
-    """Finished measurements: `frame` has a row for each, and `ranks("nano-6k/stdlib")` reads ranks.
+    """Select finished measurements of a tracking store.
+
+    The attribute `frame` of the result has a row for each measurement. The method `ranks("nano-6k/stdlib")` of the
+    result reads ranks.
 
     Args:
         where: a condition of pandas' `query` over the frame: `seq_len == 256 and ce < 4`.
@@ -363,7 +367,7 @@ def runs(
         experiment: MLflow's.
 
     Raises:
-        BadInput: the store cannot be read, or nothing passes; the message says what there is.
+        BadInput: the store cannot be read, or no measurement passes the filters. The message lists what the store has.
         StoreAway: the store does not answer.
 
     """
@@ -403,7 +407,7 @@ def laws(runs: Runs, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
 
 
 def analyze(runs: Runs, analyzer: str, **options: object) -> Report:
-    """Run an analyzer on measurements; nothing is logged.
+    """Run an analyzer on measurements and return its report. Nothing is logged.
 
     Args:
         runs: of `rbptrack.runs`.
@@ -411,8 +415,8 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> Report:
         **options: its fields.
 
     Raises:
-        BadInput: no such analyzer or option.
-        RbptrackError: what the analyzer says of its input, or a fault of its own.
+        BadInput: the analyzer or an option does not exist.
+        RbptrackError: the analyzer cannot use these measurements, or it failed.
 
     """
     if not isinstance(runs, Runs):

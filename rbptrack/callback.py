@@ -1,4 +1,4 @@
-"""RBP_k and CE of texts at each evaluation of a transformers Trainer."""
+"""A callback that measures RBP_k and CE of texts at each evaluation of a transformers Trainer."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _EXAMPLES = 100  # training examples whose lengths are compared
 class RankCallback(TrainerCallback):
     """Measures texts whenever a Trainer evaluates, and adds `eval_rbp_10` and `eval_rank_ce` to the evaluation.
 
-    Attach it to a Trainer, so that its metrics also reach the Trainer's loggers (MLflow, W&B, TensorBoard):
+    Attach it to a Trainer. Its metrics then also reach the Trainer's loggers (MLflow, W&B, TensorBoard):
 
         RankCallback(texts, tokenizer).attach(trainer)
 
-    Given as `Trainer(callbacks=[RankCallback(...)])`, its metrics reach `state.log_history` and
+    If it is passed as `Trainer(callbacks=[RankCallback(...)])`, its metrics reach `state.log_history` and
     `metric_for_best_model`, but no logger: a Trainer logs its evaluation before it calls its callbacks.
 
     The main process measures, and the others wait. The model must be whole in that process (not sharded by FSDP or
@@ -42,7 +42,7 @@ class RankCallback(TrainerCallback):
 
     Args:
         texts: one document each.
-        tokenizer: the model's.
+        tokenizer: the tokenizer of the model.
         ks: the k of RBP_k. Those above |V| are left out.
         log: also log each evaluation as a measurement of its own: the checkpoint `step<n>` of its family. Its number of
             training tokens is the one that the Trainer counts if `include_num_input_tokens_seen` is set. Otherwise it

@@ -71,16 +71,17 @@ Words = Annotated[
         help="model=NAMES dataset=NAMES k=1,10,100 and every other key of a config; --cfg job shows all of them",
     ),
 ]
-Options = Annotated[list[str], typer.Argument(metavar="OPTION=VALUE ...", help="its own options")]
+Options = Annotated[list[str], typer.Argument(metavar="OPTION=VALUE ...", help="options of the plugin")]
 Family = Annotated[
-    list[str], _several("NAME,...", "only these; patterns such as 'nano*', exclusions such as '!nano-2m'")
+    list[str], _several("NAME,...", "only these families; patterns such as 'nano*', exclusions such as '!nano-2m'")
 ]
-Size = Annotated[list[str], _several("SIZE,...", "as published: 70m, 1.4b")]
-Model = Annotated[list[str], _several("NAME,...", "nano-6k or nano/6k")]
-Dataset = Annotated[list[str], _several("NAME,...", "of the texts")]
-Sweep = Annotated[list[str], _several("NAME,...", "what these sweeps measured or reused")]
+Size = Annotated[list[str], _several("SIZE,...", "only these sizes, as published: 70m, 1.4b")]
+Model = Annotated[list[str], _several("NAME,...", "only these models: nano-6k or nano/6k")]
+Dataset = Annotated[list[str], _several("NAME,...", "only measurements of these datasets")]
+Sweep = Annotated[list[str], _several("NAME,...", "only what these sweeps measured or reused")]
 Where = Annotated[
-    str, typer.Option(metavar="CONDITION", help="over the columns of `list --format csv`: 'seq_len == 256 and ce < 4'")
+    str,
+    typer.Option(metavar="CONDITION", help="condition on columns of `list --format csv`: 'seq_len == 256 and ce < 4'"),
 ]
 Uri = Annotated[
     str,
@@ -89,15 +90,18 @@ Uri = Annotated[
 Experiment = Annotated[
     str, typer.Option(metavar="NAME", help="MLflow's experiment; else MLFLOW_EXPERIMENT_NAME, else rbptrack")
 ]
-PluginsPath = Annotated[list[str], _several("FOLDER,...", "more folders of plugins")]
+PluginsPath = Annotated[list[str], _several("FOLDER,...", "additional folders of plugins")]
 Figures = Annotated[
-    Literal["svg", "png", "pdf"] | None, typer.Option("--format", help="write the figures, too, into a folder")
+    Literal["svg", "png", "pdf"] | None, typer.Option("--format", help="also write the figures, into a folder")
 ]
 FigureK = Annotated[
     int,
-    typer.Option("--k", min=0, metavar="K", help="at which --format draws the figure with a slider; 0: cross-entropy"),
+    typer.Option("--k", min=0, metavar="K", help="k of the figure that has a slider on the page; 0: cross-entropy"),
 ]
-RunName = Annotated[str, typer.Argument(metavar="NAME", help="as `list` prints it, or the beginning of a run ID")]
+RunName = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="name of a measurement as `list` prints it, or the beginning of its run ID"),
+]
 
 FILTERS = ("family", "size", "model", "dataset", "sweep", "where")
 _SELECTING: dict[str, tuple[Any, Any]] = {  # the type and the default of each option that chooses measurements
@@ -148,8 +152,8 @@ def _selects(filters: Sequence[str] = ()) -> Callable[[Callable[..., int]], Call
 def measure(words: Words = UNSET) -> int:
     """Measure models on datasets, then analyse them.
 
-    Such as model=pythia/* dataset=wiki,humaneval. Cells that were measured before are skipped. In zsh, and for !,
-    quote patterns: 'model=pythia/*,!pythia/12b'.
+    Example: rbptrack measure model=pythia/* dataset=wiki,humaneval. Cells that were measured before are skipped. Quote
+    patterns in zsh, and in every shell if they contain !: 'model=pythia/*,!pythia/12b'.
     """
     from rbptrack.commands.measure import measure
 
@@ -166,7 +170,7 @@ def job(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> int:
 
 @app.command(context_settings=_WORDS)
 def plan(words: Words = UNSET) -> int:
-    """What a sweep would cost, cell by cell, before it costs anything."""
+    """Estimate time, memory and downloads of a sweep without running it."""
     from rbptrack.commands.measure import plan
 
     return plan(words)
@@ -174,7 +178,7 @@ def plan(words: Words = UNSET) -> int:
 
 @app.command(context_settings=_WORDS)
 def demo(words: Words = UNSET) -> int:
-    """Seven built-in models on two built-in datasets, and their laws; no network."""
+    """Measure seven built-in models on two built-in datasets and fit their laws. Needs no network."""
     from rbptrack.commands.measure import demo
 
     return demo(words)
@@ -184,13 +188,15 @@ def demo(words: Words = UNSET) -> int:
 @_selects(FILTERS)
 def list_(
     selection: Selection,
-    sort: Annotated[str, typer.Option(metavar="COLUMN,...", help="-COLUMN: from large to small")] = "",
+    sort: Annotated[
+        str, typer.Option(metavar="COLUMN,...", help="sort by these columns; -COLUMN sorts from large to small")
+    ] = "",
     form: Annotated[
         Literal["table", "csv", "json", "markdown", "latex"],
-        typer.Option("--format", help="of the table; csv and json have all columns"),
+        typer.Option("--format", help="format of the table; csv and json have all columns"),
     ] = "table",
 ) -> int:
-    """Measurements as a table."""
+    """List measurements as a table."""
     from rbptrack.commands.listing import list_measurements
 
     return list_measurements(selection, sort=sort, form=form)
@@ -199,7 +205,7 @@ def list_(
 @app.command()
 @_selects()
 def show(selection: Selection, name: RunName) -> int:
-    """All that is known of one measurement."""
+    """Show the details of one measurement."""
     from rbptrack.commands.listing import show_measurement
 
     return show_measurement(selection, name)
@@ -210,15 +216,18 @@ def show(selection: Selection, name: RunName) -> int:
 def compare(
     selection: Selection,
     a: Annotated[str, typer.Argument(metavar="A", help="a measurement, as `list` names it")],
-    b: Annotated[str, typer.Argument(metavar="B", help="another one of the same tokens")],
-    k: Annotated[str, typer.Option(metavar="K,...", help="of RBP_k")] = "1,10,100",
+    b: Annotated[str, typer.Argument(metavar="B", help="another measurement of the same tokens")],
+    k: Annotated[str, typer.Option(metavar="K,...", help="k of RBP_k")] = "1,10,100",
     tolerance: Annotated[
         float | None,
-        typer.Option(min=0, help="exit 1 if B is worse by more: nats of CE, or that share of RBP_k; 3 if undecided"),
+        typer.Option(
+            min=0,
+            help="exit with 1 if B is worse by more than this (nats of CE, or share of RBP_k), with 3 if undecided",
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="write a page, too")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="also write a page to this file")] = None,
 ) -> int:
-    """Two measurements of the same tokens, paired token by token: what B changes."""
+    """Compare two measurements of the same tokens, token by token."""
     from rbptrack.commands.compare import compare
 
     return compare(selection, a, b, ks=k, tolerance=tolerance, out=out)
@@ -232,7 +241,7 @@ def read(
         list[str], _several("ID,...", "show these documents; by default those that say most about the models")
     ] = UNSET,
     tokens: Annotated[int, typer.Option(min=1, metavar="N", help="show at most this many tokens")] = 20_000,
-    out: Annotated[Path, typer.Option(metavar="FILE.html", help="the page")] = Path("read.html"),
+    out: Annotated[Path, typer.Option(metavar="FILE.html", help="write the page to this file")] = Path("read.html"),
     open_: Annotated[bool, typer.Option("--open", help="show the page in the browser")] = False,
     sweep: Sweep = UNSET,
     where: Where = "",
@@ -253,14 +262,16 @@ def read(
 @_selects(FILTERS)
 def report(
     selection: Selection,
-    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="write the page to this file, too")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="also write the page to this file")] = None,
     open_: Annotated[bool, typer.Option("--open", help="show the page in the browser")] = False,
     figures: Figures = None,
     k: FigureK = 10,
-    analyzers: Annotated[list[str], _several("NAME,...", "only these; patterns", _complete_analyzers)] = UNSET,
+    analyzers: Annotated[
+        list[str], _several("NAME,...", "only these analyzers; patterns are allowed", _complete_analyzers)
+    ] = UNSET,
     plugins_path: PluginsPath = UNSET,
 ) -> int:
-    """Every analysis of the measurements as one page; nothing is measured."""
+    """Analyse existing measurements and write one page with the results."""
     from rbptrack.commands.report import report
 
     return report(
@@ -284,9 +295,9 @@ def analyze(
     figures: Figures = None,
     k: FigureK = 10,
     plugins_path: PluginsPath = UNSET,
-    help_: Annotated[bool, typer.Option("--help", "-h", help="of an analyzer: its options")] = False,
+    help_: Annotated[bool, typer.Option("--help", "-h", help="show this help, or the options of ANALYZER")] = False,
 ) -> int:
-    """One analysis of the measurements, such as analyze power_law ks=1,10 --dataset wiki."""
+    """Run one analyzer on the measurements, such as analyze power_law ks=1,10 --dataset wiki."""
     if not analyzer:
         print(ctx.get_help())
         return 0 if help_ else 2
@@ -301,7 +312,7 @@ def analyze(
 @_selects(FILTERS)
 def export(
     selection: Selection,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="a new file.zip; with --to, a new folder")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="the new bundle, NAME.zip; with --to, the new folder")],
     options: Options = UNSET,
     to: Annotated[str, typer.Option(metavar="EXPORTER", help="hand the measurements to this exporter")] = "",
     texts: Annotated[
@@ -309,7 +320,7 @@ def export(
     ] = False,
     plugins_path: PluginsPath = UNSET,
 ) -> int:
-    """Measurements as a bundle that others import; or by an exporter."""
+    """Write measurements into a bundle that others can import, or hand them to an exporter."""
     from rbptrack.commands.transfer import export
 
     return export(selection, out, to=to, options=options, plugins_path=plugins_path, texts=texts)
@@ -319,12 +330,14 @@ def export(
 @_selects()
 def import_(
     selection: Selection,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="a bundle, or a file that an importer takes")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="a bundle, or a file that an importer can read")],
     options: Options = UNSET,
-    importer: Annotated[str, typer.Option(metavar="NAME", help="where several importers take the file")] = "",
+    importer: Annotated[
+        str, typer.Option(metavar="NAME", help="use this importer; needed if several importers can read the file")
+    ] = "",
     plugins_path: PluginsPath = UNSET,
 ) -> int:
-    """Measurements of others: a bundle, tables of metrics or ranks, scores of tasks."""
+    """Import measurements from a bundle, from tables of metrics or ranks, or from scores of tasks."""
     from rbptrack.commands.transfer import import_path
 
     return import_path(selection, path, options, importer=importer, plugins_path=plugins_path)
@@ -334,9 +347,11 @@ def import_(
 @_selects()
 def verify(
     selection: Selection,
-    repair: Annotated[bool, typer.Option("--repair", help="mark what is damaged, to be measured again")] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="mark damaged measurements; the next sweep measures them again")
+    ] = False,
 ) -> int:
-    """Compare every measurement with its seal, and its metrics with its ranks."""
+    """Check that no measurement was altered and that metrics agree with ranks."""
     from rbptrack.commands.store import verify
 
     return verify(selection, repair=repair)
@@ -345,7 +360,7 @@ def verify(
 @app.command()
 @_selects()
 def sync(selection: Selection) -> int:
-    """Deliver the measurements that wait on this disk for the tracking store."""
+    """Deliver measurements that wait on this disk to the tracking store."""
     from rbptrack.commands.store import sync
 
     return sync(selection)
@@ -357,7 +372,7 @@ app.add_typer(plugins_app, name="plugins")
 
 @plugins_app.callback(invoke_without_command=True)
 def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
-    """List analyzers, importers and exporters: what each does, and where it comes from."""
+    """List analyzers, importers and exporters with their purpose and their origin."""
     if ctx.invoked_subcommand:
         return 0
     from rbptrack.commands.plugins import list_plugins
@@ -368,9 +383,9 @@ def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
 @plugins_app.command("new")
 def new_plugin(
     name: Annotated[str, typer.Argument(metavar="NAME", help="the name of the plugin and of its file")],
-    kind: Annotated[Literal["analyzer", "importer", "exporter"], typer.Option(help="what it is")] = "analyzer",
+    kind: Annotated[Literal["analyzer", "importer", "exporter"], typer.Option(help="kind of plugin")] = "analyzer",
 ) -> int:
-    """Write a plugin that works into plugins/ of this folder, as a file to start from."""
+    """Create a working plugin in plugins/ of this folder, as a file to start from."""
     from rbptrack.commands.plugins import new_plugin
 
     return new_plugin(name, kind)
@@ -380,7 +395,7 @@ def new_plugin(
 @_selects()
 def ui(
     selection: Selection,
-    host: Annotated[str, typer.Option(help="where the server listens")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="address at which the server listens")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
     open_: Annotated[bool, typer.Option("--open", help="open the page in the browser when the server answers")] = False,
 ) -> int:
@@ -399,7 +414,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print it")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
     ] = False,
     traceback: Annotated[
         bool, typer.Option(TRACEBACK, help="print the whole traceback of an unexpected error, after any command")
@@ -433,7 +448,12 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _with_command(words: Sequence[str]) -> list[str]:
-    """`rbptrack model=...` is `rbptrack measure model=...`; without a word, help. BadInput for an unknown command."""
+    """Add the command `measure` before a first word that is key=value or a flag. Without words, return --help.
+
+    Raises:
+        BadInput: the command is unknown.
+
+    """
     if not words:
         return ["--help"]
     first = words[0]
@@ -446,7 +466,7 @@ def _with_command(words: Sequence[str]) -> list[str]:
 
 
 def _check_command(word: str) -> None:
-    """Refuse a word that is no command, with the command, model or dataset that was probably meant."""
+    """Raise BadInput if a word is not a command. The message suggests a similar command, model or dataset."""
     commands = [command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands]
     commands += [str(group.name) for group in app.registered_groups]
     if word in commands:
@@ -462,7 +482,10 @@ def _check_command(word: str) -> None:
 
 
 def _guarded(command: Callable[[], int]) -> int:
-    """Run a command; errors that a user can set right are a line or two, with exit code 2, or 1 where it had begun."""
+    """Run a command and return its exit code. Known errors are printed in one or two lines.
+
+    The exit code is 2 for bad input and 1 for other errors.
+    """
     try:
         code = command()
         if code == INTERRUPTED:  # what Typer makes of a KeyboardInterrupt
@@ -487,7 +510,7 @@ def _guarded(command: Callable[[], int]) -> int:
         try:
             folder = Path.cwd()
         except OSError:
-            complain("the folder that this was started in is not there any more")
+            complain("the working folder does not exist any more: change to another folder")
             return 1
         trouble = disk_trouble(error, Path(error.filename or folder))
         if trouble is None:

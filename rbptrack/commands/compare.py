@@ -1,4 +1,4 @@
-"""`compare`: two measurements of the same tokens."""
+"""The command `compare`, which compares two measurements of the same tokens."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ _NAMED = 5  # of these documents, on the terminal
 def compare(
     selection: Selection, a: str, b: str, *, ks: str, tolerance: float | None = None, out: Path | None = None
 ) -> int:
-    """Print what B changes; with a tolerance, returns 1 where B is worse by more, 3 where that cannot be told."""
+    """Print how measurement B differs from measurement A.
+
+    Returns 0. With a tolerance, returns 1 if B is worse than A by more than it, and 3 if this is undecided.
+    """
     texts = split_list(ks)
     if not texts or not all(map(_K.fullmatch, texts)):
         raise BadInput(f"--k must be whole numbers of at least 1, such as 1,10,100; got {shown(ks)}")

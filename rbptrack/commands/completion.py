@@ -1,4 +1,4 @@
-"""What Tab completes."""
+"""Completion of words on the command line with Tab."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _GROUP_OF_KEY = {
 
 
 def words(before: Sequence[str], incomplete: str) -> list[str]:
-    """Words of `measure` and `plan`: keys, and the models and datasets that have configs.
+    """Complete a word of `measure` or `plan` to a key, or to a model or dataset that has a config.
 
-    Bash takes `model=nano/` for the three words `model`, `=` and `nano/`, and wants the last one completed; other
-    shells take it for one.
+    Bash splits `model=nano/` into the three words `model`, `=` and `nano/`, and asks to complete the last one. Other
+    shells treat it as one word.
 
     Args:
         before: the words before the one to complete.
@@ -41,7 +41,7 @@ def words(before: Sequence[str], incomplete: str) -> list[str]:
 
 
 def analyzers(incomplete: str) -> list[str]:
-    """Names of analyzers."""
+    """Return the names of analyzers that begin with a text."""
     from rbptrack.discovery import ANALYZERS, find
 
     return [name for name in find(ANALYZERS).names if name.startswith(incomplete)]

@@ -22,7 +22,7 @@ register()  # processes of Hydra's launchers import this module, and compose the
 
 
 def measure(words: Sequence[str]) -> int:
-    """Measure every cell that words ask for; returns the exit code."""
+    """Measure every cell that the words ask for and return the exit code."""
     if read_words(words).is_hydras_own:
         return _through_hydra(words)
     configs = compose(words)
@@ -35,7 +35,8 @@ def measure(words: Sequence[str]) -> int:
 def demo(words: Sequence[str]) -> int:
     """Measure the family that ships with rbptrack on the first 256 tokens of each document of its two datasets.
 
-    The long documents of pydocs would decide its exponents otherwise: of whole documents, 2.3 of 135 decide that of CE.
+    The documents are cut because a few long documents of pydocs would otherwise decide its exponents: if whole
+    documents were measured, the exponent of CE would depend on effectively 2.3 of 135 documents.
 
     Args:
         words: further words of Hydra. If they choose a model or a dataset, that one is measured.
@@ -50,7 +51,7 @@ def demo(words: Sequence[str]) -> int:
 
 
 def plan(words: Sequence[str]) -> int:
-    """Print what each cell would cost; returns 1 where one cannot be measured or looked up, 2 where none can."""
+    """Print the estimated cost of each cell. Returns 1 if some cells cannot be looked up, 2 if none can."""
     configs = compose(words)
     from rbptrack import sweep
 
@@ -91,7 +92,7 @@ def _through_hydra(words: Sequence[str]) -> int:
 
 
 def _measure_cell(config: Any) -> float:
-    """Measure the one cell that Hydra composed; its CE, which Optuna and other sweepers minimise."""
+    """Measure the one cell that Hydra composed and return its CE, which Optuna and other sweepers minimise."""
     from rbptrack import sweep
     from rbptrack.tracking import Store
 

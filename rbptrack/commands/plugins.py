@@ -1,4 +1,4 @@
-"""`plugins`: what is installed, what is broken, and a file to start from."""
+"""The command `plugins`, which lists plugins and creates new ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def list_plugins(paths: Sequence[str]) -> int:
 
 
 def new_plugin(name: str, word: str) -> int:
-    """Write a plugin that works into the working folder's `plugins/`, as a file to start from."""
+    """Create a working plugin in `plugins/` of the working folder, as a file to start from."""
     (kind,) = [kind for kind in KINDS if kind.word == word]
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_") or name in {k.folder for k in KINDS}:
         raise BadInput(f"{name}: the name of a plugin must be a word of letters, digits and _, such as my_law")

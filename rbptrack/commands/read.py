@@ -1,4 +1,4 @@
-"""`read`: a page that shows texts as models rank their tokens."""
+"""The command `read`, which writes a page with each token coloured by its rank."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def report(
     k: int,
     open_page: bool = False,
 ) -> int:
-    """Run every analyzer, or those that patterns choose; returns 1 where one failed."""
+    """Run the analyzers that the patterns choose, by default all. Returns 1 if an analyzer failed."""
     if out is not None:
         check_page(out)
     plugins = find(ANALYZERS, plugins_path)
@@ -96,17 +96,25 @@ def describe(name: str, plugins_path: Sequence[str]) -> int:
 
 
 def check_page(out: Path) -> None:
-    """Check before any work that a page can be written: no link, which would be written through, and no folder."""
+    """Check that a page can be written to a path.
+
+    Raises:
+        BadInput: the path does not end in .html, is a link or a folder, or lies in a folder that does not exist.
+
+    """
     if out.suffix != ".html":
         raise BadInput(f"--out {out}: a page's name ends in .html")
     if out.is_symlink() or (os.path.lexists(out) and not out.is_file()):
         raise BadInput(f"--out {out} is {kind_of(out)}, which is not written through: give another name")
     if not out.absolute().parent.is_dir():
-        raise BadInput(f"--out {out}: there is no folder {out.absolute().parent}")
+        raise BadInput(f"--out {out}: the folder {out.absolute().parent} does not exist; create it or choose another")
 
 
 def _keep_reports(selection: Selection, runs: Runs, outcomes: Sequence[Outcome], page: str) -> str:
-    """Keep analyses and their page in the store, and return where it is. A store that refuses is no error here."""
+    """Save analyses and their page in the store, and return the address of the page.
+
+    If the store cannot save them, print a warning and return an empty text.
+    """
     try:
         return keep(selection.store, runs, outcomes, page, command=command_line())
     except RbptrackError as error:
@@ -116,7 +124,7 @@ def _keep_reports(selection: Selection, runs: Runs, outcomes: Sequence[Outcome],
 
 def _write_figures(outcomes: Sequence[Outcome], folder: Path, form: str, k: int) -> None:
     if folder.exists() and not folder.is_dir():
-        raise BadInput(f"{folder} is {kind_of(folder)}, and no folder for figures: move it away")
+        raise BadInput(f"{folder} is {kind_of(folder)}: figures need a folder of this name. Rename or remove it")
     written, notes = save_figures(outcomes, folder, form, k)
     for note in notes:
         complain(note)

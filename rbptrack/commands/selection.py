@@ -28,7 +28,7 @@ class Selection:
 
     @cached_property
     def store(self) -> Store:
-        """The store, with what waited for it on this disk delivered."""
+        """The store. On first use, measurements that wait on this disk are delivered to it."""
         store = Store(self.uri, self.experiment)
         outbox = Outbox(store)
         if outbox.waiting():
@@ -41,5 +41,5 @@ class Selection:
         return store
 
     def runs(self) -> Runs:
-        """The measurements that pass; BadInput where none does."""
+        """Return the measurements that pass the filters. Raises BadInput if there are none."""
         return self.store.runs(self.filters)

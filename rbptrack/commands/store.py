@@ -23,14 +23,14 @@ _SECONDS_BETWEEN_QUESTIONS = 0.5
 
 
 def verify(selection: Selection, *, repair: bool) -> int:
-    """Print every fault of the store's measurements; returns 1 where there is one."""
+    """Print every fault of the store's measurements. Returns 1 if a fault was found, otherwise 0."""
     damaged = set()
     with spinner(f"verifying {selection.store.shown}"):
         for fault in selection.store.verify(repair=repair):
             damaged.add(fault.run_id)
             say(f"{fault.name} ({fault.run_id[:8]}): {fault.text}")
     if not damaged:
-        say("every measurement is as it was sealed")
+        say("no measurement is damaged")
         return 0
     if repair:
         say(f"{counted(len(damaged), 'measurement')} marked: the next sweep measures them again")
@@ -41,7 +41,7 @@ def verify(selection: Selection, *, repair: bool) -> int:
 
 
 def sync(selection: Selection) -> int:
-    """Deliver what waits; returns 1 where something still does."""
+    """Deliver the measurements that wait on this disk. Returns 1 if some could not be delivered."""
     store = Store(selection.uri, selection.experiment)
     outbox = Outbox(store)
     failed = 0
@@ -61,7 +61,7 @@ def sync(selection: Selection) -> int:
 
 
 def ui(selection: Selection, *, host: str, port: int, open_page: bool) -> int:
-    """Run MLflow's server on the store until it is stopped; of a store that has a server already, print the page.
+    """Run MLflow's server on the store until it is stopped. If the store is itself a server, only print its page.
 
     The address of the page is printed when the server answers, and then opened in the browser if asked for.
     """

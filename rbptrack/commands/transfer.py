@@ -1,4 +1,4 @@
-"""`export` and `import`: measurements for others, and of others."""
+"""The commands `export` and `import`, which exchange measurements with other people."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def export(
     if os.path.lexists(out):
         raise BadInput(f"{out} exists already: give another name, or remove it")
     if not out.absolute().parent.is_dir():
-        raise BadInput(f"there is no folder {out.absolute().parent} for {out.name}")
+        raise BadInput(f"{out}: the folder {out.absolute().parent} does not exist; create it or choose another")
     if not to:
         if out.suffix != ".zip":
             raise BadInput(f"{out}: a bundle's name ends in .zip; --to EXPORTER writes something else")
@@ -70,10 +70,10 @@ def export(
 def import_path(
     selection: Selection, path: Path, options: Sequence[str], *, importer: str, plugins_path: Sequence[str]
 ) -> int:
-    """Import a bundle, or a file or folder by the importer that takes it."""
+    """Import a bundle, or import another file or folder with the importer that can read it."""
     path = user_path(str(path))
     if not path.exists():
-        raise BadInput(f"{path}: there is no such file")
+        raise BadInput(f"{path} does not exist")
     if not importer and is_bundle(path):
         if options:
             raise BadInput(f"a bundle has no options; got {listed(list(options))}")
@@ -90,7 +90,7 @@ def import_path(
 
 
 def _importer_of(importers: Plugins[Importer], path: Path) -> str:
-    """The one importer that takes a file."""
+    """Return the name of the importer that can read a file. Raises BadInput if there is not exactly one."""
     takers = [name for name in importers.names if _takes(importers.select(name)(), path)]
     if len(takers) == 1:
         return takers[0]

@@ -11,7 +11,10 @@ from tqdm.auto import tqdm
 
 
 def bar(total: float, title: str, *, hidden: bool = False) -> tqdm[Any]:
-    """A bar over tokens, to be advanced with `update(n)`, closed as a context manager, and gone when it ends."""
+    """Make a progress bar over tokens.
+
+    Use it as a context manager, and call `update(n)` to advance it. The bar disappears at the end.
+    """
     return tqdm(
         total=total, desc=title, unit=" token", unit_scale=True, leave=False, disable=hidden or _nobody_watches()
     )
@@ -19,7 +22,7 @@ def bar(total: float, title: str, *, hidden: bool = False) -> tqdm[Any]:
 
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
-    """Show what is being done, while it is done, where nobody knows how long it takes."""
+    """Show a label while a block of unknown duration runs."""
     with tqdm(total=0, desc=text, bar_format="{desc} ...", leave=False, disable=_nobody_watches()):
         yield
 

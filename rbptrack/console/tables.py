@@ -26,14 +26,14 @@ def print_table(
 ) -> None:
     """Print a frame without its index: words to the left, numbers to the right, empty cells for missing values.
 
-    Where it is wider than the terminal, columns are left out, and a line below names them. In a file or a pipe all are
-    there.
+    If the table is wider than the terminal, some columns are left out, and a line below names them. Files and pipes
+    get all columns.
 
     Args:
         frame: the table.
-        formats: how to print a column's numbers, such as `.3f`; otherwise four digits.
-        last_to_go: the columns that are left out last, the most important first; before them go the others, the
-            rightmost first. What still finds room comes back. The first column of the frame always stays.
+        formats: the format of a column's numbers, such as `.3f`; the default is four significant digits.
+        last_to_go: the columns to keep if room is short, the most important first. Of the other columns, the leftmost
+            are kept first. The first column of the frame is always shown.
         title: a line above.
 
     """
