@@ -36,7 +36,7 @@ class Conversation:
 
 
 def template_of(file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> str:
-    """The chat template in a file, or that of the model's own tokenizer where `file` is empty.
+    """Return the chat template in a file. If `file` is empty, return the template of the tokenizer.
 
     Raises:
         BadInput: the file cannot be read, or the model has no template.
@@ -86,7 +86,7 @@ def _rendered(question: str, answer: str, tokenizer: PreTrainedTokenizerBase, te
 
 
 def _undated(template: str) -> str:
-    """The template with a `strftime_now` of its own, which hides transformers' and always tells the same day.
+    """Add a `strftime_now` to a template. It replaces that of transformers and always returns one fixed day.
 
     It is a macro, because transformers passes data to templates and no functions.
     """

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Document:
-    """One text: its fields in order, as the dataset has them, and the source it comes from, where one is named."""
+    """One text: its fields in order, as the dataset has them, and its source if the dataset names one."""
 
     id: str
     fields: tuple[str, ...]
@@ -72,7 +72,7 @@ def texts_hash(documents: Sequence[Document], *, chat: bool = False) -> str:
 
 
 def load_documents(config: DatasetConfig, source: Pinned) -> list[Document]:
-    """Read and select documents; from the cache where this selection of a hub dataset was read before.
+    """Read and select documents. A selection of a hub dataset that was read before comes from the cache.
 
     Raises:
         BadInput: the dataset cannot be read, has no such split or field, or holds no text.
@@ -128,7 +128,7 @@ def only_split(config: DatasetConfig, source: Pinned) -> str:
 
 
 def _read(config: DatasetConfig, source: Pinned) -> list[Document]:
-    """Read and select documents from where they are; see `load_documents`."""
+    """Read and select documents without the cache. Raises BadInput if the dataset cannot be read or holds no text."""
     import datasets
 
     datasets.disable_progress_bars()
@@ -149,7 +149,7 @@ def _read(config: DatasetConfig, source: Pinned) -> list[Document]:
 
 
 def _through(config: DatasetConfig, source: Pinned, read: Callable[[], T]) -> T:
-    """Do something with `datasets`; faults of the data and of the hub become lines."""
+    """Call a function that reads with `datasets`. Raises BadInput if the data or the hub fail."""
     import datasets
 
     try:
@@ -286,7 +286,7 @@ def _select(stream: Any, config: DatasetConfig) -> Iterable[Row]:
 def _drawn_from_all(read: Callable[[], Iterable[Row]], config: DatasetConfig) -> list[Row]:
     """Return the first rows of a permutation of all rows that pass the filters, as `datasets` draws it.
 
-    The rows are read twice, first to count them, so that only those that are drawn are in memory.
+    The rows are read twice: first to count them, then to keep those that are drawn. Only those are in memory.
     """
     keep = _filter(config)
     count = sum(1 for row in read() if keep(row))

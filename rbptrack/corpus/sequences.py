@@ -116,7 +116,7 @@ class Corpus:
         scored = np.zeros(len(self.token), bool)
         scored[self.targets(0, len(self.start))] = True
         last = np.full(len(self.document_ids), -1)
-        last[self.document[scored]] = self.position[scored]  # positions ascend, so that the last one stays
+        last[self.document[scored]] = self.position[scored]  # positions ascend: the last one stays
         chosen = ~scored & (self.position < last[self.document])
         columns = {"document": self.document, "position": self.position, "token": self.token}
         return pd.DataFrame({name: values[chosen] for name, values in columns.items()})
@@ -180,7 +180,7 @@ def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetC
 
 
 def _joined(tokens: Tokens, end: int | None) -> Tokens:
-    """The same documents, each followed by the end-of-text token."""
+    """Append the end-of-text token to each document."""
     if end is None:
         raise BadInput("dataset.sequence=pack needs a tokenizer with an end-of-text token; use truncate or slide")
     after = np.cumsum(tokens.lengths)

@@ -99,7 +99,7 @@ def import_bundle(path: Path, store: Store) -> list[str]:
     Raises:
         BadInput: the file is not a bundle, holds what no bundle does, or numbers that its ranks do not give. Nothing of
             it is kept.
-        StoreAway: the store does not answer; the same command completes the import.
+        StoreAway: the store does not answer. Run the command again later to complete the import.
 
     """
     regular_file(path, "import")

@@ -142,7 +142,7 @@ def _faults_of_values(record: Record) -> Iterator[str]:
 
 
 def _has_type(fact: Fact | None, value: str) -> bool:
-    """Whether a text is of the type of its fact's column. A tag that is no fact has none."""
+    """Return whether a text has the type of its fact's column. Tags without a fact may have any text."""
     if fact is None or fact.dtype == "string":
         return True
     if fact.dtype == "boolean":

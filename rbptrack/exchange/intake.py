@@ -19,10 +19,10 @@ from rbptrack.tracking.record import MAX_TEXT_LENGTH, histogram_of, numbers, rbp
 def import_source(importer: str, source: CheckedSource, path: Path, store: Store) -> list[str]:
     """Deliver the checked measurements and scores of a source that the store lacks; returns lines about it.
 
-    Other numbers than an earlier import had of the same measurement take its place.
+    If an earlier import of a measurement had other numbers, the new numbers replace them.
 
     Raises:
-        StoreAway: the store does not answer; the same command completes the import.
+        StoreAway: the store does not answer. Run the command again later to complete the import.
 
     """
     new_measurements = 0

@@ -1,4 +1,4 @@
-"""A model without its weights: config, S, and whether a tokenizer fits it."""
+"""What a model's config says without its weights: its parameters, its vocabulary and which tokenizers fit."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def load_config(source: Pinned) -> Any:
 
 
 def loaded(what: str, source: Pinned, load: Callable[..., Any], remedy: str = "") -> Any:
-    """Load by a pinned source with a `from_pretrained`. Whatever the libraries raise on a damaged file becomes a line.
+    """Load a part of a model from a pinned source with a `from_pretrained` function.
 
     Args:
-        what: is loaded, for the message.
+        what: the name of the part that is loaded, for the message.
         source: where it is.
         load: a `from_pretrained`.
         remedy: ends the message.
@@ -110,7 +110,7 @@ def reason(error: BaseException, source: Pinned) -> str:
 
 
 def from_source(source: Pinned, load: Callable[..., Any], **options: Any) -> Any:
-    """Load by a pinned source with a `from_pretrained`; the hub's faults become lines."""
+    """Call a `from_pretrained` with a pinned source. Errors of the hub are raised as BadInput or RbptrackError."""
     silence_torchao()
     _quiet(downloads=source.revision is not None)
     if source.gguf:
@@ -122,7 +122,7 @@ def from_source(source: Pinned, load: Callable[..., Any], **options: Any) -> Any
 
 
 def _quiet(*, downloads: bool) -> None:
-    """Silence bars and warnings of transformers; leave the hub's own bars where a person watches a download."""
+    """Silence bars and warnings of transformers. If a terminal shows a download, keep the hub's own bars."""
     from huggingface_hub.utils.tqdm import enable_progress_bars
     from transformers.utils import logging as transformers_logging
 
@@ -145,10 +145,10 @@ def vocab_size(config: Any) -> int:
 
 
 def model_class(config: Any) -> Any:
-    """The class of transformers that builds a causal LM of a config; of a multimodal model, one that holds it.
+    """Return the class of transformers that builds a causal LM, or a multimodal model with one, from a config.
 
-    The class that the checkpoint was saved from, where it is one of those that generate text; else the first that knows
-    the config.
+    This is the class that the checkpoint was saved from, if that class generates text. Otherwise it is the auto class
+    of transformers that supports the config.
     """
     import transformers
     from transformers.models.auto import modeling_auto
@@ -223,9 +223,10 @@ def _text_parts(module: Any) -> list[Any]:
 def candidates(
     architecture: Any, tokenizer: PreTrainedTokenizerBase, wanted: Candidates
 ) -> tuple[int, tuple[int, ...]]:
-    """The number of head rows among which a target is ranked, and which of them are left out.
+    """Return the number of head rows among which a target is ranked, and the ids of the rows that are left out.
 
-    All rows; or up to the last that the tokenizer can name, without those between that it cannot.
+    With `Candidates.vocabulary` these are all rows. Otherwise they are the rows up to the last id of the tokenizer, and
+    ids that the tokenizer does not have are left out.
     """
     rows = vocab_size(architecture)
     if wanted is Candidates.vocabulary:
@@ -236,10 +237,10 @@ def candidates(
 
 
 def longest_sequence(config: Any) -> int | None:
-    """The most tokens of a sequence for which a model's numbers hold; None where nothing limits it.
+    """Return the maximum length of a sequence in tokens; None if the config sets no limit.
 
-    Positions of kind "longrope" are numbered otherwise beyond the length of the first training, and then for every
-    sequence of a batch: longer ones would change their neighbours' ranks.
+    With "longrope", one sequence longer than the original training length changes the positions of the whole batch. Its
+    neighbours' ranks would change, too. The limit is therefore the original training length.
     """
     text = text_config(config)
     limits = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions")]
@@ -251,7 +252,7 @@ def longest_sequence(config: Any) -> int | None:
 
 
 def check_fit(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> None:
-    """Refuse sequences longer than the model's maximum, and a tokenizer with ids that the model has no rows for."""
+    """Raise BadInput if sequences exceed the model's maximum, or if the tokenizer has ids beyond the model's rows."""
     longest = longest_sequence(config)
     if longest and seq_len > longest:
         raise BadInput(f"dataset.seq_len must be at most {longest}, the maximum of {name}; got {seq_len}")
@@ -266,7 +267,7 @@ def check_fit(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_le
 
 
 def check_same_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> None:
-    """Refuse a reference whose tokenizer has other entries than the model's, or cuts texts otherwise."""
+    """Raise BadInput if a reference's tokenizer differs from the model's in its entries or its rules."""
     ids = tokenizer.get_vocab()
     others = other.get_vocab()
     remedy = f"a reference reads the same tokens. reference.tokenizer= names the model's, if {name} was trained with it"

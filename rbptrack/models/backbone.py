@@ -1,4 +1,4 @@
-"""From token ids to what the output head is given: the model's own forward pass, stopped at its head."""
+"""The backbone of a model: its own forward pass, stopped before the output head."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class _AtHead(Exception):
 class Backbone:
     """Calls a causal language model up to its head; several threads may call it at a time.
 
-    The forward pass is the whole model's, so that whatever the model does between its last layer and its head (a dense
-    layer, a norm, a scale) is part of the states, and so that a multimodal model numbers its positions itself. A hook
-    on the head ends the pass before the product with the vocabulary.
+    It runs the whole model's forward pass. A hook on the head ends the pass before the product with the vocabulary. The
+    states therefore include everything that the model does between its last layer and its head (a dense layer, a norm,
+    a scale), and a multimodal model numbers its positions itself.
 
     Args:
         module: a causal language model of transformers, in evaluation mode.

@@ -1,4 +1,4 @@
-"""A causal language model, split where the vocabulary begins: into backbone and head, which are checked to be it."""
+"""A causal language model split into backbone and head, with a check that both together give its logits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_HEAD = "it has no output embeddings, so it predicts no tokens"
 
 @dataclass(frozen=True)
 class Reference:
-    """A second model that reads the same tokens in the same pass, to whose distributions a model's are compared.
+    """A second model that reads the measured model's tokens. Its distributions are compared to that model's.
 
     Attributes:
         name: `pythia-12b`.
@@ -209,7 +209,7 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Back
         head = head_of(output, module.config, states, whole, candidates=candidates)
         device = head.weight.device
         return backbone, head, states.to(device), whole[:, : head.vocab_size].to(device)
-    raise failure or Unmeasurable("it is no model of transformers")
+    raise failure or Unmeasurable("it is not a model of transformers")
 
 
 def _by_model(run: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:

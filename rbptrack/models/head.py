@@ -35,7 +35,7 @@ def head_of(output: nn.Module, config: Any, states: Tensor, whole: Tensor, *, ca
         candidates: rank targets among the first so many rows; None: all that the model gives logits for.
 
     Raises:
-        Unmeasurable: the head is no matrix product with the vocabulary.
+        Unmeasurable: the head is not a matrix product with the vocabulary.
 
     """
     rows = min(whole.shape[-1], candidates or whole.shape[-1])  # some models drop padded rows after the product

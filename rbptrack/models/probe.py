@@ -88,7 +88,7 @@ def _dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> str:
         again = backbone(tokens)[0, :half]
         if moved > _NOISE * _distance(again, followed):
             return (
-                "its states at a token depend on later tokens, so it does not predict the next one (it is no causal "
+                "its output at a token depends on later tokens: it cannot predict the next one (it is not a causal "
                 "language model, or its config says so: is_causal, is_decoder, use_bidirectional_attention)"
             )
     alone = backbone(tokens[:1, :half])[0]
@@ -96,7 +96,7 @@ def _dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> str:
     if moved > _CLOSE[alone.dtype]:
         beside_another = backbone(tokens[:, :half])[0]
         if moved > _NOISE * _distance(beside_another, alone):
-            return "its states depend on the length of the batch, so that a text's ranks would depend on other texts"
+            return "its states depend on the length of the batch: a text's ranks would depend on other texts"
     return ""
 
 

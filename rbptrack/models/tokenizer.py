@@ -50,8 +50,8 @@ def load_tokenizer(source: Pinned) -> PreTrainedTokenizerBase:
     tokenizer_config.json asks for is added. Dropout, which makes each encoding of a text another one, is switched off.
 
     Raises:
-        BadInput: there is no tokenizer, it is damaged, it has no fast version, the hub refuses it, or its files
-            contradict each other.
+        BadInput: the tokenizer is missing or damaged, has no fast version, or cannot be read from the hub, or its
+            files contradict each other.
 
     """
     tokenizer = _by_class(source)
@@ -87,7 +87,7 @@ def _by_class(source: Pinned) -> PreTrainedTokenizerBase:
 def _held_to_files(
     tokenizer: PreTrainedTokenizerBase, source: Pinned, config: dict[str, Any], file: Path | None
 ) -> PreTrainedTokenizerBase:
-    """The tokenizer with the rules of its files; see `load_tokenizer`."""
+    """Return a tokenizer that follows the rules of its files. Raises BadInput if they are incomplete or damaged."""
     if file is not None:
         tokenizer = _with_rules_of(file, tokenizer, source)
     check_fast(tokenizer, f"the tokenizer of {source.location}")
@@ -127,7 +127,7 @@ def _check_vocabulary(source: Pinned, tokenizer: PreTrainedTokenizerBase) -> Non
 
 
 def check_given(tokenizer: Any) -> None:
-    """Refuse an object that is not a fast tokenizer, and a tokenizer without the rules of the files it was loaded from.
+    """Check that an object is a fast tokenizer with the rules of the files that it was loaded from.
 
     A tokenizer with another vocabulary than those files is taken as it is: it was trained or changed on purpose.
 
@@ -172,7 +172,7 @@ def check_given(tokenizer: Any) -> None:
 
 
 def check_fast(tokenizer: Any, what: str) -> None:
-    """Refuse what is not a fast tokenizer of transformers: character offsets need one."""
+    """Raise BadInput if an object is not a fast tokenizer. Character offsets need a fast one."""
     from transformers import PreTrainedTokenizerBase
 
     if isinstance(tokenizer, type):
@@ -280,7 +280,7 @@ def _differences(backend: Tokenizer, own: Tokenizer) -> list[str]:
 
 
 def _other_ids(tokenizer: PreTrainedTokenizerBase, own: Tokenizer, *, special: bool) -> str:
-    """The first of a few texts to which a tokenizer gives other ids than the file's; empty if there is none."""
+    """Return a text that a tokenizer encodes differently from its file; empty if all probes agree."""
     own.encode_special_tokens = tokenizer.backend_tokenizer.encode_special_tokens
     for text in _probes(own):
         ids = tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]

@@ -1,4 +1,4 @@
-"""Runs analyzers one after the other where there is little to read, else side by side in processes of their own."""
+"""Runs analyzers: one after the other for small inputs, in parallel processes for large ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Outcome:
 
     @property
     def sentence(self) -> str:
-        """The outcome in a sentence: the headline, or why there is none."""
+        """The headline of the report, or the reason why the analyzer gave no report."""
         if self.report is None:
             return self.problem
         if self.report.headline or self.has_results:

@@ -255,7 +255,7 @@ def _glossary(report: Report) -> list[tuple[str, str]]:
 
 
 class Figure(NamedTuple):
-    """A chart: its Vega-Lite packed for the page's script, or why there is none; controls: what the explorer offers."""
+    """A chart of the page: its packed Vega-Lite, or why it cannot be drawn, and the controls of the explorer."""
 
     name: str
     spec: str = ""

@@ -63,7 +63,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class TokenSet:
-    """Measurements that scored the same tokens.
+    """A group of measurements that scored identical tokens.
 
     Attributes:
         label: `nano on pydocs`.
@@ -122,7 +122,7 @@ def render_reading(
         The page, and notes on what it leaves out.
 
     Raises:
-        BadInput: there is no such document, or no measurement keeps texts.
+        BadInput: a document does not exist, or no measurement keeps texts.
         Unreadable: the ranks of all measurements are missing or damaged.
 
     """
@@ -289,7 +289,7 @@ def _first_that_is_not_empty(frames: Iterator[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _asked_for(token_set: TokenSet, asked: Sequence[str], ids: Mapping[int, str]) -> list[Choice]:
-    """The documents of these ids or numbers; BadInput if there is no such document."""
+    """Return the documents with these ids or numbers. Raises BadInput if one does not exist."""
     number_by_id = {id_: number for number, id_ in ids.items()}
     numbers = set(token_set.counts[0].document.tolist())
     choices = {}

@@ -23,7 +23,7 @@ _SYMMETRIC = 0.02  # of half the interval: a difference of its two sides that th
 
 @dataclass(frozen=True)
 class ResultsTable:
-    """Answers to questions about the same cases, as texts: a row for each case.
+    """A table of texts with a row for each case and columns for the questions about these cases.
 
     Attributes:
         report: which they come from.

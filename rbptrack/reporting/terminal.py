@@ -14,7 +14,7 @@ MAX_NOTES = 8
 
 
 def show(outcome: Outcome) -> None:
-    """Print a report: its headline, its tables, its notes; or the line that says why there is none."""
+    """Print the headline, tables and notes of a report. If the analyzer failed, print the reason."""
     if outcome.report is None:
         complain(outcome.problem, outcome.trace)
         return
@@ -48,7 +48,7 @@ def show_summary(outcomes: Sequence[Outcome]) -> None:
 
 
 def _print(table: ResultsTable) -> None:
-    """Print a table without asides; where it is too wide, estimates stay longest, then verdicts, then p."""
+    """Print a table without asides. If it is too wide, drop p values first, then verdicts, then estimates."""
     table = table.without_asides()
     shown = table.titles
     report = table.report

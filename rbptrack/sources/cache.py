@@ -39,7 +39,7 @@ def writable(folder: Path) -> Path:
 
 
 def cached(name: str, schema: pa.Schema, make: Callable[[], pa.Table]) -> pa.Table:
-    """The table that is kept under a name; made and kept first where there is none, or a damaged one.
+    """Return the table that is cached under a name. If it is missing or damaged, make and cache it first.
 
     Of several processes one makes it and the others wait. Where the folder cannot be written, it is made each time.
 
@@ -67,7 +67,7 @@ def cached(name: str, schema: pa.Schema, make: Callable[[], pa.Table]) -> pa.Tab
 
 
 def remembered(name: str, find_out: Callable[[], str]) -> str:
-    """The line that is kept under a name; found out and kept first if there is none, or a damaged one.
+    """Return the line that is cached under a name. If it is missing or damaged, compute and cache it first.
 
     Args:
         name: changes with everything that the line depends on.

@@ -29,8 +29,8 @@ _TRIES = 2  # a machine under load may be late for the first
 def online() -> bool:
     """Whether the hub answers; asked once per process.
 
-    Where it does not (no network, or a server that accepts and hangs), the libraries stay offline: else every cached
-    file costs half a minute to minutes.
+    If it does not (no network, or a server that accepts and hangs), the libraries are set to offline mode. Otherwise
+    they would wait half a minute or more for every cached file.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return False
@@ -111,7 +111,7 @@ def commit(kind: Kind, repo: str, revision: str) -> str:
 
 
 def snapshot(kind: Kind, repo: str, revision: str) -> Path | None:
-    """The folder of the hub's cache that holds a revision's files; None where nothing of it was downloaded."""
+    """The folder of the hub's cache that holds a revision's files; None if nothing of it was downloaded."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -126,7 +126,7 @@ def snapshot(kind: Kind, repo: str, revision: str) -> Path | None:
 
 
 def call(kind: Kind, repo: str, revision: str, action: Callable[[], T]) -> T:
-    """Do something that asks the hub; every fault of it becomes a line.
+    """Call a function that asks the hub, and replace its errors by messages for the user.
 
     Raises:
         BadInput: unknown repository or revision, gated, or not cached while the hub is unreachable.

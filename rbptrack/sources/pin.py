@@ -34,7 +34,7 @@ class Pinned:
     Attributes:
         location: what the loading library is given: a hub id or a folder; empty for files.
         revision: the hub commit to load; None for local files.
-        identity: what makes it the same thing on another machine: `id@commit`, or a hash of the files.
+        identity: identifies the content on every machine: `id@commit`, or a hash of the files.
         files: the local files, in natural order; empty for a repository or folder.
         requested: the revision as the user gave it, such as `main`, for messages; empty for local files.
         gguf: the one file of the model that is loaded, where that is GGUF.
@@ -111,7 +111,7 @@ def _of_files(files: Sequence[Path]) -> Pinned:
 
 
 def _matching(patterns: Sequence[str]) -> list[Path]:
-    """The files that match, each once, in natural order by pattern; BadInput where one cannot be read."""
+    """The files that match, each once, in natural order by pattern; BadInput if one cannot be read."""
     matching: dict[Path, None] = {}
     for pattern in patterns:
         names = [str(user_path(pattern))]

@@ -2,7 +2,7 @@
 
 `Gpus` and `Slurm` write the cells into job files. `rbptrack job FILE` measures the cells of one file, leaves finished
 records in their folders, and never touches the tracking store. The process that launched the jobs delivers the records
-as they appear, so any store will do, even a file on a laptop. Whatever ends a job, the same command continues it.
+as they appear, so any store will do, even a file on a laptop. If a job ends early, run the command again to continue.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     pass
 
 LARGE = 1e9
-"""Parameters of a model from which a job has one dataset, so that several GPUs can share the work."""
+"""A model with at least this many parameters has one job per dataset. Several GPUs can then share its work."""
 
 Finished = Callable[[int, Outcome], None]
 """Is told how a cell ended, by the cell's number."""
@@ -357,7 +357,7 @@ def run_side_by_side(
 
 
 def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable[[], None]) -> None:
-    """Submit an array and wait for its end. An interrupt leaves its jobs to SLURM; the same command delivers them.
+    """Submit an array and wait for its end. After an interrupt its jobs go on; running the command again delivers them.
 
     Args:
         script: of the array.
@@ -392,7 +392,7 @@ def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable
                 collect()
         except BaseException:
             array.terminate()
-            say(f"The jobs go on, and the same command delivers what they finish; scancel {number} ends them.")
+            say(f"The jobs go on. Run the command again to deliver their results; scancel {number} ends them.")
             raise
 
 

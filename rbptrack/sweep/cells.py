@@ -69,7 +69,12 @@ class Cell:
         return cells_folder() / self.fingerprint
 
     def load(self) -> tuple[CausalModel, Corpus]:
-        """The model on its device, and the dataset as sequences of its tokens; errors as `Loader.load`."""
+        """Load the model on its device, and the dataset as sequences of its tokens.
+
+        Raises:
+            BadInput: model, tokenizer, texts and reference do not fit each other, or cannot be read.
+
+        """
         from rbptrack.sweep.load import Loader
 
         return Loader().load(self)

@@ -54,7 +54,7 @@ def plan(configs: Sequence[Config]) -> pd.DataFrame:
 
 
 def _resolved(resolver: Resolver, config: Config) -> Cell | RbptrackError:
-    """A cell, or why there is none."""
+    """A cell, or the reason why it cannot be resolved."""
     try:
         return resolver.resolve(config)
     except RbptrackError as error:

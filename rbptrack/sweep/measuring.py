@@ -124,7 +124,7 @@ Outcome = Measured | Found | Failed
 
 
 def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deliver: bool = True) -> Outcome:
-    """Measure one cell and log it, unless the store has it. An error is an outcome, so that other cells go on.
+    """Measure one cell and log it, unless the store has it. An error is returned as an outcome. The caller can go on.
 
     Args:
         cell: what to measure.
@@ -220,7 +220,7 @@ def _locked(cell: Cell) -> Iterator[None]:
 
 
 def _find_run(cell: Cell, store: Store) -> str:
-    """The run of a finished measurement; empty where there is none, or where the store is away."""
+    """Return the run ID of a finished measurement; empty if it is not in the store or the store is away."""
     try:
         return store.find(cell.fingerprint) or ""
     except StoreAway:

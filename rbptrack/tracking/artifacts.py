@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Artifacts(RankStore):
-    """Reads the artifacts of a store's runs; raises MissingArtifact, or StoreAway where the store does not answer.
+    """Reads the artifacts of a store's runs; raises MissingArtifact, or StoreAway if the store does not answer.
 
     Attributes:
         connection: the way to the store.
@@ -42,7 +42,7 @@ class Artifacts(RankStore):
         if here is None:
             return self._fetched(run_id, name)
         if not (here / name).is_file():
-            raise MissingArtifact(f"run {run_id} lacks its artifact {name}: there is no {here / name}")
+            raise MissingArtifact(f"run {run_id} lacks its artifact {name}: {here / name} does not exist")
         return here / name
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
@@ -50,7 +50,7 @@ class Artifacts(RankStore):
         return self._read(run_id, RANKS_FILE, lambda path: RankTable.read(path, columns))
 
     def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
-        """The same in pieces of whole documents."""
+        """Yield the rank table of a measurement in pieces of whole documents. Only one piece is in memory at a time."""
         yield from RankTable.read_pieces(self.artifact(run_id, RANKS_FILE), columns)
 
     def histogram(self, run_id: str) -> RankHistogram:
@@ -58,7 +58,7 @@ class Artifacts(RankStore):
         return self._read(run_id, HISTOGRAM_FILE, RankHistogram.read)
 
     def token_texts(self, run_id: str) -> Mapping[int, str]:
-        """The texts of a measurement's tokens by id; empty where they were not kept."""
+        """The texts of a measurement's tokens by id; empty if they were not kept."""
         try:
             texts = json.loads(self.artifact(run_id, TOKENS_FILE).read_text(encoding="utf-8"))
             return {int(token): text for token, text in texts.items()}

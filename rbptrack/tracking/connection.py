@@ -44,10 +44,10 @@ class Connection:
     Attributes:
         uri: the address, absolute.
         database: the SQLite file; None of any other store.
-        writer: names the lock: who writes under the same one has the same name.
+        writer: the name of the lock. Processes that share a lock have equal names.
 
     Raises:
-        BadInput: the address is none of a tracking store, or holds a password.
+        BadInput: the address does not name a tracking store, or holds a password.
 
     """
 
@@ -125,7 +125,7 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
     elif scheme != "sqlite":
         if scheme not in _SCHEMES:
             raise BadInput(
-                f"{without_password(uri)} is no tracking store: give http://HOST:PORT, sqlite:///FILE or "
+                f"{without_password(uri)} is not a tracking store: give http://HOST:PORT, sqlite:///FILE or "
                 "postgresql://HOST/NAME (MLflow no longer keeps runs in plain folders)"
             )
         return uri, None
@@ -182,7 +182,7 @@ def _settings(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _make_database(database: Path) -> None:
-    """Make a store's SQLite file under another name and rename it, so that an interrupt leaves no half of one.
+    """Make a store's SQLite file under another name and rename it. An interrupt then leaves no incomplete file.
 
     Two processes that make one at once break it, hence the caller's lock. With write-ahead logging,
     writers wait a third of the time.

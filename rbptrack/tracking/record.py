@@ -101,7 +101,7 @@ class Record:
 
     @classmethod
     def parse(cls, text: bytes) -> Record:
-        """Read record.json; ValueError, TypeError or KeyError where it is none."""
+        """Read record.json; raises ValueError, TypeError or KeyError if it is not a record."""
         data = json.loads(text)
         try:
             data["curves"] = {

@@ -130,7 +130,7 @@ class Store(Artifacts):
         return runs
 
     def find_delivered(self, record: Record, seal: str) -> str | None:
-        """Return the finished run of a record, or of another measurement of the same if that suffices."""
+        """Return the finished run of a record, or that of an equivalent measurement if that suffices."""
         if not record.tags.get(Tag.FORCED):
             return self.find_same(record)
         condition = f"{_FINISHED} and tags.`{Tag.SEAL}` = '{seal}'"
@@ -340,7 +340,7 @@ class Store(Artifacts):
         return next(iter(self.measurements.search(condition, most=1)), None)
 
     def _of_sweeps(self, frame: pd.DataFrame, patterns: Sequence[str]) -> pd.DataFrame:
-        """The measurements that these sweeps made, or found measured; BadInput where there is none."""
+        """Return the measurements that these sweeps made or reused. Raises BadInput if there are none."""
         condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SWEEP}'"
         covered: set[str] = set()
         for run in self.reports.search(condition):
@@ -355,7 +355,7 @@ class Store(Artifacts):
 
     def _empty(self) -> BadInput:
         if not self.connection.exists:
-            return BadInput(f"there is no tracking store {self.shown} yet: measure something first")
+            return BadInput(f"the tracking store {self.shown} does not exist yet: measure something first")
         if self.measurements.find() is None:
             names = ", ".join(self.connection.experiment_names()) or "none"
             return BadInput(

@@ -55,7 +55,7 @@ class Fault:
         run_id: the run.
         name: its name, or what names it.
         text: what is wrong.
-        lost: whether the run is not among the finished ones any more, so that it cannot be marked.
+        lost: whether the run is no longer finished. Such a run cannot be marked.
 
     """
 

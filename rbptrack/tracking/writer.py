@@ -110,7 +110,7 @@ class RunWriter:
     def add_files(self, run: RunInfo, paths: Sequence[Path]) -> None:
         """Log artifacts, and sync them where they lie on this machine: before the run is FINISHED.
 
-        MLflow reads the whole run for it, so that a run of many metrics is given its files first.
+        MLflow reads the whole run for each file. Files are therefore added before the metrics.
         """
         if not paths:
             return
@@ -132,7 +132,7 @@ class RunWriter:
         """Remove the runs that a process which died began under the lock that the caller holds.
 
         A run of another folder may be under way, and is left alone. That of a machine that died stays RUNNING until
-        the same folder writes again, or somebody deletes it in MLflow; only FINISHED runs count anywhere.
+        a command writes from that folder again, or somebody deletes it in MLflow; only FINISHED runs count anywhere.
         """
         for run in self._experiment.search(f"attributes.status = 'RUNNING'{condition}"):
             if run.data.tags.get(Tag.WRITER) == self._connection.writer:
