@@ -197,7 +197,7 @@ class Proxies(Analyzer):
             beside = sizes | {"by_ce": left_out.fixed[CE_PROXY], "chosen": chosen}
             report.add("left_out", left_out.right, **keys, beside=beside)
         else:
-            report.notes.append(f"{task} on {dataset}: no family can be left out, because fewer than 3 have scores.")
+            report.notes.append(f"{task} on {dataset}: fewer than 3 families have scores; none can be left out.")
         return pd.DataFrame(
             {
                 "dataset": dataset,
