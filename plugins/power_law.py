@@ -258,7 +258,7 @@ class PowerLaw(Analyzer):
             span="α",
         )
         if not found:
-            return f"{label}: α = {spanned(rows['α'])}, without a test; the notes say why."
+            return f"{label}: α = {spanned(rows['α'])}, without a test; the page says why."
         caution = _caution(report, metric, families)
         if "delta" not in report.questions:
             return sentence(found, caution)

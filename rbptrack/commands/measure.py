@@ -65,14 +65,15 @@ def plan(words: Sequence[str]) -> int:
     for column, form in forms.items():
         shown[column] = [form(value) if pd.notna(value) else "" for value in table[column]]
     print_table(shown.rename(columns={"seconds": "time"}), last_to_go=["dataset", "status", "S", "tokens", "time"])
-    seconds, flops = (to_measure[column].sum(skipna=False) for column in ("seconds", "FLOPs"))
-    weights = to_measure.drop_duplicates("model")["download"].sum(skipna=False)
-    say(
-        f"{counted(len(to_measure), 'cell')} to measure: "
-        f"{duration(seconds) if pd.notna(seconds) else 'an unknown time'} on this device, "
-        f"{f'{flops:.1e}' if pd.notna(flops) else 'unknown'} FLOPs, "
-        f"{compact_bytes(weights) if pd.notna(weights) else 'unknown bytes'} to download"
-    )
+    if not unknown.all():
+        seconds, flops = (to_measure[column].sum(skipna=False) for column in ("seconds", "FLOPs"))
+        weights = to_measure.drop_duplicates("model")["download"].sum(skipna=False)
+        say(
+            f"{counted(len(to_measure), 'cell')} to measure: "
+            f"{duration(seconds) if pd.notna(seconds) else 'an unknown time'} on this device, "
+            f"{f'{flops:.1e}' if pd.notna(flops) else 'unknown'} FLOPs, "
+            f"{compact_bytes(weights) if pd.notna(weights) else 'unknown bytes'} to download"
+        )
     if not unknown.any():
         return 0
     first = table[unknown].iloc[0]
