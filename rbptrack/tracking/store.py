@@ -355,7 +355,7 @@ class Store(Artifacts):
 
     def _empty(self) -> BadInput:
         if not self.connection.exists:
-            return BadInput(f"the tracking store {self.shown} does not exist yet: measure something first")
+            return BadInput(f"no tracking store {self.shown} yet: measure something first")
         if self.measurements.find() is None:
             names = ", ".join(self.connection.experiment_names()) or "none"
             return BadInput(
