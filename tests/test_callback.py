@@ -129,7 +129,7 @@ def two_sizes(tmp_path_factory: pytest.TempPathFactory) -> str:
             )
             model = AutoModelForCausalLM.from_pretrained(embedded(f"models/{size}"), dtype=torch.float32)
             trainer = Trainer(model=model, args=arguments, train_dataset=data, eval_dataset=data[:1])
-            rank = RankCallback(texts, tokenizer, seq_len=64, log=True, family="mine", size=size)
+            rank = RankCallback(texts, tokenizer, seq_len=64, log=True, experiment="rbptrack", family="mine", size=size)
             rank.attach(trainer)
             trainer.train()
             mlflow.end_run()
