@@ -371,6 +371,8 @@ def runs(
         StoreAway: the store does not answer.
 
     """
+    if not isinstance(where, str):
+        raise BadInput(f"where must be a condition as a text, such as 'ce < 4'; got {where!r:.60}")
     filters = Filters(
         where,
         _patterns("family", family),

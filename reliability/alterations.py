@@ -35,6 +35,8 @@ def changes(database: sqlite3.Connection, run_id: str, artifacts: Path, other: P
     yield from _of_curve(database, run_id)
     yield from _additions(database, run_id)
     for path in sorted(artifacts.iterdir()):
+        if path.suffix == ".png":  # a picture that rbptrack never reads
+            continue
         yield from _of_file(path, other / path.name)
     yield from _of_record(artifacts / "record.json")
 

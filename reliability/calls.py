@@ -45,7 +45,7 @@ RUNS: dict[str, list[Any]] = {
     "tracking_uri": [
         *("nothing://x", "sqlite:////proc/x.db", "http://127.0.0.1:9", 3, "http://me:hunter2@host", "/dev/zero", "\x00")
     ],
-    "experiment": ["", "nothing", 3, None, "a\nb", LONG],
+    "experiment": ["nothing", 3, None, "a\nb", LONG],
 }
 POWER_LAW: dict[str, list[Any]] = {
     "nothing": [1],

@@ -229,3 +229,8 @@ for one, other in zip(before, state()):
 
 def test_importing_rbptrack_changes_nothing_in_the_process() -> None:
     subprocess.run([sys.executable, "-c", UNCHANGED], check=True)
+
+
+def test_a_condition_is_a_text() -> None:
+    with pytest.raises(BadInput, match="where"):
+        rbptrack.runs(where=["ce > 3"])
