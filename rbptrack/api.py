@@ -213,7 +213,7 @@ def measure(
     _check_objects(model, tokenizer)
     if seq_len is None:
         seq_len = min(DEFAULT_SEQ_LEN, longest_sequence(model.config) or DEFAULT_SEQ_LEN)
-    documents = [Document(str(number), (text,)) for number, text in enumerate(_texts(texts))]
+    documents = [Document(str(number), (text,)) for number, text in enumerate(as_texts(texts))]
     config = config_from_values(
         {
             "model": {
@@ -295,7 +295,7 @@ def _ks(k: Any) -> list[Any]:
     return [int(each) if isinstance(each, np.integer) else each for each in ks]
 
 
-def _texts(given: Iterable[str]) -> list[str]:
+def as_texts(given: Iterable[str]) -> list[str]:
     """Return the texts as a list. Raises BadInput if one of them is not a text, or if all are empty."""
     # Of a table or a mapping the names of its columns would be measured.
     if isinstance(given, str | bytes | Mapping | pd.DataFrame) or not isinstance(given, Iterable):

@@ -16,7 +16,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from rbptrack.api import measure
+from rbptrack.api import as_texts, measure
 from rbptrack.base.errors import first_line
 from rbptrack.models.tokenizer import check_given
 from rbptrack.ranks.names import HEADLINE_KS, rbp_name
@@ -65,7 +65,7 @@ class RankCallback(TrainerCallback):
         **measuring: Any,
     ) -> None:
         check_given(tokenizer)
-        self._texts = list(texts)
+        self._texts = as_texts(texts)
         self._tokenizer = tokenizer
         self._ks = list(ks)
         self._log = log

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainerCo
 
 import rbptrack
 from rbptrack import RankCallback
+from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import embedded
 from rbptrack.tracking import Outbox, Store
 
@@ -153,3 +154,10 @@ def test_logged_evaluations_know_their_training_tokens(two_sizes: str) -> None:
     assert tokens == {"step1": 20, "step2": 40, "step3": 60}  # two examples of 10 tokens a step
     report = rbptrack.analyze(runs, "training")
     assert len(report.results)
+
+
+@pytest.mark.parametrize("texts", [None, "one text", ["", ""], [3]])
+def test_texts_that_cannot_be_measured_are_refused_at_once(texts: Any) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(embedded("tokenizer"))
+    with pytest.raises(BadInput, match="text|nothing"):
+        RankCallback(texts, tokenizer)
