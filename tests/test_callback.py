@@ -159,5 +159,5 @@ def test_logged_evaluations_know_their_training_tokens(two_sizes: str) -> None:
 @pytest.mark.parametrize("texts", [None, "one text", ["", ""], [3]])
 def test_texts_that_cannot_be_measured_are_refused_at_once(texts: Any) -> None:
     tokenizer = AutoTokenizer.from_pretrained(embedded("tokenizer"))
-    with pytest.raises(BadInput, match="text|nothing"):
+    with pytest.raises(BadInput, match=r"text|nothing"):
         RankCallback(texts, tokenizer)
