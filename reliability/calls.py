@@ -22,7 +22,7 @@ MEASURE: dict[str, list[Any]] = {
     "dataset": ["", " ", 3, None, "a\nb", LONG, b"x", ["x"], "\ud800", "\x00", "\u202eb"],
     "family": ["a\nb", LONG, 3, ["a"], b"x", "\t", "\x1b[31m"],
     "size": ["\t", "a\nb", LONG, 3, 1.5, b"1m"],
-    "seq_len": [0, 1, -5, "64", 64.0, 64.5, None, True, math.nan, math.inf, [64], 10**9, 513, np.float64(64)],
+    "seq_len": [0, 1, -5, "64", 64.0, 64.5, True, math.nan, math.inf, [64], 10**9, 513, np.float64(64)],
     "context": [0, -1, 8.5, "8", None, True, 64, 10**9, math.nan, [8]],
     "sequence": ["", "slid", ["slide"], 3, None, b"slide"],
     "revision": ["", "a\nb", LONG, 3, None, "\ud800"],
@@ -45,7 +45,7 @@ RUNS: dict[str, list[Any]] = {
     "tracking_uri": [
         *("nothing://x", "sqlite:////proc/x.db", "http://127.0.0.1:9", 3, "http://me:hunter2@host", "/dev/zero", "\x00")
     ],
-    "experiment": ["nothing", 3, None, "a\nb", LONG],
+    "experiment": ["nothing", 3, "a\nb", LONG],
 }
 POWER_LAW: dict[str, list[Any]] = {
     "nothing": [1],
