@@ -34,6 +34,7 @@ from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import measure
 from rbptrack.ranks import IntArray
 from rbptrack.sweep import resolve
+from rbptrack.sweep.load import Loader
 
 TERMS = ("LICENSE", "NOTICE.md", "GEMMA_TERMS.html")
 ROWS = 64  # tokens of float64 logits at a time
@@ -103,7 +104,7 @@ def compare(name: str, folder: Path, words: list[str]) -> bool:
     model = MODELS[name]
     location = [f"model.path={folder}", f"model.gguf={model.file}", "model.family=packaged", f"model.size={name}"]
     (config,) = compose(["model=hf", *location, *words])
-    loaded, corpus = resolve(config).load()
+    loaded, corpus = Loader().load(resolve(config))
     began = time.perf_counter()
     with TemporaryDirectory() as place:
         measured = measure(loaded, corpus, ks=(1, 10), engine=EngineConfig(), folder=Path(place))

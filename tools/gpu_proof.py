@@ -37,6 +37,7 @@ from rbptrack.ranks import RankTable
 from rbptrack.scoring import Head, Scorer
 from rbptrack.scoring.scorer import compiled, reduction
 from rbptrack.sweep import resolve
+from rbptrack.sweep.load import Loader
 from tests.tiny_models import ARCHITECTURES, ROWS
 
 ARCHITECTURE_TOKENS = 4000
@@ -223,7 +224,7 @@ def demo(scale: Scale, device: str) -> Iterator[Row]:
         tables = []
         for place in ("cpu", device):
             config.model.device = place
-            tables.append(_measured(*resolve(config).load())[0])
+            tables.append(_measured(*Loader().load(resolve(config)))[0])
         yield {"step": "demo", "what": f"{config.model.name} / {config.dataset.name}", **_compared(*tables)}
 
 

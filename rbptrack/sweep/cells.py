@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,10 +20,6 @@ from rbptrack.sources.cache import remembered
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.sources.pin import Pinned, of_dataset, of_model, of_tokenizer
 from rbptrack.tracking.facts import title
-
-if TYPE_CHECKING:
-    from rbptrack.corpus.sequences import Corpus
-    from rbptrack.models.causal import CausalModel
 
 Key = tuple[str, ...]
 
@@ -67,17 +63,6 @@ class Cell:
     def folder(self) -> Path:
         """Where its measurement is kept until the store has it."""
         return cells_folder() / self.fingerprint
-
-    def load(self) -> tuple[CausalModel, Corpus]:
-        """Load the model on its device, and the dataset as sequences of its tokens.
-
-        Raises:
-            BadInput: model, tokenizer, texts and reference do not fit each other, or cannot be read.
-
-        """
-        from rbptrack.sweep.load import Loader
-
-        return Loader().load(self)
 
 
 _CELLS = TypeAdapter(list[Cell])

@@ -47,9 +47,9 @@ def test_the_last_model_and_the_texts_of_a_family_are_kept(configs: Configs) -> 
     assert texts[0] == texts[2] != texts[1] == texts[3]
 
 
-def test_a_cell_loads_itself(configs: Configs) -> None:
+def test_the_reference_is_loaded_with_its_cell(configs: Configs) -> None:
     cell = resolve(*configs("reference=nano/15k", "candidates=tokenizer"))
-    model, corpus = cell.load()
+    model, corpus = Loader().load(cell)
     assert model.reference is not None
     assert model.reference.name == "nano-15k"
     assert len(corpus.document_ids) == 3
