@@ -230,7 +230,8 @@ class Breakdown(Analyzer):
                     report.notes.append(f"{family}: {missing}.")
             return _read_sums(runs, run_id, by_family[name], family.ks_below_vocab(self.ks))
 
-        for family, sizes in read_families(runs, load, report.notes):
+        reading = read_families(runs, load)
+        for family, sizes in reading:
             metrics = [CE, *map(rbp_name, family.ks_below_vocab(self.ks))]
             for by, classes in sizes[0].names.items():
                 if not all(size.names.get(by) == classes for size in sizes):
@@ -238,6 +239,7 @@ class Breakdown(Analyzer):
                 for i, name in enumerate(classes):
                     pairs = [_class_and_rest(size.sums[by], i) for size in sizes]
                     _compare(report, {**family.keys, "by": by, "class": name}, metrics, family.s, pairs)
+        report.notes += reading.notes
         report.headline = _headline(report)
         if report.questions:
             _draw(report)

@@ -171,7 +171,8 @@ class CeParts(Analyzer):
             except RbptrackError as error:  # an identity does not hold: the ranks and the histogram are of two runs
                 raise Unreadable(str(error)) from error
 
-        for family, sizes in read_families(runs, load, report.notes):
+        reading = read_families(runs, load)
+        for family, sizes in reading:
             for i, size in enumerate(sizes):
                 parts = dict(zip(PARTS, means(size.sums.sum(axis=0)).tolist(), strict=True))
                 parts["miller_madow"] = parts["error_entropy"] + size.miller_madow / size.runs
@@ -187,6 +188,7 @@ class CeParts(Analyzer):
                 sums = [size.sums for size in sizes]
                 self._laws(report, family, sums)
                 _shares(report, family, sums)
+        report.notes += reading.notes
         if not rows:
             report.notes.append("No measurement has ranks.")
             return report

@@ -133,7 +133,9 @@ class Contrasts(Analyzer):
         def load(family: Family, run_id: str) -> Points:
             return Points((runs.document_counts(run_id, family.usable(ks)),))
 
-        known = [_exponents(family, sizes) for family, sizes in read_families(runs, load, report.notes)]
+        reading = read_families(runs, load)
+        known = [_exponents(family, sizes) for family, sizes in reading]
+        report.notes += reading.notes
         fitted = [exponents for exponents in known if len(np.unique(exponents.s)) >= MIN_SIZES]
         for exponents in fitted:
             self._against_rbp_1(report, exponents)

@@ -87,8 +87,10 @@ class Draft(Analyzer):
         for (name, commit), rows in measured.groupby(["reference", commits]):
             several = commits[measured["reference"] == name].nunique() > 1
             reference = f"{name}@{short_hash(str(commit))}" if several else str(name)
-            for family, sums in read_families(runs[runs.frame.index.isin(rows.index)], load, report.notes):
+            reading = read_families(runs[runs.frame.index.isin(rows.index)], load)
+            for family, sums in reading:
                 lengths += self._add(report, family, [of_size.sums for of_size in sums], reference)
+            report.notes += reading.notes
         if not report.questions:
             return report
         if self.step_cost:

@@ -232,7 +232,8 @@ class Emergence(Analyzer):
         def load(family: Family, run_id: str) -> Successes:
             return self._read(runs, family, run_id, lengths)
 
-        for family, sizes in read_families(runs, load, report.notes):
+        reading = read_families(runs, load)
+        for family, sizes in reading:
             ks = family.ks_below_vocab(self.ks)
             fewest = min(len(size.windows) for size in sizes)
             if fewest < MIN_UNITS:
@@ -244,6 +245,7 @@ class Emergence(Analyzer):
                 for j, n in enumerate(lengths):
                     windows += self._add_windows(report, family, k, n, [size.windows[:, i, j] for size in sizes])
                 answers += self._add_answers(report, family, sizes, i, k)
+        report.notes += reading.notes
         if not windows:
             report.notes.append("No measurement has ranks in which windows can be counted.")
             return report

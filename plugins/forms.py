@@ -98,7 +98,8 @@ class Forms(Analyzer):
         report = Report(GLOSSARY)
         refused: dict[str, list[str]] = {}
         fitted = 0
-        for family, all_counts in read_families(runs, self.ks, report.notes, min_sizes=4):
+        reading = read_families(runs, self.ks, min_sizes=4)
+        for family, all_counts in reading:
             ks = ks_with_enough_misses(all_counts)
             d = family.column("training_tokens")
             for metric, law in laws_by_metric(family.s, [counts.select(ks) for counts in all_counts]).items():
@@ -116,6 +117,7 @@ class Forms(Analyzer):
                     except BadInput as error:
                         refused.setdefault(str(error), []).append(f"{metric_label(metric)} of {family}")
                 self._add_predictions(report, keys, law, d)
+        report.notes += reading.notes
         if refused and not fitted:
             raise BadInput(next(iter(refused)))
         report.notes += [f"Not fitted: {listed(cases)}. {reason}." for reason, cases in refused.items()]

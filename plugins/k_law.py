@@ -58,7 +58,8 @@ class KLaw(Analyzer):
         report = Report(GLOSSARY)
         ks = sorted({*log_grid(self.largest).tolist(), *DOUBLED, *(2 * k for k in DOUBLED)})
         doubling = []
-        for family, counts in read_families(runs, ks, report.notes):
+        reading = read_families(runs, ks)
+        for family, counts in reading:
             doubling += _doubling(family, counts)
             without_law = []
             without_ends: dict[str, list[str]] = {}
@@ -80,6 +81,7 @@ class KLaw(Analyzer):
                 )
             for reason, labels in without_ends.items():
                 report.notes.append(f"{family}: no interval of β at {listed(labels)}, {reason}.")
+        report.notes += reading.notes
         if not report.questions:
             return report
         rows = report.frame("beta")

@@ -243,7 +243,8 @@ class Lognormal(Analyzer):
         report = Report(GLOSSARY)
         implied = []
         distributions = []
-        for family, sizes in read_families(runs, partial(_read, runs), report.notes):
+        reading = read_families(runs, partial(_read, runs))
+        for family, sizes in reading:
             usable = [i for i, counts in enumerate(sizes) if len(counts.histogram.rank) >= MIN_RANKS]
             if len(usable) < len(sizes):
                 few = ", ".join(label for i, label in enumerate(family.labels) if i not in usable)
@@ -262,6 +263,7 @@ class Lognormal(Analyzer):
                 distributions.append(_distribution(largest, fits[-1]))
             if len(fits) > 1:
                 _add_lines(report, family, family.s[usable], fits)
+        report.notes += reading.notes
         if not implied:
             report.notes.append("No measurement has ranks that can be fitted.")
             return report

@@ -148,7 +148,7 @@ class PowerLaw(Analyzer):
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
-        all_families = self._read(runs, report.notes)
+        all_families, report.notes = self._read(runs)
         with_laws = [family_laws for family_laws in all_families if family_laws.laws]
         for family_laws in with_laws:
             self._add_exponents(report, family_laws)
@@ -172,14 +172,16 @@ class PowerLaw(Analyzer):
     def _metrics(self) -> list[str]:
         return [CE, *map(rbp_name, self.ks)]
 
-    def _read(self, runs: Runs, notes: list[str]) -> list[FamilyLaws]:
-        """The laws of every family at every k of the grid; families of one size come without."""
+    def _read(self, runs: Runs) -> tuple[list[FamilyLaws], list[str]]:
+        """The laws of every family at every k of the grid, and notes; families of one size come without laws."""
         vocab_size = runs.frame["vocab_size"].max()
         largest = 1 if pd.isna(vocab_size) else int(vocab_size)
         ks = sorted({*log_grid(largest).tolist(), *self.ks, *rbp_ks(runs.frame.columns)})
         other = UNITS[1 - UNITS.index(self.unit)]
         all_families = []
-        for family, all_counts in read_families(runs, ks, notes):
+        notes = []
+        reading = read_families(runs, ks)
+        for family, all_counts in reading:
             fitted_ks = ks_with_enough_misses(all_counts)
             counts = [of_size.select(fitted_ks) for of_size in all_counts]
             s = family.column(self.unit)
@@ -200,7 +202,7 @@ class PowerLaw(Analyzer):
             if fitted_ks:
                 ratios = dict(zip(map(rbp_name, fitted_ks), laws(s, counts, missed_over_ce), strict=True))
             all_families.append(FamilyLaws(family, s, family.column(other), counts, by_metric, ratios))
-        return all_families
+        return all_families, reading.notes + notes
 
     def _missing(self, laws: dict[str, Law], counts: Sequence[DocumentCounts]) -> Iterator[str]:
         """Why metrics have no law, or laws no interval."""

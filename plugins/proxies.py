@@ -106,7 +106,8 @@ class Proxies(Analyzer):
         tables = []
         frame = without_twins(runs.frame[runs.frame["vocab_size"].notna() & ~runs["without_ranks"].fillna(False)])
         for dataset, rows in _comparable(frame):
-            proxies = dict(self._read_proxies(runs, rows, report.notes))
+            proxies, notes = self._read_proxies(runs, rows)
+            report.notes += notes
             if not proxies:
                 continue
             answered = rows[rows["run_id"].isin(list(proxies))]
@@ -128,8 +129,13 @@ class Proxies(Analyzer):
         report.headline = _headline(report)
         return report
 
-    def _read_proxies(self, runs: Runs, rows: pd.DataFrame, notes: list[str]) -> Iterator[tuple[str, FloatArray]]:
-        """The run ID of each measurement whose texts have answers, and its proxies, (proxies,): higher is better."""
+    def _read_proxies(self, runs: Runs, rows: pd.DataFrame) -> tuple[dict[str, FloatArray], list[str]]:
+        """Read the proxies of each measurement whose texts have answers, (proxies,) by run ID: higher is better.
+
+        Return notes, too: which measurements are left out, and why.
+        """
+        proxies: dict[str, FloatArray] = {}
+        notes = []
         without_answers = []
         for _, row in rows.iterrows():
             name = f"{row['model']} on {row['dataset']}"
@@ -148,9 +154,10 @@ class Proxies(Analyzer):
             unknown = [_label(PROXIES[i], self.k) for i in np.flatnonzero(np.isnan(values))]
             if unknown:
                 notes.append(f"{name} has no numbers for some proxies, which are empty: {listed(unknown)}.")
-            yield str(row["run_id"]), SIGNS * values
+            proxies[str(row["run_id"])] = SIGNS * values
         if without_answers and len(without_answers) < len(rows):  # all of a dataset without answers need no note
             notes.append(f"Left out, without a field of answers: {listed(without_answers)}.")
+        return proxies, notes
 
     def _add_task(
         self, report: Report, dataset: str, task: str, models: pd.DataFrame, values: FloatArray

@@ -65,7 +65,8 @@ class Reproduction(Analyzer):
             report.notes.append(f"Nothing published to compare with: the tables hold {names} on {datasets}.")
             return report
         ks = sorted({*log_grid(self.largest_k).tolist(), *rbp_ks(set(in_size["metric"]))})
-        for family, counts in read_families(published, ks, report.notes):
+        reading = read_families(published, ks)
+        for family, counts in reading:
             _add_alphas(report, family, counts, _of_family(in_size, family))
             self._add_betas(report, family, counts, _of_family(in_k, family))
             theirs = in_k.loc[in_k["family"] == _published_name(family), "size"].unique()  # table 2 has the same sizes
@@ -75,6 +76,7 @@ class Reproduction(Analyzer):
                 report.notes.append(f"{family}: without the authors' {listed(lacking)}; another range may differ.")
             if others:
                 report.notes.append(f"{family}: with {listed(others)}, which the authors lack.")
+        report.notes += reading.notes
         report.notes += _protocol(published.frame)
         if report.questions:
             report.figures = _figures(report)

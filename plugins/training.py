@@ -73,7 +73,8 @@ class Training(Analyzer):
             return report
         laws = []
         points = []
-        for family, dataset, rows in _comparable(frame, report.notes):
+        comparable, report.notes = _comparable(frame)
+        for family, dataset, rows in comparable:
             for tokens, of_tokens in rows.groupby("training_tokens"):
                 self._add_alphas(report, runs[runs["run_id"].isin(of_tokens["run_id"])], family, float(str(tokens)))
             for metric, y in self._values(rows):
@@ -98,12 +99,14 @@ class Training(Analyzer):
 
     def _add_alphas(self, report: Report, runs: Runs, family: str, tokens: float) -> None:
         """Add the law in size of the checkpoints of one D, where it has several sizes."""
-        for part, counts in read_families(runs, self.ks, report.notes):
+        reading = read_families(runs, self.ks)
+        for part, counts in reading:
             if len(part.s) < 2:
                 continue
             for metric, law in laws_by_metric(part.s, counts).items():
                 keys: dict[str, Any] = {"family": family, "dataset": part.dataset, "metric": metric, "D": tokens}
                 report.add("alpha", law.alpha, **keys, beside={"R2": law.r2, "sizes": law.sizes})
+        report.notes += reading.notes
 
     def _values(self, rows: pd.DataFrame) -> Iterator[tuple[str, FloatArray]]:
         """Each metric that every checkpoint has logged, as y > 0."""
@@ -208,8 +211,10 @@ def _starts(y: FloatArray) -> Iterator[Any]:
         yield start
 
 
-def _comparable(frame: pd.DataFrame, notes: list[str]) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Family, dataset and the rows of one law, which differ in size and checkpoint only."""
+def _comparable(frame: pd.DataFrame) -> tuple[list[tuple[str, str, pd.DataFrame]], list[str]]:
+    """Family, dataset and the rows of each law, which differ in size and checkpoint only; and notes."""
+    comparable = []
+    notes = []
     for (family, dataset), rows in frame.groupby(["family", "dataset"], sort=True):
         keys = [key for key in disagreeing(rows) if key not in ONE_POINT]
         for label, part in parts(rows, keys):
@@ -218,7 +223,8 @@ def _comparable(frame: pd.DataFrame, notes: list[str]) -> Iterator[tuple[str, st
             if twins.any():
                 models = listed(sorted(set(part.loc[twins, "model"])))
                 notes.append(f"{name} on {dataset}: {models} left out, the same checkpoint under another name.")
-            yield name, str(dataset), part[~twins]
+            comparable.append((name, str(dataset), part[~twins]))
+    return comparable, notes
 
 
 def _named_twice(rows: pd.DataFrame) -> pd.Series[bool]:

@@ -400,7 +400,7 @@ def laws(runs: Runs, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
 
     """
     rows = []
-    for family, counts in read_families(runs, ks, [], min_sizes=2):
+    for family, counts in read_families(runs, ks, min_sizes=2):
         for metric, law in laws_by_metric(family.s, counts).items():
             low, high = law.alpha.interval()
             numbers = {"alpha": law.alpha.value, "low": low, "high": high}

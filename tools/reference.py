@@ -54,6 +54,8 @@ The site that `make docs` builds has all signatures here.
 
 ::: rbptrack.analysis.family.read_families
 
+::: rbptrack.analysis.family.Reading
+
 ::: rbptrack.analysis.family.Family
 
 ::: rbptrack.stats.estimate.Estimate

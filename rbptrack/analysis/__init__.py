@@ -6,7 +6,7 @@ nothing else of rbptrack. `rbptrack.analysis.testing` holds this contract as tes
 
 from rbptrack.analysis.comparable import disagreeing, parts, without_twins
 from rbptrack.analysis.exporting import Exporter
-from rbptrack.analysis.family import BY_DOCUMENT, UNITS, Family, families, read_families
+from rbptrack.analysis.family import BY_DOCUMENT, UNITS, Family, Reading, families, read_families
 from rbptrack.analysis.headline import sentence, spanned, verdicts
 from rbptrack.analysis.importing import (
     SCORES,
@@ -70,6 +70,7 @@ __all__ = [
     "ImportedScore",
     "Importer",
     "RbptrackError",
+    "Reading",
     "Report",
     "Runs",
     "Term",

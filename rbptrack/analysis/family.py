@@ -2,17 +2,19 @@
 
 Every analyzer begins with `read_families`. All analyzers then use the same families and print the same notes:
 
-    for family, counts in read_families(runs, log_grid(1000), report.notes, min_sizes=2):
+    reading = read_families(runs, log_grid(1000), min_sizes=2)
+    for family, counts in reading:
         [law] = laws(family.s, counts, cross_entropy)
+    report.notes += reading.notes
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Any, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 import pandas as pd
@@ -130,46 +132,69 @@ class Family:
         return self.rows["non_embedding_params"].to_numpy(np.float64, na_value=np.nan)
 
 
+@dataclass
+class Reading(Generic[T]):
+    """Families with what was read of each size. `read_families` makes it.
+
+    A loop over it reads one family at a time, and forgets it before the next one. Each loop reads anew.
+
+    Attributes:
+        runs: the measurements.
+        load: from a family and a run ID to sums of that run.
+        min_sizes: how many sizes a family must have, also after runs were left out.
+        notes: a sentence for everything that the last loop left out, or treated in a way that a reader must know.
+
+    """
+
+    runs: Runs
+    load: Callable[[Family, str], T]
+    min_sizes: int = 1
+    notes: list[str] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[tuple[Family, list[T]]]:
+        """Yield the family of the runs that could be read, and what was read of each size, ascending in S."""
+        comparable, self.notes = families(self.runs, min_sizes=self.min_sizes)
+        for whole in comparable:
+            values, notes = _read_runs(self.runs, whole, self.load)
+            self.notes += notes
+            if not values:
+                continue
+            family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
+            if len(family.s) < self.min_sizes:
+                self.notes.append(_few_sizes(family, self.min_sizes))
+                continue
+            if any(isinstance(value, DocumentCounts) and only_totals(value) for value in values.values()):
+                self.notes.append(f"{family}: imported without ranks. Intervals include the scatter of models only.")
+            yield family, [reduce(operator.add, [values[run_id] for run_id in run_ids]) for run_ids in family.run_ids]
+
+
 @overload
-def read_families(
-    runs: Runs, read: Sequence[int], notes: list[str], *, min_sizes: int = 1
-) -> Iterator[tuple[Family, list[DocumentCounts]]]: ...
+def read_families(runs: Runs, read: Sequence[int], *, min_sizes: int = 1) -> Reading[DocumentCounts]: ...
 @overload
-def read_families(
-    runs: Runs, read: Callable[[Family, str], T], notes: list[str], *, min_sizes: int = 1
-) -> Iterator[tuple[Family, list[T]]]: ...
-def read_families(runs: Runs, read: Any, notes: list[str], *, min_sizes: int = 1) -> Iterator[tuple[Family, list[Any]]]:
+def read_families(runs: Runs, read: Callable[[Family, str], T], *, min_sizes: int = 1) -> Reading[T]: ...
+def read_families(runs: Runs, read: Any, *, min_sizes: int = 1) -> Reading[Any]:
     """Every family on every dataset, with something read of each size; runs that cannot be read are named and left out.
+
+        reading = read_families(runs, [1, 10])
+        for family, counts in reading:
+            ...
+        report.notes += reading.notes
 
     Args:
         runs: the measurements.
         read: the k to count by document (those that the family has: `counts[0].ks`), or a function from a family and a
             run ID to sums of that run. They must add (`+`), as the runs of one size are summed; sums with `in_groups`
             are summed by group where documents have groups.
-        notes: gets a sentence for everything that is left out or treated in a way that a reader must know.
         min_sizes: how many sizes a family must have, also after runs were left out.
 
-    Yields:
-        The family of the runs that could be read, and what was read of each size, ascending in S.
-
     """
-    load = read if callable(read) else _counts_at(runs, whole_ks(read))
-    for whole in families(runs, notes, min_sizes=min_sizes):
-        values = _read_runs(runs, whole, load, notes)
-        family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
-        if not values:
-            continue
-        if len(family.s) < min_sizes:
-            notes.append(_few_sizes(family, min_sizes))
-            continue
-        if any(isinstance(value, DocumentCounts) and only_totals(value) for value in values.values()):
-            notes.append(f"{family}: imported without ranks. Intervals include the scatter of models only.")
-        yield family, [reduce(operator.add, [values[run_id] for run_id in run_ids]) for run_ids in family.run_ids]
+    return Reading(runs, read if callable(read) else _counts_at(runs, whole_ks(read)), min_sizes)
 
 
-def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], Any], notes: list[str]) -> dict[str, Any]:
-    """What is read of each run of a family, by run ID; those that cannot be read are named in the notes."""
-    values: dict[str, Any] = {}
+def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> tuple[dict[str, T], list[str]]:
+    """What is read of each run of a family, by run ID, and notes that name the runs that cannot be read."""
+    values: dict[str, T] = {}
+    notes = []
     without_ranks = []
     models = dict(zip(map(str, family.rows["run_id"]), map(str, family.rows["model"]), strict=True))
     for run_id, model in models.items():
@@ -188,16 +213,21 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], Any], n
             notes.append(f"{models[run_id]} on {family.dataset} is left out: {runs.unread_groups[run_id]}.")
     if without_ranks:
         notes.append(f"{family}: {listed(without_ranks)} left out, imported without ranks.")
-    return values
+    return values, notes
 
 
-def families(runs: Runs, notes: list[str], *, min_sizes: int = 1) -> list[Family]:
+def families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]]:
     """Every family on every dataset, in parts that may be compared, with at least `min_sizes` sizes.
 
     The runs of one part agree in the columns `rbptrack.facts.ONE_LAW`: weights, precision, texts, sequences and so on.
     The runs of one size agree in `ONE_POINT`: they are of one checkpoint. Seeds may differ.
+
+    Returns:
+        The families, and notes: a sentence for everything that is left out or taken apart.
+
     """
     comparable = []
+    notes = []
     frame = without_twins(runs.frame)
     for (name, dataset), all_rows in frame.groupby(["family", "dataset"], sort=True):
         where = f"{name} on {dataset}"
@@ -220,7 +250,7 @@ def families(runs: Runs, notes: list[str], *, min_sizes: int = 1) -> list[Family
                 several = [f"{len(ids)} runs of {size}" for ids, size in sizes if len(ids) > 1]
                 notes.append(f"{family}: {listed(several)}; the runs of a size are summed into one point.")
             comparable.append(family)
-    return comparable
+    return comparable, notes
 
 
 def _counts_at(runs: Runs, ks: Sequence[int]) -> Callable[[Family, str], DocumentCounts]:

@@ -42,8 +42,7 @@ def runs_of(*rows, tables=None):
 
 
 def parts(*rows, min_sizes=1):
-    notes: list[str] = []
-    found = families(runs_of(*rows), notes, min_sizes=min_sizes)
+    found, notes = families(runs_of(*rows), min_sizes=min_sizes)
     return [(family.name, family.labels) for family in found], notes
 
 
@@ -130,16 +129,14 @@ def test_a_revision_for_each_size_is_one_family() -> None:
 
 def test_twins_with_a_reference_count_once() -> None:
     rows = [row(6), row(6, run_id="with", reference="nano-38k"), row(15)]
-    notes: list[str] = []
-    [family] = families(runs_of(*rows), notes)
+    [family], notes = families(runs_of(*rows))
     assert family.run_ids == [["r6"], ["r15"]]
     assert not notes
 
 
 def test_twins_with_groups_count_once() -> None:
     rows = [row(6), row(6, run_id="with", groups=20), row(15)]
-    notes: list[str] = []
-    [family] = families(runs_of(*rows), notes)
+    [family], notes = families(runs_of(*rows))
     assert family.run_ids == [["with"], ["r15"]]
     assert not notes
 
@@ -164,34 +161,46 @@ def test_families_on_datasets_are_apart() -> None:
 def test_seeds_are_summed_into_one_point() -> None:
     tables = {"a": ranked([1, 2], documents=2), "b": ranked([1, 1], documents=2), "r15": ranked([1, 9], documents=2)}
     runs = runs_of(row(6, run_id="a"), row(6, run_id="b"), row(15), tables=tables)
-    notes: list[str] = []
-    [(family, counts)] = read_families(runs, [1], notes)
+    reading = read_families(runs, [1])
+    [(family, counts)] = reading
     assert family.s.tolist() == [6000, 15000]
     assert counts[0].tokens.tolist() == [2, 2]
     assert counts[0].hits.tolist() == [[2], [1]]
-    assert "2 runs of 6k" in notes[0]
+    assert "2 runs of 6k" in reading.notes[0]
 
 
 def test_k_beyond_the_vocabulary_are_left_out() -> None:
-    [(_, counts)] = read_families(runs_of(row(6), row(15, vocab_size=32)), [1, 10, 64], [])
+    [(_, counts)] = read_families(runs_of(row(6), row(15, vocab_size=32)), [1, 10, 64])
     assert counts[0].ks == (1, 10)
 
 
 def test_a_run_whose_ranks_are_gone_is_named_and_the_others_stay() -> None:
     tables = {"r6": ranked([1, 2], documents=2), "r38": ranked([1, 1], documents=2)}
-    notes: list[str] = []
-    [(family, counts)] = read_families(runs_of(row(6), row(15), row(38), tables=tables), [1], notes)
+    reading = read_families(runs_of(row(6), row(15), row(38), tables=tables), [1])
+    [(family, counts)] = reading
     assert family.labels == ["6k", "38k"]
     assert len(counts) == 2
-    assert "nano-15k" in notes[0]
-    assert not list(read_families(runs_of(row(6), row(15), row(38), tables=tables), [1], notes, min_sizes=3))
+    assert "nano-15k" in reading.notes[0]
+    assert not list(read_families(runs_of(row(6), row(15), row(38), tables=tables), [1], min_sizes=3))
+
+
+def test_families_are_read_one_at_a_time() -> None:
+    asked = []
+
+    def load(family, run_id):
+        asked.append(run_id)
+        return Sums(np.arange(2), np.ones((2, 1)))
+
+    rows = [row(6, family=name, run_id=name) for name in ("a", "b", "c")]
+    next(iter(read_families(runs_of(*rows), load)))
+    assert asked == ["a"]
 
 
 def test_a_column_that_a_table_lacks_leaves_its_run_out() -> None:
-    notes: list[str] = []
     runs = runs_of(row(6))
-    assert not list(read_families(runs, lambda family, run_id: runs.ranks(run_id).column("kl"), notes))
-    assert "nano-6k" in notes[0]
+    reading = read_families(runs, lambda family, run_id: runs.ranks(run_id).column("kl"))
+    assert not list(reading)
+    assert "nano-6k" in reading.notes[0]
 
 
 def test_sums_of_ones_own_add_and_come_by_source() -> None:
@@ -206,30 +215,31 @@ def test_sums_of_ones_own_add_and_come_by_source() -> None:
     def load(family, run_id):
         return Sums(np.arange(2), np.array([[2.0, 1.0], [2.0, 4.0]]))
 
-    [(_, [sums])] = read_families(runs, load, [])
+    [(_, [sums])] = read_families(runs, load)
     assert sums.grouped
     assert sums.sums.tolist() == [[8.0, 10.0]]
 
 
 def test_imported_metrics_say_what_their_intervals_hold() -> None:
     rows = [row(size, without_ranks=True, ce=3.0, rbp_1=0.3, vocab_size=None) for size in (6, 15)]
-    notes: list[str] = []
-    [(family, counts)] = read_families(runs_of(*rows, tables={}), [1, 10], notes)
+    reading = read_families(runs_of(*rows, tables={}), [1, 10])
+    [(family, counts)] = reading
     assert family.usable([1, 10]) == [1]
     assert counts[0].ks == (1,)
-    assert len(notes) == 1
+    assert len(reading.notes) == 1
 
     def load(family, run_id):
         raise WithoutRanks
 
-    assert not list(read_families(runs_of(*rows, tables={}), load, notes))
-    assert "nano-6k" in notes[1]
+    without = read_families(runs_of(*rows, tables={}), load)
+    assert not list(without)
+    assert "nano-6k" in without.notes[0]
 
 
 def test_families_are_compared_on_the_same_texts_only() -> None:
     def two(**other):
         rows = [row(6), row(6, run_id="o", family="gpt", **other)]
-        one, another = sorted(families(runs_of(*rows), []), key=lambda family: family.name)
+        one, another = sorted(families(runs_of(*rows))[0], key=lambda family: family.name)
         return one.comparable_with(another)
 
     assert two()
@@ -241,7 +251,7 @@ def test_families_are_compared_on_the_same_texts_only() -> None:
 
 
 def test_both_sizes_and_logged_numbers_by_size() -> None:
-    [family] = families(runs_of(row(6, ce=3.0), row(15, ce=2.0), row(15, run_id="s", ce=4.0)), [])
+    [family], _ = families(runs_of(row(6, ce=3.0), row(15, ce=2.0), row(15, run_id="s", ce=4.0)))
     assert family.column("total_params").tolist() == [9000, 22500]
     assert family.column("ce").tolist() == [3.0, 3.0]
     assert np.isnan(family.column("no_such")).all()
@@ -251,4 +261,4 @@ def test_both_sizes_and_logged_numbers_by_size() -> None:
 @pytest.mark.parametrize("ks", [[0], ["x"], [1.5], None])
 def test_k_are_whole_numbers(ks):
     with pytest.raises(BadInput):
-        list(read_families(example_runs(documents=5), ks, []))
+        list(read_families(example_runs(documents=5), ks))

@@ -175,16 +175,15 @@ def test_sources_that_are_gone_leave_documents() -> None:
 def test_a_report_says_that_groups_could_not_be_read_and_they_are_asked_for_again() -> None:
     source = Grouped({})
     runs = Runs(pd.DataFrame([row("a", groups=2, non_embedding_params=6000)]), source)
-    notes: list[str] = []
-    ((_, (counts,)),) = read_families(runs, [1], notes)
+    reading = read_families(runs, [1])
+    ((_, (counts,)),) = reading
     assert not counts.grouped
-    assert len(notes) == 1
-    assert "nano on wiki: its groups cannot be read" in notes[0]
+    assert len(reading.notes) == 1
+    assert "nano on wiki: its groups cannot be read" in reading.notes[0]
     source.of_run["a"] = ["x", "y", "x", "x"]
-    notes.clear()
-    ((_, (counts,)),) = read_families(runs, [1], notes)
+    ((_, (counts,)),) = reading
     assert counts.grouped
-    assert notes == []
+    assert reading.notes == []
 
 
 def test_runs_by_document_are_not_mixed_with_runs_by_group() -> None:
@@ -193,10 +192,10 @@ def test_runs_by_document_are_not_mixed_with_runs_by_group() -> None:
         row("a", groups=2, non_embedding_params=6000),
         row("b", "nano", "15k", groups=2, non_embedding_params=15000),
     ]
-    notes: list[str] = []
-    ((family, (counts,)),) = read_families(Runs(pd.DataFrame(rows), source), [1], notes)
+    reading = read_families(Runs(pd.DataFrame(rows), source), [1])
+    ((family, (counts,)),) = reading
     assert (family.labels, counts.grouped) == (["15k"], True)
-    assert "nano-6k on wiki is left out: its groups cannot be read" in notes[0]
+    assert "nano-6k on wiki is left out: its groups cannot be read" in reading.notes[0]
 
 
 def test_too_few_sources_are_an_error() -> None:

@@ -62,7 +62,7 @@ def test_checkpoints_of_several_sizes_are_a_law_for_each_number_of_training_toke
     take(store, items)
     runs = store.runs()
     assert sorted(set(runs.frame["size"])) == ["16m", "1m", "4m"]
-    laws = [(family.name, family.labels) for family in families(runs, [])]
+    laws = [(family.name, family.labels) for family in families(runs)[0]]
     assert laws == [("a D 1B", ["1m", "4m", "16m"]), ("a D 10B", ["1m", "4m", "16m"])]
 
 

@@ -18,9 +18,11 @@ class Example(Analyzer):
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
-        for family, counts in read_families(runs, [self.k], report.notes):
+        reading = read_families(runs, [self.k])
+        for family, counts in reading:
             for size, s, of_size in zip(family.labels, family.s, counts, strict=True):
                 report.add("share", estimate(of_size, rbp), **family.keys, size=size, beside={"S": s})
+        report.notes += reading.notes
         if report.questions:
             rows = report.frame("share").sort_values("share")
             report.figures["share"] = facets(rows, x="S", y="share")
