@@ -2,7 +2,7 @@
 
 import sys
 
-from rbptrack.cli import main
+from rbptrack.cli.app import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,7 +23,7 @@ WORDS = ("model=nano/6k,nano/15k,nano/38k", *stores.SMALL)
 _SHORT_BLOCKS = (
     "import sys, rbptrack.engine\n"
     "sys.modules['rbptrack.engine.measure'].BLOCK_SECONDS = 0.1\n"
-    "from rbptrack.cli import main\n"
+    "from rbptrack.cli.app import main\n"
     "sys.exit(main())\n"
 )
 _PATIENCE = 600.0

@@ -48,13 +48,13 @@ def _seeded() -> None:
 @pytest.fixture
 def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Typed:
     """Run a command line in an empty folder, in this process; returns exit code, output and errors."""
-    from rbptrack import cli
+    from rbptrack.cli import app
 
     monkeypatch.chdir(tmp_path)
 
     def run(line: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["rbptrack", *shlex.split(line)])
-        code = cli.main()
+        code = app.main()
         said = capfd.readouterr()
         return code, said.out, said.err
 

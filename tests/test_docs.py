@@ -18,7 +18,7 @@ import typer
 
 import rbptrack
 from rbptrack.analysis.testing import NeedsRanks, example_runs
-from rbptrack.cli import app
+from rbptrack.cli.app import app
 from rbptrack.config.compose import compose, words_for_hydra
 from rbptrack.config.paths import embedded
 from rbptrack.discovery import ANALYZERS, find

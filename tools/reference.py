@@ -25,7 +25,7 @@ from typer.cli import get_docs_for_click
 
 from rbptrack.analysis.plugin import Plugin, options_of
 from rbptrack.analysis.testing import PUBLIC
-from rbptrack.cli import app
+from rbptrack.cli.app import app
 from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import CellConfig, Config
 from rbptrack.discovery import ANALYZERS, EXPORTERS, IMPORTERS, Kind, find

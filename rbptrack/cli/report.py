@@ -1,47 +1,62 @@
-"""`report` and `analyze`: analyzers over the measurements of a store; no model, no torch."""
+"""The commands `report` and `analyze`, which run analyzers on the measurements of a store."""
 
 from __future__ import annotations
 
-import os
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
+import typer
 
-from rbptrack.analysis import Runs
-from rbptrack.analysis.plugin import options_of, summary_of, with_options
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import kind_of, write_whole
 from rbptrack.base.words import counted, short_path
-from rbptrack.commands.selection import Selection
+from rbptrack.cli import completion
+from rbptrack.cli.options import (
+    UNSET,
+    ExtraPage,
+    FigureK,
+    Figures,
+    OpenPage,
+    PluginOptions,
+    PluginsPath,
+    Selection,
+    filtered,
+    selects,
+    several,
+)
 from rbptrack.console.output import command_line, complain, program, say
-from rbptrack.console.progress import spinner
-from rbptrack.console.tables import print_table
-from rbptrack.discovery import ANALYZERS, find
-from rbptrack.reporting import Outcome, analyse, keep, render, save_figures, show, show_summary
+
+if TYPE_CHECKING:
+    from rbptrack.analysis import Analyzer, Runs
+    from rbptrack.reporting import Outcome
 
 
+@selects(filtered)
 def report(
     selection: Selection,
-    *,
-    patterns: Sequence[str] = (),
-    plugins_path: Sequence[str] = (),
-    out: Path | None = None,
-    figures: str = "",
-    k: int,
-    open_page: bool = False,
+    out: ExtraPage = None,
+    open_: OpenPage = False,
+    figures: Figures = None,
+    k: FigureK = 10,
+    analyzers: Annotated[
+        list[str], several("NAME,...", "only these analyzers; patterns are allowed", completion.analyzers)
+    ] = UNSET,
+    plugins_path: PluginsPath = UNSET,
 ) -> int:
-    """Run the analyzers that the patterns choose, by default all. Returns 1 if an analyzer failed."""
-    if out is not None:
-        check_page(out)
+    """Analyse existing measurements and write one page with the results."""
+    from rbptrack.console.progress import spinner
+    from rbptrack.discovery import ANALYZERS, find
+    from rbptrack.reporting import analyse, render, show_summary
+
     plugins = find(ANALYZERS, plugins_path)
-    analyzers = [analyzer() for analyzer in plugins.chosen(patterns)]
+    chosen = [analyzer() for analyzer in plugins.chosen(analyzers)]
     for line in plugins.broken:
         complain(str(line), line.trace)
     runs = selection.runs()
     with spinner(f"analysing {len(runs)} measurements"):
-        outcomes = analyse(runs, analyzers)
+        outcomes = analyse(runs, chosen)
     show_summary(outcomes)
     html = render(runs, outcomes, command=command_line())
     page = _keep_reports(selection, runs, outcomes, html)
@@ -52,25 +67,39 @@ def report(
         say(f"report   {short_path(page)}")
     if figures:
         _write_figures(outcomes, out.with_name(f"{out.stem}-figures") if out else Path("figures"), figures, k)
-    if open_page and page:
+    if open_ and page:
         webbrowser.open(page if "://" in page else Path(page).absolute().as_uri())
     return 1 if any(outcome.problem for outcome in outcomes) else 0
 
 
+@selects(filtered)
 def analyze(
+    ctx: typer.Context,
     selection: Selection,
-    name: str,
-    options: Sequence[str],
-    *,
-    plugins_path: Sequence[str] = (),
-    figures: str = "",
-    k: int,
+    analyzer: Annotated[str, typer.Argument(metavar="ANALYZER", autocompletion=completion.analyzers)] = "",
+    options: PluginOptions = UNSET,
+    figures: Figures = None,
+    k: FigureK = 10,
+    plugins_path: PluginsPath = UNSET,
+    help_: Annotated[bool, typer.Option("--help", "-h", help="show this help, or the options of ANALYZER")] = False,
 ) -> int:
-    """Run one analyzer with its options."""
-    analyzer = with_options(find(ANALYZERS, plugins_path).select(name), options)
+    """Run one analyzer on the measurements, such as analyze power_law ks=1,10 --dataset wiki."""
+    if not analyzer:
+        print(ctx.get_help())
+        return 0 if help_ else 2
+    from rbptrack.analysis.plugin import with_options
+    from rbptrack.console.progress import spinner
+    from rbptrack.discovery import ANALYZERS, find
+    from rbptrack.reporting import analyse, render, show
+
+    chosen = find(ANALYZERS, plugins_path).select(analyzer)
+    if help_:
+        _describe(analyzer, chosen)
+        return 0
+    configured = with_options(chosen, options)
     runs = selection.runs()
-    with spinner(f"{name}: {len(runs)} measurements"):
-        outcomes = analyse(runs, [analyzer], processes=1)
+    with spinner(f"{analyzer}: {len(runs)} measurements"):
+        outcomes = analyse(runs, [configured], processes=1)
     if outcomes[0].problem:
         complain(outcomes[0].problem, outcomes[0].trace)
         return 1
@@ -83,31 +112,19 @@ def analyze(
     return 0
 
 
-def describe(name: str, plugins_path: Sequence[str]) -> int:
+def _describe(name: str, analyzer: type[Analyzer]) -> None:
     """Print what an analyzer answers, and its options."""
-    analyzer = find(ANALYZERS, plugins_path).select(name)
+    import pandas as pd
+
+    from rbptrack.analysis.plugin import options_of, summary_of
+    from rbptrack.console.tables import print_table
+
     say(f"Usage: {program()} analyze {name} [OPTION=VALUE ...] [FILTERS]\n\n{summary_of(analyzer)}")
     options = options_of(analyzer)
     if options:
         say("")
         rows = [{"option": f"{option.name}=", "default": option.default, "meaning": option.help} for option in options]
         print_table(pd.DataFrame(rows), last_to_go=["option", "meaning"])
-    return 0
-
-
-def check_page(out: Path) -> None:
-    """Check that a page can be written to a path.
-
-    Raises:
-        BadInput: the path does not end in .html, is a link or a folder, or lies in a folder that does not exist.
-
-    """
-    if out.suffix != ".html":
-        raise BadInput(f"--out {out}: a page's name ends in .html")
-    if out.is_symlink() or (os.path.lexists(out) and not out.is_file()):
-        raise BadInput(f"--out {out} is {kind_of(out)}, which is not written through: give another name")
-    if not out.absolute().parent.is_dir():
-        raise BadInput(f"--out {out}: the folder {out.absolute().parent} does not exist; create it or choose another")
 
 
 def _keep_reports(selection: Selection, runs: Runs, outcomes: Sequence[Outcome], page: str) -> str:
@@ -115,6 +132,8 @@ def _keep_reports(selection: Selection, runs: Runs, outcomes: Sequence[Outcome],
 
     If the store cannot save them, print a warning and return an empty text.
     """
+    from rbptrack.reporting import keep
+
     try:
         return keep(selection.store, runs, outcomes, page, command=command_line())
     except RbptrackError as error:
@@ -125,6 +144,8 @@ def _keep_reports(selection: Selection, runs: Runs, outcomes: Sequence[Outcome],
 def _write_figures(outcomes: Sequence[Outcome], folder: Path, form: str, k: int) -> None:
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder} is {kind_of(folder)}: figures need a folder of this name. Rename or remove it")
+    from rbptrack.reporting import save_figures
+
     written, notes = save_figures(outcomes, folder, form, k)
     for note in notes:
         complain(note)

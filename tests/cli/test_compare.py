@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ import pytest
 
 from rbptrack.analysis import Runs, compare_runs, worst_documents
 from rbptrack.analysis.rank_store import Tables
-from rbptrack.commands.compare import compare
+from rbptrack.cli.options import Selection
 from tests.conftest import Typed
 from tests.made import ranked
 
@@ -24,38 +23,35 @@ def test_24_documents_cannot_rule_out_rare_damage(on_store: Typed) -> None:
     assert "RBP_10" in out
 
 
-class Two:
-    """A selection of two measurements in memory, of which the second is worse in document 3 alone."""
-
-    def __init__(self, documents: int, **columns: Any) -> None:
-        frame = pd.DataFrame({"run_id": ["a", "b"], "family": "toy", "model": ["toy-1m", "toy-2m"], "dataset": "text"})
-        logprob = np.full(2 * documents, -1.0)
-        worse = logprob.copy()
-        worse[6:8] -= 0.02
-        noise = 4e-3 * np.random.default_rng(0).standard_normal(2 * documents)
-        tables = {
-            "a": ranked(np.ones(2 * documents), documents=documents, logprob=logprob),
-            "b": ranked(np.ones(2 * documents), documents=documents, logprob=np.minimum(worse + noise, 0)),
-        }
-        self._runs = Runs(frame.assign(**columns), Tables(tables))
-
-    def runs(self) -> Runs:
-        return self._runs
+def two_runs(documents: int) -> Runs:
+    """Two measurements in memory, of which the second is worse in document 3 alone."""
+    frame = pd.DataFrame({"run_id": ["a", "b"], "family": "toy", "model": ["toy-1m", "toy-2m"], "dataset": "text"})
+    logprob = np.full(2 * documents, -1.0)
+    worse = logprob.copy()
+    worse[6:8] -= 0.02
+    noise = 4e-3 * np.random.default_rng(0).standard_normal(2 * documents)
+    tables = {
+        "a": ranked(np.ones(2 * documents), documents=documents, logprob=logprob),
+        "b": ranked(np.ones(2 * documents), documents=documents, logprob=np.minimum(worse + noise, 0)),
+    }
+    return Runs(frame, Tables(tables))
 
 
 @pytest.mark.parametrize(("documents", "code"), [(60, 3), (120, 0), (240, 0)])
-def test_what_cannot_be_ruled_out_is_said(documents: int, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_ruled_out_is_said(
+    documents: int, code: int, typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From 100 documents on exit 0 is possible; up to 200 the rule of three, 3/n, stands beside it."""
-    selection: Any = Two(documents)
-    assert compare(selection, "toy-1m", "toy-2m", ks="1", tolerance=1.0) == code
-    out = "".join(capsys.readouterr())
+    runs = two_runs(documents)
+    monkeypatch.setattr(Selection, "runs", lambda _: runs)
+    found, out, _ = typed("compare toy-1m toy-2m --k 1 --tolerance 1.0")
+    assert found == code
     assert ("2.5%" in out) == (documents == 120)
     assert ("document 3 (" in out) == (documents == 120), "the worst document comes first"
 
 
 def test_the_worst_documents_are_listed() -> None:
-    two = Two(60)
-    runs = two.runs()
+    runs = two_runs(60)
     first, second = runs.row("toy-1m"), runs.row("toy-2m")
     table = worst_documents(runs, first, compare_runs(runs, first, second, ks=(1,)), 10)
     assert table["document"].iat[0] == 3
@@ -101,15 +97,11 @@ def test_a_page_may_have_a_name_that_is_not_utf8(on_store: Typed, tmp_path: Path
     assert page.is_file()
 
 
-def test_sources_that_cannot_be_read_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sources_that_cannot_be_read_are_said(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = pd.DataFrame({"run_id": ["a", "b"], "family": "toy", "model": ["toy-1m", "toy-2m"], "dataset": "text"})
     tables = {run_id: ranked([1, 3, 2, 1], documents=2, top=[0, 1, 0, 1]) for run_id in "ab"}
     runs = Runs(frame.assign(groups=1), Tables(tables))
-
-    class Given:
-        def runs(self) -> Runs:
-            return runs
-
-    selection: Any = Given()
-    assert compare(selection, "toy-1m", "toy-2m", ks="1") == 0
-    assert "its groups cannot be read" in capsys.readouterr().out
+    monkeypatch.setattr(Selection, "runs", lambda _: runs)
+    code, out, _ = typed("compare toy-1m toy-2m --k 1")
+    assert code == 0
+    assert "its groups cannot be read" in out

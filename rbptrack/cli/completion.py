@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import MutableMapping
 
-from rbptrack.config.keys import keys
+import typer
+
 from rbptrack.config.patterns import families
-from rbptrack.config.words import config_names
 
 _GROUP_OF_KEY = {
     "model": "model",
@@ -18,17 +18,20 @@ _GROUP_OF_KEY = {
 }
 
 
-def words(before: Sequence[str], incomplete: str) -> list[str]:
+def words(context: typer.Context, incomplete: str) -> list[str]:
     """Complete a word of `measure` or `plan` to a key, or to a model or dataset that has a config.
 
     Bash splits `model=nano/` into the three words `model`, `=` and `nano/`, and asks to complete the last one. Other
     shells treat it as one word.
 
     Args:
-        before: the words before the one to complete.
+        context: holds the words before the one to complete.
         incomplete: that word.
 
     """
+    from rbptrack.config.keys import keys
+
+    before = context.params.get("words") or []
     if incomplete == "=":
         return _values(before[-1] if before else "", "")
     if before and before[-1] == "=":
@@ -60,6 +63,8 @@ def _values(key: str, value: str) -> list[str]:
     """The values that a key may have, each behind the elements of the list that are there already."""
     if key not in _GROUP_OF_KEY:
         return []
+    from rbptrack.config.words import config_names
+
     names = config_names(_GROUP_OF_KEY[key])
     begun, comma, last = value.rpartition(",")
     options = [*names, *(f"{family}/*" for family in families(names))]

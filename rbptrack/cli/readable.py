@@ -1,73 +1,33 @@
-"""`list` and `show`: measurements as tables."""
+"""Measurements as people read them: few columns, and each number with its standard error."""
 
 from __future__ import annotations
 
-import json
-import sys
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rbptrack.base import markup
 from rbptrack.base.errors import unknown
-from rbptrack.base.words import compact, counted
-from rbptrack.commands.selection import Selection
+from rbptrack.base.words import compact
 from rbptrack.config.patterns import natural_key
-from rbptrack.console.output import say
-from rbptrack.console.tables import print_table
 from rbptrack.ranks.names import HEADLINE_KS, is_rbp_column, metric_label, rbp_ks, rbp_name, se_name
 from rbptrack.stats.documents import MIN_UNITS
-
-Form = Literal["table", "csv", "json", "markdown", "latex"]
 
 _MAX_DIGITS = 6  # behind the point
 _MIN_SHOWN = 1e-6  # which has so many digits
 
 
-def list_measurements(selection: Selection, *, sort: str, form: Form) -> int:
-    """Print the measurements that pass the filters.
+def sorted_by(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
+    """Sort measurements.
 
     Args:
-        selection: of the measurements.
+        frame: as `Runs.frame`.
         sort: columns, `-ce` for the largest first; empty: by dataset, family and size.
-        form: table, markdown and latex have the headline, csv and json every column.
+
+    Raises:
+        BadInput: there is no such column.
 
     """
-    frame = _sorted(selection.runs().frame, sort)
-    if form == "csv":
-        sys.stdout.write(markup.csv_text(frame))
-    elif form == "json":
-        rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-        json.dump(rows, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False, default=pd.Timestamp.isoformat)
-        sys.stdout.write("\n")
-    elif form == "table":
-        print_table(_headline(frame), last_to_go=["dataset", "CE", "RBP_10"])
-        say(counted(len(frame), "measurement"))
-    else:
-        from rbptrack.reporting import table_text  # and Altair, which takes as long as all else that is ours
-
-        sys.stdout.write(table_text(_headline(frame), form))
-    return 0
-
-
-def show_measurement(selection: Selection, name: str) -> int:
-    """Print every column of one measurement that holds something, and where its run is."""
-    runs = selection.runs()
-    row = runs.row(name)
-    shown = {}
-    for column in map(str, row.index):
-        if pd.notna(row[column]) and not column.endswith("_se"):
-            label = metric_label(column) if column == "ce" or is_rbp_column(column) else column
-            shown[label] = _value_text(column, row)
-    page = selection.store.measurements.page(str(row["run_id"]))
-    if page:
-        shown["page"] = page
-    print_table(pd.DataFrame({"": shown.keys(), str(row["name"]): shown.values()}))
-    return 0
-
-
-def _sorted(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
     columns = [name.strip() for name in sort.split(",") if name.strip()]
     if not columns:
         columns = ["dataset", "family", "non_embedding_params", "name"]
@@ -87,7 +47,7 @@ def _by_size(values: pd.Series[Any]) -> pd.Series[Any]:
     return values.map({name: place for place, name in enumerate(names)})
 
 
-def _headline(frame: pd.DataFrame) -> pd.DataFrame:
+def headline(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns that people read first, each number with its standard error in one cell."""
     logged = rbp_ks(frame.columns)
     ks = [k for k in HEADLINE_KS if k in logged] or logged[:3]
@@ -97,11 +57,21 @@ def _headline(frame: pd.DataFrame) -> pd.DataFrame:
     table["S"] = [_compact(value) for value in frame["non_embedding_params"]]
     table["tokens"] = [_compact(value) for value in frame["num_tokens"]]
     for metric in ("ce", *map(rbp_name, ks)):
-        table[metric_label(metric)] = [_value_text(metric, row) for row in frame.to_dict("records")]
+        table[metric_label(metric)] = [value_text(metric, row) for row in frame.to_dict("records")]
     return table.rename(columns={"name": "measurement"})
 
 
-def _value_text(column: str, row: Any) -> str:
+def details(row: pd.Series[Any]) -> dict[str, str]:
+    """Every column of one measurement that holds something, as people read it."""
+    shown = {}
+    for column in map(str, row.index):
+        if pd.notna(row[column]) and not column.endswith("_se"):
+            label = metric_label(column) if column == "ce" or is_rbp_column(column) else column
+            shown[label] = value_text(column, row)
+    return shown
+
+
+def value_text(column: str, row: Any) -> str:
     """A value as people read it: `3.086 ± 0.025`; no error where documents are too few to know one."""
     value = row[column]
     if pd.isna(value):

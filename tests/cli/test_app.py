@@ -35,7 +35,7 @@ def test_every_command_has_help(command: str, typed: Typed) -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys; sys.argv = ['rbptrack', 'list', '--help']; from rbptrack.cli import main; main();"
+        "import sys; sys.argv = ['rbptrack', 'list', '--help']; from rbptrack.cli.app import main; main();"
         "print([name for name in ('torch', 'mlflow', 'pandas', 'hydra', 'altair') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -124,10 +124,10 @@ def test_a_page_is_not_written_through_a_link(typed: Typed, tmp_path: Path) -> N
 def test_errors_are_a_line_and_an_exit_code(
     error: BaseException, code: int, said: str, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(words: object) -> int:
+    def fail(words: object) -> None:
         raise error
 
-    monkeypatch.setattr("rbptrack.commands.measure.measure", fail)
+    monkeypatch.setattr("rbptrack.config.compose.compose", fail)
     found, _, err = typed("model=nano/6k")
     assert found == code
     assert said in err
@@ -137,7 +137,7 @@ def test_errors_are_a_line_and_an_exit_code(
 def test_words_are_completed(tmp_path: Path) -> None:
     def completed(words: str, last: str) -> list[str]:
         environment = {**os.environ, "_RBPTRACK_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": last}
-        code = "import sys; sys.argv[0] = 'rbptrack'; from rbptrack.cli import main; main()"
+        code = "import sys; sys.argv[0] = 'rbptrack'; from rbptrack.cli.app import main; main()"
         done = subprocess.run(
             [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
         )

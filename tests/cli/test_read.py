@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from tests.commands.conftest import TEXTS
+from tests.cli.conftest import TEXTS
 from tests.conftest import Typed
 from tests.reporting.test_reading import data_of
 

@@ -134,7 +134,7 @@ def test_hydras_flags_show_and_measure_nothing(program: Program, tmp_path: Path)
 
 def test_the_demo_takes_other_words(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
-    monkeypatch.setattr("rbptrack.commands.measure.measure", lambda words: asked.append(list(words)) or 0)
+    monkeypatch.setattr("rbptrack.cli.measure.measure", lambda words: asked.append(list(words)) or 0)
     typed("demo")
     typed("demo dataset=pydocs k=1,10")
     assert asked == [

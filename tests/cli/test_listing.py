@@ -11,7 +11,7 @@ import re
 import pandas as pd
 import pytest
 
-from rbptrack.commands.listing import _value_text
+from rbptrack.cli.readable import value_text
 from tests.conftest import Typed
 
 
@@ -121,4 +121,4 @@ def test_show_takes_every_name_of_a_measurement(on_store: Typed) -> None:
     ],
 )
 def test_numbers_are_written_for_people(value: float, error: float, text: str) -> None:
-    assert _value_text("ce", {"ce": value, "ce_se": error, "documents": 100}) == text
+    assert value_text("ce", {"ce": value, "ce_se": error, "documents": 100}) == text

@@ -3,41 +3,58 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import pandas as pd
+import typer
 
-from rbptrack.analysis.plugin import summary_of
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import write_whole
 from rbptrack.base.words import short_path
+from rbptrack.cli.options import UNSET, PluginsPath
 from rbptrack.console.output import complain, program, say
-from rbptrack.console.tables import print_table
-from rbptrack.discovery import KINDS, Plugins, find, template
 
 _USE = {"analyzer": "analyze {name}", "importer": "import FILE --importer {name}", "exporter": "export OUT --to {name}"}
 
 
-def list_plugins(paths: Sequence[str]) -> int:
-    """Print every plugin with its first line and its file. Returns 1 if one cannot be loaded."""
+app = typer.Typer()
+
+
+@app.callback(invoke_without_command=True)
+def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
+    """List analyzers, importers and exporters with their purpose and their origin."""
+    if ctx.invoked_subcommand:
+        return 0
+    import pandas as pd
+
+    from rbptrack.analysis.plugin import summary_of
+    from rbptrack.console.tables import print_table
+    from rbptrack.discovery import KINDS, Plugins, find
+
     rows = []
     broken = []
     for kind in KINDS:
-        plugins: Plugins[Any] = find(kind, paths)
-        for name, plugin in plugins.load().items():
-            origin = short_path(plugins.found[name].origin)
+        of_kind: Plugins[Any] = find(kind, plugins_path)
+        for name, plugin in of_kind.load().items():
+            origin = short_path(of_kind.found[name].origin)
             rows.append({"name": name, "kind": kind.word, "does": summary_of(plugin), "from": origin})
-        broken.extend(plugins.broken)
+        broken.extend(of_kind.broken)
     print_table(pd.DataFrame(rows), last_to_go=["kind", "does"])
     for error in broken:
         complain(str(error), error.trace)
     return 1 if broken else 0
 
 
-def new_plugin(name: str, word: str) -> int:
-    """Create a working plugin in `plugins/` of the working folder, as a file to start from."""
+@app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the name of the plugin and of its file")],
+    word: Annotated[
+        Literal["analyzer", "importer", "exporter"], typer.Option("--kind", help="kind of plugin")
+    ] = "analyzer",
+) -> int:
+    """Create a working plugin in plugins/ of this folder, as a file to start from."""
+    from rbptrack.discovery import KINDS, find, template
+
     (kind,) = [kind for kind in KINDS if kind.word == word]
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_") or name in {k.folder for k in KINDS}:
         raise BadInput(f"{name}: the name of a plugin must be a word of letters, digits and _, such as my_law")

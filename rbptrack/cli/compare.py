@@ -5,32 +5,25 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
-import pandas as pd
+import typer
 
-from rbptrack.analysis.family import BY_DOCUMENT
-from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, worst_documents, worst_tokens
-from rbptrack.analysis.report import Report
-from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
 from rbptrack.base.validation import shown
 from rbptrack.base.words import counted, number, short_path
-from rbptrack.commands.report import check_page
-from rbptrack.commands.selection import Selection
+from rbptrack.cli.options import ExtraPage, Selection, of_store, selects
 from rbptrack.config.patterns import split_list
 from rbptrack.console.output import command_line, say
-from rbptrack.reporting import Outcome, render, render_reading, show
-from rbptrack.stats.changes import MIN_WITHIN, RULE_OF_THREE, Changes, judge
 
-ANSWERS = {
-    "within": (0, "not worse by more"),
-    "worse": (1, "worse by more"),
-    "rare": (3, f"undecided: at least {MIN_WITHIN} documents or sources are needed to see damage to 3% of all"),
-    "undecided": (3, "undecided: the documents cannot tell"),
-}
-"""Exit code and words of each answer."""
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rbptrack.analysis import Runs
+    from rbptrack.reporting import Outcome
+    from rbptrack.stats.changes import Changes
 
 _K = re.compile(r"[1-9]\d{0,9}", re.ASCII)
 _FEW = 200  # documents; with fewer, what they cannot rule out is said
@@ -39,19 +32,31 @@ _WORST = 10  # tokens and documents that are shown
 _NAMED = 5  # of these documents, on the terminal
 
 
+@selects(of_store)
 def compare(
-    selection: Selection, a: str, b: str, *, ks: str, tolerance: float | None = None, out: Path | None = None
+    selection: Selection,
+    a: Annotated[str, typer.Argument(metavar="A", help="a measurement, as `list` names it")],
+    b: Annotated[str, typer.Argument(metavar="B", help="another measurement of the same tokens")],
+    ks: Annotated[str, typer.Option("--k", metavar="K,...", help="k of RBP_k")] = "1,10,100",
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="exit with 1 if B is worse by more than this (nats of CE, or share of RBP_k), with 3 if undecided",
+        ),
+    ] = None,
+    out: ExtraPage = None,
 ) -> int:
-    """Print how measurement B differs from measurement A.
+    """Compare two measurements of the same tokens, token by token."""
+    from rbptrack.analysis.family import BY_DOCUMENT
+    from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, worst_documents, worst_tokens
+    from rbptrack.analysis.report import Report
+    from rbptrack.reporting import Outcome, show
 
-    Returns 0. With a tolerance, returns 1 if B is worse than A by more than it, and 3 if this is undecided.
-    """
     texts = split_list(ks)
     if not texts or not all(map(_K.fullmatch, texts)):
         raise BadInput(f"--k must be whole numbers of at least 1, such as 1,10,100; got {shown(ks)}")
     numbers = [int(text) for text in texts]
-    if out is not None:
-        check_page(out)
     runs = selection.runs()
     first = runs.row(a)
     second = runs.row(b)
@@ -75,7 +80,7 @@ def compare(
         _write_pages(both, outcome, out, title=pair, command=command_line())
     if tolerance is None:
         return 0
-    code, words = ANSWERS[judge(changes.changes, tolerance, changes.units)]
+    code, words = _answer(changes, tolerance)
     say(f"with a tolerance of {tolerance:g}: {second['name']} is {words}")
     if code == 0 and changes.units < _FEW:
         say(_not_ruled_out(changes))
@@ -83,8 +88,23 @@ def compare(
     return code
 
 
+def _answer(changes: Changes, tolerance: float) -> tuple[int, str]:
+    """Whether B is worse than A by more than the tolerance: the exit code, and in words."""
+    from rbptrack.stats.changes import MIN_WITHIN, judge
+
+    answers = {
+        "within": (0, "not worse by more"),
+        "worse": (1, "worse by more"),
+        "rare": (3, f"undecided: at least {MIN_WITHIN} documents or sources are needed to see damage to 3% of all"),
+        "undecided": (3, "undecided: the documents cannot tell"),
+    }
+    return answers[judge(changes.changes, tolerance, changes.units)]
+
+
 def _not_ruled_out(changes: Changes) -> str:
     """How rare damage can be that these documents may not hold."""
+    from rbptrack.stats.changes import RULE_OF_THREE
+
     units = counted(changes.units, "source" if changes.a.grouped else "document")
     share = number(RULE_OF_THREE / changes.units, ".1%")
     return f"{units} cannot rule out damage that touches fewer than {share} of all documents"
@@ -102,6 +122,8 @@ def _largest_rises(rises: pd.DataFrame) -> str:
 
 def _write_pages(both: Runs, outcome: Outcome, out: Path, *, title: str, command: str) -> None:
     """Write the page of a comparison and, if the measurements keep texts, the reading page in the same folder."""
+    from rbptrack.reporting import render, render_reading
+
     reading = out.with_name(f"{out.stem}-read.html")
     try:
         page, _ = render_reading(both, command=command)

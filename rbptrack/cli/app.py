@@ -1,0 +1,175 @@
+"""The program: its commands, and what becomes of their errors.
+
+`measure` and `plan` take Hydra's words (key=value), all others flags. Nothing heavy is imported before a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from rbptrack import __version__
+from rbptrack.base.errors import BadInput, RbptrackError, disk_trouble, nearest
+from rbptrack.base.process import INTERRUPTED, Stopped, stop_signals_raise
+from rbptrack.base.secrets import without_password
+from rbptrack.cli import plugins
+from rbptrack.cli.compare import compare
+from rbptrack.cli.completion import insert_measure
+from rbptrack.cli.export import export
+from rbptrack.cli.importing import import_
+from rbptrack.cli.listing import list_, show
+from rbptrack.cli.measure import demo, job, measure
+from rbptrack.cli.options import WORDS
+from rbptrack.cli.plan import plan
+from rbptrack.cli.read import read
+from rbptrack.cli.report import analyze, report
+from rbptrack.cli.sync import sync
+from rbptrack.cli.ui import ui
+from rbptrack.cli.verify import verify
+from rbptrack.config.paths import home
+from rbptrack.console.log import logged
+from rbptrack.console.output import complain, program
+
+TRACEBACK = "--traceback"  # wherever it stands on the command line
+
+app = typer.Typer(
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Measure how families of language models rank the right next token, and fit the law that their ranks follow.",
+)
+app.command(context_settings=WORDS)(measure)
+app.command(hidden=True)(job)
+app.command(context_settings=WORDS)(plan)
+app.command(context_settings=WORDS)(demo)
+app.command("list")(list_)
+app.command()(show)
+app.command()(compare)
+app.command()(read)
+app.command()(report)
+app.command(add_help_option=False)(analyze)
+app.command()(export)
+app.command("import")(import_)
+app.command()(verify)
+app.command()(sync)
+app.command()(ui)
+app.add_typer(plugins.app, name="plugins")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"rbptrack {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
+    ] = False,
+    traceback: Annotated[
+        bool, typer.Option(TRACEBACK, help="print the whole traceback of an unexpected error, after any command")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> int:
+    """Run the command of `sys.argv`; returns the exit code: 0, 1 for a failure, 2 for bad input."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # threads that spin beside other work slow a small model 25-fold
+    try:
+        Path.home()
+    except RuntimeError:  # a user without an entry in /etc/passwd, and no HOME: MLflow and caches ask for one
+        os.environ["HOME"] = tempfile.gettempdir()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # an encoding without ± or α
+    words = [word for word in sys.argv[1:] if word != TRACEBACK]
+    with logged(home() / "rbptrack.log", on_terminal=TRACEBACK in sys.argv):
+        return _guarded(lambda: _run(words))
+
+
+def _run(words: Sequence[str]) -> int:
+    if "_RBPTRACK_COMPLETE" in os.environ:
+        insert_measure(os.environ)
+    with stop_signals_raise():
+        return app(_with_command(words), prog_name=program(), standalone_mode=False) or 0
+
+
+def _with_command(words: Sequence[str]) -> list[str]:
+    """Add the command `measure` before a first word that is key=value or a flag. Without words, return --help.
+
+    Raises:
+        BadInput: the command is unknown.
+
+    """
+    if not words:
+        return ["--help"]
+    first = words[0]
+    if first in ("-h", "--help", "--version") or first.endswith("-completion"):
+        return list(words)
+    if "=" in first or first.startswith("-"):
+        return ["measure", *words]
+    _check_command(first)
+    return list(words)
+
+
+def _check_command(word: str) -> None:
+    """Raise BadInput if a word is not a command. The message suggests a similar command, model or dataset."""
+    commands = [command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands]
+    commands += [str(group.name) for group in app.registered_groups]
+    if word in commands:
+        return
+    if near := nearest(word, commands):
+        raise BadInput(f"no command {word}. Did you mean '{near[0]}'?")
+    from rbptrack.config.words import config_names
+
+    for key in ("model", "dataset"):
+        if near := nearest(word, config_names(key)):
+            raise BadInput(f"no command {word}. Did you mean {key}={near[0]}?")
+    raise BadInput(f"no command {word}; {program()} --help lists them")
+
+
+def _guarded(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code. Known errors are printed in one or two lines.
+
+    The exit code is 2 for bad input and 1 for other errors.
+    """
+    try:
+        code = command()
+        if code == INTERRUPTED:  # what Typer makes of a KeyboardInterrupt
+            raise KeyboardInterrupt
+        return code
+    except (KeyboardInterrupt, Stopped) as error:
+        complain("interrupted; finished measurements are saved")
+        return error.code if isinstance(error, Stopped) else INTERRUPTED
+    except TyperException as error:
+        complain(" ".join(error.format_message().split()))
+        return error.exit_code
+    except RbptrackError as error:
+        complain(without_password(str(error)), without_password(error.trace))
+        return 2 if isinstance(error, BadInput) else 1
+    except RecursionError:
+        complain("a value on the command line or in a file is nested too deeply")
+        return 2
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        try:
+            folder = Path.cwd()
+        except OSError:
+            complain("the working folder does not exist any more: change to another folder")
+            return 1
+        trouble = disk_trouble(error, Path(error.filename or folder))
+        if trouble is None:
+            raise
+        complain(str(trouble))
+        return 1

@@ -1,0 +1,66 @@
+"""The command `export`, which writes measurements for other people."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rbptrack.base.errors import BadInput
+from rbptrack.base.words import compact_bytes, counted, listed
+from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, filtered, selects
+from rbptrack.config.paths import user_path
+from rbptrack.console.output import command_line, say
+
+
+@selects(filtered)
+def export(
+    selection: Selection,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="the new bundle, NAME.zip; with --to, the new folder")],
+    options: PluginOptions = UNSET,
+    to: Annotated[str, typer.Option(metavar="EXPORTER", help="hand the measurements to this exporter")] = "",
+    texts: Annotated[
+        bool, typer.Option("--texts", help="add read.html, a page that shows the texts, to the bundle")
+    ] = False,
+    plugins_path: PluginsPath = UNSET,
+) -> int:
+    """Write measurements into a bundle that others can import, or hand them to an exporter."""
+    out = user_path(str(out))
+    if os.path.lexists(out):
+        raise BadInput(f"{out} exists already: give another name, or remove it")
+    if not out.absolute().parent.is_dir():
+        raise BadInput(f"{out}: the folder {out.absolute().parent} does not exist; create it or choose another")
+    if not to:
+        if out.suffix != ".zip":
+            raise BadInput(f"{out}: a bundle's name ends in .zip; --to EXPORTER writes something else")
+        if options:
+            raise BadInput(f"a bundle has no options; got {listed(list(options))}")
+        from rbptrack.exchange import export_bundle
+        from rbptrack.reporting import render_reading
+
+        runs = selection.runs()
+        reading = render_reading(runs, command=command_line())[0] if texts else ""
+        written = export_bundle(runs, out, reading=reading)
+        say(f"{counted(written, 'measurement')}: {out} ({compact_bytes(out.stat().st_size)})")
+        return 0
+    if texts:
+        raise BadInput("--texts adds a page to a bundle; leave it out, or leave out --to")
+    from rbptrack.analysis.plugin import with_options
+    from rbptrack.discovery import EXPORTERS, find, guarded
+
+    exporter = with_options(find(EXPORTERS, plugins_path).select(to), options)
+    runs = selection.runs()
+    with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name[:80]}.") as name:
+        folder = Path(name) / "out"
+        folder.mkdir()
+        line = guarded(exporter, lambda: exporter.export(runs, folder), str)
+        if not line.strip():
+            raise BadInput(f"the exporter {to} says nothing about what it exported; nothing was written")
+        if folder.is_dir() and any(folder.iterdir()):
+            shutil.move(folder, out)
+    say(line)
+    return 0

@@ -1,0 +1,92 @@
+"""The command `import`, which takes measurements of other people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rbptrack.base.errors import BadInput
+from rbptrack.base.words import listed
+from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, of_store, selects
+from rbptrack.config.paths import user_path
+from rbptrack.console.output import say
+
+if TYPE_CHECKING:
+    from rbptrack.analysis.importing import Importer
+    from rbptrack.discovery import Plugins
+
+
+@selects(of_store)
+def import_(
+    selection: Selection,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="a bundle, or a file that an importer can read")],
+    options: PluginOptions = UNSET,
+    importer: Annotated[
+        str, typer.Option(metavar="NAME", help="use this importer; needed if several importers can read the file")
+    ] = "",
+    plugins_path: PluginsPath = UNSET,
+) -> int:
+    """Import measurements from a bundle, from tables of metrics or ranks, or from scores of tasks."""
+    from rbptrack.analysis.importing import CheckedSource, checked
+    from rbptrack.analysis.plugin import with_options
+    from rbptrack.discovery import IMPORTERS, find, guarded
+    from rbptrack.exchange import import_bundle, import_source, is_bundle
+
+    path = user_path(str(path))
+    if not path.exists():
+        raise BadInput(f"{path} does not exist")
+    if not importer and is_bundle(path):
+        if options:
+            raise BadInput(f"a bundle has no options; got {listed(list(options))}")
+        lines = import_bundle(path, selection.store)
+    else:
+        importers = find(IMPORTERS, plugins_path)
+        chosen = importer or _importer_of(importers, path)
+        plugin = with_options(importers.select(chosen), options)
+        source = guarded(plugin, lambda: checked(path, plugin.read(path), split=_splitter()), CheckedSource)
+        lines = import_source(chosen, source, path, selection.store)
+    for line in lines:
+        say(line)
+    return 0
+
+
+def _importer_of(importers: Plugins[Importer], path: Path) -> str:
+    """Return the name of the importer that can read a file. Raises BadInput if there is not exactly one."""
+    takers = [name for name in importers.names if _takes(importers.select(name)(), path)]
+    if len(takers) == 1:
+        return takers[0]
+    if takers:
+        raise BadInput(f"{path}: {listed(takers)} take it; say which: --importer {takers[0]}")
+    if path.suffix.lower() == ".zip":
+        raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: it holds no bundle.json, or is not a zip")
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        raise BadInput(f"{path} is a spreadsheet: save it as CSV, and import that")
+    if path.suffix.lower() == ".json" and path.is_file():
+        from rbptrack.analysis.reading import load_json
+
+        load_json(path, finite=False)  # says what is wrong, if it is not JSON at all
+    names = ", ".join(importers.names)
+    raise BadInput(f"{path}: none of the importers takes it: {names}. --importer NAME says what one misses in it")
+
+
+def _takes(importer: Importer, path: Path) -> bool:
+    from rbptrack.discovery import guarded
+
+    return guarded(importer, lambda: importer.takes(path), bool)
+
+
+def _splitter() -> Callable[[str], tuple[str, str]]:
+    """Return what gives family and size of a model: by the config of its repository, else as its name has them."""
+    from rbptrack.analysis.importing import family_and_size
+    from rbptrack.config.registration import published_names
+
+    published = cache(published_names)  # read if it is needed, once
+
+    def split(model: str) -> tuple[str, str]:
+        return published().get(model.lower().rpartition("/")[2]) or family_and_size(model)
+
+    return split

@@ -1,0 +1,73 @@
+"""The commands `list` and `show`, which print measurements as tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from rbptrack.base import markup
+from rbptrack.base.words import counted
+from rbptrack.cli.options import Selection, filtered, of_store, selects
+from rbptrack.console.output import say
+
+
+@selects(filtered)
+def list_(
+    selection: Selection,
+    sort: Annotated[
+        str, typer.Option(metavar="COLUMN,...", help="sort by these columns; -COLUMN sorts from large to small")
+    ] = "",
+    form: Annotated[
+        Literal["table", "csv", "json", "markdown", "latex"],
+        typer.Option("--format", help="format of the table; csv and json have all columns"),
+    ] = "table",
+) -> int:
+    """List measurements as a table."""
+    import pandas as pd
+
+    from rbptrack.cli.readable import headline, sorted_by
+    from rbptrack.console.tables import print_table
+
+    frame = sorted_by(selection.runs().frame, sort)
+    if form == "csv":
+        sys.stdout.write(markup.csv_text(frame))
+    elif form == "json":
+        rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        json.dump(rows, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False, default=pd.Timestamp.isoformat)
+        sys.stdout.write("\n")
+    elif form == "table":
+        print_table(headline(frame), last_to_go=["dataset", "CE", "RBP_10"])
+        say(counted(len(frame), "measurement"))
+    else:
+        from rbptrack.reporting import table_text  # and Altair, which takes as long as all else that is ours
+
+        sys.stdout.write(table_text(headline(frame), form))
+    return 0
+
+
+@selects(of_store)
+def show(
+    selection: Selection,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="name of a measurement as `list` prints it, or the beginning of its run ID"
+        ),
+    ],
+) -> int:
+    """Show the details of one measurement."""
+    import pandas as pd
+
+    from rbptrack.cli.readable import details
+    from rbptrack.console.tables import print_table
+
+    row = selection.runs().row(name)
+    shown = details(row)
+    page = selection.store.measurements.page(str(row["run_id"]))
+    if page:
+        shown["page"] = page
+    print_table(pd.DataFrame({"": shown.keys(), str(row["name"]): shown.values()}))
+    return 0

@@ -1,0 +1,49 @@
+"""The commands `measure`, `demo` and `job`, which measure cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rbptrack.cli.options import UNSET, Words
+
+
+def measure(words: Words = UNSET) -> int:
+    """Measure models on datasets, then analyse them.
+
+    Example: rbptrack measure model=pythia/* dataset=wiki,humaneval. Cells that were measured before are skipped. Quote
+    patterns in zsh, and in every shell if they contain !: 'model=pythia/*,!pythia/12b'.
+    """
+    from rbptrack.config.words import read_words
+
+    if read_words(words).is_hydras_own:
+        from rbptrack.sweep.hydra import run_by_hydra
+
+        return run_by_hydra(words)
+    from rbptrack.config.compose import compose
+
+    configs = compose(words)
+    from rbptrack import sweep  # torch and MLflow: wrong words are refused before
+
+    return sweep.run(configs, words)
+
+
+def demo(words: Words = UNSET) -> int:
+    """Measure seven built-in models on two built-in datasets and fit their laws. Needs no network."""
+    chosen = []
+    if not any(word.startswith("model=") for word in words):
+        chosen.append("model=nano/*")
+    if not any(word.startswith("dataset=") for word in words):
+        # Of whole documents, a few long ones of pydocs would decide its exponents: that of CE hangs on effectively 2.3
+        # of 135 documents then.
+        chosen += ["dataset=pydocs,stdlib", "dataset.sequence=truncate"]
+    return measure([*chosen, *words])
+
+
+def job(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> int:
+    """Measure the cells of a job file, which `launch=gpus` and `launch=slurm` write, and leave the results on disk."""
+    from rbptrack.sweep import run_job
+
+    return run_job(file)

@@ -1,0 +1,180 @@
+"""Options that several commands have, and the measurements that they choose.
+
+Nothing heavy is imported here: `--help` and completion load this file and that of each command.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, update_wrapper
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from rbptrack.base.errors import BadInput, RbptrackError
+from rbptrack.base.files import kind_of
+from rbptrack.cli import completion
+from rbptrack.config.patterns import split_list
+from rbptrack.console.output import complain
+
+if TYPE_CHECKING:
+    from rbptrack.analysis.runs import Filters, Runs
+    from rbptrack.tracking import Store
+
+WORDS = {"ignore_unknown_options": True, "allow_extra_args": True}  # settings: Hydra's own flags are words, too
+UNSET: list[str] = []
+
+
+def several(metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> Any:
+    """An option that may be repeated and may hold a list: `--family nano,pythia`."""
+    return typer.Option(metavar=metavar, help=text, callback=_split, autocompletion=complete)
+
+
+def _split(values: Sequence[str] | None) -> list[str]:
+    return [element for value in values or () for element in split_list(value)]
+
+
+def _check_page(out: Path | None) -> Path | None:
+    """Check that a page can be written to a path.
+
+    Raises:
+        BadInput: the path does not end in .html, is a link or a folder, or lies in a folder that does not exist.
+
+    """
+    if out is None:
+        return None
+    if out.suffix != ".html":
+        raise BadInput(f"--out {out}: a page's name ends in .html")
+    if out.is_symlink() or (os.path.lexists(out) and not out.is_file()):
+        raise BadInput(f"--out {out} is {kind_of(out)}, which is not written through: give another name")
+    if not out.absolute().parent.is_dir():
+        raise BadInput(f"--out {out}: the folder {out.absolute().parent} does not exist; create it or choose another")
+    return out
+
+
+def page_option(text: str) -> Any:
+    """The option --out of a command that writes a page."""
+    return typer.Option("--out", metavar="FILE.html", help=text, callback=_check_page)
+
+
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="KEY=VALUE ...",
+        autocompletion=completion.words,
+        help="model=NAMES dataset=NAMES k=1,10,100 and every other key of a config; --cfg job shows all of them",
+    ),
+]
+PluginOptions = Annotated[list[str], typer.Argument(metavar="OPTION=VALUE ...", help="options of the plugin")]
+PluginsPath = Annotated[list[str], several("FOLDER,...", "additional folders of plugins")]
+Figures = Annotated[
+    Literal["svg", "png", "pdf"] | None, typer.Option("--format", help="also write the figures, into a folder")
+]
+FigureK = Annotated[
+    int,
+    typer.Option("--k", min=0, metavar="K", help="k of the figure that has a slider on the page; 0: cross-entropy"),
+]
+ExtraPage = Annotated[Path | None, page_option("also write a page to this file")]
+OpenPage = Annotated[bool, typer.Option("--open", help="show the page in the browser")]
+Sweep = Annotated[list[str], several("NAME,...", "only what these sweeps measured or reused")]
+Where = Annotated[
+    str,
+    typer.Option(metavar="CONDITION", help="condition on columns of `list --format csv`: 'seq_len == 256 and ce < 4'"),
+]
+TrackingUri = Annotated[
+    str,
+    typer.Option(metavar="URI", help="the tracking store; else MLFLOW_TRACKING_URI, else MLflow's own in this folder"),
+]
+Experiment = Annotated[
+    str, typer.Option(metavar="NAME", help="MLflow's experiment; else MLFLOW_EXPERIMENT_NAME, else rbptrack")
+]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Measurements of a store.
+
+    Attributes:
+        uri: of the store; empty for the environment's or MLflow's own.
+        experiment: MLflow's.
+        filters: which of its measurements; None for all of them.
+
+    """
+
+    uri: str
+    experiment: str
+    filters: Filters | None = None
+
+    @cached_property
+    def store(self) -> Store:
+        """The store. On first use, measurements that wait on this disk are delivered to it."""
+        from rbptrack.tracking import Outbox, Store
+
+        store = Store(self.uri, self.experiment)
+        outbox = Outbox(store)
+        if outbox.waiting():
+            try:
+                for delivered in outbox.deliver_waiting():
+                    if delivered.error:
+                        complain(f"{delivered.name} waits: {delivered.error}")
+            except RbptrackError as error:  # the command itself may still be answered, or says it again
+                complain(str(error))
+        return store
+
+    def runs(self) -> Runs:
+        """Return the measurements that pass the filters. Raises BadInput if there are none."""
+        return self.store.runs(self.filters) if self.filters else self.store.runs()
+
+
+def of_store(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> Selection:
+    """All measurements of a store."""
+    return Selection(tracking_uri, experiment)
+
+
+def filtered(
+    family: Annotated[
+        list[str], several("NAME,...", "only these families; patterns such as 'nano*', exclusions such as '!nano-2m'")
+    ] = UNSET,
+    size: Annotated[list[str], several("SIZE,...", "only these sizes, as published: 70m, 1.4b")] = UNSET,
+    model: Annotated[list[str], several("NAME,...", "only these models: nano-6k or nano/6k")] = UNSET,
+    dataset: Annotated[list[str], several("NAME,...", "only measurements of these datasets")] = UNSET,
+    sweep: Sweep = UNSET,
+    where: Where = "",
+    tracking_uri: TrackingUri = "",
+    experiment: Experiment = "",
+) -> Selection:
+    """The measurements of a store that pass filters."""
+    from rbptrack.analysis.runs import Filters
+
+    filters = Filters(where, family=family, size=size, model=model, dataset=dataset, sweep=sweep)
+    return Selection(tracking_uri, experiment, filters)
+
+
+def selects(choose: Callable[..., Selection]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command the options of `of_store` or `filtered`, in place of its parameter `selection`.
+
+    When the command runs, that function makes the selection from what the options hold.
+    """
+    chosen = signature(choose, eval_str=True).parameters
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        own = dict(signature(command, eval_str=True).parameters)
+        del own["selection"]
+
+        def run(**given: Any) -> int:
+            selection = choose(**{name: given.pop(name) for name in chosen})
+            return command(selection=selection, **given)
+
+        update_wrapper(run, command)
+        run.__annotations__ = {}  # Typer takes those of the signature
+        options = [*own.values(), *chosen.values()]
+        run.__signature__ = Signature(  # type: ignore[attr-defined]
+            [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
+        )
+        return run
+
+    return decorate

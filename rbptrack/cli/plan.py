@@ -1,0 +1,45 @@
+"""The command `plan`, which estimates what a sweep costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rbptrack.base.words import compact, compact_bytes, counted, duration
+from rbptrack.cli.options import UNSET, Words
+from rbptrack.console.output import say
+
+
+def plan(words: Words = UNSET) -> int:
+    """Estimate time, memory and downloads of a sweep without running it."""
+    import pandas as pd
+
+    from rbptrack.config.compose import compose
+    from rbptrack.console.tables import print_table
+
+    configs = compose(words)
+    from rbptrack import sweep  # torch and MLflow: wrong words are refused before
+
+    table = sweep.plan(configs)
+    unknown = table["S"].isna()
+    to_measure = table[~unknown & (table["status"] != "measured")]
+    shown = table.assign(status=[status if len(status) <= 30 else f"{status[:29]}…" for status in table["status"]])
+    forms: dict[str, Callable[[float], str]] = dict.fromkeys(("S", "parameters", "tokens"), compact)
+    forms |= {"FLOPs": "{:.1e}".format}
+    forms |= {"memory": compact_bytes, "download": compact_bytes, "seconds": duration}
+    for column, form in forms.items():
+        shown[column] = [form(value) if pd.notna(value) else "" for value in table[column]]
+    print_table(shown.rename(columns={"seconds": "time"}), last_to_go=["dataset", "status", "S", "tokens", "time"])
+    if not unknown.all():
+        seconds, flops = (to_measure[column].sum(skipna=False) for column in ("seconds", "FLOPs"))
+        weights = to_measure.drop_duplicates("model")["download"].sum(skipna=False)
+        say(
+            f"{counted(len(to_measure), 'cell')} to measure: "
+            f"{duration(seconds) if pd.notna(seconds) else 'an unknown time'} on this device, "
+            f"{f'{flops:.1e}' if pd.notna(flops) else 'unknown'} FLOPs, "
+            f"{compact_bytes(weights) if pd.notna(weights) else 'unknown bytes'} to download"
+        )
+    if not unknown.any():
+        return 0
+    first = table[unknown].iloc[0]
+    say(f"{unknown.sum()} of {counted(len(table), 'cell')} could not be looked up. {first['model']}: {first['status']}")
+    return 2 if unknown.all() else 1

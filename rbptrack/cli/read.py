@@ -1,0 +1,57 @@
+"""The command `read`, which writes a page with each token coloured by its rank."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rbptrack.base.files import write_whole
+from rbptrack.base.words import compact_bytes, short_path
+from rbptrack.cli.options import (
+    UNSET,
+    Experiment,
+    OpenPage,
+    Selection,
+    Sweep,
+    TrackingUri,
+    Where,
+    page_option,
+    several,
+)
+from rbptrack.config.patterns import split_list
+from rbptrack.console.output import command_line, say
+
+
+def read(
+    models: Annotated[str, typer.Argument(metavar="MODELS", help="names or patterns: 'nano/*', gpt2-124m,gpt2-355m")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="a name, or patterns")],
+    document: Annotated[
+        list[str], several("ID,...", "show these documents; by default those that say most about the models")
+    ] = UNSET,
+    tokens: Annotated[int, typer.Option(min=1, metavar="N", help="show at most this many tokens")] = 20_000,
+    out: Annotated[Path, page_option("write the page to this file")] = Path("read.html"),
+    open_: OpenPage = False,
+    sweep: Sweep = UNSET,
+    where: Where = "",
+    tracking_uri: TrackingUri = "",
+    experiment: Experiment = "",
+) -> int:
+    """Write a page that shows the text as the models see it: each token coloured by its rank."""
+    from rbptrack.analysis.runs import Filters
+    from rbptrack.console.progress import spinner
+    from rbptrack.reporting import render_reading
+
+    filters = Filters(where, model=split_list(models), dataset=split_list(dataset), sweep=sweep)
+    runs = Selection(tracking_uri, experiment, filters).runs()
+    with spinner(f"reading the ranks of {len(runs)} measurements"):
+        page, notes = render_reading(runs, documents=document, tokens=tokens, command=command_line())
+    write_whole(out, page)
+    for note in notes:
+        say(note)
+    say(f"page     {short_path(out)} ({compact_bytes(out.stat().st_size)})")
+    if open_:
+        webbrowser.open(out.absolute().as_uri())
+    return 0

@@ -1,0 +1,68 @@
+"""The command `ui`, which shows the tracking store in the browser."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+import webbrowser
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from rbptrack.cli.options import Selection, of_store, selects
+from rbptrack.console.output import say
+
+_SECONDS_BETWEEN_QUESTIONS = 0.5
+
+
+@selects(of_store)
+def ui(
+    selection: Selection,
+    host: Annotated[str, typer.Option(help="address at which the server listens")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
+    open_: Annotated[bool, typer.Option("--open", help="open the page in the browser when the server answers")] = False,
+) -> int:
+    """Start MLflow's web page for this tracking store."""
+    store = selection.store
+    store.save_view()  # imports and runs that were logged have none yet
+    page = store.view_page()
+    if store.uri.startswith(("http://", "https://")):
+        _show(f"{store.shown.rstrip('/')}/{page}", open_page=open_)
+        return 0
+    words = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
+    # The address may hold a password, and other users can read a command line.
+    env = os.environ | {"MLFLOW_BACKEND_STORE_URI": store.uri}
+    server = subprocess.Popen(words, env=env, start_new_session=True)  # whose processes can be stopped together
+    address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"  # noqa: S104 - compared only
+    try:
+        while server.poll() is None and not _answers(f"{address}/health"):
+            time.sleep(_SECONDS_BETWEEN_QUESTIONS)
+        if server.returncode is None:
+            _show(f"{address}/{page}", open_page=open_)
+        return server.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        server.wait()
+
+
+def _answers(address: str) -> bool:
+    """Whether a server answers a request with OK."""
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:  # noqa: S310 - its own server
+            return bool(answer.status == 200)
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def _show(address: str, *, open_page: bool) -> None:
+    say(f"measurements: {address}")
+    sys.stdout.flush()
+    if open_page:
+        webbrowser.open(address)

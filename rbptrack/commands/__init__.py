@@ -1,1 +1,0 @@
-"""What each command does; its options stand in `rbptrack.cli`."""
