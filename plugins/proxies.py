@@ -33,6 +33,7 @@ from rbptrack.analysis import (
     join_scores,
     last_checkpoints,
     listed,
+    newest,
     number,
     parts,
     unused_scores,
@@ -106,11 +107,12 @@ class Proxies(Analyzer):
         tables = []
         frame = without_twins(runs.frame[runs.frame["vocab_size"].notna() & ~runs["without_ranks"].fillna(False)])
         for dataset, rows in _comparable(frame):
-            proxies, notes = self._read_proxies(runs, rows)
-            report.notes += notes
+            counting, replaced = newest(rows)
+            proxies, notes = self._read_proxies(runs, counting)
+            report.notes += [*(f"{dataset}: {line}" for line in replaced), *notes]
             if not proxies:
                 continue
-            answered = rows[rows["run_id"].isin(list(proxies))]
+            answered = counting[counting["run_id"].isin(list(proxies))]
             for task, scored in join_scores(answered, scores).groupby("task", sort=True):
                 models = last_checkpoints(scored)
                 values = np.stack([proxies[run_id] for run_id in models["run_id"]])

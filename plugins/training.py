@@ -26,6 +26,7 @@ from rbptrack.analysis import (
     counted,
     disagreeing,
     listed,
+    newest,
     number,
     parts,
     read_families,
@@ -219,11 +220,13 @@ def _comparable(frame: pd.DataFrame) -> tuple[list[tuple[str, str, pd.DataFrame]
         keys = [key for key in disagreeing(rows) if key not in ONE_POINT]
         for label, part in parts(rows, keys):
             name = f"{family} {label}".strip()
-            twins = _named_twice(part)
+            counting, replaced = newest(part)
+            notes += [f"{name} on {dataset}: {line}" for line in replaced]
+            twins = _named_twice(counting)
             if twins.any():
-                models = listed(sorted(set(part.loc[twins, "model"])))
+                models = listed(sorted(set(counting.loc[twins, "model"])))
                 notes.append(f"{name} on {dataset}: {models} left out, the same checkpoint under another name.")
-            comparable.append((name, str(dataset), part[~twins]))
+            comparable.append((name, str(dataset), counting[~twins]))
     return comparable, notes
 
 

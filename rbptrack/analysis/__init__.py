@@ -4,7 +4,7 @@ A plugin imports the names that `rbptrack.analysis`, `rbptrack.stats`, `rbptrack
 nothing else of rbptrack. `rbptrack.analysis.testing` holds this contract as tests.
 """
 
-from rbptrack.analysis.comparable import disagreeing, parts, without_twins
+from rbptrack.analysis.comparable import disagreeing, newest, parts, without_twins
 from rbptrack.analysis.exporting import Exporter
 from rbptrack.analysis.family import BY_DOCUMENT, UNITS, Family, Reading, families, read_families
 from rbptrack.analysis.headline import sentence, spanned, verdicts
@@ -92,6 +92,7 @@ __all__ = [
     "listed",
     "load_json",
     "markdown_text",
+    "newest",
     "number",
     "parse_json",
     "parts",

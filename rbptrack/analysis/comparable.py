@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from rbptrack.base.words import counted
+from rbptrack.base.words import counted, listed
 from rbptrack.facts import BY_NAME, ONE_LAW, ONE_POINT, SAME_RANKS
 
 
@@ -22,6 +22,30 @@ def without_twins(frame: pd.DataFrame) -> pd.DataFrame:
     keyed = frame[list(SAME_RANKS)].assign(order=order)
     first = keyed.groupby(list(SAME_RANKS), dropna=False)["order"].transform("min")
     return frame[order == first]  # rows that are equal in this, too, are runs of one size, or imports
+
+
+def newest(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Keep only the newest measurement of each model and checkpoint, and say which others are left out.
+
+    A repository may have moved to another commit, and a folder may hold a model that was trained anew. Measurements of
+    both have the same model name. They are not seeds, so they are not summed.
+
+    Args:
+        rows: rows of `Runs.frame`, of one family on one dataset, which agree in the columns of `ONE_LAW`.
+
+    Returns:
+        The rows that count, in their order, and a sentence for each model that several rows are of.
+
+    """
+    keys = ["model", "non_embedding_params", *ONE_POINT]
+    by_age = rows.sort_values(["started", "run_id"], kind="stable", na_position="first")
+    older = by_age.duplicated(keys, keep="last").reindex(rows.index)
+    notes = []
+    for model, repeated in by_age[by_age.duplicated(keys, keep=False)].groupby("model", sort=True):
+        commits = [BY_NAME["commit"].text(commit) for commit in dict.fromkeys(repeated["commit"])]
+        where = f"at the commits {listed(commits)}" if len(commits) > 1 else f"{len(repeated)} times"
+        notes.append(f"{model} was measured {where}; only the newest measurement counts.")
+    return rows[~older], notes
 
 
 def disagreeing(rows: pd.DataFrame) -> list[str]:

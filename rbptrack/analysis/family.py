@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.comparable import disagreeing, mixture, parts, without_twins
+from rbptrack.analysis.comparable import disagreeing, mixture, newest, parts, without_twins
 from rbptrack.analysis.rank_reader import whole_ks
 from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
 from rbptrack.analysis.runs import Runs
@@ -220,7 +220,8 @@ def families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]
     """Every family on every dataset, in parts that may be compared, with at least `min_sizes` sizes.
 
     The runs of one part agree in the columns `rbptrack.facts.ONE_LAW`: weights, precision, texts, sequences and so on.
-    The runs of one size agree in `ONE_POINT`: they are of one checkpoint. Seeds may differ.
+    The runs of one size agree in `ONE_POINT`: they are of one checkpoint. They are of different models (seeds): of one
+    model the newest run counts.
 
     Returns:
         The families, and notes: a sentence for everything that is left out or taken apart.
@@ -240,12 +241,13 @@ def families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]
             mixed = "; ".join(mixture(rows, key) for key in keys)
             notes.append(f"{where}: its runs mix {mixed}. Each kind is taken by itself.")
         for label, part in parts(rows, keys):
-            ordered = part.sort_values(["non_embedding_params", "run_id"])
-            family = Family(f"{name} {label}".strip(), str(dataset), ordered)
+            counting, replaced = newest(part.sort_values(["non_embedding_params", "run_id"]))
+            family = Family(f"{name} {label}".strip(), str(dataset), counting)
+            notes += [f"{family}: {line}" for line in replaced]
             if len(family.s) < min_sizes:
                 notes.append(_few_sizes(family, min_sizes))
                 continue
-            if len(family.s) < len(part):
+            if len(family.s) < len(counting):
                 sizes = zip(family.run_ids, family.labels, strict=True)
                 several = [f"{len(ids)} runs of {size}" for ids, size in sizes if len(ids) > 1]
                 notes.append(f"{family}: {listed(several)}; the runs of a size are summed into one point.")

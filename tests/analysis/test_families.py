@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import Runs, families, read_families
+from rbptrack.analysis import Runs, families, newest, read_families
 from rbptrack.analysis.rank_store import Tables, WithoutRanks
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput
@@ -160,13 +160,35 @@ def test_families_on_datasets_are_apart() -> None:
 
 def test_seeds_are_summed_into_one_point() -> None:
     tables = {"a": ranked([1, 2], documents=2), "b": ranked([1, 1], documents=2), "r15": ranked([1, 9], documents=2)}
-    runs = runs_of(row(6, run_id="a"), row(6, run_id="b"), row(15), tables=tables)
+    runs = runs_of(row(6, run_id="a"), row(6, run_id="b", model="nano-6k-seed1"), row(15), tables=tables)
     reading = read_families(runs, [1])
     [(family, counts)] = reading
     assert family.s.tolist() == [6000, 15000]
     assert counts[0].tokens.tolist() == [2, 2]
     assert counts[0].hits.tolist() == [[2], [1]]
     assert "2 runs of 6k" in reading.notes[0]
+
+
+@pytest.mark.parametrize("commit", ["hub@22222222", "hub@11111111"])
+def test_measurements_of_a_model_are_no_seeds_and_the_newest_counts(commit):
+    times = pd.to_datetime(["2026-01-02", "2026-01-01"], utc=True)
+    rows = [
+        row(6, run_id="a", started=times[0], commit="hub@11111111"),
+        row(6, run_id="b", started=times[1], commit=commit),
+        row(15),
+    ]
+    reading = read_families(runs_of(*rows), [1])
+    [(family, counts)] = reading
+    assert family.run_ids == [["a"], ["r15"]]
+    assert counts[0].tokens.tolist() == [2, 2]
+    assert len(reading.notes) == 1
+    assert "nano-6k" in reading.notes[0]
+    assert ("22222222" in reading.notes[0]) == (commit == "hub@22222222")
+
+
+def test_checkpoints_of_a_model_all_count() -> None:
+    rows = [row(6, run_id=f"{d:g}", training_tokens=d) for d in (1e9, 1e10)]
+    assert len(newest(runs_of(*rows).frame)[0]) == 2
 
 
 def test_k_beyond_the_vocabulary_are_left_out() -> None:
@@ -209,7 +231,7 @@ def test_sums_of_ones_own_add_and_come_by_source() -> None:
             return ["x", "x"]
 
     table = ranked([1, 2, 5, 1], documents=2)
-    rows = [row(6, run_id="a", groups=1), row(6, run_id="b", groups=1)]
+    rows = [row(6, run_id="a", groups=1), row(6, run_id="b", groups=1, model="nano-6k-seed1")]
     runs = Runs(pd.DataFrame(rows), Grouped({"a": table, "b": table}))
 
     def load(family, run_id):
@@ -251,7 +273,9 @@ def test_families_are_compared_on_the_same_texts_only() -> None:
 
 
 def test_both_sizes_and_logged_numbers_by_size() -> None:
-    [family], _ = families(runs_of(row(6, ce=3.0), row(15, ce=2.0), row(15, run_id="s", ce=4.0)))
+    [family], _ = families(
+        runs_of(row(6, ce=3.0), row(15, ce=2.0), row(15, run_id="s", ce=4.0, model="nano-15k-seed1"))
+    )
     assert family.column("total_params").tolist() == [9000, 22500]
     assert family.column("ce").tolist() == [3.0, 3.0]
     assert np.isnan(family.column("no_such")).all()

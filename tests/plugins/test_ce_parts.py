@@ -116,6 +116,7 @@ def test_miller_and_madow_add_the_ranks_seen(in_memory: Any) -> None:
 def test_two_runs_of_a_size_are_averaged(in_memory: Any) -> None:
     runs = in_memory({1e6: model(1e6), 1.0000001e6: model(1e6, seed=1)})
     runs.frame["non_embedding_params"] = 10**6
+    runs.frame["model"] = ["toy-1m", "toy-1m-seed1"]
     parts = CeParts().analyze(runs).tables["parts"]
     each = [model(1e6).ce, model(1e6, seed=1).ce]
     assert parts["ce"].tolist() == [pytest.approx(np.mean(each))]
