@@ -8,7 +8,6 @@ and on the folders that hold their names.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 import tempfile
@@ -91,6 +90,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 def sha256(path: Path) -> str:
     """The SHA-256 of a file's content, in hexadecimal digits."""
+    import hashlib  # OpenSSL, which --help does not need
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

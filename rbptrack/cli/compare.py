@@ -12,7 +12,6 @@ import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
-from rbptrack.base.validation import shown
 from rbptrack.base.words import counted, number, short_path
 from rbptrack.cli.options import ExtraPage, Selection, of_store, selects
 from rbptrack.config.patterns import split_list
@@ -51,6 +50,7 @@ def compare(
     from rbptrack.analysis.family import BY_DOCUMENT
     from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, worst_documents, worst_tokens
     from rbptrack.analysis.report import Report
+    from rbptrack.base.validation import shown
     from rbptrack.reporting import Outcome, show
 
     texts = split_list(ks)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import signal
 import subprocess
 import sys
 import time
-import urllib.request
 import webbrowser
 from contextlib import suppress
 from typing import Annotated
@@ -54,6 +52,9 @@ def ui(
 
 def _answers(address: str) -> bool:
     """Whether a server answers a request with OK."""
+    import http.client
+    import urllib.request
+
     try:
         with urllib.request.urlopen(address, timeout=5) as answer:  # noqa: S310 - its own server
             return bool(answer.status == 200)

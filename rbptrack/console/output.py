@@ -7,8 +7,6 @@ import shlex
 import sys
 from pathlib import Path
 
-from tqdm import tqdm
-
 from rbptrack.base.words import short_path
 from rbptrack.console.log import keep_traceback
 
@@ -27,12 +25,16 @@ def command_line() -> str:
 
 def say(text: str) -> None:
     """Print lines on standard output."""
+    from tqdm import tqdm
+
     with tqdm.external_write_mode(file=sys.stdout):
         print(printable(text), flush=True)
 
 
 def complain(text: str, trace: str = "") -> None:
     """Print an error or a warning on standard error. The traceback of an unexpected error goes to the log."""
+    from tqdm import tqdm
+
     if trace and (file := keep_traceback(text, trace)):
         text = f"{text}; the traceback is in {short_path(file)}"
     with tqdm.external_write_mode(file=sys.stderr):
