@@ -6,9 +6,9 @@ CE = H(P) + KL(P||Q^) - ln Z_Q (arXiv 2510.04067). P(e) is the share of tokens w
 these tokens). Z_Q is the sum of Q over the ranks seen, and Q^ = Q/Z_Q. The parts are called error entropy,
 self-alignment and confidence. -ln Z_Q may be below 0, so it has no power law.
 
-Nothing is fitted in either, and both are checked with every measurement. In a sample H(P) is too low. Miller and
-Madow's correction, (ranks seen - 1)/(2 tokens), makes up for about a third of that (34 to 43% in simulation). KL is too
-high by more than its error, so it gets no interval.
+Nothing is fitted in either, and both are checked with every measurement. In a sample H(P) is too low. Miller
+and Madow's correction, (ranks seen - 1)/(2 tokens), removes a part of this bias (30 to 40% in simulation). KL is
+too high by more than its error, so it gets no interval.
 """
 
 from __future__ import annotations
@@ -138,9 +138,7 @@ GLOSSARY: dict[str, str | Term] = {
     "delta": Term("exponent of the part minus cross-entropy's, by the law of their ratio", "Δα vs. CE"),
     "per_decade": Term("change of the part with 10 times the size, nats, by a straight line in ln S"),
     "share": Term("of the fall of CE over the sizes that is the part's: slope of the part against CE", form=".1%"),
-    "miller_madow": Term(
-        "H(P) + (ranks seen - 1)/(2 tokens), which corrects about a third of its bias", "H(P), Miller-Madow"
-    ),
+    "miller_madow": Term("H(P) + (ranks seen - 1)/(2 tokens), which corrects a part of its bias", "H(P), Miller-Madow"),
     "rank_share": Term("rank over CE", form=".1%"),
     "nats": Term("the part, nats per token"),
     "part": Term("of cross-entropy"),

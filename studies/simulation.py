@@ -20,6 +20,9 @@ from rbptrack.ranks import DocumentCounts, FloatArray, IntArray
 TOKENS = 300
 """The mean length of a document."""
 
+CE_OF_SMALLEST = 3.5
+"""CE of a family's smallest model, nats."""
+
 _OWN = 0.1  # sd of ln r of one model on one document, beside what all models share
 _SLOPE = 0.1  # sd of a document's change of ln r from the middle to either end of a family's sizes in ln S
 _SKEW = 0.8  # sd of ln r of skewed documents
@@ -169,12 +172,22 @@ class Family:
         sizes: how many, m, in equal steps of ln S over a factor of 1,000.
         tau: sd of ln y of a model around its law; most of it is common to CE and RBP_k.
         ends: the smallest and the largest model scatter so many times as much as the others.
+        grows: the largest model scatters so many times as much as the smallest one.
+        ar: correlation of the scatter of neighbouring sizes.
+        floor: share of y at the largest size that no size removes.
+        bend: square term of ln y over ln S.
+        slope: 1, or -1 if documents that become easier slowly in other families become easier fast in this one.
 
     """
 
     sizes: int
     tau: float
     ends: float = 1.0
+    grows: float = 1.0
+    ar: float = 0.0
+    floor: float = 0.0
+    bend: float = 0.0
+    slope: float = 1.0
 
     @property
     def s(self) -> FloatArray:
@@ -185,20 +198,35 @@ class Family:
         """Factors of y, (m, metrics)."""
         shared = rng.standard_normal((self.sizes, 1))
         own = rng.standard_normal((self.sizes, metrics))
-        tau = np.full((self.sizes, 1), self.tau)
+        of_models = np.sqrt(0.8) * shared + np.sqrt(0.2) * own
+        for i in range(1, self.sizes):
+            of_models[i] = self.ar * of_models[i - 1] + np.sqrt(1 - self.ar**2) * of_models[i]
+        tau = self.tau * np.geomspace(self.grows**-0.5, self.grows**0.5, self.sizes)[:, None]
         tau[[0, -1]] *= self.ends
-        return np.asarray(np.exp(tau * (np.sqrt(0.8) * shared + np.sqrt(0.2) * own)))
+        return np.asarray(np.exp(tau * of_models))
+
+    def curve(self, alpha: float) -> FloatArray:
+        """Return y of each size without scatter, 1 at the smallest size if there is no bend, (m,)."""
+        x = np.log(self.s / self.s[0])
+        fallen = np.exp(-alpha * x[-1])
+        floor = self.floor * fallen / (1 - self.floor + self.floor * fallen)
+        bent = np.exp(self.bend * (x - x.mean()) ** 2)
+        return np.asarray((floor + (1 - floor) * np.exp(-alpha * x)) * bent)
+
+    def floor_of(self, alpha: float) -> float:
+        """Return E of a law whose y is 1 at the smallest size."""
+        return self.floor * float(self.curve(alpha)[-1])
 
     def measure(
         self, rng: np.random.Generator, documents: Documents, *, alpha_ce: float, alphas: Sequence[float]
     ) -> list[DocumentCounts]:
         """Counts of every size, m of them, for laws of CE, -ln RBP_1 and -ln RBP_100 with these exponents."""
-        x = np.log(self.s / self.s[0])
         factors = self.scatter(rng, 3)
+        ce = CE_OF_SMALLEST * self.curve(alpha_ce) * factors[:, 0]
+        missed = np.stack([self.curve(alpha) for alpha in alphas], axis=1) * [1.1, 0.25] * factors[:, 1:]
+        place = self.slope * np.linspace(-1, 1, self.sizes)
         counts = []
         for i in range(self.sizes):
-            ce = 3.5 * np.exp(-alpha_ce * x[i]) * factors[i, 0]
-            missed = np.array([1.1, 0.25]) * np.exp(-np.array(alphas) * x[i]) * factors[i, 1:]
-            place = 2 * x[i] / x[-1] - 1
-            counts.append(documents.measure(rng, ce=ce, missed=missed, ks=(1, 100), place=round(place, 6)))
+            of_size = documents.measure(rng, ce=ce[i], missed=missed[i], ks=(1, 100), place=round(place[i], 6))
+            counts.append(of_size)
         return counts

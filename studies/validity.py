@@ -1,425 +1,184 @@
 """Do the intervals and tests hold? Draws from a known truth, analysed by the library's own functions.
 
-    OMP_NUM_THREADS=1 python -m studies.validity                   # all, an hour of one core: studies/validity.csv
-    python -m studies.validity laws emergence --draws 200          # some experiments, whose rows are replaced
-    python -m studies.validity --table                             # docs/explanation/validity.md from the CSV
+    python -m studies.validity --jobs 2 --draws 1000             # all: studies/validity.csv
+    python -m studies.validity exponents emergence --minutes 5   # some experiments, whose rows are replaced
+    python -m studies.validity --minutes 7 --jobs 16 --out DIR   # all, for 7 minutes: DIR/validity.csv
+    python -m studies.validity --table                           # the documentation's tables and rates from the CSV
 
-Each row of the CSV is a claim in a cell (one combination of settings, with a seed of its own): the share of draws in
-which an interval covered the truth, or in which a test raised a false alarm.
+Each row of the CSV is a claim in a cell (one combination of settings). `studies.experiment` says what claims are. Draws
+are made in slices. Each slice of a cell has a seed of its own, so more time adds draws and changes none. All cells get
+their first slice before any cell gets its second one.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
+import multiprocessing
+import os
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
-from itertools import product
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import count, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
-from rbptrack.analysis.plugin import import_file
-from rbptrack.ranks import CE, DocumentCounts, FloatArray, IntArray, RankTable, log_grid
-from rbptrack.stats.changes import Changes, PairCounts, judge
-from rbptrack.stats.documents import Statistic, cross_entropy, estimate, missed, missed_over_ce, rbp
-from rbptrack.stats.estimate import Estimate
-from rbptrack.stats.laws import Law, law_in_k
-from rbptrack.stats.laws import laws as laws_of
-from studies.simulation import TOKENS, Documents, Family, Texts, difficulty_of
+from rbptrack.ranks import FloatArray
+from studies import of_laws, of_measurements, validity_page
+from studies.experiment import NOMINAL, ROOT, Settings, kind_of, summary
 
-ROOT = Path(__file__).parent.parent
 CSV = ROOT / "studies/validity.csv"
-PAGE = ROOT / "docs/explanation/validity.md"
-BEGIN = "<!-- made by studies/validity.py -->"
-END = "<!-- end -->"
+EXPERIMENTS = of_laws.EXPERIMENTS | of_measurements.EXPERIMENTS
 
-ALPHA = 0.1
-APART = 0.03
-MARGIN = 0.1  # of `same`: a share of CE's exponent, as in power_law
+SECONDS_BETWEEN_WRITES = 20
 
-Settings = dict[str, Any]
-Outcomes = Mapping[str, bool]
+Task = tuple[str, int, int]
+"""The name of an experiment, the number of a cell, and the number of a slice."""
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """A simulation.
-
-    Attributes:
-        cells: the settings to go through.
-        draw: one draw: which claims hold in it.
-        draws: how many for each cell.
-
-    """
-
-    cells: Sequence[Settings]
-    draw: Callable[[np.random.Generator, Settings], Outcomes]
-    draws: int = 1000
+def where_of(cell: Settings) -> str:
+    """The settings of a cell, as the CSV has them: `m=4 D=20 t3`."""
+    return " ".join(value if isinstance(value, str) else f"{key}={value:g}" for key, value in cell.items())
 
 
-def grid(**values: Sequence[Any]) -> list[Settings]:
-    """Every combination of settings."""
-    return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
-
-
-def covers(number: Estimate, truth: float) -> bool:
-    """Whether its 95% interval holds the truth."""
-    return abs(number.value - truth) <= number.half()
-
-
-@cache
-def plugin(name: str) -> Any:
-    """The module of a built-in analyzer."""
-    return import_file(ROOT / f"plugins/{name}.py")
-
-
-def law(s: FloatArray, counts: Sequence[DocumentCounts], statistic: Statistic) -> Law:
-    """The law of a statistic that is positive here at every size."""
-    [fitted] = laws_of(s, counts, statistic)
-    assert fitted is not None
-    return fitted
-
-
-def laws(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Laws in size: RBP_1 has CE's exponent, RBP_100 one that is larger by APART."""
-    family = Family(cell["m"], cell["tau"], cell["ends"])
-    documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"]))
-    counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
-    of_ce = law(family.s, counts, cross_entropy)
-    of_1, of_100 = (law(family.s, [of_size.select([k]) for of_size in counts], missed) for k in (1, 100))
-    same = law(family.s, [of_size.select([1]) for of_size in counts], missed_over_ce)
-    apart = law(family.s, [of_size.select([100]) for of_size in counts], missed_over_ce)
-    outcomes = {
-        "interval of CE's α": covers(of_ce.alpha, ALPHA),
-        "interval of RBP_1's α": covers(of_1.alpha, ALPHA),
-        "interval of RBP_100's α": covers(of_100.alpha, ALPHA + APART),
-        "false: Δα differs, though equal": not covers(same.alpha, 0.0),
-        "interval of Δα = 0.03": covers(apart.alpha, APART),
-    }
-    if cell["m"] >= 4:
-        outcomes["false: largest size is off the law"] = not covers(of_ce.held_out(), 0.0)
-    if cell["m"] >= 5:
-        outcomes["false: a bend"] = not covers(of_ce.bend(), 0.0)
-    return outcomes
-
-
-def edge(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """RBP_1's exponent is off by exactly the margin of `same`."""
-    family = Family(cell["m"], cell["tau"])
-    documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], "uneven"))
-    off = MARGIN * ALPHA
-    counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA + off, ALPHA))
-    ratio = law(family.s, [of_size.select([1]) for of_size in counts], missed_over_ce)
-    within = abs(ratio.alpha.value) + ratio.alpha.half() <= off
-    return {"false: Δα counts as the same at the margin": within}
-
-
-def families(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Two families with one exponent, measured on the same documents."""
-    documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], "uneven"))
-    exponents = []
-    for tau in (cell["tau"], cell["tau"] * cell["other"]):
-        family = Family(cell["m"], tau)
-        counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-        exponents.append(law(family.s, counts, cross_entropy).alpha)
-    return {"false: exponents of two families differ": not covers(exponents[0] - exponents[1], 0.0)}
-
-
-def sources(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Documents of sources that share three quarters of their difficulty's variance."""
-    family = Family(cell["m"], cell["tau"])
-    documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], "uneven", cell["sources"]))
-    counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-    grouped = [of_size.in_groups(documents.source.tolist()) for of_size in counts]
-    outcomes = {}
-    for name, units in (("sources given", grouped), ("sources not given", counts)):
-        outcomes[f"interval of CE's α, {name}"] = covers(law(family.s, units, cross_entropy).alpha, ALPHA)
-        outcomes[f"interval of CE, {name}"] = covers(estimate(units[-1], cross_entropy), _largest_ce(family))
-    return outcomes
-
-
-def _largest_ce(family: Family) -> float:
-    return 3.5 * float((family.s[-1] / family.s[0]) ** -ALPHA)
-
-
-def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Numbers of one measurement: CE, RBP_1, and the exponent in k."""
-    documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"]))
-    ks = log_grid(100).tolist()
-    beta = 0.5
-    counts = documents.measure(rng, ce=3.0, missed=1.1 * np.array(ks) ** -beta, ks=ks)
-    outcomes = {
-        "interval of CE": covers(estimate(counts, cross_entropy), 3.0),
-        "interval of RBP_1": covers(estimate(counts.select([1]), rbp), np.exp(-1.1)),
-    }
-    law = law_in_k(counts)
-    if law is not None:
-        outcomes["interval of β in k"] = covers(law[0], beta)
-    return outcomes
-
-
-VOCABULARY = 2048
-_KINDS = 400  # of documents, whose mu differ
-
-
-@cache
-def _rank_population(tails: str) -> tuple[FloatArray, FloatArray, float]:
-    """The cumulative rank distribution of every kind of document, (kinds, V), and the truth: (beta, gamma), and by how
-    many nats a token the lognormal describes the population better than Zipf's law.
-    """
-    difficulty = difficulty_of(ndtri((np.arange(_KINDS) + 0.5) / _KINDS), tails)
-    shifts = difficulty - difficulty.mean()
-    ln_k = np.log(np.arange(1, VOCABULARY + 1))
-    pmf = np.exp(-((ln_k - 1.0 - shifts[:, None]) ** 2) / (2 * 2.0**2)) / np.arange(1, VOCABULARY + 1)
-    pmf /= pmf.sum(axis=1, keepdims=True)
-    means = np.array([(pmf @ ln_k).mean(), (pmf @ ln_k**2).mean()])
-    fit = plugin("lognormal").maximum_likelihood
-    theta, _, of_lognormal = fit(means, VOCABULARY)
-    gain = pmf.mean(axis=0) @ (of_lognormal - fit(means[:1], VOCABULARY)[2])
-    return np.cumsum(pmf, axis=1), theta, float(gain)
-
-
-def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Beta and gamma of the rank distribution where documents differ in mu; the truth is the population's fit."""
-    module = plugin("lognormal")
-    cumulative, theta, gain = _rank_population(cell["tails"])
-    length = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"])).length
-    parts = []
-    for tokens in length:
-        kind = cumulative[rng.integers(_KINDS)]
-        parts.append(1 + np.searchsorted(kind, rng.random(tokens)))
-    rank = np.minimum(np.concatenate(parts), VOCABULARY)
-    ln = np.log(rank)
-    document = np.repeat(np.arange(cell["D"]), length)
-    sums = np.column_stack([np.bincount(document, weights=ln**power) for power in (0, 1, 2)])
-    fitted = module.fit_ranks(module.RankSums(sums, _table(rank).histogram()))
-    outcomes = {
-        "interval of β of the ranks": covers(
-            estimate(sums, lambda totals: fitted.quantities(totals)[..., 0]), theta[0]
-        ),
-        "interval of γ of the ranks": covers(
-            estimate(sums, lambda totals: fitted.quantities(totals)[..., 1]), theta[1]
-        ),
-    }
-    if fitted.gain.known:  # from 200 documents on, and not at Zipf's limit
-        outcomes["interval of the lognormal's gain over Zipf's law"] = covers(fitted.gain, gain)
-    return outcomes
-
-
-def _table(rank: IntArray, length: int = 0) -> RankTable:
-    """A rank table in memory: documents of one length, or one document."""
-    length = length or len(rank)
-    nothing = np.zeros(len(rank))
-    return RankTable.from_arrays(
-        vocab_size=VOCABULARY,
-        document=np.repeat(np.arange(len(rank) // length), length),
-        position=np.tile(np.arange(length), len(rank) // length),
-        field=nothing,
-        token=nothing,
-        greater=rank - 1,
-        ties=nothing,
-        logprob=nothing - 1,
-    )
-
-
-def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Tokens that are hit independently of one another: N_eff is N."""
-    module = plugin("emergence")
-    rank: IntArray = np.where(rng.random(cell["D"] * TOKENS) < cell["RBP"], 1, 2)
-    windows = module.count_windows(_table(rank, TOKENS), [1], [cell["N"]])[:, 0, 0]
-    runs = windows[:, 4]
-    if runs.sum() < 10 or np.count_nonzero(runs) < 5:  # as the analyzer's defaults
-        return {}
-    return {"false: tokens are not independent": not covers(estimate(windows, module.ln_n_eff), np.log(cell["N"]))}
-
-
-def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Tokens that are independent within documents, which differ: nothing exceeds the mixture over documents."""
-    module = plugin("emergence")
-    y = -np.log(cell["RBP"]) * np.exp(cell["sd"] * rng.standard_normal(cell["D"]))
-    rank: IntArray = np.where(rng.random(cell["D"] * TOKENS) < np.repeat(np.exp(-y), TOKENS), 1, 2)
-    windows = module.count_windows(_table(rank, TOKENS), [1], [cell["N"]])[:, 0, 0]
-    runs = windows[:, 4]
-    if runs.sum() < 10 or np.count_nonzero(runs) < 5:  # as the analyzer's defaults
-        return {}
-    return {
-        "false: tokens cluster within documents": not covers(estimate(windows, module.ln_against_mixture), 0.0),
-    }
-
-
-def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Whole answers whose tokens are hit independently of one another: as many succeed as RBP^length says."""
-    module = plugin("emergence")
-    length = np.asarray(rng.integers(2, 8, size=cell["D"]))
-    hits = rng.binomial(length, cell["RBP"])
-    lengths = np.unique(length)
-    sums = np.column_stack([hits == length, hits, length[:, None] == lengths]).astype(np.float64)
-    if (hits == length).sum() < 10:
-        return {}
-    ratio = estimate(sums, partial(module.ln_against_expected, lengths.astype(np.float64)))
-    return {"false: whole answers differ from independent tokens": not covers(ratio, 0.0)}
-
-
-def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Two measurements of the same tokens, of which neither is better: documents change sides at random."""
-    documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"]))
-    a = documents.measure(rng, ce=3.0, missed=np.array([1.1, 0.25]), ks=(1, 100))
-    b = documents.measure(rng, ce=3.0, missed=np.array([1.1, 0.25]), ks=(1, 100))
-    pair = _paired(a, b)
-    ce = pair.change(CE)
-    worse_by = 0.05
-    slower = _paired(a, DocumentCounts(b.ks, b.document, b.tokens, b.nats + worse_by * b.tokens, b.hits))
-    return {
-        "false: top tokens flip to one side (McNemar)": pair.flips.p() < 0.05,
-        "interval of a change of CE": covers(ce.difference, 0.0),
-        "interval of a change of RBP_1": covers(pair.change("rbp_1").difference, 0.0),
-        "false: compare says worse, at the tolerance": judge([slower.change(CE)], worse_by, cell["D"]) == "worse",
-        "false: compare says within, at the tolerance": judge([slower.change(CE)], worse_by, cell["D"]) == "within",
-    }
-
-
-def rare(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """A measurement that damages few documents, so that the mean damage is a multiple of the tolerance."""
-    tolerance = 0.01
-    documents = Documents.draw(rng, Texts(cell["D"], "skewed", cell["lengths"]))
-    a = documents.measure(rng, ce=3.0, missed=np.array([1.1]), ks=(1,))
-    damaged = rng.random(cell["D"]) < cell["damaged"]
-    noise = 0.01 * rng.standard_normal(cell["D"])
-    damage = cell["times"] * tolerance / cell["damaged"] * damaged + noise
-    worse = DocumentCounts(a.ks, a.document, a.tokens, a.nats + damage * a.tokens, a.hits)
-    answer = judge([_paired(a, worse).change(CE)], tolerance, cell["D"])
-    return {"false: compare says within, though 3% of the documents are damaged": answer == "within"}
-
-
-def _paired(a: DocumentCounts, b: DocumentCounts) -> Changes:
-    """As `stats.changes.compare` counts; of a document's hits of both, those in excess were gained or lost."""
-    gained = np.maximum(b.hits[:, 0] - a.hits[:, 0], 0.0)
-    lost = np.maximum(a.hits[:, 0] - b.hits[:, 0], 0.0)
-    pairs = PairCounts(moved=gained + lost, same_top=a.tokens - gained - lost, lost=lost, gained=gained)
-    return Changes(a, b, pairs, [])
-
-
-TAILS = ("t3", "skewed")
-LENGTHS = ("even", "uneven")
-
-EXPERIMENTS = {
-    "laws": Experiment(
-        [
-            *grid(m=(3, 4, 5, 7, 10), D=(20, 100), tails=TAILS, lengths=LENGTHS, tau=(0.0, 0.02), ends=(1.0,)),
-            *grid(m=(7, 10), D=(20, 100), tails=("skewed",), lengths=("wild",), tau=(0.0, 0.02), ends=(1.0,)),
-            *grid(m=(4, 7, 10), D=(100,), tails=TAILS, lengths=("uneven",), tau=(0.02,), ends=(3.6,)),
-        ],
-        laws,
-    ),
-    "edge": Experiment(grid(m=(4, 7, 10), D=(20, 100), tails=TAILS, tau=(0.0, 0.005)), edge),
-    "families": Experiment(grid(m=(4, 7), D=(20, 100), tails=TAILS, tau=(0.01,), other=(0.0, 1.0, 4.0)), families),
-    "sources": Experiment(
-        grid(m=(4, 10), D=(200,), tails=TAILS, tau=(0.0, 0.02), sources=(25, 50)), sources
-    ),
-    "numbers": Experiment(grid(D=(20, 50, 200), tails=TAILS, lengths=LENGTHS), numbers, draws=4000),
-    "lognormal": Experiment(grid(D=(20, 50, 200), tails=TAILS, lengths=LENGTHS), lognormal),
-    "emergence": Experiment(grid(D=(20, 50, 200), RBP=(0.4, 0.8), N=(2, 4, 8, 16)), emergence, draws=500),
-    "mixture": Experiment(grid(D=(20, 50, 200), RBP=(0.4, 0.8), N=(2, 4, 8), sd=(0.3, 0.6)), mixture, draws=500),
-    "answers": Experiment(grid(D=(50, 200, 1000), RBP=(0.8, 0.95)), answers),
-    "changes": Experiment(grid(D=(20, 50, 200), tails=TAILS, lengths=LENGTHS), changes, draws=2000),
-    "rare": Experiment(
-        grid(D=(20, 50, 100, 200), lengths=LENGTHS, damaged=(0.03,), times=(1.0, 2.0)), rare, draws=2000
-    ),
-}  # fmt: skip
-
-
-def run(name: str, draws: int = 0) -> Iterator[dict[str, Any]]:
-    """Rows of the CSV: every claim in every cell of an experiment."""
+def draw_slice(task: Task) -> tuple[int, dict[str, FloatArray]]:
+    """Make the draws of one slice. Returns their number, and the outcomes of each claim."""
+    name, number, part = task
     experiment = EXPERIMENTS[name]
-    for cell in experiment.cells:
-        where = " ".join(f"{key}={value:g}" if not isinstance(value, str) else value for key, value in cell.items())
-        rng = np.random.default_rng(zlib.crc32(f"{name} {where}".encode()))
-        held: dict[str, list[bool]] = {}
-        for _ in range(draws or experiment.draws):
-            for claim, outcome in experiment.draw(rng, cell).items():
-                held.setdefault(claim, []).append(outcome)
-        for claim, outcomes in held.items():
-            nominal = 5 if claim.startswith("false") else 95
-            yield {
-                "experiment": name,
-                "claim": claim,
-                "nominal": nominal,
-                "where": where,
-                "draws": len(outcomes),
-                "percent": round(100 * float(np.mean(outcomes)), 2),
-            }
+    cell = experiment.cells[number]
+    rng = np.random.default_rng([zlib.crc32(f"{name} {where_of(cell)}".encode()), part])
+    outcomes: dict[str, list[float]] = {}
+    for _ in range(experiment.draws):
+        for claim, outcome in experiment.draw(rng, cell).items():
+            outcomes.setdefault(claim, []).append(float(outcome))
+    return experiment.draws, {claim: np.array(of_claim) for claim, of_claim in outcomes.items()}
 
 
-def table(rows: pd.DataFrame) -> str:
-    """The page's table: for each claim the median and the worst of its cells.
+def tasks_of(names: Sequence[str], draws: int) -> Iterator[Task]:
+    """Yield the first slice of every cell, then the second of every cell. draws: of a cell; 0: without end."""
+    for part in count():
+        chosen = [name for name in names if not draws or part * EXPERIMENTS[name].draws < draws]
+        if not chosen:
+            return
+        for name in chosen:
+            for number in range(len(EXPERIMENTS[name].cells)):
+                yield name, number, part
 
-    A draw says nothing where the analyzer would refuse: cells of fewer than half of the draws are left out.
+
+class Results:
+    """The outcomes of all draws so far, in memory and in a CSV file."""
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        self.path = path
+        self._others = pd.DataFrame()
+        if path.exists():
+            before = pd.read_csv(path)
+            self._others = before[~before["experiment"].isin(names)]
+        self._draws: dict[tuple[str, int], int] = {}
+        self._outcomes: dict[tuple[str, int], dict[str, list[FloatArray]]] = {}
+
+    def add(self, task: Task, draws: int, outcomes: dict[str, FloatArray]) -> None:
+        """Add the outcomes of one slice."""
+        key = task[:2]
+        self._draws[key] = self._draws.get(key, 0) + draws
+        of_cell = self._outcomes.setdefault(key, {})
+        for claim, of_claim in outcomes.items():
+            of_cell.setdefault(claim, []).append(of_claim)
+
+    def frame(self) -> pd.DataFrame:
+        """The rows of the CSV: every claim in every cell."""
+        rows = []
+        for (name, number), outcomes in sorted(self._outcomes.items(), key=lambda item: item[0][1]):
+            for claim, of_slices in outcomes.items():
+                of_claim = np.concatenate(of_slices)
+                rows.append(
+                    {
+                        "experiment": name,
+                        "claim": claim,
+                        "nominal": NOMINAL.get(kind_of(claim)),
+                        "where": where_of(EXPERIMENTS[name].cells[number]),
+                        "draws": self._draws[name, number],
+                        "judged": len(of_claim),
+                        "value": float(f"{summary(claim, of_claim):.4g}"),
+                    }
+                )
+        frame = pd.concat([part for part in (self._others, pd.DataFrame(rows)) if len(part)])
+        order = {name: place for place, name in enumerate(EXPERIMENTS)}
+        frame = frame[frame["experiment"].isin(list(order))]
+        return frame.sort_values("experiment", key=lambda names: names.map(order), kind="stable")
+
+    def write(self) -> None:
+        """Write the CSV. A reader sees the old file or the new one, never a part."""
+        partial_file = self.path.with_suffix(".partial")
+        self.frame().to_csv(partial_file, index=False)
+        partial_file.replace(self.path)
+
+
+def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, minutes: float) -> None:
+    """Make the draws in several processes, and write results as they come.
+
+    Args:
+        names: the experiments.
+        path: the CSV file.
+        jobs: the number of processes.
+        draws: of each cell, rounded up to whole slices; 0 for as many as there is time for.
+        minutes: the time that there is; 0 if it is not limited.
+
     """
-    lines = [
-        "| claim | nominal | median | worst | where | cells | draws a cell |",
-        "|---|---:|---:|---:|---|---:|---:|",
-    ]
-    for _, of_claim in rows.groupby(["experiment", "claim", rows["where"].str.contains("ends=3.6")], sort=False):
-        of_claim = of_claim[of_claim["draws"] >= of_claim["draws"].max() / 2]
-        first = of_claim.iloc[0]
-        is_test = first["nominal"] < 50
-        worst = of_claim.sort_values("percent", ascending=not is_test).iloc[0]
-        claim = first["claim"].removeprefix("false: ")
-        if "ends=3.6" in first["where"]:
-            claim += "; end sizes scatter 3.6 times as much"
-        what = "false alarm: " if is_test else "covers: "
-        where = re.sub(r" ends=\S+", "", worst["where"])
-        median = of_claim["percent"].median()
-        failed = worst["percent"] > first["nominal"] + 3 if is_test else worst["percent"] < first["nominal"] - 3
-        shown = f"**{worst['percent']:.1f}**" if failed else f"{worst['percent']:.1f}"
-        fewest = of_claim["draws"].min()
-        most = of_claim["draws"].max()
-        draws = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
-        lines.append(
-            f"| {what}{claim} | {first['nominal']} | {median:.1f} | {shown} | {where} | {len(of_claim)} | {draws} |"
-        )
-    return "\n".join(lines)
-
-
-def write_page() -> None:
-    """Put the table into the documentation."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    if not rest or not after:
-        raise SystemExit(f"{PAGE} has no lines {BEGIN} and {END}")
-    made = f"{BEGIN}\n\n{table(pd.read_csv(CSV))}\n\n{END}"
-    PAGE.write_text(before + made + after, encoding="utf-8")
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # for the processes that are started
+    began = written = time.monotonic()
+    ends = began + 60 * minutes if minutes else float("inf")
+    results = Results(path, names)
+    tasks = tasks_of(names, draws)
+    parts: dict[int, int] = {}
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        running: dict[Future[tuple[int, dict[str, FloatArray]]], Task] = {}
+        while time.monotonic() < ends:
+            for task in islice(tasks, 3 * jobs - len(running)):
+                running[pool.submit(draw_slice, task)] = task
+            if not running:
+                break
+            done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
+            for future in done:
+                task = running.pop(future)
+                results.add(task, *future.result())
+                parts[task[2]] = parts.get(task[2], 0) + 1
+            if parts and time.monotonic() - written > SECONDS_BETWEEN_WRITES:
+                results.write()
+                written = time.monotonic()
+                print(f"{written - began:.0f} s: slices of each round: {list(parts.values())}", flush=True)
+        pool.shutdown(wait=False, cancel_futures=True)
+        if parts:
+            results.write()
+        print(f"{time.monotonic() - began:.0f} s: slices of each round: {list(parts.values())}", flush=True)
 
 
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiments", nargs="*", help=f"{', '.join(EXPERIMENTS)}; all by default")
-    parser.add_argument("--draws", type=int, default=0, help="for each cell, in place of each experiment's own number")
-    parser.add_argument("--table", action="store_true", help="write the documentation's table and run nothing")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes; by default one for each core")
+    parser.add_argument("--draws", type=int, default=0, help="for each cell; 1,000 if there is no --minutes")
+    parser.add_argument("--minutes", type=float, default=0.0, help="stop after so long")
+    parser.add_argument("--out", type=Path, default=CSV.parent, help="the folder for validity.csv; by default studies/")
+    parser.add_argument("--table", action="store_true", help="write the documentation's tables and rates; run nothing")
     options = parser.parse_args()
     if options.table:
-        write_page()
+        validity_page.write(pd.read_csv(CSV))
         return
     unknown = sorted(set(options.experiments) - set(EXPERIMENTS))
     if unknown:
         parser.error(f"no experiment {', '.join(unknown)}: there are {', '.join(EXPERIMENTS)}")
-    for name in options.experiments or EXPERIMENTS:
-        began = time.monotonic()
-        rows = pd.DataFrame(run(name, options.draws))
-        others = pd.read_csv(CSV) if CSV.exists() else rows.iloc[:0]
-        rows = pd.concat([others[others["experiment"] != name], rows])
-        order = {known: number for number, known in enumerate(EXPERIMENTS)}
-        rows.sort_values("experiment", key=lambda names: names.map(order), kind="stable").to_csv(CSV, index=False)
-        print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    simulate(
+        options.experiments or list(EXPERIMENTS),
+        options.out / CSV.name,
+        jobs=options.jobs,
+        draws=options.draws or (0 if options.minutes else 1000),
+        minutes=options.minutes,
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,112 @@
+"""What an experiment is, and what its claims are called.
+
+A claim's first word says what is counted over the draws:
+
+    covers    how often an interval contains the truth; it should be 95%
+    false     how often a test finds a difference where there is none; it should be at most 5%
+    found     how often a test finds a difference that there is
+    promised  the same for the smallest difference that a report says would be found in 80% of cases
+    made      how often a test is made at all
+    share     how often something else happens
+    spread    90th percentile of a width over its median
+    error     90th percentile of the absolute error of a number without an interval
+    median    median of another number
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rbptrack.analysis.plugin import import_file
+from rbptrack.ranks import DocumentCounts, FloatArray
+from rbptrack.stats import Law, laws
+from rbptrack.stats.documents import Statistic
+from rbptrack.stats.estimate import Estimate
+
+ROOT = Path(__file__).parent.parent
+
+NOMINAL = {"covers": 95, "false": 5, "promised": 80}
+"""The percentage that a claim should have, by its first word. Other claims have none."""
+
+ALPHA = 0.1
+"""The exponent of most simulated laws."""
+
+APART = 0.03
+"""By how much RBP_100's exponent differs from CE's."""
+
+Settings = dict[str, Any]
+Outcomes = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A simulation.
+
+    Attributes:
+        cells: the settings to go through.
+        draw: one draw: which claims hold in it. A claim is missing if the analyzer would refuse.
+        draws: how many draws of a cell are made together.
+
+    """
+
+    cells: Sequence[Settings]
+    draw: Callable[[np.random.Generator, Settings], Outcomes]
+    draws: int = 200
+
+
+def grid(**values: Sequence[Any]) -> list[Settings]:
+    """Every combination of settings."""
+    return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
+
+
+def covered(claim: str, number: Estimate, truth: float) -> dict[str, bool]:
+    """Whether the 95% interval holds the truth; nothing if there is no interval."""
+    return {claim: abs(number.value - truth) <= number.half()} if number.known else {}
+
+
+def rejected(claim: str, number: Estimate, null: float = 0.0) -> dict[str, bool]:
+    """Whether a test rejects the null value; nothing if no test is made."""
+    p = number.p(null)
+    return {} if np.isnan(p) else {claim: p < 0.05}
+
+
+@cache
+def plugin(name: str) -> Any:
+    """The module of a built-in analyzer."""
+    return import_file(ROOT / f"plugins/{name}.py")
+
+
+def law(s: FloatArray, counts: Sequence[DocumentCounts], statistic: Statistic) -> Law:
+    """The law of a statistic that is positive here at every size."""
+    [fitted] = laws(s, counts, statistic)
+    assert fitted is not None
+    return fitted
+
+
+def at(counts: Sequence[DocumentCounts], k: int) -> list[DocumentCounts]:
+    """The counts of every size at one k."""
+    return [of_size.select([k]) for of_size in counts]
+
+
+def kind_of(claim: str) -> str:
+    """The first word of a claim."""
+    return claim.partition(":")[0]
+
+
+def summary(claim: str, outcomes: FloatArray) -> float:
+    """One number for the outcomes of all draws: a percentage, or what the claim's first word says."""
+    kind = kind_of(claim)
+    if kind == "spread":
+        return float(np.quantile(outcomes, 0.9) / np.median(outcomes))
+    if kind == "error":
+        return float(np.quantile(np.abs(outcomes), 0.9))
+    if kind == "median":
+        return float(np.median(outcomes))
+    return 100 * float(np.mean(outcomes))

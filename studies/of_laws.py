@@ -1,0 +1,355 @@
+"""Experiments on laws over sizes: exponents, their differences and means, forecasts, and forms with a floor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from rbptrack.ranks import DocumentCounts
+from rbptrack.stats import (
+    Law,
+    cross_entropy,
+    difference_of_exponents,
+    estimate,
+    fit,
+    fit_floor,
+    huber_alpha,
+    mean_over_datasets,
+    mean_over_families,
+    missed,
+    missed_over_ce,
+    pooled_scatter,
+    power_law_aicc,
+)
+from rbptrack.stats.contrasts import Mean
+from studies.experiment import ALPHA, APART, Experiment, Outcomes, Settings, at, covered, grid, law, plugin, rejected
+from studies.simulation import CE_OF_SMALLEST, Documents, Family, Texts
+
+MARGIN = 0.1
+"""A share of CE's exponent: differences below it count as the same, as in power_law."""
+
+TAILS = ("t3", "skewed")
+
+
+def _family(cell: Settings) -> Family:
+    names = ("ends", "grows", "ar", "floor", "bend")
+    return Family(cell["m"], cell["tau"], **{name: cell[name] for name in names if name in cell})
+
+
+def _documents(rng: np.random.Generator, cell: Settings) -> Documents:
+    return Documents.draw(
+        rng, Texts(cell["D"], cell.get("tails", "skewed"), cell.get("lengths", "uneven"), cell.get("sources", 0))
+    )
+
+
+def exponents(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Laws in size: RBP_1 has CE's exponent, RBP_100 one that is larger by APART."""
+    family = _family(cell)
+    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
+    of_ce = law(family.s, counts, cross_entropy)
+    of_1, of_100 = (law(family.s, at(counts, k), missed) for k in (1, 100))
+    same = law(family.s, at(counts, 1), missed_over_ce)
+    apart = law(family.s, at(counts, 100), missed_over_ce)
+    against_1 = law(family.s, counts, lambda sums: missed(sums)[..., 1:] / missed(sums)[..., :1])
+    outcomes = {
+        **covered("covers: CE's α", of_ce.alpha, ALPHA),
+        **covered("covers: RBP_1's α", of_1.alpha, ALPHA),
+        **covered("covers: RBP_100's α", of_100.alpha, ALPHA + APART),
+        **covered("covers: Δα = 0.03", apart.alpha, APART),
+        **rejected("false: Δα differs, though equal", same.alpha),
+        **covered("covers: RBP_100's α minus RBP_1's", against_1.alpha, APART),
+    }
+    claim = "share: RBP_1's α is covered by an interval that takes tokens for independent"
+    outcomes[claim] = abs(of_1.alpha.value - ALPHA) <= 1.96 * _error_of_tokens(of_1, counts)
+    if cell["m"] >= 4:
+        outcomes |= rejected("false: largest size is off the law", of_ce.held_out())
+    if cell["m"] >= 5:
+        outcomes |= rejected("false: a bend", of_ce.bend())
+    return outcomes
+
+
+def _error_of_tokens(of_1: Law, counts: Sequence[DocumentCounts]) -> float:
+    """The standard error of RBP_1's alpha if tokens were independent, and if models did not scatter."""
+    tokens = np.array([of_size.tokens.sum() for of_size in counts])
+    share = np.exp(-of_1.y)
+    of_ln_y = (1 - share) / (tokens * share * of_1.y**2)
+    return float(np.sqrt(of_1.alpha_weights**2 @ of_ln_y))
+
+
+def deciding(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Seven sizes: how often alpha is covered, and a difference rejected, if documents differ much in length."""
+    family = _family(cell)
+    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
+    of_ce = law(family.s, counts, cross_entropy).alpha
+    of_1 = law(family.s, at(counts, 1), missed).alpha
+    same = law(family.s, at(counts, 1), missed_over_ce).alpha
+    return {
+        **covered("covers: CE's α", of_ce, ALPHA),
+        **covered("covers: RBP_1's α", of_1, ALPHA),
+        "spread: width of CE's α": 2 * of_ce.half(),
+        "spread: width of RBP_1's α": 2 * of_1.half(),
+        "share: Δα is falsely found, of all draws": same.testable and same.p() < 0.05,
+        "made: test of Δα": same.testable,
+        **rejected("false: Δα differs, though equal", same),
+    }
+
+
+def edge(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """RBP_1's exponent is off by exactly the margin of `same`."""
+    family = _family(cell)
+    off = MARGIN * ALPHA
+    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + off, ALPHA))
+    ratio = law(family.s, at(counts, 1), missed_over_ce).alpha
+    if not ratio.testable:
+        return {}
+    return {"false: Δα counts as the same at the margin": abs(ratio.value) + ratio.half() <= off}
+
+
+def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """One more model that is `times` as large as the largest; its value over the population of documents."""
+    family = _family(cell)
+    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
+    s = cell["times"] * float(family.s[-1])
+    x = np.log(s / family.s[0])
+    claim = "covers: forecast of {}"
+    if family.floor:
+        claim += ", though the law has a floor"
+    outcomes: dict[str, float] = {}
+    for name, statistic, first in (("CE", cross_entropy, CE_OF_SMALLEST), ("RBP_1", missed, 1.1)):
+        floor = family.floor_of(ALPHA)
+        truth = np.log(first * (floor + (1 - floor) * np.exp(-ALPHA * x))) + family.tau * rng.standard_normal()
+        of_metric = law(family.s, at(counts, 1), statistic)
+        outcomes |= covered(claim.format(name), of_metric.predict(s), float(truth))
+    return outcomes
+
+
+def forms(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """E + A S^-alpha and its rivals, where E is 0 or a share of CE at the largest size."""
+    family = _family(cell)
+    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
+    of_ce = law(family.s, counts, cross_entropy)
+    form = fit_floor(of_ce.s, of_ce.y)
+    e = form.parameters["E"]
+    floor = CE_OF_SMALLEST * family.floor_of(ALPHA)
+    prefers = form.aicc < power_law_aicc(of_ce.s, of_ce.y)
+    better = _predicts_better(of_ce)
+    largest = {"covers: largest floor is not exceeded": floor <= e.high}
+    if not floor:
+        return largest | {
+            "false: E above 0, though there is none": e.low > 0,
+            "false: AICc prefers a floor, though there is none": prefers,
+            "share: a floor predicts left-out sizes better, though there is none": better,
+        }
+    return largest | {
+        "covers: E": e.low <= floor <= e.high,
+        "found: E above 0": e.low > 0,
+        "found: a bend": of_ce.bend().p() < 0.05,
+        "share: AICc prefers a floor": prefers,
+        "share: a floor predicts left-out sizes better": better,
+    }
+
+
+def _predicts_better(of_ce: Law) -> bool:
+    """Whether E + A S^-alpha predicts the largest sizes better, as the headline of `forms` counts."""
+    module = plugin("forms")
+    report = module.Report(module.GLOSSARY)
+    nothing = np.full(of_ce.sizes, np.nan)
+    module.Forms()._add_predictions(report, {"family": "a", "dataset": "b"}, of_ce, nothing)
+    errors = report.frame("prediction").dropna(subset=["with_floor"])[["prediction", "with_floor"]].mean()
+    return bool(errors["with_floor"] < (1 - module.LEAST_GAIN) * errors["prediction"])
+
+
+def outlier(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """One model, at an end or in the middle, is off by 10%: Huber's alpha beside least squares."""
+    family = _family(cell)
+    y = family.curve(ALPHA) * family.scatter(rng, 1)[:, 0]
+    y[rng.integers(family.sizes)] *= 1.1
+    plain = fit(family.s, y).alpha
+    return {
+        **covered("covers: α, though one model is 10% off", plain, ALPHA),
+        "share: Huber's α is nearer to the truth, if one model is 10% off": abs(huber_alpha(family.s, y) - ALPHA)
+        < abs(plain.value - ALPHA),
+    }
+
+
+def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Effects as large as the smallest that such families are said to find in 80% of cases."""
+    of_bend, of_delta = _detectable(tuple(cell.items()))
+    bent = replace(_family(cell), bend=of_bend)
+    counts = bent.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
+    outcomes = rejected(
+        "promised: a bend of the smallest size that is found", law(bent.s, counts, cross_entropy).bend()
+    )
+    family = _family(cell)
+    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + of_delta, ALPHA))
+    delta = law(family.s, at(counts, 1), missed_over_ce).alpha
+    return outcomes | rejected("promised: Δα of the smallest size that is found", delta)
+
+
+@cache
+def _detectable(cell: tuple[tuple[str, object], ...]) -> tuple[float, float]:
+    """The medians of the smallest bend and Δα that are said to be found, over draws without either."""
+    settings = dict(cell)
+    rng = np.random.default_rng(0)
+    family = _family(settings)
+    smallest = []
+    for _ in range(200):
+        counts = family.measure(rng, _documents(rng, settings), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
+        bend = law(family.s, counts, cross_entropy).bend()
+        delta = law(family.s, at(counts, 1), missed_over_ce).alpha
+        smallest.append((bend.detectable(), delta.detectable()))
+    of_bend, of_delta = np.median(smallest, axis=0).tolist()
+    return of_bend, of_delta
+
+
+def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """True effects of a size that matters: what the tests of power_law and contrasts find."""
+    family = _family(cell)
+    documents = _documents(rng, cell)
+    counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
+    of_ce = law(family.s, counts, cross_entropy)
+    against_1 = law(family.s, counts, lambda sums: missed(sums)[..., 1:] / missed(sums)[..., :1])
+    off = replace(of_ce, y=of_ce.y * np.append(np.ones(family.sizes - 1), 1.1))
+    steeper = Family(family.sizes, family.tau).measure(rng, documents, alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
+    of_steeper = law(family.s, steeper, cross_entropy)
+    other = Family(family.sizes, 0.0).measure(rng, _documents(rng, cell), alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
+    of_other = law(family.s, other, cross_entropy)
+    shared = of_ce.y / (CE_OF_SMALLEST * family.curve(ALPHA))
+    own = Family(family.sizes, family.tau / 2).scatter(rng, 1)[:, 0]
+    with_scatter = replace(of_other, y=of_other.y * shared * own)
+    return {
+        "found: α = 0.1 of CE": of_ce.alpha.p() < 0.05,
+        "found: RBP_100's α is larger than CE's by 30%": law(family.s, at(counts, 100), missed_over_ce).alpha.p()
+        < 0.05,
+        "found: RBP_100's α is larger than RBP_1's by 30%": against_1.alpha.p() < 0.05,
+        "found: CE at the largest size is off by 10%": off.held_out().p() < 0.05,
+        "found: CE's α of two families differs by 20%": difference_of_exponents(of_ce, of_steeper).p() < 0.05,
+        "found: CE's α on two datasets differs by 20%": with_scatter.over(of_ce).alpha.p() < 0.05,
+    }
+
+
+def families(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Two families with one exponent, measured on the same documents or on others."""
+    documents = _documents(rng, cell)
+    one = Family(cell["m"], cell["tau"])
+    other = Family(cell["m"], cell["tau"] * cell["other"], slope=cell["slope"])
+    laws = []
+    for family, read in ((one, documents), (other, documents), (other, _documents(rng, cell))):
+        counts = family.measure(rng, read, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
+        laws.append((law(family.s, counts, cross_entropy), law(family.s, at(counts, 1), missed)))
+    (ce, of_1), (ce_of_other, of_1_of_other), (ce_apart, _) = laws
+    same = "false: two families differ in {}, same documents"
+    return {
+        **rejected(same.format("CE's α"), difference_of_exponents(ce, ce_of_other)),
+        **rejected(same.format("RBP_1's α"), difference_of_exponents(of_1, of_1_of_other)),
+        **rejected("false: two families differ in CE's α, other documents", ce.alpha - ce_apart.alpha),
+    }
+
+
+def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """One family with one exponent on several datasets; part of the models' scatter is the same on all of them."""
+    family = Family(cell["m"], 0.0)
+    shared = Family(cell["m"], cell["tau"]).scatter(rng, 1)[:, 0]
+    exponents = ALPHA + cell["sd"] * rng.standard_normal(cell["number"] + 1)
+    laws = []
+    for alpha in exponents[:-1]:
+        counts = family.measure(rng, _documents(rng, cell), alpha_ce=float(alpha), alphas=(ALPHA, ALPHA))
+        own = Family(cell["m"], cell["tau"] / 2).scatter(rng, 1)[:, 0]
+        exact = law(family.s, counts, cross_entropy)
+        laws.append(replace(exact, y=exact.y * shared * own))
+    outcomes: dict[str, float] = {}
+    if not cell["sd"]:
+        outcomes |= rejected("false: α differs between two datasets", laws[0].over(laws[1]).alpha)
+    mean = mean_over_datasets(laws)
+    return outcomes | _of_mean(mean, "datasets", float(exponents[-1]), differ=bool(cell["sd"]))
+
+
+def _of_mean(mean: Mean | None, over: str, further: float, *, differ: bool) -> dict[str, float]:
+    """What is claimed of a mean of exponents around ALPHA, and of one further exponent."""
+    if mean is None:
+        return {}
+    outcomes: dict[str, float] = {}
+    outcomes |= covered(f"covers: mean α over {over}", mean.mean, ALPHA)
+    kind = "found: α differs between {}, sd 0.02" if differ else "false: α differs between several {}"
+    return outcomes | {
+        f"covers: prediction interval of α over {over}": mean.low <= further <= mean.high,
+        kind.format(over): mean.homogeneity < 0.05,
+    }
+
+
+def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Several families on one dataset: the mean of their exponents, and errors from their pooled scatter."""
+    documents = _documents(rng, cell)
+    exponents = ALPHA + cell["sd"] * rng.standard_normal(cell["number"] + 1)
+    laws = []
+    for i, alpha in enumerate(exponents[:-1]):
+        tau = cell["tau"] * (cell["other"] if i == 0 else 1.0)
+        family = Family(cell["m"], tau, slope=1.0 - 2 * (i % 2))
+        counts = family.measure(rng, documents, alpha_ce=float(alpha), alphas=(ALPHA, ALPHA))
+        laws.append(law(family.s, counts, cross_entropy))
+    outcomes = _of_mean(mean_over_families(laws), "families", float(exponents[-1]), differ=bool(cell["sd"]))
+    what = "scatter of families pooled" if cell["other"] == 1 else "pooled, though one family scatters 4 times as much"
+    variance, df = pooled_scatter(laws)
+    return outcomes | covered(f"covers: CE's α, {what}", laws[0].alpha_given(variance, df), float(exponents[0]))
+
+
+def sources(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Documents of sources that share three quarters of their difficulty's variance."""
+    family = _family(cell)
+    documents = _documents(rng, cell)
+    counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
+    grouped = [of_size.in_groups(documents.source.tolist()) for of_size in counts]
+    largest = CE_OF_SMALLEST * float(family.curve(ALPHA)[-1])
+    outcomes: dict[str, float] = {}
+    for name, units in (("sources given", grouped), ("sources not given", counts)):
+        same = law(family.s, at(units, 1), missed_over_ce).alpha
+        outcomes |= covered(f"covers: CE's α, {name}", law(family.s, units, cross_entropy).alpha, ALPHA)
+        outcomes |= covered(f"covers: RBP_1's α, {name}", law(family.s, at(units, 1), missed).alpha, ALPHA)
+        if not family.tau:  # CE of the largest model is known only if it lies on the law
+            outcomes |= covered(f"covers: CE, {name}", estimate(units[-1], cross_entropy), largest)
+        outcomes |= rejected(f"false: Δα differs, though equal, {name}", same)
+    return outcomes
+
+
+EXPERIMENTS = {
+    "exponents": Experiment(
+        [
+            *grid(m=(3, 4, 5, 7, 10), D=(20, 100), tails=TAILS, lengths=("even", "uneven"), tau=(0.0, 0.02)),
+            *grid(m=(4, 7, 10), D=(100,), tails=TAILS, lengths=("uneven",), tau=(0.02,), ends=(3.6,)),
+            *grid(m=(4, 7, 10), D=(100,), tails=TAILS, lengths=("uneven",), tau=(0.02,), grows=(4.0,)),
+            *grid(m=(4, 7, 10), D=(100,), tails=TAILS, lengths=("uneven",), tau=(0.02,), ar=(0.7,)),
+        ],
+        exponents,
+    ),
+    "deciding": Experiment(
+        grid(
+            m=(7,), D=(20, 50, 135), tails=TAILS, lengths=("even", "wild", "extreme"), tau=(0.0, 0.005, 0.02)
+        ),
+        deciding,
+    ),
+    "edge": Experiment(grid(m=(4, 7, 10), D=(20, 100), tails=TAILS, tau=(0.0, 0.005)), edge),
+    "forecasts": Experiment(
+        grid(m=(3, 4, 7, 10), D=(20, 100), tau=(0.0, 0.01), times=(3.0, 10.0, 100.0), floor=(0.0, 0.3)), forecasts
+    ),
+    "forms": Experiment(
+        grid(m=(6, 8, 12), D=(50, 200), tau=(0.002, 0.01), floor=(0.0, 0.3)), forms, draws=40
+    ),
+    "outlier": Experiment(grid(m=(5, 7, 10), tau=(0.005, 0.01)), outlier, draws=50),
+    "smallest": Experiment(grid(m=(5, 7, 10), D=(50, 200), tau=(0.0, 0.01)), smallest),
+    "power": Experiment(grid(m=(5, 7, 10), D=(50, 200), tau=(0.01,)), power),
+    "families": Experiment(
+        grid(m=(4, 7), D=(20, 100), tails=TAILS, tau=(0.0, 0.01), other=(1.0, 4.0), slope=(1.0, -1.0)), families
+    ),
+    "datasets": Experiment(
+        grid(m=(4, 7), D=(50, 200), tau=(0.01,), number=(3, 6), sd=(0.0, 0.02)), datasets
+    ),
+    "means": Experiment(
+        grid(m=(4, 7), D=(50, 200), tau=(0.01,), number=(3, 6), sd=(0.0, 0.02), other=(1.0, 4.0)), means
+    ),
+    "sources": Experiment(
+        grid(m=(4, 10), D=(200,), tails=TAILS, tau=(0.0, 0.02), sources=(25, 50)), sources
+    ),
+}  # fmt: skip

@@ -1,0 +1,508 @@
+"""Experiments on single measurements, on pairs of measurements, and on what analyzers count in rank tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtri
+
+from rbptrack.ranks import CE, DocumentCounts, FloatArray, IntArray, RankTable, log_grid
+from rbptrack.stats import cross_entropy, estimate, from_influences, law_in_k, laws, rbp
+from rbptrack.stats.changes import Changes, PairCounts, judge
+from studies.experiment import Experiment, Outcomes, Settings, covered, grid, plugin, rejected
+from studies.simulation import TOKENS, Documents, Family, Texts, difficulty_of, of_one_document, population
+
+VOCABULARY = 2048
+_KINDS = 400  # of documents, whose mu differ
+TAILS = ("t3", "skewed")
+LENGTHS = ("even", "uneven")
+
+
+def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Numbers of one measurement: CE, RBP_1, and the exponent in k."""
+    documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"]))
+    ks = log_grid(100).tolist()
+    beta = 0.5
+    counts = documents.measure(rng, ce=3.0, missed=1.1 * np.array(ks) ** -beta, ks=ks)
+    in_k = law_in_k(counts)
+    return {
+        **covered("covers: CE", estimate(counts, cross_entropy), 3.0),
+        **covered("covers: RBP_1", estimate(counts.select([1]), rbp), np.exp(-1.1)),
+        **(covered("covers: β in k", in_k[0], beta) if in_k else {}),
+    }
+
+
+@cache
+def _ranks(tails: str, mu: float) -> FloatArray:
+    """The rank distribution of every kind of document, (kinds, V): lognormal, with means that spread around mu."""
+    difficulty = difficulty_of(ndtri((np.arange(_KINDS) + 0.5) / _KINDS), tails)
+    shifts = difficulty - difficulty.mean()
+    ln_k = np.log(np.arange(1, VOCABULARY + 1))
+    pmf = np.exp(-((ln_k - mu - shifts[:, None]) ** 2) / (2 * 2.0**2)) / np.arange(1, VOCABULARY + 1)
+    return np.asarray(pmf / pmf.sum(axis=1, keepdims=True))
+
+
+@cache
+def _cumulative(tails: str, mu: float) -> FloatArray:
+    return np.cumsum(_ranks(tails, mu), axis=1)
+
+
+@cache
+def _best_fit(tails: str, mu: float) -> tuple[FloatArray, float]:
+    """Beta and gamma of the population's fit, and by how many nats a token it is better than Zipf's law."""
+    ln_k = np.log(np.arange(1, VOCABULARY + 1))
+    pmf = _ranks(tails, mu)
+    means = np.array([(pmf @ ln_k).mean(), (pmf @ ln_k**2).mean()])
+    maximum_likelihood = plugin("lognormal").maximum_likelihood
+    theta, _, of_lognormal = maximum_likelihood(means, VOCABULARY)
+    return np.asarray(theta), float(pmf.mean(axis=0) @ (of_lognormal - maximum_likelihood(means[:1], VOCABULARY)[2]))
+
+
+def _draw_ranks(rng: np.random.Generator, tails: str, mu: float, kinds: Any, length: IntArray) -> IntArray:
+    """Ranks of all tokens, one document after the other. kinds: of each document."""
+    parts = []
+    for kind, tokens in zip(kinds, length, strict=True):
+        parts.append(1 + np.searchsorted(_cumulative(tails, mu)[kind], rng.random(tokens)))
+    return np.asarray(np.minimum(np.concatenate(parts), VOCABULARY))
+
+
+def _fitted(rank: IntArray, length: IntArray) -> Any:
+    """The fits of the analyzer `lognormal` to ranks of documents of these lengths."""
+    module = plugin("lognormal")
+    ln = np.log(rank)
+    document = np.repeat(np.arange(len(length)), length)
+    sums = np.column_stack([np.bincount(document, weights=ln**power) for power in (0, 1, 2)])
+    return module.fit_ranks(module.RankSums(sums, _table(rank, length).histogram()))
+
+
+def _table(rank: IntArray, length: IntArray, vocab_size: int = VOCABULARY, **columns: FloatArray) -> RankTable:
+    """A rank table of documents of these lengths."""
+    nothing = np.zeros(len(rank))
+    position = np.arange(len(rank)) - np.repeat(np.cumsum(length) - length, length)
+    of_tokens: dict[str, Any] = {"field": nothing, "token": nothing, "ties": nothing, "logprob": nothing - 1, **columns}
+    return RankTable.from_arrays(
+        vocab_size=vocab_size,
+        document=np.repeat(np.arange(len(length)), length),
+        position=position,
+        greater=rank - 1,
+        **of_tokens,
+    )
+
+
+def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Beta and gamma of the rank distribution where documents differ in mu; the truth is the population's fit."""
+    theta, gain = _best_fit(cell["tails"], 1.0)
+    length = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"])).length
+    kinds = rng.integers(_KINDS, size=cell["D"])
+    fitted = _fitted(_draw_ranks(rng, cell["tails"], 1.0, kinds, length), length)
+    values, u = fitted.influences
+    outcomes = {
+        **covered("covers: β of the ranks", from_influences(values[0], u[:, 0]), theta[0]),
+        **covered("covers: γ of the ranks", from_influences(values[1], u[:, 1]), theta[1]),
+        **covered("covers: the lognormal's gain over Zipf's law", fitted.gain, gain),  # from 200 documents on
+    }
+    if fitted.estimate("gamma").known:
+        outcomes["found: ranks curve as a lognormal's"] = fitted.estimate("gamma").p() < 0.05
+    return outcomes
+
+
+def slopes(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """How beta and gamma change with ln S; the truth is the line through the population's values."""
+    module = plugin("lognormal")
+    s = Family(cell["m"], 0.0).s
+    mus = np.round(np.linspace(1.0, 0.0, cell["m"]), 6)
+    length = np.full(cell["D"], TOKENS)
+    kinds = rng.integers(_KINDS, size=cell["D"])
+    fits = [_fitted(_draw_ranks(rng, cell["tails"], float(mu), kinds, length), length) for mu in mus]
+    report = module.Report(module.GLOSSARY)
+    module._add_lines(report, SimpleNamespace(keys={"family": "a", "dataset": "b"}), s, fits)
+    lines = report.frame("slope").set_index("quantity")
+    theta = np.array([_best_fit(cell["tails"], float(mu))[0] for mu in mus])
+    truth = np.polyfit(np.log(s), theta, 1)[0]
+    return {
+        **_holds("covers: slope of β in ln S", lines.loc["beta"], truth[0]),
+        **_holds("covers: slope of γ in ln S", lines.loc["gamma"], truth[1]),
+    }
+
+
+def _holds(claim: str, row: Any, truth: float) -> dict[str, bool]:
+    """Whether the interval in a row of a report holds the truth; nothing if there is none."""
+    return {} if np.isnan(row["low"]) else {claim: bool(row["low"] <= truth <= row["high"])}
+
+
+def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Parts of CE at several sizes; ranks are lognormal, and p lacks an exponential number of nats to 1/R."""
+    module = plugin("ce_parts")
+    s = Family(cell["m"], 0.0).s
+    mus = np.round(np.linspace(1.0, 0.0, cell["m"]), 6)
+    lacks = np.linspace(1.5, 1.2, cell["m"])
+    length = np.full(cell["D"], TOKENS)
+    kinds = rng.integers(_KINDS, size=cell["D"])
+    of_document = np.repeat(np.exp(0.3 * rng.standard_normal(cell["D"]) - 0.3**2 / 2), length)
+    ln_k = np.log(np.arange(1, VOCABULARY + 1))
+    truths = []
+    sizes = []
+    for mu, lack in zip(mus.tolist(), lacks.tolist(), strict=True):
+        rank = _draw_ranks(rng, cell["tails"], mu, kinds, length)
+        rest = lack * of_document * rng.exponential(size=len(rank))
+        table = _table(rank, length, logprob=-np.log(rank) - rest)
+        sizes.append(module.part_sums([table], table.histogram()))
+        shares = _ranks(cell["tails"], mu).mean(axis=0)
+        ln_rank = float(shares @ ln_k)
+        entropy = float(-shares @ np.log(shares))
+        truths.append([ln_rank + lack, ln_rank, lack, entropy])
+    ce, *_ = population_parts = np.array(truths).T
+    slope = dict(zip(("ce", "rank", "rest", "error_entropy"), _slopes_against(ce, population_parts), strict=True))
+    report = module.Report(module.GLOSSARY)
+    family = SimpleNamespace(s=s, keys={"family": "a", "dataset": "b"})
+    module._shares(report, family, [of_size.sums for of_size in sizes])
+    module.CeParts()._laws(report, family, [of_size.sums for of_size in sizes])
+    outcomes: dict[str, float] = {}
+    if "share" in report.questions:
+        share = report.frame("share").set_index("metric")
+        outcomes |= _holds("covers: share of E[ln R] in the fall of CE", share.loc["rank"], slope["rank"])
+        outcomes |= _holds(
+            "covers: share of H(P) in the fall of CE", share.loc["error_entropy"], slope["error_entropy"]
+        )
+    per_decade = report.frame("per_decade").set_index("metric")
+    truth = np.polyfit(np.log10(s), population_parts[1], 1)[0]
+    outcomes |= _holds("covers: change of E[ln R] per decade", per_decade.loc["rank"], truth)
+    delta = report.frame("delta").set_index("metric").loc["rank"]
+    truth = -np.polyfit(np.log(s), np.log(population_parts[1] / ce), 1)[0]
+    return outcomes | _holds("covers: Δα of E[ln R] and CE", delta, truth)
+
+
+def _slopes_against(ce: FloatArray, parts: FloatArray) -> FloatArray:
+    off = ce - ce.mean()
+    return np.asarray(parts @ off / (off @ off))
+
+
+def entropy(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """The entropy of lognormal ranks among 50,304 entries, from samples of independent tokens."""
+    module = plugin("ce_parts")
+    cumulative, truth = _many_ranks()
+    rank = 1 + np.searchsorted(cumulative, rng.random(cell["tokens"])).clip(max=len(cumulative) - 1)
+    table = _table(rank, np.array([len(rank)]), len(cumulative), logprob=-np.log(rank) - 1.0)
+    parts = module.part_sums([table], table.histogram())
+    of_sample = module.means(parts.sums.sum(axis=0))[list(module.PARTS).index("error_entropy")]
+    claim = "median: share of H(P)'s bias that Miller and Madow's correction removes, %"
+    return {claim: float(100 * parts.miller_madow / (truth - of_sample))}
+
+
+@cache
+def _many_ranks() -> tuple[FloatArray, float]:
+    """The cumulative distribution of lognormal ranks among 50,304 entries, and its entropy."""
+    ln_k = np.log(np.arange(1, 50_305))
+    pmf = np.exp(-((ln_k + 5.0) ** 2) / (2 * 4.0**2) - ln_k)
+    pmf /= pmf.sum()
+    return np.cumsum(pmf), float(-pmf @ np.log(pmf))
+
+
+def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Tokens that are hit independently of one another: N_eff is N."""
+    module = plugin("emergence")
+    windows = _windows(rng.random(cell["D"] * TOKENS) < cell["RBP"], cell["D"], cell["N"])
+    if _too_few(windows):
+        return {}
+    return rejected("false: tokens are not independent", estimate(windows, module.ln_n_eff), np.log(cell["N"]))
+
+
+def _windows(hit: Any, documents: int, n: int) -> FloatArray:
+    """Counts of windows of n, by document, (documents, 6), from whether tokens are hit."""
+    rank: IntArray = np.where(hit, 1, 2)
+    table = _table(rank, np.full(documents, len(rank) // documents))
+    return np.asarray(plugin("emergence").count_windows(table, [1], [n])[:, 0, 0])
+
+
+def _too_few(windows: FloatArray) -> bool:
+    """Whether the analyzer leaves out such windows, with its default options."""
+    runs = windows[:, plugin("emergence").RUNS]
+    return bool(runs.sum() < 10 or np.count_nonzero(runs) < 5)
+
+
+def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Tokens that are independent within documents, which differ: nothing exceeds the mixture over documents."""
+    module = plugin("emergence")
+    y = -np.log(cell["RBP"]) * np.exp(cell["sd"] * rng.standard_normal(cell["D"]))
+    share = np.repeat(np.exp(-y), TOKENS)
+    windows = _windows(rng.random(len(share)) < share, cell["D"], cell["N"])
+    if _too_few(windows):
+        return {}
+    outcomes: dict[str, float] = {}
+    outcomes |= rejected("false: tokens cluster within documents", estimate(windows, module.ln_against_mixture))
+    early = np.tile(np.arange(TOKENS) < TOKENS // 4, cell["D"])
+    windows = _windows(rng.random(len(share)) < np.where(early, share**2, share), cell["D"], cell["N"])
+    if not _too_few(windows):
+        claim = "share: called clustering, though only the first quarter of each text is twice as hard"
+        outcomes |= rejected(claim, estimate(windows, module.ln_against_mixture))
+    windows = _windows(_sticky(rng, share), cell["D"], cell["N"])
+    if not _too_few(windows):
+        claim = "found: clustering, every tenth token succeeds if the token before it does"
+        outcomes |= rejected(claim, estimate(windows, module.ln_against_mixture))
+    return outcomes
+
+
+def _sticky(rng: np.random.Generator, share: FloatArray) -> Any:
+    """Whether tokens are hit, if one in ten copies the token before it."""
+    hit = rng.random(len(share)) < share
+    copies = rng.random(len(share)) < 0.1
+    copies[::TOKENS] = False
+    source = np.maximum.accumulate(np.where(copies, 0, np.arange(len(share))))
+    return hit[source]
+
+
+def alpha_n(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """The exponent of -ln p_N over sizes; the truth is the line through the population's values."""
+    module = plugin("emergence")
+    s = Family(cell["m"], 0.0).s
+    missed = 0.5 * (s / s[0]) ** -0.1
+    documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], "even"))
+    difficulty = documents.difficulty if cell["differ"] else np.ones(cell["D"])
+    sizes = []
+    truths = []
+    for value in missed:
+        y = float(of_one_document(np.array([value]), cell["tails"], 0.0)[0]) if cell["differ"] else value
+        share = np.repeat(np.exp(-y * difficulty), TOKENS)
+        sizes.append(_windows(rng.random(len(share)) < share, cell["D"], cell["N"]))
+        r, weights = population(cell["tails"], 0.0) if cell["differ"] else (np.ones(1), np.ones(1))
+        p_n = float(weights @ np.exp(-y * cell["N"] * r))
+        truths.append((-np.log(p_n), np.log(p_n) / np.log(weights @ np.exp(-y * r))))
+    if any(map(_too_few, sizes)):
+        return {}
+    alpha, delta = (-np.polyfit(np.log(s), np.log(truth), 1)[0] for truth in zip(*truths, strict=True))
+    [of_p] = laws(s, sizes, module.neg_log_p)
+    [of_n_eff] = laws(s, sizes, module.n_eff)
+    if not of_p or not of_n_eff:
+        return {}
+    outcomes = covered("covers: α_N", of_p.alpha, alpha)
+    if cell["differ"]:
+        return outcomes | covered("covers: α_N - α", of_n_eff.alpha, delta)
+    return outcomes | rejected("false: α_N differs from α", of_n_eff.alpha)
+
+
+def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Whole answers whose tokens are hit independently of one another: as many succeed as RBP^length says."""
+    length = np.asarray(rng.integers(2, 8, size=cell["D"]))
+    outcomes: dict[str, float] = {}
+    outcomes |= _of_answers("false: whole answers differ from independent tokens", length, rng, cell["RBP"], 0.0)
+    claim = "found: whole answers succeed more often, answers differ by sd 0.5"
+    return outcomes | _of_answers(claim, length, rng, cell["RBP"], 0.5)
+
+
+def _of_answers(claim: str, length: IntArray, rng: np.random.Generator, share: float, sd: float) -> dict[str, bool]:
+    shares = share ** np.exp(sd * rng.standard_normal(len(length)))
+    hits = rng.binomial(length, shares)
+    lengths = np.unique(length)
+    sums = np.column_stack([hits == length, hits, length[:, None] == lengths]).astype(np.float64)
+    if (hits == length).sum() < 10:  # as the analyzer's defaults
+        return {}
+    against = partial(plugin("emergence").ln_against_expected, lengths.astype(np.float64))
+    return rejected(claim, estimate(sums, against))
+
+
+def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Two measurements of the same tokens, of which neither is better: documents change sides at random."""
+    documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"]))
+    a, b = (documents.measure(rng, ce=3.0, missed=np.array([1.1, 0.25]), ks=(1, 100)) for _ in range(2))
+    better = documents.measure(rng, ce=3.0, missed=np.array([1.02, 0.25]), ks=(1, 100))
+    pair = _paired(a, b)
+    ce = pair.change(CE)
+    differ = 0.03 * rng.standard_normal(cell["D"])
+    of_documents = DocumentCounts(a.ks, a.document, a.tokens, a.nats + differ * a.tokens, a.hits)
+    unchanged, at_tolerance, at_twice = (_judged(a, of_documents, worse_by) for worse_by in (0.0, 0.01, 0.02))
+    return {
+        **rejected("false: top tokens flip to one side (McNemar)", pair.flips),
+        **covered("covers: change of CE", ce.difference, 0.0),
+        **covered("covers: change of RBP_1", pair.change("rbp_1").difference, 0.0),
+        "false: compare says worse, at the tolerance": at_tolerance == "worse",
+        "false: compare says within, at the tolerance": at_tolerance == "within",
+        "found: top tokens flip to one side, RBP_1 33 to 36% (McNemar)": _paired(a, better).flips.p() < 0.05,
+        "found: compare says worse, at twice the tolerance of 0.01 nats": at_twice == "worse",
+        "found: compare says within (or rare), if nothing changed": unchanged in ("within", "rare"),
+    }
+
+
+def _judged(a: DocumentCounts, b: DocumentCounts, worse_by: float) -> str:
+    """What `compare --tolerance 0.01` answers if b is worse by so many nats a token more."""
+    slower = DocumentCounts(b.ks, b.document, b.tokens, b.nats + worse_by * b.tokens, b.hits)
+    return judge([_paired(a, slower).change(CE)], 0.01, len(a.document))
+
+
+def rare(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """A measurement that damages few documents or sources, so that the mean damage is a multiple of the tolerance."""
+    tolerance = 0.01
+    documents = Documents.draw(rng, Texts(cell["D"], "skewed", cell["lengths"]))
+    a = documents.measure(rng, ce=3.0, missed=np.array([1.1]), ks=(1,))
+    source: IntArray = np.arange(cell["D"])
+    if "sources" in cell:
+        source = np.asarray(rng.integers(cell["sources"], size=cell["D"]))
+    damaged = rng.random((cell["D"],))[source] < 0.03
+    noise = 0.01 * rng.standard_normal(cell["D"])
+    damage = cell["times"] * tolerance / 0.03 * damaged + noise
+    worse = DocumentCounts(a.ks, a.document, a.tokens, a.nats + damage * a.tokens, a.hits)
+    answer = judge([_paired(a, worse).change(CE)], tolerance, cell["D"])
+    what = "sources that are not named" if "sources" in cell else "documents"
+    times = "twice the tolerance" if cell["times"] == 2 else "the tolerance"
+    return {
+        f"false: compare says within, though 3% of the {what} are damaged, on average by {times}": answer == "within"
+    }
+
+
+def _paired(a: DocumentCounts, b: DocumentCounts) -> Changes:
+    """As `stats.changes.compare` counts; of a document's hits of both, those in excess were gained or lost."""
+    gained = np.maximum(b.hits[:, 0] - a.hits[:, 0], 0.0)
+    lost = np.maximum(a.hits[:, 0] - b.hits[:, 0], 0.0)
+    pairs = PairCounts(moved=gained + lost, same_top=a.tokens - gained - lost, lost=lost, gained=gained)
+    return Changes(a, b, pairs, [])
+
+
+def breakdown(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """A class of one token in five: as hard as the rest with the same exponent, or harder with another exponent."""
+    family = Family(cell["m"], 0.01)
+    documents = Documents.draw(rng, Texts(cell["D"], "skewed", "uneven"))
+    of_class = np.maximum(rng.binomial(documents.length, 0.2), 1)
+    outcomes: dict[str, float] = {}
+    shared = family.scatter(rng, 2)
+    for harder, alpha in ((1.0, 0.1), (1.1, 0.13)):  # the second class is 10% easier at the largest size
+        pairs = []
+        for i, x in enumerate(np.log(family.s / family.s[0])):
+            both = []
+            for length, times, exponent in ((of_class, harder, alpha), (documents.length, 1.0, 0.1)):
+                part = Documents(length, documents.difficulty, documents.slope, documents.source, documents.tails)
+                y = np.exp(-exponent * x) * shared[i]
+                missed = np.array([1.1 * y[1] * times])
+                both.append(part.measure(rng, ce=3.5 * y[0] * times, missed=missed, ks=(10,)).sums)
+            pairs.append(np.stack(both, axis=1))
+        outcomes |= _of_classes(family, pairs, differ=harder > 1)
+    return outcomes
+
+
+def _of_classes(family: Family, pairs: Sequence[FloatArray], *, differ: bool) -> dict[str, float]:
+    """What the analyzer `breakdown` says of a class and the rest."""
+    module = plugin("breakdown")
+    report = module.Report(module.GLOSSARY)
+    case = {"family": "a", "dataset": "b", "by": "kind", "class": "number"}
+    module._compare(report, case, [CE, "rbp_10"], family.s, pairs)
+    outcomes: dict[str, float] = {}
+    for question, what in (("level", "level"), ("delta", "exponent")):
+        for _, row in report.frame(question).iterrows():
+            metric = "CE" if row["metric"] == CE else "RBP_k"
+            claim = f"false: a class of tokens has another {what} of {metric}"
+            if differ:
+                by = "10%" if question == "level" else "30%"
+                claim = f"found: a class of tokens has another {what} of {metric}, by {by}"
+            if not np.isnan(row["p"]):
+                outcomes[claim] = bool(row["p"] < 0.05)
+    if differ:
+        alpha = report.frame("alpha").set_index("metric").loc[CE]
+        return outcomes | _holds("covers: α within a class of tokens", alpha, 0.13)
+    return outcomes
+
+
+def draft(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Acceptance that differs between documents, and between tokens within them."""
+    module = plugin("draft")
+    a, b = 6.0, 3.0  # of the Beta distribution of a document's acceptance
+    length = Documents.draw(rng, Texts(cell["D"], "skewed", cell["lengths"])).length
+    share = np.repeat(rng.beta(a, b, size=cell["D"]), length)
+    accept = rng.beta(3 * share, 3 * (1 - share))
+    rank: IntArray = np.ones(len(share), dtype=np.int64)
+    sums = module.draft_sums(_table(rank, length, accept=accept, kl=0.4 * rng.exponential(size=len(share))), 12)
+    drafted = 5
+    accepted = np.cumprod([(a + i) / (a + b + i) for i in range(drafted)]).sum()
+    acceptance = estimate(sums, lambda x: x[..., module.ACCEPT] / x[..., module.TOKENS])
+    return {
+        **covered("covers: acceptance of a draft", acceptance, a / (a + b)),
+        **covered("covers: tokens per call of the reference", module.tokens_per_call(sums, drafted), 1 + accepted),
+    }
+
+
+def proxies(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Sixteen models of four families, whose proxies know nothing of their scores, or three of them something."""
+    module = plugin("proxies")
+    number = len(module.PROXIES)
+    families = np.repeat(np.arange(4), 4)
+    scores = cell["offsets"] * rng.standard_normal(4)[families] + rng.standard_normal(16)
+    noise = cell["offsets"] * rng.standard_normal((4, number))[families] + rng.standard_normal((16, number))
+    exceeds = _largest_tau(noise, scores) > module.largest_by_chance(noise, scores)
+    if cell["offsets"]:
+        return {"false: best proxy exceeds chance, though models come in families": exceeds}
+    left_out = module.leave_families_out(noise, scores, families)
+    knowing = noise.copy()
+    knowing[:, :3] = 0.8 * scores[:, None] + 0.6 * noise[:, :3]
+    return {
+        "false: best proxy exceeds chance": exceeds,
+        "share: proxies of pure noise order 65% of pairs or more rightly": left_out.right >= 0.65,
+        "found: best proxy exceeds chance, correlation 0.8": _largest_tau(knowing, scores)
+        > module.largest_by_chance(knowing, scores),
+    }
+
+
+def _largest_tau(values: FloatArray, scores: FloatArray) -> float:
+    return float(max(plugin("proxies")._tau(proxy, scores) for proxy in values.T))
+
+
+def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """E + A S^-alpha + B D^-beta with Hoffmann's exponents, where tokens go more or less with sizes."""
+    module = plugin("training")
+    s, d = _checkpoints(cell["m"], cell["condition"])
+    noise = rng.standard_normal((cell["m"], 6))
+    for i in range(1, 6):
+        noise[:, i] = cell["ar"] * noise[:, i - 1] + np.sqrt(1 - cell["ar"] ** 2) * noise[:, i]
+    y = (1.7 + 400 * s**-0.34 + 410 * d**-0.28) * np.exp(cell["tau"] * noise.ravel())
+    law = module.fit_law(s, d, y)
+    return {
+        "error: a of the best size, which grows as C^a (a = 0.45)": law["optimum"] - 0.28 / (0.34 + 0.28),
+        "error: exponent in size of the law in size and tokens (0.34)": law["size_exponent"] - 0.34,
+        "share: fits from several starts agree": law["starts_agree"],
+    }
+
+
+@cache
+def _checkpoints(sizes: int, condition: float) -> tuple[FloatArray, FloatArray]:
+    """S and D of six checkpoints of each size, (6 sizes,), so that (ln S, ln D) has a condition number."""
+    s = np.repeat(np.geomspace(1e7, 1e9, sizes), 6)
+    if condition == 1:
+        return s, np.tile(np.geomspace(1e9, 1e11, 6), sizes)
+    spread = np.tile(np.linspace(-1, 1, 6), sizes)
+
+    def tokens(ln_width: float) -> FloatArray:
+        return np.asarray(20 * s * np.exp(np.exp(ln_width) * spread))
+
+    design_condition = plugin("training").design_condition
+    ln_width = brentq(lambda x: np.log(design_condition(s, tokens(x)) / condition), -3.0, 1.5)
+    return s, tokens(ln_width)
+
+
+EXPERIMENTS = {
+    "numbers": Experiment(grid(D=(20, 50, 200), tails=TAILS, lengths=LENGTHS), numbers, draws=400),
+    "lognormal": Experiment(grid(D=(20, 50, 200), tails=TAILS, lengths=LENGTHS), lognormal, draws=100),
+    "slopes": Experiment(grid(m=(3, 5), D=(50, 200), tails=TAILS), slopes, draws=25),
+    "ce_parts": Experiment(grid(m=(4, 6), D=(50, 200), tails=TAILS), ce_parts, draws=25),
+    "entropy": Experiment(grid(tokens=(50_000, 170_000, 500_000)), entropy, draws=10),
+    "emergence": Experiment(grid(D=(20, 50, 200), RBP=(0.4, 0.8), N=(2, 4, 8, 16)), emergence),
+    "mixture": Experiment(grid(D=(20, 50, 200), RBP=(0.4, 0.8), N=(2, 4, 8), sd=(0.3, 0.6)), mixture, draws=100),
+    "alpha_n": Experiment(
+        grid(m=(3, 5), D=(50, 200), tails=TAILS, N=(2, 4, 8), differ=(False, True)), alpha_n, draws=50
+    ),
+    "answers": Experiment(grid(D=(50, 200, 1000), RBP=(0.8, 0.95)), answers),
+    "changes": Experiment(grid(D=(20, 50, 200), tails=TAILS, lengths=LENGTHS), changes),
+    "rare": Experiment(
+        [
+            *grid(D=(20, 50, 100, 200), lengths=LENGTHS, times=(1.0, 2.0)),
+            *grid(D=(200,), lengths=("uneven",), times=(1.0, 2.0), sources=(20, 50)),
+        ],
+        rare,
+    ),
+    "breakdown": Experiment(grid(m=(4, 7), D=(50, 200)), breakdown, draws=50),
+    "draft": Experiment(grid(D=(20, 50, 200), lengths=LENGTHS), draft, draws=50),
+    "proxies": Experiment(grid(offsets=(0.0, 1.0)), proxies, draws=50),
+    "training": Experiment(
+        grid(m=(4, 6), condition=(1.0, 6.0, 22.0), tau=(0.002, 0.01), ar=(0.0, 0.9)), training, draws=15
+    ),
+}  # fmt: skip
