@@ -5,7 +5,7 @@ beside them, but it cannot choose E + A S^-alpha at 6 sizes, whatever the data s
 holds the scatter of models alone. Its upper end is the largest floor that the data permit.
 
 A bend is the square term of ln y over ln S. It may miss floors: in simulation, a floor of 30% of y at the
-largest of 6 to 12 sizes was found in 1 to 50% of the families. The table therefore also has the smallest bend
+largest of 6 to 12 sizes was found in 0 to 8% of the families. The table therefore also has the smallest bend
 that would be found in 80% of cases.
 
 Huber's alpha counts a model that is far from the law less. If it differs much from alpha, one model decides the law.

@@ -34,8 +34,8 @@ EXPERIMENTS = of_laws.EXPERIMENTS | of_measurements.EXPERIMENTS
 
 SECONDS_BETWEEN_WRITES = 20
 
-Task = tuple[str, int, int]
-"""The name of an experiment, the number of a cell, and the number of a slice."""
+Task = tuple[str, int, int, int]
+"""The name of an experiment, the number of a cell, the number of a slice, and how many draws it has."""
 
 
 def where_of(cell: Settings) -> str:
@@ -43,28 +43,32 @@ def where_of(cell: Settings) -> str:
     return " ".join(value if isinstance(value, str) else f"{key}={value:g}" for key, value in cell.items())
 
 
-def draw_slice(task: Task) -> tuple[int, dict[str, FloatArray]]:
-    """Make the draws of one slice. Returns their number, and the outcomes of each claim."""
-    name, number, part = task
+def draw_slice(task: Task) -> dict[str, FloatArray]:
+    """Make the draws of one slice. Returns the outcomes of each claim."""
+    name, number, part, draws = task
     experiment = EXPERIMENTS[name]
     cell = experiment.cells[number]
     rng = np.random.default_rng([zlib.crc32(f"{name} {where_of(cell)}".encode()), part])
     outcomes: dict[str, list[float]] = {}
-    for _ in range(experiment.draws):
+    for _ in range(draws):
         for claim, outcome in experiment.draw(rng, cell).items():
             outcomes.setdefault(claim, []).append(float(outcome))
-    return experiment.draws, {claim: np.array(of_claim) for claim, of_claim in outcomes.items()}
+    return {claim: np.array(of_claim) for claim, of_claim in outcomes.items()}
 
 
 def tasks_of(names: Sequence[str], draws: int) -> Iterator[Task]:
     """Yield the first slice of every cell, then the second of every cell. draws: of a cell; 0: without end."""
     for part in count():
-        chosen = [name for name in names if not draws or part * EXPERIMENTS[name].draws < draws]
-        if not chosen:
+        last = True
+        for name in names:
+            of_slice = EXPERIMENTS[name].draws
+            left = draws - part * of_slice if draws else of_slice
+            if left > 0:
+                last = False
+                for number in range(len(EXPERIMENTS[name].cells)):
+                    yield name, number, part, min(of_slice, left)
+        if last:
             return
-        for name in chosen:
-            for number in range(len(EXPERIMENTS[name].cells)):
-                yield name, number, part
 
 
 class Results:
@@ -79,9 +83,10 @@ class Results:
         self._draws: dict[tuple[str, int], int] = {}
         self._outcomes: dict[tuple[str, int], dict[str, list[FloatArray]]] = {}
 
-    def add(self, task: Task, draws: int, outcomes: dict[str, FloatArray]) -> None:
+    def add(self, task: Task, outcomes: dict[str, FloatArray]) -> None:
         """Add the outcomes of one slice."""
-        key = task[:2]
+        name, number, _, draws = task
+        key = (name, number)
         self._draws[key] = self._draws.get(key, 0) + draws
         of_cell = self._outcomes.setdefault(key, {})
         for claim, of_claim in outcomes.items():
@@ -123,7 +128,7 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, minutes
         names: the experiments.
         path: the CSV file.
         jobs: the number of processes.
-        draws: of each cell, rounded up to whole slices; 0 for as many as there is time for.
+        draws: of each cell; 0 for as many as there is time for.
         minutes: the time that there is; 0 if it is not limited.
 
     """
@@ -134,7 +139,7 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, minutes
     tasks = tasks_of(names, draws)
     parts: dict[int, int] = {}
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running: dict[Future[tuple[int, dict[str, FloatArray]]], Task] = {}
+        running: dict[Future[dict[str, FloatArray]], Task] = {}
         while time.monotonic() < ends:
             for task in islice(tasks, 3 * jobs - len(running)):
                 running[pool.submit(draw_slice, task)] = task
@@ -143,7 +148,7 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, minutes
             done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
             for future in done:
                 task = running.pop(future)
-                results.add(task, *future.result())
+                results.add(task, future.result())
                 parts[task[2]] = parts.get(task[2], 0) + 1
             if parts and time.monotonic() - written > SECONDS_BETWEEN_WRITES:
                 results.write()

@@ -12,6 +12,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import transformers
 import typer
@@ -22,6 +23,7 @@ from rbptrack.cli.app import app
 from rbptrack.config.compose import compose, words_for_hydra
 from rbptrack.config.paths import embedded
 from rbptrack.discovery import ANALYZERS, find
+from studies import validity_page
 from tests.conftest import ROOT
 from tools import reference, tutorials
 
@@ -161,6 +163,11 @@ def test_the_reference_is_current() -> None:
     stale = [name for name, text in made.items() if (reference.FOLDER / f"{name}.md").read_text() != text]
     assert stale == []
     assert "|  |" not in made["plugins"]  # every name has a meaning
+
+
+def test_simulated_rates_are_those_of_the_csv() -> None:
+    for name, text in validity_page.texts(pd.read_csv(ROOT / "studies/validity.csv")).items():
+        assert (ROOT / name).read_text() == text, f"python -m studies.validity --table makes {name} anew"
 
 
 def test_outputs_are_compared_but_for_what_varies() -> None:

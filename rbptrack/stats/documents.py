@@ -3,7 +3,7 @@
 A statistic is a function of sums over documents. `estimate` gives its value and its error. Sums are an array,
 (documents, columns), or something that has it as `sums`, such as `DocumentCounts` (tokens, nats, hits at each k).
 
-Tokens of one text resemble each other. In simulation, intervals of an exponent that take tokens as units cover 9 to 90%
+Tokens of one text resemble each other. In simulation, intervals of an exponent that take tokens as units cover 8 to 92%
 instead of 95%. If documents have groups (a site, a book), a row of the counts is a group.
 """
 

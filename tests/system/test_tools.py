@@ -15,7 +15,7 @@ from benchmarks.shapes import random_corpus, random_module
 from rbptrack.models.causal import of_module
 from rbptrack.stats.documents import cross_entropy, rbp
 from rbptrack.tracking import Store
-from studies import validity
+from studies import validity, validity_page
 from studies.simulation import Documents, Texts
 from tools import fresh_environment, gpu_proof, release, train_nano
 
@@ -67,28 +67,47 @@ def test_every_experiment_of_validity_has_outcomes(name: str) -> None:
     experiment = validity.EXPERIMENTS[name]
     outcomes = experiment.draw(np.random.default_rng(0), experiment.cells[-1])
     assert outcomes
-    assert set(map(type, outcomes.values())) <= {bool, np.bool_}
+    assert np.isfinite([float(outcome) for outcome in outcomes.values()]).all()
 
 
 def test_the_table_of_validity_names_the_worst_cell() -> None:
-    columns = ["experiment", "claim", "nominal", "where", "draws", "percent"]
     cells = [
-        ("laws", "interval of α", 95, "m=4", 9, 91.0),
-        ("laws", "interval of α", 95, "m=7", 9, 96.0),
-        ("laws", "false: a bend", 5, "m=7", 9, 6.0),
+        ("covers: α", "m=4", 91.0),
+        ("covers: α", "m=7", 96.0),
+        ("false: a bend", "m=7", 6.0),
+        ("false: a bend", "m=9", 4.0),
+        ("false: a bend", "m=9 ends=3.6", 9.0),
     ]
-    rows = pd.DataFrame(cells, columns=columns)
-    first, second = validity.table(rows).splitlines()[2:]
+    rows = pd.DataFrame(cells, columns=["claim", "where", "value"]).assign(experiment="laws", draws=9, judged=9)
+    first, second, third = validity_page.rates(rows).splitlines()[2:]
     assert "| 93.5 | **91.0** | m=4 |" in first
-    assert "| 6.0 | 6.0 | m=7 |" in second
+    assert "| 5.0 | 6.0 | m=7 |" in second
+    assert "3.6 times" in third
+    assert "| 9.0 | **9.0** | m=9 |" in third
 
 
-def test_cells_of_few_draws_are_left_out_of_the_table_of_validity() -> None:
-    row = {"experiment": "emergence", "claim": "false: a", "nominal": 5}
+def test_cells_in_which_most_draws_were_refused_are_left_out_of_the_table_of_validity() -> None:
     cells = [("N=2", 1000, 4.0), ("N=4", 999, 6.0), ("N=8", 66, 50.0), ("N=16", 1, 0.0)]
-    rows = pd.DataFrame([row | {"where": where, "draws": draws, "percent": share} for where, draws, share in cells])
-    (line,) = validity.table(rows).splitlines()[2:]
+    rows = pd.DataFrame(cells, columns=["where", "judged", "value"])
+    rows = rows.assign(experiment="emergence", claim="false: a", draws=1000)
+    (line,) = validity_page.rates(rows).splitlines()[2:]
     assert line.endswith("| 5.0 | 6.0 | N=4 | 2 | 999 to 1,000 |")
+
+
+def test_slices_of_a_simulation_add_up(tmp_path: Path) -> None:
+    name = "outlier"
+    of_slice = validity.EXPERIMENTS[name].draws
+    tasks = list(validity.tasks_of([name], of_slice + 1))
+    assert len(tasks) == 2 * len(validity.EXPERIMENTS[name].cells)
+    results = validity.Results(tmp_path / "validity.csv", [name])
+    for task in [tasks[0], tasks[-len(tasks) // 2]]:  # two slices of the first cell
+        results.add(task, validity.draw_slice(task))
+    results.write()
+    rows = pd.read_csv(tmp_path / "validity.csv")
+    assert set(rows["draws"]) == {of_slice + 1}
+    again = validity.draw_slice(tasks[0])
+    for claim, outcomes in validity.draw_slice(tasks[0]).items():
+        assert outcomes.tolist() == again[claim].tolist()
 
 
 def test_a_wheel_that_lacks_a_file_is_refused() -> None:
