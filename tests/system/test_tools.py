@@ -65,7 +65,10 @@ def test_simulated_documents_have_the_rbp_and_ce_that_they_are_given(tails: str)
 @pytest.mark.parametrize("name", list(validity.EXPERIMENTS))
 def test_every_experiment_of_validity_has_outcomes(name: str) -> None:
     experiment = validity.EXPERIMENTS[name]
-    outcomes = experiment.draw(np.random.default_rng(0), experiment.cells[-1])
+    rng = np.random.default_rng(0)
+    outcomes: dict[str, float] = {}
+    for _ in range(10):  # in some draws the analyzer would refuse
+        outcomes |= experiment.draw(rng, experiment.cells[-1])
     assert outcomes
     assert np.isfinite([float(outcome) for outcome in outcomes.values()]).all()
 
