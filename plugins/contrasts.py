@@ -4,9 +4,8 @@ An error that two exponents share cancels in their difference. RBP_k and RBP_1 s
 two datasets shares models. In both cases the law of the ratio is fitted; its exponent is the difference. Two families
 on one dataset share its documents. Each document's influences on both exponents are subtracted before they are squared.
 
-Runs of one size that differ only in their seed are separate points. They have the variance that all models have around
-their law. Each exponent is reported twice: with the scatter of its own family, and with the scatter of all families and
-datasets together. The latter is known better if models scatter equally everywhere.
+Each exponent is reported twice: with the scatter of its own family, and with the scatter of all families and datasets
+together. The latter is known better if models scatter equally everywhere.
 
 Means are random-effects means. Their interval (Hartung and Knapp) is for the mean over datasets or families like these.
 The prediction interval is for one more dataset or family. Welch's test asks whether all exponents are equal.
@@ -25,7 +24,7 @@ from pydantic import Field, PositiveInt
 
 from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, listed, read_families, sentence, verdicts
 from rbptrack.figures import intervals
-from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, FloatArray, metric_label, rbp_ks, rbp_name
+from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, metric_label, rbp_ks, rbp_name
 from rbptrack.stats import (
     MIN_POOLED,
     Estimate,
@@ -54,7 +53,7 @@ GLOSSARY: Glossary = {
     "pooled_scatter": Term("standard deviation of models around all laws of the metric, of ln y", "pooled", ".3f"),
     "own_low": Term("lower end of the interval with the family's own scatter", "own low"),
     "own_high": Term("upper end of the interval with the family's own scatter", "own high"),
-    "sizes": Term("models that both laws go through", aside=True),
+    "sizes": Term("sizes that both laws go through, with the same models", aside=True),
     "number": Term("exponents in the mean"),
     "tau": Term("standard deviation of the true exponents", "τ"),
     "prediction_low": Term("lower end of the 95% interval for one more dataset or family", "next: low"),
@@ -65,55 +64,38 @@ MIN_SIZES = 3
 
 
 @dataclass(frozen=True)
-class Points:
-    """The counts of every run of one size. Adding two of them keeps the runs apart."""
-
-    runs: tuple[DocumentCounts, ...]
-    grouped = True  # `Runs.document_counts` has summed them by group, if groups are known
-
-    def __add__(self, other: Points) -> Points:
-        return Points(self.runs + other.runs)
-
-
-@dataclass(frozen=True)
 class Exponents:
-    """The laws of one family on one dataset. Each run is a point.
+    """The laws of one family on one dataset.
 
     Attributes:
-        family: the family.
-        s: size of each run, (n,).
-        models: model of each run, n of them.
-        counts: counts of each run, n of them.
+        family: the family, with m sizes.
+        models: all models of each size (one, or its seeds), m tuples.
+        counts: counts of each size, m of them.
 
     """
 
     family: Family
-    s: FloatArray
-    models: list[str]
+    models: list[tuple[str, ...]]
     counts: list[DocumentCounts]
 
     @cached_property
     def laws(self) -> dict[str, Law]:
         """The laws by metric."""
-        return laws_by_metric(self.s, self.counts)
+        return laws_by_metric(self.family.s, self.counts)
 
-    def laws_of(self, models: Sequence[str]) -> dict[str, Law]:
-        """Return the laws through these models only, by metric."""
+    def laws_of(self, models: Sequence[tuple[str, ...]]) -> dict[str, Law]:
+        """Return the laws through the sizes with these models only, by metric."""
         if list(models) == self.models:
             return self.laws
-        rows = [self.models.index(model) for model in models]
-        return laws_by_metric(self.s[rows], [self.counts[i] for i in rows])
-
-    def sizes_of(self, models: Sequence[str]) -> int:
-        """Return the number of distinct sizes of these models."""
-        return len({self.s[self.models.index(model)] for model in models})
+        rows = [self.models.index(of_size) for of_size in models]
+        return laws_by_metric(self.family.s[rows], [self.counts[i] for i in rows])
 
     def has_documents_of(self, other: Exponents) -> bool:
-        """Whether all runs of both counted the same documents or groups. Such runs can be paired."""
+        """Whether all sizes of both counted the same documents or groups. Such sizes can be paired."""
         first = self.counts[0]
         return all(
-            np.array_equal(of_run.document, first.document) and of_run.grouped == first.grouped
-            for of_run in (*self.counts, *other.counts)
+            np.array_equal(of_size.document, first.document) and of_size.grouped == first.grouped
+            for of_size in (*self.counts, *other.counts)
         )
 
 
@@ -129,14 +111,9 @@ class Contrasts(Analyzer):
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
         ks = sorted({1, *self.ks})
-
-        def load(family: Family, run_id: str) -> Points:
-            return Points((runs.document_counts(run_id, family.usable(ks)),))
-
-        reading = read_families(runs, load)
-        known = [_exponents(family, sizes) for family, sizes in reading]
+        reading = read_families(runs, ks)
+        fitted = [_exponents(family, counts) for family, counts in reading if len(family.s) >= MIN_SIZES]
         report.notes += reading.notes
-        fitted = [exponents for exponents in known if len(np.unique(exponents.s)) >= MIN_SIZES]
         for exponents in fitted:
             self._against_rbp_1(report, exponents)
         self._datasets(report, fitted)
@@ -162,9 +139,10 @@ class Contrasts(Analyzer):
         ks = list(exponents.counts[0].ks)
         if 1 not in ks or len(ks) == 1:
             return
-        counts = [of_run.select([1, *(k for k in ks if k > 1)]) for of_run in exponents.counts]
-        [of_1, *_] = laws(exponents.s, counts, missed)
-        ratios = laws(exponents.s, counts, lambda sums: missed(sums)[..., 1:] / missed(sums)[..., :1])
+        s = exponents.family.s
+        counts = [of_size.select([1, *(k for k in ks if k > 1)]) for of_size in exponents.counts]
+        [of_1, *_] = laws(s, counts, missed)
+        ratios = laws(s, counts, lambda sums: missed(sums)[..., 1:] / missed(sums)[..., :1])
         for k, ratio in zip(counts[0].ks[1:], ratios, strict=True):
             if ratio and of_1:
                 keys = {**exponents.family.keys, "metric": rbp_name(k)}
@@ -176,20 +154,19 @@ class Contrasts(Analyzer):
         for name in dict.fromkeys(exponents.family.name for exponents in fitted):
             of_family = [exponents for exponents in fitted if exponents.family.name == name]
             for one, other in combinations(of_family, 2):
-                models = [model for model in one.models if model in other.models]
-                sizes = one.sizes_of(models)
-                if sizes < MIN_SIZES:
+                shared = [models for models in one.models if models in other.models]
+                if len(shared) < MIN_SIZES:
                     continue
-                laws_of_other = other.laws_of(models)
-                for metric, law in one.laws_of(models).items():
+                laws_of_other = other.laws_of(shared)
+                for metric, law in one.laws_of(shared).items():
                     if metric in laws_of_other:
                         against = laws_of_other[metric]
                         keys = {**one.family.keys, "metric": metric, "versus": other.family.dataset}
-                        self._add_difference(report, "datasets", law.over(against).alpha, against, keys, sizes)
-            shared = [model for model in of_family[0].models if all(model in each.models for each in of_family)]
+                        self._add_difference(report, "datasets", law.over(against).alpha, against, keys, len(shared))
             if len(of_family) < MIN_POOLED:
                 continue
-            if of_family[0].sizes_of(shared) < MIN_SIZES:
+            shared = [models for models in of_family[0].models if all(models in each.models for each in of_family)]
+            if len(shared) < MIN_SIZES:
                 report.notes.append(f"{name}: no mean over datasets, as they share fewer than {MIN_SIZES} sizes.")
                 continue
             by_metric = [exponents.laws_of(shared) for exponents in of_family]
@@ -266,14 +243,12 @@ class Contrasts(Analyzer):
                 )
 
 
-def _exponents(family: Family, sizes: Sequence[Points]) -> Exponents:
-    """Collect the runs of a family at the k with enough misses."""
-    counts = [of_run for size in sizes for of_run in size.runs]
-    s = np.repeat(family.s, [len(size.runs) for size in sizes])
+def _exponents(family: Family, counts: Sequence[DocumentCounts]) -> Exponents:
+    """Collect what was counted of a family at the k with enough misses."""
     model_of = dict(zip(family.rows["run_id"].astype(str), family.rows["model"].astype(str), strict=True))
-    models = [model_of[run_id] for run_ids in family.run_ids for run_id in run_ids]
+    models = [tuple(sorted(model_of[run_id] for run_id in run_ids)) for run_ids in family.run_ids]
     ks = ks_with_enough_misses(counts)
-    return Exponents(family, s, models, [of_run.select(ks) for of_run in counts])
+    return Exponents(family, models, [of_size.select(ks) for of_size in counts])
 
 
 def _add_mean(report: Report, question: str, mean: Mean | None, **keys: Any) -> None:

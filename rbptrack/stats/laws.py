@@ -203,7 +203,8 @@ def fit(s: FloatArray, y: FloatArray, u: Sequence[FloatArray] | None = None) -> 
     """Fit a law to points.
 
     Args:
-        s: sizes S, in any order, (m,), at least 2 distinct ones; several models may have one size.
+        s: sizes S, in any order, (m,), at least 2 distinct ones. Points of one size count as independent. Seeds are not
+            (docs/explanation/validity.md): sum them first, as `read_families` does.
         y: positive values, (m,).
         u: influences of documents on ln y, m arrays of (documents,). They are paired if all have equal length. Without
             them, intervals cover the models' scatter only.

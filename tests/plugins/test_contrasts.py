@@ -88,9 +88,20 @@ def test_rbp_k_is_compared_with_rbp_1() -> None:
     assert set(report.frame("against_rbp_1")["metric"]) == {"rbp_10", "rbp_100"}
 
 
-def test_seeds_are_points_and_not_one_sum() -> None:
-    alone = report_of(cells("a"), cells("b", alpha=0.12))
-    with_seeds = report_of(cells("a", seeds=3), cells("b", alpha=0.12, seeds=3))
-    one, several = (answer(report, "pooled", "rbp_1", family="a") for report in (alone, with_seeds))
-    assert several["high"] - several["low"] < one["high"] - one["low"]
-    assert several["own_high"] - several["own_low"] < one["own_high"] - one["own_low"]
+def test_a_second_seed_with_the_same_ranks_changes_nothing() -> None:
+    rows, tables = cells("a")
+    seeds = [row | {"run_id": row["run_id"] + "x", "model": row["model"] + "-seed1"} for row in rows]
+    twice = (
+        rows + seeds,
+        tables | {seed["run_id"]: tables[row["run_id"]] for row, seed in zip(rows, seeds, strict=True)},
+    )
+    other = cells("b", alpha=0.12)
+    one, several = (report_of(a, other).results.drop(columns="p_holm") for a in ((rows, tables), twice))
+    pd.testing.assert_frame_equal(one, several, rtol=1e-6)
+
+
+def test_sizes_with_other_seeds_are_left_out_of_a_difference_between_datasets() -> None:
+    rows, tables = cells(dataset="d1", seed=1)
+    rows[0]["model"] += "-seed1"
+    report = report_of(cells(dataset="d0"), (rows, tables))
+    assert answer(report, "datasets", "rbp_1")["sizes"] == 4

@@ -248,3 +248,21 @@ def test_the_law_in_k_leaves_out_a_k_without_hits_and_needs_three() -> None:
     assert ks_of_law_in_k(counts, 100) == [2, 3, 4]
     assert law_in_k(counts.select([2, 3, 4])) is not None
     assert law_in_k(counts.select([2, 3])) is None
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 4])
+def test_alpha_is_covered_where_the_seeds_of_a_size_have_something_in_common(seeds):
+    rng = np.random.default_rng(seeds)
+    s = np.geomspace(1e6, 1e9, 4)
+    covered = 0
+    for _ in range(500):
+        of_size = rng.normal(0, 0.015, len(s))
+        sizes = []
+        for i in range(len(s)):
+            ce = 5 * s[i] ** -0.1 * np.exp(of_size[i] + rng.normal(0, 0.015, seeds))
+            totals = [DocumentCounts((), np.array([TOTALS]), np.ones(1), np.array([y]), np.ones((1, 0))) for y in ce]
+            sizes.append(sum(totals[1:], start=totals[0]))
+        [law] = laws(s, sizes, cross_entropy)
+        low, high = law.alpha.interval()
+        covered += low < 0.1 < high
+    assert 0.92 < covered / 500 < 0.98
