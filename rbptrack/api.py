@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,15 +30,16 @@ from rbptrack.base.words import compact
 from rbptrack.config.check import check_name
 from rbptrack.config.compose import config_from_values
 from rbptrack.config.schema import Config, SequenceRule
-from rbptrack.console.progress import bar
 from rbptrack.discovery import ANALYZERS, find, run_analyzer
 from rbptrack.figures.charts import rank_distribution, themed
+from rbptrack.ranks import RankTable
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.ranks.names import HEADLINE_KS, metric_label, rbp_name, se_name
 from rbptrack.stats.laws import laws_by_metric
 from rbptrack.sweep.cells import identity_of
-from rbptrack.tracking import Facts, Outbox, Store, lay_out
-from rbptrack.tracking.record import numbers
+from rbptrack.sweep.measuring import measure_loaded
+from rbptrack.tracking import Facts, Outbox, Record, Store
+from rbptrack.tracking.names import Metric, Tag
 
 if TYPE_CHECKING:
     import altair
@@ -59,44 +60,37 @@ class LoggedMeasurement(Measurement):
     """A measurement that can be shown and logged.
 
     Attributes:
-        facts: which model and texts it is of.
-        documents: a row per text: document (its number in the ranks), id, tokens, bytes.
-        unscored: document, position and token of the tokens that the model read and that have no rank.
-        token_texts: the text of every token that occurs or that the model ranks first, by id.
-        began: when it was made, in seconds since 1970.
+        record: what a store keeps of it: its facts as tags and params, and its metrics. Its folder also holds tables of
+            the texts and of the tokens, like the artifacts of a run.
 
     """
 
-    facts: Facts
-    documents: pd.DataFrame = field(repr=False)
-    unscored: pd.DataFrame = field(repr=False)
-    token_texts: dict[int, str] = field(repr=False)
-    began: float
+    record: Record
 
     @property
     def model(self) -> str:
         """The model's name: `pythia-70m@step1000`."""
-        return self.facts.config.model.name
+        return self.record.tags[Tag.MODEL]
 
     @property
     def dataset(self) -> str:
         """The texts' name."""
-        return self.facts.config.dataset.name
+        return self.record.tags[Tag.DATASET]
 
     @property
     def non_embedding_params(self) -> int:
         """S, counted from the module."""
-        return int(str(self.facts.values["non_embedding_params"]))
+        return int(self.record.metrics[Metric.NON_EMBEDDING_PARAMS])
 
     def metrics(self) -> dict[str, float]:
         """CE and rbp_<k>, and from 20 documents on their standard errors over documents, `<metric>_se`."""
-        values = numbers(self.histogram, self.counts)
+        values = self.record.metrics
         names = [name for metric in ("ce", *map(rbp_name, self.counts.ks)) for name in (metric, se_name(metric))]
         return {name: values[name] for name in names if name in values}
 
     def plot(self) -> altair.TopLevelMixin:
         """A chart of how ranks are distributed."""
-        chart: altair.TopLevelMixin = themed(rank_distribution(self.histogram, self.facts.title))
+        chart: altair.TopLevelMixin = themed(rank_distribution(self.histogram, self.record.name))
         return chart
 
     def log(self, *, tracking_uri: str = "", experiment: str = "", sweep: str = "") -> str:
@@ -117,20 +111,13 @@ class LoggedMeasurement(Measurement):
         if sweep != "":
             check_name("sweep", sweep)
         outbox = Outbox(Store(tracking_uri, experiment))
-        facts = replace(self.facts, values={**self.facts.values, "sweep": sweep})
+        record = replace(self.record, tags=self.record.tags | ({Tag.SWEEP: sweep} if sweep else {}))
         with tempfile.TemporaryDirectory(prefix="rbptrack-") as name:
-            folder = Path(name) / facts.fingerprint
+            folder = Path(name) / record.fingerprint
             folder.mkdir()
-            shutil.copy(self.path, folder)
-            lay_out(
-                folder,
-                self,
-                facts,
-                documents=self.documents,
-                unscored=self.unscored,
-                token_texts=self.token_texts,
-                began=self.began,
-            )
+            for file in record.files:
+                shutil.copy(self.folder / file, folder)
+            record.write(folder)
             try:
                 return outbox.deliver(folder)
             except (StoreAway, StoreRefuses) as error:
@@ -141,7 +128,7 @@ class LoggedMeasurement(Measurement):
     @property
     def _title(self) -> str:
         size = compact(self.non_embedding_params)
-        return f"{self.facts.title}: {self.num_tokens:,} scored tokens, S = {size}"
+        return f"{self.record.name}: {self.num_tokens:,} scored tokens, S = {size}"
 
     @property
     def _table(self) -> pd.DataFrame:
@@ -195,7 +182,7 @@ def measure(
         sequence: `slide` (every token scored once), `truncate` (the first seq_len tokens of each text) or `pack`.
         revision: the name of a checkpoint (`step1000`), if several checkpoints of one size are measured.
         training_tokens: D, the number of tokens that the weights were trained on; 0 if it is not known.
-        k: of RBP_k, one or several, that are shown and logged; above |V| they are left out. The ranks hold every k.
+        k: of RBP_k, one or several, that are shown and logged; those above |V| are left out. The ranks hold every k.
         batch_tokens: tokens of one forward pass; 0: chosen for the machine.
         progress: show a bar in notebooks and on terminals.
 
@@ -206,7 +193,7 @@ def measure(
 
     """
     from rbptrack.corpus.documents import Document
-    from rbptrack.corpus.sequences import lay_out as lay_out_sequences
+    from rbptrack.corpus.sequences import lay_out
     from rbptrack.corpus.tokens import tokenise
     from rbptrack.models.architecture import check_fit, longest_sequence
 
@@ -239,7 +226,7 @@ def measure(
     if config.dataset.sequence is not SequenceRule.slide:
         config.dataset.context = 1
     check_fit(type(model).__name__, model.config, tokenizer, seq_len)
-    corpus = lay_out_sequences(tokenise(documents, tokenizer, "", ""), tokenizer, config.dataset)
+    corpus = lay_out(tokenise(documents, tokenizer, "", ""), tokenizer, config.dataset)
     folder = Path(tempfile.mkdtemp(prefix="rbptrack-"))
     try:
         result = _measure_in(folder, model, tokenizer, corpus, config, show_bar=progress)
@@ -260,31 +247,36 @@ def _measure_in(
     show_bar: bool,
 ) -> LoggedMeasurement:
     """Measure a corpus with a model that nobody else uses meanwhile; the ranks are in the folder."""
-    from rbptrack.engine.measure import measure as measure_corpus
     from rbptrack.models.causal import borrowed, of_module
+    from rbptrack.models.tokenizer import rules_of
 
     began = time.time()
-    title = f"{config.model.family} / {config.dataset.name}"
-    with _MODEL_IN_USE, borrowed(model), bar(corpus.num_targets, title, hidden=not show_bar) as progress:
+    with _MODEL_IN_USE, borrowed(model):
         causal = of_module(model, type(model).__name__)
         config.model.size = config.model.size or compact(causal.non_embedding_params)
-        measured = measure_corpus(
-            causal,
-            corpus,
-            ks=[k for k in config.k.values if k <= causal.vocab_size],
-            engine=config.engine,
-            folder=folder,
-            progress=progress.update,
+
+        def facts(measurement: Measurement) -> Facts:
+            """The ranks stand for the weights, which are in memory and may change."""
+            identity = identity_of(
+                config,
+                weights=f"ranks:{_hash_of(measurement.ranks)}",
+                tokenizer="",
+                tokenizer_rules=rules_of(tokenizer),
+                texts=corpus.texts_hash,
+            )
+            return Facts.of(config, identity, {}, model=causal, corpus=corpus)
+
+        measured, record = measure_loaded(
+            folder, config, causal, corpus, tokenizer, facts, began=began, show_bar=show_bar
         )
-        facts = _facts(config, causal, tokenizer, corpus, measured)
-    return LoggedMeasurement(
-        **{entry.name: getattr(measured, entry.name) for entry in fields(measured)},
-        facts=facts,
-        documents=corpus.document_table(),
-        unscored=corpus.unscored_table(),
-        token_texts=corpus.token_texts(tokenizer, measured.first_choices()),
-        began=began,
-    )
+    return LoggedMeasurement(**{entry.name: getattr(measured, entry.name) for entry in fields(measured)}, record=record)
+
+
+def _hash_of(ranks: RankTable) -> str:
+    content = hashlib.sha256()
+    for name in ("greater", "ties", "logprob"):
+        content.update(np.ascontiguousarray(ranks.column(name)).tobytes())
+    return content.hexdigest()
 
 
 def _ks(k: Any) -> list[Any]:
@@ -318,26 +310,6 @@ def _check_objects(model: Any, tokenizer: Any) -> None:
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         raise BadInput(f"model is a {type(model).__name__} with virtual tokens (prompt learning): measure its base")
     check_given(tokenizer)
-
-
-def _facts(
-    config: Config, causal: Any, tokenizer: PreTrainedTokenizerBase, corpus: Corpus, measured: Measurement
-) -> Facts:
-    """What a run says of the measurement. Its numbers stand for the weights, which are in memory and may change."""
-    from rbptrack.models.tokenizer import rules_of
-
-    ranks = measured.ranks
-    content = hashlib.sha256()
-    for name in ("greater", "ties", "logprob"):
-        content.update(np.ascontiguousarray(ranks.column(name)).tobytes())
-    identity = identity_of(
-        config,
-        weights=f"ranks:{content.hexdigest()}",
-        tokenizer="",
-        tokenizer_rules=rules_of(tokenizer),
-        texts=corpus.texts_hash,
-    )
-    return Facts.of(config, identity, {}, model=causal, corpus=corpus)
 
 
 def runs(

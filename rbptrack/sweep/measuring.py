@@ -6,7 +6,7 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,15 +18,18 @@ from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuse
 from rbptrack.base.files import write_whole
 from rbptrack.base.process import raise_stop
 from rbptrack.config.paths import cells_folder
-from rbptrack.config.schema import Rank
+from rbptrack.config.schema import Config, Rank
 from rbptrack.console.output import say
 from rbptrack.console.progress import bar
 from rbptrack.ranks import rbp_name
 from rbptrack.sweep.cells import Cell
 from rbptrack.tracking import Facts, Outbox, Record, Store, lay_out
+from rbptrack.tracking.facts import title
 from rbptrack.tracking.names import RECORD_FILE, Metric, Tag
 
 if TYPE_CHECKING:  # torch and transformers load only where a model runs
+    from transformers import PreTrainedTokenizerBase
+
     from rbptrack.corpus.sequences import Corpus
     from rbptrack.models.causal import CausalModel
     from rbptrack.ranks.measurement import Measurement
@@ -229,47 +232,93 @@ def _find_run(cell: Cell, store: Store) -> str:
 
 def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
     """Measure a cell in its folder, and complete the folder with its record."""
-    from rbptrack import engine
     from rbptrack.sweep.load import Loader
 
     began = time.time()
     failure_file(cell).unlink(missing_ok=True)
     loader = loader or Loader()
     model, corpus = loader.load(cell)
-    ks, notes = _usable_ks(cell, model.vocab_size)
+    facts = _facts(cell, model, corpus, loader.fit(cell).template)
     cell.folder.mkdir(exist_ok=True)
     Outbox(store).address(cell.folder)
-    with bar(corpus.num_targets, cell.title) as progress:
+    measure_loaded(
+        cell.folder,
+        cell.config,
+        model,
+        corpus,
+        loader.tokenizer(cell),
+        lambda _: facts,
+        began=began,
+        notes=cell.notes,
+    )
+
+
+def measure_loaded(
+    folder: Path,
+    config: Config,
+    model: CausalModel,
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    facts: Callable[[Measurement], Facts],
+    *,
+    began: float,
+    notes: Sequence[str] = (),
+    show_bar: bool = True,
+) -> tuple[Measurement, Record]:
+    """Measure a corpus with a model, and complete a folder with the ranks and their record.
+
+    Args:
+        folder: where the measurement is kept.
+        config: what is measured and how.
+        model: on its device.
+        corpus: tokenised with the model's tokenizer.
+        tokenizer: the model's.
+        facts: gives the facts of the measurement.
+        began: when the measurement began, in seconds since 1970.
+        notes: what a reader must know.
+        show_bar: false shows no progress.
+
+    Raises:
+        BadInput: no k is within the vocabulary, or model and corpus do not fit each other.
+        MeasurementError: the logits hold a NaN or an infinity, or one sequence alone does not fit into memory.
+
+    """
+    from rbptrack import engine
+
+    name = title(config.model.name, config.dataset.name)
+    ks, notes_on_k = _usable_ks(config, model.vocab_size)
+    with bar(corpus.num_targets, name, hidden=not show_bar) as progress:
         measurement = engine.measure(
             model,
             corpus,
             ks=ks,
-            engine=cell.config.engine,
-            folder=cell.folder,
-            strict=cell.config.rank is Rank.strict,
+            engine=config.engine,
+            folder=folder,
+            strict=config.rank is Rank.strict,
             progress=progress.update,
         )
-    lay_out(
-        cell.folder,
+    record = lay_out(
+        folder,
         measurement,
-        _facts(cell, model, corpus, loader.fit(cell).template),
+        facts(measurement),
         documents=corpus.document_table(),
         unscored=corpus.unscored_table(),
-        token_texts=corpus.token_texts(loader.tokenizer(cell), measurement.first_choices()),
+        token_texts=corpus.token_texts(tokenizer, measurement.first_choices()),
         began=began,
-        notes=(*cell.notes, *notes, *_worse_than_a_guess(cell, measurement, model.vocab_size)),
+        notes=(*notes, *notes_on_k, *_worse_than_a_guess(name, measurement, model.vocab_size)),
     )
+    return measurement, record
 
 
-def _usable_ks(cell: Cell, vocab_size: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The k that were asked for up to |V|, and a note on the others.
 
     Raises:
         BadInput: none is that small.
 
     """
-    model = cell.config.model.name
-    asked = tuple(dict.fromkeys(cell.config.k.values))
+    model = config.model.name
+    asked = tuple(dict.fromkeys(config.k.values))
     usable = tuple(k for k in asked if k <= vocab_size)
     above = ", ".join(str(k) for k in asked if k > vocab_size)
     if not usable:
@@ -280,13 +329,13 @@ def _usable_ks(cell: Cell, vocab_size: int) -> tuple[tuple[int, ...], tuple[str,
     return usable, (f"{model}: k={above} {verb} above its vocabulary ({vocab_size:,})",)
 
 
-def _worse_than_a_guess(cell: Cell, measurement: Measurement, vocab_size: int) -> tuple[str, ...]:
+def _worse_than_a_guess(name: str, measurement: Measurement, vocab_size: int) -> tuple[str, ...]:
     """A note if a model predicts much worse than one that knows nothing."""
     guess = math.log(vocab_size)
     if measurement.ce <= guess + _WORSE_NATS:
         return ()
     return (
-        f"{cell.title}: CE {measurement.ce:.2f} is far above ln |V| = {guess:.2f}, which guessing gives: are weights "
+        f"{name}: CE {measurement.ce:.2f} is far above ln |V| = {guess:.2f}, which guessing gives: are weights "
         "and tokenizer of one model?",
     )
 
