@@ -296,6 +296,30 @@ def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
     return outcomes | covered(f"covers: CE's α, {what}", laws[0].alpha_given(variance, df), float(exponents[0]))
 
 
+def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:
+    """Several seeds of each size, each of them a point of the law. A size may have a part of its scatter in common."""
+    family = Family(cell["m"], 0.0)
+    documents = _documents(rng, cell)
+    of_size = Family(cell["m"], cell["tau"] * cell["common"] ** 0.5).scatter(rng, 2)
+    counts = []
+    for i, x in enumerate(np.log(family.s / family.s[0])):
+        place = round(2 * i / (cell["m"] - 1) - 1, 6)
+        for _ in range(cell["seeds"]):
+            y = (
+                np.exp(-ALPHA * x)
+                * of_size[i]
+                * Family(1, cell["tau"] * (1 - cell["common"]) ** 0.5).scatter(rng, 2)[0]
+            )
+            missed_of_1 = np.array([1.1 * y[1]])
+            counts.append(documents.measure(rng, ce=CE_OF_SMALLEST * y[0], missed=missed_of_1, ks=(1,), place=place))
+    s = np.repeat(family.s, cell["seeds"])
+    said = "of which half of the scatter is common to a size" if cell["common"] else "whose scatter is independent"
+    return {
+        **covered(f"covers: CE's α from seeds, {said}", law(s, counts, cross_entropy).alpha, ALPHA),
+        **covered(f"covers: RBP_1's α from seeds, {said}", law(s, counts, missed).alpha, ALPHA),
+    }
+
+
 def sources(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Documents of sources that share three quarters of their difficulty's variance."""
     family = _family(cell)
@@ -348,6 +372,9 @@ EXPERIMENTS = {
     ),
     "means": Experiment(
         grid(m=(4, 7), D=(50, 200), tau=(0.01,), number=(3, 6), sd=(0.0, 0.02), other=(1.0, 4.0)), means
+    ),
+    "seeds": Experiment(
+        grid(m=(4, 7), D=(50, 200), tau=(0.01,), seeds=(2, 3), common=(0.0, 0.5)), seeds
     ),
     "sources": Experiment(
         grid(m=(4, 10), D=(200,), tails=TAILS, tau=(0.0, 0.02), sources=(25, 50)), sources
