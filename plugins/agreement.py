@@ -159,5 +159,5 @@ def _headline(report: Report, changes: pd.DataFrame) -> str:
             same_top = f"{share} of the tokens rank the same token first; "
         change = number(row["change"], "+.4f")
         return f"{row['pair']}: {same_top}CE changes by {change} nats ({row['verdict'] or 'no test'})."
-    said = verdicts(changes, {"differs": "CE differs"}, noun="pair", none="no difference in CE was found")
+    said = verdicts(changes, {"differs": "CE differs"}, noun="pair", none="no difference in CE was found", power=True)
     return sentence(said or f"no test of {counted(len(changes), 'pair')}: the documents are too few")

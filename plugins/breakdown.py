@@ -1,12 +1,12 @@
-"""Where are models worse, and where does size help? CE, RBP_k and alpha by class of token, position, field and source.
+"""Where are models worse, and where does size help? CE, RBP_k and alpha by class of token, position, field and group.
 
 The analyzer compares each class with all other tokens. It compares the level at the largest size, and the exponent by
 the law of the ratio of class and rest, over the same models and documents. Tokens are classed by kind (word,
 identifier, number, punctuation, white space), by whether they begin a word, and by their frequency in the dataset. All
 of these need token ids; the first two also need the texts of tokens. Bins of positions double in width. They use only
-the documents that reach the last bin: all bins then cover the same documents. Sources (`dataset.group`) are compared
-with documents as units. In all other comparisons, sources are the units if they are known. Tokens differ in length
-between sources and fields. CE per token alone therefore does not show which text is harder.
+the documents that reach the last bin: all bins then cover the same documents. Groups (`dataset.group`, such as books or
+sites) are compared with documents as units. In all other comparisons, groups are the units if they are known. Tokens
+differ in length between groups and fields. CE per token alone therefore does not show which text is harder.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from rbptrack.stats import (
 KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
 DECADES = ("1e-2 and more", "1e-3 to 1e-2", "1e-4 to 1e-3", "1e-5 to 1e-4", "below 1e-5")
 POSITION = "position"
-SOURCE = "source"
+GROUP = "group"
 MIN_REACH = 5  # documents, and half of all, that reach the last bin of positions
 MIN_TOKENS = 20  # of a bin of positions
-MAX_SOURCES = 20  # those of most tokens are told apart
+MAX_GROUPS = 20  # those of most tokens are told apart
 
 _WORD = re.compile(r"[^\W\d_]+(['’][^\W\d_]+)?")
 _IDENTIFIER = re.compile(r"\w*[^\W\d_]\w*")  # letters with digits, underscores or inner capitals
@@ -175,21 +175,21 @@ class ClassSums:
         return replace(self, all_classes=self.all_classes + other.all_classes, sums=sums, names=names)
 
     def in_groups(self, groups: Sequence[str]) -> Self:
-        """Sum by source, and add the source as a class. The largest sources have a class each; all others share one."""
-        sources, source = np.unique(np.asarray(groups), return_inverse=True)
-        order = np.argsort(-np.bincount(source, weights=self.all_classes[:, 0]), kind="stable")
-        shown = [str(name) for name in sources[order[:MAX_SOURCES]]]
-        if len(sources) > MAX_SOURCES:
-            shown.append(f"{len(sources) - MAX_SOURCES} other sources")
-        class_of_document = np.minimum(np.argsort(order), MAX_SOURCES)[source]
+        """Sum by group, and add the group as a class. The largest groups have a class each; all others share one."""
+        names, group = np.unique(np.asarray(groups), return_inverse=True)
+        order = np.argsort(-np.bincount(group, weights=self.all_classes[:, 0]), kind="stable")
+        shown = [str(name) for name in names[order[:MAX_GROUPS]]]
+        if len(names) > MAX_GROUPS:
+            shown.append(f"{len(names) - MAX_GROUPS} other groups")
+        class_of_document = np.minimum(np.argsort(order), MAX_GROUPS)[group]
         is_of_class = class_of_document[:, None] == np.arange(len(shown))
-        by_source = is_of_class[:, :, None] * self.all_classes[:, None]  # documents stay apart
+        by_group = is_of_class[:, :, None] * self.all_classes[:, None]  # documents stay apart
         sums = {by: sum_by(groups, of_classes) for by, of_classes in self.sums.items()}
         return replace(
             self,
             all_classes=sum_by(groups, self.all_classes),
-            sums=sums | {SOURCE: by_source},
-            names=self.names | {SOURCE: tuple(shown)},
+            sums=sums | {GROUP: by_group},
+            names=self.names | {GROUP: tuple(shown)},
         )
 
 
@@ -211,7 +211,7 @@ GLOSSARY = {
 
 
 class Breakdown(Analyzer):
-    """Where are models worse, and where does size help? Compares each class of tokens and each source with the rest."""
+    """Where are models worse, and where does size help? Compares each class of tokens and each group with the rest."""
 
     cost: ClassVar[int] = 4
     ks: tuple[PositiveInt, ...] = (10,)
@@ -344,11 +344,14 @@ def _headline(report: Report) -> str:
         if question not in report.questions:
             continue
         rows = report.frame(question)
+        if question == "level":  # nats and shares cannot be compared
+            rows = rows[rows["metric"] == CE]
         said = verdicts(
             rows,
             {"differs": f"classes of tokens differ from the rest in {what}"},
             noun="case",
             none=f"no class of tokens was found to differ from the rest in {what}",
+            power=True,
         )
         apart = rows[rows["verdict"].isin(["above", "below"])]
         if not len(apart):

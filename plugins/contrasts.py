@@ -273,10 +273,10 @@ def _headline(report: Report) -> str:
         }
         none = f"no difference between {label} and RBP_1 was found"
         parts.append(verdicts(rows[rows["metric"] == largest], said, noun="law", none=none))
-    for question in ("datasets", "families"):
-        if question in report.questions:
-            rows = report.frame(question)
-            said = {"differs": f"{question} differ in cross-entropy's exponent"}
-            none = f"no difference between {question} was found"
-            parts.append(verdicts(rows[rows["metric"] == CE], said, noun="pair", none=none))
+    asked = [question for question in ("datasets", "families") if question in report.questions]
+    for question in asked:
+        rows = report.frame(question)
+        said = {"differs": f"{question} differ in cross-entropy's exponent"}
+        none = f"no difference between {question} was found"
+        parts.append(verdicts(rows[rows["metric"] == CE], said, noun="pair", none=none, power=len(asked) == 1))
     return sentence(*parts)

@@ -5,8 +5,8 @@ beside them, but it cannot choose E + A S^-alpha at 6 sizes, whatever the data s
 holds the scatter of models alone. Its upper end is the largest floor that the data permit.
 
 A bend is the square term of ln y over ln S. It may miss floors: in simulation, a floor of 30% of y at the
-largest of 6 to 12 sizes was found in 0 to 8% of the families. The table therefore also has the smallest bend
-that would be found in 80% of cases.
+largest of 6 to 12 sizes was found in 0 to 8% of the families. Beside an undecided bend therefore stands
+the smallest one that is found in 80% of cases.
 
 Huber's alpha counts a model that is far from the law less. If it differs much from alpha, one model decides the law.
 """
@@ -53,9 +53,6 @@ GLOSSARY: Glossary = {
     "alpha": Term("exponent of A S^-α", "α"),
     "huber": Term("alpha by Huber's method, which counts models far from the law less", "α by Huber"),
     "bend": Term("square term of ln y over ln S; above 0 the law flattens", form="+.3g"),
-    "smallest_bend": Term(
-        "the smallest bend that would be found in 80% of cases, before Holm", "smallest found", ".2g"
-    ),
     "floor": Term("E of E + A S^-α with its profile interval: CE in nats, or -ln RBP_k", "E"),
     "largest_floor": Term("the upper end of E over y at the largest size: the largest floor", "largest floor", ".0%"),
     "alpha_above": Term("exponent of E + A S^-α", "α above E"),
@@ -106,8 +103,7 @@ class Forms(Analyzer):
                 keys = {**family.keys, "metric": metric}
                 report.add("alpha", law.alpha, **keys, beside={"huber": huber_alpha(law.s, law.y), "R2": law.r2})
                 if law.sizes >= 5:
-                    bend = law.bend()
-                    report.add("bend", bend, **keys, null=0.0, beside={"smallest_bend": bend.detectable()})
+                    report.add("bend", law.bend(), **keys, null=0.0)
                 if law.sizes >= MIN_SIZES:
                     self._add_floor(report, keys, law)
                 if self.form:
@@ -212,4 +208,4 @@ def _headline(report: Report) -> str:
     if "bend" not in report.questions:
         return sentence(better)
     words = {"above": "the law flattens", "below": "the law steepens"}
-    return sentence(better, verdicts(report.frame("bend"), words, noun="law", none="no bend was found"))
+    return sentence(better, verdicts(report.frame("bend"), words, noun="law", none="no bend was found", power=True))

@@ -378,7 +378,9 @@ def _distribution(model: str, fitted: Fitted) -> pd.DataFrame:
 def _headline(report: Report) -> str:
     """Which way ranks curve, how much better the lognormal is than Zipf's law, and how far any RBP_k is off."""
     said = {"above": "ranks curve as a lognormal's do (gamma above 0)", "below": "ranks curve the other way"}
-    tested = verdicts(report.frame("gamma"), said, noun="measurement", none="no curvature of ranks was found")
+    tested = verdicts(
+        report.frame("gamma"), said, noun="measurement", none="no curvature of ranks was found", power=True
+    )
     gain = report.frame("gain")
     off = f"RBP_k is at most {spanned(gain['ks_lognormal'], '.3f')} from the lognormal's"
     known = gain[gain["low"].notna()]

@@ -258,6 +258,7 @@ class PowerLaw(Analyzer):
             noun="law",
             none=f"no law of {label} in size was found",
             span="α",
+            power=True,
         )
         if not found:
             return f"{label}: α = {spanned(rows['α'])}, without a test; the page says why."
@@ -271,7 +272,7 @@ class PowerLaw(Analyzer):
             "same": "as fast as cross-entropy",
         }
         none = "no difference from cross-entropy was found"
-        compared = verdicts(delta[delta["metric"] == metric], against_ce, noun="law", none=none)
+        compared = verdicts(delta[delta["metric"] == metric], against_ce, noun="law", none=none, power=True)
         return sentence(found, compared if (rows["verdict"] == "above").any() else "", caution)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf, isfinite
 
 import pandas as pd
 
 from rbptrack.base.words import counted, number
 
 
-def verdicts(rows: pd.DataFrame, words: Mapping[str, str], *, noun: str, none: str, span: str = "") -> str:
+def verdicts(
+    rows: pd.DataFrame, words: Mapping[str, str], *, noun: str, none: str, span: str = "", power: bool = False
+) -> str:
     """Say in a clause how often each verdict stands in the rows of a question; empty if no row was tested.
 
     Args:
@@ -18,6 +21,7 @@ def verdicts(rows: pd.DataFrame, words: Mapping[str, str], *, noun: str, none: s
         noun: what a row is, such as `law`.
         none: what is said if no row is decided, such as `no difference was found`.
         span: a column whose values over the decided rows are told.
+        power: whether, if no row is decided, the effect is told that every test would find in 80% of cases.
 
     Examples:
         >>> rows = pd.DataFrame({"verdict": ["above", "undecided", "above"], "α": [0.2, 0.1, 0.3]})
@@ -27,6 +31,9 @@ def verdicts(rows: pd.DataFrame, words: Mapping[str, str], *, noun: str, none: s
         'RBP_10 improves with size in both laws, α = 0.20 to 0.30'
         >>> verdicts(rows[1:2], {"above": "RBP_10 improves with size"}, noun="law", none="no law was found")
         'no law was found (1 undecided)'
+        >>> undecided = rows[1:2].assign(detectable=0.062)
+        >>> verdicts(undecided, {"differs": "RBP_10 bends"}, noun="law", none="no bend was found", power=True)
+        'no bend was found (1 undecided; 80% power at 0.062)'
 
     """
     tested = rows[rows["verdict"] != ""]
@@ -44,7 +51,15 @@ def verdicts(rows: pd.DataFrame, words: Mapping[str, str], *, noun: str, none: s
         clauses.append(f"{text}{often}{values}")
     undecided = int((tested["verdict"] == "undecided").sum())
     left = f" ({undecided} undecided)" if undecided else ""
+    if power and undecided and not clauses:
+        left = f" ({undecided} undecided{_power(tested)})"
     return f"{'; '.join(clauses) or none}{left}"
+
+
+def _power(rows: pd.DataFrame) -> str:
+    """The effect that every undecided test would find in 80% of cases; empty if it is not known."""
+    largest = float(rows["detectable"].max()) if "detectable" in rows else inf
+    return f"; 80% power at {number(largest, '.2g')}" if isfinite(largest) else ""
 
 
 def spanned(values: Iterable[float], form: str = ".2f") -> str:

@@ -43,9 +43,9 @@ CHANGES_GLOSSARY: dict[str, str | Term] = {
     "instead": "what B ranks first there",
     "text": "the scored tokens before it",
     "nats": Term("-ln p in B less that in A", form="+.2f"),
-    "source": "the documents of one source",
+    "group": "the documents of one group, such as a book",
     "tokens": Term("scored tokens", form=",.0f"),
-    "rise": Term("CE in B minus that in A, nats per token of the document or source", form="+.4f"),
+    "rise": Term("CE in B minus that in A, nats per token of the document or group", form="+.4f"),
 }
 """Of the questions and columns that `add_changes` adds, and of `worst_tokens` and `worst_documents`."""
 
@@ -137,13 +137,13 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
 
 
 def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: int) -> pd.DataFrame:
-    """A table of the documents whose CE rises most, or of the sources if they are the unit; empty if none rises."""
+    """A table of the documents whose CE rises most, or of the groups if they are the unit; empty if none rises."""
     rises = changes.rises
     worst = [i for i in np.argsort(-rises, kind="stable")[:most] if rises[i] > 0]
     name = "document"
     units = changes.a.document
     if changes.a.grouped:
-        name = "source"
+        name = "group"
         units = np.unique(np.asarray(runs.groups(first)))
     tokens = changes.a.tokens
     columns = {name: units[worst], "tokens": tokens[worst], "A": changes.a.nats[worst] / tokens[worst]}

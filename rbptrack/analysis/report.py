@@ -2,8 +2,8 @@
 
 A report corrects and decides all tests. Analyzers set no verdicts. It corrects p by Holm over all rows of a question.
 The verdict is then `above` or `below` (of the null value, at the corrected level), `same` (the interval lies inside the
-margin) or `undecided`. A row without a p has no verdict. A row that fewer than 4 documents decide has an interval and
-no p; a note names it.
+margin) or `undecided`. Beside `undecided` stands the smallest effect that the test finds in 80% of cases. A row without
+a p has no verdict. A row that fewer than 4 documents decide has an interval and no p; a note names it.
 """
 
 from __future__ import annotations
@@ -18,34 +18,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rbptrack.base.words import number
+from rbptrack.base.words import compact, number
+from rbptrack.ranks.names import metric_label, parse_rbp_name
 from rbptrack.stats.estimate import MIN_DECIDING, Estimate
 
 LEVEL = 0.95
 """Of every interval; tests have the size 1 - LEVEL."""
 
-COLUMNS = ["question", "family", "dataset", "metric", "estimate", "low", "high", "p", "p_holm", "verdict"]
+COLUMNS = ["question", "family", "dataset", "metric", "estimate", "low", "high", "p", "p_holm", "verdict", "detectable"]
 """Of `Report.results`; after them what tells rows apart (`case`) and what stands beside the estimates (`beside`)."""
 
 VERDICTS = ("above", "below", "same", "undecided", "")
-
-MEANINGS = {
-    "question": "what was asked",
-    "family": "the family; with what sets this part apart where its runs disagree",
-    "dataset": "the dataset",
-    "metric": "the quantity, such as ce, cross-entropy in nats, or rbp_10, the share of tokens with rank at most 10",
-    "estimate": "the answer",
-    "low": "lower end of the 95% interval",
-    "high": "upper end of the 95% interval",
-    "p": "of the null value, two-sided",
-    "p_holm": "p corrected by Holm over all rows of the question",
-    "verdict": "above or below the null value at the corrected level; or same, the interval inside the margin",
-    "S": "parameters without embeddings and output head",
-    "size": "the size as published",
-    "model": "family, size, seed and checkpoint as one word",
-    "k": "of RBP_k, the share of tokens with rank at most k",
-}
-"""Of columns that analyzers share; a report's own glossary comes first."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +49,29 @@ class Term:
     aside: bool = False
 
 
+MEANINGS: Mapping[str, str | Term] = {
+    "question": "what was asked",
+    "family": "the family; with what sets this part apart where its runs disagree",
+    "dataset": "the dataset",
+    "metric": "the quantity, such as ce, cross-entropy in nats, or rbp_10, the share of tokens with rank at most 10",
+    "estimate": "the answer",
+    "low": "lower end of the 95% interval",
+    "high": "upper end of the 95% interval",
+    "p": "of the null value, two-sided",
+    "p_holm": "p corrected by Holm over all rows of the question",
+    "verdict": "above or below the null value at the corrected level; or same, the interval inside the margin",
+    "detectable": Term(
+        "if undecided: the smallest distance from the null value that this test finds in 80% of cases, after Holm",
+        title="80% power at",
+    ),
+    "S": "parameters without embeddings and output head",
+    "size": "the size as published",
+    "model": "family, size, seed and checkpoint as one word",
+    "k": "of RBP_k, the share of tokens with rank at most k",
+}
+"""Of columns that analyzers share; a report's own glossary comes first."""
+
+
 Glossary = Mapping[str, str | Term]
 """The meaning of every question and column of a report, by name."""
 
@@ -81,6 +87,9 @@ class _Answer:
     p: float = nan
     side: str = ""
     within: bool = False
+    estimate: Estimate | None = None
+    null: float = nan
+    show: Callable[[float], float] | None = None
 
 
 @dataclass
@@ -145,14 +154,13 @@ class Report:
             ends = ends[::-1]
         numbers = {"estimate": float(show(number.value)), "low": ends[0], "high": ends[1]}
         if null is not None and number.known and not number.testable:
-            told_apart = " ".join(str(part) for part in (metric, *case.values()) if part != "")
-            self._note_few(question, family, dataset, f"{told_apart} ({number.deciding:.1f})".strip())
+            self._note_few(question, family, dataset, _few_row(metric, case, number.deciding))
         beside = dict(beside or {})
         answer = _Answer(keys | numbers | case | beside, list(case), list(beside), isfinite(margin))
         if null is not None:
             side = "above" if number.value > null else "below"
             within = low >= null - margin and high <= null + margin
-            answer = replace(answer, p=number.p(null), side=side, within=within)
+            answer = replace(answer, p=number.p(null), side=side, within=within, estimate=number, null=null, show=show)
         self._answers.append(answer)
         self._judged = None
 
@@ -161,10 +169,11 @@ class Report:
         each.
         """
         rows = self._few.setdefault((question, family, dataset), [])
-        before = _few_decide(question, family, dataset, rows)
+        where = f"{family} on {dataset}: too few documents decide {self.term(question).title}"
+        before = _few_decide(where, rows)
         rows.append(row)
         self.notes = [note for note in self.notes if note != before]
-        self.notes.append(_few_decide(question, family, dataset, rows))
+        self.notes.append(_few_decide(where, rows))
 
     @property
     def results(self) -> pd.DataFrame:
@@ -183,6 +192,11 @@ class Report:
         sides = [answer.side for answer in self._answers]
         decided = np.select([within, frame["p_holm"] < 1 - LEVEL], ["same", sides], "undecided")
         frame["verdict"] = np.where(frame["p"].notna(), decided, "")
+        # Holm compares each p that is left with 5% over the number of those that are left.
+        left = (frame["p_holm"] >= 1 - LEVEL).groupby(frame["question"]).transform("sum").tolist()
+        frame["detectable"] = nan
+        for i in np.flatnonzero(frame["verdict"] == "undecided"):
+            frame.loc[i, "detectable"] = _detectable(self._answers[i], left[i])
         return frame[[*COLUMNS, *frame.columns.difference(COLUMNS, sort=False)]]
 
     @property
@@ -196,7 +210,8 @@ class Report:
         tested = results[results["question"] == question].reset_index(drop=True)
         rows = pd.DataFrame([answer.row for answer in self._to(question)])  # whole numbers stay whole
         names = [*COLUMNS[1:], *self.case_columns(question), *self.beside_columns(question)]
-        frame = rows.reindex(columns=names).assign(**{name: tested[name] for name in ("p", "p_holm", "verdict")})
+        judged = {name: tested[name] for name in ("p", "p_holm", "verdict", "detectable")}
+        frame = rows.reindex(columns=names).assign(**judged)
         return frame.rename(columns={"estimate": question})
 
     def case_columns(self, question: str) -> list[str]:
@@ -213,6 +228,12 @@ class Report:
 
     def _to(self, question: str) -> list[_Answer]:
         return [answer for answer in self._answers if answer.row["question"] == question]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the functions `show`, which may be lambdas. The verdicts are set before, and need them no more."""
+        judged = self.results
+        answers = [replace(answer, show=None) for answer in self._answers]
+        return self.__dict__ | {"_answers": answers, "_judged": judged}
 
     def _repr_html_(self) -> str:
         """The headline, a table for each question, and the notes, as a notebook shows them."""
@@ -232,7 +253,7 @@ class Report:
         frame = self.frame(question)
         filled = [name for name in map(str, frame) if frame[name].notna().any() and (frame[name] != "").any()]
         forms = {name: self.term(name).form or ".3g" for name in filled if frame[name].dtype.kind == "f"}
-        forms |= dict.fromkeys(("low", "high"), self.term(question).form or ".3g")
+        forms |= dict.fromkeys(("low", "high", "detectable"), self.term(question).form or ".3g")
         formatters = {self.term(name).title: partial(number, form=form) for name, form in forms.items()}
         titled = frame[filled].rename(columns=lambda name: self.term(str(name)).title)
         return str(titled.to_html(index=False, border=0, na_rep="", formatters=formatters))
@@ -244,11 +265,41 @@ class Report:
         return term if term.title else replace(term, title=name.replace("_", " "))
 
 
-def _few_decide(question: str, family: str, dataset: str, rows: list[str]) -> str:
-    return (
-        f"{family} on {dataset}: fewer than {MIN_DECIDING} documents decide {question} of {', '.join(rows)}. "
-        "These intervals are printed, but nothing is tested."
-    )
+def _few_row(metric: str, case: Mapping[str, Any], deciding: float) -> str:
+    """What a note says of a row that few documents decide: `RBP_1, N = 4, 3.6 documents`."""
+    parts = [key_text("metric", metric)]
+    for name, value in case.items():
+        text = key_text(name, value)
+        parts.append(f"{name} = {text}" if isinstance(value, int | float) else text)
+    return ", ".join([*filter(None, parts), f"{deciding:.1f} documents"])
+
+
+def _few_decide(where: str, rows: list[str]) -> str:
+    return f"{where} for a test (at least {MIN_DECIDING} are needed): {'; '.join(rows)}."
+
+
+def key_text(name: str, value: Any) -> str:
+    """What tells a row apart, as people write it: `CE`, `RBP_10`, `18.9M`."""
+    if value is None or pd.isna(value) or value == "":
+        return ""
+    if name == "S":
+        return compact(float(value))
+    if isinstance(value, float):
+        return f"{value:g}"
+    if name != "metric":
+        return str(value)
+    if value == "ce" or parse_rbp_name(value) is not None:
+        return metric_label(value)
+    return str(value).replace("_", " ")
+
+
+def _detectable(answer: _Answer, tests: int) -> float:
+    """The smallest distance from the null value that one of `tests` tests finds in 80% of cases, as readers see it."""
+    if answer.estimate is None or answer.show is None:
+        return nan
+    distance = answer.estimate.detectable(tests)
+    ends = [answer.show(answer.null + distance), answer.show(answer.null - distance)]
+    return max(abs(float(end) - float(answer.show(answer.null))) for end in ends)
 
 
 def holm(p: pd.Series[float]) -> pd.Series[float]:

@@ -95,7 +95,7 @@ def _answer(changes: Changes, tolerance: float) -> tuple[int, str]:
     answers = {
         "within": (0, "not worse by more"),
         "worse": (1, "worse by more"),
-        "rare": (3, f"undecided: at least {MIN_WITHIN} documents or sources are needed to see damage to 3% of all"),
+        "rare": (3, f"undecided: at least {MIN_WITHIN} documents or groups are needed to see damage to 3% of all"),
         "undecided": (3, "undecided: the documents cannot tell"),
     }
     return answers[judge(changes.changes, tolerance, changes.units)]
@@ -105,13 +105,13 @@ def _not_ruled_out(changes: Changes) -> str:
     """How rare damage can be that these documents may not hold."""
     from rbptrack.stats.changes import RULE_OF_THREE
 
-    units = counted(changes.units, "source" if changes.a.grouped else "document")
+    units = counted(changes.units, "group" if changes.a.grouped else "document")
     share = number(RULE_OF_THREE / changes.units, ".1%")
     return f"{units} cannot rule out damage that touches fewer than {share} of all documents"
 
 
 def _largest_rises(rises: pd.DataFrame) -> str:
-    """The documents or sources whose CE rises most, in a line."""
+    """The documents or groups whose CE rises most, in a line."""
     if rises.empty:
         return "CE rises in no document"
     unit = rises.columns[0]

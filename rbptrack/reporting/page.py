@@ -30,7 +30,7 @@ from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, rbp_name
 from rbptrack.reporting.analyse import Outcome
-from rbptrack.reporting.tables import ResultsTable, cell, results_tables, table_text, value_text
+from rbptrack.reporting.tables import ResultsTable, cell, results_tables, table_text, value_text, verdict_text
 from rbptrack.sources.cache import cached
 from rbptrack.sources.fingerprint import fingerprint
 
@@ -192,7 +192,9 @@ def _laws_by_k(report: Report) -> _Laws | None:
     verdicts: dict[tuple[str, ...], str] = {}
     if "delta" in report.questions:
         for tested in report.frame("delta").to_dict("records"):
-            verdicts[tested["family"], tested["dataset"], tested["metric"]] = tested["verdict"]
+            verdicts[tested["family"], tested["dataset"], tested["metric"]] = verdict_text(
+                tested["verdict"], tested["p"]
+            )
     texts: dict[tuple[str, ...], dict[str, str]] = {}
     for row in laws.to_dict("records"):
         metric = rbp_name(row["k"]) if row["metric"] == "rbp" else row["metric"]

@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 
 from rbptrack.analysis import Report, Term
-from rbptrack.analysis.report import LEVEL
+from rbptrack.analysis.report import LEVEL, key_text
 from rbptrack.base import markup
 from rbptrack.base.escape import metric_part
 from rbptrack.base.words import compact, number
-from rbptrack.ranks.names import metric_label, parse_rbp_name
+from rbptrack.ranks.names import CE, parse_rbp_name
 
 Style = Literal["text", "markdown"]
 KEYS = ["family", "dataset", "metric"]
@@ -56,8 +56,9 @@ class ResultsTable:
 def results_tables(report: Report, style: Style = "text") -> list[ResultsTable]:
     """A report's results as texts, in the glossary's order; questions about the same cases stand in one table.
 
-    Columns: what tells rows apart; then of each question its estimate with interval, its verdict and corrected p, and
-    what stands beside. Where some questions of a table have a margin, these alone show verdict and p.
+    Columns: what tells rows apart; then of each question its estimate with interval, its verdict, corrected p and
+    smallest effect that it would find, and what stands beside. Where some questions of a table have a margin, these
+    alone show verdict and p.
     """
     groups: dict[tuple[str, ...], dict[str, pd.DataFrame]] = {}
     order = list(report.glossary)
@@ -78,7 +79,7 @@ def _joined(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str]
     for question, frame in frames.items():
         cases_of_rows = list(zip(*(map(_hashable, frame[key].tolist()) for key in keys), strict=True))
         for case in cases_of_rows:
-            cases.setdefault(case, dict(zip(key_titles, map(_key_text, keys, case), strict=True)))
+            cases.setdefault(case, dict(zip(key_titles, map(key_text, keys, case), strict=True)))
         columns = [_estimates(report, question, frame, style)]
         if question in judged:
             columns += _verdicts(report, question, frame, several=len(judged) > 1)
@@ -90,9 +91,32 @@ def _joined(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str]
             names[title] = column.name
             for case, text in zip(cases_of_rows, column.texts, strict=True):
                 cases[case][title] = text
-    table = pd.DataFrame(list(cases.values()), columns=list(names)).fillna("")
+    ordered = [cases[case] for case in _in_order(list(cases), keys)]
+    table = pd.DataFrame(ordered, columns=list(names)).fillna("")
     filled = [title for title in table if (table[title] != "").any()]
     return ResultsTable(report, table[filled], names)
+
+
+def _in_order(cases: Sequence[tuple[Any, ...]], keys: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The cases of a table: those of one family, dataset and metric side by side, CE and small k first, numbers
+    ascending; everything else in the order in which it came.
+    """
+    places = [{value: i for i, value in enumerate(dict.fromkeys(values))} for values in zip(*cases, strict=True)]
+
+    def place(case: tuple[Any, ...]) -> list[tuple[int, float]]:
+        of_keys = []
+        for key, value, came in zip(keys, case, places, strict=True):
+            at = (1, float(came[value]))
+            if isinstance(value, int | float):
+                at = (0, float(value))
+            elif key == "metric" and value == CE:
+                at = (0, 0.0)
+            elif key == "metric" and (k := parse_rbp_name(value)) is not None:
+                at = (0, float(k))
+            of_keys.append(at)
+        return of_keys
+
+    return sorted(cases, key=place)
 
 
 class _Column(NamedTuple):
@@ -110,15 +134,24 @@ def _estimates(report: Report, question: str, frame: pd.DataFrame, style: Style)
 
 
 def _verdicts(report: Report, question: str, frame: pd.DataFrame, *, several: bool) -> list[_Column]:
-    """Verdict and corrected p; their titles name the question where the table has several such columns."""
-    suffix = f" ({report.term(question).title})" if several else ""
+    """Verdict, corrected p, and what an undecided test would find. If a table has several such columns, their titles
+    name the question.
+    """
+    term = report.term(question)
+    suffix = f" ({term.title})" if several else ""
+    form = term.form.lstrip("+")
     return [
-        _Column(f"verdict{suffix}", "verdict", list(map(_verdict, frame["verdict"], frame["p"]))),
+        _Column(f"verdict{suffix}", "verdict", list(map(verdict_text, frame["verdict"], frame["p"]))),
         _Column(f"p{suffix}", "p_holm", [p_text(p) for p in frame["p_holm"]]),
+        _Column(
+            f"{report.term('detectable').title}{suffix}",
+            "detectable",
+            [cell(distance, form=form) for distance in frame["detectable"]],
+        ),
     ]
 
 
-def _verdict(verdict: str, p: float) -> str:
+def verdict_text(verdict: str, p: float) -> str:
     """A verdict; of a number whose interval alone would decide, that Holm's correction leaves it undecided."""
     return "undecided after Holm" if verdict == "undecided" and p < 1 - LEVEL else verdict
 
@@ -201,21 +234,6 @@ def metrics(report: Report) -> dict[str, float]:
 
 def _metric_text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _key_text(name: str, value: Any) -> str:
-    """What tells a row apart, as people write it: `CE`, `RBP_10`, `18.9M`."""
-    if _missing(value):
-        return ""
-    if name == "S" and value != "":
-        return compact(float(value))
-    if isinstance(value, float):
-        return f"{value:g}"
-    if name != "metric":
-        return str(value)
-    if value == "ce" or parse_rbp_name(value) is not None:
-        return metric_label(value)
-    return str(value).replace("_", " ")
 
 
 def _written(value: float, estimate: float, form: str) -> str:

@@ -48,7 +48,7 @@ def show_summary(outcomes: Sequence[Outcome]) -> None:
 
 
 def _print(table: ResultsTable) -> None:
-    """Print a table without asides. If it is too wide, drop p values first, then verdicts, then estimates."""
+    """Print a table without asides. If it is too wide, p values go first, then power, then verdicts, then estimates."""
     table = table.without_asides()
     shown = table.titles
     report = table.report
@@ -59,7 +59,7 @@ def _print(table: ResultsTable) -> None:
         shown.remove("family")
     cases = [name for question in questions for name in report.case_columns(question)]
     last_to_go = []
-    for names in ([*KEYS, *cases], questions, ["verdict"], ["p_holm"]):
+    for names in ([*KEYS, *cases], questions, ["verdict"], ["detectable"], ["p_holm"]):
         last_to_go += [title for title in shown if table.names[title] in names]
     say("")
     print_table(table.frame[shown], last_to_go=last_to_go)

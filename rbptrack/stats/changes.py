@@ -152,12 +152,12 @@ class Changes:
 
     @property
     def units(self) -> int:
-        """The number of documents, or of sources where sources are known."""
+        """The number of documents, or of groups if groups are known."""
         return len(self.a.tokens)
 
     @property
     def rises(self) -> FloatArray:
-        """By how many nats a token CE rises in each document or source, (units,)."""
+        """By how many nats a token CE rises in each document or group, (units,)."""
         return (self.b.nats - self.a.nats) / self.a.tokens
 
     @property
@@ -271,7 +271,7 @@ def judge(changes: Sequence[Change], tolerance: float, documents: int) -> Answer
     Args:
         changes: the changes of the metrics that are tested together.
         tolerance: the tolerated change, in nats for CE and as a share of tokens for RBP_k; at least 0.
-        documents: the number of documents that were compared, or of sources if sources are known.
+        documents: the number of documents that were compared, or of groups if groups are known.
 
     Returns:
         `worse`: at least one metric is worse by more than the tolerance, in a one-sided test at the 5% level with

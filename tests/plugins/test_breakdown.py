@@ -109,8 +109,8 @@ def test_fields_are_classes(in_memory: Any) -> None:
     assert level["field", "field 1", "ce"] == pytest.approx(1.0)
 
 
-def test_a_source_is_compared_over_its_own_documents(in_memory: Any, is_complete: Any) -> None:
-    """30 documents of a, 30 of b, 3 of c: c has too few documents, and three sources are too few for the rest."""
+def test_a_group_is_compared_over_its_own_documents(in_memory: Any, is_complete: Any) -> None:
+    """30 documents of a, 30 of b, 3 of c: c has too few documents, and three groups are too few for the rest."""
     groups = ["a"] * 30 + ["b"] * 30 + ["c"] * 3
     harder = np.repeat([0.0, 0.5, 0.2], [3000, 3000, 300])
     noise = np.random.default_rng(0).normal(0, 0.1, 63).repeat(100)
@@ -120,7 +120,7 @@ def test_a_source_is_compared_over_its_own_documents(in_memory: Any, is_complete
     report = Breakdown().analyze(in_memory(tables, groups=groups))
     assert is_complete(report)
     rows = report.frame("level")
-    rows = rows[(rows["by"] == "source") & (rows["metric"] == "ce")].set_index("class")
+    rows = rows[(rows["by"] == "group") & (rows["metric"] == "ce")].set_index("class")
     assert rows.loc["a", "verdict"] == "below"
     assert rows.loc["b", "verdict"] == "above"
     assert np.isnan(rows.loc["c", "low"])
@@ -128,15 +128,15 @@ def test_a_source_is_compared_over_its_own_documents(in_memory: Any, is_complete
     assert others[["low", "p"]].isna().all(axis=None)
 
 
-def test_small_sources_are_one_class() -> None:
+def test_small_groups_are_one_class() -> None:
     groups = [f"s{i:02d}" for i in range(30) for _ in range(2)]
     every = np.ones((60, 3))
     every[:2] = 5
     grouped = ClassSums(every, {"position": every[:, None]}, {"position": ("0",)}).in_groups(groups)
-    assert len(grouped.names["source"]) == 21
-    assert grouped.names["source"][0] == "s00"
-    assert grouped.names["source"][-1] == "10 other sources"
-    assert grouped.sums["source"][:, -1, 0].sum() == 20
+    assert len(grouped.names["group"]) == 21
+    assert grouped.names["group"][0] == "s00"
+    assert grouped.names["group"][-1] == "10 other groups"
+    assert grouped.sums["group"][:, -1, 0].sum() == 20
     assert grouped.sums["position"].shape == (30, 1, 3)
 
 

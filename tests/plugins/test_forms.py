@@ -70,7 +70,7 @@ def test_a_true_power_law_has_no_floor_and_says_how_large_one_could_be() -> None
     assert floor["largest_floor"] == pytest.approx(floor["high"] / (5 * 1e10**-0.2), rel=0.1)
     bend = of_rbp_1(report, "bend")
     assert bend["verdict"] == "undecided"
-    assert bend["smallest_bend"] > bend["high"] - bend["bend"]
+    assert bend["detectable"] > bend["high"] - bend["bend"]
     assert of_rbp_1(report, "alpha")["huber"] == pytest.approx(0.2, abs=0.01)
 
 
