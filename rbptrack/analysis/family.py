@@ -75,8 +75,11 @@ class Family:
 
     @cached_property
     def models(self) -> list[str]:
-        """The model of each size, m of them: `pythia-70m`; that of the first run where there are several."""
-        return [models[0] for models in self._by_size("model")]
+        """The model of each size, m of them: `pythia-70m`; `pythia-70m and 2 more` where a size has 3 runs."""
+        names = []
+        for models in self._by_size("model"):
+            names.append(models[0] if len(models) == 1 else f"{models[0]} and {len(models) - 1} more")
+        return names
 
     @cached_property
     def run_ids(self) -> list[list[str]]:

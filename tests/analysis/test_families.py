@@ -279,7 +279,7 @@ def test_both_sizes_and_logged_numbers_by_size() -> None:
     assert family.column("total_params").tolist() == [9000, 22500]
     assert family.column("ce").tolist() == [3.0, 3.0]
     assert np.isnan(family.column("no_such")).all()
-    assert family.models == ["nano-6k", "nano-15k"]
+    assert family.models == ["nano-6k", "nano-15k and 1 more"]
 
 
 @pytest.mark.parametrize("ks", [[0], ["x"], [1.5], None])
