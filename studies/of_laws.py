@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 
@@ -297,13 +298,14 @@ def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Several seeds of each size, each of them a point of the law. A size may have a part of its scatter in common."""
+    """Several seeds of each size, which are summed into one point. A size may have a part of its scatter in common."""
     family = Family(cell["m"], 0.0)
     documents = _documents(rng, cell)
     of_size = Family(cell["m"], cell["tau"] * cell["common"] ** 0.5).scatter(rng, 2)
     counts = []
     for i, x in enumerate(np.log(family.s / family.s[0])):
         place = round(2 * i / (cell["m"] - 1) - 1, 6)
+        of_seeds = []
         for _ in range(cell["seeds"]):
             y = (
                 np.exp(-ALPHA * x)
@@ -311,12 +313,12 @@ def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:
                 * Family(1, cell["tau"] * (1 - cell["common"]) ** 0.5).scatter(rng, 2)[0]
             )
             missed_of_1 = np.array([1.1 * y[1]])
-            counts.append(documents.measure(rng, ce=CE_OF_SMALLEST * y[0], missed=missed_of_1, ks=(1,), place=place))
-    s = np.repeat(family.s, cell["seeds"])
+            of_seeds.append(documents.measure(rng, ce=CE_OF_SMALLEST * y[0], missed=missed_of_1, ks=(1,), place=place))
+        counts.append(reduce(operator.add, of_seeds))
     said = "of which half of the scatter is common to a size" if cell["common"] else "whose scatter is independent"
     return {
-        **covered(f"covers: CE's α from seeds, {said}", law(s, counts, cross_entropy).alpha, ALPHA),
-        **covered(f"covers: RBP_1's α from seeds, {said}", law(s, counts, missed).alpha, ALPHA),
+        **covered(f"covers: CE's α from seeds, {said}", law(family.s, counts, cross_entropy).alpha, ALPHA),
+        **covered(f"covers: RBP_1's α from seeds, {said}", law(family.s, counts, missed).alpha, ALPHA),
     }
 
 
