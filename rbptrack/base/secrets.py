@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from urllib.parse import quote
 
 from rbptrack.base.errors import BadInput
 
-if TYPE_CHECKING:
-    from sqlalchemy import URL
-
+_ADDRESS = re.compile(  # as it begins: http://host, and the malformed http:/host and http:host
+    r"[a-z0-9+.-]+:/|(?:https?|postgres|postgresql|mysql|mssql)(?:\+\w+)?:(?=\S)", re.IGNORECASE
+)
+_PARAMETER = re.compile(r"([\w-]+)=")
 _HIDDEN = "***"
 _WORDS = {
     "token",
@@ -59,9 +61,10 @@ def without_password(text: str) -> str:
         'cannot reach postgresql://ann:***@db/runs'
 
     """
-    start = _start_of_address(text)
-    if start < 0:
+    found = _ADDRESS.search(text)
+    if found is None:
         return text
+    start = found.start()
     address = text[start:]
     length = len(address)
     if text[:start].strip():  # an address in a sentence ends at a space; a lone one may have spaces in its password
@@ -69,53 +72,40 @@ def without_password(text: str) -> str:
     return text[:start] + _hidden(address[:length]) + without_password(address[length:])
 
 
-def _start_of_address(text: str) -> int:
-    """Return where the first address begins (http://host, or the malformed http:/host); -1 without an address."""
-    colon = text.find(":/")
-    start = colon
-    while start > 0 and (text[start - 1].isalnum() or text[start - 1] in "+.-"):
-        start -= 1
-    if colon < 0 or start < colon:
-        return start
-    rest = _start_of_address(text[colon + 1 :])
-    return rest if rest < 0 else colon + 1 + rest
-
-
 def _hidden(address: str) -> str:
     """Return an address with its secrets hidden. An address without secrets is returned unchanged."""
     if "@" not in address and "=" not in address:
         return address
-    from sqlalchemy import make_url
+    from sqlalchemy import URL, make_url
     from sqlalchemy.exc import ArgumentError
 
+    scheme = address.partition(":")[0]
+    web = scheme.lower() in ("http", "https")
     try:
         url = make_url(address)
     except (ArgumentError, ValueError):
-        return f"{address.partition(':')[0]}:{_HIDDEN}" if "@" in address else address
-    web = url.drivername in ("http", "https")
-    secret_names = [name for name in url.query if _is_secret_parameter(name)]
+        return f"{scheme}:{_HIDDEN}" if _may_hold_a_secret(address) else address
+    if web and not url.host and "@" in address:  # http:///me:pw@host
+        return f"{scheme}:{_HIDDEN}"
     login = url.password is not None or (web and url.username)  # a token may stand alone before the host
-    database = without_password(url.database or "")
-    if not login and not secret_names and database == (url.database or ""):
+    database = None if url.database is None else without_password(url.database)
+    query = {name: _HIDDEN if _is_secret_parameter(name) else value for name, value in url.query.items()}
+    if not login and query == url.query and database == url.database:
         return address
-    return f"{url.drivername}://{_login(url, web=web)}{_place(url)}{database}{_query(url, secret_names)}"
+    hidden = URL.create(
+        url.drivername,
+        _HIDDEN if web and login else url.username,
+        None if web else url.password,
+        url.host and url.host.rpartition("@")[2],  # a password that holds @ ends at the last one
+        url.port,
+        database,
+        query,
+    )
+    return hidden.render_as_string(hide_password=True).replace(quote(_HIDDEN), _HIDDEN)
 
 
-def _login(url: URL, *, web: bool) -> str:
-    if url.username is None and url.password is None:
-        return ""
-    return f"{_HIDDEN}@" if web else f"{url.username}:{_HIDDEN}@"
-
-
-def _place(url: URL) -> str:
-    host = (url.host or "").rpartition("@")[2]  # a password that holds @ ends at the last one
-    port = f":{url.port}" if url.port else ""
-    return f"{host}{port}{'/' if url.database is not None else ''}"
-
-
-def _query(url: URL, secret_names: list[str]) -> str:
-    pairs = [f"{name}={_HIDDEN if name in secret_names else value}" for name, value in url.query.items()]
-    return f"?{'&'.join(pairs)}" if pairs else ""
+def _may_hold_a_secret(address: str) -> bool:
+    return "@" in address or any(map(_is_secret_parameter, _PARAMETER.findall(address)))
 
 
 def _is_secret_parameter(name: str) -> bool:

@@ -124,8 +124,9 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
         database = Path.cwd() / "mlflow.db"
     elif scheme != "sqlite":
         if scheme not in _SCHEMES:
+            shown = f"***@{uri.rpartition('@')[2]}" if "@" in uri else without_password(uri)
             raise BadInput(
-                f"{without_password(uri)} is not a tracking store: give http://HOST:PORT, sqlite:///FILE or "
+                f"{shown} is not a tracking store: give http://HOST:PORT, sqlite:///FILE or "
                 "postgresql://HOST/NAME (MLflow no longer keeps runs in plain folders)"
             )
         return uri, None
