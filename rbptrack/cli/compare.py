@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from rbptrack.analysis import Runs
-    from rbptrack.reporting import Outcome
+    from rbptrack.reporting import Analysis
     from rbptrack.stats.changes import Changes
 
 _K = re.compile(r"[1-9]\d{0,9}", re.ASCII)
@@ -51,7 +51,7 @@ def compare(
     from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, worst_documents, worst_tokens
     from rbptrack.analysis.report import Report
     from rbptrack.base.validation import shown
-    from rbptrack.reporting import Outcome, show
+    from rbptrack.reporting import Analysis, show
 
     texts = split_list(ks)
     if not texts or not all(map(_K.fullmatch, texts)):
@@ -73,11 +73,13 @@ def compare(
     if len(rises):
         report.tables["worst_documents"] = rises
     report.headline = _headline(changes, first["name"], second["name"])
-    outcome = Outcome("compare", report, leads=True, question=f"what {second['name']} changes, against {first['name']}")
-    show(outcome)
+    analysis = Analysis(
+        "compare", report, leads=True, question=f"what {second['name']} changes, against {first['name']}"
+    )
+    show(analysis)
     if out is not None:
         both = runs[runs["run_id"].isin([first["run_id"], second["run_id"]])]
-        _write_pages(both, outcome, out, title=pair, command=command_line())
+        _write_pages(both, analysis, out, title=pair, command=command_line())
     if tolerance is None:
         return 0
     code, words = _answer(changes, tolerance)
@@ -120,7 +122,7 @@ def _largest_rises(rises: pd.DataFrame) -> str:
     return f"CE rises most in {unit} {', '.join(worst)}, in nats a token"
 
 
-def _write_pages(both: Runs, outcome: Outcome, out: Path, *, title: str, command: str) -> None:
+def _write_pages(both: Runs, analysis: Analysis, out: Path, *, title: str, command: str) -> None:
     """Write the page of a comparison and, if the measurements keep texts, the reading page in the same folder."""
     from rbptrack.reporting import render, render_reading
 
@@ -130,10 +132,10 @@ def _write_pages(both: Runs, outcome: Outcome, out: Path, *, title: str, command
         write_whole(reading, page)
     except RbptrackError as error:
         say(f"no reading page: {error}")
-        write_whole(out, render(both, [outcome], title=title, command=command))
+        write_whole(out, render(both, [analysis], title=title, command=command))
     else:
         link = quote(os.fsencode(reading.name))  # whatever bytes the name has
-        write_whole(out, render(both, [outcome], title=title, command=command, reading=link))
+        write_whole(out, render(both, [analysis], title=title, command=command, reading=link))
         say(f"texts    {short_path(reading)}")
     say(f"page     {short_path(out)}")
 

@@ -30,7 +30,7 @@ from rbptrack.console.output import command_line, complain, program, say
 
 if TYPE_CHECKING:
     from rbptrack.analysis import Analyzer, Runs
-    from rbptrack.reporting import Outcome
+    from rbptrack.reporting import Analysis
 
 
 @selects(filtered)
@@ -56,20 +56,20 @@ def report(
         complain(str(line), line.trace)
     runs = selection.runs()
     with spinner(f"analysing {len(runs)} measurements"):
-        outcomes = analyse(runs, chosen)
-    show_summary(outcomes)
-    html = render(runs, outcomes, command=command_line())
-    page = _keep_reports(selection, runs, outcomes, html)
+        analyses = analyse(runs, chosen)
+    show_summary(analyses)
+    html = render(runs, analyses, command=command_line())
+    page = _keep_reports(selection, runs, analyses, html)
     if out is not None:
         write_whole(out, html)
         page = str(out.absolute())
     if page:
         say(f"report   {short_path(page)}")
     if figures:
-        _write_figures(outcomes, out.with_name(f"{out.stem}-figures") if out else Path("figures"), figures, k)
+        _write_figures(analyses, out.with_name(f"{out.stem}-figures") if out else Path("figures"), figures, k)
     if open_ and page:
         webbrowser.open(page if "://" in page else Path(page).absolute().as_uri())
-    return 1 if any(outcome.problem for outcome in outcomes) else 0
+    return 1 if any(analysis.problem for analysis in analyses) else 0
 
 
 @selects(filtered)
@@ -99,16 +99,16 @@ def analyze(
     configured = with_options(chosen, options)
     runs = selection.runs()
     with spinner(f"{analyzer}: {len(runs)} measurements"):
-        outcomes = analyse(runs, [configured], processes=1)
-    if outcomes[0].problem:
-        complain(outcomes[0].problem, outcomes[0].trace)
+        analyses = analyse(runs, [configured], processes=1)
+    if analyses[0].problem:
+        complain(analyses[0].problem, analyses[0].trace)
         return 1
-    show(outcomes[0])
-    page = _keep_reports(selection, runs, outcomes, render(runs, outcomes, command=command_line()))
+    show(analyses[0])
+    page = _keep_reports(selection, runs, analyses, render(runs, analyses, command=command_line()))
     if page:
         say(f"report   {short_path(page)}")
     if figures:
-        _write_figures(outcomes, Path("figures"), figures, k)
+        _write_figures(analyses, Path("figures"), figures, k)
     return 0
 
 
@@ -127,7 +127,7 @@ def _describe(name: str, analyzer: type[Analyzer]) -> None:
         print_table(pd.DataFrame(rows), last_to_go=["option", "meaning"])
 
 
-def _keep_reports(selection: Selection, runs: Runs, outcomes: Sequence[Outcome], page: str) -> str:
+def _keep_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis], page: str) -> str:
     """Save analyses and their page in the store, and return the address of the page.
 
     If the store cannot save them, print a warning and return an empty text.
@@ -135,18 +135,18 @@ def _keep_reports(selection: Selection, runs: Runs, outcomes: Sequence[Outcome],
     from rbptrack.reporting import keep
 
     try:
-        return keep(selection.store, runs, outcomes, page, command=command_line())
+        return keep(selection.store, runs, analyses, page, command=command_line())
     except RbptrackError as error:
         complain(f"not logged: {error}")
         return ""
 
 
-def _write_figures(outcomes: Sequence[Outcome], folder: Path, form: str, k: int) -> None:
+def _write_figures(analyses: Sequence[Analysis], folder: Path, form: str, k: int) -> None:
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder} is {kind_of(folder)}: figures need a folder of this name. Rename or remove it")
     from rbptrack.reporting import save_figures
 
-    written, notes = save_figures(outcomes, folder, form, k)
+    written, notes = save_figures(analyses, folder, form, k)
     for note in notes:
         complain(note)
     say(f"figures  {counted(len(written), 'file')} in {short_path(folder)}")

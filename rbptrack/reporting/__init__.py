@@ -1,6 +1,6 @@
 """Runs analyzers, and shows what they found: the page, the terminal's tables, files, and runs in the store."""
 
-from rbptrack.reporting.analyse import Outcome, analyse
+from rbptrack.reporting.analyse import Analysis, analyse
 from rbptrack.reporting.page import render
 from rbptrack.reporting.reading import MAX_TOKENS, render_reading
 from rbptrack.reporting.save import keep, save_figures
@@ -9,7 +9,7 @@ from rbptrack.reporting.terminal import show, show_summary
 
 __all__ = [
     "MAX_TOKENS",
-    "Outcome",
+    "Analysis",
     "ResultsTable",
     "analyse",
     "cell",

@@ -20,8 +20,8 @@ _WORTH_A_PROCESS = 10_000_000  # tokens: all analyzers take about as long for th
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of an analyzer.
+class Analysis:
+    """The report of an analyzer, or the reason why it has none.
 
     Attributes:
         name: the analyzer's, or of what else made the report.
@@ -57,12 +57,12 @@ class Outcome:
         return self.report.notes[0] if self.report.notes else "nothing to say about these measurements"
 
 
-def analyse(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int | None = None) -> list[Outcome]:
-    """Run analyzers over measurements; one that fails is an outcome with a problem and never ends the others.
+def analyse(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int | None = None) -> list[Analysis]:
+    """Run analyzers over measurements; if one fails, its analysis says why, and the others go on.
 
     Args:
         runs: the measurements, which each process reads itself.
-        analyzers: with their options; outcomes come in their order.
+        analyzers: with their options; analyses come in their order.
         processes: how many run side by side; one is this process. By default more than one only where the tokens are
             so many that the start of processes pays.
 
@@ -73,19 +73,19 @@ def analyse(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int | None 
     workers = min(processes, len(analyzers))
     if workers <= 1:
         return [_run(analyzer, runs) for analyzer in analyzers]
-    futures: dict[int, Future[Outcome]] = {}
+    futures: dict[int, Future[Analysis]] = {}
     with _pool(workers) as pool:
         for index in sorted(range(len(analyzers)), key=lambda i: -analyzers[i].cost):  # the longest first
             futures[index] = _submit(pool, analyzers[index], runs)
-    outcomes = []
+    analyses = []
     for index, analyzer in enumerate(analyzers):
-        outcome = _outcome_of(analyzer, futures[index])
-        if outcome is None:  # one process was killed, and the pool with it: each of the others has its turn alone
+        analysis = _analysis_of(analyzer, futures[index])
+        if analysis is None:  # one process was killed, and the pool with it: each of the others has its turn alone
             with _pool(1) as pool:
-                outcome = _outcome_of(analyzer, _submit(pool, analyzer, runs))
+                analysis = _analysis_of(analyzer, _submit(pool, analyzer, runs))
         killed = f"{analyzer.name}: its process was killed; was there too little memory?"
-        outcomes.append(outcome or _failed(analyzer, killed))
-    return outcomes
+        analyses.append(analysis or _failed(analyzer, killed))
+    return analyses
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
@@ -96,7 +96,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=context)
 
 
-def _outcome_of(analyzer: Analyzer, future: Future[Outcome]) -> Outcome | None:
+def _analysis_of(analyzer: Analyzer, future: Future[Analysis]) -> Analysis | None:
     """What a process sent; None where it was killed."""
     try:
         return future.result()
@@ -106,34 +106,34 @@ def _outcome_of(analyzer: Analyzer, future: Future[Outcome]) -> Outcome | None:
         return _failed(analyzer, f"{analyzer.name}: its report cannot be passed on: {first_line(error)}")
 
 
-def _submit(pool: ProcessPoolExecutor, analyzer: Analyzer, runs: Runs) -> Future[Outcome]:
+def _submit(pool: ProcessPoolExecutor, analyzer: Analyzer, runs: Runs) -> Future[Analysis]:
     """Hand an analyzer over as bytes: where the pool itself unpickles it, an error of its import ends the process."""
     try:
         return pool.submit(_run_pickled, pickle.dumps(analyzer), analyzer.name, runs)
     except Exception as error:  # an option that cannot be pickled
-        failed: Future[Outcome] = Future()
+        failed: Future[Analysis] = Future()
         failed.set_exception(error)
         return failed
 
 
-def _run_pickled(pickled: bytes, name: str, runs: Runs) -> Outcome:
+def _run_pickled(pickled: bytes, name: str, runs: Runs) -> Analysis:
     try:
         analyzer = pickle.loads(pickled)  # noqa: S301 - this program's own
     except BaseException as error:  # a plugin may raise anything
         fault = f"{type(error).__name__}: {first_line(error)}"
-        return Outcome(name, problem=f"{name} cannot be imported in another process: {fault}")
+        return Analysis(name, problem=f"{name} cannot be imported in another process: {fault}")
     return _run(analyzer, runs)
 
 
-def _run(analyzer: Analyzer, runs: Runs) -> Outcome:
+def _run(analyzer: Analyzer, runs: Runs) -> Analysis:
     began = time.perf_counter()
     try:
         report = run_analyzer(analyzer, runs)
     except RbptrackError as error:
         return _failed(analyzer, str(error), error.trace)
     seconds = time.perf_counter() - began
-    return Outcome(analyzer.name, report, leads=analyzer.leads, seconds=seconds, question=summary_of(type(analyzer)))
+    return Analysis(analyzer.name, report, leads=analyzer.leads, seconds=seconds, question=summary_of(type(analyzer)))
 
 
-def _failed(analyzer: Analyzer, problem: str, trace: str = "") -> Outcome:
-    return Outcome(analyzer.name, problem=" ".join(problem.split()), trace=trace, leads=analyzer.leads)
+def _failed(analyzer: Analyzer, problem: str, trace: str = "") -> Analysis:
+    return Analysis(analyzer.name, problem=" ".join(problem.split()), trace=trace, leads=analyzer.leads)

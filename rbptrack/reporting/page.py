@@ -29,7 +29,7 @@ from rbptrack.console.output import complain
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, rbp_name
-from rbptrack.reporting.analyse import Outcome
+from rbptrack.reporting.analyse import Analysis
 from rbptrack.reporting.tables import ResultsTable, cell, results_tables, table_text, value_text, verdict_text
 from rbptrack.sources.cache import cached
 from rbptrack.sources.fingerprint import fingerprint
@@ -41,12 +41,12 @@ _LONG = 120  # characters of a sentence that a line of the page cannot be relied
 _GLYPHS = "●■▲◆✚▼◀▶"  # as charts.SHAPES
 
 
-def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: str = "", reading: str = "") -> str:
+def render(runs: Runs, analyses: Sequence[Analysis], title: str = "", command: str = "", reading: str = "") -> str:
     """The page of a set of analyses: the leading one's sentence, figure and table, a line for each; all else folded.
 
     Args:
         runs: the measurements that were analysed.
-        outcomes: of `analyse`.
+        analyses: of `analyse`.
         title: empty: what was measured.
         command: the command line that made it, for the page's end.
         reading: the name of the reading page, if there is one in the folder of this page.
@@ -61,8 +61,8 @@ def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: st
         vega = ""
         no_vega = f"this page has no figures: {error}"
         complain(no_vega)
-    lead = next((outcome for outcome in outcomes if outcome.leads and outcome.report is not None), None)
-    parts = [_part(outcome, leads=outcome is lead) for outcome in outcomes]
+    lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
+    parts = [_part(analysis, leads=analysis is lead) for analysis in analyses]
     _drop_largest_links(parts)
     template = environment().get_template("page.html")
     return template.render(
@@ -72,7 +72,7 @@ def render(runs: Runs, outcomes: Sequence[Outcome], title: str = "", command: st
         measured=_measured(runs),
         measurements=_plain_table(_measurements(runs.frame)),
         measurements_link=_link_to("measurements.csv", runs.frame),
-        left_out=_left_out(outcomes),
+        left_out=_left_out(analyses),
         versions=_plain_table(_versions(runs.frame)),
         made=f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC",
         command=command,
@@ -125,8 +125,8 @@ def _vega() -> str:
     return str(table["script"][0].as_py()).replace("</script", "<\\/script")
 
 
-def _is_shown(outcome: Outcome) -> bool:
-    return outcome.report is None or outcome.has_results
+def _is_shown(analysis: Analysis) -> bool:
+    return analysis.report is None or analysis.has_results
 
 
 def _first_page(report: Report | None) -> dict[str, Any]:
@@ -223,19 +223,19 @@ def _law_column(report: Report, name: str) -> Column:
     return Column(term.title, term.meaning, kinds.get(name, "number"))
 
 
-def _part(outcome: Outcome, *, leads: bool) -> dict[str, Any]:
+def _part(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
     """An analyzer's line and what is folded below it; the first figure of the one that leads stands above.
 
     An analyzer without an answer has a line that says why.
     """
-    report = outcome.report or Report({})
-    sentence = outcome.sentence
+    report = analysis.report or Report({})
+    sentence = analysis.sentence
     begins = sentence.partition("; ")[0]
-    links = [_link_to(f"{outcome.name}-{name}.csv", table) for name, table in report.tables.items()]
+    links = [_link_to(f"{analysis.name}-{name}.csv", table) for name, table in report.tables.items()]
     if report.questions:
-        links.insert(0, _link_to(f"{outcome.name}.csv", report.results))
+        links.insert(0, _link_to(f"{analysis.name}.csv", report.results))
     return {
-        "name": outcome.name.replace("_", " "),
+        "name": analysis.name.replace("_", " "),
         "line": f"{begins.removesuffix('.')}.",
         "sentence": sentence if len(begins) > _LONG or begins != sentence else "",
         "figures": [_figure(name, chart) for name, chart in list(report.figures.items())[1 if leads else 0 :]],
@@ -243,7 +243,7 @@ def _part(outcome: Outcome, *, leads: bool) -> dict[str, Any]:
         "glossary": _glossary(report),
         "notes": report.notes,
         "links": links,
-        "without": "" if _is_shown(outcome) else sentence,
+        "without": "" if _is_shown(analysis) else sentence,
     }
 
 
@@ -355,14 +355,14 @@ def _versions(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([row for row in rows if row[1]], columns=["what", "version or commit"], dtype="string")
 
 
-def _left_out(outcomes: Sequence[Outcome]) -> list[str]:
+def _left_out(analyses: Sequence[Analysis]) -> list[str]:
     """The notes of analyzers that have results, each once."""
     lines = []
     analyzers_by_note: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        if outcome.report is not None and outcome.has_results:
-            for note in outcome.report.notes:
-                analyzers_by_note.setdefault(note, []).append(outcome.name)
+    for analysis in analyses:
+        if analysis.report is not None and analysis.has_results:
+            for note in analysis.report.notes:
+                analyzers_by_note.setdefault(note, []).append(analysis.name)
     for note, names in analyzers_by_note.items():
         who = listed(names) if len(names) < 4 else f"{len(names)} analyzers"
         lines.append(f"{who}: {note}")

@@ -14,7 +14,7 @@ from rbptrack.base.words import counted
 from rbptrack.figures import charts
 from rbptrack.figures.charts import SHOWN_K
 from rbptrack.figures.drawing import CannotDraw
-from rbptrack.reporting.analyse import Outcome
+from rbptrack.reporting.analyse import Analysis
 from rbptrack.reporting.page import page_title
 from rbptrack.reporting.tables import metrics, results_tables, table_text
 from rbptrack.tracking import Store
@@ -27,7 +27,7 @@ _MAX_ROWS = 40  # of a table in a description
 def keep(
     store: Store,
     runs: Runs,
-    outcomes: Sequence[Outcome],
+    analyses: Sequence[Analysis],
     page: str,
     *,
     command: str,
@@ -40,29 +40,29 @@ def keep(
     one, are files of the leading analysis' run, or of the first.
     """
     covers = list(runs.frame["run_id"])
-    kept = [outcome for outcome in outcomes if outcome.has_results]
-    first = next((outcome for outcome in kept if outcome.leads), kept[0] if kept else None)
+    kept = [analysis for analysis in analyses if analysis.has_results]
+    first = next((analysis for analysis in kept if analysis.leads), kept[0] if kept else None)
     where = ""
-    for outcome in kept:
-        report = outcome.report
+    for analysis in kept:
+        report = analysis.report
         if report is None:
             continue
         files: dict[str, str | bytes] = {"results.csv": table_text(report.results, "csv")}
         for name, table in report.tables.items():
             files[_free_name(name, files)] = table_text(table, "csv")
-        if outcome is first:
+        if analysis is first:
             files |= pages(page, reading)
         run_id = store.save(
             Kind.ANALYSIS,
-            f"{outcome.name}: {page_title(runs)}",
+            f"{analysis.name}: {page_title(runs)}",
             sweep=sweep,
-            description=description(outcome, command),
+            description=description(analysis, command),
             metrics=metrics(report),
             files=files,
             covers=covers,
-            began=time.time() - outcome.seconds,
+            began=time.time() - analysis.seconds,
         )
-        if outcome is first:
+        if analysis is first:
             where = store.reports.page(run_id) or str(store.artifact(run_id, PAGE))
     return where
 
@@ -81,13 +81,13 @@ def _free_name(table: str, taken: Iterable[str]) -> str:
     return f"{stem}.csv"
 
 
-def description(outcome: Outcome, command: str) -> str:
+def description(analysis: Analysis, command: str) -> str:
     """Return Markdown for a run's page in MLflow: the sentence, the first table with its intervals, the command.
 
     The table is text with aligned columns, because that page puts no space between the cells of Markdown's tables.
     """
-    parts = [markup.markdown_text(outcome.sentence)]
-    tables = results_tables(outcome.report, "markdown") if outcome.report else []
+    parts = [markup.markdown_text(analysis.sentence)]
+    tables = results_tables(analysis.report, "markdown") if analysis.report else []
     if tables:
         frame = tables[0].without_asides().frame
         parts.append(markup.fenced(frame.head(_MAX_ROWS).to_string(index=False, na_rep="")))
@@ -99,7 +99,7 @@ def description(outcome: Outcome, command: str) -> str:
 
 
 def save_figures(
-    outcomes: Sequence[Outcome], folder: Path, form: str, k: int = SHOWN_K
+    analyses: Sequence[Analysis], folder: Path, form: str, k: int = SHOWN_K
 ) -> tuple[list[Path], list[str]]:
     """Draw every figure into a folder as `<analyzer>-<figure>.<form>`, the form svg, png or pdf.
 
@@ -110,10 +110,10 @@ def save_figures(
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     notes = []
-    for outcome in outcomes:
-        for name, chart in outcome.report.figures.items() if outcome.report else ():
+    for analysis in analyses:
+        for name, chart in analysis.report.figures.items() if analysis.report else ():
             try:
-                paths.append(charts.save(chart, folder / f"{file_part(f'{outcome.name}-{name}')}.{form}", k))
+                paths.append(charts.save(chart, folder / f"{file_part(f'{analysis.name}-{name}')}.{form}", k))
             except (CannotDraw, BadInput) as error:
-                notes.append(f"{outcome.name}: the figure {name} is not drawn: {error}")
+                notes.append(f"{analysis.name}: the figure {name} is not drawn: {error}")
     return paths, notes

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from rbptrack.base.words import counted
 from rbptrack.console.output import complain, say
 from rbptrack.console.tables import print_table
-from rbptrack.reporting.analyse import Outcome
+from rbptrack.reporting.analyse import Analysis
 from rbptrack.reporting.tables import KEYS, ResultsTable, results_tables
 
 MAX_NOTES = 8
 
 
-def show(outcome: Outcome) -> None:
+def show(analysis: Analysis) -> None:
     """Print the headline, tables and notes of a report. If the analyzer failed, print the reason."""
-    if outcome.report is None:
-        complain(outcome.problem, outcome.trace)
+    if analysis.report is None:
+        complain(analysis.problem, analysis.trace)
         return
-    if outcome.report.headline:
-        say(outcome.report.headline)
-    for table in results_tables(outcome.report):
+    if analysis.report.headline:
+        say(analysis.report.headline)
+    for table in results_tables(analysis.report):
         _print(table)
-    notes = outcome.report.notes
+    notes = analysis.report.notes
     if notes:
         say("")
     for note in notes[:MAX_NOTES]:
@@ -31,18 +31,18 @@ def show(outcome: Outcome) -> None:
         say(f"and {counted(len(notes) - MAX_NOTES, 'note')} more on the page")
 
 
-def show_summary(outcomes: Sequence[Outcome]) -> None:
+def show_summary(analyses: Sequence[Analysis]) -> None:
     """Print what stands after a sweep: the leading report's headline and table, then what failed or was left out."""
-    lead = next((outcome for outcome in outcomes if outcome.leads and outcome.report is not None), None)
+    lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
     if lead is not None and lead.report is not None:
         say(lead.report.headline)
         for table in results_tables(lead.report)[:1]:
             _print(table)
         say("")
-    for outcome in outcomes:
-        if outcome.report is None:
-            complain(outcome.problem, outcome.trace)
-    skipped = [outcome.name for outcome in outcomes if outcome.report is not None and not outcome.has_results]
+    for analysis in analyses:
+        if analysis.report is None:
+            complain(analysis.problem, analysis.trace)
+    skipped = [analysis.name for analysis in analyses if analysis.report is not None and not analysis.has_results]
     if skipped:
         say(f"nothing to say: {', '.join(skipped)} (why: on the page)")
 

@@ -10,7 +10,7 @@ import pytest
 from rbptrack.analysis import Analyzer, Runs
 from rbptrack.analysis.rank_store import Tables
 from rbptrack.discovery import ANALYZERS, find
-from rbptrack.reporting import Outcome, analyse
+from rbptrack.reporting import Analysis, analyse
 from tests.made import power_law_ranks
 
 PLUGIN = '''"""A plugin of the tests."""
@@ -52,15 +52,15 @@ def analyzers(folder: Path, names: list[str]) -> list[Analyzer]:
     return [plugins.select(name)() for name in names]
 
 
-def by_name(outcomes: list[Outcome]) -> dict[str, Outcome]:
-    return {outcome.name: outcome for outcome in outcomes}
+def by_name(analyses: list[Analysis]) -> dict[str, Analysis]:
+    return {analysis.name: analysis for analysis in analyses}
 
 
 def test_a_failed_analyzer_is_a_line_and_the_others_go_on(tmp_path: Path, runs: Runs) -> None:
     names = ["raises", "leaves", "wrong", "refuses", "odd_table", "fine"]
-    outcomes = analyse(runs, analyzers(tmp_path, names), processes=1)
-    assert [outcome.name for outcome in outcomes] == names
-    found = by_name(outcomes)
+    analyses = analyse(runs, analyzers(tmp_path, names), processes=1)
+    assert [analysis.name for analysis in analyses] == names
+    found = by_name(analyses)
     assert found["fine"].sentence == "1 runs, 40 tokens"
     assert found["fine"].question == "What fine does."
     for name in names[:-1]:
@@ -72,8 +72,8 @@ def test_a_failed_analyzer_is_a_line_and_the_others_go_on(tmp_path: Path, runs: 
 
 
 def test_a_process_that_dies_takes_no_other_report_with_it(tmp_path: Path, runs: Runs) -> None:
-    outcomes = analyse(runs, analyzers(tmp_path, ["dies", "fine", "unsendable"]), processes=2)
-    found = by_name(outcomes)
+    analyses = analyse(runs, analyzers(tmp_path, ["dies", "fine", "unsendable"]), processes=2)
+    found = by_name(analyses)
     assert list(found) == ["dies", "fine", "unsendable"]
     assert found["fine"].sentence == "1 runs, 40 tokens"
     assert "killed" in found["dies"].problem

@@ -20,7 +20,7 @@ from rbptrack.analysis.rank_store import Tables
 from rbptrack.figures import charts
 from rbptrack.figures.explorer import explorer
 from rbptrack.ranks import log_grid
-from rbptrack.reporting import Outcome, render
+from rbptrack.reporting import Analysis, render
 from rbptrack.stats import Estimate
 
 EVIL = """<script>alert("x")</script>'&"""
@@ -79,14 +79,14 @@ def law_report(runs: Runs, ks: list[int], *, known: bool = True) -> Report:
     return report
 
 
-def further(name: str, runs: Runs) -> Outcome:
-    """Another analyzer's outcome, with a figure and a table."""
+def further(name: str, runs: Runs) -> Analysis:
+    """Another analyzer's analysis, with a figure and a table."""
     report = Report({"beta": "slope"}, headline=f"{name} says something in about a dozen words of plain English.")
     for row in runs.frame.itertuples():
         keys = {"family": row.family, "dataset": row.dataset, "size": row.size}
         report.add("beta", Estimate(0.4, 1e-4), **keys, S=float(row.non_embedding_params))
     report.figures["beta"] = charts.facets(report.frame("beta"), x="S", y="beta")
-    return Outcome(name, report)
+    return Analysis(name, report)
 
 
 def visible_words(page: str) -> list[str]:
@@ -110,11 +110,11 @@ def figures(page: str) -> list[Any]:
 @pytest.fixture(scope="module")
 def demo() -> str:
     runs = measured(1, ["code", "wiki"], 4)
-    outcomes = [Outcome("power_law", law_report(runs, [1, 10, 100]), leads=True, question="The law in size.")]
-    outcomes += [further(f"analyzer{i}", runs) for i in range(5)]
-    outcomes.append(Outcome("broken", problem="broken failed: ValueError: no"))
-    outcomes.append(Outcome("training", Report({}, notes=["Needs checkpoints."])))
-    return render(runs, outcomes, command="rbptrack demo")
+    analyses = [Analysis("power_law", law_report(runs, [1, 10, 100]), leads=True, question="The law in size.")]
+    analyses += [further(f"analyzer{i}", runs) for i in range(5)]
+    analyses.append(Analysis("broken", problem="broken failed: ValueError: no"))
+    analyses.append(Analysis("training", Report({}, notes=["Needs checkpoints."])))
+    return render(runs, analyses, command="rbptrack demo")
 
 
 def test_the_first_page_answers_first(demo: str) -> None:
@@ -178,7 +178,7 @@ def test_whatever_data_say_is_only_text() -> None:
     report.glossary = {"alpha": Term(EVIL, EVIL)}
     report.figures[EVIL] = charts.facets(report.frame("alpha"), x="alpha", y="A")
     page = render(
-        runs, [Outcome("power_law", report, leads=True), Outcome("x", problem=EVIL)], title=EVIL, command=EVIL
+        runs, [Analysis("power_law", report, leads=True), Analysis("x", problem=EVIL)], title=EVIL, command=EVIL
     )
     assert "<script>alert" not in page
     assert page.count("<script>") == 2
@@ -193,17 +193,17 @@ def test_a_figure_that_cannot_be_drawn_is_a_line_in_its_place() -> None:
             raise ValueError("no such channel")
 
     runs = measured(1, ["wiki"], 3)
-    outcome = further("odd", runs)
-    assert outcome.report
-    outcome.report.figures["bad"] = Broken()
-    page = render(runs, [outcome])
+    analysis = further("odd", runs)
+    assert analysis.report
+    analysis.report.figures["bad"] = Broken()
+    page = render(runs, [analysis])
     assert "no such channel" in page
     assert '"beta"' in json.dumps(figures(page))
 
 
 def test_below_20_documents_no_end_and_no_plus_minus_anywhere() -> None:
     runs = measured(1, ["wiki"], 3)
-    page = render(runs, [Outcome("power_law", law_report(runs, [1, 10, 100], known=False), leads=True)])
+    page = render(runs, [Analysis("power_law", law_report(runs, [1, 10, 100], known=False), leads=True)])
     body = page[page.index("<main>") : page.index("</main>")]
     tables = "".join(re.findall(r"<table.*?</table>", body, flags=re.DOTALL))
     assert "±" not in body
@@ -214,7 +214,7 @@ def test_below_20_documents_no_end_and_no_plus_minus_anywhere() -> None:
 
 def test_without_results_the_page_lists_what_is_there() -> None:
     runs = measured(1, ["wiki"], 1)
-    page = render(runs, [Outcome("training", Report({}, notes=["Needs checkpoints."]))])
+    page = render(runs, [Analysis("training", Report({}, notes=["Needs checkpoints."]))])
     assert "family0-0/wiki" in page
     assert "Needs checkpoints." in page
     assert 'id="chosen"' not in page
@@ -225,7 +225,7 @@ def test_24_models_on_6_datasets_are_at_most_2_megabytes() -> None:
     report = law_report(runs, log_grid(50257).tolist())
     assert len(report.tables["points"]) > 7000
     others = [replace(further("analyzer", runs), name=f"analyzer{i}") for i in range(9)]
-    page = render(runs, [Outcome("power_law", report, leads=True), *others])
+    page = render(runs, [Analysis("power_law", report, leads=True), *others])
     assert len(page.encode()) <= 2_000_000
     for name, kind in re.findall(r'download="([^"]*)" href="data:([^;,]*)', page):
         assert name.endswith(".gz") == (kind == "application/gzip")
@@ -250,8 +250,8 @@ def test_a_number_in_a_figure_that_is_none_is_null() -> None:
         def to_dict(self, *, validate: bool) -> dict[str, Any]:
             return {"datasets": {"data": [{"x": math.nan, "y": [math.inf, 1.5]}]}}
 
-    outcome = Outcome("odd", Report({"beta": "slope"}, figures={"beta": Chart()}))
-    assert figures(render(measured(1, ["wiki"], 2), [outcome])) == [
+    analysis = Analysis("odd", Report({"beta": "slope"}, figures={"beta": Chart()}))
+    assert figures(render(measured(1, ["wiki"], 2), [analysis])) == [
         {"datasets": {"data": [{"x": None, "y": [None, 1.5]}]}}
     ]
 
@@ -260,11 +260,11 @@ def test_a_figure_with_other_data_of_its_own_has_no_controls() -> None:
     runs = measured(1, ["wiki"], 3)
     report = law_report(runs, [1])
     report.figures["laws"].usermeta = {"ks": [1, 2]}
-    assert 'id="controls"' not in render(runs, [Outcome("power_law", report, leads=True)])
+    assert 'id="controls"' not in render(runs, [Analysis("power_law", report, leads=True)])
 
 
 def test_a_name_in_brackets_is_printed_like_every_name() -> None:
     runs = measured(1, ["wiki (own)"], 3)
-    page = render(runs, [Outcome("power_law", law_report(runs, [1]), leads=True)])
+    page = render(runs, [Analysis("power_law", law_report(runs, [1]), leads=True)])
     assert "<small>(own)" not in page
     assert "<small>(0" in page

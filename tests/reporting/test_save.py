@@ -13,7 +13,7 @@ import pytest
 from rbptrack.analysis import Report, Runs, Term
 from rbptrack.analysis.rank_store import Tables
 from rbptrack.figures import charts
-from rbptrack.reporting import Outcome, keep, save_figures, show, show_summary
+from rbptrack.reporting import Analysis, keep, save_figures, show, show_summary
 from rbptrack.stats import Estimate
 
 
@@ -42,20 +42,20 @@ def runs() -> Runs:
 
 
 @pytest.fixture
-def outcomes() -> list[Outcome]:
+def analyses() -> list[Analysis]:
     law = Report({"alpha": Term("exponent", "α")}, headline="RBP_1 improves with size.")
     law.add("alpha", Estimate(0.25, 1e-4), family="pythia", dataset="wiki", metric="rbp_1", null=0.0, S=1e6)
     law.figures["beta"] = charts.facets(law.frame("alpha"), x="S", y="alpha")
     law.tables["Results"] = pd.DataFrame({"k": [1]})
     law.tables["laws"] = pd.DataFrame({"k": [1, 2], "alpha": [0.25, 1 / 3]})
     nothing = Report({}, notes=["Needs checkpoints."])
-    broken = Outcome("broken", problem="broken failed: no")
-    return [broken, Outcome("power_law", law, leads=True), Outcome("training", nothing)]
+    broken = Analysis("broken", problem="broken failed: no")
+    return [broken, Analysis("power_law", law, leads=True), Analysis("training", nothing)]
 
 
-def test_reports_with_results_are_saved_and_the_page_with_the_leading_one(runs: Runs, outcomes: list[Outcome]) -> None:
+def test_reports_with_results_are_saved_and_the_page_with_the_leading_one(runs: Runs, analyses: list[Analysis]) -> None:
     store = MemoryStore()
-    where = keep(store, runs, outcomes, "<p>", command="rbptrack report")
+    where = keep(store, runs, analyses, "<p>", command="rbptrack report")
     assert where == "1/report.html"
     [saved] = store.saved
     assert (saved["kind"], saved["name"]) == ("analysis", "power_law: pythia on wiki")
@@ -69,25 +69,25 @@ def test_reports_with_results_are_saved_and_the_page_with_the_leading_one(runs: 
     assert "rbptrack report" in saved["description"]
 
 
-def test_figures_as_files(tmp_path: Path, outcomes: list[Outcome]) -> None:
-    [path], notes = save_figures(outcomes, tmp_path / "new", "svg")
+def test_figures_as_files(tmp_path: Path, analyses: list[Analysis]) -> None:
+    [path], notes = save_figures(analyses, tmp_path / "new", "svg")
     assert notes == []
     assert path == tmp_path / "new" / "power_law-beta.svg"
     assert path.read_text().startswith("<svg")
 
 
-def test_a_figure_that_cannot_be_drawn_costs_no_other_figure(tmp_path: Path, outcomes: list[Outcome]) -> None:
-    figures = next(outcome.report.figures for outcome in outcomes if outcome.report)
+def test_a_figure_that_cannot_be_drawn_costs_no_other_figure(tmp_path: Path, analyses: list[Analysis]) -> None:
+    figures = next(analysis.report.figures for analysis in analyses if analysis.report)
     figures["wrong"] = alt.Chart(alt.InlineData(values=[{"a": 1}])).mark_point().encode(x="a:nonsense")
     figures["last"] = figures["beta"]
-    paths, notes = save_figures(outcomes, tmp_path / "new", "svg")
+    paths, notes = save_figures(analyses, tmp_path / "new", "svg")
     assert [path.name for path in paths] == ["power_law-beta.svg", "power_law-last.svg"]
     assert len(notes) == 1
 
 
-def test_a_report_on_the_terminal(outcomes: list[Outcome], capsys: pytest.CaptureFixture[str]) -> None:
-    for outcome in outcomes:
-        show(outcome)
+def test_a_report_on_the_terminal(analyses: list[Analysis], capsys: pytest.CaptureFixture[str]) -> None:
+    for analysis in analyses:
+        show(analysis)
     shown = capsys.readouterr()
     assert shown.out.startswith("RBP_1 improves with size.")
     assert "0.250 (0.230 to 0.270)" in shown.out
@@ -98,23 +98,23 @@ def test_a_report_on_the_terminal(outcomes: list[Outcome], capsys: pytest.Captur
 def test_results_of_no_family_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report({"alpha": Term("exponent", "α")}, headline="One number.")
     report.add("alpha", Estimate(0.25, 1e-4), family="", dataset="wiki", metric="rbp_1")
-    show(Outcome("all", report))
+    show(Analysis("all", report))
     assert "0.250 (0.230 to 0.270)" in capsys.readouterr().out
 
 
 def test_after_a_sweep_the_leading_report_and_a_line_for_the_rest(
-    outcomes: list[Outcome], capsys: pytest.CaptureFixture[str]
+    analyses: list[Analysis], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_summary(outcomes)
+    show_summary(analyses)
     shown = capsys.readouterr()
     assert shown.out.splitlines()[0] == "RBP_1 improves with size."
     assert shown.out.splitlines()[-1].startswith("nothing to say: training")
     assert shown.err.splitlines() == ["rbptrack: broken failed: no"]
 
 
-def test_a_folder_in_place_of_a_figure_is_said_and_left_alone(outcomes: list[Outcome], tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_figure_is_said_and_left_alone(analyses: list[Analysis], tmp_path: Path) -> None:
     (tmp_path / "power_law-beta.svg").mkdir()
-    paths, notes = save_figures(outcomes, tmp_path, "svg")
+    paths, notes = save_figures(analyses, tmp_path, "svg")
     assert paths == []
     assert any("power_law-beta.svg" in note for note in notes)
     assert (tmp_path / "power_law-beta.svg").is_dir()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbptrack.analysis import Report, Term
-from rbptrack.reporting import Outcome, show
+from rbptrack.reporting import Analysis, show
 from rbptrack.reporting.tables import cell, metrics, p_text, results_tables, table_text
 from rbptrack.stats import Estimate
 
@@ -109,11 +109,11 @@ def test_the_terminal_shows_no_asides_and_a_single_family_not_at_all(capsys: pyt
     report = laws()
     report.glossary = {**GLOSSARY, "held_out": Term("error", "held-out error", aside=True)}
     report.add("beta", 0.4, family="pythia", dataset="wiki", size="70m")
-    show(Outcome("own", report))
+    show(Analysis("own", report))
     header = capsys.readouterr().out.splitlines()[1].split()
     assert header == ["dataset", "metric", "α", "A", "Δα", "vs.", "CE", "verdict", "p"]
     report.glossary = {**report.glossary, "beta": Term("slope", aside=True)}
-    show(Outcome("own", report))
+    show(Analysis("own", report))
     assert "70m" not in capsys.readouterr().out
 
 
