@@ -20,16 +20,17 @@ def plan(words: Words = UNSET) -> int:
     from rbptrack import sweep  # torch and MLflow: wrong words are refused before
 
     table = sweep.plan(configs)
-    unknown = table["S"].isna()
-    to_measure = table[~unknown & (table["status"] != "measured")]
-    shown = table.assign(status=[status if len(status) <= 30 else f"{status[:29]}…" for status in table["status"]])
+    failed = table["error"].notna()
+    to_measure = table[table["status"] == "to measure"]
+    shown = table.drop(columns="error")
     forms: dict[str, Callable[[float], str]] = dict.fromkeys(("S", "parameters", "tokens"), compact)
     forms |= {"FLOPs": "{:.1e}".format}
     forms |= {"memory": compact_bytes, "download": compact_bytes, "seconds": duration}
     for column, form in forms.items():
         shown[column] = [form(value) if pd.notna(value) else "" for value in table[column]]
-    print_table(shown.rename(columns={"seconds": "time"}), last_to_go=["dataset", "status", "S", "tokens", "time"])
-    if not unknown.all():
+    last_to_go = ["dataset", "status", "S", "tokens", "time", "memory", "download"]
+    print_table(shown.rename(columns={"seconds": "time"}), last_to_go=last_to_go)
+    if not failed.all():
         seconds, flops = (to_measure[column].sum(skipna=False) for column in ("seconds", "FLOPs"))
         weights = to_measure.drop_duplicates("model")["download"].sum(skipna=False)
         say(
@@ -38,8 +39,9 @@ def plan(words: Words = UNSET) -> int:
             f"{f'{flops:.1e}' if pd.notna(flops) else 'unknown'} FLOPs, "
             f"{compact_bytes(weights) if pd.notna(weights) else 'unknown bytes'} to download"
         )
-    if not unknown.any():
+    if not failed.any():
         return 0
-    first = table[unknown].iloc[0]
-    say(f"{unknown.sum()} of {counted(len(table), 'cell')} could not be looked up. {first['model']}: {first['status']}")
-    return 2 if unknown.all() else 1
+    titles = table["model"] + " / " + table["dataset"]
+    for line in sweep.failure_lines(list(zip(titles[failed], table["error"][failed], strict=True))):
+        say(line)
+    return 2 if failed.all() else 1

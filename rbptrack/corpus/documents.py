@@ -24,7 +24,7 @@ from rbptrack.corpus.rows import Row
 from rbptrack.sources import hub
 from rbptrack.sources.cache import cached, writable
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.sources.pin import Pinned, check_file, file_kind
+from rbptrack.sources.pin import Pinned, check_file, file_kind, needed_files
 
 _SHUFFLE_BUFFER = 10_000  # documents; a constant, because it decides which documents a seed selects
 _COLUMNS = pa.schema({"id": pa.string(), "fields": pa.list_(pa.string()), "group": pa.string()})  # of the cache
@@ -247,7 +247,8 @@ def _reachable(config: DatasetConfig, source: Pinned) -> tuple[str, str | None]:
         return source.location, source.revision
     folder = hub.snapshot("dataset", source.location, source.revision)
     if folder is None:
-        raise hub.unreachable("dataset", source.location, config.revision)
+        missing = hub.Missing("dataset", source.location, config.revision, needed_files(config))
+        raise hub.NotCached([missing])
     return str(folder), None
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import os
+import shlex
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -15,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
+from rbptrack.base.words import listed
 from rbptrack.sources import cache
 
 Kind = Literal["model", "dataset"]
@@ -23,6 +26,65 @@ T = TypeVar("T")
 _CONNECT_SECONDS = 2.0
 _ANSWER_SECONDS = 2.5
 _TRIES = 2  # a machine under load may be late for the first
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A repository that is not in the hub's cache.
+
+    Attributes:
+        kind: of the repository.
+        repo: its id on the hub.
+        revision: that was asked for.
+        patterns: of the files that are needed; empty for all files.
+
+    """
+
+    kind: Kind
+    repo: str
+    revision: str
+    patterns: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """`dataset wikimedia/wikipedia`, with a revision other than main."""
+        revision = f" (revision {self.revision})" if self.revision != "main" else ""
+        return f"{self.kind} {self.repo}{revision}"
+
+    @property
+    def command(self) -> str:
+        """The command that downloads what is needed."""
+        words = ["hf", "download", self.repo]
+        if self.kind != "model":
+            words += ["--repo-type", self.kind]
+        if self.revision != "main":
+            words += ["--revision", self.revision]
+        for pattern in self.patterns:
+            words += ["--include", pattern]
+        return shlex.join(words)
+
+
+class NotCached(BadInput):
+    """Repositories are not in the cache while the hub cannot be reached.
+
+    Attributes:
+        missing: the repositories.
+
+    """
+
+    def __init__(self, missing: Sequence[Missing]) -> None:
+        self.missing = tuple(missing)
+        verb = "is" if len(missing) == 1 else "are"
+        super().__init__(
+            f"{listed([one.name for one in missing])} {verb} not in the cache and the hub cannot be reached. "
+            f"On a machine with a network: {'; '.join(one.command for one in missing)}. {another_way(missing)}"
+        )
+
+
+def another_way(missing: Sequence[Missing]) -> str:
+    """Say how repositories can be given without a download."""
+    options = [f"{kind}.path=FOLDER" for kind in dict.fromkeys(one.kind for one in missing)]
+    return f"Or point HF_HOME at a cache that holds {'it' if len(missing) == 1 else 'them'}, or give {listed(options)}"
 
 
 @once
@@ -74,17 +136,14 @@ def _answers(endpoint: SplitResult) -> bool:
     return False
 
 
-def unreachable(kind: Kind, repo: str, revision: str) -> BadInput:
-    """Make the error for a file that is not cached while the hub is unreachable; it names the ways to get it."""
-    return BadInput(
-        f"{kind} {repo} (revision {revision}) is not in the cache and the hub cannot be reached. "
-        f"On a machine with a network: hf download {repo} --repo-type {kind}; or point HF_HOME at its cache, "
-        f"or give {kind}.path=FOLDER"
-    )
-
-
-def commit(kind: Kind, repo: str, revision: str) -> str:
+def commit(kind: Kind, repo: str, revision: str, patterns: Sequence[str] = ()) -> str:
     """The commit of a repository's revision: from the hub, else from the cache.
+
+    Args:
+        kind: of the repository.
+        repo: its id.
+        revision: a branch, a tag or a commit.
+        patterns: of the files that are needed, for the message if they are missing; empty for all files.
 
     Raises:
         BadInput: the hub does not know the repository or revision, or it is neither reachable nor cached.
@@ -107,7 +166,7 @@ def commit(kind: Kind, repo: str, revision: str) -> str:
         return downloaded.name  # the hub's cache names the folder after the commit
     if known.is_file():
         return known.read_text()
-    raise unreachable(kind, repo, revision)
+    raise NotCached([Missing(kind, repo, revision, tuple(patterns))])
 
 
 def snapshot(kind: Kind, repo: str, revision: str) -> Path | None:
@@ -164,7 +223,7 @@ def _explained(kind: Kind, repo: str, revision: str, error: BaseException) -> Rb
             if isinstance(cause, refusal):
                 return BadInput(f"{kind} {repo} {text}")
         if isinstance(cause, errors.OfflineModeIsEnabled | errors.LocalEntryNotFoundError) and not online():
-            return unreachable(kind, repo, revision)
+            return NotCached([Missing(kind, repo, revision)])
         if isinstance(cause, errors.HfHubHTTPError) and not isinstance(cause, errors.EntryNotFoundError):
             status = cause.response.status_code
             if status in (401, 403):

@@ -56,7 +56,8 @@ def of_model(config: ModelConfig) -> Pinned:
     if config.path:
         file = regular_file(user_path(config.path).absolute() / config.gguf, "model.gguf")
         return Pinned(str(file.parent), None, f"sha256:{files_hash([file])}", gguf=file.name)
-    source = _resolve("model", repo=config.repo, path="", revision=config.revision)
+    patterns = (config.gguf, "*.json")
+    source = _resolve("model", repo=config.repo, path="", revision=config.revision, patterns=patterns)
     return replace(source, identity=f"{source.identity}/{config.gguf}", gguf=config.gguf)
 
 
@@ -82,11 +83,30 @@ def of_dataset(config: DatasetConfig) -> Pinned:
         data = [path for path in files if path.name.lower().endswith(tuple(FILE_KINDS))]
         if data and all(FILE_KINDS[file_kind(path)] == "text" for path in data) and folder / "README.md" not in files:
             return _of_files(sorted(data, key=lambda path: natural_key(str(path))))
-    return _resolve("dataset", repo=config.repo, path=config.path, revision=config.revision)
+    patterns = needed_files(config)
+    return _resolve("dataset", repo=config.repo, path=config.path, revision=config.revision, patterns=patterns)
 
 
-def _resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Pinned:
+def needed_files(config: DatasetConfig) -> tuple[str, ...]:
+    """Return patterns of the files of a hub dataset that are read; empty for all files.
+
+    The files of a configuration lie in a folder of its name, as is usual on the hub. README.md says which split they
+    belong to.
+    """
+    if config.files:
+        return ("README.md", *config.files)
+    return ("README.md", f"{config.config}/*") if config.config else ()
+
+
+def _resolve(kind: Kind, *, repo: str, path: str, revision: str, patterns: tuple[str, ...] = ()) -> Pinned:
     """Pin a repository to its commit, or a folder to the hash of its files.
+
+    Args:
+        kind: of the repository.
+        repo: its id.
+        path: of the folder; empty for a repository.
+        revision: of the repository.
+        patterns: of the files of the repository that are needed; empty for all.
 
     Raises:
         BadInput: the folder does not exist, or the hub does not know (or let us see) the repository or revision.
@@ -95,7 +115,7 @@ def _resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Pinned:
     if path:
         folder = _folder(kind, path)
         return Pinned(str(folder), None, f"sha256:{folder_hash(folder)}")
-    commit = hub.commit(kind, repo, revision)
+    commit = hub.commit(kind, repo, revision, patterns)
     return Pinned(repo, commit, f"{repo}@{commit}", requested=revision)
 
 

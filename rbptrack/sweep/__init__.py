@@ -4,6 +4,7 @@ from rbptrack.sweep.backends import run_job
 from rbptrack.sweep.cells import Cell, Resolver, resolve
 from rbptrack.sweep.cost import plan
 from rbptrack.sweep.measuring import Failed, Found, Measured, Outcome, measure_cell
+from rbptrack.sweep.once import failure_lines
 from rbptrack.sweep.sweep import run
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Measured",
     "Outcome",
     "Resolver",
+    "failure_lines",
     "measure_cell",
     "plan",
     "resolve",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +19,7 @@ from rbptrack.config.schema import CellConfig, Config, DatasetConfig, ModelConfi
 from rbptrack.corpus.documents import only_split, selection_identity
 from rbptrack.sources.cache import remembered
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
+from rbptrack.sources.hub import Missing, NotCached
 from rbptrack.sources.pin import Pinned, of_dataset, of_model, of_tokenizer
 from rbptrack.tracking.facts import title
 
@@ -84,9 +86,9 @@ class Resolver:
             BadInput: a model, tokenizer or dataset is not there or not to be had, or the dataset has several splits.
 
         """
+        self._check_cached(config)
         dataset = config.dataset
-        key = ("dataset", dataset.repo, dataset.path, dataset.revision, *dataset.files)
-        texts = self._pinned(key, lambda: of_dataset(dataset))
+        texts = self._texts(dataset)
         if not dataset.split:
             config = replace(config, dataset=replace(dataset, split=self._only_split(dataset, texts)))
         weights = self._weights(config.model)
@@ -112,6 +114,21 @@ class Resolver:
             self._sources[key] = pin()
         return self._sources[key]
 
+    def _check_cached(self, config: Config) -> None:
+        """Look for everything that a cell needs. Raises NotCached with all that is missing, not only the first."""
+        missing: list[Missing] = []
+        with _noting(missing):
+            self._texts(config.dataset)
+        for model in filter(None, (config.model, config.reference)):
+            with _noting(missing):
+                self._tokenizer(model, self._weights(model))
+        if missing:
+            raise NotCached(list(dict.fromkeys(missing)))
+
+    def _texts(self, dataset: DatasetConfig) -> Pinned:
+        key = ("dataset", dataset.repo, dataset.path, dataset.revision, *dataset.files)
+        return self._pinned(key, lambda: of_dataset(dataset))
+
     def _weights(self, model: ModelConfig) -> Pinned:
         key = ("model", model.repo, model.path, model.gguf, model.revision)
         return self._pinned(key, lambda: of_model(model))
@@ -135,7 +152,8 @@ class Resolver:
             return config, ()
         length = limits[name]
         context = max(1, dataset.context * length // dataset.seq_len)
-        note = f"{name} reads at most {length} tokens: sequences have {length} tokens, not {dataset.seq_len}"
+        reader = "the model" if name == config.model.name else f"the reference {name}"
+        note = f"sequences have {length} tokens, not {dataset.seq_len}, because {reader} reads no more"
         return replace(config, dataset=replace(dataset, seq_len=length, context=context)), (note,)
 
     def _longest(self, model: ModelConfig, source: Pinned) -> int:
@@ -153,6 +171,15 @@ class Resolver:
         if key not in self._splits:
             self._splits[key] = only_split(dataset, texts)
         return self._splits[key]
+
+
+@contextmanager
+def _noting(missing: list[Missing]) -> Iterator[None]:
+    """Add what is not cached to a list, and go on."""
+    try:
+        yield
+    except NotCached as error:
+        missing += error.missing
 
 
 def write_job(path: Path, cells: Sequence[Cell]) -> None:

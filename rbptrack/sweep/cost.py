@@ -24,7 +24,7 @@ from rbptrack.tracking import Store
 if TYPE_CHECKING:
     from rbptrack.sweep.load import Loader
 
-COLUMNS = ["model", "dataset", "S", "parameters", "tokens", "FLOPs", "memory", "download", "seconds", "status"]
+COLUMNS = ["model", "dataset", "S", "parameters", "tokens", "FLOPs", "memory", "download", "seconds", "status", "error"]
 FREE = dict.fromkeys(("FLOPs", "memory", "download", "seconds"), 0.0)
 
 _SMALL_TEXTS = 50_000_000  # bytes of local texts that are read and tokenised for an exact number of tokens
@@ -38,8 +38,8 @@ def plan(configs: Sequence[Config]) -> pd.DataFrame:
     S and parameters are counted from the model's config. tokens are those that are scored: exact for local texts of at
     most 50 MB, else estimated from bytes. FLOPs: 2 (S + head) for each token that is read. memory: the bytes of the
     weights. download: the bytes of weights that are not cached. seconds: by a product measured on this device. status:
-    to measure, measured, or why it cannot be measured. A measured cell costs nothing, and its other numbers are those
-    of its measurement.
+    `to measure`, `measured`, `not cached` or `impossible`; error: why a cell cannot be measured, an RbptrackError. A
+    measured cell costs nothing, and its other numbers are those of its measurement.
     """
     resolver = Resolver()
     planner = _Planner()
@@ -84,13 +84,17 @@ def _cost_and_status(
 ) -> dict[str, Any]:
     """A row of the plan without its names."""
     if isinstance(cell, RbptrackError):
-        return {"status": str(cell)}
+        return _impossible(cell)
     if cell.fingerprint in measured:
         return FREE | measured[cell.fingerprint] | {"status": "measured"}
     try:
         return planner.cost(cell) | {"status": "to measure"}
     except RbptrackError as error:
-        return {"status": str(error)}
+        return _impossible(error)
+
+
+def _impossible(error: RbptrackError) -> dict[str, Any]:
+    return {"status": "not cached" if isinstance(error, hub.NotCached) else "impossible", "error": error}
 
 
 @dataclass

@@ -305,7 +305,7 @@ def measure_loaded(
         unscored=corpus.unscored_table(),
         token_texts=corpus.token_texts(tokenizer, measurement.first_choices()),
         began=began,
-        notes=(*notes, *notes_on_k, *_worse_than_a_guess(name, measurement, model.vocab_size)),
+        notes=(*notes, *notes_on_k, *_worse_than_a_guess(config.dataset.name, measurement, model.vocab_size)),
     )
     return measurement, record
 
@@ -317,25 +317,24 @@ def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[
         BadInput: none is that small.
 
     """
-    model = config.model.name
     asked = tuple(dict.fromkeys(config.k.values))
     usable = tuple(k for k in asked if k <= vocab_size)
     above = ", ".join(str(k) for k in asked if k > vocab_size)
     if not usable:
-        raise BadInput(f"k must be at most {vocab_size}, the vocabulary of {model}; got {above}")
+        raise BadInput(f"k must be at most {vocab_size}, the vocabulary of {config.model.name}; got {above}")
     if not above:
         return usable, ()
     verb = "are" if "," in above else "is"
-    return usable, (f"{model}: k={above} {verb} above its vocabulary ({vocab_size:,})",)
+    return usable, (f"k={above} {verb} above the vocabulary ({vocab_size:,})",)
 
 
-def _worse_than_a_guess(name: str, measurement: Measurement, vocab_size: int) -> tuple[str, ...]:
+def _worse_than_a_guess(dataset: str, measurement: Measurement, vocab_size: int) -> tuple[str, ...]:
     """A note if a model predicts much worse than one that knows nothing."""
     guess = math.log(vocab_size)
     if measurement.ce <= guess + _WORSE_NATS:
         return ()
     return (
-        f"{name}: CE {measurement.ce:.2f} is far above ln |V| = {guess:.2f}, which guessing gives: are weights "
+        f"CE {measurement.ce:.2f} on {dataset} is far above ln |V| = {guess:.2f}, which guessing gives: are weights "
         "and tokenizer of one model?",
     )
 

@@ -21,6 +21,7 @@ from rbptrack.discovery import ANALYZERS, find
 from rbptrack.sweep.backends import backend_of
 from rbptrack.sweep.cells import Cell, Resolver
 from rbptrack.sweep.measuring import Failed, Found, Measured, Outcome
+from rbptrack.sweep.once import cause, failure_lines, note_lines
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.facts import title
 from rbptrack.tracking.names import READING_FILE, Kind
@@ -63,7 +64,7 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     if len(failures) == len(ended.outcomes):  # nothing to deliver or analyse
         return 2 if all(failure.bad_input for failure in failures) else 1
     waiting = _waiting_after_another_try(cells, store, ended) if settings.deliver else 0
-    for note in ended.notes:
+    for note in ended.notes():
         say(note)
     problems = waiting + len(failures)
     if analyzers and len(configs) > 1 and not waiting:
@@ -84,6 +85,7 @@ class _Ended:
 
     total: int
     outcomes: dict[int, Outcome] = field(default_factory=dict)
+    _failures: dict[str, str] = field(default_factory=dict)  # cause -> title of the first cell that it ended
 
     def add(self, number: int, outcome: Outcome) -> None:
         """Note how a cell ended, and print it."""
@@ -93,18 +95,28 @@ class _Ended:
             return
         width = len(str(self.total))
         label = f"[{len(self.outcomes):>{width}}/{self.total}] " if self.total > 1 else ""
-        print_line = complain if isinstance(outcome, Failed) else say
-        print_line(f"{label}{outcome.line()}")
+        if isinstance(outcome, Failed):
+            first = self._failures.setdefault(cause(outcome.title, outcome.message), outcome.title)
+            line = outcome.line() if first == outcome.title else f"{outcome.title}  failed as {first} did"
+            complain(f"{label}{line}")
+        else:
+            say(f"{label}{outcome.line()}")
+
+    def add_unknown(self, errors: Mapping[int, tuple[str, RbptrackError]]) -> None:
+        """Note the cells that cannot be looked up, by number with title and error, and print a line for each cause."""
+        self.outcomes |= {number: Failed.by(title, error) for number, (title, error) in errors.items()}
+        lines = failure_lines(list(errors.values())) if self.total > 1 else [str(error) for _, error in errors.values()]
+        for line in lines:
+            complain(line)
 
     def without(self, cells: Mapping[int, Cell]) -> dict[int, Cell]:
         """The cells that have not ended."""
         return {number: cell for number, cell in cells.items() if number not in self.outcomes}
 
-    @property
     def notes(self) -> list[str]:
-        """The notes of all measurements, each once."""
+        """Return the notes on all measurements, each once with the names of its models."""
         measured = [outcome for outcome in self.outcomes.values() if isinstance(outcome, Measured)]
-        return list(dict.fromkeys(note for outcome in measured for note in outcome.notes))
+        return note_lines((outcome.title, note) for outcome in measured for note in outcome.notes)
 
 
 def _name_of(configs: Sequence[Config]) -> str:
@@ -128,13 +140,15 @@ def _resolve(configs: Sequence[Config], name: str, ended: _Ended) -> dict[int, C
     """The cells of a sweep by number, without those whose model or dataset cannot be found."""
     resolver = Resolver()
     cells = {}
+    errors = {}
     with spinner("looking up models and datasets"):
         for number, config in enumerate(configs):
             try:
                 _check_device(config)
                 cells[number] = resolver.resolve(replace(config, sweep=name))
             except RbptrackError as error:
-                ended.add(number, Failed.by(title(config.model.name, config.dataset.name), error))
+                errors[number] = title(config.model.name, config.dataset.name), error
+    ended.add_unknown(errors)
     return cells
 
 

@@ -144,12 +144,12 @@ def test_a_split_that_is_not_named_is_the_only_one(configs: Configs) -> None:
 
 def test_a_job_file_holds_whole_cells(configs: Configs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A branch may have moved since: a job measures what its launcher pinned."""
-    monkeypatch.setattr("rbptrack.sources.hub.commit", lambda kind, repo, revision: "a" * 40)
+    monkeypatch.setattr("rbptrack.sources.hub.commit", lambda *_: "a" * 40)
     words = ["model=org/tiny", "dataset=org/texts", "dataset.split=test", "dataset.seq_len=64", "dataset.context=8"]
     hub = Resolver().resolve(*compose([*words, f"model.tokenizer={embedded('tokenizer')}"]))
     local = resolve(*configs("reference=nano/15k", "dataset.where.lang=en", "candidates=tokenizer"))
     write_job(tmp_path / "0.json", [hub, local])
-    monkeypatch.setattr("rbptrack.sources.hub.commit", lambda kind, repo, revision: "b" * 40)
+    monkeypatch.setattr("rbptrack.sources.hub.commit", lambda *_: "b" * 40)
     assert read_job(tmp_path / "0.json") == [hub, local]
     assert [cell.fingerprint for cell in read_job(tmp_path / "0.json")] == [hub.fingerprint, local.fingerprint]
     assert hub.weights == Pinned("org/tiny", "a" * 40, f"org/tiny@{'a' * 40}", requested="main")

@@ -1,0 +1,71 @@
+"""What concerns many cells of a sweep is said once: why cells cannot be measured, and notes on measurements."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rbptrack.base.errors import RbptrackError, shortened
+from rbptrack.base.words import counted
+from rbptrack.sources.hub import NotCached, another_way
+
+_MAX_NAMES = 4  # in front of a note
+
+
+def cause(title: str, message: str) -> str:
+    """Return why a cell failed, without the names of its model and dataset: equal for cells that fail alike."""
+    for name in title.split(" / "):
+        message = re.sub(rf"(?<![\w/-]){re.escape(name)}(?![\w/-])", "…", message)
+    return message
+
+
+def failure_lines(failures: Sequence[tuple[str, RbptrackError]]) -> list[str]:
+    """Return one line for each cause, with the number of cells that it concerns.
+
+    Args:
+        failures: the title and the error of each cell.
+
+    """
+    not_cached = [error for _, error in failures if isinstance(error, NotCached)]
+    others: dict[str, list[tuple[str, str]]] = {}
+    for title, error in failures:
+        if not isinstance(error, NotCached) or len(failures) == 1:
+            message = " ".join(str(error).split())
+            others.setdefault(cause(title, message), []).append((title, message))
+    lines = [f"{_named([title for title, _ in cells])} failed: {cells[0][1]}" for cells in others.values()]
+    return [*lines, *_downloads(not_cached)] if len(failures) > 1 else lines
+
+
+def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
+    """Return each note once, after the names of the models that it is about.
+
+    Args:
+        notes: pairs of a cell's title and a note on its measurement.
+
+    """
+    models: dict[str, list[str]] = {}
+    for title, note in notes:
+        models.setdefault(note, []).append(title.partition(" / ")[0])
+    return [f"{shortened(list(dict.fromkeys(names)), limit=_MAX_NAMES)}: {note}" for note, names in models.items()]
+
+
+def _named(cells: Sequence[str]) -> str:
+    if len(cells) == 1:
+        return cells[0]
+    return f"{counted(len(cells), 'cell')} ({cells[0]} and {len(cells) - 1} more)"
+
+
+def _downloads(errors: Sequence[NotCached]) -> list[str]:
+    """Return the commands that download what is missing, each with the number of cells that need it."""
+    if not errors:
+        return []
+    found = sorted((missing for error in errors for missing in error.missing), key=lambda missing: missing.kind)
+    cells = Counter(found)
+    width = max(len(missing.command) for missing in cells)
+    head = (
+        f"{counted(len(errors), 'cell')} failed: the hub cannot be reached, and these are not in the cache. "
+        "On a machine with a network:"
+    )
+    commands = [f"    {missing.command:<{width}}  # {counted(number, 'cell')}" for missing, number in cells.items()]
+    return ["\n".join([head, *commands, another_way(list(cells))])]
