@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import hydra
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
+from omegaconf import OmegaConf
 
 from rbptrack.base.errors import MeasurementError
 from rbptrack.config.compose import checked_config, readable_errors, words_for_hydra
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.registration import register
+from rbptrack.console.output import say
 from rbptrack.sweep.cells import resolve
 from rbptrack.sweep.measuring import Failed, Found, measure_cell
 from rbptrack.tracking import Store
@@ -36,6 +42,23 @@ def _measure(config: Any) -> float:
     outcome = measure_cell(resolve(cell_config), store)
     if isinstance(outcome, Failed):
         raise MeasurementError(f"{outcome.title}: {outcome.message}")
+    job = HydraConfig.get().job
+    label = "" if OmegaConf.is_missing(job, "num") else f"[{job.num + 1}] "
+    say(f"{label}{outcome.line()}")
     if isinstance(outcome, Found):
         return float(store.runs(run_ids=[outcome.run_id])["ce"].iat[0])
     return outcome.numbers["ce"]
+
+
+class SayBest(Callback):
+    """Prints what a sweeper that searches, such as Optuna's, has found. `conf/config.yaml` names this class."""
+
+    def on_multirun_end(self, config: Any, **_: Any) -> None:
+        """Read the file that the sweeper leaves, if it searches for one lowest value."""
+        file = Path(config.hydra.sweep.dir, "optimization_results.yaml")
+        if not file.is_file():
+            return
+        results = yaml.safe_load(file.read_text())
+        if "best_value" in results:
+            words = " ".join(f"{name}={value}" for name, value in results["best_params"].items())
+            say(f"best     CE {results['best_value']:.3f} with {words}")

@@ -18,6 +18,9 @@ def test_optuna_finds_the_lowest_cross_entropy(
     words = ["model=nano/6k", "dataset=pydocs", "dataset.documents=2", "dataset.context=choice(1,200)"]
     done = program(*words, "hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=1")
     assert done.returncode == 0, done.stderr
+    assert done.stdout.count("nano-6k / pydocs") == 2, "a line for each cell"
     (results,) = (tmp_path / "mlruns/hydra").rglob("optimization_results.yaml")
     monkeypatch.chdir(tmp_path)
-    assert yaml.safe_load(results.read_text())["best_value"] == rbptrack.runs()["ce"].min()
+    lowest = rbptrack.runs()["ce"].min()
+    assert yaml.safe_load(results.read_text())["best_value"] == lowest
+    assert f"{lowest:.3f} with dataset.context=" in done.stdout
