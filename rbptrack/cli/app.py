@@ -18,7 +18,7 @@ from typer.exceptions import TyperException
 
 from rbptrack import __version__
 from rbptrack.base.errors import BadInput, RbptrackError, disk_trouble, nearest
-from rbptrack.base.process import INTERRUPTED, Stopped, stop_signals_raise
+from rbptrack.base.process import INTERRUPTED, Stopped, search_garbage_rarely, stop_signals_raise
 from rbptrack.base.secrets import without_password
 from rbptrack.cli import plugins
 from rbptrack.cli.compare import compare
@@ -83,6 +83,7 @@ def _root(
 
 def main() -> int:
     """Run the command of `sys.argv`; returns the exit code: 0, 1 for a failure, 2 for bad input."""
+    search_garbage_rarely()
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # threads that spin beside other work slow a small model 25-fold
     try:

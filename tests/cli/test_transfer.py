@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Typed
+from tests.conftest import Program, Typed
 
 EXPORTER = '''
 from pathlib import Path
@@ -54,6 +54,13 @@ def test_tables_of_others_come_in(on_store: Typed, tmp_path: Path) -> None:
     code, _, err = on_store(f"import {tmp_path / 'picture.png'} {uri}")
     assert code == 2
     assert "table" in err
+
+
+def test_a_store_is_one_file_when_the_command_has_ended(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "others.csv").write_text("model,dataset,ce,rbp_10\nmine-1m,wiki,3.4,0.7\n")
+    done = program("import", "others.csv")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.glob("mlflow.db*")] == ["mlflow.db"]
 
 
 @pytest.mark.parametrize(("option", "code"), [("file=mine.txt", 0), ("file=nothing", 2), ("fle=x", 2)])
