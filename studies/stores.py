@@ -1,0 +1,255 @@
+"""Ten sets of measurements with a known truth, and every sentence that the analyzers say about them.
+
+    python -m studies.stores                  # all of them
+    python -m studies.stores no-law imports   # some of them; --tables adds the tables
+
+A person reads the sentences: each must be true of the set, and clear. `truth` says what is true.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr
+
+from rbptrack.analysis import Runs
+from rbptrack.analysis.rank_store import Tables
+from rbptrack.discovery import ANALYZERS, find
+from rbptrack.ranks import FloatArray, RankTable, log_grid, rbp_name, se_name
+from rbptrack.reporting import analyse, render, show
+
+VOCABULARY = 4096
+DOCUMENTS = 150
+TOKENS = 200
+
+
+@dataclass(frozen=True)
+class Law:
+    """The truth about one family: y = (1 - floor) A S^-alpha + floor, where y is CE or -ln RBP_k.
+
+    Attributes:
+        alpha: exponent of CE and of RBP_1.
+        rise: by how much the exponent of RBP_k rises if k grows by a factor of e.
+        floor: the share of y at S = 1e8 that no size removes.
+        tau: sd of ln y of a model around its law.
+
+    """
+
+    alpha: float = 0.1
+    rise: float = 0.0
+    floor: float = 0.0
+    tau: float = 0.01
+
+    def falls(self, s: float, k: FloatArray) -> FloatArray:
+        """Return y of RBP_k at size S over y at S = 1e8."""
+        alpha = self.alpha + self.rise * np.log(k)
+        return np.asarray(self.floor + (1 - self.floor) * (s / 1e8) ** -alpha)
+
+
+@cache
+def _k() -> FloatArray:
+    return np.asarray(log_grid(VOCABULARY, per_decade=24), dtype=np.float64)
+
+
+def measured(law: Law, s: float, *, dataset: str = "texts", documents: int = DOCUMENTS, own: int = 0) -> RankTable:
+    """One model's ranks of a dataset. own: seed of what this model does not share with others."""
+    shared = np.random.default_rng(sum(map(ord, dataset)))
+    rng = np.random.default_rng([own, int(s), int(1e6 * law.alpha)])
+    tokens = documents * TOKENS
+    of_document = np.repeat(shared.standard_normal(documents), TOKENS)
+    difficulty = np.sqrt(0.1) * of_document + np.sqrt(0.7) * shared.standard_normal(tokens)
+    uniform = ndtr(difficulty + np.sqrt(0.2) * rng.standard_normal(tokens))
+    factor = np.exp(law.tau * rng.standard_normal())
+    k = _k()
+    missed = 1.1 * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5) * law.falls(s, k) * factor
+    rank = np.ceil(np.exp(np.interp(uniform, np.exp(-missed), np.log(k), left=0.0))).astype(np.int64)
+    rank = np.clip(rank, 1, VOCABULARY)
+    ce = 3.5 * float(law.falls(s, np.ones(1))[0]) * factor
+    rest = np.maximum(ce - np.log(rank).mean(), 0.05) * np.exp(0.3 * of_document - 0.3**2 / 2)
+    logprob = -np.log(rank) - rest * rng.exponential(size=tokens)
+    nothing = np.zeros(tokens)
+    return RankTable.from_arrays(
+        vocab_size=VOCABULARY,
+        document=np.repeat(np.arange(documents), TOKENS),
+        position=np.tile(np.arange(1, TOKENS + 1), documents),
+        field=nothing,
+        token=shared.zipf(1.3, tokens) % VOCABULARY,
+        greater=rank - 1,
+        ties=nothing,
+        logprob=logprob,
+        entropy=rng.exponential(size=tokens),
+        top=np.where(rank == 1, shared.integers(VOCABULARY, size=tokens), 1),
+        top_logprob=np.maximum(logprob, -0.5),
+    )
+
+
+class Measurements:
+    """Measurements in memory, as a store would give them."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._tables: dict[str, RankTable] = {}
+
+    def add(self, law: Law, s: float, *, family: str = "alpha", own: int = 0, ranks: bool = True, **facts: Any) -> None:
+        """Add one measurement. facts: columns of `Runs.frame` in place of the usual ones."""
+        dataset = facts.get("dataset", "texts")
+        documents = facts.get("documents", DOCUMENTS)
+        table = measured(law, s, dataset=dataset, documents=documents, own=own)
+        size = f"{s / 1e6:.3g}m"
+        run_id = f"{len(self._rows):032x}"
+        row: dict[str, Any] = {
+            "run_id": run_id,
+            "fingerprint": run_id,
+            "family": family,
+            "size": size,
+            "model": f"{family}-{size}",
+            "dataset": dataset,
+            "sweep": "study",
+            "dtype": "float32",
+            "sequence": "slide",
+            "seq_len": TOKENS + 1,
+            "context": 1,
+            "candidates": "vocabulary",
+            "rank": "paper",
+            "documents_hash": dataset,
+            "vocab_size": VOCABULARY,
+            "non_embedding_params": int(s),
+            "total_params": int(s + 2 * VOCABULARY * 512),
+            "num_tokens": len(table),
+            "documents": documents,
+            "ce": table.ce,
+            "ce_se": 0.01,
+        }
+        for k in (1, 10, 100):
+            row[rbp_name(k)] = table.rbp(k)
+            row[se_name(rbp_name(k))] = 0.005
+        if ranks:
+            self._tables[run_id] = table
+        else:
+            row |= {"without_ranks": True, "imported": "results", "imported_from": "results.csv"}
+            for name in ("sequence", "seq_len", "context", "documents_hash", "num_tokens", "documents", "ce_se"):
+                del row[name]
+            for k in (1, 10, 100):
+                del row[se_name(rbp_name(k))]
+        self._rows.append(row | facts)
+
+    def runs(self) -> Runs:
+        """The measurements."""
+        return Runs(pd.DataFrame(self._rows), Tables(self._tables))
+
+
+def one_family(law: Law, sizes: int = 6, **facts: Any) -> Runs:
+    """One family of sizes from 1M to 1B."""
+    made = Measurements()
+    for s in np.geomspace(1e6, 1e9, sizes):
+        made.add(law, float(s), **facts)
+    return made.runs()
+
+
+def two_families(one: Law, other: Law) -> Runs:
+    """Two families on the same texts."""
+    made = Measurements()
+    for family, law in (("alpha", one), ("beta", other)):
+        for s in np.geomspace(1e6, 1e9, 6):
+            made.add(law, float(s), family=family, own=ord(family[0]))
+    return made.runs()
+
+
+def seeds() -> Runs:
+    """Three seeds of each of four sizes."""
+    made = Measurements()
+    for s in np.geomspace(1e6, 1e9, 4):
+        for seed in range(3):
+            made.add(Law(), float(s), own=seed, seed=seed, model=f"alpha-{s / 1e6:.3g}m-seed{seed}")
+    return made.runs()
+
+
+def checkpoints() -> Runs:
+    """Five checkpoints of each of four sizes; y falls with training tokens, too."""
+    made = Measurements()
+    for s in np.geomspace(1e6, 1e9, 4):
+        for step, tokens in ((1000, 2e9), (4000, 8e9), (16000, 3.2e10), (64000, 1.28e11), (128000, 2.56e11)):
+            of_step = float(s) / (1 + 4e9 / tokens)
+            size = f"{s / 1e6:.3g}m"
+            made.add(
+                Law(),
+                of_step,
+                own=1,
+                non_embedding_params=int(s),
+                size=size,
+                training_tokens=tokens,
+                revision=f"step{step}",
+                model=f"alpha-{size}@step{step}",
+            )
+    return made.runs()
+
+
+STORES: dict[str, tuple[str, Callable[[], Runs]]] = {
+    "true-law": ("CE and every RBP_k follow S^-0.1; models scatter by 1%", lambda: one_family(Law())),
+    "no-law": ("nothing depends on size; models scatter by 2%", lambda: one_family(Law(alpha=0.0, tau=0.02))),
+    "inverse": (
+        "CE and RBP_1 follow S^-0.1; the exponent falls by 0.03 for each factor of e in k, so RBP_100 gets worse",
+        lambda: one_family(Law(rise=-0.03)),
+    ),
+    "two-equal": ("both families follow S^-0.1", lambda: two_families(Law(), Law())),
+    "two-different": (
+        "alpha follows S^-0.08, beta S^-0.14",
+        lambda: two_families(Law(alpha=0.08, tau=0.005), Law(alpha=0.14, tau=0.005)),
+    ),
+    "bent": (
+        "0.6 + 0.4 (S/1e8)^-0.3 times a constant: the law flattens",
+        lambda: one_family(Law(alpha=0.3, floor=0.6, tau=0.002), sizes=8),
+    ),
+    "five-documents": ("as true-law, with 5 documents", lambda: one_family(Law(), documents=5)),
+    "imports": ("as true-law, but only metrics were imported", lambda: one_family(Law(), ranks=False)),
+    "seeds": ("as true-law, with three seeds of each of four sizes", seeds),
+    "checkpoints": ("a law in size at each D; models get better with D, too", checkpoints),
+}
+
+
+def sentences_of_page(page: str) -> Iterator[str]:
+    """Yield the sentences of a page: its texts of at least five words, without scripts and tables."""
+    page = re.sub(r"(?s)<(script|style|table|svg).*?</\1>", " ", page)
+    for text in re.split(r"(?s)<[^>]*>", page):
+        words = html.unescape(text).split()
+        if len(words) >= 5:
+            yield " ".join(words)
+
+
+def main() -> None:
+    """Print what is said about each set."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stores", nargs="*", help=f"{', '.join(STORES)}; all by default")
+    parser.add_argument("--tables", action="store_true", help="also print the tables of results")
+    options = parser.parse_args()
+    analyzers = [analyzer() for analyzer in find(ANALYZERS).chosen(["*"])]
+    for name in options.stores or STORES:
+        truth, made = STORES[name]
+        print(f"\n######## {name}\nTRUTH: {truth}")
+        runs = made()
+        outcomes = analyse(runs, analyzers, processes=1)
+        said = set()
+        for outcome in outcomes:
+            print(f"\n---- {outcome.name}: {outcome.sentence}")
+            if options.tables:
+                show(outcome)
+            elif outcome.report is not None:
+                print(*outcome.report.notes, sep="\n")
+            if outcome.report is not None:
+                said |= {outcome.report.headline, *outcome.report.notes}
+        print("\n---- further sentences of the page")
+        for sentence in dict.fromkeys(sentences_of_page(render(runs, outcomes))):
+            if sentence not in said:
+                print(sentence)
+
+
+if __name__ == "__main__":
+    main()
