@@ -328,7 +328,11 @@ def _read_classifications(runs: Runs, run_id: str) -> tuple[dict[str, Classifica
         return classifications_of(np.zeros(0, dtype=np.int64), fields, last_position, ()), missing
     ids = np.flatnonzero(occurrences).tolist()
     texts = [json.loads(text) if text.startswith('"') else "" for text in runs.token_texts(run_id, ids)]
-    missing = "" if any(texts) else "the texts of tokens were not kept, which kinds and places in words need"
+    missing = (
+        ""
+        if any(texts)
+        else "tokens are not classed by kind or by place in the word, because their texts were not kept"
+    )
     return classifications_of(occurrences, fields, last_position, texts), missing
 
 

@@ -224,7 +224,9 @@ def _shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
     law = laws(family.s, sums, lambda x: means(x)[..., :1])[0]
     fall = law.alpha if law else Estimate(0.0)
     if not fall.value > 0 or fall.value < MIN_STANDARD_ERRORS * np.sqrt(fall.sampling):
-        report.notes.append(f"{family}: CE does not fall with size by more than its error. Its fall is not shared out.")
+        report.notes.append(
+            f"{family}: CE does not fall with size by more than its error, so its fall is not divided into parts."
+        )
         return
     values = np.stack([means(of_size.sum(axis=0)) for of_size in sums])  # (m, parts)
     ce = values[:, 0]

@@ -267,16 +267,19 @@ def _headline(report: Report) -> str:
         largest = rbp_name(max(rbp_ks(rows["metric"])))
         label = metric_label(largest)
         said = {
-            "above": f"{label} improves faster than RBP_1",
-            "below": f"{label} improves more slowly than RBP_1",
-            "same": f"{label} improves as fast as RBP_1",
+            "above": f"{label}'s exponent is above RBP_1's",
+            "below": f"{label}'s exponent is below RBP_1's",
+            "same": f"{label}'s exponent equals RBP_1's",
         }
-        none = f"no difference between {label} and RBP_1 was found"
+        none = f"no difference of the exponents of {label} and RBP_1 was found"
         parts.append(verdicts(rows[rows["metric"] == largest], said, noun="law", none=none))
     asked = [question for question in ("datasets", "families") if question in report.questions]
+    of_ce = []
     for question in asked:
         rows = report.frame(question)
-        said = {"differs": f"{question} differ in cross-entropy's exponent"}
         none = f"no difference between {question} was found"
-        parts.append(verdicts(rows[rows["metric"] == CE], said, noun="pair", none=none, power=len(asked) == 1))
-    return sentence(*parts)
+        said = {"differs": f"{question} differ"}
+        of_ce.append(verdicts(rows[rows["metric"] == CE], said, noun="pair", none=none, power=len(asked) == 1))
+    if any(of_ce):
+        parts.append(f"CE's exponent: {'; '.join(filter(None, of_ce))}")
+    return sentence(*parts) or "Exponents are not compared, because there are too few documents or too few sizes."

@@ -253,8 +253,8 @@ class Emergence(Analyzer):
         if answers:
             report.tables["answers"] = pd.DataFrame(answers)
         if report.tables["windows"]["p_n"].isna().any():
-            few = f"fewer than {self.min_runs} runs of hits are as long, or they come from fewer than"
-            report.notes.append(f"p_N is left out where {few} {self.min_documents} documents.")
+            few = f"fewer than {self.min_runs} runs of hits are at least N long, or if they come from fewer than"
+            report.notes.append(f"p_N is left out if {few} {self.min_documents} documents.")
         report.headline = _headline(report)
         _draw(report)
         return report

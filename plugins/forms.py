@@ -206,6 +206,6 @@ def _headline(report: Report) -> str:
         times = int((errors["with_floor"] < (1 - LEAST_GAIN) * errors["prediction"]).sum())
         better = f"E + A S^-α predicts left-out sizes better than A S^-α in {times} of {counted(len(errors), 'law')}"
     if "bend" not in report.questions:
-        return sentence(better)
+        return sentence(better) or "Forms are not compared, because E + A S^-α and a bend need at least 5 sizes."
     words = {"above": "the law flattens", "below": "the law steepens"}
     return sentence(better, verdicts(report.frame("bend"), words, noun="law", none="no bend was found", power=True))

@@ -99,7 +99,7 @@ class KLaw(Analyzer):
 def _why_without_interval(counts: DocumentCounts) -> str:
     """Why the beta of one model has no interval."""
     if only_totals(counts):
-        return "as it was imported without ranks, so nothing is known of single documents"
+        return "because they were imported without ranks, so nothing is known of single documents"
     if len(counts.document) < MIN_UNITS:
         unit = "group" if counts.grouped else "document"
         return f"as there are {counted(len(counts.document), unit)}, and at least {MIN_UNITS} are needed"

@@ -257,8 +257,8 @@ class Lognormal(Analyzer):
                 implied.append(case | _implied(fitted))
             fewest = min(len(counts.sums) for counts in sizes)
             if fewest < MIN_DOCUMENTS:
-                few = f"{counted(fewest, 'document')}, and {MIN_DOCUMENTS} are needed"
-                report.notes.append(f"{family}: no intervals of gamma, and no mu and sigma: {few}.")
+                few = f"it has {counted(fewest, 'document')}, and {MIN_DOCUMENTS} are needed"
+                report.notes.append(f"{family}: no intervals of gamma, and no mu and sigma, because {few}.")
             if fits:
                 largest = f"{family.models[usable[-1]]} on {family.dataset}"
                 distributions.append(_distribution(largest, fits[-1]))
@@ -382,7 +382,7 @@ def _headline(report: Report) -> str:
         report.frame("gamma"), said, noun="measurement", none="no curvature of ranks was found", power=True
     )
     gain = report.frame("gain")
-    off = f"RBP_k is at most {spanned(gain['ks_lognormal'], '.3f')} from the lognormal's"
+    off = f"no RBP_k differs by more than {number(gain['ks_lognormal'].max(), '.3f')} from the lognormal's"
     known = gain[gain["low"].notna()]
     if len(known) == 1:
         row = known.iloc[0]

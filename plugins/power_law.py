@@ -282,14 +282,16 @@ def _labels(metrics: Sequence[str]) -> str:
 
 def _caution(report: Report, metric: str, families: Sequence[FamilyLaws]) -> str:
     """A clause if laws of a metric have a floor, or their smaller sizes mispredict the largest."""
-    doubtful = 0
     laws = [family_laws.laws[metric] for family_laws in families if metric in family_laws.laws]
-    for law in laws:
-        doubtful += _mispredicts(law) or _has_floor(law)
+    floors = [_has_floor(law) for law in laws]
+    mispredicts = [_mispredicts(law) for law in laws]
+    doubtful = sum(map(any, zip(floors, mispredicts, strict=True)))
     if not doubtful:
         return ""
     if len(laws) == 1:
-        return "caution: the law flattens, or mispredicts its largest size"
+        faults = ["flattens"] if floors[0] else []
+        faults += ["mispredicts its largest size"] if mispredicts[0] else []
+        return f"caution: the law {listed(faults)}"
     return f"caution: {doubtful} of {len(laws)} laws flatten or mispredict their largest size"
 
 
