@@ -72,6 +72,16 @@ def without_password(text: str) -> str:
     return text[:start] + _hidden(address[:length]) + without_password(address[length:])
 
 
+def shown_address(typed: str) -> str:
+    """Return what somebody typed as an address, without a password.
+
+    If it does not begin like an address, nothing before its last @ is shown.
+    """
+    if "@" in typed and not _ADDRESS.match(typed):
+        return f"{_HIDDEN}@{typed.rpartition('@')[2]}"
+    return without_password(typed)
+
+
 def _hidden(address: str) -> str:
     """Return an address with its secrets hidden. An address without secrets is returned unchanged."""
     if "@" not in address and "=" not in address:

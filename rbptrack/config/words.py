@@ -14,6 +14,7 @@ from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException
 
 from rbptrack.base.errors import BadInput, nearest, unknown
+from rbptrack.base.secrets import shown_address
 from rbptrack.config.check import refuse_secrets
 from rbptrack.config.keys import is_free, is_key, keys
 from rbptrack.config.paths import config_folders, package_folder, user_path
@@ -138,7 +139,9 @@ def parse_override(override: str) -> Override:
         override.encode()
         return OverridesParser.create().parse_override(override)
     except (HydraException, UnicodeEncodeError) as error:  # the latter for bytes that are no text
-        raise BadInput(f"{override}: cannot be read; quote a value with special signs: \"key='a(b)'\"") from error
+        key, equals, value = override.partition("=")
+        shown = key + equals + (shown_address(value) if key == "tracking.uri" else value)
+        raise BadInput(f"{shown}: cannot be read; quote a value with special signs: \"key='a(b)'\"") from error
 
 
 def _check_keys(keys_set: Sequence[str]) -> None:

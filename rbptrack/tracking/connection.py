@@ -17,7 +17,7 @@ from filelock import FileLock
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import kind_of, sync
-from rbptrack.base.secrets import without_password
+from rbptrack.base.secrets import shown_address, without_password
 from rbptrack.config.paths import home
 from rbptrack.tracking.explained import explained
 
@@ -124,9 +124,8 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
         database = Path.cwd() / "mlflow.db"
     elif scheme != "sqlite":
         if scheme not in _SCHEMES:
-            shown = f"***@{uri.rpartition('@')[2]}" if "@" in uri else without_password(uri)
             raise BadInput(
-                f"{shown} is not a tracking store: give http://HOST:PORT, sqlite:///FILE or "
+                f"{shown_address(uri)} is not a tracking store: give http://HOST:PORT, sqlite:///FILE or "
                 "postgresql://HOST/NAME (MLflow no longer keeps runs in plain folders)"
             )
         return uri, None

@@ -61,6 +61,7 @@ TYPOS = {
     "--model=nano/6k": "Write model=nano/6k",
     "--multirn model=nano/6k": "Did you mean --multirun?",
     "tracking.uri=http://me:hunter2@host:1": "password",
+    "tracking.uri=http;//me:hunter2@host": "***@host",
     # flags
     "list --srt ce": "--sort",
     "list nano": "unexpected extra argument",
@@ -88,6 +89,7 @@ TYPOS = {
     "import nothing.zip": "nothing.zip",
     "ui --port many": "port",
     "ui --port 0": "port",
+    "list --tracking-uri me:hunter2@host": "***@host",
     "list --tracking-uri postgresql://ann:hunter2@db/x": "password",
     "list": "no ",
     "show nano-6k": "no ",
