@@ -86,7 +86,7 @@ GLOSSARY: Glossary = {
     ),
     "forecast": "CE or RBP_k that the law gives one more model of size S",
     "beyond": Term("S over the largest size measured", form=".3g"),
-    "bend": Term("square term of ln y over ln S; above 0 the law flattens", form="+.3g", aside=True),
+    "bend": Term("square term of ln y over ln S; above 0 the law flattens", form="+.4f", aside=True),
     "missed": Term("tokens that the best model does not rank among its first k", "misses", ",.0f"),
     "doubt": Term(
         f"what speaks against the law: residuals with a pattern (the interval of the bend excludes 0), a largest "
@@ -95,6 +95,8 @@ GLOSSARY: Glossary = {
     ),
     "delta_low": "lower end of delta",
     "delta_high": "upper end of delta",
+    "held_out_low": "lower end of the held-out error",
+    "held_out_high": "upper end of the held-out error",
     "bend_low": "lower end of the bend",
     "bend_high": "upper end of the bend",
     "k": "of RBP_k; 0 for CE",
@@ -292,6 +294,8 @@ def _caution(report: Report, metric: str, families: Sequence[FamilyLaws]) -> str
         faults = ["flattens"] if floors[0] else []
         faults += ["mispredicts its largest size"] if mispredicts[0] else []
         return f"caution: the law {listed(faults)}"
+    if doubtful == 1:
+        return f"caution: 1 of {len(laws)} laws flattens or mispredicts its largest size"
     return f"caution: {doubtful} of {len(laws)} laws flatten or mispredict their largest size"
 
 
@@ -338,7 +342,9 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
     for metric, law in family_laws.laws.items():
         line = {"S0": law.s[0], "y0": law.at(law.s[0]), "S1": law.s[-1], "y1": law.at(law.s[-1])}
         numbers: dict[str, object] = {"A": law.a, "R2": law.r2, "misses": law.misses}
-        numbers |= _with_ends("alpha", law.alpha) | _with_ends("bend", law.bend())
+        numbers |= _with_ends("alpha", law.alpha) | {"p": law.alpha.p()} | _with_ends("bend", law.bend())
+        held_out = law.held_out() if law.sizes >= 4 else Estimate(np.nan, df=np.nan)
+        numbers |= {name: np.expm1(value) for name, value in _with_ends("held_out", held_out).items()}
         if ratio := family_laws.ratios.get(metric):
             numbers |= _with_ends("delta", ratio.alpha)
         missed = _fewest_missed(family_laws, metric)
@@ -347,7 +353,7 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
     return rows
 
 
-def _with_ends(name: str, estimate: Estimate) -> dict[str, object]:
+def _with_ends(name: str, estimate: Estimate) -> dict[str, float]:
     """A number and its ends, as columns: low and high of alpha, bend_low and bend_high of bend."""
     low, high = estimate.interval()
     prefix = "" if name == "alpha" else f"{name}_"
@@ -371,7 +377,7 @@ def _doubts(law: Law, missed: float) -> Iterator[str]:
     if high < 0:
         yield "steepens"
     if _mispredicts(law):
-        yield "mispredicts its largest size"
+        yield "off at its largest size"
     if law.r2 < MIN_R2:
         yield "models scatter"
     if missed < FEW_MISSES:

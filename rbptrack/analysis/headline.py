@@ -33,7 +33,7 @@ def verdicts(
         'no law was found (1 undecided)'
         >>> undecided = rows[1:2].assign(detectable=0.062)
         >>> verdicts(undecided, {"differs": "RBP_10 bends"}, noun="law", none="no bend was found", power=True)
-        'no bend was found (1 undecided; 80% power at 0.062)'
+        'no bend was found (1 undecided, 80% power at 0.062)'
 
     """
     tested = rows[rows["verdict"] != ""]
@@ -59,7 +59,7 @@ def verdicts(
 def _power(rows: pd.DataFrame) -> str:
     """The effect that every undecided test would find in 80% of cases; empty if it is not known."""
     largest = float(rows["detectable"].max()) if "detectable" in rows else inf
-    return f"; 80% power at {number(largest, '.2g')}" if isfinite(largest) else ""
+    return f", 80% power at {number(largest, '.2g')}" if isfinite(largest) else ""
 
 
 def spanned(values: Iterable[float], form: str = ".2f") -> str:

@@ -10,7 +10,9 @@ import base64
 import functools
 import gzip
 import json
+import math
 import platform
+import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -30,7 +32,7 @@ from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, rbp_name
 from rbptrack.reporting.analyse import Analysis
-from rbptrack.reporting.tables import ResultsTable, cell, results_tables, table_text, value_text, verdict_text
+from rbptrack.reporting.tables import ResultsTable, cell, p_text, results_tables, table_text, value_text, verdict_text
 from rbptrack.sources.cache import cached
 from rbptrack.sources.fingerprint import fingerprint
 
@@ -38,6 +40,7 @@ _PLAIN_CSV = 20_000  # bytes; a larger table is in the page compressed
 _ALL_CSV = 180_000  # bytes of all tables' links together; the largest beyond are in the store only
 _MAX_ROWS = 100  # of a folded table; all are in its CSV
 _LONG = 120  # characters of a sentence that a line of the page cannot be relied on to hold
+_SENTENCE_END = re.compile(r"; |(?<=[a-z)])\. (?=[A-Z])")
 _GLYPHS = "●■▲◆✚▼◀▶"  # as charts.SHAPES
 
 
@@ -159,11 +162,13 @@ class _LawColumn(NamedTuple):
 
 _LAW_COLUMNS = (
     _LawColumn("alpha", ("low", "high")),
+    _LawColumn("p"),
     _LawColumn("delta", ("delta_low", "delta_high")),
     _LawColumn("verdict"),
+    _LawColumn("detectable"),
     _LawColumn("R2"),
+    _LawColumn("held_out", ("held_out_low", "held_out_high")),
     _LawColumn("bend", ("bend_low", "bend_high")),
-    _LawColumn("misses"),
     _LawColumn("missed"),
     _LawColumn("doubt"),
 )
@@ -186,19 +191,19 @@ class _Laws(NamedTuple):
 def _laws_by_k(report: Report) -> _Laws | None:
     """The laws of the leading report, with a verdict for the k that were tested; None if it has no table of laws."""
     laws = report.tables.get("laws", pd.DataFrame())
-    needed = {*_LAW_KEYS, *(column.name for column in _LAW_COLUMNS)} - {"verdict"}
+    needed = {*_LAW_KEYS, *(column.name for column in _LAW_COLUMNS)} - {"verdict", "detectable"}
     if not needed <= set(laws.columns):
         return None
-    verdicts: dict[tuple[str, ...], str] = {}
+    verdicts: dict[tuple[str, ...], tuple[str, float]] = {}
     if "delta" in report.questions:
         for tested in report.frame("delta").to_dict("records"):
-            verdicts[tested["family"], tested["dataset"], tested["metric"]] = verdict_text(
-                tested["verdict"], tested["p"]
-            )
+            case = tested["family"], tested["dataset"], tested["metric"]
+            verdicts[case] = verdict_text(tested["verdict"], tested["p"]), tested["detectable"]
     texts: dict[tuple[str, ...], dict[str, str]] = {}
     for row in laws.to_dict("records"):
         metric = rbp_name(row["k"]) if row["metric"] == "rbp" else row["metric"]
-        row["verdict"] = verdicts.get((row["family"], row["dataset"], metric), "")
+        case = row["family"], row["dataset"], metric
+        row["verdict"], row["detectable"] = verdicts.get(case, ("", math.nan))
         key = (f"{row['metric']}{row['k']}", row["family"], row["dataset"])
         texts[key] = {column.name: _law_text(report, row, column) for column in _LAW_COLUMNS}
     filled = [column.name for column in _LAW_COLUMNS if any(row[column.name] for row in texts.values())]
@@ -214,12 +219,16 @@ def _law_text(report: Report, row: Mapping[Any, Any], column: _LawColumn) -> str
     if column.ends:
         low, high = (row[end] for end in column.ends)
         return cell(value, low, high, report.term(column.name).form)
+    if column.name == "p":
+        return p_text(value)
     return value_text(value, report.term(column.name))
 
 
 def _law_column(report: Report, name: str) -> Column:
     kinds = {"family": "key", "dataset": "key", "verdict": "word", "doubt": "doubt"}
     term = report.term(name)
+    if name == "p":
+        return Column("p (α = 0)", "p of no law in size, α = 0, at this k alone; not corrected", "number")
     return Column(term.title, term.meaning, kinds.get(name, "number"))
 
 
@@ -230,7 +239,7 @@ def _part(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
     """
     report = analysis.report or Report({})
     sentence = analysis.sentence
-    begins = sentence.partition("; ")[0]
+    begins = _SENTENCE_END.split(sentence)[0]
     links = [_link_to(f"{analysis.name}-{name}.csv", table) for name, table in report.tables.items()]
     if report.questions:
         links.insert(0, _link_to(f"{analysis.name}.csv", report.results))
@@ -319,8 +328,8 @@ def _measured(runs: Runs) -> str:
     tokens = frame["num_tokens"].sum()  # 0 if all were imported without
     models = frame["model"].nunique()
     datasets = counted(frame["dataset"].nunique(), "dataset")
-    scored = f", {compact(float(tokens))} tokens" if tokens else ""
-    return f"{len(frame):,} of {counted(models, 'model')} on {datasets}{scored}"
+    scored = f"; {compact(float(tokens))} scored tokens" if tokens else ""
+    return f"{len(frame):,}, of {counted(models, 'model')} on {datasets}{scored}"
 
 
 def _measurements(frame: pd.DataFrame) -> pd.DataFrame:

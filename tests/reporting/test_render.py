@@ -9,6 +9,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,7 @@ def law_report(runs: Runs, ks: list[int], *, known: bool = True) -> Report:
             line = {"S0": 1e7, "y0": 1e7**-alpha, "S1": 1e10, "y1": 1e10**-alpha}
             numbers = {"alpha": alpha, "low": alpha - width, "high": alpha + width}
             numbers |= dict(zip(DELTA, (0.01, 0.01 - width, 0.01 + width), strict=True))
+            numbers |= {"p": 1e-5, "held_out": 0.01, "held_out_low": 0.01 - width, "held_out_high": 0.01 + width}
             numbers |= {"R2": 0.99, "misses": 0.02, "missed": 1000.0, "doubt": "few misses" if k > 90 else ""}
             numbers |= {"bend": 0.001, "bend_low": 0.001 - width, "bend_high": 0.001 + width}
             laws.append(case | numbers | line)
@@ -141,13 +143,14 @@ def test_the_table_of_laws_has_rows_for_every_k_of_the_slider(demo: str) -> None
     assert list(rows) == ["ce0", "rbp1", "rbp10", "rbp100"]
     for texts in rows.values():
         assert [row[:2] for row in texts] == [["family0", "code"], ["family0", "wiki"]]
-    alpha, delta, verdict, *_, doubt = rows["rbp100"][0][2:]
+    alpha, p, delta, verdict, *_, doubt = rows["rbp100"][0][2:]
     assert alpha.startswith(f"{0.1 + 0.02 * math.log(101):.3g} (")
+    assert p == "<0.001"
     assert delta.startswith("0.0100 (")
     assert verdict == "above"
     assert doubt == "few misses"
     shown = re.findall(r"<td[^>]*>(.*?)</td>", demo[demo.index('id="laws"') :])[: len(rows["rbp10"][0])]
-    assert [re.sub("<[^>]*>", "", text) for text in shown] == rows["rbp10"][0]
+    assert [unescape(re.sub("<[^>]*>", "", text)) for text in shown] == rows["rbp10"][0]
 
 
 def test_the_page_asks_for_nothing_outside(demo: str) -> None:
