@@ -193,9 +193,9 @@ def measure(
 
     """
     from rbptrack.corpus.documents import Document
-    from rbptrack.corpus.sequences import lay_out
+    from rbptrack.corpus.sequences import build_corpus
     from rbptrack.corpus.tokens import tokenise
-    from rbptrack.models.architecture import check_fit, longest_sequence
+    from rbptrack.models.architecture import check_compatible, longest_sequence
 
     _check_objects(model, tokenizer)
     if seq_len is None:
@@ -225,8 +225,8 @@ def measure(
     )
     if config.dataset.sequence is not SequenceRule.slide:
         config.dataset.context = 1
-    check_fit(type(model).__name__, model.config, tokenizer, seq_len)
-    corpus = lay_out(tokenise(documents, tokenizer, "", ""), tokenizer, config.dataset)
+    check_compatible(type(model).__name__, model.config, tokenizer, seq_len)
+    corpus = build_corpus(tokenise(documents, tokenizer, "", ""), tokenizer, config.dataset)
     folder = Path(tempfile.mkdtemp(prefix="rbptrack-"))
     try:
         result = _measure_in(folder, model, tokenizer, corpus, config, show_bar=progress)

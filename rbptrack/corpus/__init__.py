@@ -1,1 +1,1 @@
-"""From a dataset to the sequences that a model reads: documents, tokens, sequences."""
+"""Reads a dataset's documents, tokenises them and cuts them into the sequences that a model reads."""

@@ -1,4 +1,4 @@
-"""Conversations: prompt and answer as the model's chat template writes them, and where the answer stands."""
+"""Renders a prompt and its answer with a model's chat template, and finds the answer in the rendered text."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rbptrack.corpus.documents import Document
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_MARK = "\u2042rbptrack\u2042"  # stands where the answer goes, to find what the template writes before and after it
-_TODAY = datetime(2024, 7, 26)  # for templates that print the date: numbers must not change from day to day
-_DIRECTIVES = "aAbBcdfHIjmMpSuUwWxXyYzZ"  # of strftime
+_MARK = "\u2042rbptrack\u2042"  # takes the answer's place, to find the text that the template writes around it
+_TODAY = datetime(2024, 7, 26)  # the date that templates print; a fixed one, because numbers must not change by the day
+_DIRECTIVES = "aAbBcdfHIjmMpSuUwWxXyYzZ"  # the directives of strftime
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """A rendered document.
+    """A document that a chat template has rendered.
 
     Attributes:
-        text: all that the model reads, with the special tokens that the template writes.
-        start: the answer's first character.
-        stop: one past its last.
+        text: the whole text that the model reads, with the special tokens that the template writes.
+        start: index of the answer's first character in the text.
+        stop: index of the character after the answer's last character.
 
     """
 
@@ -36,10 +36,15 @@ class Conversation:
 
 
 def template_of(file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> str:
-    """Return the chat template in a file. If `file` is empty, return the template of the tokenizer.
+    """Return the chat template in a file. If `file` is empty, return the tokenizer's own template.
+
+    Args:
+        file: path of a file with a Jinja template, or an empty string.
+        tokenizer: the model's tokenizer.
+        model: the model's name, for the error message.
 
     Raises:
-        BadInput: the file cannot be read, or the model has no template.
+        BadInput: the file cannot be read, or the tokenizer has no template.
 
     """
     if file:
@@ -55,13 +60,14 @@ def template_of(file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> st
 
 
 def conversation(document: Document, tokenizer: PreTrainedTokenizerBase, template: str, separator: str) -> Conversation:
-    """Render a document: its last field is the assistant's answer, the fields before it are the user's prompt.
+    """Render a document as a conversation and find the answer in it.
 
-    The answer stands between what the template writes with another answer in its place. A template may strip spaces
-    around it, nothing else.
+    The last field is the assistant's answer. The fields before it, joined with `separator`, are the user's prompt. The
+    template is rendered twice, once with a mark instead of the answer. What stands around the mark stands around the
+    answer. The template may strip spaces around the answer, but may not change it otherwise.
 
     Raises:
-        BadInput: the template fails, or leaves the answer out, or changes it.
+        BadInput: the template fails, leaves the answer out, or changes it.
 
     """
     *prompt, answer = document.fields
@@ -80,15 +86,15 @@ def _rendered(question: str, answer: str, tokenizer: PreTrainedTokenizerBase, te
     messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     try:
         text = tokenizer.apply_chat_template(messages, chat_template=_undated(template), tokenize=False)
-    except Exception as error:  # a template is a program, and may divide by zero
+    except Exception as error:  # a template is a program and can raise anything, for example ZeroDivisionError
         raise BadInput(f"the chat template fails on a prompt and its answer: {first_line(error)}") from error
     return str(text)
 
 
 def _undated(template: str) -> str:
-    """Add a `strftime_now` to a template. It replaces that of transformers and always returns one fixed day.
+    """Replace the function `strftime_now` of a template by a macro that always returns the same day.
 
-    It is a macro, because transformers passes data to templates and no functions.
+    It is a macro because transformers passes only data to templates, not functions.
     """
     if "strftime_now" not in template:
         return template

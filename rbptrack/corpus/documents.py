@@ -1,4 +1,4 @@
-"""From a dataset to documents: read its rows, keep those that are asked for, select some with a seed."""
+"""Reads the documents of a dataset: reads rows, filters them, and selects some with a seed."""
 
 from __future__ import annotations
 
@@ -26,18 +26,25 @@ from rbptrack.sources.cache import cached, writable
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import Pinned, check_file, file_kind, needed_files
 
-_SHUFFLE_BUFFER = 10_000  # documents; a constant, because it decides which documents a seed selects
-_COLUMNS = pa.schema({"id": pa.string(), "fields": pa.list_(pa.string()), "group": pa.string()})  # of the cache
-# What `datasets` and the libraries below it raise for data that is damaged or of another kind.
+_SHUFFLE_BUFFER = 10_000  # documents; not configurable, because it decides which documents a seed selects
+_COLUMNS = pa.schema({"id": pa.string(), "fields": pa.list_(pa.string()), "group": pa.string()})  # columns of the cache
+# `datasets` and the libraries that it uses raise these if data is damaged or of another kind.
 _READING = (OSError, ValueError, OverflowError, EOFError, StopIteration, RuntimeError, zlib.error, pa.ArrowException)
-_SHUTDOWN_SECONDS = 0.2  # that reads ahead in a local file need to end, once enough was taken; the library waits 5 s
+_SHUTDOWN_SECONDS = 0.2  # how long `datasets` waits for its threads to end; 0.2 s suffice for local files, not its 5 s
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Document:
-    """One text: its fields in order, as the dataset has them, and its source if the dataset names one."""
+    """One text of a dataset.
+
+    Attributes:
+        id: the document's id in the dataset.
+        fields: the texts of the fields that `dataset.fields` names, in that order.
+        group: the book, site or other group that the document comes from. Empty if `dataset.group` names no field.
+
+    """
 
     id: str
     fields: tuple[str, ...]
@@ -45,7 +52,10 @@ class Document:
 
 
 def selection_identity(config: DatasetConfig, source: Pinned) -> dict[str, object]:
-    """Everything that decides which texts are read: part of a measurement's fingerprint, and the key of the cache."""
+    """Return the settings that decide which texts are read.
+
+    They are part of a measurement's fingerprint and the key of the cache of documents.
+    """
     return {
         "dataset": source.identity,
         "config": config.config,
@@ -62,7 +72,10 @@ def selection_identity(config: DatasetConfig, source: Pinned) -> dict[str, objec
 
 
 def texts_hash(documents: Sequence[Document], *, chat: bool = False) -> str:
-    """SHA-256 (hex) over the texts of the selection, in order; another for conversations, whose answers alone count."""
+    """Return the SHA-256 (hex) of the texts of documents, in order.
+
+    The hash differs for conversations (`chat`), because only their answers are scored.
+    """
     total = hashlib.sha256(b"chat" if chat else b"")
     for document in documents:
         for text in document.fields:
@@ -72,10 +85,12 @@ def texts_hash(documents: Sequence[Document], *, chat: bool = False) -> str:
 
 
 def load_documents(config: DatasetConfig, source: Pinned) -> list[Document]:
-    """Read and select documents. A selection of a hub dataset that was read before comes from the cache.
+    """Read a dataset and return its selected documents.
+
+    The documents of a hub dataset are cached. The next call with the same settings reads the cache.
 
     Raises:
-        BadInput: the dataset cannot be read, has no such split or field, or holds no text.
+        BadInput: the dataset cannot be read, does not have the split or field, or holds no text.
 
     """
     if source.revision is None:
@@ -88,7 +103,7 @@ def load_documents(config: DatasetConfig, source: Pinned) -> list[Document]:
     if without:
         fields = ", ".join(config.fields)
         say(
-            f"{config.name}: {len(without):,} of {counted(len(documents), 'document')} without text in {fields}; "
+            f"{config.name}: {len(without):,} of {counted(len(documents), 'document')} have no text in {fields}; "
             f"the first is {without[0].id}"
         )
     return documents
@@ -104,24 +119,24 @@ def _to_table(documents: Sequence[Document]) -> pa.Table:
 
 
 def only_split(config: DatasetConfig, source: Pinned) -> str:
-    """The split of a dataset that names none.
+    """Return the name of a dataset's only split.
 
     Raises:
-        BadInput: the dataset cannot be read, or has several.
+        BadInput: the dataset cannot be read, or has several splits.
 
     """
     import datasets
 
     if source.files:
-        return "train"  # what `datasets` calls files given by name
+        return "train"  # the name that `datasets` gives to local files
 
-    def names() -> list[str]:
-        found = datasets.get_dataset_split_names(
+    def read_names() -> list[str]:
+        names = datasets.get_dataset_split_names(
             source.location, config.config or None, data_files=list(config.files) or None, revision=source.revision
         )
-        return list(map(str, found))
+        return list(map(str, names))
 
-    splits = _through(config, source, names)
+    splits = _through(config, source, read_names)
     if len(splits) != 1:
         raise BadInput(f"dataset {config.name} has several splits: give dataset.split=... Splits: {', '.join(splits)}")
     return splits[0]
@@ -132,7 +147,7 @@ def _read(config: DatasetConfig, source: Pinned) -> list[Document]:
     import datasets
 
     datasets.disable_progress_bars()
-    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # the error says what it would say
+    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # our error message repeats what it would log
     patience = datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN
     try:
         if source.revision is None:
@@ -143,13 +158,14 @@ def _read(config: DatasetConfig, source: Pinned) -> list[Document]:
     if not any(any(document.fields) for document in documents):
         condition = f"; where={dict(config.where)}" if config.where else ""
         raise BadInput(
-            f"dataset {config.name} is empty: {len(documents)} documents, none with text in {config.fields}{condition}"
+            f"dataset {config.name} is empty: none of its {len(documents)} documents has text in "
+            f"{config.fields}{condition}"
         )
     return documents
 
 
 def _through(config: DatasetConfig, source: Pinned, read: Callable[[], T]) -> T:
-    """Call a function that reads with `datasets`. Raises BadInput if the data or the hub fail."""
+    """Call a function that reads with `datasets`. Raises BadInput if the data cannot be read or the hub fails."""
     import datasets
 
     try:
@@ -171,10 +187,11 @@ def _documents(config: DatasetConfig, source: Pinned) -> list[Document]:
         id_ = str(row[config.id_field]) if config.id_field else str(row.get(rows.ID, number))
         group = ""
         if config.group:
-            source_of_row = _value(row, config.group)
-            has_source = source_of_row not in (None, "")
-            grouped = grouped or has_source
-            group = str(source_of_row) if has_source else f"document {number} (no {config.group})"  # no other's name
+            value = _value(row, config.group)
+            has_group = value not in (None, "")
+            grouped = grouped or has_group
+            # A document without a group forms a group alone.
+            group = str(value) if has_group else f"document {number} (no {config.group})"
         documents.append(Document(id_, _fields(row, config), group))
     if config.group and documents and not grouped:
         raise BadInput(f"dataset.group={config.group}: no document of {config.name} has this field")
@@ -182,7 +199,7 @@ def _documents(config: DatasetConfig, source: Pinned) -> list[Document]:
 
 
 def _selected(config: DatasetConfig, source: Pinned) -> Iterable[Row]:
-    """Yield the rows that are asked for: head, then filters, then the seeded selection."""
+    """Return the rows that a config selects. The order is: head, filters, selection with the seed."""
     import datasets
 
     whole = config.sampling is Sampling.shuffle and bool(config.documents) and not config.head
@@ -205,10 +222,10 @@ def _selected(config: DatasetConfig, source: Pinned) -> Iterable[Row]:
         files, csv = _files_of(builder, config.split)
         if not files:
             return _select(_rows_of_library(builder, names, config, streaming=not whole), config)
-    for file in files if source.revision is None else files[:1]:  # a repository may have thousands
+    for file in files if source.revision is None else files[:1]:  # a repository may have thousands of files
         _check_fields(rows.columns_of(file, wanted, csv), wanted, config)
     if whole:
-        if source.revision is not None:  # they are read twice
+        if source.revision is not None:  # downloaded first, because the files are read twice
             files = datasets.DownloadManager().download(files)
         return _drawn_from_all(lambda: rows.read_rows(files, wanted, csv), config)
     arguments = {"files": list(files), "columns": tuple(wanted), "csv": csv}
@@ -216,9 +233,9 @@ def _selected(config: DatasetConfig, source: Pinned) -> Iterable[Row]:
 
 
 def _files_of(builder: Any, split: str) -> tuple[Sequence[str], dict[str, Any]]:
-    """Return the CSV or JSON files of a split and the options of the CSV, which a README.md may give.
+    """Return the CSV or JSON files of a split, and the options for CSV that the dataset's README.md may set.
 
-    No files if `datasets` must read the split: it is of another kind, or its files are in archives.
+    Return no files if `datasets` itself must read the split, because it is of another kind or lies in archives.
     """
     from datasets.packaged_modules.csv.csv import Csv
     from datasets.packaged_modules.json.json import Json
@@ -234,7 +251,7 @@ def _files_of(builder: Any, split: str) -> tuple[Sequence[str], dict[str, Any]]:
 
 
 def _is_readable(file: str) -> bool:
-    """Whether `rows` knows the kind of a file by its name; an archive holds files of which it does not."""
+    """Whether `read_rows` can read a file, by the ending of its name. It cannot read archives."""
     try:
         return bool(file_kind(file))
     except BadInput:
@@ -242,7 +259,10 @@ def _is_readable(file: str) -> bool:
 
 
 def _reachable(config: DatasetConfig, source: Pinned) -> tuple[str, str | None]:
-    """Return location and revision for `datasets`: the hub, or without a network the folder of its cache."""
+    """Return the location and revision to give to `datasets`.
+
+    Without a network, the location is the folder of the hub's cache, and the revision is None.
+    """
     if source.revision is None or hub.online():
         return source.location, source.revision
     folder = hub.snapshot("dataset", source.location, source.revision)
@@ -253,7 +273,7 @@ def _reachable(config: DatasetConfig, source: Pinned) -> tuple[str, str | None]:
 
 
 def _rows_of_library(builder: Any, names: dict[str, Any], config: DatasetConfig, *, streaming: bool) -> Any:
-    """Return the split as `datasets` gives it, streamed or whole; of Parquet files the named columns."""
+    """Return a split, read by `datasets`, streamed or whole. Parquet files are read for the named columns only."""
     import datasets
     from datasets.packaged_modules.parquet.parquet import Parquet
 
@@ -267,7 +287,7 @@ def _rows_of_library(builder: Any, names: dict[str, Any], config: DatasetConfig,
 
 
 def _select(stream: Any, config: DatasetConfig) -> Iterable[Row]:
-    """The rows that are asked for of a dataset of the library."""
+    """Apply head, filters and selection of a config to a dataset that `datasets` has opened."""
     keep = _filter(config)
     if config.head:
         wanted = [row for row in islice(stream, config.head) if keep(row)]
@@ -285,9 +305,10 @@ def _select(stream: Any, config: DatasetConfig) -> Iterable[Row]:
 
 
 def _drawn_from_all(read: Callable[[], Iterable[Row]], config: DatasetConfig) -> list[Row]:
-    """Return the first rows of a permutation of all rows that pass the filters, as `datasets` draws it.
+    """Draw rows at random, with the seed, from all rows that pass the filters.
 
-    The rows are read twice: first to count them, then to keep those that are drawn. Only those are in memory.
+    The draw equals that of `datasets` with the same seed. The rows are read twice: the first time they are counted, the
+    second time the drawn rows are kept. Only the drawn rows are in memory.
     """
     keep = _filter(config)
     count = sum(1 for row in read() if keep(row))
@@ -299,7 +320,7 @@ def _drawn_from_all(read: Callable[[], Iterable[Row]], config: DatasetConfig) ->
 
 
 def _named_columns(config: DatasetConfig) -> list[str]:
-    """The columns that a config names, once each."""
+    """Return the columns that a config names, without repetition."""
     named = [*config.fields]
     if config.id_field:
         named.append(config.id_field)
@@ -326,10 +347,10 @@ def _filter(config: DatasetConfig) -> Callable[[Row], bool]:
 
 
 def _value(row: Row, key: str) -> object:
-    """The value of a field, or of a part of one (`meta.site`); None where the row has none.
+    """Return the value of a field, or of a part of a field (`meta.site`). Return None if the row does not have it.
 
     Raises:
-        BadInput: the key names a part of a value that has no parts.
+        BadInput: the key names a part of a field that is not an object.
 
     """
     value: Any = row
@@ -350,22 +371,23 @@ def _fields(row: Row, config: DatasetConfig) -> tuple[str, ...]:
 
 
 def _as_text(value: object, field: str, config: DatasetConfig) -> str:
-    """A field's text; an empty text for a missing one."""
+    """Return a field's value as text. A missing value is an empty text. Raises BadInput if the value is not text."""
     if value is None:
         return ""
     if isinstance(value, str):
-        if "\0" in value and config.files:  # UTF-16 without its mark reads as UTF-8 with a NUL between any two letters
+        # UTF-16 without a byte order mark can be read as UTF-8. Then a NUL stands between the letters.
+        if "\0" in value and config.files:
             raise BadInput(
                 f"dataset {config.name}: field {field} holds NUL bytes, so a file is not UTF-8 text; "
                 "convert it, for example with iconv -f utf-16 -t utf-8"
             )
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
             raise BadInput(
-                f"dataset {config.name}: field {field} holds half of a surrogate pair, such as \\ud800 in "
-                "JSON, which is not text: repair the file"
+                f"dataset {config.name}: field {field} holds half of a surrogate pair, such as \\ud800 in JSON. This "
+                "is not valid text: repair the file"
             )
         return value
     raise BadInput(
-        f"dataset {config.name}: field {field} holds a {type(value).__name__}, not text; dataset.fields must name "
-        "fields of text"
+        f"dataset {config.name}: field {field} holds a {type(value).__name__}. dataset.fields must name fields that "
+        "hold text"
     )

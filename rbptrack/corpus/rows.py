@@ -1,7 +1,7 @@
-"""Rows of data files: cells of text files are text as written, and columns that nobody named are not read.
+"""Reads rows of data files. It reads only the named columns, and reads cells of CSV files as they are written.
 
-`datasets` would guess a type for every column of a CSV or JSON file. It reads None and NA as missing, 007 as 7 and
-2020-01-01 as a time, and fails if the guess for any column does not fit a later row.
+`datasets` would guess a type for each column of a CSV or JSON file. It reads None and NA as missing, 007 as 7 and
+2020-01-01 as a time, and fails if a later row contradicts the guess for any column.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ import zstandard
 from rbptrack.sources.pin import FILE_KINDS, file_kind
 
 ID = "__rbptrack_id__"
-"""Key of the document ID that `read_rows` gives to a row: the file's name and the row's number."""
+"""The key under which `read_rows` adds a document ID to a row. The ID is the file's name and the row's number."""
 
 _CSV: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_filter": False}
 _ROWS_OF_A_PIECE = 1000
-_MAX_SEARCHED = 10_000  # rows in which a column of a JSON file must appear
+_MAX_SEARCHED = 10_000  # a column of a JSON file must appear in the first so many rows
 
 Row = dict[str, Any]
 
 
 def read_rows(files: Sequence[str], columns: Collection[str], csv: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the rows of files, each with the named columns that it has and its ID.
+    """Yield the rows of files. A row holds its ID and the named columns that the file has for it.
 
     Args:
         files: paths, or addresses that `datasets` can open, such as hf://datasets/org/name@commit/train.jsonl.zst.
-        columns: the columns that are read.
+        columns: the columns to read.
         csv: options of `pandas.read_csv` for the CSV files, such as `sep`.
 
     Raises:
-        ValueError, OSError, EOFError: a file is damaged. The message has the place, where it is known.
+        ValueError, OSError, EOFError: a file is damaged. The message names the line, if it is known.
 
     """
     for file in files:
@@ -50,7 +50,7 @@ def read_rows(files: Sequence[str], columns: Collection[str], csv: Mapping[str, 
 def columns_of(file: str, wanted: Collection[str], csv: Mapping[str, Any]) -> list[str]:
     """Return the names of a file's columns.
 
-    A JSON file has no list of them. Its rows are read until all wanted columns have appeared, at most 10,000.
+    A JSON file has no list of columns. Its rows are read until all wanted columns have appeared, but at most 10,000.
     """
     kind = FILE_KINDS[file_kind(file)]
     if kind == "parquet":
@@ -63,12 +63,12 @@ def columns_of(file: str, wanted: Collection[str], csv: Mapping[str, Any]) -> li
 
         with _opened(file) as data:
             return list(map(str, pd.read_csv(data, **_csv_options(file, csv) | {"nrows": 0}).columns))
-    found: dict[str, None] = {}
+    columns: dict[str, None] = {}
     for number, row in enumerate(_rows_of_file(file, wanted, csv)):
-        found |= dict.fromkeys(row)
-        if number == _MAX_SEARCHED or found.keys() >= set(wanted):
+        columns |= dict.fromkeys(row)
+        if number == _MAX_SEARCHED or columns.keys() >= set(wanted):
             break
-    return list(found)
+    return list(columns)
 
 
 def _rows_of_file(file: str, columns: Collection[str], csv: Mapping[str, Any]) -> Iterator[Row]:
@@ -86,7 +86,7 @@ def _rows_of_file(file: str, columns: Collection[str], csv: Mapping[str, Any]) -
 
 
 def _json_rows(data: IO[bytes]) -> Iterator[Row]:
-    """Yield the objects of JSON lines, the elements of one array, or the only object of a file."""
+    """Yield the rows of a JSON file that holds an object per line, one array, or one object."""
     first = True
     for number, line in enumerate(data, start=1):
         text = line.decode("utf-8-sig" if first else "utf-8")
@@ -98,7 +98,7 @@ def _json_rows(data: IO[bytes]) -> Iterator[Row]:
         try:
             row = json.loads(text)
         except json.JSONDecodeError as error:
-            if first and error.pos >= len(text.rstrip()):  # an object over several lines
+            if first and error.pos >= len(text.rstrip()):  # the object continues on the next line
                 yield from _whole_json(text, data, number)
                 return
             raise ValueError(f"line {number:,} is not JSON ({error.msg}, column {error.colno:,})") from error
@@ -107,7 +107,14 @@ def _json_rows(data: IO[bytes]) -> Iterator[Row]:
 
 
 def _whole_json(begins: str, data: IO[bytes], number: int) -> Iterator[Row]:
-    """Yield the rows of a file that holds one array or one object, of which line `number` was read."""
+    """Yield the rows of a JSON file that holds one array or one object.
+
+    Args:
+        begins: the text that was read already.
+        data: the open file, after that text.
+        number: the number of the last line that was read, from 1.
+
+    """
     try:
         whole = json.loads(begins + data.read().decode())
     except json.JSONDecodeError as error:
@@ -127,7 +134,7 @@ def _object(row: object, place: str) -> Row:
 
 
 def _csv_options(file: str, csv: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for pandas: a separator by the file's name, what is given, and that all cells are text."""
+    """Return the arguments of `pandas.read_csv`: a separator that the file's name implies, `csv`, and cells as text."""
     separator = {"sep": "\t"} if file_kind(file).startswith(".tsv") else {}
     encoding = {"encoding": csv.get("encoding") or "utf-8-sig"}
     return {**separator, **csv, **encoding, **_CSV, "chunksize": None}
@@ -138,7 +145,7 @@ def _csv_rows(data: IO[bytes], options: dict[str, Any]) -> Iterator[Row]:
 
     with pd.read_csv(data, **options | {"chunksize": _ROWS_OF_A_PIECE}) as pieces:
         for piece in pieces:
-            if not isinstance(piece.index, pd.RangeIndex):  # pandas takes the first cells for names of rows
+            if not isinstance(piece.index, pd.RangeIndex):  # pandas took the first cells as names of rows
                 raise ValueError("its rows have more cells than its first line has names")
             for row in piece.to_dict("records"):
                 yield {str(name): value for name, value in row.items()}
@@ -155,10 +162,10 @@ def _parquet_rows(data: IO[bytes], columns: Collection[str]) -> Iterator[Row]:
 
 @contextmanager
 def _opened(file: str) -> Iterator[IO[bytes]]:
-    """Open a file of this machine or an address, and decompress it if its name says that it is compressed."""
+    """Open a local file or an address, and decompress it if its name ends in .gz or .zst."""
     with ExitStack() as stack:
         if "://" in file:
-            from datasets.utils.file_utils import xopen  # tries again where a connection breaks
+            from datasets.utils.file_utils import xopen  # it tries again if a connection breaks
 
             data = stack.enter_context(xopen(file, "rb"))
         else:

@@ -1,4 +1,4 @@
-"""Sequences: how tokenised documents are cut for the model, and which of their tokens are scored."""
+"""Cuts tokenised documents into the sequences that a model reads, and decides which tokens are scored."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ IntArray = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Tokenised documents laid end to end, and the sequences over them.
+    """All tokens of the selected documents in one row, and the sequences that are cut from them.
 
     Attributes:
-        token: ids, int32 (tokens,).
-        document: the document's number in the selection, from 0, int32 (tokens,).
+        token: token ids, int32 (tokens,).
+        document: the number of the token's document in the selection, from 0, int32 (tokens,).
         position: index of the token in its document, int32 (tokens,).
-        field: the field in which the token's last character lies, int8 (tokens,).
+        field: number of the field in which the token's last character lies, int8 (tokens,).
         num_bytes: UTF-8 bytes of the text that the token stands for, int32 (tokens,).
         scorable: whether the token may be a target, bool (tokens,).
-        start: first token of each sequence, int64 (sequences,), ascending.
-        stop: one past its last token, int64 (sequences,).
-        first: its first target, int64 (sequences,). The targets of a sequence are the scorable tokens of
-            first..stop-1; those of different sequences are disjoint and ascending.
-        prefix: special tokens that the tokenizer puts before every text (`<bos>`; often none), int32. A sequence that
-            begins inside a document is given them too: models that were trained with them fail without.
-        document_ids: id in the dataset of each selected document, in order.
-        groups: the source of each document; empty texts where `dataset.group` names no field.
-        texts_hash: SHA-256 over the texts of the selection.
+        start: index of each sequence's first token, int64 (sequences,), ascending.
+        stop: index after each sequence's last token, int64 (sequences,).
+        first: index of each sequence's first target, int64 (sequences,). The targets of a sequence are the scorable
+            tokens first..stop-1. Different sequences have different targets, in ascending order.
+        prefix: ids of the special tokens that the tokenizer puts before every text, such as `<bos>`, int32. Often
+            empty. A sequence that begins inside a document gets the prefix too, because models that were trained with
+            it fail without it.
+        document_ids: the id in the dataset of each selected document, in order.
+        groups: the group of each document. Empty texts if `dataset.group` names no field.
+        texts_hash: SHA-256 (hex) of the texts of the selection.
 
     """
 
@@ -60,7 +61,7 @@ class Corpus:
     texts_hash: str
 
     def inputs(self, sequence: int) -> IntArray:
-        """The model's input for a sequence, (length,): its tokens, after the prefix where `prefixed`."""
+        """Return the model's input (length,) for a sequence: its tokens, after the prefix if it gets one."""
         tokens: IntArray = self.token[self.start[sequence] : self.stop[sequence]]
         if not self.prefixed[sequence]:
             return tokens
@@ -74,13 +75,13 @@ class Corpus:
 
     @cached_property
     def lengths(self) -> IntArray:
-        """Number of tokens that the model reads for each sequence, int64 (sequences,)."""
+        """The number of tokens that the model reads for each sequence, int64 (sequences,)."""
         added = np.where(self.prefixed, len(self.prefix), 0)
         lengths: IntArray = self.stop - self.start + added
         return lengths
 
     def targets(self, low: int, high: int) -> IntArray:
-        """Indices of the scored tokens of sequences low..high-1, ascending."""
+        """Return the indices of the scored tokens of sequences low..high-1, in ascending order."""
         spans = [np.arange(a, b) for a, b in zip(self.first[low:high], self.stop[low:high], strict=True)]
         flat = np.concatenate(spans)
         scored: IntArray = flat[self.scorable[flat]]
@@ -88,15 +89,15 @@ class Corpus:
 
     @cached_property
     def num_targets(self) -> int:
-        """Number of scored tokens."""
+        """The number of scored tokens."""
         spans = zip(self.first, self.stop, strict=True)
         return sum(int(np.count_nonzero(self.scorable[first:stop])) for first, stop in spans)
 
     def document_table(self) -> pd.DataFrame:
-        """A row per selected document.
+        """Return a table with a row per selected document.
 
-        Columns: `document`, its number in the rank table; `id` in the dataset; `tokens`; `bytes`, of UTF-8, of its
-        scored tokens; and `group`, its source, where `dataset.group` names a field.
+        Columns: `document` (its number in the rank table), `id` (its id in the dataset), `tokens` (all its tokens) and
+        `bytes` (UTF-8 bytes of its scored tokens). If `dataset.group` names a field, also `group`.
         """
         tokens = np.bincount(self.document, minlength=len(self.document_ids))
         scored = self.targets(0, len(self.start))
@@ -109,30 +110,38 @@ class Corpus:
         return table
 
     def unscored_table(self) -> pd.DataFrame:
-        """A row for every token without a rank, up to the last scored token of its document: document, position, token.
+        """Return a table with a row per token that is not scored, up to the last scored token of its document.
 
-        With the rank table they are the text that the model read.
+        Columns: `document`, `position`, `token`. Together with the rank table, these rows give the text that the model
+        read.
         """
         scored = np.zeros(len(self.token), bool)
         scored[self.targets(0, len(self.start))] = True
         last = np.full(len(self.document_ids), -1)
-        last[self.document[scored]] = self.position[scored]  # positions ascend: the last one stays
+        last[self.document[scored]] = self.position[scored]  # positions ascend, so the last assignment stays
         chosen = ~scored & (self.position < last[self.document])
         columns = {"document": self.document, "position": self.position, "token": self.token}
         return pd.DataFrame({name: values[chosen] for name, values in columns.items()})
 
     def token_texts(self, tokenizer: PreTrainedTokenizerBase, others: Iterable[int] = ()) -> dict[int, str]:
-        """The text of every token that occurs, and of other ids that the tokenizer knows, by id."""
+        """Return the text of each token that occurs in the corpus, by id.
+
+        Args:
+            tokenizer: the model's tokenizer.
+            others: further ids whose text is returned. Ids that the tokenizer does not know are left out.
+
+        """
         known = [token for token in others if token < len(tokenizer)]
         ids = np.union1d(self.token, np.array(known, np.int64)).tolist()
         return dict(zip(ids, token_texts(tokenizer, ids), strict=True))
 
 
-def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetConfig) -> Corpus:
-    """Lay out the sequences of tokenised documents by the dataset's sequence rule, and decide which tokens are scored.
+def build_corpus(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetConfig) -> Corpus:
+    """Cut tokenised documents into sequences by the dataset's sequence rule, and decide which tokens are scored.
 
     Raises:
-        BadInput: no document is long enough for a single scored token, or the rule does not fit the tokenizer.
+        BadInput: no document is long enough for one scored token, the tokenizer has no end-of-text token for
+            `sequence=pack`, or its prefix leaves no room in the sequences.
 
     """
     if config.sequence is SequenceRule.pack:
@@ -147,13 +156,13 @@ def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetC
     prefix = text_prefix(tokenizer) if sliding else np.empty(0, np.int32)
     if sliding and len(prefix) + 1 >= config.seq_len:
         raise BadInput(
-            f"the tokenizer begins every text with {len(prefix)} special tokens, which leaves no room in sequences of "
-            f"{config.seq_len}: give a larger dataset.seq_len"
+            f"dataset.seq_len={config.seq_len} is too small: the tokenizer begins every text with {len(prefix)} "
+            "special tokens, which leaves no room for text. Give a larger dataset.seq_len"
         )
     if sliding and len(prefix) + config.context >= config.seq_len:
         raise BadInput(
-            f"dataset.context must be below {config.seq_len - len(prefix)}, which is seq_len less the {len(prefix)} "
-            f"special tokens with which the tokenizer begins every text; got {config.context}"
+            f"dataset.context={config.context} is too large: it must be below {config.seq_len - len(prefix)}, which is "
+            f"seq_len minus the {len(prefix)} special tokens with which the tokenizer begins every text"
         )
     start, stop, first = _sequences(lengths, config, len(prefix))
     corpus = Corpus(
@@ -173,8 +182,8 @@ def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetC
     )
     if not len(start) or not corpus.num_targets:
         raise BadInput(
-            f"dataset {config.name}: nothing to score in {len(lengths)} documents of at most {lengths.max()} tokens; "
-            "a document needs at least 2 tokens that are not special"
+            f"dataset {config.name}: nothing to score in {len(lengths)} documents of at most {lengths.max()} tokens. "
+            "A document needs at least 2 tokens that are not special"
         )
     return corpus
 
@@ -194,7 +203,14 @@ def _joined(tokens: Tokens, end: int | None) -> Tokens:
 
 
 def _sequences(lengths: IntArray, config: DatasetConfig, prefix: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Start, stop and first target of every sequence that has a target; see `Corpus`."""
+    """Return `start`, `stop` and `first` of the attributes of `Corpus`, for each sequence that has a target.
+
+    Args:
+        lengths: tokens of each document, (documents,).
+        config: the dataset's configuration, with its sequence rule.
+        prefix: the number of special tokens before each sequence.
+
+    """
     spans: list[tuple[int, int, int]] = []
     total = int(lengths.sum())
     if config.sequence is SequenceRule.pack:
@@ -212,11 +228,11 @@ def _sequences(lengths: IntArray, config: DatasetConfig, prefix: int) -> tuple[I
 
 
 def _strides(begin: int, end: int, config: DatasetConfig, prefix: int) -> Iterator[tuple[int, int, int]]:
-    """Yield overlapping sequences (start, stop, first target) over the document begin..end-1.
+    """Yield overlapping sequences (start, stop, first target) over the document of tokens begin..end-1.
 
-    Each sequence repeats the last `context` tokens of the one before and scores the tokens after them, so that every
-    token is a target once, with at least `context` tokens before it (fewer only at the document's start). The stride
-    from one sequence to the next is seq_len - context, less the prefix.
+    Each sequence repeats the last `context` tokens of the previous sequence and scores the tokens after them. Every
+    token is a target once and has at least `context` tokens before it, except near the document's start. The stride
+    from one sequence to the next is seq_len - context - prefix.
     """
     start = begin
     first = begin + 1

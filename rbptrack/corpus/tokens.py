@@ -1,4 +1,4 @@
-"""Tokenised documents: ids, the field that each token is from, and the bytes that it stands for."""
+"""Tokenises documents and finds the field and the number of bytes of each token."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 
 IntArray = npt.NDArray[Any]
 Offsets = Sequence[tuple[int, int]]
-"""First character, and one past the last, of each token of a text."""
+"""For each token of a text: the index of its first character, and the index after its last character."""
 
-_BATCH_DOCUMENTS = 64  # the tokenizers' own threads share them
-_BATCH_CHARACTERS = 1_000_000  # at which a batch ends, because of the memory that it takes
-_BYTES_PER_CHARACTER = 250  # of memory while a text is tokenised: 180 to 250 were measured
+_BATCH_DOCUMENTS = 64  # documents that are tokenised together; the tokenizer's threads share them
+_BATCH_CHARACTERS = 1_000_000  # a batch ends at this size, to limit the memory that it takes
+_BYTES_PER_CHARACTER = 250  # memory that tokenising takes per character; 180 to 250 bytes were measured
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a token that is one byte
-_MAX_UNKNOWN = 0.5  # share of tokens that stand for what the tokenizer does not know
-_MAX_LEFT_OUT = 0.1  # share of characters that no token stands for; normalisers drop a few
-_SHORT_TEXTS = ("a", "1 b")  # a tokenizer may not know the letter
+_MAX_UNKNOWN = 0.5  # largest allowed share of the tokenizer's "unknown" token
+_MAX_LEFT_OUT = 0.1  # largest allowed share of characters that no token stands for; normalisers drop a few
+_SHORT_TEXTS = ("a", "1 b")  # two texts, because a tokenizer may not know a letter
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokenised documents, before any rule of sequences.
+    """Tokenised documents that are not cut into sequences yet.
 
     Attributes:
-        token: ids, int32 (tokens,).
-        field: which field the token's last character lies in, int8 (tokens,).
+        token: token ids, int32 (tokens,).
+        field: number of the field in which the token's last character lies, int8 (tokens,).
         num_bytes: UTF-8 bytes of the text that the token stands for, int32 (tokens,).
-        lengths: tokens of each document, int64 (documents,).
-        document_ids: ids in the dataset of the selected documents, in order.
-        groups: the source of each document; empty texts where none is named.
-        texts_hash: SHA-256 over the texts of the selection.
+        lengths: number of tokens of each document, int64 (documents,).
+        document_ids: the id in the dataset of each selected document, in order.
+        groups: the group of each document. Empty texts if `dataset.group` names no field.
+        texts_hash: SHA-256 (hex) of the texts of the selection.
 
     """
 
@@ -62,13 +62,19 @@ def tokenise(
 ) -> Tokens:
     """Tokenise documents, with the special tokens that the tokenizer adds to a text.
 
-    With a chat template, every document is a conversation: the template writes the special tokens, the tokenizer only
-    those with which it begins a text, where the template does not. The tokens of the answer have the last field's
-    number, all others 0.
+    With a chat template, each document is a conversation, and the template writes the special tokens. If it does not
+    write the tokenizer's prefix, the prefix is added. Tokens of the answer get the number of the last field, all other
+    tokens get 0.
+
+    Args:
+        documents: the documents, in order.
+        tokenizer: the model's fast tokenizer.
+        separator: the text between two fields of a document.
+        template: a chat template, or an empty string.
 
     Raises:
-        BadInput: a document is so long that tokenising it would need more memory than is free, the chat template fails,
-            or the tokenizer knows nothing of the texts.
+        BadInput: tokenising a document would need more memory than is free, the chat template fails, or the tokenizer
+            does not know most of the texts.
 
     """
     pieces: list[tuple[IntArray, IntArray, IntArray]] = []
@@ -104,17 +110,17 @@ def tokenise(
 
 def _check_known(tokens: Tokens, tokenizer: PreTrainedTokenizerBase) -> None:
     unknown = getattr(tokenizer.backend_tokenizer.model, "unk_token", None) or tokenizer.unk_token
-    of_text = tokens.token[tokens.num_bytes > 0]
-    unknown_tokens = np.count_nonzero(of_text == tokenizer.convert_tokens_to_ids(unknown)) if unknown else 0
-    if unknown_tokens > _MAX_UNKNOWN * len(of_text):
+    text_tokens = tokens.token[tokens.num_bytes > 0]
+    unknown_tokens = np.count_nonzero(text_tokens == tokenizer.convert_tokens_to_ids(unknown)) if unknown else 0
+    if unknown_tokens > _MAX_UNKNOWN * len(text_tokens):
         raise BadInput(
-            f"the tokenizer does not know the texts: {unknown_tokens:,} of {len(of_text):,} tokens are {unknown}; "
-            "give the model's own tokenizer (model.tokenizer=...)"
+            f"the tokenizer does not know the texts: {unknown_tokens:,} of {len(text_tokens):,} tokens are {unknown}. "
+            "Give the model's own tokenizer (model.tokenizer=...)"
         )
 
 
 def _check_covered(texts: Sequence[str], offsets: Sequence[Offsets]) -> None:
-    """Refuse a tokenizer that leaves out characters which it does not know, and says nothing."""
+    """Raise BadInput if a tokenizer silently leaves out more than a tenth of the texts' visible characters."""
     written = 0
     left_out = 0
     for text, spans in zip(texts, offsets, strict=True):
@@ -126,17 +132,20 @@ def _check_covered(texts: Sequence[str], offsets: Sequence[Offsets]) -> None:
         left_out += int((visible & ~covered).sum())
     if left_out > _MAX_LEFT_OUT * written:
         raise BadInput(
-            f"the tokenizer leaves out {left_out / written:.0%} of the texts' characters, which it does not know; give "
-            "the model's own tokenizer (model.tokenizer=...)"
+            f"the tokenizer leaves out {left_out / written:.0%} of the texts' characters, because it does not know "
+            "them. Give the model's own tokenizer (model.tokenizer=...)"
         )
 
 
 def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
-    """The special tokens with which the tokenizer begins every text: the beginning of what it makes of an empty one."""
+    """Return the ids of the special tokens with which a tokenizer begins every text.
+
+    The tokens of an empty text are compared with those of two short texts.
+    """
     added, *others = (_call(tokenizer, text)["input_ids"] for text in ("", *_SHORT_TEXTS))
 
     def begins(count: int) -> bool:
-        rest = len(added) - count  # what the tokenizer ends every text with
+        rest = len(added) - count  # the number of tokens with which the tokenizer ends every text
         return all(ids[:count] == added[:count] and ids[len(ids) - rest :] == added[count:] for ids in others)
 
     counts = [count for count in range(len(added) + 1) if begins(count)]
@@ -144,16 +153,17 @@ def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
-    """The text of each id, with the space before a word, which decoding ids one by one loses in many vocabularies.
+    """Return the text of each token id, with the space before a word.
 
-    Bytes that are no character by themselves are lone surrogates; see `rbptrack.base.words.readable`.
+    Decoding ids one by one would lose that space in many vocabularies. A token may hold a part of a character. Its
+    bytes become lone surrogates (Python's "surrogateescape"), which `rbptrack.base.words.readable` makes printable.
     """
     pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
     if "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder):
         from transformers.convert_slow_tokenizer import bytes_to_unicode
 
         values = {character: byte for byte, character in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
-        return [_text_of_bytes_level(piece, values) for piece in pieces]
+        return [_byte_level_text(piece, values) for piece in pieces]
     texts = []
     for piece in pieces:
         byte = _BYTE.fullmatch(piece)
@@ -161,7 +171,7 @@ def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[
     return texts
 
 
-def _text_of_bytes_level(piece: str, values: dict[str, int]) -> str:
+def _byte_level_text(piece: str, values: dict[str, int]) -> str:
     if not all(character in values for character in piece):
         return piece  # a special token
     return _decoded(bytes(values[character] for character in piece))
@@ -172,7 +182,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
-    """Yield consecutive documents that are tokenised together."""
+    """Yield batches of consecutive documents. Raises BadInput if a document needs more memory than is free."""
     batch: list[Document] = []
     characters = 0
     for document in documents:
@@ -195,10 +205,10 @@ def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
 
 
 def _call(tokenizer: PreTrainedTokenizerBase, texts: str | list[str], **options: Any) -> Any:
-    """What a tokenizer makes of texts. Whatever it raises becomes a line."""
+    """Call a tokenizer. Raises BadInput with one line if it fails."""
     try:
         return tokenizer(texts, verbose=False, **options)
-    except BaseException as error:  # Rust raises what it likes
+    except BaseException as error:  # a panic in Rust is not an Exception
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise BadInput(f"the tokenizer fails on a text: {first_line(error)}") from error
@@ -213,34 +223,40 @@ def _encoded(
 
 
 def _fields_and_bytes(document: Document, text: str, offsets: Offsets, separator: str) -> tuple[IntArray, IntArray]:
-    """Field number and text bytes of each token of one document, each (tokens,)."""
-    edges = []  # where each field after the first begins, in characters
+    """Return the field number and the number of text bytes of each token of a document, both (tokens,)."""
+    edges = []  # index of the character at which each field after the first begins
     end = 0
     for part in document.fields[:-1]:
         end += len(part) + len(separator)
         edges.append(end)
-    # The last character decides, as tokenizers differ in whether the space before a word belongs to it.
+    # The last character decides, because tokenizers differ in whether the space before a word belongs to the word.
     field = [bisect_right(edges, max(begin, end - 1)) for begin, end in offsets]
     return np.array(field, np.int8), _bytes(text, offsets, 0, len(text))
 
 
 def _answer_and_bytes(talk: Conversation, offsets: Offsets, field: int) -> tuple[IntArray, IntArray]:
-    """Field number of the tokens that hold a character of the answer, 0 of the others; text bytes of the answer."""
+    """Return the field number and the number of answer bytes of each token of a conversation, both (tokens,).
+
+    A token that holds a character of the answer gets the number `field`. All other tokens get 0.
+    """
     answers = [begin < talk.stop and end > talk.start and end > begin for begin, end in offsets]
     fields = np.where(answers, field, 0).astype(np.int8)
     return fields, _bytes(talk.text, offsets, talk.start, talk.stop)
 
 
 def _bytes(text: str, offsets: Offsets, start: int, stop: int) -> IntArray:
-    """UTF-8 bytes of each token among characters start..stop-1; a character that several tokens share counts once."""
-    # Bytes before each character; of ASCII as many as characters.
+    """Return the UTF-8 bytes of each token among characters start..stop-1 of a text.
+
+    If several tokens share a character, it counts for the first of them only.
+    """
+    # The number of bytes before each character. In an ASCII text it is the number of characters.
     before: Sequence[int] = range(len(text) + 1)
     if not text.isascii():
         before = [0, *accumulate(len(character.encode()) for character in text)]
     counts = []
     reached = before[start]
     for _, end in offsets:
-        upto = before[min(end, stop)]
-        counts.append(max(0, upto - reached))
-        reached = max(reached, upto)
+        end_byte = before[min(end, stop)]
+        counts.append(max(0, end_byte - reached))
+        reached = max(reached, end_byte)
     return np.array(counts, np.int32)

@@ -1,1 +1,1 @@
-"""Causal language models of transformers: loaded, split where the vocabulary begins, and checked."""
+"""Loads causal language models with transformers, splits each into backbone and output head, and checks both."""

@@ -1,4 +1,4 @@
-"""What a model's config says without its weights: its parameters, its vocabulary and which tokenizers fit."""
+"""Reads a model's config without its weights: number of parameters, size of the vocabulary, limits of a sequence."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _MAX_REASON_LENGTH = 300  # characters of another library's error
 
 @dataclass(frozen=True)
 class Parameters:
-    """Counts of a model's parameters, tied ones once.
+    """Numbers of a model's parameters. Tied parameters count once.
 
     Attributes:
-        non_embedding: S.
-        total: all.
-        head: rows times columns of the output head.
-        other: those of towers that read no text (images, audio), which S leaves out; 0 for a text model.
+        non_embedding: S, the parameters of the text part without embeddings and output head.
+        total: all parameters of the model.
+        head: the parameters of the output head's weight (rows times columns).
+        other: the parameters of parts that read images or audio. S leaves them out. 0 for a text model.
 
     """
 
@@ -46,19 +46,21 @@ class Parameters:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to say of how S was counted; nothing for a text model."""
+        """Notes for the user on how S was counted. Empty for a text model."""
         if not self.other:
             return ()
         return (
-            f"S counts the text part of a multimodal model: {self.other:,} of {self.total:,} parameters are not its",
+            "the model is multimodal and S counts its text part only: "
+            f"{self.other:,} of {self.total:,} parameters are in other parts",
         )
 
 
 def load_config(source: Pinned) -> Any:
-    """The model's transformers config.
+    """Load the transformers config of a model.
 
     Raises:
-        BadInput: it is missing, names an architecture that transformers does not have, or the hub refuses it.
+        BadInput: the config is missing, the hub refuses access to it, transformers does not have the architecture or
+            the quantisation that it names, or it asks for more than 10,000 layers.
 
     """
     from transformers import AutoConfig
@@ -67,21 +69,23 @@ def load_config(source: Pinned) -> Any:
     check_quantisation(source.location, config)
     layers = getattr(text_config(config), "num_hidden_layers", None)
     if isinstance(layers, int) and layers > _MAX_LAYERS:  # building them would take hours
-        raise BadInput(f"{source.location}: config.json asks for {layers:,} layers; at most {_MAX_LAYERS:,} are built")
+        raise BadInput(
+            f"{source.location}: config.json asks for {layers:,} layers; at most {_MAX_LAYERS:,} can be built"
+        )
     return config
 
 
 def loaded(what: str, source: Pinned, load: Callable[..., Any], remedy: str = "") -> Any:
-    """Load a part of a model from a pinned source with a `from_pretrained` function.
+    """Load a part of a model with one of transformers' `from_pretrained` functions.
 
     Args:
-        what: the name of the part that is loaded, for the message.
-        source: where it is.
-        load: a `from_pretrained`.
-        remedy: ends the message.
+        what: the name of the part, such as "tokenizer". The error message uses it.
+        source: the pinned model or tokenizer.
+        load: the `from_pretrained` function.
+        remedy: text that is added to the end of the error message.
 
     Raises:
-        BadInput: it cannot be loaded, or the hub refuses it.
+        BadInput: the part cannot be loaded, or the hub refuses access to it.
 
     """
     try:
@@ -95,14 +99,17 @@ def loaded(what: str, source: Pinned, load: Callable[..., Any], remedy: str = ""
 
 
 def reason(error: BaseException, source: Pinned) -> str:
-    """Say why the files of a model cannot be loaded: a damaged file, else what transformers says."""
+    """Explain in one line why the files of a model cannot be loaded.
+
+    A damaged JSON file is named first. If all JSON files are whole, the text of the library's error is used.
+    """
     damaged = damaged_file(source)
     if damaged:
         return damaged
     said = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
     if isinstance(error, KeyError):
-        return f"{said} is missing in its files, or unknown to transformers"
-    if type(error) is Exception or is_panic(error):  # of Rust
+        return f"{said} is missing in its files, or transformers does not know it"
+    if type(error) is Exception or is_panic(error):  # the Rust library `tokenizers` raises a plain Exception
         return f"tokenizers cannot read its files ({said})"
     if isinstance(error, AttributeError | TypeError | ArithmeticError):
         return f"its files hold a value that transformers does not expect ({said})"
@@ -110,7 +117,18 @@ def reason(error: BaseException, source: Pinned) -> str:
 
 
 def from_source(source: Pinned, load: Callable[..., Any], **options: Any) -> Any:
-    """Call a `from_pretrained` with a pinned source. Errors of the hub are raised as BadInput or RbptrackError."""
+    """Call one of transformers' `from_pretrained` functions for a pinned model or tokenizer.
+
+    Args:
+        source: the pinned model or tokenizer.
+        load: the `from_pretrained` function.
+        **options: further arguments of `load`.
+
+    Raises:
+        BadInput: the hub refuses access, or the files are not cached while the hub cannot be reached.
+        RbptrackError: the hub is busy, or the connection to it broke.
+
+    """
     silence_torchao()
     _quiet(downloads=source.revision is not None)
     if source.gguf:
@@ -122,25 +140,25 @@ def from_source(source: Pinned, load: Callable[..., Any], **options: Any) -> Any
 
 
 def _quiet(*, downloads: bool) -> None:
-    """Silence bars and warnings of transformers. If a terminal shows a download, keep the hub's own bars."""
+    """Silence the progress bars and warnings of transformers. Keep the hub's bars if a terminal shows a download."""
     from huggingface_hub.utils.tqdm import enable_progress_bars
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     if downloads and sys.stderr.isatty():
-        enable_progress_bars()  # weights are gigabytes; the line above switched these bars off too
+        enable_progress_bars()  # weights are gigabytes; `disable_progress_bar` above switched the hub's bars off too
     logging.getLogger("transformers").setLevel(logging.ERROR)
 
 
 def text_config(config: Any) -> Any:
-    """The part of a transformers config that describes the text decoder: of a text model, all of it."""
+    """Return the part of a transformers config that describes the text decoder. For a text model, return all of it."""
     inner = config.get_text_config(decoder=True)
     return config if type(inner) is type(config) else inner
 
 
 def vocab_size(config: Any) -> int:
-    """Entries of the vocabulary that a transformers config describes."""
+    """Return the number of entries of a model's vocabulary, from its transformers config."""
     return int(text_config(config).vocab_size)
 
 
@@ -166,7 +184,9 @@ def model_class(config: Any) -> Any:
 
 
 def count_parameters(architecture: Any) -> Parameters:
-    """Count parameters of a transformers config, on the meta device: no weights are needed, no memory is taken.
+    """Count the parameters of the model that a transformers config describes.
+
+    The model is built on torch's meta device. This needs no weights and almost no memory.
 
     Raises:
         BadInput: transformers cannot build a model from the config.
@@ -186,9 +206,14 @@ def count_parameters(architecture: Any) -> Parameters:
 
 
 def parameters(module: Any) -> Parameters:
-    """Count a module's parameters; S leaves out token embedding, learned position embedding and output head.
+    """Count a module's parameters.
 
-    Of a multimodal model, S counts those of its text part.
+    S leaves out the token embedding, learned position embeddings and the output head. For a multimodal model, S counts
+    its text part only.
+
+    Raises:
+        BadInput: the module has no output embeddings.
+
     """
     outputs = [part.get_output_embeddings() for part in module.modules() if hasattr(part, "get_output_embeddings")]
     head = next((output for output in outputs if output is not None), None)
@@ -208,12 +233,12 @@ def parameters(module: Any) -> Parameters:
 
 
 def _parameters_of(*modules: nn.Module) -> dict[int, int]:
-    """The number of entries of each parameter, by its identity: tied ones stand once."""
+    """Return the size of each parameter by its Python id. A tied parameter appears once."""
     return {id(p): p.numel() for module in modules for p in module.parameters()}
 
 
 def _text_parts(module: Any) -> list[Any]:
-    """The modules that are the text decoder: of a text model, all of it."""
+    """Return the modules of the text decoder. For a text model, return the whole module."""
     wanted = type(text_config(module.config))
     if wanted is type(module.config):
         return [module]
@@ -225,8 +250,8 @@ def candidates(
 ) -> tuple[int, tuple[int, ...]]:
     """Return the number of head rows among which a target is ranked, and the ids of the rows that are left out.
 
-    With `Candidates.vocabulary` these are all rows. Otherwise they are the rows up to the last id of the tokenizer, and
-    ids that the tokenizer does not have are left out.
+    With `Candidates.vocabulary`, a target is ranked among all rows. Otherwise it is ranked among the rows up to the
+    tokenizer's largest id, without the ids that the tokenizer does not have.
     """
     rows = vocab_size(architecture)
     if wanted is Candidates.vocabulary:
@@ -237,10 +262,10 @@ def candidates(
 
 
 def longest_sequence(config: Any) -> int | None:
-    """Return the maximum length of a sequence in tokens; None if the config sets no limit.
+    """Return the maximum length of a sequence in tokens. Return None if the config sets no limit.
 
-    With "longrope", one sequence longer than the original training length changes the positions of the whole batch. Its
-    neighbours' ranks would change, too. The limit is therefore the original training length.
+    For a model with "longrope" positions, the limit is the original training length. One longer sequence would change
+    the positions, and with them the ranks, of all sequences in its batch.
     """
     text = text_config(config)
     limits = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions")]
@@ -251,7 +276,7 @@ def longest_sequence(config: Any) -> int | None:
     return min((int(limit) for limit in limits if limit and int(limit) > 0), default=None)
 
 
-def check_fit(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> None:
+def check_compatible(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> None:
     """Raise BadInput if sequences exceed the model's maximum, or if the tokenizer has ids beyond the model's rows."""
     longest = longest_sequence(config)
     if longest and seq_len > longest:
@@ -261,16 +286,26 @@ def check_fit(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_le
     if too_large:
         number = max(too_large)
         raise BadInput(
-            f"{name}: its tokenizer gives {too_large[number]!r} the id {number}, the model has {rows} rows only; "
-            "the tokenizer is not this model's"
+            f"{name}: its tokenizer gives {too_large[number]!r} the id {number}, but the model has {rows} rows only. "
+            "The tokenizer belongs to another model"
         )
 
 
 def check_same_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> None:
-    """Raise BadInput if a reference's tokenizer differs from the model's in its entries or its rules."""
+    """Raise BadInput if the reference model's tokenizer differs from the measured model's in its tokens or its rules.
+
+    Args:
+        name: the name of the reference model, for the error message.
+        tokenizer: the measured model's tokenizer.
+        other: the reference model's tokenizer.
+
+    """
     ids = tokenizer.get_vocab()
     others = other.get_vocab()
-    remedy = f"a reference reads the same tokens. reference.tokenizer= names the model's, if {name} was trained with it"
+    remedy = (
+        f"a reference must read the same tokens. If {name} was trained with the model's tokenizer, give that tokenizer "
+        "as reference.tokenizer="
+    )
     if ids != others:
         count = len({token for token, _ in ids.items() ^ others.items()})
         raise BadInput(f"reference {name} has another vocabulary ({count:,} tokens differ): {remedy}")

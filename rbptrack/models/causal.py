@@ -1,4 +1,4 @@
-"""A causal language model split into backbone and head, with a check that both together give its logits."""
+"""Splits a causal language model into backbone and head, and checks that together they give the model's logits."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from rbptrack.models.quantised import is_matrix, method_of, stored_as
 from rbptrack.scoring.head import Head
 
 _FAILURES = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, AssertionError, ImportError)
-_NO_HEAD = "it has no output embeddings, so it predicts no tokens"
+_NO_HEAD = "it has no output embeddings, so it does not predict tokens"
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A second model that reads the measured model's tokens. Its distributions are compared to that model's.
+    """A second model that reads the measured model's tokens, for comparing the distributions of both models.
 
     Attributes:
-        name: `pythia-12b`.
-        model: on the device of the model that is measured.
-        entries: the first so many rows of both heads are compared: those that the tokenizer can name.
+        name: the name of the second model, such as `pythia-12b`.
+        model: the second model, on the device of the measured model.
+        entries: the number of vocabulary entries that are compared. They are the first rows of both heads, up to the
+            tokenizer's largest id.
 
     """
 
@@ -41,22 +42,22 @@ class Reference:
 
 @dataclass(frozen=True)
 class CausalModel:
-    """A loaded model, split where the vocabulary begins.
+    """A loaded model, split into backbone and output head.
 
     Attributes:
-        backbone: token ids (batch, length), padded on the right, to hidden states (batch, length, width).
-        head: hidden states to logits.
-        whole: token ids to full logits (batch, length, vocabulary), as the model itself computes them, for checks.
+        backbone: computes hidden states (batch, length, width) of token ids (batch, length), padded on the right.
+        head: computes logits of hidden states.
+        whole: computes the model's own logits (batch, length, vocabulary) of token ids, for checks.
         device: the device of the head.
-        non_embedding_params: S.
-        total_params: every parameter, tied ones once.
+        non_embedding_params: S, the number of parameters without embeddings and output head.
+        total_params: the number of all parameters. Tied parameters count once.
         widest: the largest number of features that one of the backbone's layers writes.
-        heads: attention heads whose weights are all in memory at once (attention=eager); 0 otherwise.
+        heads: the number of attention heads if attention weights are held in memory (attention=eager), otherwise 0.
         spread: whether accelerate moves weights or activations between devices while the model runs.
-        weights: how its weights were stored: empty as published, else `Q4_K_M`, `int8 torchao` and the like.
-        longest: the most tokens of a sequence for which its numbers hold, or None.
-        notes: what the user should know of how it is measured.
-        reference: another model, to which it is compared while it is measured.
+        weights: the quantisation of the stored weights, such as `Q4_K_M` or `int8 torchao`. Empty if not quantised.
+        longest: the maximum length of a sequence in tokens, or None if the model sets no limit.
+        notes: what the user should know about how the model is measured.
+        reference: a second model to compare with while this model is measured, or None.
 
     """
 
@@ -76,42 +77,45 @@ class CausalModel:
 
     @property
     def vocab_size(self) -> int:
-        """|V|: rows of the head, padding rows included."""
+        """|V|, the number of rows of the head. Padding rows count."""
         return self.head.vocab_size
 
     @property
     def largest_params(self) -> int:
-        """Parameters of the model, or of its reference where that is larger."""
+        """The number of parameters of the model or of its reference, whichever is larger."""
         other = self.reference.model.total_params if self.reference else 0
         return max(self.total_params, other)
 
     @property
     def logits_per_token(self) -> int:
-        """Logits in memory for each token: |V|, plus the reference's."""
+        """The number of logits that are in memory for each token: |V| of the model plus |V| of its reference."""
         other = self.reference.model.vocab_size if self.reference else 0
         return self.vocab_size + other
 
     def activation_bytes(self, length: int) -> int:
-        """Estimate the bytes that the backbone's activations take per token, in sequences of a length."""
+        """Estimate the bytes per token that the backbone's activations take in sequences of `length` tokens."""
         width = self.head.weight.shape[1]
         size = self.head.weight.element_size()
         other = self.reference.model.activation_bytes(length) if self.reference else 0
         return max(other, int(size * (12 * width + 4 * self.widest + 3 * self.heads * length)))
 
     def check_corpus(self, *, longest: int, largest_target: int) -> None:
-        """Refuse sequences longer than the model's limit, and targets that its head has no row for.
+        """Check that the model can read the longest sequence and that its head has a row for every target.
 
         Args:
-            longest: tokens of the longest sequence.
+            longest: the number of tokens of the longest sequence.
             largest_target: the largest token id that is scored.
+
+        Raises:
+            BadInput: the sequence is too long, or the head has no row for the target, for this model or its reference.
 
         """
         if self.longest is not None and longest > self.longest:
-            raise BadInput(f"the model reads at most {self.longest} tokens at a time, a sequence has {longest}")
+            raise BadInput(f"the model reads at most {self.longest} tokens at a time, but a sequence has {longest}")
         if largest_target >= self.vocab_size:
             raise BadInput(
                 f"a text holds token {largest_target}, but the head ranks {self.vocab_size} entries only: "
-                "the tokenizer is not this model's"
+                "the tokenizer belongs to another model"
             )
         if self.reference is None:
             return
@@ -122,15 +126,17 @@ class CausalModel:
 
 
 def of_module(module: Any, name: str, *, candidates: int | None = None) -> CausalModel:
-    """Split a loaded transformers causal LM where the vocabulary begins, in evaluation mode, and check the parts.
+    """Split a causal language model of transformers into backbone and head, and check both.
+
+    The module is set to evaluation mode.
 
     Args:
-        module: the model.
-        name: names it in errors.
-        candidates: rank targets among the first so many rows of the head; None: all.
+        module: the loaded model.
+        name: the model's name, for error messages.
+        candidates: the number of head rows among which targets are ranked, from the first. None means all rows.
 
     Raises:
-        BadInput: the model does not read text alone, is not causal, or does something that the split misses.
+        BadInput: the model cannot read text alone, is not causal, or its logits are not states times head.
 
     """
     module.eval()
@@ -139,24 +145,30 @@ def of_module(module: Any, name: str, *, candidates: int | None = None) -> Causa
         with torch.no_grad():
             backbone, head, states, whole = _split(module, draws[0][:1], candidates=candidates)
             check_states(name, lambda tokens: _by_model(backbone, tokens), iter(draws))
-            ours = head.logits(states.flip(0))  # (tokens, vocabulary): each token's from its state alone
+            # (tokens, vocabulary). In reverse order, because each token's logits must depend on its own state alone.
+            ours = head.logits(states.flip(0))
     except Unmeasurable as error:
         raise refused(name, str(error)) from error
     worst, allowed = check_head(name, ours, whole.flip(0), dtype=head.weight.dtype)
     model = _described(module, backbone, head)
     if head.product is None:
         return model
-    within = f"at load within {worst:.1g} of the whole model's ({allowed:g} is allowed)"
-    return replace(model, notes=(*model.notes, f"its head is quantised: logits are its module's own, {within}"))
+    note = (
+        "its head is quantised and computes its logits itself; at load they differed from the whole model's by "
+        f"{worst:.1g} of the largest logit (at most {allowed:g} is allowed)"
+    )
+    return replace(model, notes=(*model.notes, note))
 
 
 @contextmanager
 def borrowed(module: Any) -> Iterator[None]:
-    """Hold somebody else's model in evaluation mode, in the precision of its weights, and give it back as it was.
+    """Set a caller's model to evaluation mode and full precision for a block, and restore every setting afterwards.
 
-    A part that is frozen is often in evaluation mode within a model that trains. accelerate wraps the forward pass of a
-    model that it trains in mixed precision into autocast; meanwhile its own is called. Nor is TF32 used where the
-    process has chosen it, as Trainer does with tf32=True: what is measured is called float32.
+    Within the block the model computes in the precision of its weights. Autocast is off, including the autocast that
+    accelerate wraps around the forward pass of a model that it trains in mixed precision. TF32 is off even if the
+    process has switched it on (as Trainer does with tf32=True), because the measurement is recorded as float32.
+
+    Each part gets its own mode back. A frozen part is often in evaluation mode within a model that trains.
     """
     modes = [(part, part.training) for part in module.modules()]
     # RWKV divides its weights by powers of two before it evaluates, and multiplies them before it trains.
@@ -181,7 +193,10 @@ def borrowed(module: Any) -> Iterator[None]:
 
 
 def _readers(module: Any) -> list[Any]:
-    """The model, then the language models within it, which read text where the model itself asks for an image."""
+    """Return the model and then the language models within it.
+
+    An inner language model can read text alone even if the whole model needs an image.
+    """
     from transformers import PreTrainedModel
 
     parts: list[Any] = [part for part in module.modules() if isinstance(part, PreTrainedModel)]
@@ -189,10 +204,17 @@ def _readers(module: Any) -> list[Any]:
 
 
 def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Backbone, Head, Tensor, Tensor]:
-    """Split the first part of a model that reads text.
+    """Split the first part of a model that can read text alone.
 
-    Returns backbone and head; and of token ids (1, length), all but the last: what the backbone gives the head,
-    (length - 1, width), and the model's own logits, (length - 1, rows of the head).
+    Args:
+        module: the loaded model.
+        tokens: token ids (1, length) to run the model on.
+        candidates: the number of head rows to keep, or None for all.
+
+    Returns:
+        The backbone, the head, the hidden states (length - 1, width) and the model's own logits (length - 1, rows of
+        the head). The last token has no states and logits here.
+
     """
     failure: Unmeasurable | None = None
     for part in _readers(module):
@@ -213,7 +235,7 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Back
 
 
 def _by_model(run: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
-    """What a model makes of token ids. Whatever its code raises says why it cannot be measured."""
+    """Run a model or its backbone on token ids. Raises Unmeasurable with the reason if the model's code fails."""
     try:
         output = run(tokens)
     except _FAILURES as error:
@@ -222,12 +244,12 @@ def _by_model(run: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
         why = f"its forward pass fails on plain token ids ({type(error).__name__}: {first_line(error)})"
         raise Unmeasurable(why) from error
     if not isinstance(output, Tensor):
-        raise Unmeasurable("its forward pass gives no logits")
+        raise Unmeasurable("its forward pass does not return logits")
     return output
 
 
 def _probe_tokens(module: Any) -> list[Tensor]:
-    """Token ids (2, length) for a few probes, on the head's device."""
+    """Return a few batches of token ids (2, length) for probing a model, on the device of its head."""
     outputs = [part.get_output_embeddings() for part in _readers(module)]
     weights = [resident(output, "weight") for output in outputs if output is not None]
     weight = next((weight for weight in weights if weight is not None), None)
@@ -242,7 +264,7 @@ def _probe_tokens(module: Any) -> list[Tensor]:
 
 
 def _described(module: Any, backbone: Backbone, head: Head) -> CausalModel:
-    """The split model with its counts."""
+    """Describe a split model: count its parameters and read its limits from its config."""
     built = _counted(module)
     counts = parameters(built)
     eager = module.config._attn_implementation == "eager"
@@ -256,7 +278,7 @@ def _described(module: Any, backbone: Backbone, head: Head) -> CausalModel:
         device=head.weight.device,
         non_embedding_params=counts.non_embedding,
         total_params=counts.total,
-        widest=max(max(weight.shape[:-1] or weight.shape) for weight in weights),  # a row for each written feature
+        widest=max(max(weight.shape[:-1] or weight.shape) for weight in weights),  # each row writes one feature
         heads=getattr(text_config(module.config), "num_attention_heads", 0) if eager else 0,
         spread=is_spread(module),
         weights=stored_as(module.config),
@@ -266,9 +288,10 @@ def _described(module: Any, backbone: Backbone, head: Head) -> CausalModel:
 
 
 def _counted(module: nn.Module) -> nn.Module:
-    """The module whose parameters are counted; a copy without weights, where they are not what they were.
+    """Return a module whose parameters can be counted.
 
-    accelerate takes tied ones apart, quantisations pack several into one.
+    This is a copy without weights if accelerate or a quantisation has changed the module's parameters. accelerate
+    separates tied parameters. A quantisation packs several numbers into one.
     """
     if not is_spread(module) and not method_of(module.config):
         return module

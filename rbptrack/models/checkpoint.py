@@ -1,4 +1,4 @@
-"""A model's files: whether a folder is complete, and whether the loaded weights are the model's."""
+"""Checks a model's files: that a folder is complete, and that the loaded weights are those of the model."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _JSON_FILES = (
 
 _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
 _INDEX = "model.safetensors.index.json"
-# What older versions of transformers stored beside the weights and newer ones compute: masks and position numbers.
+# Masks and position numbers. Older versions of transformers stored them with the weights, newer ones compute them.
 _NO_WEIGHTS = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
 _NUMBERS = ("F64", "F32", "F16", "BF16")  # types of safetensors that hold weights as they are
-_MAX_TENSORS = 5  # named in an error
+_MAX_TENSORS = 5  # an error names at most so many tensors
 _ORDINARY = 1  # in a GGUF file, the type of a token that is neither special nor a byte
 _SPELLED_OTHERWISE = 0.01  # share of ordinary tokens that another converter may spell in its own way
 
 
 def check_folder(config: ModelConfig) -> None:
     """Refuse a local model folder without config, weights (safetensors, or pickles if allowed) or tokenizer."""
-    if not config.path or config.gguf:  # one file holds all
+    if not config.path or config.gguf:  # a GGUF file holds config, weights and tokenizer
         return
     folder = user_path(config.path)
     for name in (*_JSON_FILES, "model.safetensors", "tokenizer.model"):
         path = folder / name
         if (path.exists() or path.is_symlink()) and not path.is_file():
-            what = "a link that leads nowhere" if path.is_symlink() and not path.exists() else "not a file"
-            raise BadInput(f"{path} is {what}: a model cannot be read from it")
+            what = "a broken link" if path.is_symlink() and not path.exists() else "not a file"
+            raise BadInput(f"{path} is {what}, so the model cannot be loaded")
     needed = {"config": ["config.json"], "weights": ["model.safetensors", _INDEX]}
     if config.pickles:
         needed["weights"] += _PICKLES
@@ -57,15 +57,15 @@ def check_folder(config: ModelConfig) -> None:
 
 
 def only_pickles(where: str) -> str:
-    """The message for pickled weights that the user did not allow."""
+    """Return the error message for a model with pickled weights only, if the user did not allow pickles."""
     return (
-        f"{where} has no safetensors, only pickled weights, which can hold code; model.pickles=true reads them with "
-        "torch's weights-only loader"
+        f"{where} has only pickled weights and no safetensors. Pickles can hold code. model.pickles=true reads them "
+        "with torch's weights-only loader"
     )
 
 
 def damaged_file(source: Pinned) -> str:
-    """Say which file of a model is not the JSON object that it must be, and why; empty if none is."""
+    """Return a message on the first damaged JSON file of a model. Empty if all JSON files are whole."""
     for name in _JSON_FILES:
         path = file_of(source, name)
         if path is None or source.gguf:
@@ -80,13 +80,16 @@ def damaged_file(source: Pinned) -> str:
 
 
 def check_loaded(info: Mapping[str, Any], what: str) -> None:
-    """Refuse a model unless every tensor of it was in the checkpoint, and every tensor of the checkpoint in it.
+    """Check that a model and its checkpoint have the same tensors.
 
-    transformers fills missing weights with random numbers and leaves out unknown ones, both with a warning.
+    transformers only warns if they differ. It fills missing weights with random numbers and leaves out unknown ones.
 
     Args:
-        info: transformers' loading info.
-        what: the model, in words.
+        info: the loading info that `from_pretrained` returned.
+        what: the model's name, for the error message.
+
+    Raises:
+        BadInput: tensors are missing, unknown, of another shape, or cannot be read.
 
     """
     unexpected = [key for key in info["unexpected_keys"] if not _NO_WEIGHTS.search(key)]
@@ -103,16 +106,25 @@ def check_loaded(info: Mapping[str, Any], what: str) -> None:
             found.append(f"{fault}: {shortened(sorted(map(str, names)), limit=_MAX_TENSORS)}")
     if found:
         raise BadInput(
-            f"the checkpoint of {what} {'; it '.join(found)}. Its numbers would be another model's: config.json and "
-            "weights must be of one model, and complete"
+            f"the checkpoint of {what} {'; it '.join(found)}. The measured numbers would be wrong: config.json and "
+            "weights must be complete and belong to the same model"
         )
 
 
 def check_stored(source: Pinned, module: Any, what: str) -> None:
-    """Refuse stored tensors that are not the numbers that a model computes with, though they load without a word.
+    """Check that a checkpoint stores its weights as floating-point numbers of at least 16 bits.
 
-    Integers, booleans and numbers of 8 bits become weights of that value unless a quantisation says what they stand
-    for; complex numbers lose a part.
+    transformers loads other types without a warning. Integers, booleans and numbers of 8 bits become weights of that
+    value, unless the config names a quantisation. Complex numbers lose their imaginary part.
+
+    Args:
+        source: the pinned weights.
+        module: the loaded model.
+        what: the model's name, for the error message.
+
+    Raises:
+        BadInput: a weight has another type, and the config names no quantisation.
+
     """
     if source.gguf or getattr(module.config, "quantization_config", None):
         return
@@ -121,16 +133,25 @@ def check_stored(source: Pinned, module: Any, what: str) -> None:
     weights = [name for name in integers if name.rpartition(".")[2] not in buffers and not _NO_WEIGHTS.search(name)]
     if weights:
         raise BadInput(
-            f"the checkpoint of {what} holds weights as integers, booleans, numbers of 8 bits or complex numbers, and "
-            "its config.json no quantisation that says what they stand for: "
-            f"{shortened(sorted(weights), limit=_MAX_TENSORS)}"
+            f"the checkpoint of {what} holds weights as integers, booleans, numbers of 8 bits or complex numbers, but "
+            f"its config.json does not name a quantisation: {shortened(sorted(weights), limit=_MAX_TENSORS)}"
         )
 
 
 def check_own_tokens(name: str, source: Pinned, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse another tokenizer that gives the ids of a GGUF file to other tokens than the file's own list.
+    """Check that a separate tokenizer gives the same ids to tokens as the list of tokens in a GGUF file.
 
-    Special tokens may have other names. A few ordinary ones may, too: converters spell them in their own ways.
+    Special tokens and up to 1% of the ordinary tokens may have other names, because converters spell some tokens
+    differently.
+
+    Args:
+        name: the model's name, for the error message.
+        source: the pinned GGUF file.
+        tokenizer: the tokenizer that `model.tokenizer` names.
+
+    Raises:
+        BadInput: more than 1% of the ordinary tokens differ.
+
     """
     from transformers import modeling_gguf_pytorch_utils
 
@@ -144,13 +165,14 @@ def check_own_tokens(name: str, source: Pinned, tokenizer: PreTrainedTokenizerBa
     different = sum(names.get(number) != tokens[number].replace("▁", " ") for number in ordinary)
     if different > _SPELLED_OTHERWISE * len(ordinary):
         raise BadInput(
-            f"{name}: {tokenizer.name_or_path or 'the tokenizer'} names {different} of the {len(ordinary)} tokens of "
-            f"{source.gguf} otherwise: it is not this model's. Leave out model.tokenizer= to take the file's own"
+            f"{name}: {tokenizer.name_or_path or 'the tokenizer'} has other names for {different} of the "
+            f"{len(ordinary)} tokens of {source.gguf}, so it is not this model's. Leave out model.tokenizer= to use "
+            "the file's own tokenizer"
         )
 
 
 def notes_of(source: Pinned, module: Any) -> tuple[str, ...]:
-    """Describe a model's weights, and what lies beside them and is not measured, in words."""
+    """Return notes for the user: how the weights are quantised, and which files of the folder are not used."""
     notes = []
     quantisation = stored_as(module.config)
     if source.gguf:
@@ -158,15 +180,15 @@ def notes_of(source: Pinned, module: Any) -> tuple[str, ...]:
     elif quantisation:
         notes.append(f"its weights are quantised ({quantisation})")
     if file_of(source, "adapter_config.json") is not None:
-        notes.append("an adapter lies beside its weights (adapter_config.json): the model is measured without it")
+        notes.append("its folder also holds an adapter (adapter_config.json): the model is measured without it")
     if getattr(module.config, "auto_map", None):
         kind = module.config.model_type
-        notes.append(f"its own code (auto_map in config.json) is not run: transformers' {kind} is measured")
+        notes.append(f"its own code (auto_map in config.json) is not run: transformers' {kind} is measured instead")
     return tuple(notes)
 
 
 def file_of(source: Pinned, name: str) -> Path | None:
-    """A file of a pinned model, where it is on this machine."""
+    """Return the path of a file of a pinned model on this machine. Return None if it is not here."""
     from huggingface_hub import try_to_load_from_cache
 
     if source.revision is None:
@@ -177,7 +199,7 @@ def file_of(source: Pinned, name: str) -> Path | None:
 
 
 def _stored_types(source: Pinned) -> Iterator[tuple[str, str]]:
-    """Yield names and types (`F32`, `I64`, `BOOL`) of every tensor in a checkpoint's safetensors."""
+    """Yield the name and the type (such as `F32`, `I64`, `BOOL`) of each tensor in a model's safetensors files."""
     from safetensors import safe_open
 
     index = file_of(source, _INDEX)
@@ -187,5 +209,5 @@ def _stored_types(source: Pinned) -> Iterator[tuple[str, str]]:
         if path is None:
             continue
         with safe_open(path, framework="pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118  no mapping
+            for name in tensors.keys():  # noqa: SIM118  `tensors` is not a mapping
                 yield name, tensors.get_slice(name).get_dtype()

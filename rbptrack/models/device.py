@@ -1,4 +1,4 @@
-"""Where a model's weights lie and how its products round: device, device map, TF32, memory."""
+"""Chooses the device of a model, sets the precision of its products, and measures free memory."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ _NO_MEMORY = re.compile(
 
 
 def placement(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
-    """The device for a model that fits on one, and otherwise `from_pretrained`'s arguments that spread it.
+    """Return a model's device, and the arguments of `from_pretrained` that spread the model over devices.
+
+    The arguments are empty if the config names no device map.
 
     Raises:
-        BadInput: the device does not exist here, TF32 is requested without support, or the device map is unknown.
+        BadInput: the device does not exist on this machine, TF32 is requested without a CUDA device, the device map is
+            unknown, or `max_memory` is set without a device map.
 
     """
     device = device_of(config.device)
     if config.tf32 and device.type != "cuda":
-        raise BadInput("model.tf32=true needs a CUDA device: other devices have no such products")
+        raise BadInput("model.tf32=true needs a CUDA device: other devices do not have TF32")
     if not config.device_map:
         if config.max_memory:
-            raise BadInput("model.max_memory= says how a device map spreads a model: give model.device_map=auto, too")
+            raise BadInput("model.max_memory= is only used with a device map: give model.device_map=auto, too")
         return device, {}
     if config.device_map not in DEVICE_MAPS:
-        raise BadInput(f"no device map is called {config.device_map}. Options: {', '.join(DEVICE_MAPS)}")
+        raise BadInput(f"model.device_map={config.device_map} is unknown. Device maps: {', '.join(DEVICE_MAPS)}")
     spread: dict[str, Any] = {"device_map": config.device_map}
     if config.max_memory:
         spread["max_memory"] = {int(k) if k.isdigit() else k: v for k, v in config.max_memory.items()}
@@ -44,7 +47,12 @@ def placement(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
 
 
 def set_precision(tf32: bool) -> None:
-    """Set TF32 in products and convolutions only where asked for (cuDNN's default is on), and sums never in half."""
+    """Switch TF32 on or off for this process, and always sum products of half-precision numbers in float32.
+
+    Args:
+        tf32: whether matrix products and convolutions use TF32. cuDNN uses it by default.
+
+    """
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
@@ -53,11 +61,11 @@ def set_precision(tf32: bool) -> None:
 
 @contextmanager
 def float32_products() -> Iterator[None]:
-    """Compute float32 products in float32, whatever this process had chosen, and give it back its choice."""
+    """Switch TF32 off for a block, and restore this process's settings afterwards."""
     settings = _precision_settings()
     saved = []
     for holder, name in settings:
-        # Where a process mixes torch's older and newer names, the older ones cannot be read; the newer ones say all.
+        # If a process mixes torch's older and newer settings, the older ones cannot be read. The newer ones suffice.
         with suppress(RuntimeError, AttributeError):
             saved.append((holder, name, getattr(holder, name)))
     matmul = None
@@ -74,7 +82,10 @@ def float32_products() -> Iterator[None]:
 
 
 def _precision_settings() -> list[tuple[Any, str]]:
-    """What `set_precision` changes beside torch's one precision of matrix products: older names, then newer ones."""
+    """List the settings of torch that `set_precision` changes, as pairs of object and attribute, older names first.
+
+    The precision of float32 matrix products is not in the list. It has functions of its own in torch.
+    """
     backends: Any = torch.backends
     products = backends.cuda.matmul
     settings = [(backends.cudnn, "allow_tf32")]
@@ -85,7 +96,7 @@ def _precision_settings() -> list[tuple[Any, str]]:
 
 
 def device_of(wanted: str) -> torch.device:
-    """The device that `model.device` names; BadInput where it does not exist here."""
+    """Return the torch device for a value of `model.device`. Raises BadInput if this machine does not have it."""
     available = ["cpu"]
     if torch.cuda.is_available():
         available += ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
@@ -102,7 +113,10 @@ def is_spread(module: nn.Module) -> bool:
 
 
 def resident(layer: nn.Module, name: str) -> Tensor | None:
-    """A layer's parameter on its device; read from where accelerate keeps it, if it must be."""
+    """Return a parameter of a layer, or None if the layer does not have it.
+
+    If accelerate keeps the parameter off the device, it is read from there and moved to the layer's device.
+    """
     parameter = getattr(layer, name, None)
     if parameter is None:
         return None
@@ -115,9 +129,10 @@ def resident(layer: nn.Module, name: str) -> Tensor | None:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can be had on a device: on CUDA, what the driver has and what torch holds without using it.
+    """Return the number of bytes that this process can still allocate on a device.
 
-    A job that was given a share of a GPU has no more than that of its memory.
+    On CUDA this is the memory that the driver has free, plus the memory that torch has reserved and does not use. If
+    the process may use only a share of the GPU, the limit is that share.
     """
     if device.type != "cuda":
         available: int = psutil.virtual_memory().available
@@ -130,5 +145,8 @@ def free_memory(device: torch.device) -> int:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed: on CUDA, in a library, or in torch on a CPU, which raises a plain RuntimeError."""
+    """Whether an exception means that memory ran out, on a GPU or on a CPU.
+
+    torch on a CPU raises a plain RuntimeError, which is recognised by its text.
+    """
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or bool(_NO_MEMORY.search(str(error)))

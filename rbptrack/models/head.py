@@ -1,4 +1,4 @@
-"""A model's output head as the scorer multiplies with it: weights, bias, scale and softcap."""
+"""Reads a model's output head (weight, bias, scale, softcap) for the scorer."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ from rbptrack.scoring.head import Head
 
 _SOFTCAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 _SCALES = ("logit_scale", "logits_scaling", "lm_head_multiplier", "output_multiplier")
-_ROUNDING = 1e-5  # of logits in float32, as a share of the largest
+_ROUNDING = 1e-5  # rounding error of float32 logits, as a share of the largest logit
 
 
 def head_of(output: nn.Module, config: Any, states: Tensor, whole: Tensor, *, candidates: int | None) -> Head:
-    """The head of a model, with the scale and the softcap that its config names.
+    """Return the head of a model, with the scale and the softcap that the model's config names.
 
-    Architectures read one key in different ways (Granite divides by `logits_scaling`, HyperCLOVA X multiplies by it):
-    the way that gives the model's own logits is taken. Whether any does is for `probe.check_head` to say.
+    Architectures read one key of a config in different ways: Granite divides by `logits_scaling`, HyperCLOVA X
+    multiplies by it. The function returns the head whose logits are closest to the model's own. It does not check that
+    they are close enough (`probe.check_head` does).
 
     Args:
         output: the model's output embeddings.
         config: the model's transformers config.
-        states: what the head is given, (tokens, width).
+        states: the head's input of a few tokens, (tokens, width).
         whole: the model's own logits of these tokens, (tokens, vocabulary).
-        candidates: rank targets among the first so many rows; None: all that the model gives logits for.
+        candidates: the number of rows among which targets are ranked, from the first. None means all rows for which the
+            model returns logits.
 
     Raises:
-        Unmeasurable: the head is not a matrix product with the vocabulary.
+        Unmeasurable: the head is not a matrix product with the vocabulary, or has an adapter.
 
     """
     rows = min(whole.shape[-1], candidates or whole.shape[-1])  # some models drop padded rows after the product
@@ -51,15 +53,16 @@ def head_of(output: nn.Module, config: Any, states: Tensor, whole: Tensor, *, ca
 
 
 def _product(output: nn.Module, states: Tensor, rows: int) -> Head:
-    """The head without scale and softcap: its first rows."""
+    """Return the first rows of a head, without scale and softcap."""
     if hasattr(output, "base_layer"):
-        raise Unmeasurable("its head has an adapter (LoRA): call merge_and_unload() and measure what that returns")
+        raise Unmeasurable("its head has an adapter (LoRA): call merge_and_unload() and measure the model it returns")
     weight = resident(output, "weight")
     bias = resident(output, "bias")
     width = getattr(output, "in_features", None)
     if weight is not None and not is_matrix(weight) and isinstance(width, int):
         entries = output(states[:1]).shape[-1]
-        # Its numbers are packed: the module multiplies, and adds the bias; only shape and device of the weight count.
+        # The weight is packed, so the module itself multiplies and adds the bias. Only the shape and the device of the
+        # weight are used.
         shape = torch.zeros(1, 1, dtype=states.dtype, device=weight.device).expand(entries, width)
         return Head(weight=shape[:rows], product=output)
     if weight is None or weight.ndim != 2 or weight.shape[1] != states.shape[1] or weight.shape[0] < rows:
@@ -68,7 +71,10 @@ def _product(output: nn.Module, states: Tensor, rows: int) -> Head:
 
 
 def _softcaps(config: Any) -> list[float | None]:
-    """What may cap logits; first what the config says, for where logits are too small to tell."""
+    """Return the possible softcaps of the logits, the config's values first.
+
+    The first value wins a tie, if the probe's logits are too small to tell the values apart.
+    """
     return [*_named(config, _SOFTCAPS), None]
 
 
@@ -78,7 +84,7 @@ def _scales(config: Any) -> list[float]:
 
 
 def _named(config: Any, names: tuple[str, ...]) -> Iterator[float]:
-    """The numbers that a config, or its text part, gives for these keys."""
+    """Yield the numbers under some keys of a config's text part. Skip 0 and 1, which change nothing."""
     text = text_config(config)
     for name in names:
         number = getattr(text, name, None)

@@ -1,4 +1,4 @@
-"""Load a causal language model's weights from the hub or a folder."""
+"""Loads a causal language model's weights from the hub or from a folder."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from rbptrack.sources.pin import Pinned
 def load_model(
     config: ModelConfig, source: Pinned, *, candidates: int | None = None, without: Sequence[int] = ()
 ) -> CausalModel:
-    """Load weights (safetensors only), and check that they are the model's and that backbone and head are the model.
+    """Load a model, split it into backbone and head, and check that its weights are complete and its ranks are right.
 
-    Sets torch's precision for matrix products in this process, too: a loaded model is measured here.
+    Only safetensors are read, unless the config allows pickles. The function also sets torch's precision of matrix
+    products for this process.
 
     Args:
-        config: which model, and how.
-        source: its pinned weights.
-        candidates: rank targets among the first so many rows of the head; None: all.
-        without: rows that are left out.
+        config: the model's configuration.
+        source: the pinned weights.
+        candidates: the number of head rows among which targets are ranked, from the first. None means all rows.
+        without: the ids of rows that are left out.
 
     Raises:
-        BadInput: the weights cannot be loaded or are not all there, or the model's ranks would be wrong.
+        BadInput: the weights cannot be loaded or are incomplete, or the model's ranks would be wrong.
 
     """
     device, spread = placement(config)
@@ -49,7 +50,10 @@ def load_model(
 
 
 def _load_module(config: ModelConfig, source: Pinned, **options: Any) -> Any:
-    """Load the transformers module; see `load_model`."""
+    """Load a module of transformers and check that its weights are complete.
+
+    `options` are further arguments of `from_pretrained`. Raises BadInput if the module cannot be loaded.
+    """
     what = f"model {config.name} ({source.location})"
     architecture = load_config(source)
     dtype = getattr(torch, config.dtype.value)
@@ -58,11 +62,11 @@ def _load_module(config: ModelConfig, source: Pinned, **options: Any) -> Any:
         from transformers import GgufConfig
 
         options["quantization_config"] = GgufConfig(gguf_file=source.gguf, dequantize=True)
-    elif quantised and not options:  # by its own library: some weights cannot be moved once they are made
+    elif quantised and not options:  # loaded onto its device, because some quantised weights cannot be moved later
         options["device_map"] = {"": device_of(config.device)}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what is wrong is said below
+            warnings.simplefilter("ignore")  # the checks below report what is wrong
             module, loading_info = from_source(
                 source,
                 model_class(architecture).from_pretrained,
@@ -72,19 +76,19 @@ def _load_module(config: ModelConfig, source: Pinned, **options: Any) -> Any:
                 use_safetensors=None if config.pickles else True,
                 trust_remote_code=False,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # named below, together with missing weights
+                ignore_mismatched_sizes=True,  # `check_loaded` below names them, together with missing weights
                 **options,
             )
     except RbptrackError:
         raise
-    except Exception as error:  # the libraries raise what they like
+    except Exception as error:  # the libraries raise exceptions of many types
         raise _explained(error, what, source, pickles=config.pickles) from error
     check_loaded(loading_info, what)
     check_stored(source, module, what)
-    if getattr(module, "_hf_peft_config_loaded", False):  # where peft is installed, transformers adds it unasked
+    if getattr(module, "_hf_peft_config_loaded", False):  # transformers adds an adapter if peft is installed
         raise BadInput(
-            f"an adapter lies beside the weights of {what} (adapter_config.json), and peft has added it: merge it "
-            "(merge_and_unload()) or move it elsewhere"
+            f"{what} has an adapter beside its weights (adapter_config.json), and peft has added it to the model. "
+            "Merge the adapter (merge_and_unload()) or move it to another folder"
         )
     if quantised:
         compute_in(module, dtype)
@@ -92,20 +96,20 @@ def _load_module(config: ModelConfig, source: Pinned, **options: Any) -> Any:
 
 
 def _explained(error: Exception, what: str, source: Pinned, *, pickles: bool) -> BadInput:
-    """Say in a line why a model could not be loaded."""
+    """Return the error that explains in one line why a model could not be loaded."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
     if any(map(out_of_memory, causes)):
-        return BadInput(f"{what} does not fit into memory; model.dtype=bfloat16 or model.device_map=auto may help")
+        return BadInput(f"{what} does not fit into memory. Try model.dtype=bfloat16 or model.device_map=auto")
     if any(type(cause).__name__ == "SafetensorError" for cause in causes):
         return BadInput(
             f"the weights of {what} are damaged or cut short ({first_line(error)}): copy or download them again"
         )
     if any(type(cause).__name__ == "UnpicklingError" or "Weights only load" in str(cause) for cause in causes):
-        return BadInput(f"the pickled weights of {what} hold something else than weights, which is not read")
+        return BadInput(f"the pickled weights of {what} hold something else than weights, and this is not loaded")
     if not pickles and isinstance(error, OSError) and "model.safetensors" in str(error):
         return BadInput(only_pickles(what))
     return BadInput(f"{what} cannot be loaded: {reason(error, source)}")

@@ -1,7 +1,7 @@
-"""What must hold of a model before it is measured: states that depend on earlier tokens only, and the model's own head.
+"""Checks on a few tokens that a model can be measured, when it is loaded.
 
-A model that reads later tokens, or padding, or whose states depend on how long a batch is, gives ranks that look good
-and are wrong. Each is tried on a few tokens when a model is loaded.
+The hidden states of a token must not depend on later tokens, on padding or on the length of the batch. The logits must
+equal states times head. Otherwise the ranks could look good and be wrong.
 """
 
 from __future__ import annotations
@@ -14,30 +14,34 @@ from torch import Tensor
 
 from rbptrack.base.errors import BadInput
 
-_WORK = 2e9  # multiply-adds that the probes of one model may take: a fraction of a second
-_MAX_TOKENS = 64  # of half a probe
+_WORK = 2e9  # the probes of one model take at most so many multiply-adds, which is a fraction of a second
+_MAX_TOKENS = 64  # in half a probe
 _MIN_TOKENS = 12
-_DRAWS = 3  # a mixture of experts may send a token elsewhere for a rounding error: a leak shows in every draw
-# How far states may be apart, as a share of their size: where products of one shape round alike, and of several shapes.
+# A rounding error can make a mixture of experts send a token to another expert. That happens in some of the draws, but
+# a model that reads later tokens differs in every draw.
+_DRAWS = 3
+# The largest allowed difference of states, as a share of their size. Products of one shape round alike (_SAME); those
+# of different shapes do not (_CLOSE).
 _SAME = 1e-6
 _CLOSE = {torch.float64: 1e-4, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 1e-2}
-_NOISE = 10  # times what rounding alone makes of them
+_NOISE = 10  # a difference counts if it is so many times the difference that rounding alone makes
 
 
 def refused(name: str, why: str) -> BadInput:
-    """Make the error for a model whose ranks would be wrong."""
+    """Return the error for a model that cannot be measured, with the reason `why`."""
     return BadInput(f"model {name} cannot be measured: {why}")
 
 
 def probes(config: Any, *, rows: int, parameters: int, longest: int | None) -> Iterator[Tensor]:
-    """Yield token ids (2, length) for a few probes: none that the config gives a meaning of its own, such as an
-    image's.
+    """Yield a few batches of random token ids (2, length) for probing a model.
+
+    Ids that the config names for a special purpose, such as the token of an image, are left out.
 
     Args:
         config: the model's transformers config.
-        rows: entries of its vocabulary.
-        parameters: how many it has; larger models are given fewer tokens.
-        longest: the most tokens that it reads, or None.
+        rows: the number of entries of its vocabulary.
+        parameters: the number of its parameters. Larger models get shorter probes.
+        longest: the maximum length of a sequence in tokens, or None.
 
     """
     length = 2 * int(min(_MAX_TOKENS, max(_MIN_TOKENS, _WORK / (7 * max(parameters, 1))))) + 3
@@ -50,7 +54,7 @@ def probes(config: Any, *, rows: int, parameters: int, longest: int | None) -> I
 
 
 def _named_tokens(values: dict[Any, Any]) -> Iterator[int]:
-    """Yield every token id that a transformers config names, in its sections too."""
+    """Yield every token id that a transformers config or one of its sections names."""
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _named_tokens(value)
@@ -60,12 +64,15 @@ def _named_tokens(values: dict[Any, Any]) -> Iterator[int]:
 
 
 def check_states(name: str, backbone: Callable[[Tensor], Tensor], draws: Iterator[Tensor]) -> None:
-    """Refuse a model whose earlier states change with later tokens, with padding on the right or with batch length.
+    """Check that a model's states do not depend on later tokens, on padding on the right, or on the batch's length.
 
     Args:
-        name: of the model.
-        backbone: token ids (batch, length) to states (batch, length, width).
-        draws: token ids (2, length) on the model's device; what differs in one draw only is rounding.
+        name: the model's name, for the error message.
+        backbone: computes states (batch, length, width) of token ids (batch, length).
+        draws: batches of token ids (2, length) on the model's device.
+
+    Raises:
+        BadInput: the states differ in every draw. A difference in some draws only is a rounding error.
 
     """
     dependence = ""
@@ -77,46 +84,51 @@ def check_states(name: str, backbone: Callable[[Tensor], Tensor], draws: Iterato
 
 
 def _dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> str:
-    """Say which other inputs change the states of the first half of a sequence; empty if none does."""
+    """Return a message on what changes the states of the first half of a sequence. Empty if nothing does."""
     half = tokens.shape[1] // 2
     padded = tokens[0].clone()
-    padded[half:] = 0  # as batches are padded
+    padded[half:] = 0  # batches are padded with zeros
     followed, by_padding = backbone(torch.stack([tokens[0], padded]))[:, :half]  # (half, width)
     moved = _distance(followed, by_padding)
     if moved > _SAME:
-        # In one shape the same products round alike, but for experts, whose shares of a batch depend on all its tokens.
+        # Products of one shape round alike. Experts are the exception: the shapes of their products depend on all
+        # tokens of the batch.
         again = backbone(tokens)[0, :half]
         if moved > _NOISE * _distance(again, followed):
             return (
-                "its output at a token depends on later tokens: it cannot predict the next one (it is not a causal "
-                "language model, or its config says so: is_causal, is_decoder, use_bidirectional_attention)"
+                "its output at a token depends on later tokens, so it is not a causal language model. If it should be "
+                "one, look at is_causal, is_decoder and use_bidirectional_attention in its config.json"
             )
     alone = backbone(tokens[:1, :half])[0]
     moved = _distance(by_padding, alone)
     if moved > _CLOSE[alone.dtype]:
         beside_another = backbone(tokens[:, :half])[0]
         if moved > _NOISE * _distance(beside_another, alone):
-            return "its states depend on the length of the batch: a text's ranks would depend on other texts"
+            return "its states depend on the length of the batch, so the ranks of a text would depend on other texts"
     return ""
 
 
 def _distance(states: Tensor, other: Tensor) -> float:
-    """Root mean square of the difference of states (tokens, width), as a share of theirs; a NaN does not count."""
+    """Return the root mean square of `states - other` divided by that of `other`. A NaN counts as 0."""
     difference = (states - other).float().nan_to_num()
     size = other.float().nan_to_num()
     return float(difference.square().mean().sqrt() / size.square().mean().sqrt().clamp(min=1e-9))
 
 
 def check_head(name: str, ours: Tensor, whole: Tensor, *, dtype: torch.dtype) -> tuple[float, float]:
-    """Refuse a model whose own logits are not states times head, (tokens, vocabulary).
-
-    Returns the largest difference, as a share of the largest logit, and what it may be.
+    """Check that a model's own logits equal its hidden states times its head.
 
     Args:
-        name: of the model.
-        ours: logits from the split model, float32.
-        whole: the model's, of the same tokens.
-        dtype: of its weights: half precision rounds otherwise.
+        name: the model's name, for the error message.
+        ours: logits (tokens, vocabulary) from states and head, float32.
+        whole: the model's own logits of the same tokens, (tokens, vocabulary).
+        dtype: the type of the model's weights. Half precision rounds more, so more difference is allowed.
+
+    Returns:
+        The largest difference and the largest allowed difference, both as a share of the largest logit.
+
+    Raises:
+        BadInput: the difference is larger than allowed.
 
     """
     worst = largest_difference(ours, whole)
@@ -125,12 +137,15 @@ def check_head(name: str, ours: Tensor, whole: Tensor, *, dtype: torch.dtype) ->
         raise refused(
             name,
             f"its logits are not its hidden states times its head (relative difference {worst:.2g}, at most "
-            f"{allowed:g} may be), so its ranks would be wrong",
+            f"{allowed:g} is allowed), so its ranks would be wrong",
         )
     return worst, allowed
 
 
 def largest_difference(ours: Tensor, whole: Tensor) -> float:
-    """The largest difference of logits, as a share of the largest logit of the whole model; a NaN does not count."""
+    """Return the largest difference of two tensors of logits, as a share of the largest logit in `whole`.
+
+    A NaN counts as 0.
+    """
     difference = (ours - whole.float()).abs().nan_to_num().max()
     return float(difference / whole.float().abs().nan_to_num().max().clamp(min=1e-6))

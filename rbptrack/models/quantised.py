@@ -1,4 +1,4 @@
-"""Quantised models: what they say of themselves, and how their heads multiply."""
+"""Reads which quantisation a model has, and prepares its weights for computing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rbptrack.base.errors import BadInput
 
 
 def method_of(config: Any) -> str:
-    """The quantisation that a transformers config names: `torchao`, `gptq`, ...; empty without one."""
+    """Return the quantisation that a transformers config names, such as `torchao` or `gptq`. Empty if there is none."""
     settings = _settings(config)
     if not settings:
         return ""
@@ -24,7 +24,7 @@ def method_of(config: Any) -> str:
 
 
 def stored_as(config: Any) -> str:
-    """Say how the weights of a loaded model were stored: `int8 torchao`, `int4 group 128 gptq`; empty as published."""
+    """Describe the quantisation of a loaded model, such as `int4 group 128 gptq`. Empty if it is not quantised."""
     method = method_of(config)
     if not method:
         return ""
@@ -37,7 +37,7 @@ def stored_as(config: Any) -> str:
 
 
 def _number_type(settings: dict[str, Any]) -> str:
-    """The type of a quantised weight: `int8`, `nf4`; empty if the settings do not say it."""
+    """Return the number type of quantised weights, such as `int8` or `nf4`. Empty if the settings do not name it."""
     if settings.get("bits"):
         return f"int{settings['bits']}"
     if settings.get("load_in_8bit"):
@@ -54,7 +54,10 @@ def _number_type(settings: dict[str, Any]) -> str:
 
 
 def gguf_type(path: Path) -> str:
-    """Say how a GGUF file stores weights: `Q4_K_M` by its header, else the type of most of its weights."""
+    """Return the quantisation of a GGUF file, such as `Q4_K_M`, from its header.
+
+    If the header does not name it, return the type that most of the weights have.
+    """
     from gguf import GGUFReader, LlamaFileType
 
     reader = GGUFReader(path)
@@ -69,7 +72,7 @@ def gguf_type(path: Path) -> str:
 
 
 def check_quantisation(name: str, config: Any) -> None:
-    """Refuse a quantisation that transformers does not know: it would leave it out, unsaid."""
+    """Raise BadInput if a config names a quantisation that transformers does not know and would silently ignore."""
     method = method_of(config)
     if not method:
         return
@@ -83,13 +86,13 @@ def check_quantisation(name: str, config: Any) -> None:
 
 
 def silence_torchao() -> None:
-    """Silence its warnings of kernels for other devices; transformers imports it where it is installed."""
+    """Silence torchao's warnings about kernels for other devices. transformers imports torchao if it is installed."""
     for logger in ("torchao", "torch.utils._pytree"):
         logging.getLogger(logger).setLevel(logging.ERROR)
 
 
 def is_matrix(weight: Tensor | None) -> bool:
-    """Whether a head's weight is a matrix of numbers that torch multiplies with, no packed or scaled integers."""
+    """Whether a head's weight is a plain matrix of floating-point numbers. Packed and scaled integers are not."""
     numbers = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
     return (
         weight is not None and type(weight) in (Tensor, nn.Parameter) and weight.ndim == 2 and weight.dtype in numbers
@@ -97,9 +100,10 @@ def is_matrix(weight: Tensor | None) -> bool:
 
 
 def compute_in(module: nn.Module, dtype: torch.dtype) -> None:
-    """Let quantised weights, which compute in the type that their checkpoint was made in, compute in this one.
+    """Convert the quantised weights of a module so that they compute in another type.
 
-    Scales of half precision become float32 without loss. Without it, products of some formats fail.
+    A quantised weight computes in the type in which its checkpoint was saved. Converting its scales from half precision
+    to float32 loses nothing. Without the conversion, the products of some formats fail.
     """
     for layer in module.modules():
         for name, weight in layer.named_parameters(recurse=False):

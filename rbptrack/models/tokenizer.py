@@ -1,4 +1,4 @@
-"""A model's tokenizer: loaded by transformers, and held to what its files describe."""
+"""Loads a model's tokenizer with transformers, and makes sure that it follows the rules in its files."""
 
 from __future__ import annotations
 
@@ -20,34 +20,35 @@ if TYPE_CHECKING:
 
 _FILE = "tokenizer.json"
 _CONFIG = "tokenizer_config.json"
-_FLAGS = ("add_bos_token", "add_eos_token")  # of tokenizer_config.json
+_FLAGS = ("add_bos_token", "add_eos_token")  # keys of tokenizer_config.json
 _OBEYED_FLAGS = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "CohereTokenizer", "GPTNeoXTokenizer")
-"""The classes that wrote their template by the flags, whatever tokenizer.json said, before transformers 5."""
-_REMEDY = "; model.tokenizer=ORG/NAME takes another's"
-_PARTS = ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")  # of tokenizer.json
+"""Before transformers 5, these classes followed the flags even if tokenizer.json said otherwise."""
+_REMEDY = "; model.tokenizer=ORG/NAME uses another tokenizer"
+_PARTS = ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")  # sections of tokenizer.json
 _PROBE = (
     "In 2026 it was 12345, 3.14159265 and 1,000,000; 0x7F.\n\n\tdef f(x):\n        return x  +   1    # two\r\n"
     "don't DON'T we'll Ångström naïve cafe\u0301 İstanbul ﬁn straße Ελληνικά русский עברית العربية हिन्दी ไทย "
     "日本語と中文，한국어 🙂👩‍👩‍👧 \u00a0\u200b\ufeff\u3000 x²½ ~!@#$%^&*()_+{}|:\"<>?[]\\;',./ "
     "HTTPServer snake_case   "
 )
-"""A text on which two tokenizers with other rules give other ids: digits, spaces, line breaks, accents, scripts."""
-_DRAWS = ("dropout", "nbest_size")  # of a model: it cuts a text otherwise each time
+"""A text of digits, spaces, line breaks, accents and scripts. Tokenizers with different rules encode it differently."""
+_DRAWS = ("dropout", "nbest_size")  # options of a tokenizer's model that make each encoding of a text random
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a token that is one byte
-_PROBED_TOKENS = 50  # of the added tokens
+_PROBED_TOKENS = 50  # at most so many of the added tokens are probed
 _PRE_OF_GPT2 = (
     *("gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0", "mellum"),
     *("mpt", "olmo", "jais", "trillion", "granite-docling"),
 )
-"""What `tokenizer.ggml.pre` of a GGUF file may be if llama.cpp splits texts as GPT-2 does."""
+"""Values of `tokenizer.ggml.pre` in a GGUF file for which llama.cpp splits texts as GPT-2 does."""
 
 
 def load_tokenizer(source: Pinned) -> PreTrainedTokenizerBase:
-    """Load the fast tokenizer at a pinned source, with the rules that its files describe.
+    """Load the fast tokenizer of a pinned model, with the rules that its files describe.
 
-    transformers rebuilds a tokenizer by its class and then drops rules of tokenizer.json, and `add_bos_token` of
-    tokenizer_config.json. If the rules differ from the file's, the file is used. A first or last token that
-    tokenizer_config.json asks for is added. Dropout, which makes each encoding of a text another one, is switched off.
+    transformers rebuilds a tokenizer from its class. It can then lose rules of tokenizer.json and the flag
+    `add_bos_token` of tokenizer_config.json. This function corrects both: if the rules differ from tokenizer.json, the
+    tokenizer is read from that file, and a first or last token that tokenizer_config.json asks for is added. Dropout,
+    which makes each encoding of a text random, is switched off.
 
     Raises:
         BadInput: the tokenizer is missing or damaged, has no fast version, or cannot be read from the hub, or its
@@ -61,7 +62,7 @@ def load_tokenizer(source: Pinned) -> PreTrainedTokenizerBase:
         return _held_to_files(tokenizer, source, config, file)
     except RbptrackError:
         raise
-    except BaseException as error:  # the libraries raise what they like, and Rust no Exception
+    except BaseException as error:  # the libraries raise many types; a panic in Rust is not even an Exception
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise BadInput(
@@ -70,14 +71,14 @@ def load_tokenizer(source: Pinned) -> PreTrainedTokenizerBase:
 
 
 def _by_class(source: Pinned) -> PreTrainedTokenizerBase:
-    """The tokenizer as transformers loads it by its class; by its tokenizer.json if the class cannot be loaded."""
+    """Load the tokenizer by its class. If the class cannot be loaded, load it from its tokenizer.json."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
         tokenizer: PreTrainedTokenizerBase = loaded("tokenizer", source, AutoTokenizer.from_pretrained, _REMEDY)
     except BadInput:
         if file_of(source, "config.json") is not None:
-            load_config(source)  # transformers reads it first, and it may be the reason
+            load_config(source)  # transformers reads config.json first, so it may be the reason for the failure
         if source.gguf or file_of(source, _FILE) is None or "auto_map" in _config_of(source):
             raise
         tokenizer = loaded("tokenizer", source, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
@@ -87,11 +88,12 @@ def _by_class(source: Pinned) -> PreTrainedTokenizerBase:
 def _held_to_files(
     tokenizer: PreTrainedTokenizerBase, source: Pinned, config: dict[str, Any], file: Path | None
 ) -> PreTrainedTokenizerBase:
-    """Return a tokenizer that follows the rules of its files. Raises BadInput if they are incomplete or damaged."""
+    """Return a tokenizer that follows the rules in its files. Raises BadInput if they are incomplete or damaged."""
     if file is not None:
         tokenizer = _with_rules_of(file, tokenizer, source)
     check_fast(tokenizer, f"the tokenizer of {source.location}")
-    if len(tokenizer) <= len(tokenizer.all_special_ids):  # if its files are missing, transformers makes one up
+    # If the files are missing, transformers returns a tokenizer that has special tokens only.
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise BadInput(f"{source.location} has no tokenizer{_REMEDY}")
     if source.gguf:
         _check_gguf(source)
@@ -105,7 +107,7 @@ def _held_to_files(
 
 
 def _check_vocabulary(source: Pinned, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a vocabulary that gives one id to several tokens, or that lacks the merges by which it was made."""
+    """Raise BadInput if a vocabulary gives one id to several tokens, or if its list of merges is missing."""
     ids = tokenizer.get_vocab()
     if len(set(ids.values())) < len(ids):
         names: dict[int, str] = {}
@@ -127,24 +129,25 @@ def _check_vocabulary(source: Pinned, tokenizer: PreTrainedTokenizerBase) -> Non
 
 
 def check_given(tokenizer: Any) -> None:
-    """Check that an object is a fast tokenizer with the rules of the files that it was loaded from.
+    """Check a tokenizer object that a Python user gives.
 
-    A tokenizer with another vocabulary than those files is taken as it is: it was trained or changed on purpose.
+    It must be a fast tokenizer and follow the rules in the files from which it was loaded. If its vocabulary differs
+    from those files, it was trained or changed on purpose, and its rules are not checked.
 
     Raises:
-        BadInput: the object cannot be used, with the reason and a remedy.
+        BadInput: the object cannot be used.
 
     """
     check_fast(tokenizer, "tokenizer")
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise BadInput(
-            f"tokenizer knows no token ({tokenizer.name_or_path or 'no name'}): transformers returns such a one for a "
-            "folder without tokenizer files; load it from a folder that has tokenizer.json"
+            f"tokenizer has no tokens ({tokenizer.name_or_path or 'no name'}). transformers returns such a tokenizer "
+            "for a folder without tokenizer files: load it from a folder that has tokenizer.json"
         )
     for name in _DRAWS:
         if getattr(tokenizer.backend_tokenizer.model, name, None):
             raise BadInput(
-                f"tokenizer has {name}, which makes each encoding of a text another one: set "
+                f"tokenizer has {name}, which makes each encoding of a text random: set "
                 f"tokenizer.backend_tokenizer.model.{name} = None"
             )
     file = _file_beside(tokenizer, _FILE)
@@ -153,11 +156,11 @@ def check_given(tokenizer: Any) -> None:
     own = _read(file)
     if own.get_vocab() != tokenizer.get_vocab():
         return
-    on_purpose = 'If that is meant, set tokenizer.name_or_path = ""'
+    on_purpose = 'If this is intended, set tokenizer.name_or_path = ""'
     if _other_ids(tokenizer, own, special=False):
         differing = " and ".join(_differences(tokenizer.backend_tokenizer, own)) or "rules"
         raise BadInput(
-            f"tokenizer cuts texts otherwise than its file {file} ({differing}): load it with "
+            f"tokenizer splits texts differently from its file {file} ({differing}): load it with "
             f"PreTrainedTokenizerFast.from_pretrained. {on_purpose}"
         )
     config_file = _file_beside(tokenizer, _CONFIG)
@@ -166,13 +169,19 @@ def check_given(tokenizer: Any) -> None:
     asked = bool(config.get("add_bos_token")) or own.encode("").ids[:1] == [wanted]
     if asked and wanted is not None and tokenizer("a")["input_ids"][:1] != [wanted]:
         raise BadInput(
-            f"tokenizer does not begin a text with {tokenizer.bos_token}, as its files in {file.parent} ask: set "
-            f"tokenizer.add_bos_token = True. {on_purpose}"
+            f"tokenizer does not begin a text with {tokenizer.bos_token}, although its files in {file.parent} ask for "
+            f"it: set tokenizer.add_bos_token = True. {on_purpose}"
         )
 
 
 def check_fast(tokenizer: Any, what: str) -> None:
-    """Raise BadInput if an object is not a fast tokenizer. Character offsets need a fast one."""
+    """Raise BadInput if an object is not a fast tokenizer. Only fast tokenizers return character offsets.
+
+    Args:
+        tokenizer: the object.
+        what: what the object is, for the error message, such as "tokenizer".
+
+    """
     from transformers import PreTrainedTokenizerBase
 
     if isinstance(tokenizer, type):
@@ -181,16 +190,22 @@ def check_fast(tokenizer: Any, what: str) -> None:
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise BadInput(f"{what} is a {type(tokenizer).__name__}: give a fast tokenizer of transformers")
     if tokenizer.is_fast is not True:
-        raise BadInput(f"{what} has no fast version ({type(tokenizer).__name__}), which character offsets need")
+        raise BadInput(
+            f"{what} has no fast version ({type(tokenizer).__name__}). A fast tokenizer is needed, because only it "
+            "returns character offsets"
+        )
 
 
 def rules_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """SHA-256 (hex) of everything that decides how a tokenizer cuts texts, and which of its tokens are special."""
+    """Return the SHA-256 (hex) of a tokenizer's rules for splitting texts and of its special tokens.
+
+    Two tokenizers with the same hash give the same ids for every text.
+    """
     from tokenizers import Tokenizer
 
     backend = tokenizer.backend_tokenizer
     text = backend.to_str()
-    if backend.truncation or backend.padding:  # set by every call, and not used here
+    if backend.truncation or backend.padding:  # every call sets them, and the measurement does not use them
         copy = Tokenizer.from_str(text)
         copy.no_truncation()
         copy.no_padding()
@@ -200,7 +215,7 @@ def rules_of(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _config_of(source: Pinned) -> dict[str, Any]:
-    """tokenizer_config.json; of a GGUF file, its flags for the first and last token."""
+    """Return the content of tokenizer_config.json. For a GGUF file, return its flags for the first and last token."""
     if source.gguf:
         fields = _gguf_fields(source)
         return {flag: fields[f"ggml.{flag}"] for flag in _FLAGS if f"ggml.{flag}" in fields}
@@ -215,7 +230,7 @@ def _config_of(source: Pinned) -> dict[str, Any]:
 
 
 def _file_name(config: dict[str, Any]) -> str:
-    """The name of the file that transformers reads in place of tokenizer.json, if the config names versions of it."""
+    """Return the name of the file that transformers reads: tokenizer.json, or a version of it that the config names."""
     from transformers.tokenization_utils_base import get_fast_tokenizer_file
 
     versions = config.get("fast_tokenizer_files")
@@ -223,12 +238,12 @@ def _file_name(config: dict[str, Any]) -> str:
 
 
 def _read(file: Path) -> Tokenizer:
-    """The tokenizer in a tokenizer.json, without dropout, truncation and padding."""
+    """Read the tokenizer in a tokenizer.json, and switch its dropout, truncation and padding off."""
     from tokenizers import Tokenizer
 
     try:
         own = Tokenizer.from_file(str(file))
-    except Exception as error:  # Rust raises Exception
+    except Exception as error:  # the Rust library raises a plain Exception
         raise BadInput(f"{file} is not a tokenizer: {first_line(error)}") from error
     _switch_off_draws(own)
     own.no_truncation()
@@ -237,17 +252,17 @@ def _read(file: Path) -> Tokenizer:
 
 
 def _switch_off_draws(backend: Tokenizer) -> None:
-    """Let a model that draws among the ways to cut a text (BPE's dropout, Unigram's sampling) take the best one."""
+    """Switch off random splitting of texts (BPE's dropout, Unigram's sampling)."""
     for name in _DRAWS:
         if getattr(backend.model, name, None):
             setattr(backend.model, name, None)
 
 
 def _with_rules_of(file: Path, tokenizer: PreTrainedTokenizerBase, source: Pinned) -> PreTrainedTokenizerBase:
-    """The tokenizer if it has the rules of its tokenizer.json, else one that is read from that file.
+    """Return the tokenizer if it follows its tokenizer.json. Otherwise return one that is read from that file.
 
     Raises:
-        BadInput: the rules still differ.
+        BadInput: the tokenizer that is read from the file gives other ids than the file's rules, too.
 
     """
     from transformers import PreTrainedTokenizerFast
@@ -257,7 +272,7 @@ def _with_rules_of(file: Path, tokenizer: PreTrainedTokenizerBase, source: Pinne
         by_class = tokenizer
         tokenizer = loaded("tokenizer", source, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
         for role in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
-            name = getattr(by_class, role)  # GPT-2's end of text is named by its class only
+            name = getattr(by_class, role)  # only the class names GPT-2's end-of-text token
             if name and getattr(tokenizer, role) is None and own.token_to_id(name) is not None:
                 setattr(tokenizer, role, name)
     _switch_off_draws(tokenizer.backend_tokenizer)
@@ -273,14 +288,14 @@ def _with_rules_of(file: Path, tokenizer: PreTrainedTokenizerBase, source: Pinne
 
 
 def _differences(backend: Tokenizer, own: Tokenizer) -> list[str]:
-    """The parts of tokenizer.json in which a tokenizer differs from the file, for messages."""
-    given = json.loads(backend.to_str())
-    described = json.loads(own.to_str())
-    return [part for part in _PARTS if given[part] != described[part]]
+    """Return the sections of tokenizer.json in which a tokenizer differs from the file, for messages."""
+    loaded_rules = json.loads(backend.to_str())
+    file_rules = json.loads(own.to_str())
+    return [part for part in _PARTS if loaded_rules[part] != file_rules[part]]
 
 
 def _other_ids(tokenizer: PreTrainedTokenizerBase, own: Tokenizer, *, special: bool) -> str:
-    """Return a text that a tokenizer encodes differently from its file; empty if all probes agree."""
+    """Return a text that a tokenizer encodes differently from its file. Empty if all probes agree."""
     own.encode_special_tokens = tokenizer.backend_tokenizer.encode_special_tokens
     for text in _probes(own):
         ids = tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
@@ -290,7 +305,7 @@ def _other_ids(tokenizer: PreTrainedTokenizerBase, own: Tokenizer, *, special: b
 
 
 def _probes(own: Tokenizer) -> Iterator[str]:
-    """Yield texts that show a tokenizer's rules: the fixed text, its lines, and its added tokens within words."""
+    """Yield texts that reveal differences in a tokenizer's rules, with its added tokens inside words."""
     yield from ("", "a", " a", _PROBE, *_PROBE.split("\n"))
     added = [token.content for _, token in sorted(own.get_added_tokens_decoder().items())]
     for name in added[:_PROBED_TOKENS]:
@@ -298,7 +313,7 @@ def _probes(own: Tokenizer) -> Iterator[str]:
 
 
 def _check_flags(source: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse files that contradict each other about the space before a text."""
+    """Raise BadInput if the files contradict each other about the space before a text."""
     wanted = config.get("add_prefix_space")
     described = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"]
     if not isinstance(wanted, bool) or not described or described["type"] != "ByteLevel":
@@ -311,40 +326,40 @@ def _check_flags(source: Pinned, config: dict[str, Any], tokenizer: PreTrainedTo
 
 
 def _add_ends(source: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
-    """Let a tokenizer begin and end texts with the tokens that its files ask for.
+    """Make a tokenizer begin and end texts with the tokens that tokenizer_config.json asks for.
 
-    transformers 4 did so: it wrote a template of its own for `add_bos_token` and `add_eos_token`. transformers 5
-    ignores both if there is a tokenizer.json.
+    transformers 4 followed the flags `add_bos_token` and `add_eos_token`. transformers 5 ignores both if the folder has
+    a tokenizer.json.
 
     Raises:
-        BadInput: the files name no such token, or contradict each other.
+        BadInput: the files ask for a token and do not name it, or they contradict each other.
 
     """
     backend = tokenizer.backend_tokenizer
-    given = dict(zip(_FLAGS, _ends(backend), strict=True))
+    present = dict(zip(_FLAGS, _ends(backend), strict=True))
     names = {"add_bos_token": tokenizer.bos_token, "add_eos_token": tokenizer.eos_token}
     wanted: dict[str, str] = {}
-    for flag, found in given.items():
+    for flag, ids in present.items():
         name = names[flag]
         asked = config.get(flag)
         number = backend.token_to_id(name) if name else None
         if asked and number is None:
-            raise BadInput(f"the files of the tokenizer of {source.location} ask for {flag} and name no such token")
+            raise BadInput(f"the files of the tokenizer of {source.location} ask for {flag} but do not name that token")
         obeyed = str(config.get("tokenizer_class", "")).removesuffix("Fast") in _OBEYED_FLAGS
-        if (asked and found not in ([], [number])) or (asked is False and found and obeyed):
+        if (asked and ids not in ([], [number])) or (asked is False and ids and obeyed):
             raise BadInput(
                 f"the files of the tokenizer of {source.location} contradict each other: {flag} is {asked} in "
-                f"{_CONFIG}, and {_FILE} has {tokenizer.convert_ids_to_tokens(found)} there. Correct one of them"
+                f"{_CONFIG}, but {_FILE} adds {tokenizer.convert_ids_to_tokens(ids)} there. Correct one of them"
             )
-        if name and (asked or found):
+        if name and (asked or ids):
             wanted[flag] = name
-    if any(not given[flag] for flag in wanted):
+    if any(not present[flag] for flag in wanted):
         _begin_and_end(backend, wanted.get("add_bos_token", ""), wanted.get("add_eos_token", ""))
 
 
 def _ends(backend: Tokenizer) -> tuple[list[int], list[int]]:
-    """The special tokens with which a tokenizer begins and ends a text."""
-    for text in ("a", "1", ".", "一"):  # it may not know the letter
+    """Return the ids of the special tokens with which a tokenizer begins and ends a text."""
+    for text in ("a", "1", ".", "一"):  # a tokenizer may not know each of these characters
         plain = backend.encode(text, add_special_tokens=False).ids
         whole = backend.encode(text).ids
         for count in range(len(whole)):
@@ -354,7 +369,7 @@ def _ends(backend: Tokenizer) -> tuple[list[int], list[int]]:
 
 
 def _begin_and_end(backend: Tokenizer, first: str, last: str) -> None:
-    """Let a tokenizer begin texts with one token and end them with another; empty for none."""
+    """Make a tokenizer begin texts with the token `first` and end them with `last`. An empty name adds no token."""
     from tokenizers import processors
 
     single = " ".join(filter(None, (first, "$A", last)))
@@ -362,12 +377,12 @@ def _begin_and_end(backend: Tokenizer, first: str, last: str) -> None:
     tokens = [(name, backend.token_to_id(name)) for name in names]
     template = processors.TemplateProcessing(single=single, pair=f"{single} $B:1", special_tokens=tokens)
     own = backend.post_processor
-    keeps_own = isinstance(own, processors.ByteLevel)  # it trims offsets
+    keeps_own = isinstance(own, processors.ByteLevel)  # this processor trims offsets and must stay
     backend.post_processor = processors.Sequence([own, template]) if keeps_own else template
 
 
 def _file_beside(tokenizer: PreTrainedTokenizerBase, name: str) -> Path | None:
-    """A file of the folder or of the cached repository that a tokenizer in memory was loaded from."""
+    """Return a file from the folder or cached repository from which a tokenizer was loaded, or None."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -385,7 +400,10 @@ def _file_beside(tokenizer: PreTrainedTokenizerBase, name: str) -> Path | None:
 
 
 def _gguf_fields(source: Pinned) -> dict[str, Any]:
-    """What a GGUF file says of its tokenizer, without lists: `{"ggml.pre": "qwen2", ...}`."""
+    """Return the header fields of a GGUF file that describe its tokenizer, such as `{"ggml.pre": "qwen2"}`.
+
+    Lists, such as the list of tokens, are left out.
+    """
     import gguf
 
     path = file_of(source, source.gguf)
@@ -398,10 +416,10 @@ def _gguf_fields(source: Pinned) -> dict[str, Any]:
 
 
 def _check_gguf(source: Pinned) -> None:
-    """Refuse a byte-level vocabulary of a GGUF file whose rule for splitting texts transformers does not know."""
+    """Raise BadInput if a GGUF file splits texts by a rule that transformers does not know."""
     try:
         from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS as KNOWN
-    except ImportError:  # an older transformers, which splits all as GPT-2 does
+    except ImportError:  # an older version of transformers, which splits all texts as GPT-2 does
         KNOWN = {}
     fields = _gguf_fields(source)
     rule = fields.get("ggml.pre")

@@ -1,1 +1,1 @@
-"""Where models and datasets come from, pinned to a commit or to the hash of their files."""
+"""Finds models and datasets on the hub or on disk, and pins each to a commit or to the hash of its files."""

@@ -1,4 +1,4 @@
-"""What takes long to fetch and can be fetched again, in the user's cache folder."""
+"""Caches tables and lines that take long to compute, in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from rbptrack.base.parquet import read_table, write_table
 
 
 def folder() -> Path:
-    """The folder of cached files: RBPTRACK_CACHE, else the system's place for caches."""
+    """Return rbptrack's cache folder: RBPTRACK_CACHE if it is set, otherwise the operating system's cache folder."""
     return Path(os.environ.get("RBPTRACK_CACHE") or user_cache_path("rbptrack")).absolute()
 
 
 @functools.cache
 def writable(folder: Path) -> Path:
-    """Return the folder, or a temporary one of this process if the folder cannot be written (a read-only home)."""
+    """Return the folder. If it cannot be written, return a temporary folder that is removed when the process ends."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
     if os.access(folder, os.W_OK):
@@ -41,12 +41,14 @@ def writable(folder: Path) -> Path:
 def cached(name: str, schema: pa.Schema, make: Callable[[], pa.Table]) -> pa.Table:
     """Return the table that is cached under a name. If it is missing or damaged, make and cache it first.
 
-    Of several processes one makes it and the others wait. Where the folder cannot be written, it is made each time.
+    If several processes need the table, one makes it and the others wait. If the folder cannot be written, the table
+    is made at every call.
 
     Args:
-        name: changes with everything that the table depends on.
-        schema: its columns, which no checksum covers: damage may rename one, or take texts for bytes.
-        make: the slow way to it.
+        name: the name of the table in the cache. It must change with everything that the table depends on.
+        schema: the table's columns and types. The cached file is checked against them, because Parquet's checksums do
+            not cover them.
+        make: makes the table.
 
     """
     path = folder() / f"{name}.parquet"
@@ -70,8 +72,8 @@ def remembered(name: str, find_out: Callable[[], str]) -> str:
     """Return the line that is cached under a name. If it is missing or damaged, compute and cache it first.
 
     Args:
-        name: changes with everything that the line depends on.
-        find_out: the slow way to it.
+        name: the name of the line in the cache. It must change with everything that the line depends on.
+        find_out: computes the line.
 
     """
     path = folder() / f"{name}.txt"

@@ -1,4 +1,4 @@
-"""Identity: hashes of what determines a measurement's numbers, and of files."""
+"""Hashes the settings that determine a measurement's numbers, and files."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from pathlib import Path
 from rbptrack.base.files import sha256
 
 SCORING_VERSION = 1
-"""Part of every fingerprint; raised when a change of the program moves any number."""
+"""A part of every fingerprint. It must be increased when a change of the program changes any measured number."""
 
 
 def fingerprint(parts: Mapping[str, object]) -> str:
-    """SHA-256 (hex) of the parts, whatever their order."""
+    """Return the SHA-256 (hex) of some settings. Their order does not matter."""
     text = json.dumps(dict(parts), sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def folder_hash(folder: Path) -> str:
-    """SHA-256 (hex) over the relative names and contents of a folder's files; hidden ones do not count."""
+    """Return the SHA-256 (hex) of the relative names and contents of a folder's files. Hidden files do not count."""
     return _hash((path.relative_to(folder).as_posix(), path) for path in visible_files(folder))
 
 
 def visible_files(folder: Path) -> list[Path]:
-    """The files of a folder and of those in it: none that is hidden, or in a hidden folder such as .git and .cache."""
+    """Return the files in a folder and its subfolders, without hidden files and hidden folders such as .git."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return [path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
 def files_hash(files: Sequence[Path]) -> str:
-    """SHA-256 (hex) over the names and contents of files, in their order; their folders do not matter."""
+    """Return the SHA-256 (hex) of the names and contents of files, in order. Their folders do not matter."""
     return _hash((path.name, path) for path in files)
 
 

@@ -1,4 +1,4 @@
-"""The Hugging Face hub: whether it answers, which commit a revision stands for, and its faults in plain words."""
+"""Asks the Hugging Face hub for commits, and translates its errors into messages for the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _CONNECT_SECONDS = 2.0
 _ANSWER_SECONDS = 2.5
-_TRIES = 2  # a machine under load may be late for the first
+_TRIES = 2  # on a busy machine the first try may time out
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Missing:
     """A repository that is not in the hub's cache.
 
     Attributes:
-        kind: of the repository.
-        repo: its id on the hub.
-        revision: that was asked for.
-        patterns: of the files that are needed; empty for all files.
+        kind: "model" or "dataset".
+        repo: the repository's id on the hub.
+        revision: the requested revision.
+        patterns: patterns of the files that are needed. Empty for all files.
 
     """
 
@@ -47,13 +47,13 @@ class Missing:
 
     @property
     def name(self) -> str:
-        """`dataset wikimedia/wikipedia`, with a revision other than main."""
+        """Kind, id and, if it is not main, revision, such as `dataset wikimedia/wikipedia`."""
         revision = f" (revision {self.revision})" if self.revision != "main" else ""
         return f"{self.kind} {self.repo}{revision}"
 
     @property
     def command(self) -> str:
-        """The command that downloads what is needed."""
+        """The command that downloads the needed files."""
         words = ["hf", "download", self.repo]
         if self.kind != "model":
             words += ["--repo-type", self.kind]
@@ -65,7 +65,7 @@ class Missing:
 
 
 class NotCached(BadInput):
-    """Repositories are not in the cache while the hub cannot be reached.
+    """The hub cannot be reached, and repositories are not in the cache.
 
     Attributes:
         missing: the repositories.
@@ -82,17 +82,17 @@ class NotCached(BadInput):
 
 
 def another_way(missing: Sequence[Missing]) -> str:
-    """Say how repositories can be given without a download."""
+    """Return a sentence on other ways to give some repositories, without a download."""
     options = [f"{kind}.path=FOLDER" for kind in dict.fromkeys(one.kind for one in missing)]
     return f"Or point HF_HOME at a cache that holds {'it' if len(missing) == 1 else 'them'}, or give {listed(options)}"
 
 
 @once
 def online() -> bool:
-    """Whether the hub answers; asked once per process.
+    """Whether the hub can be reached. The hub is asked once per process.
 
-    If it does not (no network, or a server that accepts and hangs), the libraries are set to offline mode. Otherwise
-    they would wait half a minute or more for every cached file.
+    If the hub does not answer, huggingface_hub and datasets are set to offline mode. Otherwise they would wait half a
+    minute or more for every cached file.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return False
@@ -106,7 +106,7 @@ def online() -> bool:
 
 
 def _stay_offline() -> None:
-    """Set the variable for libraries that are imported later, and the flag of those that are imported already."""
+    """Set huggingface_hub and datasets to offline mode, whether they are imported already or later."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     for name in ("huggingface_hub.constants", "datasets.config"):
         module = sys.modules.get(name)
@@ -115,7 +115,7 @@ def _stay_offline() -> None:
 
 
 def _answers(endpoint: SplitResult) -> bool:
-    """Whether something answers HTTP requests there; an error is an answer, too."""
+    """Whether a server answers HTTP requests at an address. An HTTP error counts as an answer."""
     kind = http.client.HTTPConnection if endpoint.scheme == "http" else http.client.HTTPSConnection
     for _ in range(_TRIES):
         connection = kind(endpoint.hostname or "", endpoint.port, timeout=_CONNECT_SECONDS)
@@ -126,30 +126,31 @@ def _answers(endpoint: SplitResult) -> bool:
             connection.getresponse()
             return True
         except (ssl.SSLError, http.client.HTTPException):
-            return True  # a server is there; the library explains its errors better
+            return True  # a server answered; the library explains its error better
         except TimeoutError:
             continue
         except OSError:
-            return False  # refused, or an unknown host: another try does not help
+            return False  # the connection was refused or the host is unknown, so another try does not help
         finally:
             connection.close()
     return False
 
 
 def commit(kind: Kind, repo: str, revision: str, patterns: Sequence[str] = ()) -> str:
-    """The commit of a repository's revision: from the hub, else from the cache.
+    """Return the commit (hex) of a repository's revision, from the hub or, if it cannot be reached, from the cache.
 
     Args:
-        kind: of the repository.
-        repo: its id.
+        kind: "model" or "dataset".
+        repo: the repository's id.
         revision: a branch, a tag or a commit.
-        patterns: of the files that are needed, for the message if they are missing; empty for all files.
+        patterns: patterns of the files that are needed, for the error message. Empty for all files.
 
     Raises:
-        BadInput: the hub does not know the repository or revision, or it is neither reachable nor cached.
+        BadInput: the hub does not know the repository or the revision, or the hub cannot be reached and the revision is
+            not cached.
 
     """
-    # What was streamed is not in the hub's own cache, so its commit is written down beside our documents.
+    # A streamed dataset is not in the hub's own cache. Its commit is written to rbptrack's cache folder.
     known = cache.folder() / "commits" / f"{kind}s--{repo}@{revision}".replace("/", "--")
     if online():
         from huggingface_hub import HfApi
@@ -170,7 +171,7 @@ def commit(kind: Kind, repo: str, revision: str, patterns: Sequence[str] = ()) -
 
 
 def snapshot(kind: Kind, repo: str, revision: str) -> Path | None:
-    """The folder of the hub's cache that holds a revision's files; None if nothing of it was downloaded."""
+    """Return the folder of the hub's cache that holds a revision's files. Return None if none was downloaded."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -187,9 +188,16 @@ def snapshot(kind: Kind, repo: str, revision: str) -> Path | None:
 def call(kind: Kind, repo: str, revision: str, action: Callable[[], T]) -> T:
     """Call a function that asks the hub, and replace its errors by messages for the user.
 
+    Args:
+        kind: "model" or "dataset".
+        repo: the repository's id, `organisation/name`.
+        revision: the revision, for the error message.
+        action: the function.
+
     Raises:
-        BadInput: unknown repository or revision, gated, or not cached while the hub is unreachable.
-        RbptrackError: the hub is busy, or the connection broke.
+        BadInput: the repository or revision is unknown, access is denied, or the file is not cached while the hub
+            cannot be reached.
+        RbptrackError: the hub answered with another error, or the connection broke.
 
     """
     try:
@@ -204,16 +212,17 @@ def call(kind: Kind, repo: str, revision: str, action: Callable[[], T]) -> T:
 
 
 def _explained(kind: Kind, repo: str, revision: str, error: BaseException) -> RbptrackError | None:
-    """Say what to do about an error, or about what it came from; None if the hub is not the cause."""
+    """Return the error for the user, from an exception or one of its causes. Return None if the hub is not the cause.
+    """
     from huggingface_hub import errors
 
     page = f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/{'datasets/' if kind == 'dataset' else ''}{repo}"
     refusals = {
-        errors.GatedRepoError: f"is gated: ask for access at {page}, then `hf auth login` or set HF_TOKEN",
+        errors.GatedRepoError: f"is gated: ask for access at {page}, then run `hf auth login` or set HF_TOKEN",
         errors.RevisionNotFoundError: f"has no revision {revision}",
-        errors.RepositoryNotFoundError: "is not on the hub, or is private: check the name, or `hf auth login` or set "
+        errors.RepositoryNotFoundError: "is not on the hub, or is private: check the name, run `hf auth login`, or set "
         "HF_TOKEN",
-        errors.HFValidationError: "is not a hub id; expected organisation/name",
+        errors.HFValidationError: "is not a hub id: a hub id is organisation/name",
     }
     again = "Finished downloads are kept: run the same command again later"
     broken = False
@@ -227,7 +236,9 @@ def _explained(kind: Kind, repo: str, revision: str, error: BaseException) -> Rb
         if isinstance(cause, errors.HfHubHTTPError) and not isinstance(cause, errors.EntryNotFoundError):
             status = cause.response.status_code
             if status in (401, 403):
-                return BadInput(f"{kind} {repo}: the hub answered {status}, no access; `hf auth login` or set HF_TOKEN")
+                return BadInput(
+                    f"{kind} {repo}: the hub denied access (status {status}): run `hf auth login` or set HF_TOKEN"
+                )
             return RbptrackError(f"{kind} {repo} (revision {revision}): the hub answered {status}. {again}")
         broken = broken or type(cause).__module__.startswith(("httpx", "httpcore", "aiohttp"))
         cause = cause.__cause__ or cause.__context__

@@ -1,4 +1,4 @@
-"""Where a model or dataset comes from: a hub repository pinned to a commit, or local files pinned to their hash."""
+"""Pins models and datasets: a hub repository to its commit, local files to the hash of their content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS = {".txt": "text", ".jsonl": "json", ".json": "json", ".csv": "csv", ".ts
 FILE_KINDS = {".parquet": "parquet"} | {
     ending + packed: kind for ending, kind in _KINDS.items() for packed in ("", ".gz", ".zst")
 }
-"""The endings of the files that `dataset.files` may name, and the kind of each file."""
+"""The kind of a data file (`text`, `json`, `csv`, `parquet`) by the ending of its name."""
 
 _CHUNK_BYTES = 1 << 20
 
@@ -32,12 +32,12 @@ class Pinned:
     """A pinned model or dataset.
 
     Attributes:
-        location: what the loading library is given: a hub id or a folder; empty for files.
-        revision: the hub commit to load; None for local files.
+        location: the hub id or folder to load from. Empty for single files.
+        revision: the hub commit to load. None for local files.
         identity: identifies the content on every machine: `id@commit`, or a hash of the files.
-        files: the local files, in natural order; empty for a repository or folder.
-        requested: the revision as the user gave it, such as `main`, for messages; empty for local files.
-        gguf: the one file of the model that is loaded, where that is GGUF.
+        files: the local data files, in natural order. Empty for a repository or folder.
+        requested: the revision as the user wrote it, such as `main`, for messages. Empty for local files.
+        gguf: the name of the GGUF file to load. Empty for other models.
 
     """
 
@@ -50,7 +50,12 @@ class Pinned:
 
 
 def of_model(config: ModelConfig) -> Pinned:
-    """The pinned weights of a model; of a GGUF file in a folder, that file's alone."""
+    """Pin the weights of a model: its repository, its folder, or one GGUF file.
+
+    Raises:
+        BadInput: the folder or file does not exist, or the hub does not know the repository or revision.
+
+    """
     if not config.gguf:
         return _resolve("model", repo=config.repo, path=config.path, revision=config.revision)
     if config.path:
@@ -62,7 +67,12 @@ def of_model(config: ModelConfig) -> Pinned:
 
 
 def of_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
-    """The pinned tokenizer: the model's own, or the repository or folder that `model.tokenizer` names."""
+    """Pin the tokenizer of a model: the repository or folder that `model.tokenizer` names, otherwise the model's own.
+
+    Raises:
+        BadInput: the hub does not know the repository that `model.tokenizer` names.
+
+    """
     if not config.tokenizer:
         return model
     if user_path(config.tokenizer).is_dir():
@@ -71,9 +81,14 @@ def of_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
 
 
 def of_dataset(config: DatasetConfig) -> Pinned:
-    """The pinned dataset; where a folder's data are text files, it stands for these files, a document each.
+    """Pin a dataset: a repository, a folder, or single files.
 
-    A README.md may say how a dataset's files are read, which `datasets` knows.
+    A folder that holds only text files is pinned as these files, each of which is one document. A folder with a
+    README.md is left to `datasets`, because a README.md can define how the files are read.
+
+    Raises:
+        BadInput: a folder or file does not exist or cannot be read, or the hub does not know the repository.
+
     """
     if config.files and not config.repo:
         return _of_files(_matching(config.files))
@@ -109,7 +124,7 @@ def _resolve(kind: Kind, *, repo: str, path: str, revision: str, patterns: tuple
         patterns: of the files of the repository that are needed; empty for all.
 
     Raises:
-        BadInput: the folder does not exist, or the hub does not know (or let us see) the repository or revision.
+        BadInput: the folder does not exist, or the hub does not know the repository or revision or denies access.
 
     """
     if path:
@@ -122,7 +137,7 @@ def _resolve(kind: Kind, *, repo: str, path: str, revision: str, patterns: tuple
 def _folder(kind: Kind, path: str) -> Path:
     folder = user_path(path).absolute()
     if not folder.is_dir():
-        raise BadInput(f"{kind}.path={path}: no such folder")
+        raise BadInput(f"{kind}.path={path}: this folder does not exist")
     return folder
 
 
@@ -131,11 +146,14 @@ def _of_files(files: Sequence[Path]) -> Pinned:
 
 
 def _matching(patterns: Sequence[str]) -> list[Path]:
-    """The files that match, each once, in natural order by pattern; BadInput if one cannot be read."""
+    """Return the files that match some patterns, without repetition, in natural order for each pattern.
+
+    Raises BadInput if a pattern matches no file, or if a file cannot be read.
+    """
     matching: dict[Path, None] = {}
     for pattern in patterns:
         names = [str(user_path(pattern))]
-        if not Path(names[0]).is_file():  # a name may hold the signs of a pattern: notes [2].txt
+        if not Path(names[0]).is_file():  # a file's own name may look like a pattern: notes [2].txt
             names = sorted(glob.glob(names[0], recursive=True), key=natural_key)  # noqa: PTH207
         files = [Path(name).absolute() for name in names if not Path(name).is_dir()]
         if not files:
@@ -148,17 +166,20 @@ def _matching(patterns: Sequence[str]) -> list[Path]:
 
 
 def file_kind(file: Path | str) -> str:
-    """Return the ending of a file's name that says how it is read, such as `.jsonl.zst`. BadInput for others."""
+    """Return the ending of a data file's name, such as `.jsonl.zst`. Raises BadInput if its kind cannot be read."""
     name = str(file).rpartition("/")[2].lower()
     for ending in sorted(FILE_KINDS, key=len, reverse=True):
         if name.endswith(ending):
             return ending
     endings = ", ".join([*_KINDS, ".parquet"])
-    raise BadInput(f"dataset.files: {file} cannot be read. Kinds of file: {endings}; all but .parquet also .gz or .zst")
+    raise BadInput(
+        f"dataset.files: {file} cannot be read. Endings that can be read: {endings}, and all but .parquet also "
+        "followed by .gz or .zst"
+    )
 
 
 def check_file(path: Path) -> None:
-    """Refuse a file that the readers would take as it is: an empty one, or a .zst whose last frame is cut off.
+    """Check that a data file is not empty, and that a .zst file is whole. The readers would accept both silently.
 
     Raises:
         BadInput: the file is empty, damaged or not complete.

@@ -10,12 +10,12 @@ from rbptrack.config.schema import Candidates, ModelConfig
 from rbptrack.console.progress import spinner
 from rbptrack.corpus.chat import template_of
 from rbptrack.corpus.documents import load_documents
-from rbptrack.corpus.sequences import Corpus, lay_out
+from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.corpus.tokens import tokenise
 from rbptrack.models.architecture import (
     Parameters,
     candidates,
-    check_fit,
+    check_compatible,
     check_same_tokenizer,
     count_parameters,
     load_config,
@@ -107,7 +107,7 @@ class Loader:
                 self._corpora.clear()
             documents = load_documents(dataset, cell.texts)
             tokens = tokenise(documents, tokenizer, dataset.separator, template)
-            self._corpora[key] = lay_out(tokens, tokenizer, dataset)
+            self._corpora[key] = build_corpus(tokens, tokenizer, dataset)
         return self._corpora[key]
 
     def tokenizer(self, cell: Cell) -> PreTrainedTokenizerBase:
@@ -138,7 +138,7 @@ class Loader:
         tokenizer = self._tokenizer(cell.tokenizer)
         if config.model.gguf and config.model.tokenizer:
             check_own_tokens(config.model.name, cell.weights, tokenizer)
-        check_fit(config.model.name, architecture, tokenizer, config.dataset.seq_len)
+        check_compatible(config.model.name, architecture, tokenizer, config.dataset.seq_len)
         rows, without = candidates(architecture, tokenizer, config.candidates)
         template = ""
         if config.dataset.chat:
@@ -154,7 +154,7 @@ class Loader:
         tokenizer = self._tokenizer(cell.tokenizer)
         own_tokenizer = self._tokenizer(cell.reference_tokenizer)
         architecture = self.architecture(cell.reference)
-        check_fit(f"reference {reference.name}", architecture, own_tokenizer, cell.config.dataset.seq_len)
+        check_compatible(f"reference {reference.name}", architecture, own_tokenizer, cell.config.dataset.seq_len)
         check_same_tokenizer(reference.name, tokenizer, own_tokenizer)
         rows, _ = candidates(architecture, tokenizer, cell.config.candidates)
         named_rows = [

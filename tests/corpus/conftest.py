@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from rbptrack.config.schema import DatasetConfig
 from rbptrack.corpus.documents import Document
-from rbptrack.corpus.sequences import Corpus, lay_out
+from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.corpus.tokens import tokenise
 
 FastTokenizer: Any = PreTrainedTokenizerFast  # whose types transformers does not give
@@ -34,6 +34,6 @@ def build() -> Build:
 
     def made(texts: Sequence[str | Document], tokenizer: Any, config: DatasetConfig, template: str = "") -> Corpus:
         documents = [Document(str(i), (t,)) if isinstance(t, str) else t for i, t in enumerate(texts)]
-        return lay_out(tokenise(documents, tokenizer, config.separator, template), tokenizer, config)
+        return build_corpus(tokenise(documents, tokenizer, config.separator, template), tokenizer, config)
 
     return made

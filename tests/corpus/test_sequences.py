@@ -21,7 +21,7 @@ from rbptrack.base.words import readable
 from rbptrack.config.paths import embedded
 from rbptrack.config.schema import DatasetConfig, SequenceRule
 from rbptrack.corpus.documents import Document
-from rbptrack.corpus.sequences import Corpus, lay_out
+from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.corpus.tokens import Tokens, token_texts
 
 FastTokenizer: Any = PreTrainedTokenizerFast  # whose types transformers does not give
@@ -112,7 +112,7 @@ def test_every_token_after_the_first_is_scored_once_with_its_context(
         texts_hash="",
     )
     plain = FastTokenizer(tokenizer_object=Tokenizer(WordLevel({"a": 0}, unk_token="a")))
-    corpus = lay_out(tokens, plain, replace(CONFIG, seq_len=seq_len, context=context))
+    corpus = build_corpus(tokens, plain, replace(CONFIG, seq_len=seq_len, context=context))
     targets = corpus.targets(0, len(corpus.start))
     ends = np.cumsum(lengths)
     expected = np.setdiff1d(np.arange(total), ends - lengths)

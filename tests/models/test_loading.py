@@ -19,7 +19,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import Candidates, ModelConfig
 from rbptrack.models.architecture import (
     candidates,
-    check_fit,
+    check_compatible,
     check_same_tokenizer,
     count_parameters,
     load_config,
@@ -297,18 +297,18 @@ def test_a_tokenizer_from_elsewhere(tmp_path: Path) -> None:
 def test_sequences_and_tokenizer_must_fit_the_model(folder: Path) -> None:
     source = of_model(config_of(folder))
     config = load_config(source)
-    check_fit("toy", config, load_tokenizer(source), 1024)
+    check_compatible("toy", config, load_tokenizer(source), 1024)
     with pytest.raises(BadInput, match="at most 1024"):
-        check_fit("toy", config, load_tokenizer(source), 1025)
+        check_compatible("toy", config, load_tokenizer(source), 1025)
     parts = json.loads((folder / "tokenizer.json").read_text())
     last = max(parts["model"]["vocab"], key=parts["model"]["vocab"].__getitem__)
     parts["model"]["vocab"][last] = ROWS + 7
     (folder / "tokenizer.json").write_text(json.dumps(parts))
     with pytest.raises(BadInput, match=f"the id {ROWS + 7}"):
-        check_fit("toy", config, load_tokenizer(source), 48)
+        check_compatible("toy", config, load_tokenizer(source), 48)
     config.vocab_size = 100
-    with pytest.raises(BadInput, match="not this model's"):
-        check_fit("toy", config, load_tokenizer(source), 48)
+    with pytest.raises(BadInput, match="belongs to another model"):
+        check_compatible("toy", config, load_tokenizer(source), 48)
 
 
 def test_a_reference_reads_the_same_tokens(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_a_first_token_that_the_files_do_not_name(tmp_path: Path) -> None:
         if name is None:
             with pytest.raises(BadInput, match="add_bos_token"):
                 loaded(folder)
-        else:  # transformers gives it a new id, which `check_fit` compares with the model's rows
+        else:  # transformers gives it a new id, which `check_compatible` compares with the model's rows
             assert ids(loaded(folder), "a")[0] >= 400
 
 
