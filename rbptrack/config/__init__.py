@@ -1,1 +1,1 @@
-"""What is measured: schema, patterns, composition by Hydra, and the checks that every config meets."""
+"""The configuration of a measurement: its schema, patterns of names, composition by Hydra, and checks of values."""

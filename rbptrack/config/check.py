@@ -1,4 +1,7 @@
-"""Rules for values that a type cannot state. The command line and the Python API meet the same checks."""
+"""Checks the values of a config against rules that a type cannot express.
+
+The command line and the Python API use the same checks.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,20 @@ from rbptrack.config.paths import user_path
 from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, SequenceRule
 
 MAX_NAME_LENGTH = 200
-"""Characters of a family's, size's or dataset's name."""
+"""The largest number of characters in the name of a family, size, dataset, sweep or experiment."""
 
 MIN_SEQ_LEN = 2
-"""Tokens of a sequence: one to read and one to rank."""
+"""The smallest number of tokens of a sequence: one token to read and one to rank."""
 
-_MAX_THREADS = 1024  # more than helps, and as many as systems let a process start
+_MAX_THREADS = 1024  # more threads do not help, and operating systems may refuse to start them
 
 
 def check(config: Config) -> None:
-    """Check a config whose values are of their types.
+    """Check the values of a config whose types are right already.
 
     Raises:
-        BadInput: a value outside its range, or the key of a secret; the line has key, value and rule.
+        BadInput: a value is outside its range, two values contradict each other, or a key names a secret. The message
+            has the key, the value and the rule.
 
     """
     refuse_secrets(asdict(config))
@@ -35,7 +39,7 @@ def check(config: Config) -> None:
     _check_dataset(config.dataset)
     _check_reference(config)
     ks = config.k.values
-    if not ks or not all(isinstance(k, int) and k >= 1 for k in ks):  # OmegaConf lets a list of lists in
+    if not ks or not all(isinstance(k, int) and k >= 1 for k in ks):  # OmegaConf accepts a list of lists
         raise BadInput(f"k must be between 1 and the vocabulary's size; got {', '.join(map(str, ks)) or 'none'}")
     _check_minimum(config.engine, "engine", batch_tokens=0, chunk_tokens=0, threads=0)
     if config.engine.threads > _MAX_THREADS:
@@ -46,7 +50,12 @@ def check(config: Config) -> None:
 
 
 def check_store(uri: str, experiment: str) -> None:
-    """Check the address of a store and the name of its experiment."""
+    """Check the address of a tracking store and the name of its experiment.
+
+    Raises:
+        BadInput: one of them is not a text, the name is not valid, or the address holds a password.
+
+    """
     if not isinstance(uri, str):
         raise BadInput(f"tracking.uri must be a text; got {str(uri)[:60]!r}")
     if experiment:
@@ -55,7 +64,16 @@ def check_store(uri: str, experiment: str) -> None:
 
 
 def check_name(key: str, name: str) -> None:
-    """Check the name of a family, size, dataset, sweep or experiment, which the store and paths take."""
+    """Check a name that is used in the store and in paths, such as the name of a family, dataset or sweep.
+
+    Args:
+        key: the configuration key, for the error message, such as `model.family`.
+        name: the name.
+
+    Raises:
+        BadInput: the name is not a text, is empty, is too long, or holds control characters.
+
+    """
     if not isinstance(name, str):
         raise BadInput(f"{key} must be a text; got {str(name)[:60]!r}")
     if not name.strip():
@@ -67,11 +85,22 @@ def check_name(key: str, name: str) -> None:
 
 
 def refuse_secrets(values: Any) -> None:
-    """Refuse a config with a key that names a secret, such as token or api_key: every measurement keeps its config."""
+    """Check that no key of a config names a secret, such as `token` or `api_key`.
+
+    Each measurement stores its config, so a secret in it would become readable to others.
+
+    Args:
+        values: the config as nested dictionaries.
+
+    Raises:
+        BadInput: a key names a secret.
+
+    """
     for key, _ in leaves(values):
         if names_a_secret(key.rpartition(".")[2]):
             raise BadInput(
-                f"{key}: no config may hold a {key.rpartition('.')[2]}; the environment may, such as HF_TOKEN"
+                f"{key}: a config may not hold a {key.rpartition('.')[2]}, because it is stored with each measurement. "
+                "Use an environment variable, such as HF_TOKEN"
             )
 
 
@@ -89,7 +118,9 @@ def _check_model(model: ModelConfig, key: str) -> None:
         raise BadInput(f"{key}.gguf must name a file that ends in .gguf; got {model.gguf!r}")
     _check_minimum(model, key, seed=0, training_tokens=0)
     if model.tf32 and model.dtype is not Dtype.float32:
-        raise BadInput(f"{key}.tf32 rounds float32 products; it does nothing with {key}.dtype={model.dtype.value}")
+        raise BadInput(
+            f"{key}.tf32 needs {key}.dtype=float32, because it rounds float32 products; got {model.dtype.value}"
+        )
     if model.chat_template:
         template = read_small(user_path(model.chat_template), f"{key}.chat_template")
         if not template.strip():
@@ -97,11 +128,11 @@ def _check_model(model: ModelConfig, key: str) -> None:
 
 
 def _check_dataset(dataset: DatasetConfig) -> None:
-    sources = [name for name in ("repo", "path", "files") if getattr(dataset, name)]
-    if len(sources) != 1 and sources != ["repo", "files"]:
+    places = [name for name in ("repo", "path", "files") if getattr(dataset, name)]
+    if len(places) != 1 and places != ["repo", "files"]:
         raise BadInput(
             "dataset: give dataset.repo (a hub id), dataset.path (a folder) or dataset.files (files or patterns); "
-            f"got {', '.join(sources) or 'none'}"
+            f"got {', '.join(places) or 'none'}"
         )
     check_name("dataset.name", dataset.name)
     check_name("dataset.revision", dataset.revision)
@@ -111,7 +142,7 @@ def _check_dataset(dataset: DatasetConfig) -> None:
             f"dataset.context must be between 1 and seq_len - 1 = {dataset.seq_len - 1}; got {dataset.context}"
         )
     if not dataset.fields:
-        raise BadInput("dataset.fields names no field to read")
+        raise BadInput("dataset.fields is empty: name at least one field to read, such as dataset.fields=text")
     if dataset.chat and len(dataset.fields) < 2:
         raise BadInput(
             "dataset.chat=true needs a prompt and an answer, such as dataset.fields=question,answer; "
@@ -125,15 +156,23 @@ def _check_reference(config: Config) -> None:
         return
     _check_model(reference, "reference")
     if config.model.device_map or reference.device_map:
-        raise BadInput("reference= needs both models whole on one device: without device_map")
+        raise BadInput("reference= needs both models on the same single device: leave out device_map")
     if reference.device not in ("auto", config.model.device):
         raise BadInput(
-            f"reference.device={reference.device}: a reference runs where the model does, which model.device= says"
+            f"reference.device={reference.device}: the reference runs on the model's device. Leave out "
+            "reference.device, or set model.device"
         )
 
 
 def _check_minimum(part: Any, key: str, **minima: int) -> None:
-    """Refuse a number of a part of the config that is below its minimum, infinite, or no number."""
+    """Raise BadInput if a value of a part of the config is below its minimum, infinite or NaN.
+
+    Args:
+        part: a part of the config, such as the model's.
+        key: the key of this part, for the error message, such as `model`.
+        **minima: the smallest allowed value of each key of the part.
+
+    """
     for name, minimum in minima.items():
         value = getattr(part, name)
         if not minimum <= value < math.inf:

@@ -1,4 +1,4 @@
-"""Words of a command line become the typed config of every cell: Hydra composes, OmegaConf types, `check` checks."""
+"""Turns the words of a command line into one typed and checked config per cell, with Hydra and OmegaConf."""
 
 from __future__ import annotations
 
@@ -30,18 +30,20 @@ MAX_CELLS = 10_000
 
 _CELL_KEYS = {entry.name for entry in fields(CellConfig)}
 _SWEEP_KEYS = [entry.name for entry in fields(Config) if entry.name not in _CELL_KEYS]
-"""The keys of the whole sweep: every cell must have the same value."""
+"""The keys that belong to the whole sweep. They must have the same value in each cell."""
 
 
 def compose(words: Sequence[str]) -> list[Config]:
-    """Compose the config of every cell that words ask for: the product of what they sweep over.
+    """Compose the config of each cell that a command line asks for.
+
+    A key with several values is swept over. The cells are the product of all such values.
 
     Args:
-        words: of a command line, as `config.words.read_words` takes them.
+        words: the words of the command line, such as `model=pythia/*`.
 
     Raises:
-        BadInput: words that cannot be read, a value that does not fit, more than 10,000 cells, or cells that differ in
-            what belongs to the whole sweep.
+        BadInput: a word cannot be read, a value is not allowed, there are more than 10,000 cells, or a key of the whole
+            sweep has several values.
 
     """
     command = _read_and_expand(words)
@@ -49,14 +51,15 @@ def compose(words: Sequence[str]) -> list[Config]:
     first = configs[0]
     for key in _SWEEP_KEYS:
         if any(getattr(config, key) != getattr(first, key) for config in configs):
-            raise BadInput(f"{key} belongs to the whole sweep and takes one value: it cannot be swept over")
+            raise BadInput(f"{key} cannot be swept over: it belongs to the whole sweep, so give one value")
     return configs
 
 
 def words_for_hydra(words: Sequence[str]) -> list[str]:
-    """The words for `hydra.main`: patterns are expanded, and `--multirun` is there where they sweep.
+    """Return the words that `hydra.main` needs for a command line.
 
-    A flag that shows a config shows that of the first cell.
+    Patterns are expanded, and `--multirun` is added if a key has several values. A flag that shows a config, such as
+    `--cfg job`, shows the config of the first cell.
     """
     command = _read_and_expand(words)
     if command.show_flags:
@@ -70,7 +73,7 @@ def words_for_hydra(words: Sequence[str]) -> list[str]:
 
 
 def checked_config(composed: DictConfig | ListConfig) -> Config:
-    """What Hydra composed as the checked dataclass."""
+    """Convert a config that Hydra composed to a `Config`, and check it. Raises BadInput if a value is not allowed."""
     with readable_errors():
         config = OmegaConf.to_object(composed)
     assert isinstance(config, Config)  # noqa: S101 - conf/config.yaml begins with base_config
@@ -79,10 +82,11 @@ def checked_config(composed: DictConfig | ListConfig) -> Config:
 
 
 def config_from_values(values: dict[str, Any]) -> Config:
-    """The checked config of nested values that Python's callers gave; a text may name the member of an enum.
+    """Make a checked config from nested dictionaries, for callers in Python. A text may name a member of an enum.
 
     Raises:
-        BadInput: a value of another type than its key's (the text `64` is not a number here), or outside its range.
+        BadInput: a value is outside its range or has another type than its key. The text `"64"` is not accepted as a
+            number.
 
     """
     with readable_errors():
@@ -92,14 +96,14 @@ def config_from_values(values: dict[str, Any]) -> Config:
         same = value == converted[key]
         if isinstance(converted[key], Enum):
             same = same or value == converted[key].name
-        if not same:  # OmegaConf has converted it
+        if not same:  # OmegaConf has converted the value to the key's type
             raise BadInput(f"{key} must be of type {type(converted[key]).__name__}; got {value!r:.60}")
     return config
 
 
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """Turn an error of Hydra, OmegaConf or YAML into a line: the key that it is about, and their own sentence."""
+    """Raise errors of Hydra, OmegaConf and YAML in a block as BadInput, with one line that names the key."""
     try:
         yield
     except MissingMandatoryValue as error:
@@ -107,18 +111,21 @@ def readable_errors() -> Iterator[None]:
     except (HydraException, OmegaConfBaseException) as error:
         raise BadInput(_sentence(error)) from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"while composing: a config is not UTF-8 text; save it as UTF-8 ({error})") from error
-    except (YAMLError, OSError, ValueError) as error:  # a file that is not YAML or cannot be read
+        raise BadInput(f"while composing: a config is not UTF-8 text. Save it as UTF-8 ({error})") from error
+    except (YAMLError, OSError, ValueError) as error:  # a file is not YAML or cannot be read
         raise BadInput(f"while composing: {' '.join(str(error).split())}") from error
 
 
 def _sentence(error: Exception) -> str:
-    """What an error of Hydra or OmegaConf says, without the lines on their own classes that follow.
+    """Return the useful line of an error of Hydra or OmegaConf.
 
-    - `Error merging override rank=strct` is caused by `Invalid value 'strct', expected one of [paper, strict]`, whose
-      key is `rank`: the cause and its key are kept.
-    - `In 'model/mine': ConfigKeyError raised while composing config:` ends in a colon: the next line belongs to it.
-    - `BadInput raised while resolving interpolation: no such checkpoint`: a config's function raised the second half.
+    Their errors have a chain of causes, and lines about their own classes. The rules:
+
+    - The first cause counts. `Error merging override rank=strct` is caused by `Invalid value 'strct', expected one of
+      [paper, strict]`, with the key `rank`. The line is the cause, after its key.
+    - If the first line ends in a colon (`In 'model/mine': ConfigKeyError raised while composing config:`), the second
+      line is added.
+    - Only the text after `raised while resolving interpolation: ` is kept. A function of rbptrack raised it.
     """
     cause: BaseException = error
     while cause.__cause__ is not None:
@@ -132,7 +139,10 @@ def _sentence(error: Exception) -> str:
 
 
 def _read_and_expand(words: Sequence[str]) -> Words:
-    """Read words, and expand `model.revision=step*` over the training steps that every model of them declares."""
+    """Read the words of a command line, and expand patterns of revisions such as `model.revision=step*`.
+
+    The pattern chooses among the training steps that all models of the command line have in their configs.
+    """
     command = read_words(words)
     overrides = []
     for override in command.overrides:
@@ -146,7 +156,13 @@ def _read_and_expand(words: Sequence[str]) -> Words:
 
 
 def _common_steps(command: Words, part: str) -> list[int]:
-    """The training steps that every model has which words name as their `model` or `reference`, whichever part says."""
+    """Return the training steps that all models of a command line have in common.
+
+    Args:
+        command: the command line.
+        part: `model` or `reference`.
+
+    """
     choices = [override for override in command.overrides if override.startswith(("model=", "+model@reference="))]
     declared = []
     for cell in _cells(choices):
@@ -156,7 +172,10 @@ def _common_steps(command: Words, part: str) -> list[int]:
 
 
 def _cells(overrides: Sequence[str]) -> Iterator[list[str]]:
-    """The overrides of each cell, as Hydra's basic sweeper makes them; BadInput for too many, before any is made."""
+    """Return the overrides of each cell, in the order of Hydra's basic sweeper.
+
+    Raises BadInput before the first cell if there are more than 10,000 cells.
+    """
     axes = []
     for override in map(parse_override, overrides):
         if override.is_sweep_override():
@@ -166,7 +185,7 @@ def _cells(overrides: Sequence[str]) -> Iterator[list[str]]:
         else:
             axes.append([str(override.input_line)])
     if math.prod(map(len, axes)) > MAX_CELLS:
-        raise BadInput(f"these words ask for more than {MAX_CELLS:,} cells: sweep over fewer values at a time")
+        raise BadInput(f"this command asks for more than {MAX_CELLS:,} cells: sweep over fewer values at a time")
     return (list(cell) for cell in product(*axes))
 
 

@@ -1,4 +1,4 @@
-"""The keys of the schema, flat: `model.dtype`."""
+"""Lists the keys of the configuration in dotted form, such as `model.dtype`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from rbptrack.config.schema import Config
 
 @cache
 def keys() -> dict[str, Any]:
-    """The type of every key of `Config` that holds a value; `reference.` has the keys of `model.`."""
+    """Return the type of each key of `Config` that holds a value, by its dotted name.
+
+    The keys under `reference.` are those under `model.`.
+    """
     return dict(_typed_keys(Config, ""))
 
 
 def is_key(key: str) -> bool:
-    """Whether a command line may set this: a key, what holds keys (`model`), or one that users name themselves."""
+    """Whether a command line may set a key: one of the schema, a section of keys (`model`), or a free key."""
     return is_free(key) or any(f"{name}.".startswith(f"{key}.") for name in keys())
 
 
 def is_free(key: str) -> bool:
-    """Whether users name the key themselves: `dataset.where.lang`."""
+    """Whether a key is in a section whose keys the user chooses, such as `dataset.where.lang`."""
     return any(get_origin(kind) is dict and f"{key}.".startswith(f"{name}.") for name, kind in keys().items())
 
 
 def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of nested dictionaries with their dotted keys; an empty dictionary is a leaf."""
+    """Yield the dotted key and the value of each leaf of nested dictionaries. An empty dictionary is a leaf."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from leaves(inner, f"{prefix}{key}.")

@@ -1,4 +1,7 @@
-"""Where configs, plugins and results lie: in a checkout beside the package, inside it when installed."""
+"""Finds the folders of configs, plugins and results.
+
+Configs and plugins are beside the package in a checkout of the repository, and inside the package when it is installed.
+"""
 
 from __future__ import annotations
 
@@ -12,52 +15,55 @@ from rbptrack.base.errors import BadInput
 
 _PACKAGE = Path(__file__).parent.parent
 CONFIG_POINTS = "rbptrack.configs"
-"""Entry points of packages with configs of their own: model/<family>/<size>.yaml, dataset/*.yaml."""
+"""The group of entry points through which other packages offer configs (model/<family>/<size>.yaml, dataset/*.yaml)."""
 
 
 def conf_folder() -> Path:
-    """The configs that ship with rbptrack."""
+    """Return the folder of the configs that ship with rbptrack."""
     return _shipped("conf")
 
 
 def builtin_plugins() -> Path:
-    """The plugins that ship with rbptrack."""
+    """Return the folder of the plugins that ship with rbptrack."""
     return _shipped("plugins")
 
 
 def embedded(path: str) -> Path:
-    """A file or folder of the models and texts that ship with rbptrack."""
+    """Return the path of a file or folder among the models and texts that ship with rbptrack."""
     return _PACKAGE / "embedded" / path
 
 
 def home() -> Path:
-    """The folder of cells under way, and of MLflow's artifacts: ./mlruns of the working folder."""
+    """Return the folder of unfinished cells and of MLflow's artifacts: `mlruns` in the working folder."""
     return Path.cwd() / "mlruns"
 
 
 def cells_folder() -> Path:
-    """The folders of measurements under way, each named by its fingerprint."""
+    """Return the folder with one subfolder per unfinished measurement, named by the measurement's fingerprint."""
     return home() / "cells"
 
 
 def user_path(text: str) -> Path:
-    """A path as a user wrote it, `~` expanded; BadInput where it cannot be one."""
+    """Return a path that a user wrote, with `~` expanded. Raises BadInput if the text cannot be a path."""
     try:
         parts = [len(os.fsencode(part)) for part in text.split("/")]
     except UnicodeEncodeError as error:
         raise BadInput(f"{text[:60]!r} is not a path: its characters cannot be in a file's name") from error
     if "\0" in text or max(parts) > 255 or sum(parts) + len(parts) > 4095:
         raise BadInput(
-            f"{text[:60]!r} is not a path: a name has at most 255 bytes, a path 4,095, and none of them is zero"
+            f"{text[:60]!r} is not a path: a name can have at most 255 bytes, a path at most 4,095, and no zero byte"
         )
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
-        raise BadInput(f"{text}: no user of this machine is called so") from error
+        raise BadInput(f"{text}: this machine does not have that user") from error
 
 
 def config_folders() -> list[Path]:
-    """Every folder of configs that is always searched: the package's, the working folder's conf/, other packages'."""
+    """Return the folders that are always searched for configs.
+
+    They are rbptrack's own, `conf/` in the working folder, and those of other packages with entry points.
+    """
     own = Path.cwd() / "conf"
     folders = [conf_folder()]
     if own.is_dir() and own.resolve() != folders[0].resolve():
@@ -70,7 +76,9 @@ def _packages() -> Iterator[Path]:
     for point in entry_points(group=CONFIG_POINTS):
         folder = package_folder(point.value)
         if folder is None:
-            raise BadInput(f"the package {point.value}, which offers configs ({point.name}), cannot be found")
+            raise BadInput(
+                f"the package {point.value} cannot be found, although it is registered to offer configs ({point.name})"
+            )
         yield folder
 
 

@@ -1,7 +1,7 @@
-"""Patterns over names: `pythia/*,!pythia/12b` among configs, `--model 'nano*'` among measurements.
+"""Matches names against patterns such as `pythia/*,!pythia/12b`, and sorts names by size.
 
-Hydra's own `glob()` sees one folder only, and a bare pattern fails before any sweeper exists. So a command line is
-rewritten before Hydra reads it. The names that exist come from the caller.
+A command line is rewritten with these functions before Hydra reads it. Hydra's own `glob()` searches one folder only,
+and Hydra refuses a plain pattern.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ _SIZE_WORDS = ("tiny", "small", "base", "medium", "large", "xl", "xxl")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmbt]?)(\D*)(\d*)(.*)", re.IGNORECASE)
 _SIZE_PART = re.compile(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", re.ASCII | re.IGNORECASE)
 
-_NEAR = 1.5  # the largest factor between a size that does not exist and one that was probably meant
-_ELEMENT = re.compile(r"\s*('[^']*'|\"[^\"]*\"|[^,]+)")  # of a list; quotes hold commas
+_NEAR = 1.5  # a size is suggested for a missing one if they differ by at most this factor
+_ELEMENT = re.compile(r"\s*('[^']*'|\"[^\"]*\"|[^,]+)")  # an element of a list; a comma in quotes does not end it
 
-_BY_NAME_ONLY = ("hf", "files", "default")  # configs that other keys complete, and another name for nano/115k
+# Configs that no pattern matches: `hf` and `files` need further keys, `default` is another name for nano/115k.
+_BY_NAME_ONLY = ("hf", "files", "default")
 
 
 def natural_key(name: str) -> tuple[object, ...]:
-    """Sort key for names by size: 70m < 1b < 1.4b, small < medium < large < xl, step512 < step1000; others by text.
+    """Return a key that sorts names by size: 70m < 1b < 1.4b, small < large < xl, step512 < step1000.
 
-    A part's first number says which kind it is: 0 a size, 1 a word for one, 2 another name; its second orders the kind.
+    Other names are sorted by their text, and by a number at their end. In each part of the key, the first number is the
+    kind (0 a number, 1 a word for a size, 2 another name). The second number orders names of the kind.
     """
     key: list[object] = []
     for part in name.split("/"):
@@ -44,7 +46,10 @@ def natural_key(name: str) -> tuple[object, ...]:
 
 
 def fits(names: Iterable[str], patterns: Sequence[str]) -> bool:
-    """Whether something with these names passes a filter; `*` matches anything, also a slash; `!` excludes.
+    """Whether an object with some names passes a filter of patterns.
+
+    It passes if a name matches one of the patterns (or all patterns are exclusions), and no name matches an exclusion,
+    which begins with `!`. A `*` matches any text, slashes included.
 
     Examples:
         >>> fits(["pythia-1b"], ["pythia*", "!pythia-12b"]), fits(["gpt2"], ["!pythia*"]), fits(["gpt2"], ["pythia*"])
@@ -60,12 +65,12 @@ def fits(names: Iterable[str], patterns: Sequence[str]) -> bool:
 
 
 def is_pattern(element: str) -> bool:
-    """Whether an element of a list of names stands for several, or takes some away."""
+    """Whether an element of a list of names is a pattern or an exclusion."""
     return element.startswith("!") or any(sign in element for sign in "*?[")
 
 
 def split_list(value: str) -> list[str]:
-    """The elements of `a,b` or `[a,b]`, without quotes."""
+    """Return the elements of a list that is written as `a,b` or `[a,b]`, without quotes."""
     value = value.strip()
     if value.startswith("[") and value.endswith("]"):
         value = value[1:-1]
@@ -73,15 +78,15 @@ def split_list(value: str) -> list[str]:
 
 
 def choose(group: str, elements: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names that a list of names, patterns and exclusions stands for, each once.
+    """Return the names that a list of names, patterns and exclusions selects, without repetition.
 
     Args:
-        group: what the names are of, for errors: `model`.
-        elements: such as `pythia/*` and `!pythia/12b`.
-        names: all that exist.
+        group: the kind of the names, for error messages, such as `model`.
+        elements: names, patterns and exclusions, such as `pythia/*` and `!pythia/12b`.
+        names: all names that exist.
 
     Raises:
-        BadInput: an element matches nothing, or no name is left.
+        BadInput: an element matches no name, or the exclusions leave no name.
 
     Examples:
         >>> choose("model", ["pythia/*", "!pythia/12b"], ["pythia/12b", "pythia/1b", "pythia/70m"])
@@ -96,12 +101,12 @@ def choose(group: str, elements: Sequence[str], names: Sequence[str]) -> list[st
     chosen = dict.fromkeys(name for element in included for name in _match(group, element, names))
     left = [name for name in chosen if name not in excluded]
     if not left:
-        raise BadInput(f"{group}={value} excludes everything that it chooses: {shortened(list(chosen))}")
+        raise BadInput(f"{group}={value} excludes every name that it selects: {shortened(list(chosen))}")
     return left
 
 
 def _match(group: str, element: str, names: Sequence[str]) -> list[str]:
-    """The names that one name or pattern stands for, or takes away, by size."""
+    """Return the names that a name, pattern or exclusion matches, sorted by size. Raises BadInput if there is none."""
     pattern = element.removeprefix("!")
     if pattern in names:
         return [pattern]
@@ -113,7 +118,7 @@ def _match(group: str, element: str, names: Sequence[str]) -> list[str]:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Whether a pattern matches a name: `*` stays inside a folder, `**` crosses folders."""
+    """Whether a pattern matches a name. `*` matches within one folder, `**` across folders."""
     if "**" in pattern:
         return fnmatchcase(name, pattern)
     parts = name.split("/")
@@ -122,23 +127,30 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def no_match(group: str, element: str, names: Sequence[str]) -> BadInput:
-    """Make the error for a name or pattern that matches nothing: sizes of its family, or the nearest family."""
+    """Return the error for a name or pattern that matches nothing. It suggests similar names.
+
+    Args:
+        group: the kind of the names, such as `model`.
+        element: the name or pattern.
+        names: all names that exist.
+
+    """
     sizes_by_family = families(names)
     family, _, size = element.removeprefix("!").partition("/")
     sizes = sizes_by_family.get(family, [])
     if sizes and not size and element.startswith("!"):
-        return BadInput(f"{group}={element} names a family: '{element}/*' leaves out every size of it")
+        return BadInput(f"{group}={element} names a family. Use '{element}/*' to leave out all its sizes")
     if sizes and not size:
         return BadInput(
-            f"{group}={element} names a family: '{group}={family}/*' takes every size, {group}={family}/{sizes[0]} "
-            f"one. Sizes: {shortened(sizes, limit=30)}"
+            f"{group}={element} names a family. Use '{group}={family}/*' for all its sizes, or "
+            f"{group}={family}/{sizes[0]} for one. Sizes: {shortened(sizes, limit=30)}"
         )
     if sizes:
         members = [f"{family}/{known}" for known in sizes]
         near = [members[sizes.index(known)] for known in _near_sizes(size, sizes)]
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         return BadInput(f"no {group} matches {element}.{meant} Options: {shortened(members)}")
-    near = [name for name in names if name.replace("/", "-") == element.lower()]  # as measurements are called
+    near = [name for name in names if name.replace("/", "-") == element.lower()]  # the name of a measurement's model
     if not near:
         alike = nearest(family, sizes_by_family)
         near = [f"{name}/{size.lower()}" for name in alike if size.lower() in sizes_by_family[name]]
@@ -152,7 +164,10 @@ def no_match(group: str, element: str, names: Sequence[str]) -> BadInput:
 
 
 def _near_sizes(size: str, sizes: Sequence[str]) -> list[str]:
-    """The size of a family that is nearest to a number, within a factor. If it is not a number: names spelled alike."""
+    """Return the size that is nearest to a missing size, if they differ by a factor of at most 1.5.
+
+    If the missing size does not begin with a number, return sizes of similar spelling.
+    """
     numbers = {known: _number(known) for known in sizes}
     wanted = _number(size)
     if size.lower() in sizes or not wanted:
@@ -163,13 +178,16 @@ def _near_sizes(size: str, sizes: Sequence[str]) -> list[str]:
 
 
 def _number(size: str) -> float:
-    """The number that a size begins with: 7e7 of `70m`. Returns 0 if it begins with no number."""
+    """Return the number with which a size begins, such as 7e7 for `70m`. Return 0 if it begins with another text."""
     match = _SIZE.fullmatch(size)
     return float(match[1]) * _SUFFIX[match[2].lower()] if match else 0.0
 
 
 def families(names: Iterable[str]) -> dict[str, list[str]]:
-    """Folder -> its members by size: `pythia` -> 14m, 31m, ..., 12b."""
+    """Return the sizes of each family, in ascending order: `{"pythia": ["14m", "31m", ...]}`.
+
+    Names without a slash are left out.
+    """
     folders: dict[str, list[str]] = {}
     for name in sorted(names, key=natural_key):
         folder, slash, leaf = name.rpartition("/")
@@ -179,7 +197,10 @@ def families(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def without_size(name: str) -> tuple[str, str]:
-    """Split a model's name into the rest and its size: `Name-1.4B-base` -> (`Name-base`, `1.4B`); no size: the name."""
+    """Separate the size from a model's name: `Name-1.4B-base` becomes (`Name-base`, `1.4B`).
+
+    If the name has no size, return the whole name and an empty text.
+    """
     size = _SIZE_PART.search(name)
     if size is None:
         return name, ""

@@ -1,4 +1,4 @@
-"""What Hydra and OmegaConf must know of rbptrack: the schema, and the functions that configs may use."""
+"""Registers rbptrack's schema, and the functions that configs may call, with Hydra and OmegaConf."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_STEPS = 1_000_000
 
 @cache
 def register() -> None:
-    """Make the schema, and the functions that configs call, known to Hydra; once in a process."""
+    """Register the schema and the functions that configs may call. A second call in a process does nothing."""
     ConfigStore.instance().store("base_config", Config)
     resolvers: dict[str, Callable[..., object]] = {
         "embedded": lambda path: str(embedded(path)),
@@ -37,13 +37,13 @@ def register() -> None:
 
 
 def add_choice(group: str, name: str, values: dict[str, Any], *, based_on: str) -> None:
-    """Make a config that has no file a choice of a group, as if `<group>/<name>.yaml` were there.
+    """Add a config to a group, as if the file `<group>/<name>.yaml` existed.
 
     Args:
         group: `model` or `dataset`.
-        name: of the choice; may hold a slash.
-        values: its keys.
-        based_on: another choice of the group, whose other keys it has.
+        name: the name of the config. It may hold slashes.
+        values: the keys that the config sets.
+        based_on: the name of another config of the group, from which the other keys come.
 
     """
     folder, _, leaf = f"{group}/{name}".rpartition("/")
@@ -52,17 +52,25 @@ def add_choice(group: str, name: str, values: dict[str, Any], *, based_on: str) 
 
 
 def base_name(repo: str, path: str) -> str:
-    """The last part of a repository's or folder's name: `org/news` -> `news`."""
+    """Return the last part of the name of a repository or, if `repo` is empty, of a folder: `news` for `org/news`."""
     return PurePath(repo or path).name
 
 
 def family_and_size(repo: str, path: str) -> tuple[str, str]:
-    """Family and size as a name gives them: `org/Name-1.4B-base` -> (`name-base`, `1.4b`); no size: the whole name."""
+    """Read family and size from a repository's or folder's name: (`name-base`, `1.4b`) for `org/Name-1.4B-base`.
+
+    If the name has no size, return the whole name and an empty text.
+    """
     return without_size(base_name(repo, path).lower())
 
 
 def published_names() -> dict[str, tuple[str, str]]:
-    """Family and size of every configured repository, by the last part of its name in lower case: `pythia-70m`."""
+    """Return family and size of each configured repository, by the last part of its name in lower case (`pythia-70m`).
+
+    Raises:
+        BadInput: a config cannot be read.
+
+    """
     known = {}
     for folder in config_folders():
         for path in sorted((folder / "model").rglob("*.yaml")):
@@ -76,30 +84,46 @@ def published_names() -> dict[str, tuple[str, str]]:
 
 
 def training_steps(steps: str) -> list[int]:
-    """The numbers that a text such as `0,1,2,1000:143000:1000` (first:last:by) stands for."""
+    """Return the training steps that a text lists, such as `0,1,2,1000:143000:1000` (first:last:by).
+
+    Raises:
+        BadInput: the text has another form, or a range has more than a million steps.
+
+    """
     numbers = list[int]()
     for part in filter(None, steps.split(",")):
         match = _STEPS.fullmatch(part)
         if match is None:
-            raise BadInput(f"steps are numbers and first:last:by, separated by commas; got {part[:60]!r}")
+            raise BadInput(f"steps={part[:60]!r}: give numbers and ranges first:last:by, separated by commas")
         first = int(match[1])
-        of_part = range(first, int(match[2] or first) + 1, int(match[3] or 1))
-        if len(of_part) > _MAX_STEPS:
-            raise BadInput(f"steps={part}: at most {_MAX_STEPS:,} training steps can be named")
-        numbers.extend(of_part)
+        steps_in_range = range(first, int(match[2] or first) + 1, int(match[3] or 1))
+        if len(steps_in_range) > _MAX_STEPS:
+            raise BadInput(f"steps={part}: a range can have at most {_MAX_STEPS:,} training steps")
+        numbers.extend(steps_in_range)
     return numbers
 
 
 def training_tokens(revision: str, steps: str, tokens_per_step: int) -> int:
-    """D of a checkpoint `step<n>` of a model that read so many tokens a step; `main` is its last step."""
+    """Return D, the number of training tokens of a checkpoint.
+
+    Args:
+        revision: `step<n>`, or `main` for the last step. For other revisions the result is 0 (unknown).
+        steps: all training steps of the model, in the form that `training_steps` reads.
+        tokens_per_step: the number of tokens that the model read in one step.
+
+    Raises:
+        BadInput: the model has no checkpoint at this step.
+
+    """
     numbers = training_steps(steps)
     if revision == "main":
         return max(numbers) * tokens_per_step
     step = re.fullmatch(r"step(\d{1,15})", revision, re.ASCII)
     if step is None:
-        return 0  # a commit or tag: not known
+        return 0  # a commit or a tag, whose step is unknown
     if int(step[1]) not in numbers:
         raise BadInput(
-            f"model.revision={revision}: no such checkpoint; the last of {len(numbers)} is step{max(numbers)}"
+            f"model.revision={revision}: this checkpoint does not exist. The last of {len(numbers)} is "
+            f"step{max(numbers)}"
         )
     return int(step[1]) * tokens_per_step

@@ -1,4 +1,7 @@
-"""What Hydra composes becomes these dataclasses once; `rbptrack.config.check` tests what a type cannot say."""
+"""The dataclasses of the configuration. Hydra's composed config is converted to them once.
+
+`rbptrack.config.check` checks rules that a type cannot express.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from omegaconf import MISSING
 
 
 class Dtype(Enum):
-    """Precision of the weights; logits are compared in float32 whatever it is."""
+    """The precision of the model's weights. Logits are always compared in float32."""
 
     float32 = "float32"
     bfloat16 = "bfloat16"
@@ -17,10 +20,11 @@ class Dtype(Enum):
 
 
 class SequenceRule(Enum):
-    """How a document becomes the sequences that forward passes see.
+    """The rule by which documents are cut into sequences for the model.
 
-    truncate: its first `seq_len` tokens. slide: sequences of `seq_len` tokens; each repeats the last `context` of
-    the one before, and every token is scored once. pack: documents joined by the end-of-text token and cut.
+    truncate: a document gives one sequence, its first `seq_len` tokens. slide: a document gives sequences of `seq_len`
+    tokens, each of which repeats the last `context` tokens of the previous one; every token is scored once. pack: the
+    documents are joined with end-of-text tokens and cut into sequences of `seq_len` tokens.
     """
 
     truncate = "truncate"
@@ -29,10 +33,10 @@ class SequenceRule(Enum):
 
 
 class Sampling(Enum):
-    """How `documents` texts are drawn from a dataset that holds more; both draw the same on every machine.
+    """The way in which `documents` texts are drawn from a larger dataset. A seed gives the same texts on each machine.
 
-    stream: a seeded shuffle through a buffer of 10,000 documents; a large dataset is never downloaded whole.
-    shuffle: a seeded permutation of all rows, as in the authors' code; downloads the whole dataset.
+    stream: shuffles through a buffer of 10,000 documents and does not download the whole dataset. shuffle: permutes all
+    rows, as in the authors' code, and downloads the whole dataset.
     """
 
     stream = "stream"
@@ -40,9 +44,10 @@ class Sampling(Enum):
 
 
 class Candidates(Enum):
-    """Against which entries a target is ranked: every row of the head, as in the paper, or those of the tokenizer.
+    """The vocabulary entries among which a target is ranked.
 
-    Families whose vocabulary is padded differently (Pythia, Qwen2.5) are then ranked among the same entries.
+    vocabulary: all rows of the head, as in the paper. tokenizer: the entries that the tokenizer has. With `tokenizer`,
+    models whose vocabularies are padded differently (Pythia, Qwen2.5) rank targets among the same entries.
     """
 
     vocabulary = "vocabulary"
@@ -50,14 +55,18 @@ class Candidates(Enum):
 
 
 class Rank(Enum):
-    """Which rank the metrics count: the paper's (ties count against the target), or strict (the authors' code)."""
+    """The definition of rank in the metrics.
+
+    paper: entries with the target's probability count as above it, as in the paper. strict: they do not count, as in
+    the authors' code.
+    """
 
     paper = "paper"
     strict = "strict"
 
 
 class Launch(Enum):
-    """Where a sweep's cells are measured: in this process, on each GPU of this machine, or by SLURM."""
+    """The place where a sweep's cells are measured: in this process, on each GPU of this machine, or by SLURM."""
 
     local = "local"
     gpus = "gpus"
@@ -68,28 +77,28 @@ class Launch(Enum):
 class ModelConfig:
     """One causal language model: a repository of the hub (`repo`) or a local folder (`path`)."""
 
-    family: str = MISSING  # models that differ in size only; part of names and of a measurement's identity
-    size: str = MISSING  # as published: 70m
-    repo: str = ""  # of the hub: EleutherAI/pythia-70m
-    path: str = ""  # a local folder in its place
-    gguf: str = ""  # the file of `repo` or `path` that holds the model, where that is GGUF; its weights are dequantised
-    revision: str = "main"  # a branch, tag or commit of `repo`; step1000 of families with checkpoints
-    seed: int = 0  # of training, where a family has several of one size; a name, nothing that rbptrack sets
-    training_tokens: float = 0  # D that the weights were trained on; 0: not known
-    steps: str = ""  # of training, kept as revisions step<n>: 0,1,2 and first:last:by; revision=step* chooses from them
-    tokenizer: str = ""  # a repository or folder, where the model's own has none
-    pickles: bool = False  # read pickled weights (with torch's weights-only loader) without safetensors
-    dtype: Dtype = Dtype.float32
-    tf32: bool = False  # round the factors of float32 products to TF32, on CUDA; part of a measurement's identity
-    device: str = "auto"  # cuda, cuda:1, cpu; auto: a GPU if there is one
-    device_map: str = ""  # auto: spread over several GPUs, memory and disk by accelerate; empty: one device
+    family: str = MISSING  # name of models that differ in size only; part of a measurement's identity
+    size: str = MISSING  # size as published, such as 70m
+    repo: str = ""  # hub repository, such as EleutherAI/pythia-70m
+    path: str = ""  # local folder, instead of `repo`
+    gguf: str = ""  # GGUF file in `repo` or `path` that holds the model; its weights are dequantised
+    revision: str = "main"  # branch, tag or commit of `repo`, such as step1000 in families with checkpoints
+    seed: int = 0  # training seed, if a family has several models of one size; only a label
+    training_tokens: float = 0  # D, the number of tokens that the weights were trained on; 0: unknown
+    steps: str = ""  # training steps with a revision step<n>: 0,1,2 or first:last:by; revision=step* selects from them
+    tokenizer: str = ""  # repository or folder of the tokenizer, if the model has none
+    pickles: bool = False  # if there are no safetensors, read pickled weights with torch's weights-only loader
+    dtype: Dtype = Dtype.float32  # precision of the weights
+    tf32: bool = False  # use TF32 for float32 products on CUDA; part of a measurement's identity
+    device: str = "auto"  # cuda, cuda:1 or cpu; auto: a GPU if there is one
+    device_map: str = ""  # auto: accelerate spreads the model over GPUs, memory and disk; empty: one device
     max_memory: dict[str, str] = field(default_factory=dict)  # with device_map: max_memory.0=20GiB max_memory.cpu=60GiB
-    chat_template: str = ""  # a file, used with dataset.chat; empty: the tokenizer's own
-    attention: str = "auto"  # of transformers: eager, sdpa, flash_attention_2, ...; auto: its own choice
+    chat_template: str = ""  # file with the template for dataset.chat; empty: the tokenizer's own
+    attention: str = "auto"  # attention code in transformers, such as eager, sdpa; auto: its own choice
 
     @property
     def name(self) -> str:
-        """Family, size, seed and a training checkpoint's revision as one word: `pythia-70m`, `pythia-70m@step1000`."""
+        """The model's name from family, size, seed and revision, such as `pythia-70m` or `pythia-70m@step1000`."""
         seed = f"seed{self.seed}" if self.seed else ""
         revision = f"@{self.revision}" if self.revision != "main" else ""
         return "-".join(filter(None, (self.family, self.size, seed))) + revision
@@ -97,75 +106,75 @@ class ModelConfig:
 
 @dataclass
 class DatasetConfig:
-    """Documents of one split of a dataset, and how they become sequences.
+    """The documents of one split of a dataset, and the rules by which they are cut into sequences.
 
-    A repository of the hub (`repo`), a folder that `datasets` can load (`path`), or local files (`files`); with `repo`,
-    `files` are files of the repository.
+    The dataset is a hub repository (`repo`), a folder that `datasets` can load (`path`), or local files (`files`). With
+    `repo`, `files` names files of the repository.
     """
 
-    name: str = MISSING  # part of names and of a measurement's identity
-    repo: str = ""  # of the hub: wikimedia/wikipedia
-    path: str = ""  # a folder that `datasets` can load
-    files: list[str] = field(default_factory=list)  # names or patterns
-    config: str = ""  # of the repository, where it has several
-    split: str = ""  # empty: the only one
-    revision: str = "main"  # a branch, tag or commit of `repo`
-    fields: list[str] = field(default_factory=lambda: ["text"])  # joined to a document's text
-    separator: str = "\n"  # between them
-    chat: bool = False  # send the fields but the last through the model's chat template; score the last, its answer
-    id_field: str = ""  # field that names a document
-    group: str = ""  # field that names a document's source (a site, a book), the unit of every interval
+    name: str = MISSING  # name of the dataset; part of a measurement's identity
+    repo: str = ""  # hub repository, such as wikimedia/wikipedia
+    path: str = ""  # local folder that `datasets` can load
+    files: list[str] = field(default_factory=list)  # local files: names or patterns
+    config: str = ""  # configuration of the repository, if it has several
+    split: str = ""  # split to read; empty: the only one
+    revision: str = "main"  # branch, tag or commit of `repo`
+    fields: list[str] = field(default_factory=lambda: ["text"])  # fields that are joined to a document's text
+    separator: str = "\n"  # text between two fields
+    chat: bool = False  # render the fields with the model's chat template and score the last field, the answer
+    id_field: str = ""  # field that holds a document's id
+    group: str = ""  # field that holds a document's group (a site, a book), the unit of every interval
     head: int = 0  # read only the first rows; 0: all
-    where: dict[str, str] = field(default_factory=dict)  # only rows with these values; `meta.name` for a nested field
-    longer_than: int = 0  # only documents of more characters
-    documents: int = 0  # how many of these to select; 0: all
-    sampling: Sampling = Sampling.stream  # how they are drawn
-    seed: int = 42  # of the draw
-    sequence: SequenceRule = SequenceRule.slide
+    where: dict[str, str] = field(default_factory=dict)  # keep rows with these values; `meta.name` for a nested field
+    longer_than: int = 0  # keep documents with more characters than this
+    documents: int = 0  # number of documents to draw; 0: all
+    sampling: Sampling = Sampling.stream  # way of drawing documents
+    seed: int = 42  # seed for drawing documents
+    sequence: SequenceRule = SequenceRule.slide  # rule for cutting documents into sequences
     seq_len: int = MISSING  # tokens of a sequence
-    shorten: bool = True  # shorter sequences for a model that reads fewer tokens; false, or seq_len= typed: refuse it
-    context: int = 1  # tokens that a sequence repeats of the one before, with `slide`
+    shorten: bool = True  # cut shorter sequences for a model with a lower limit; false, or seq_len= typed: refuse it
+    context: int = 1  # with `slide`, the number of tokens that a sequence repeats from the previous one
 
 
 @dataclass
 class KConfig:
-    """The k of the metrics rbp_<k>. Not part of a measurement's identity: the ranks hold every k."""
+    """The k of the metrics rbp_<k>. They are not part of a measurement's identity, because its ranks give every k."""
 
     values: list[int] = MISSING
 
 
 @dataclass
 class EngineConfig:
-    """How fast, not what: nothing here may change a number beyond float32 rounding."""
+    """Settings for speed and memory. They may not change a number beyond float32 rounding."""
 
-    batch_tokens: int = 0  # tokens of a forward pass; 0: chosen from the device and its free memory
-    chunk_tokens: int = 0  # rows of logits that exist at a time; 0: chosen for the machine, too
-    threads: int = 0  # 0: torch's own choice
+    batch_tokens: int = 0  # tokens of a forward pass; 0: chosen for the device and its free memory
+    chunk_tokens: int = 0  # tokens whose logits are in memory at once; 0: chosen for the machine
+    threads: int = 0  # threads on a CPU; 0: torch's own choice
 
 
 @dataclass
 class TrackingConfig:
-    """Where runs are kept. An empty uri: MLFLOW_TRACKING_URI, else MLflow's own default in the working folder."""
+    """The MLflow store that keeps the runs."""
 
-    uri: str = ""  # sqlite:///runs.db, http://host:5000, ...
-    experiment: str = ""  # of measurements; empty: MLFLOW_EXPERIMENT_NAME, else rbptrack. Reports go to NAME-reports
+    uri: str = ""  # sqlite:///runs.db, http://host:5000; empty: MLFLOW_TRACKING_URI or MLflow's own default
+    experiment: str = ""  # for measurements (reports: NAME-reports); empty: MLFLOW_EXPERIMENT_NAME, else rbptrack
 
 
 @dataclass
 class LaunchConfig:
-    """Where the cells of a sweep are measured."""
+    """The place where the cells of a sweep are measured, and its options."""
 
-    kind: Launch = Launch.local
-    gpus: list[str] = field(default_factory=list)  # of CUDA_VISIBLE_DEVICES, with launch=gpus; empty: all of them
-    options: dict[str, str] = field(default_factory=dict)  # sbatch's own, with launch=slurm: {partition: gpu}
-    show: bool = False  # print the script of launch=slurm and submit nothing
+    kind: Launch = Launch.local  # where the cells are measured
+    gpus: list[str] = field(default_factory=list)  # with launch=gpus, ids as in CUDA_VISIBLE_DEVICES; empty: all
+    options: dict[str, str] = field(default_factory=dict)  # with launch=slurm, options of sbatch: {partition: gpu}
+    show: bool = False  # with launch=slurm, print the script and do not submit it
 
 
 @dataclass
 class PluginsConfig:
-    """Where plugins are found, beside those of the working folder's plugins/."""
+    """Further folders of plugins. `plugins/` in the working folder is always searched."""
 
-    path: list[str] = field(default_factory=list)  # folders
+    path: list[str] = field(default_factory=list)  # folders of plugins
 
 
 @dataclass
@@ -175,7 +184,7 @@ class CellConfig:
     model: ModelConfig = MISSING
     dataset: DatasetConfig = MISSING
     k: KConfig = MISSING
-    reference: ModelConfig | None = None  # whose distribution each token's is compared to, in the same pass
+    reference: ModelConfig | None = None  # second model; its distribution is compared with the model's at each token
     candidates: Candidates = Candidates.vocabulary
     rank: Rank = Rank.paper
     engine: EngineConfig = field(default_factory=EngineConfig)
@@ -183,12 +192,12 @@ class CellConfig:
 
 @dataclass
 class Config(CellConfig):
-    """What Hydra composes: a cell, and the settings of its sweep, which every cell of it repeats."""
+    """The whole config that Hydra composes: one cell, and the settings of its sweep, which each cell repeats."""
 
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     launch: LaunchConfig = field(default_factory=LaunchConfig)
-    sweep: str = ""  # the sweep's name; empty: made of date and time
-    analyzers: list[str] = field(default_factory=lambda: ["*"])  # run at the sweep's end; patterns
+    sweep: str = ""  # name of the sweep; empty: date and time
+    analyzers: list[str] = field(default_factory=lambda: ["*"])  # patterns of the analyzers to run at the sweep's end
     plugins: PluginsConfig = field(default_factory=PluginsConfig)
-    force: bool = False  # measure again what is measured already
-    deliver: bool = True  # log to the store; false: leave finished folders for the process that launched this one
+    force: bool = False  # measure a cell again even if it is measured already
+    deliver: bool = True  # log to the store; false: leave finished folders to the process that started this one

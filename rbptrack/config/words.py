@@ -1,4 +1,4 @@
-"""Words of a command line as Hydra's grammar takes them: flags apart, patterns expanded, lists as one value."""
+"""Translates the words of a command line to Hydra's grammar: separates flags, expands patterns, and quotes lists."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _FLAGS.add_argument("--hydra-help", action="store_const", const="--hydra-help")
 
 @dataclass(frozen=True)
 class Words:
-    """A command line, read.
+    """The content of a command line.
 
     Attributes:
-        overrides: what it sets, in Hydra's grammar.
-        search_path: the override that adds these and the working folder's to Hydra's search path, or nothing.
-        show_flags: Hydra's flags that show something and measure nothing: `--cfg=job`.
-        multirun: whether `-m` stood there.
+        overrides: the settings, in Hydra's grammar.
+        search_path: an override that adds further folders of configs to Hydra's search path, or an empty list.
+        show_flags: flags of Hydra that only show something, such as `--cfg=job`.
+        multirun: whether the command line has `-m`.
 
     """
 
@@ -57,17 +57,17 @@ class Words:
 
     @property
     def is_hydras_own(self) -> bool:
-        """Whether it asks for something of Hydra's: a flag that shows, a launcher or a sweeper."""
+        """Whether the command line uses Hydra itself: a flag that shows something, a launcher or a sweeper."""
         return bool(self.show_flags) or any(word.lstrip("+~").startswith(_HYDRAS_OWN) for word in self.overrides)
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What words may choose from.
+    """The configs that a command line may choose from.
 
     Attributes:
-        folders: hold `model/<family>/<size>.yaml`, `dataset/*.yaml`, ...
-        made_up: names of the choices that were made for folders, files and repositories without a config.
+        folders: folders of configs, with `model/<family>/<size>.yaml`, `dataset/*.yaml` and so on.
+        made_up: names of configs that were added for folders, files and repositories that have none.
 
     """
 
@@ -75,7 +75,7 @@ class Choices:
     made_up: list[str] = field(default_factory=list)
 
     def names(self, group: str) -> list[str]:
-        """Every config of a group, subfolders included, by size: `pythia/70m`."""
+        """Return the names of all configs of a group, such as `pythia/70m`, sorted by size."""
         configs = set()
         for folder in self.folders:
             for path in (folder / group).rglob("*.yaml"):
@@ -84,7 +84,15 @@ class Choices:
         return sorted(configs, key=natural_key)
 
     def add(self, group: str, element: str, *, based_on: str, **values: object) -> str:
-        """Make a folder, file or repository a choice, and return the name that is made up for it."""
+        """Add a config for a folder, file or repository that has none, and return its new name.
+
+        Args:
+            group: `model` or `dataset`.
+            element: the folder, file or repository as the user wrote it.
+            based_on: the config from which the other keys come.
+            **values: the keys that the config sets.
+
+        """
         name = f"given/{re.sub(r'[^A-Za-z0-9]+', '-', element).strip('-') or 'here'}"
         add_choice(group, name, values, based_on=based_on)
         self.made_up.append(name)
@@ -92,18 +100,18 @@ class Choices:
 
 
 def config_names(group: str) -> list[str]:
-    """The configs of a group in the folders that are always searched."""
+    """Return the names of a group's configs in the folders that are always searched."""
     return Choices(config_folders()).names(group)
 
 
 def read_words(words: Sequence[str]) -> Words:
-    """Read a command line: Hydra's overrides and flags, and what it may hold beyond them.
+    """Read the words of a command line: Hydra's overrides and flags, and four forms that Hydra does not have.
 
-    That is patterns (`model=pythia/*,!pythia/12b`), a list of k (`k=1,10`), a model as the reference
+    The four forms are patterns (`model=pythia/*,!pythia/12b`), a list of k (`k=1,10`), a model as the reference
     (`reference=nano/2m`), and models and datasets without a config (`model=org/name`, `dataset=./texts`).
 
     Raises:
-        BadInput: a word that is neither key=value nor a flag, a key or name that does not exist, or a key given twice.
+        BadInput: a word is neither key=value nor a flag, a key or name does not exist, or a key appears twice.
 
     """
     register()
@@ -123,8 +131,8 @@ def read_words(words: Sequence[str]) -> Words:
     typed = [override.partition("=")[0].lstrip("+") for override in overrides]
     _check_keys(typed)
     if "dataset.seq_len" in typed and "dataset.shorten" not in typed:
-        overrides.append("dataset.shorten=false")  # who names a length means it
-    further = [_quoted(f"file://{folder}") for folder in choices.folders[1:]]  # Hydra knows the first
+        overrides.append("dataset.shorten=false")  # the user named a length, so it is not changed
+    further = [_quoted(f"file://{folder}") for folder in choices.folders[1:]]  # Hydra knows the first folder
     return Words(
         overrides=overrides,
         search_path=[f"{_SEARCH}[{','.join(further)}]"] if further else [],
@@ -134,23 +142,23 @@ def read_words(words: Sequence[str]) -> Words:
 
 
 def parse_override(override: str) -> Override:
-    """An override as Hydra's parser reads it."""
+    """Parse an override with Hydra's parser. Raises BadInput if it cannot be read."""
     try:
         override.encode()
         return OverridesParser.create().parse_override(override)
-    except (HydraException, UnicodeEncodeError) as error:  # the latter for bytes that are no text
+    except (HydraException, UnicodeEncodeError) as error:  # UnicodeEncodeError: the word holds bytes that are not text
         key, equals, value = override.partition("=")
         shown = key + equals + (shown_address(value) if key == "tracking.uri" else value)
         raise BadInput(f"{shown}: cannot be read; quote a value with special signs: \"key='a(b)'\"") from error
 
 
 def _check_keys(keys_set: Sequence[str]) -> None:
-    """Refuse a key that is set twice, and keys of a reference that is not there."""
+    """Raise BadInput if a key is set twice, or if a key of the reference is set without a reference."""
     for key in keys_set:
         if keys_set.count(key) > 1:
-            raise BadInput(f"{key}= is given twice: to sweep over several values give them as a list, {key}=a,b")
+            raise BadInput(f"{key}= is given twice: to sweep over several values, give them as a list, {key}=a,b")
         if key.startswith("reference.") and "model@reference" not in keys_set:
-            raise BadInput(f"{key}: which reference? Give reference=MODEL too, such as reference=nano/2m")
+            raise BadInput(f"{key}= is given without a reference: give reference=MODEL too, such as reference=nano/2m")
 
 
 def _show_flags(flags: argparse.Namespace) -> list[str]:
@@ -169,7 +177,7 @@ def _config_folder(text: str) -> Path:
 
 
 def _override(word: str, choices: Choices) -> str:
-    """One word in Hydra's grammar."""
+    """Translate one word to Hydra's grammar."""
     if word.startswith("-"):
         raise _unknown_flag(word)
     prefixed_key, equals, value = word.partition("=")
@@ -183,7 +191,7 @@ def _override(word: str, choices: Choices) -> str:
         return f"+model@reference={_chosen(word, key, value, choices)}"
     if key in _GROUPS:
         return f"{prefixed_key}={_chosen(word, key, value, choices)}"
-    if get_origin(keys().get(key)) is list:  # `a,b` is one list: nobody sweeps over it
+    if get_origin(keys().get(key)) is list:  # `a,b` is one list, not two values to sweep over
         return f"{prefixed_key}=[{','.join(map(_quoted, split_list(value)))}]"
     if value.startswith("~"):
         value = _quoted(value)
@@ -193,7 +201,7 @@ def _override(word: str, choices: Choices) -> str:
 
 
 def _check_key(word: str, key: str, choices: Choices) -> None:
-    """Refuse a key that does not exist, and a word without one, with what was probably meant."""
+    """Raise BadInput for a key that does not exist and for a word without a key. The message suggests similar names."""
     if not key or ("=" not in word and not word.startswith("~")):
         meant = ", such as model=nano/6k"
         for group in ("dataset", "model"):
@@ -206,7 +214,7 @@ def _check_key(word: str, key: str, choices: Choices) -> None:
     options = [*_GROUPS, "reference", *(name for name in keys() if not name.startswith("reference."))]
     near = nearest(key, options) or [name for name in options if name.endswith(f".{key.rpartition('.')[2]}")]
     meant = f" Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
-    raise BadInput(f"no option {key}.{meant} All of them, with their values: --cfg job")
+    raise BadInput(f"no option {key}.{meant} --cfg job shows all options and their values")
 
 
 def _unknown_flag(word: str) -> BadInput:
@@ -217,7 +225,7 @@ def _unknown_flag(word: str) -> BadInput:
 
 
 def _override_of_ks(value: str, config_names_of_k: Sequence[str]) -> str:
-    """The override for a list of k, which is one value."""
+    """Return the override for a list of k. The whole list is one value."""
     numbers = split_list(value)
     if not numbers or not all(re.fullmatch(r"-?\d+", number) for number in numbers):
         raise BadInput(f"k={value}: expected numbers such as k=1,10,100, or one of {', '.join(config_names_of_k)}")
@@ -225,9 +233,10 @@ def _override_of_ks(value: str, config_names_of_k: Sequence[str]) -> str:
 
 
 def _chosen(word: str, key: str, value: str, choices: Choices) -> str:
-    """The choices that names, patterns and Hydra's `glob(a/*,exclude=a/b)` stand for, as a list of Hydra's grammar.
+    """Expand the value of a group, such as `model=`, to a list of configs in Hydra's grammar.
 
-    Models and datasets without a config become choices, too. Other functions of Hydra's remain: `choice(a,b)`.
+    Names, patterns and Hydra's `glob(a/*,exclude=a/b)` are expanded. Models and datasets without a config get one.
+    Other functions of Hydra, such as `choice(a,b)`, are left as they are.
     """
     elements = split_list(value)
     if re.match(r"\w+\(", value):
@@ -243,7 +252,7 @@ def _chosen(word: str, key: str, value: str, choices: Choices) -> str:
 
 
 def _with_families(elements: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Complete sizes by the family before them: `nano/6k,15k` is `nano/6k,nano/15k`."""
+    """Add the family to sizes in a list: `nano/6k,15k` becomes `nano/6k,nano/15k`."""
     completed: list[str] = []
     family = ""
     for element in elements:
@@ -256,7 +265,10 @@ def _with_families(elements: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _choice_of(group: str, element: str, names: Sequence[str], choices: Choices) -> str:
-    """A name or pattern as it is; for a folder, file or repository the choice that is made of it."""
+    """Return the name of the config for an element of a group's value.
+
+    A name or pattern is returned unchanged. For a folder, file or repository, a config is added and its name returned.
+    """
     if element in names or group not in ("model", "dataset"):
         return element
     if element.startswith(("./", "../", "/", "~")) or element in (".", ".."):
@@ -270,12 +282,12 @@ def _choice_of(group: str, element: str, names: Sequence[str], choices: Choices)
     family, _, size = element.partition("/")
     sizes = families(names)
     if family in sizes or any(size.lower() in sizes[near] for near in nearest(family, sizes)):
-        raise no_match(group, element, names)  # a slip in a name that exists rather than a repository
+        raise no_match(group, element, names)  # probably a misspelled config, not a repository
     return choices.add(group, element, based_on="hf", repo=element)
 
 
 def _quoted(text: str) -> str:
-    """A text as Hydra's grammar takes it for a value."""
+    """Quote a text as a value in Hydra's grammar, if it needs quotes."""
     if _PLAIN.fullmatch(text):
         return text
     escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + (r"\'" if match[2] else ""), text)

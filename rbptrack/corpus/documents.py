@@ -158,7 +158,7 @@ def _read(config: DatasetConfig, source: Pinned) -> list[Document]:
     if not any(any(document.fields) for document in documents):
         condition = f"; where={dict(config.where)}" if config.where else ""
         raise BadInput(
-            f"dataset {config.name} is empty: none of its {len(documents)} documents has text in "
+            f"dataset {config.name} is empty: {len(documents)} documents, and none has text in "
             f"{config.fields}{condition}"
         )
     return documents

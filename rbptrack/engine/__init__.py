@@ -1,4 +1,4 @@
-"""The loop: corpus x model -> Measurement. It knows nothing of MLflow or of config files."""
+"""Measures a model on a corpus. This package does not use MLflow or config files."""
 
 from rbptrack.engine.measure import measure
 

@@ -1,4 +1,4 @@
-"""Batches: sequences of similar length, padded on the right, and which of their hidden states predict which target."""
+"""Groups sequences of similar length into padded batches, and maps each target to the hidden state that predicts it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one forward pass reads, and the targets that it predicts.
+    """The input of one forward pass, and the targets that it predicts.
 
     Attributes:
-        token_ids: what the model reads, padded on the right, int64 (sequences, length).
-        state_index: for each target, the index of the hidden state that predicts it (the one before it) among the
-            flattened hidden states (sequences * length, width), int64 (targets,).
+        token_ids: token ids that the model reads, padded on the right, int64 (sequences, length).
+        state_index: for each target, the index of the hidden state that predicts it, int64 (targets,). It is the state
+            of the token before the target, in the flattened hidden states (sequences * length, width).
         target_ids: vocabulary ids of the targets, int64 (targets,).
         target_index: indices of the targets in the corpus, int64 (targets,).
         target_counts: number of targets of each sequence, in the order of `state_index`.
@@ -35,7 +35,7 @@ class Batch:
     target_counts: tuple[int, ...]
 
     def __len__(self) -> int:
-        """Number of targets."""
+        """Return the number of targets."""
         return len(self.target_ids)
 
     @property
@@ -44,11 +44,11 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """Tokens of the forward pass, padding included."""
+        """The number of tokens of the forward pass. Padding counts."""
         return self.token_ids.numel()
 
     def halves(self) -> tuple[Batch, Batch]:
-        """The first and the second half of the sequences."""
+        """Return two batches with the first and the second half of the sequences."""
         middle = self.num_sequences // 2
         cut = sum(self.target_counts[:middle])
         first = Batch(
@@ -84,10 +84,15 @@ class Batch:
 
 
 def compose(corpus: Corpus, sequences: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Group sequences, given by their numbers and sorted by falling length, into batches.
+    """Group sequences into batches.
 
-    A batch has at most `batch_tokens` tokens, padding included; a longer sequence is one by itself. The result depends
-    on the arguments alone: a resumed measurement sees the same batches.
+    The result depends on the arguments only, so a measurement that is continued uses the same batches.
+
+    Args:
+        corpus: the corpus.
+        sequences: the numbers of the sequences, sorted by falling length.
+        batch_tokens: the largest number of tokens of a batch, padding included. A longer sequence forms a batch alone.
+
     """
     begin = 0
     while begin < len(sequences):
@@ -98,7 +103,7 @@ def compose(corpus: Corpus, sequences: Sequence[int], batch_tokens: int) -> Iter
 
 
 def batch_of(corpus: Corpus, sequences: Sequence[int]) -> Batch:
-    """The tensors for some sequences, given by their numbers in the corpus."""
+    """Make a batch of some sequences, which are given by their numbers in the corpus."""
     length = int(corpus.lengths[sequences].max())
     token_ids = np.zeros((len(sequences), length), dtype=np.int64)
     state_index = []
@@ -108,8 +113,8 @@ def batch_of(corpus: Corpus, sequences: Sequence[int]) -> Batch:
         token_ids[row, : len(inputs)] = inputs
         targets = corpus.targets(sequence, sequence + 1)
         target_index.append(targets)
-        shift = len(inputs) - int(corpus.stop[sequence])  # from an index in the corpus to one in this row
-        state_index.append(row * length + targets + shift - 1)  # the state before a target predicts it
+        shift = len(inputs) - int(corpus.stop[sequence])  # added to an index in the corpus, gives one in this row
+        state_index.append(row * length + targets + shift - 1)  # the state of the token before a target predicts it
     index = np.concatenate(target_index)
     return Batch(
         token_ids=torch.from_numpy(token_ids),

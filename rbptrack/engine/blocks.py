@@ -1,8 +1,8 @@
-"""An unfinished measurement on disk: blocks of finished work, each whole or not there.
+"""Keeps an unfinished measurement on disk, as blocks of finished work. A block is written completely or not at all.
 
-A corpus is cut into sections of consecutive sequences. Within a section the sequences are sorted by falling length and
-batched, so a block holds the scores of a stretch of that order. Which blocks there are depends on time; sections and
-batches do not, so an interrupted measurement continues to the same numbers.
+A corpus is cut into sections of consecutive sequences. Within a section, sequences are sorted by falling length and
+batched. A block holds the scores of consecutive sequences in that order. The borders of blocks depend on the time that
+the work took. Sections and batches do not, so an interrupted measurement gives the same numbers when it is continued.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SECTION = 131_072
-"""Tokens that are sorted by length together, and that are a row group of the finished table."""
+"""The number of tokens in a section. A section is also one row group of the finished table."""
 
 _NAME = re.compile(r"(\d+)-(\d+)\.parquet")
 _CORPUS = "corpus.txt"
@@ -37,7 +37,7 @@ _CORPUS = "corpus.txt"
 
 @dataclass(frozen=True, order=True)
 class Block:
-    """Sequences begin..end-1, counted in the order in which they are measured."""
+    """The sequences begin..end-1, counted in the order in which sequences are measured."""
 
     begin: int
     end: int
@@ -47,8 +47,9 @@ class Blocks:
     """The blocks of one corpus in a folder.
 
     Args:
-        corpus: the measured texts.
-        folder: where the blocks are; made where it is not there. A damaged block is removed, to be measured again.
+        corpus: the corpus that is measured.
+        folder: the folder of the blocks. It is created if it does not exist. Damaged blocks in it are deleted, and
+            their sequences are measured again.
 
     Attributes:
         saved: the blocks on disk, in order.
@@ -65,14 +66,19 @@ class Blocks:
         self._check_corpus()
         self._sections = _sections(corpus.lengths)
         self._order = [sequence for section in self._sections for sequence in _by_length(corpus, section)]
-        self.saved = sorted(self._found())
+        self.saved = sorted(self._undamaged())
 
     def tokens(self, block: Block) -> int:
-        """Number of scored tokens of a block."""
+        """Return the number of scored tokens of a block."""
         return len(self._targets(block))
 
     def batches(self, batch_tokens: int) -> Iterator[tuple[Block, Batch]]:
-        """Yield the batches that are not on disk, each with its place in the order."""
+        """Yield the batches whose scores are not on disk, each with the range of its sequences.
+
+        Args:
+            batch_tokens: the largest number of tokens of a batch, padding included.
+
+        """
         for gap in self._gaps():
             begin = gap.begin
             for sequences in compose(self._corpus, self._order[gap.begin : gap.end], batch_tokens):
@@ -82,10 +88,16 @@ class Blocks:
     def write(
         self, block: Block, scored: Sequence[tuple[Batch, Scores]], vocab_size: int, *, strict: bool = False
     ) -> None:
-        """Write a block's batches; on the disk when this returns.
+        """Write the scores of a block. They are on the disk when the function returns.
+
+        Args:
+            block: the range of the sequences.
+            scored: the block's batches and their scores, in order.
+            vocab_size: |V|, which the rank table stores.
+            strict: whether metrics use the strict rank.
 
         Raises:
-            MeasurementError: a log-probability is not a finite number; names the first document and position.
+            MeasurementError: a log-probability is not finite. The error names the first document and position.
 
         """
         index = np.concatenate([batch.target_index.numpy() for batch, _ in scored])
@@ -101,9 +113,14 @@ class Blocks:
         self.saved = sorted([*self.saved, block])
 
     def tables(self) -> Iterator[tuple[IntArray, RankTable]]:
-        """Yield the finished table in text order, a section at a time, each with its targets' indices in the corpus.
+        """Yield the rank table in text order, one section at a time.
 
-        Every block is on disk. At most one section and the blocks that reach into it are in memory.
+        Call this only when all blocks are on disk. At most one section and the blocks that overlap with it are in
+        memory.
+
+        Yields:
+            The indices of the section's targets in the corpus, (tokens,), and the rank table of these targets.
+
         """
         opened: dict[Block, tuple[IntArray, RankTable]] = {}
         begin = 0
@@ -115,7 +132,7 @@ class Blocks:
             begin = end
 
     def _check_corpus(self) -> None:
-        """Note whose blocks these are, or see that they are this corpus's."""
+        """Write the corpus's hash to the folder. If a hash is there, check that it is the same."""
         corpus = self._corpus
         digest = hashlib.sha256(corpus.texts_hash.encode())
         for array in (corpus.token, corpus.scorable, corpus.start, corpus.stop, corpus.first, corpus.prefix):
@@ -124,9 +141,10 @@ class Blocks:
         if not path.exists():
             write_whole(path, digest.hexdigest())
         elif path.read_text() != digest.hexdigest():
-            raise MeasurementError(f"{self._folder} belongs to another corpus; remove it, or name another folder")
+            raise MeasurementError(f"{self._folder} belongs to another corpus: remove it, or name another folder")
 
-    def _found(self) -> Iterator[Block]:
+    def _undamaged(self) -> Iterator[Block]:
+        """Yield the blocks in the folder. Delete those that cannot be read or have the wrong number of tokens."""
         for path in sorted(self._folder.glob("*.parquet")):
             name = _NAME.fullmatch(path.name)
             if name is None:
@@ -138,11 +156,11 @@ class Blocks:
                     continue
             except RbptrackError:
                 pass
-            log.warning("%s is damaged: it is measured again", path)
+            log.warning("%s is damaged: its tokens are measured again", path)
             path.unlink()
 
     def _gaps(self) -> Iterator[Block]:
-        """Stretches without a block, in order; none crosses the border of a section."""
+        """Yield the ranges of sequences that no block holds, in order. A range ends at the end of its section."""
         missing = np.ones(len(self._order), dtype=bool)
         for block in self.saved:
             missing[block.begin : block.end] = False
@@ -158,7 +176,7 @@ class Blocks:
         return self._targets(block), RankTable.read(self._path(block))
 
     def _targets(self, block: Block) -> IntArray:
-        """Indices of a block's targets in the corpus, ascending: the order of its rows."""
+        """Return the indices of a block's targets in the corpus, ascending. The rows of the block have this order."""
         parts = [self._corpus.targets(sequence, sequence + 1) for sequence in self._order[block.begin : block.end]]
         return np.sort(np.concatenate(parts))
 
@@ -175,17 +193,17 @@ class Blocks:
             place = f"document {document}, position {self._corpus.position[bad]}"
             if name == "kl" and not np.isnan(columns[name][row]):
                 raise MeasurementError(
-                    "the model gives no probability, a logit of -infinity, to a token that the reference may choose "
-                    f"at {place}: KL is infinite. Measure it without reference="
+                    "KL is infinite: the model gives probability 0 (a logit of -infinity) to a token that the "
+                    f"reference may choose at {place}. Measure the model without reference="
                 )
             raise MeasurementError(
-                f"the {whose}'s logits hold a NaN or an infinity at {place}; the weights are damaged, or the precision "
-                "(model.dtype) is too low for them"
+                f"the {whose}'s logits hold a NaN or an infinity at {place}: the weights are damaged, or model.dtype "
+                "is too imprecise for them"
             )
 
 
 def _sections(lengths: IntArray) -> list[range]:
-    """Ranges of consecutive sequences, of at most `SECTION` tokens each, but of at least one sequence."""
+    """Return ranges of consecutive sequences. Each has at most `SECTION` tokens or is a single longer sequence."""
     ends = np.cumsum(lengths)
     sections = []
     low = 0
@@ -198,13 +216,22 @@ def _sections(lengths: IntArray) -> list[range]:
 
 
 def _by_length(corpus: Corpus, sequences: range) -> list[int]:
-    """Sequence numbers by falling length; of equal lengths in text order."""
+    """Return sequence numbers sorted by falling length. Sequences of equal length stay in text order."""
     return sorted(sequences, key=lambda i: (-int(corpus.lengths[i]), i))
 
 
 def _joined(wanted: IntArray, parts: Sequence[tuple[IntArray, RankTable]]) -> tuple[IntArray, RankTable]:
-    """The rows of some targets, ascending, from tables with the indices of their rows."""
-    index = np.concatenate([of_rows for of_rows, _ in parts])
+    """Select the rows of some targets from several tables.
+
+    Args:
+        wanted: indices of the targets in the corpus, ascending.
+        parts: tables, each with the indices of its rows in the corpus.
+
+    Returns:
+        `wanted`, and the table of these targets.
+
+    """
+    index = np.concatenate([row_index for row_index, _ in parts])
     table = RankTable.concatenate(table for _, table in parts)
     order = np.argsort(index, kind="stable")
     rows = order[np.searchsorted(index[order], wanted)]

@@ -1,7 +1,8 @@
-"""Runs batches through a model: how many threads, how large, and what happens when memory runs out.
+"""Runs batches through a model, and chooses the number of threads and the sizes of batches and chunks.
 
-On a CPU several threads each take whole batches of a small model: threads that share every small operation wait for
-each other after each one. A large model, and a GPU, take one batch at a time, in the thread that asks.
+A small model on a CPU is run by several threads, each with a batch of its own. If all threads shared the small
+operations of one batch, they would wait for each other after each. A large model on a CPU, and a GPU, run one batch at
+a time in the calling thread. If memory runs out, the sizes are halved.
 """
 
 from __future__ import annotations
@@ -28,31 +29,31 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MIN_CHUNK = 16  # rows of logits: fewer make the product slow and save little
+_MIN_CHUNK = 16  # tokens in a chunk; smaller chunks make the product slow and save little memory
 _MAX_CHUNK = 512
 _MAX_CHUNK_CUDA = 4096
-_LOGITS_BYTES = 80_000_000  # of all threads together, on a CPU
-_CPU_BATCH = 2048  # tokens: activations of larger ones leave the caches
+_LOGITS_BYTES = 80_000_000  # memory for the logits of all threads together, on a CPU
+_CPU_BATCH = 2048  # tokens in a batch; the activations of larger batches do not fit into the caches
 _CUDA_BATCH = 32_768
 _MAX_WORKERS = 4
-_COMPILE_ENTRIES = 4 * 10**9  # logits in a measurement from which compiling their reduction, 5 s, pays on a CPU
-_LARGE_MODEL = 2 * 10**8  # parameters above which one batch keeps every core busy, and takes a thread many seconds
+_COMPILE_ENTRIES = 4 * 10**9  # compiling the reduction takes 5 s, which pays on a CPU from so many logits
+_LARGE_MODEL = 2 * 10**8  # with more parameters, one batch keeps all cores busy
 
 
 class Forward:
-    """A model, its scorers and the threads that use them.
+    """Runs batches through a model in one or several threads, and scores their targets.
 
     Args:
-        model: on its device.
-        config: sizes that are 0 are chosen from the device and its free memory.
-        longest: tokens of the longest sequence to come.
-        targets: tokens that will be scored in all.
+        model: the model, on its device.
+        config: sizes of batches and chunks. A size of 0 is chosen for the device and its free memory.
+        longest: the number of tokens of the longest sequence.
+        targets: the total number of tokens that will be scored.
 
     Attributes:
-        batch_tokens: tokens per batch.
-        chunk_tokens: rows of logits at a time, per worker.
-        workers: batches under way at a time.
-        notes: changes on the way: because memory ran out, or because the reduction could not be compiled.
+        batch_tokens: the largest number of tokens of a batch.
+        chunk_tokens: the number of tokens whose logits each worker has in memory at once.
+        workers: the number of batches that are computed at once.
+        notes: notes for the user, if memory ran out or the reduction could not be compiled.
 
     """
 
@@ -66,24 +67,27 @@ class Forward:
         self.batch_tokens = config.batch_tokens or self._fitting_batch(longest)
         self.chunk_tokens = self._fitting_chunk(config.chunk_tokens)
         self.notes: list[str] = []
-        self._limit = 2**62  # tokens of a forward pass; falls when memory runs out
-        self._shrunk = 0  # how often memory ran out
+        self._limit = 2**62  # largest number of tokens of a forward pass; it falls when memory runs out
+        self._shrunk = 0  # number of times that memory ran out
         self._padding = torch.zeros((), device=model.device)
         self._lock = threading.Lock()
-        self._own = threading.local()  # each thread's scorers
+        self._own = threading.local()  # the scorers of each thread
         self._compiles = not self._cuda and targets * model.head.vocab_size >= _COMPILE_ENTRIES
 
     @property
     def padding_mass(self) -> float:
-        """With a reference, the largest probability of rows that the tokenizer cannot name, in either model."""
+        """The largest total probability of padding rows at any token, in either model. 0 without a reference."""
         return float(self._padding)
 
     def run(self, batches: Iterable[Batch]) -> Generator[tuple[Batch, Scores], None, None]:
-        """Yield each batch with its scores on the model's device, in order; the next ones are computed meanwhile."""
+        """Yield each batch with its scores, in order. The scores are on the model's device.
+
+        With several workers, the next batches are computed in the meantime.
+        """
         before = torch.get_num_threads()
         torch.set_num_threads(self._threads_each)
         if self._compiles:
-            compiled_on_cpu(self._model.head.vocab_size)  # once, before threads want it at the same time
+            compiled_on_cpu(self._model.head.vocab_size)  # compiled once, before several threads need it
         try:
             if self.workers == 1:
                 for batch in batches:
@@ -111,7 +115,12 @@ class Forward:
 
     @torch.inference_mode()
     def scores(self, batch: Batch) -> Scores:
-        """Score a batch, in parts if memory runs out."""
+        """Score a batch. If memory runs out, halve the chunk or the batch and try again.
+
+        Raises:
+            MeasurementError: one sequence alone needs more memory than there is.
+
+        """
         waiting = [batch.to(self._model.device)]
         done: list[Scores] = []
         while waiting:
@@ -126,7 +135,7 @@ class Forward:
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise
-            # Here, and not in the except block: the traceback there would keep the failed tensors alive.
+            # Outside the except block, in which the traceback would keep the failed tensors alive.
             self._shrink(part, before)
             waiting.insert(0, part)
         return Scores.concatenate(done)
@@ -144,14 +153,14 @@ class Forward:
         return scores
 
     def _states(self, model: CausalModel, batch: Batch) -> Tensor:
-        """The hidden states (targets, width) that predict a batch's targets."""
+        """Return the hidden states (targets, width) that predict a batch's targets."""
         hidden = model.backbone(batch.token_ids)  # (sequences, length, width)
-        # A model spread over several devices returns its hidden states on the last of them.
+        # A model that is spread over several devices returns its hidden states on the last device.
         states = hidden.flatten(0, 1)[batch.state_index.to(hidden.device)]
         return states.to(batch.target_ids.device)
 
     def _scorer(self, reference: Reference | None) -> Scorer:
-        """The calling thread's own, made again when the chunk has changed."""
+        """Return the calling thread's scorer. If the size of chunks has changed, make a new one."""
         if getattr(self._own, "chunk_tokens", None) != self.chunk_tokens:
             chunk = self.chunk_tokens
             self._forget_scorers()
@@ -166,19 +175,25 @@ class Forward:
         return scorer
 
     def _forget_scorers(self) -> None:
-        """Let this thread's scorers go, and the memory that they hold."""
+        """Release this thread's scorers and their memory."""
         self._own.chunk_tokens = None
         self._own.scorer = None
         self._own.reference = None
 
     def _shrink(self, batch: Batch, before: tuple[int, int]) -> None:
-        """Halve the head's chunk or, every other time, the batch; MeasurementError where neither can be."""
+        """Halve the chunk or, every other time, the batch. Raises MeasurementError if neither can be halved.
+
+        Args:
+            batch: the batch for which memory ran out.
+            before: chunk size and limit when the batch began. If they have changed, another thread has halved one.
+
+        """
         self._forget_scorers()
         if self._cuda:
             torch.cuda.empty_cache()
         with self._lock:
             if before != (self.chunk_tokens, self._limit):
-                return  # another thread did it meanwhile
+                return  # another thread has halved a size in the meantime
             chunk = self.chunk_tokens // 2
             divisible = batch.num_sequences > 1
             if chunk >= _MIN_CHUNK and (self._shrunk % 2 == 0 or not divisible):
@@ -187,7 +202,7 @@ class Forward:
             elif divisible:
                 self._limit = batch.size // 2
                 self.batch_tokens = min(self.batch_tokens, self._limit)
-                what = f"batches are now of {self._limit} tokens"
+                what = f"batches now have at most {self._limit} tokens"
             else:
                 raise MeasurementError(
                     f"out of memory with one sequence of {batch.size} tokens at a time; "
@@ -198,7 +213,10 @@ class Forward:
             log.warning("out of memory: %s", what)
 
     def _fitting_batch(self, longest: int) -> int:
-        """Tokens whose activations take at most half of the free memory, a power of two; at least one sequence."""
+        """Return the tokens of a batch whose activations take at most half of the free memory.
+
+        The result is the default size of a batch, halved until it fits, and at least `longest` tokens.
+        """
         most = _CUDA_BATCH if self._cuda else _CPU_BATCH
         fitting = free_memory(self._model.device) // (2 * self.workers * self._model.activation_bytes(longest))
         while most > max(fitting, longest):
@@ -206,7 +224,11 @@ class Forward:
         return max(most, longest)
 
     def _fitting_chunk(self, wanted: int) -> int:
-        """Rows of logits that each worker has within a fixed budget on a CPU, an eighth of free memory on a GPU."""
+        """Return the number of tokens whose logits a worker has in memory at once.
+
+        The logits take a fixed amount of memory on a CPU, and at most an eighth of the free memory on a GPU. `wanted`
+        is the user's limit, or 0.
+        """
         largest = wanted or (_MAX_CHUNK_CUDA if self._cuda else _MAX_CHUNK)
         budget = free_memory(self._model.device) // 8 if self._cuda else _LOGITS_BYTES // self.workers
         rows = min(largest, budget // (4 * self._model.logits_per_token))

@@ -1,4 +1,4 @@
-"""A corpus x a model -> a rank table and the sums over it, in constant memory, saved while it goes on."""
+"""Measures a model on a corpus in constant memory, and saves finished work to disk while it runs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from rbptrack.models.causal import CausalModel
 
 BLOCK_SECONDS = 30.0
-"""Seconds of work after which it is written to the disk."""
+"""Scores are written to the disk after so many seconds."""
 
-_BLOCK_TOKENS = 4_000_000  # or after so many: at 40 bytes each, scores wait in memory
+_BLOCK_TOKENS = 4_000_000  # scores are also written after so many tokens, because each takes 40 bytes of memory
 
 
 def measure(
@@ -43,21 +43,22 @@ def measure(
 ) -> Measurement:
     """Rank every scored token of a corpus.
 
-    Finished work is written to folder/blocks every 30 s, and when an interrupt comes (KeyboardInterrupt, SystemExit);
-    it is not measured again. The finished table is folder/ranks.parquet.
+    Finished work is written to folder/blocks every 30 s and at an interrupt (KeyboardInterrupt, SystemExit). The next
+    call with the same folder continues from there. The finished table is folder/ranks.parquet.
 
     Args:
-        model: on its device.
-        corpus: tokenised with the model's tokenizer.
-        ks: the k of the sums by document, each at most |V|.
-        engine: batch and chunk sizes; they change no number beyond float32 rounding.
-        folder: where blocks and the finished table are; one process at a time measures there.
-        strict: count strict ranks in every metric (rank=strict).
-        progress: called with numbers of newly finished scored tokens, those found on disk first.
+        model: the model, on its device.
+        corpus: the corpus, tokenised with the model's tokenizer.
+        ks: the k for which hits are counted by document, each at most |V|.
+        engine: sizes of batches and chunks. They change the numbers by float32 rounding only.
+        folder: the folder for blocks and the finished table. Only one process may use it at a time.
+        strict: whether all metrics use the strict rank (rank=strict).
+        progress: called with the number of tokens that were scored since the last call. The first call counts the
+            tokens that were on disk already.
 
     Raises:
-        BadInput: a sequence is longer than the model reads, or a target has no row in its head.
-        MeasurementError: the logits hold a NaN or an infinity (names the first document and position), one sequence
+        BadInput: a sequence is longer than the model's limit, or the head has no row for a target.
+        MeasurementError: the logits hold a NaN or an infinity (the error names the document and position), one sequence
             alone does not fit into memory, or the folder belongs to another corpus.
 
     """
@@ -65,11 +66,11 @@ def measure(
     longest = int(corpus.lengths.max())
     model.check_corpus(longest=longest, largest_target=int(targets.max(initial=0)))
     blocks = Blocks(corpus, folder / "blocks")
-    found = sum(blocks.tokens(block) for block in blocks.saved)
-    if found:
-        progress(found)
+    saved_tokens = sum(blocks.tokens(block) for block in blocks.saved)
+    if saved_tokens:
+        progress(saved_tokens)
     _reset_peak_memory(model.device)
-    forward = Forward(model, engine, longest=longest, targets=len(targets) - found)
+    forward = Forward(model, engine, longest=longest, targets=len(targets) - saved_tokens)
     began = time.perf_counter()
     _measure_rest(forward, blocks, _Waiting(blocks, model.vocab_size, strict=strict), progress)
     seconds = time.perf_counter() - began
@@ -82,7 +83,7 @@ def measure(
         num_bytes=sums.num_bytes,
         tied=sums.tied,
         seconds=seconds,
-        fresh_tokens=sums.histogram.num_tokens - found,
+        fresh_tokens=sums.histogram.num_tokens - saved_tokens,
         peak_memory_bytes=_peak_memory(model.device),
         batch_tokens=forward.batch_tokens,
         chunk_tokens=forward.chunk_tokens,
@@ -93,8 +94,8 @@ def measure(
 
 
 def _measure_rest(forward: Forward, blocks: Blocks, waiting: _Waiting, progress: Callable[[int], object]) -> None:
-    """Score what is not on disk, and write it in blocks."""
-    places: deque[Block] = deque()  # of the batches under way
+    """Score the batches that are not on disk, and write them in blocks."""
+    places: deque[Block] = deque()  # the places of the batches that are being computed
 
     def batches() -> Iterator[Batch]:
         for place, batch in blocks.batches(forward.batch_tokens):
@@ -113,7 +114,10 @@ def _measure_rest(forward: Forward, blocks: Blocks, waiting: _Waiting, progress:
 
 
 class _Waiting:
-    """Scored batches that are not on disk yet; each follows the one before in the order."""
+    """Collects scored batches in memory, and writes them to disk as a block from time to time.
+
+    The batches of a block are consecutive.
+    """
 
     def __init__(self, blocks: Blocks, vocab_size: int, *, strict: bool) -> None:
         self._blocks = blocks
@@ -137,12 +141,12 @@ class _Waiting:
         self._saved_at = time.monotonic()
         if self._scored:
             scored = self._scored
-            self._scored = []  # before writing: an error there is not met again at the end
+            self._scored = []  # emptied before writing, so an error in writing does not occur a second time at the end
             self._blocks.write(self._place, scored, self._vocab_size, strict=self._strict)
 
 
 class _Sums:
-    """Sums over the rank table that one pass computes for a `Measurement`."""
+    """Computes the sums that a `Measurement` needs, in one pass over the rank table."""
 
     histogram: RankHistogram
     compared: FloatArray
@@ -150,12 +154,12 @@ class _Sums:
 
     def __init__(self, ks: Sequence[int]) -> None:
         self._ks = tuple(ks)
-        self._counts: list[DocumentCounts] = []  # of each section: adding one by one sorts all documents each time
+        self._counts: list[DocumentCounts] = []  # one per section; merged once at the end, because merging sorts
         self.num_bytes = 0
         self.tied = 0
 
     def over(self, blocks: Blocks, corpus: Corpus) -> Iterator[RankTable]:
-        """Yield the sections of the finished table, each when it is added to the sums."""
+        """Yield the sections of the finished table, and add each to the sums."""
         first = True
         for index, table in blocks.tables():
             self.num_bytes += int(corpus.num_bytes[index].sum())
@@ -182,7 +186,7 @@ class _Sums:
 
     @property
     def parts_of_ce(self) -> tuple[float, float] | None:
-        """The means of ln R and of -ln(p R); None if R and p are not of one distribution."""
+        """The means of ln R and of -ln(p R), or None if some p R is above 1 by more than rounding."""
         rank, rest, impossible = (self.split / self.histogram.num_tokens).tolist()
         return None if impossible else (rank, rest)
 
@@ -191,12 +195,15 @@ def _reset_peak_memory(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
-    with suppress(OSError):  # without this file, the peak covers the process's whole life
+    with suppress(OSError):  # if this file does not exist, the peak is that of the process's whole life
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def _peak_memory(device: torch.device) -> int:
-    """Bytes of the most memory in use since `_reset_peak_memory`: torch's on CUDA, the whole process's on a CPU."""
+    """Return the largest memory in use since `_reset_peak_memory`, in bytes.
+
+    On CUDA it is the memory of torch's allocator, on a CPU that of the whole process.
+    """
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     with suppress(OSError):

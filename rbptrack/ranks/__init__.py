@@ -1,6 +1,6 @@
-"""Ranks as data: one row per scored token (`RankTable`), counts by rank (`RankHistogram`), sums per document.
+"""Stores ranks and computes metrics from them, without running a model again.
 
-Every metric is computed from these. A new k, window or fit does not need another run of a model.
+`RankTable` has one row per scored token, `RankHistogram` counts tokens by rank, and `DocumentCounts` sums by document.
 """
 
 from rbptrack.ranks.counts import DocumentCounts, DocumentSums, sum_by

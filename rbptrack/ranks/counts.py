@@ -1,4 +1,4 @@
-"""Sums by document, the unit of every interval: counted in pieces of a text, pooled over runs."""
+"""Sums by document. Intervals treat documents, or groups of documents, as independent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rbptrack.ranks.names import FloatArray, IntArray
 
 
 def sum_by(groups: Sequence[Any] | npt.NDArray[Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Sums over the rows of each group, (groups, ...) in the groups' order, of values (rows, ...)."""
+    """Sum values (rows, ...) over the rows of each group. Returns (groups, ...), sorted by group."""
     group = np.unique(np.asarray(groups), return_inverse=True)[1]
     order = np.argsort(group, kind="stable")
     first = np.flatnonzero(np.diff(group[order], prepend=-1))
@@ -22,11 +22,11 @@ def sum_by(groups: Sequence[Any] | npt.NDArray[Any], values: npt.NDArray[Any]) -
 
 
 class DocumentSums:
-    """Base of frozen dataclasses with arrays that have a first axis of documents.
+    """Base class of frozen dataclasses with arrays whose first axis is the documents.
 
     Attributes:
-        SUMMED: names of arrays by document that add over runs.
-        LABELS: names of arrays by document that all runs share.
+        SUMMED: names of the arrays that are added when runs are pooled.
+        LABELS: names of the arrays that describe documents and are the same in all runs.
 
     """
 
@@ -35,23 +35,28 @@ class DocumentSums:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
-        """Join the sums of disjoint documents, given in their order."""
+        """Join sums of different documents. The documents keep the order of the parts."""
         names = (*cls.LABELS, *cls.SUMMED)
         return parts[0]._with({name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
     def __add__(self, other: Self) -> Self:
-        """Pool two runs over the same documents."""
+        """Pool two runs over the same documents by adding their sums."""
         return self._with({name: getattr(self, name) + getattr(other, name) for name in self.SUMMED})
 
     def take(self, documents: npt.NDArray[Any]) -> Self:
-        """The sums of some documents: indices, or whether to take each, (documents,)."""
+        """Return the sums of some documents.
+
+        Args:
+            documents: indices of the documents, or a boolean mask (documents,).
+
+        """
         return self._with({name: getattr(self, name)[documents] for name in (*self.LABELS, *self.SUMMED)})
 
     def in_groups(self, groups: Sequence[Any]) -> Self:
-        """The sums of each group in place of those of its documents.
+        """Return sums by group instead of by document. A group gets the labels of its first document.
 
         Args:
-            groups: the group of each document, (documents,). Of the labels those of its first document stay.
+            groups: the group of each document, (documents,).
 
         """
         first = np.unique(np.asarray(groups), return_index=True)[1]
@@ -64,15 +69,15 @@ class DocumentSums:
 
 @dataclass(frozen=True)
 class DocumentCounts(DocumentSums):
-    """What CE and RBP_k are made of.
+    """Sums by document from which CE and RBP_k are computed.
 
     Attributes:
-        ks: the k that `hits` counts.
+        ks: the k for which `hits` counts tokens.
         document: numbers of the documents that have scored tokens, ascending, (documents,).
-        tokens: scored tokens, (documents,).
-        nats: sum of -ln p(target), (documents,).
-        hits: tokens with rank <= k, (documents, len(ks)).
-        grouped: whether each row is a group, the sum of its documents, rather than a document.
+        tokens: number of scored tokens, (documents,).
+        nats: sum of -ln p(target), in nats, (documents,).
+        hits: number of tokens with rank <= k, (documents, len(ks)).
+        grouped: whether each row is the sum over a group of documents, not a single document.
 
     """
 
@@ -88,34 +93,40 @@ class DocumentCounts(DocumentSums):
 
     @property
     def sums(self) -> FloatArray:
-        """(documents, 2 + len(ks)): tokens, nats, then hits of each k."""
+        """All sums as one array (documents, 2 + len(ks)): tokens, nats, then hits for each k."""
         return np.column_stack([self.tokens, self.nats, self.hits]).astype(np.float64, copy=False)
 
     def select(self, ks: Sequence[int]) -> DocumentCounts:
-        """Return the sums for some of the k, in the order given."""
+        """Return the sums with hits for some of the k only, in the order of `ks`."""
         column = {k: i for i, k in enumerate(self.ks)}
         return replace(self, ks=tuple(ks), hits=self.hits[:, [column[k] for k in ks]])
 
     def in_groups(self, groups: Sequence[Any]) -> DocumentCounts:
-        """The sums of each group, which is the unit then; groups: the group of each row, (documents,)."""
+        """Return sums by group. Intervals then treat groups as independent.
+
+        Args:
+            groups: the group of each row, (documents,).
+
+        """
         grouped = super().in_groups(groups)
         return replace(grouped, document=np.arange(len(grouped.tokens)), grouped=True)
 
     @classmethod
     def merge(cls, parts: Sequence[DocumentCounts]) -> DocumentCounts:
-        """The sums of parts of a text, of which several may have pieces of one document; or of runs over one text."""
+        """Add up sums of several parts of a text, or of several runs. A document may be in more than one of them."""
         joined = cls.concatenate(parts)
         if (np.diff(joined.document) > 0).all():
             return joined
         merged = super(DocumentCounts, joined).in_groups(joined.document.tolist())
-        nats = np.bincount(np.unique(joined.document, return_inverse=True)[1], weights=joined.nats)  # part after part
-        return replace(merged, nats=nats, hits=merged.hits.astype(joined.hits.dtype))  # sums are wider
+        # bincount adds the parts in their order
+        nats = np.bincount(np.unique(joined.document, return_inverse=True)[1], weights=joined.nats)
+        return replace(merged, nats=nats, hits=merged.hits.astype(joined.hits.dtype))  # adding made the integers wider
 
     def __add__(self, other: DocumentCounts) -> DocumentCounts:
-        """Pool two runs.
+        """Pool two runs by adding their sums.
 
         Raises:
-            RbptrackError: they count different k, or the rows of one are groups and those of the other documents.
+            RbptrackError: the runs count different k, or only one of them is summed by group.
 
         """
         if self.ks != other.ks:

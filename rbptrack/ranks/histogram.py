@@ -1,4 +1,4 @@
-"""How many scored tokens have each rank."""
+"""Counts scored tokens by rank."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from rbptrack.base.parquet import read_table, write_table
 from rbptrack.ranks.names import FloatArray, IntArray, check_k
 
 VOCAB_SIZE = "rbptrack.vocab_size"
-"""The key of |V| in the metadata of a file of ranks."""
+"""The key under which a file of ranks stores |V| in its metadata."""
 
 
 @dataclass(frozen=True)
 class RankHistogram:
-    """How many scored tokens have each rank; a sufficient statistic for the rank distribution.
+    """The number of scored tokens with each rank. It determines the distribution of ranks completely.
 
     Attributes:
         rank: the ranks that occur, ascending, (ranks,).
-        count: tokens of each, (ranks,).
-        logprob: sum of ln p(target) over them, nats, (ranks,).
+        count: the number of tokens with each rank, (ranks,).
+        logprob: the sum of ln p(target) over the tokens with each rank, nats, (ranks,).
         vocab_size: |V|.
 
     """
@@ -50,13 +50,18 @@ class RankHistogram:
     @overload
     def rbp(self, k: Iterable[int]) -> FloatArray: ...
     def rbp(self, k: Any) -> Any:
-        """Return RBP_k = Pr(R <= k): a number for one k, an array for several."""
+        """Return RBP_k, the share of tokens with rank at most k. For several k, return an array.
+
+        Raises:
+            BadInput: a k is not a whole number from 1 to |V|.
+
+        """
         if isinstance(k, Iterable) and not isinstance(k, str):
             return self.rbp_curve([check_k(each, self.vocab_size) for each in k])
         return float(self.rbp_curve([check_k(k, self.vocab_size)])[0])
 
     def rbp_curve(self, ks: npt.ArrayLike) -> FloatArray:
-        """RBP_k at each k of ks, (len(ks),)."""
+        """Return RBP_k for each of some k, (len(ks),), without checking the k."""
         cumulative = np.concatenate([[0], np.cumsum(self.count)])
         return np.asarray(cumulative[np.searchsorted(self.rank, ks, side="right")] / self.num_tokens)
 
@@ -70,13 +75,13 @@ class RankHistogram:
         return RankHistogram(rank, count, logprob, self.vocab_size)
 
     def write(self, path: Path) -> None:
-        """Write Parquet with the columns rank, count, logprob; whole, and on the disk when this returns."""
+        """Write a Parquet file with the columns rank, count and logprob, completely or not at all."""
         table = pa.table({"rank": self.rank, "count": self.count, "logprob": self.logprob})
         write_table(path, table.replace_schema_metadata({VOCAB_SIZE: str(self.vocab_size)}))
 
     @classmethod
     def read(cls, path: Path) -> RankHistogram:
-        """Read what `write` wrote; RbptrackError where the file is damaged or no histogram of ranks."""
+        """Read a histogram from a file. Raises RbptrackError if the file is damaged or holds something else."""
         table = read_table(path)
         vocab_size = vocab_size_of(table.schema, path)
         if table.column_names != ["rank", "count", "logprob"]:
@@ -86,8 +91,8 @@ class RankHistogram:
 
 
 def vocab_size_of(schema: pa.Schema, path: Path) -> int:
-    """The |V| that a file of ranks names in its metadata."""
+    """Return the |V| that a file of ranks stores in its metadata. Raises RbptrackError if there is none."""
     text = (schema.metadata or {}).get(VOCAB_SIZE.encode(), b"").decode(errors="replace")
     if not text.isdecimal() or not int(text):
-        raise RbptrackError(f"{path} does not hold ranks of rbptrack: it names no vocabulary size")
+        raise RbptrackError(f"{path} does not hold ranks of rbptrack: its metadata has no vocabulary size")
     return int(text)

@@ -1,4 +1,4 @@
-"""A measurement: one model's ranks of one dataset's tokens, and how they were made."""
+"""A measurement: the ranks that one model gives to the tokens of one dataset, with sums and notes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rbptrack.ranks.names import FloatArray
 from rbptrack.ranks.table import RankTable
 
 RANKS_FILE = "ranks.parquet"
-_FIRST = ("top", "reference_top")  # columns of ids
+_FIRST = ("top", "reference_top")  # columns with the id of a first choice
 
 
 @dataclass(frozen=True)
 class Compared:
-    """How a model's distributions differ from its reference's, over all scored tokens.
+    """Means over all scored tokens of a comparison between a model and its reference.
 
     Attributes:
-        kl: mean KL(reference || model), nats.
-        acceptance: mean of sum over v of min(p, q).
-        same_top: share of tokens at which both rank the same entry first.
-        padding_mass: the largest probability that was left out with rows that the tokenizer cannot name.
+        kl: mean of KL(reference || model), nats.
+        acceptance: mean of the sum over entries of min(p, q).
+        same_top: share of tokens at which both models rank the same entry first.
+        padding_mass: largest total probability, at any token, of the padding rows, which the comparison leaves out.
 
     """
 
@@ -37,30 +37,30 @@ class Compared:
 
     @classmethod
     def of(cls, sums: FloatArray, tokens: int, padding_mass: float) -> Compared:
-        """Make means of `RankTable.compared_sums` over so many tokens."""
+        """Divide sums from `RankTable.compared_sums` by the number of tokens."""
         kl, acceptance, same_top = (float(total) / tokens for total in sums)
         return cls(kl, acceptance, same_top, padding_mass)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one model says about one dataset.
+    """The result of measuring one model on one dataset.
 
     Attributes:
-        folder: holds the rank table, `ranks.parquet`.
-        histogram: counts by rank.
-        counts: per-document sums for the k that were asked for.
-        num_bytes: UTF-8 bytes of the scored tokens' text.
-        tied: scored tokens whose logit another entry equals.
-        seconds: wall time of the forward passes and the scoring.
-        fresh_tokens: scored tokens that were measured in these seconds; the others were found on disk.
-        peak_memory_bytes: the most memory in use while it was measured, weights included: of the process on a CPU, of
-            torch's allocator on CUDA.
-        batch_tokens: tokens of a forward pass, as chosen, or as it was after memory ran out.
-        chunk_tokens: rows of logits at a time, likewise.
-        notes: changes on the way, because memory ran out or a compiled function was not used.
-        compared: with the reference; None without one.
-        split: the means of ln R and of -ln(p R), which add up to CE; None where a p R is above 1 by more than rounding.
+        folder: the folder that holds the rank table, `ranks.parquet`.
+        histogram: the number of tokens with each rank.
+        counts: sums by document, for the k that were asked for.
+        num_bytes: UTF-8 bytes of the text of the scored tokens.
+        tied: number of scored tokens with a logit that another entry has too.
+        seconds: wall time of forward passes and scoring.
+        fresh_tokens: number of tokens that were scored in these seconds. The others were on disk already.
+        peak_memory_bytes: largest memory in use, weights included. On a CPU it is that of the process, on CUDA that of
+            torch's allocator.
+        batch_tokens: largest number of tokens of a forward pass, at the end of the measurement.
+        chunk_tokens: number of tokens whose logits were in memory at once, at the end of the measurement.
+        notes: notes for the user, such as that memory ran out or that the reduction was not compiled.
+        compared: the comparison with the reference, or None if there is no reference.
+        split: the means of ln R and of -ln(p R), which add up to CE. None if some p R is above 1 by more than rounding.
 
     """
 
@@ -80,12 +80,12 @@ class Measurement:
 
     @property
     def path(self) -> Path:
-        """The rank table's file."""
+        """The path of the rank table."""
         return self.folder / RANKS_FILE
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens were scored."""
+        """The number of scored tokens."""
         return self.histogram.num_tokens
 
     @property
@@ -95,12 +95,12 @@ class Measurement:
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits that the model spends per UTF-8 byte of scored text."""
+        """CE in bits per UTF-8 byte of the scored text."""
         return float(self.ce * self.num_tokens / (np.log(2) * self.num_bytes))
 
     @property
     def tie_rate(self) -> float:
-        """Share of scored tokens whose logit another entry equals."""
+        """The share of scored tokens with a logit that another entry has too."""
         return self.tied / self.num_tokens
 
     @overload
@@ -108,7 +108,12 @@ class Measurement:
     @overload
     def rbp(self, k: Iterable[int]) -> FloatArray: ...
     def rbp(self, k: Any) -> Any:
-        """Return RBP_k = Pr(R <= k): a number for one k, an array for several."""
+        """Return RBP_k, the share of tokens with rank at most k. For several k, return an array.
+
+        Raises:
+            BadInput: a k is not a whole number from 1 to |V|.
+
+        """
         return self.histogram.rbp(k)
 
     @property
@@ -117,7 +122,7 @@ class Measurement:
         return RankTable.read(self.path)
 
     def first_choices(self) -> list[int]:
-        """The ids that the model, or its reference, ranks first somewhere."""
+        """Return the ids of all entries that the model or its reference ranks first at some token, ascending."""
         ids: set[int] = set()
         for piece in RankTable.read_pieces(self.path, _FIRST):
             for name in _FIRST:

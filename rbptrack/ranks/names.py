@@ -1,4 +1,4 @@
-"""Names of metrics and columns: `ce`, `rbp_10`, `rbp_10_se`; and the logged k."""
+"""Makes and reads the names of metrics (`ce`, `rbp_10`, `rbp_10_se`), and chooses the k to log."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ import numpy.typing as npt
 from rbptrack.base.errors import BadInput
 
 IntArray = npt.NDArray[Any]
-"""An array of whole numbers, as a type."""
+"""The type of an array of whole numbers."""
 
 FloatArray = npt.NDArray[Any]
-"""An array of numbers, as a type."""
+"""The type of an array of floating-point numbers."""
 
 CE = "ce"
-"""Cross-entropy as a metric and as a column."""
+"""The name of cross-entropy as a metric and as a column."""
 
 HEADLINE_KS = (1, 10, 100)
-"""The k that summaries show, and that analyzers begin with."""
+"""The k that summaries show and that analyzers use by default."""
 
-_RBP_NAME = re.compile(r"rbp_([1-9]\d{0,9})")  # longer ones are no k, and Python reads no number of 5,000 digits
+_RBP_NAME = re.compile(r"rbp_([1-9]\d{0,9})")  # at most 10 digits: k is never larger, and int() refuses 5,000 digits
 
 
 def rbp_name(k: int) -> str:
-    """RBP_k as a metric and as a column: `rbp_10`."""
+    """Return the name of RBP_k as a metric and as a column, such as `rbp_10`."""
     return f"rbp_{k}"
 
 
 def se_name(metric: str) -> str:
-    """A metric's standard error: `rbp_10_se`, `ce_se`."""
+    """Return the name of a metric's standard error, such as `rbp_10_se`."""
     return f"{metric}_se"
 
 
-@lru_cache(maxsize=4096)  # a store has thousands of runs, and they have the same names
+@lru_cache(maxsize=4096)  # a store has thousands of runs with the same names
 def parse_rbp_name(name: str) -> int | None:
-    """The k of `rbp_<k>`; None for every other name, a standard error's (`rbp_10_se`) included."""
+    """Return the k of a name `rbp_<k>`. Return None for any other name, such as `rbp_10_se`."""
     matched = _RBP_NAME.fullmatch(name)
     return int(matched[1]) if matched else None
 
 
 def rbp_ks(names: Iterable[str]) -> list[int]:
-    """The k of every `rbp_<k>` among these names, ascending."""
+    """Return the k of all names `rbp_<k>` in a list of names, ascending."""
     return sorted(k for name in names if (k := parse_rbp_name(name)) is not None)
 
 
@@ -55,21 +55,24 @@ def is_rbp_column(name: str) -> bool:
 
 
 def metric_label(metric: str) -> str:
-    """A metric's name in tables and sentences: `CE`, `RBP_10`."""
+    """Return a metric's name for tables and sentences, such as `CE` or `RBP_10`."""
     return metric.upper()
 
 
-@lru_cache(maxsize=256)  # every measurement of a store asks for the same
+@lru_cache(maxsize=256)  # all measurements of a store ask for the same grid
 def log_grid(largest: int, *, per_decade: int = 12) -> IntArray:
-    """Integers from 1 to `largest`, about even in ln k: every one while they are sparse, both ends included."""
+    """Return integers from 1 to `largest`, both included, that are about evenly spaced in ln k.
+
+    Small integers are all included.
+    """
     steps = max(2, int(np.log10(max(largest, 2)) * per_decade) + 1)
     grid = np.unique(np.rint(np.geomspace(1, largest, steps)).astype(np.int64))
-    grid.flags.writeable = False  # shared
+    grid.flags.writeable = False  # the cache returns the same array to all callers
     return grid
 
 
 def check_k(k: object, vocab_size: int) -> int:
-    """Return k if it is a whole number from 1 to |V|; BadInput otherwise."""
+    """Return k as an int. Raises BadInput if it is not a whole number from 1 to |V|."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= vocab_size:
         raise BadInput(f"k must be a whole number from 1 to {vocab_size}, the vocabulary's size; got {k!r:.40}")
     return int(k)

@@ -1,8 +1,8 @@
-"""Cross-entropy, split exactly into what ranks fix and the rest: CE = E[ln R] + E[-ln(p R)].
+"""Splits cross-entropy exactly into a part that the ranks determine and the rest: CE = E[ln R] + E[-ln(p R)].
 
-p is the target's probability and R its rank with ties counted. R entries have at least p each, so p R <= 1. Both
-parts are at least 0. E[ln R] = sum over k >= 1 of ln(1 + 1/k) (1 - RBP_k): a weighted sum of all RBP_k, and a lower
-bound of CE. Nothing is fitted.
+p is the target's probability and R its rank, ties included. At least R entries have a probability of at least p, so
+p R <= 1, and both parts are at least 0. E[ln R] is a weighted sum of all 1 - RBP_k, with weights ln(1 + 1/k) for
+k >= 1. It is a lower bound of CE. Neither part is an estimate from a fit.
 """
 
 from __future__ import annotations
@@ -13,23 +13,26 @@ from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks.names import FloatArray
 from rbptrack.ranks.table import RankTable
 
-_ROUNDING = 1e-5  # of ln p + ln R above 0, by float32 arithmetic
-_IMPORTED = 1.3e-2  # where log-probabilities were rounded to bfloat16
-_AGREES = 1e-9  # relative: float64 sums of the same numbers in another order
+_ROUNDING = 1e-5  # float32 arithmetic can make ln p + ln R so much larger than 0
+_IMPORTED = 1.3e-2  # the same if log-probabilities were rounded to bfloat16
+_AGREES = 1e-9  # largest relative difference between float64 sums of the same numbers in different order
 
 
 def split_sums(table: RankTable) -> FloatArray:
-    """Sums of ln R and of -ln(p R), and the number of tokens with p R above 1 by more than rounding, (3,).
+    """Return the sum of ln R, the sum of -ln(p R), and the number of tokens with p R above 1 by more than rounding.
 
-    Source: arXiv 2510.20387, eq. 3, for R, also where `table.strict`; the mean log-rank is DetectLLM's (arXiv
-    2306.05540).
+    R is the rank of arXiv 2510.20387, eq. 3, even if `table.strict`. The mean of ln R is DetectLLM's mean log-rank
+    (arXiv 2306.05540).
+
+    Returns:
+        An array (3,).
 
     Raises:
-        RbptrackError: the two sums do not add up to that of -ln p.
+        RbptrackError: the two sums do not add up to the sum of -ln p.
 
     """
     counts = np.bincount(table.above)
-    logs = np.log(np.arange(1, len(counts) + 1))  # of R = above + 1
+    logs = np.log(np.arange(1, len(counts) + 1))  # ln R, by `above` = R - 1
     rest = -table.column("logprob").astype(np.float64) - logs[table.above]  # (tokens,)
     rank_sum = float(counts @ logs)
     nats = -float(table.column("logprob").sum(dtype=np.float64))

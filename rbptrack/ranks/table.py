@@ -1,4 +1,4 @@
-"""The rank table: one row per scored token. Every metric derives from it, so no model runs again for a new k."""
+"""The rank table of a measurement, with one row per scored token. All metrics are computed from it."""
 
 from __future__ import annotations
 
@@ -24,38 +24,39 @@ if TYPE_CHECKING:
 _COLUMNS = {
     "document": (pa.int32(), "the document's number in the selection, from 0"),
     "position": (pa.int32(), "the token's index in its tokenised document, from 0"),
-    "field": (pa.int8(), "which of the dataset's fields the token came from"),
+    "field": (pa.int8(), "number of the dataset's field that holds the token, from 0"),
     "token": (pa.int32(), "the target's id in the vocabulary"),
-    "greater": (pa.int32(), "entries with a logit strictly above the target's"),
-    "ties": (pa.int32(), "other entries with a logit equal to the target's"),
+    "greater": (pa.int32(), "number of entries with a logit strictly above the target's"),
+    "ties": (pa.int32(), "number of other entries with a logit equal to the target's"),
     "logprob": (pa.float32(), "ln p(target), nats"),
-    "entropy": (pa.float32(), "of the model's distribution, nats"),
-    "top": (pa.int32(), "the id that the model ranks first; of several with one logit, the smallest"),
+    "entropy": (pa.float32(), "entropy of the model's distribution, nats"),
+    "top": (pa.int32(), "the id that the model ranks first (of tied entries, the smallest id)"),
     "top_logprob": (pa.float32(), "ln p(top), nats"),
     "kl": (pa.float32(), "KL(reference || model), nats"),
-    "accept": (pa.float32(), "sum over v of min(p, q): how often a draft of this model's is accepted"),
-    "reference_top": (pa.int32(), "the id that the reference ranks first; of several with one logit, the smallest"),
-    "reference_rank": (pa.int32(), "its rank in this model, greater + ties + 1"),
+    "accept": (pa.float32(), "sum over v of min(p, q), the probability that the reference accepts this model's draft"),
+    "reference_top": (pa.int32(), "the id that the reference ranks first (of tied entries, the smallest id)"),
+    "reference_rank": (pa.int32(), "rank of `reference_top` in this model, ties included"),
 }
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in _COLUMNS.items()])
 """All columns of a rank table, in this order.
 
-A table that was measured without a reference has none of the last four. An imported one may have fewer. Where whole
-ranks were imported, `ties` is not there and `greater` counts all entries with a logit at least as large.
+A table that was measured without a reference does not have the last four columns. An imported table may have fewer
+columns. If only whole ranks were imported, the table has no `ties`, and `greater` counts the other entries with a logit
+at least as large as the target's.
 """
 
 COLUMNS = {name: meaning for name, (_, meaning) in _COLUMNS.items()}
 """The meaning of every column of a rank table."""
 
 COMPARED = ("kl", "accept", "reference_top", "reference_rank")
-"""The columns of a measurement with `reference=`, over the entries that the tokenizer can name."""
+"""The columns that only a measurement with `reference=` has. They compare the entries that the tokenizer has."""
 
-_RANK = "rbptrack.rank"  # in a file's metadata: "strict" or "paper"
+_RANK = "rbptrack.rank"  # key in a file's metadata, with the value "strict" or "paper"
 _RANK_COLUMNS = ("greater", "ties")
 
 
 class MissingColumn(RbptrackError):
-    """A rank table was asked for a column that it does not have."""
+    """A rank table does not have the requested column."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class RankTable:
     """The ranks of every scored token of one measurement, in text order.
 
     Attributes:
-        table: Arrow table with columns of `SCHEMA`.
-        vocab_size: |V|, the number of candidates that a target competes with, itself included.
-        strict: whether `rank`, and so every metric, is the strict rank: of a measurement made with rank=strict.
+        table: an Arrow table with columns of `SCHEMA`.
+        vocab_size: |V|, the number of entries among which a target is ranked, the target included.
+        strict: whether `rank` and all metrics use the strict rank (rank=strict).
 
     """
 
@@ -75,7 +76,14 @@ class RankTable:
 
     @classmethod
     def from_arrays(cls, *, vocab_size: int, strict: bool = False, **columns: npt.ArrayLike) -> RankTable:
-        """Make a table from arrays named as the columns of `SCHEMA`, (tokens,) each."""
+        """Make a table from arrays.
+
+        Args:
+            vocab_size: |V|.
+            strict: whether metrics use the strict rank.
+            **columns: arrays (tokens,) by the names of their columns in `SCHEMA`.
+
+        """
         schema = pa.schema([field for field in SCHEMA if field.name in columns])
         arrays = [pa.array(np.asarray(columns[field.name]), type=field.type) for field in schema]
         return cls(pa.Table.from_arrays(arrays, schema=schema), vocab_size, strict)
@@ -85,23 +93,23 @@ class RankTable:
 
     @property
     def compared(self) -> bool:
-        """Whether it was measured with a reference."""
+        """Whether the measurement had a reference model."""
         return set(COMPARED) <= set(self.table.column_names)
 
     @property
     def ties_known(self) -> bool:
-        """Whether ties are told from entries strictly above; of imported whole ranks they are not."""
+        """Whether the number of ties is known. It is unknown if only whole ranks were imported."""
         return "ties" in self.table.column_names
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """One column, (tokens,).
+        """Return one column, (tokens,).
 
         Raises:
-            MissingColumn: it is not there, or `greater` where ties are not known.
+            MissingColumn: the table does not have the column, or the column is `greater` and ties are unknown.
 
         """
         if name in _RANK_COLUMNS and not self.ties_known:
-            raise MissingColumn(f"this measurement has no column {name}: its ranks include an unknown number of ties")
+            raise MissingColumn(f"this measurement has no column {name}: the number of ties in its ranks is unknown")
         if name not in self.table.column_names:
             why = "it was made without reference=MODEL" if name in COMPARED else "it was imported without it"
             raise MissingColumn(f"this measurement has no column {name}: {why}")
@@ -115,15 +123,16 @@ class RankTable:
 
     @cached_property
     def rank(self) -> IntArray:
-        """R = number of entries with p >= p(target), the target included (arXiv 2510.20387, eq. 3): 1 is best.
+        """The rank that metrics use, (tokens,). 1 is best.
 
-        The strict rank where the measurement was made with rank=strict.
+        It is R, the number of entries with p >= p(target), the target included (arXiv 2510.20387, eq. 3). With
+        rank=strict it is the strict rank.
         """
         return self.strict_rank if self.strict else self.above + 1
 
     @cached_property
     def above(self) -> IntArray:
-        """Entries beside the target with a logit at least as large, greater + ties, (tokens,)."""
+        """The number of other entries with a logit at least as large as the target's (greater + ties), (tokens,)."""
         greater = self.table.column("greater").to_numpy()
         if not self.ties_known:
             return np.asarray(greater)
@@ -131,12 +140,18 @@ class RankTable:
 
     @cached_property
     def strict_rank(self) -> IntArray:
-        """1 + number of entries with p > p(target)."""
+        """The strict rank, 1 + the number of entries with p > p(target), (tokens,)."""
         return np.asarray(self.column("greater") + 1)
 
     @cached_property
     def documents(self) -> tuple[IntArray, IntArray]:
-        """Numbers of the documents with scored tokens, ascending, and each token's index among them, (tokens,)."""
+        """The documents with scored tokens.
+
+        Returns:
+            The numbers of these documents, ascending, (documents,), and for each token the index of its document among
+            them, (tokens,).
+
+        """
         number = self.column("document")
         first = self._first_of_documents
         if first is None:
@@ -146,34 +161,39 @@ class RankTable:
 
     @cached_property
     def _first_of_documents(self) -> IntArray | None:
-        """The index of each document's first token, (documents,); None if documents are not in order."""
+        """The index of each document's first token, (documents,), or None if documents are not in order."""
         number = self.column("document")
         if (number[1:] < number[:-1]).any():
             return None
         return np.flatnonzero(np.append(True, number[1:] != number[:-1])[: len(number)])
 
     def sum_by_document(self, values: npt.ArrayLike | None = None) -> FloatArray:
-        """Sums of values, (tokens,), over the tokens of each of `documents`; the number of tokens without values."""
+        """Sum values (tokens,) over the tokens of each document. Without values, count the tokens.
+
+        Returns:
+            An array (documents,), in the order of `documents`.
+
+        """
         first = self._first_of_documents
         if first is None:
             return np.bincount(self.documents[1], weights=values).astype(np.float64, copy=False)
         if values is None:
             return np.diff(first, append=len(self)).astype(np.float64)
-        return np.add.reduceat(values, first, dtype=np.float64)  # a tenth of bincount's time
+        return np.add.reduceat(values, first, dtype=np.float64)  # takes a tenth of bincount's time
 
     @property
     def num_tokens(self) -> int:
-        """The number of scored tokens: the denominator of every mean."""
+        """The number of scored tokens."""
         return len(self)
 
     @property
     def ce(self) -> float:
-        """Mean of -ln p(target), nats."""
+        """The mean of -ln p(target), nats."""
         return float(-self.column("logprob").astype(np.float64).sum() / len(self))
 
     @property
     def tie_rate(self) -> float:
-        """Share of scored tokens whose logit another entry equals."""
+        """The share of scored tokens with a logit that another entry has too."""
         return float(np.count_nonzero(self.column("ties")) / len(self))
 
     @overload
@@ -181,16 +201,25 @@ class RankTable:
     @overload
     def rbp(self, k: Iterable[int]) -> FloatArray: ...
     def rbp(self, k: Any) -> Any:
-        """Return RBP_k = Pr(R <= k), the share of scored tokens whose rank is at most k: an array for several k."""
+        """Return RBP_k, the share of scored tokens with rank at most k. For several k, return an array.
+
+        Raises:
+            BadInput: a k is not a whole number from 1 to |V|.
+
+        """
         if isinstance(k, Iterable) and not isinstance(k, str):
             return np.array([self.rbp(each) for each in k])
         return float(np.count_nonzero(self.rank <= check_k(k, self.vocab_size)) / len(self))
 
     def compared_sums(self) -> FloatArray:
-        """Sums of kl, of accept, and of tokens at which model and reference rank the same entry first, (3,).
+        """Sum the comparison with the reference over all tokens.
+
+        Returns:
+            An array (3,): the sum of `kl`, the sum of `accept`, and the number of tokens at which model and reference
+            rank the same entry first.
 
         Raises:
-            MissingColumn: it was measured without a reference.
+            MissingColumn: the measurement had no reference.
 
         """
         kl = self.column("kl").sum(dtype=np.float64)
@@ -199,14 +228,14 @@ class RankTable:
         return np.array([kl, accept, same])
 
     def histogram(self) -> RankHistogram:
-        """Counts and log-probabilities by rank."""
+        """Return the number of tokens and the sum of log-probabilities for each rank."""
         count = np.bincount(self.rank)
         logprob = np.bincount(self.rank, weights=self.column("logprob").astype(np.float64))
         ranks = np.flatnonzero(count)
         return RankHistogram(ranks, count[ranks], logprob[ranks], self.vocab_size)
 
     def document_counts(self, ks: Sequence[int]) -> DocumentCounts:
-        """Sums by document for these k, in any order."""
+        """Return sums by document, with hits for some k in any order."""
         present, document = self.documents
         size = len(present)
         nats = self.sum_by_document(-self.column("logprob").astype(np.float64))
@@ -214,24 +243,28 @@ class RankTable:
         ordered, column = np.unique(np.asarray(ks, dtype=np.int64), return_inverse=True)
         ends = np.minimum(ordered, self.vocab_size)
         steps = np.diff(np.concatenate([[-1], ends, [self.vocab_size]]))
-        first = np.repeat(np.arange(len(steps)), steps)[self.rank]  # for each rank, the smallest k it counts for
+        first = np.repeat(np.arange(len(steps)), steps)[self.rank]  # for each token, the smallest k with rank <= k
         width = len(ordered) + 1
         cells = np.bincount(document * width + first, minlength=size * width).reshape(size, width)
-        hits = np.cumsum(cells[:, :-1], axis=1, dtype=np.int32)[:, column]  # int32: many k of many runs are in memory
+        # int32, because many k of many runs are in memory at once
+        hits = np.cumsum(cells[:, :-1], axis=1, dtype=np.int32)[:, column]
         return DocumentCounts(tuple(ks), present.astype(np.int64), tokens, nats, hits)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All columns and `rank`, a row per scored token; without `greater` where ties are not known."""
+        """Return all columns and `rank` as a DataFrame with a row per scored token.
+
+        `greater` is left out if ties are unknown.
+        """
         frame: pd.DataFrame = self.table.to_pandas().assign(rank=self.rank)
         return frame if self.ties_known else frame.drop(columns="greater")
 
     def write(self, path: Path) -> None:
-        """Write Parquet, whole, and on the disk when this returns."""
+        """Write a Parquet file, completely or not at all. It is on the disk when the function returns."""
         write_table(path, self._described())
 
     @classmethod
     def write_pieces(cls, path: Path, pieces: Iterable[RankTable]) -> None:
-        """Write tables of the same columns one after the other, a row group each, in constant memory."""
+        """Write several tables with the same columns to one file, one row group each. Only one is in memory at once."""
         pieces = iter(pieces)
         first = next(pieces)._described()
         with TableWriter(path, first.schema) as file:
@@ -240,27 +273,37 @@ class RankTable:
                 file.add(piece._described())
 
     def _described(self) -> pa.Table:
-        """The table with |V| and which rank counts, which stand in a file's metadata."""
+        """Return the Arrow table with |V| and the kind of rank in its metadata."""
         metadata = {VOCAB_SIZE: str(self.vocab_size), _RANK: "strict" if self.strict else "paper"}
         return self.table.replace_schema_metadata(metadata)
 
     @classmethod
     def read(cls, path: Path, columns: Sequence[str] | None = None) -> RankTable:
-        """Read what `write` wrote, all of it or some columns; `rank` stands for those that make it.
+        """Read a rank table from a file.
+
+        Args:
+            path: the file.
+            columns: the columns to read; `rank` stands for the columns from which ranks are computed. None reads all.
 
         Raises:
-            RbptrackError: the file is damaged or no rank table.
+            RbptrackError: the file is damaged, or is not a rank table.
 
         """
         return cls._of(read_table(path, _stored(columns)), path)
 
     @classmethod
     def read_pieces(cls, path: Path, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
-        """Read in pieces of whole documents, some 100,000 rows at a time: flat in memory; otherwise as `read`.
+        """Yield a rank table in pieces of whole documents, about 100,000 rows each. Only one piece is in memory.
 
-        Rows must be in text order, as measurements have them.
+        Args:
+            path: the file. Its documents must be in order.
+            columns: the columns to read; `rank` stands for the columns from which ranks are computed. None reads all.
+
+        Raises:
+            RbptrackError: the file is damaged, is not a rank table, or has documents out of order.
+
         """
-        waiting: pa.Table | None = None  # rows of a document of which more may come
+        waiting: pa.Table | None = None  # rows of the last document, which may continue in the next batch
         for batch in read_batches(path, _stored(columns, "document")):
             rows = batch if waiting is None else pa.concat_tables([waiting, batch])
             number = rows.column("document").to_numpy()
@@ -275,7 +318,12 @@ class RankTable:
 
     @classmethod
     def read_documents(cls, path: Path, documents: Collection[int]) -> RankTable:
-        """Read the rows of some documents, by their numbers; flat in memory, and otherwise as `read`."""
+        """Read the rows of some documents, given by their numbers. Other rows are not kept in memory.
+
+        Raises:
+            RbptrackError: the file is damaged, or is not a rank table.
+
+        """
         return cls._of(read_rows(path, "document", documents), path)
 
     @classmethod
@@ -284,27 +332,31 @@ class RankTable:
         strict = (table.schema.metadata or {}).get(_RANK.encode()) == b"strict"
         foreign = [field.name for field in table.schema if field not in SCHEMA]
         if foreign:
-            raise RbptrackError(f"{path} is not a rank table: columns {foreign} are none of {SCHEMA.names}")
+            raise RbptrackError(f"{path} is not a rank table: it has unknown columns {foreign}. Known: {SCHEMA.names}")
         return cls(table.replace_schema_metadata(None), vocab_size, strict)
 
     @classmethod
     def concatenate(cls, tables: Iterable[RankTable]) -> RankTable:
-        """Join tables of disjoint documents (or disjoint parts of them), in the order given.
+        """Join tables of different documents or different parts of documents, in their order.
 
-        Columns that one of them does not have are left out.
+        Columns that are missing in one of the tables are left out.
+
+        Raises:
+            RbptrackError: the tables differ in |V|, in the kind of rank, or in whether ties are known.
+
         """
         parts = list(tables)
         kinds = {(part.vocab_size, part.strict, part.ties_known) for part in parts}
         if len(kinds) != 1:
             sizes = sorted({part.vocab_size for part in parts})
-            raise RbptrackError(f"rank tables over different vocabularies or ranks cannot be joined: {sizes}")
+            raise RbptrackError(f"rank tables with different |V| or kinds of rank cannot be joined: |V| is {sizes}")
         shared = [name for name in SCHEMA.names if all(name in part.table.column_names for part in parts)]
         joined = pa.concat_tables([part.table.select(shared) for part in parts])
         return replace(parts[0], table=joined.combine_chunks())
 
 
 def _stored(columns: Sequence[str] | None, *always: str) -> list[str] | None:
-    """The columns of a file that are read for these: a rank needs two, and one of the two is not read alone."""
+    """Return the columns to read from a file. `rank`, `greater` or `ties` need both `greater` and `ties`."""
     if columns is None:
         return None
     wanted = {*columns, *always}

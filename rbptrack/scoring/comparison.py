@@ -1,4 +1,4 @@
-"""A model's distribution beside a reference's, token by token: a chunk of logits of each at a time."""
+"""Compares a model's distribution with a reference model's at each token, one chunk of logits at a time."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from rbptrack.scoring.scorer import TILE, Scorer, first_largest
 from rbptrack.scoring.scores import Scores
 
 _TILE_CUDA = 16_000_000
-_LOWEST = -1e30  # for logits of -inf: a difference of two is 0 and not NaN
+_LOWEST = -1e30  # replaces logits of -inf, because the difference of two -inf would be NaN
 
 
 class PairScorer:
-    """Scores against one head, and says how its distribution differs from a reference's; for one thread at a time.
+    """Scores targets with a model, and compares the model's distribution with a reference model's.
+
+    One thread may use it at a time.
 
     Args:
-        scorer: of the model that is measured.
-        reference: of the other model, on the same device, with chunks of the same size.
-        entries: the first so many rows of both heads are compared: what lies behind them is padding.
+        scorer: the scorer of the measured model.
+        reference: the scorer of the reference model, on the same device, with chunks of the same size.
+        entries: the number of vocabulary entries that are compared, from the first. The rows after them are padding.
 
     Attributes:
-        padding: the largest probability of a token's padding, in either model, ().
+        padding: the largest total probability of the padding rows at any token so far, in either model, ().
     """
 
     def __init__(self, scorer: Scorer, reference: Scorer, *, entries: int) -> None:
@@ -43,12 +45,12 @@ class PairScorer:
             chunk = slice(start, start + self._model.chunk_tokens)
             logits = self._model.logits(hidden[chunk])
             others = self._reference.logits(reference_hidden[chunk])
-            compared = self._compare(logits, others)  # first: the reduction overwrites logits
+            compared = self._compare(logits, others)  # before the reduction, which overwrites the logits
             parts.append(replace(self._model.reduce(logits, targets[chunk]), **compared))
         return Scores.concatenate(parts)
 
     def _compare(self, logits: Tensor, others: Tensor) -> dict[str, Tensor]:
-        """The columns that compare logits (tokens, vocabulary) of the model with those of the reference."""
+        """Return the fields of `Scores` that compare the model's logits with the reference's, (tokens, vocabulary)."""
         parts: list[tuple[Tensor, ...]] = []
         for low in range(0, len(logits), self._tile):
             parts.append(self._compare_tile(logits[low : low + self._tile], others[low : low + self._tile]))
@@ -61,8 +63,8 @@ class PairScorer:
         log_p = self._log_probabilities(logits)
         log_q = self._log_probabilities(others)
         q = log_q.exp()
-        infinite = ((log_p < _LOWEST / 2) & (q > 0)).any(1)  # no probability for what the reference may say
-        # KL as the sum of q ln(q / p) + p - q: what rounding does to both normalisations drops out of it
+        infinite = ((log_p < _LOWEST / 2) & (q > 0)).any(1)  # p is 0 for an entry with q > 0
+        # KL as the sum of q ln(q / p) + p - q. In this form the rounding errors of both normalisations cancel.
         ratio = torch.sub(log_q, log_p, out=log_q)
         p = log_p.exp_()
         kl = (ratio.mul_(q).sum(1) + (p - q).sum(1)).clamp(min=0).masked_fill(infinite, inf)
@@ -70,10 +72,10 @@ class PairScorer:
         return kl, accept, top[:, 0].int(), rank.int()
 
     def _log_probabilities(self, logits: Tensor) -> Tensor:
-        """Ln of the probabilities (tokens, entries) among the compared entries; notes what the rest has."""
+        """Return the ln of the probabilities (tokens, entries) among the compared entries. Updates `padding`."""
         named = logits[:, : self._entries].clamp(min=_LOWEST)
         total = named.logsumexp(1, keepdim=True)
         if logits.shape[1] > self._entries:
-            odds = (logits[:, self._entries :] - total).exp().sum(1)  # of the padding, against the compared entries
+            odds = (logits[:, self._entries :] - total).exp().sum(1)  # odds of the padding against the compared entries
             self.padding = torch.maximum(self.padding, (odds / (1 + odds)).amax())
         return torch.sub(named, total, out=named)

@@ -1,4 +1,4 @@
-"""The output projection of a language model, as the scorer multiplies with it."""
+"""The output head of a language model, in the form that the scorer needs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Head:
-    """The output projection: logits = softcap(scale * (hidden @ weight.T + bias)).
+    """The output head: logits = softcap(scale * (hidden @ weight.T + bias)).
 
     Attributes:
-        weight: (vocabulary, width).
-        bias: (vocabulary,) or None; None, too, where `product` adds it.
-        softcap: c in c * tanh(logits / c), as in Gemma 2; None for none.
-        scale: factor on the logits, as in Cohere and Granite.
-        left_out: entries that are not ranked: their logits become -inf. int64 (entries,), or None.
-        product: hidden (tokens, width) to hidden @ weight.T + bias of a quantised head, which only its own module can
-            multiply with; `weight` then has the right shape and holds nothing.
+        weight: the weight matrix, (vocabulary, width).
+        bias: the bias, (vocabulary,). None if there is no bias or if `product` adds it.
+        softcap: the number c in c * tanh(logits / c), as in Gemma 2. None if there is no softcap.
+        scale: the factor on the logits, as in Cohere and Granite.
+        left_out: ids of entries that are not ranked, int64 (entries,), or None. Their logits become -inf.
+        product: for a quantised head, the function that computes hidden @ weight.T + bias of hidden states (tokens,
+            width). `weight` then only has the right shape. Its values are not used.
     """
 
     weight: Tensor
@@ -32,21 +32,24 @@ class Head:
 
     @property
     def vocab_size(self) -> int:
-        """|V|: rows of the head."""
+        """|V|, the number of rows of the head."""
         return int(self.weight.shape[0])
 
     def without(self, entries: Sequence[int]) -> Head:
-        """Return this head with logits of -inf at some entries."""
+        """Return a copy of this head that does not rank some entries: their logits are -inf."""
         return replace(self, left_out=torch.tensor(entries, dtype=torch.int64, device=self.weight.device))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Full float32 logits (tokens, vocabulary) of hidden states (tokens, width): for checks, not for corpora."""
+        """Return full float32 logits (tokens, vocabulary) of hidden states (tokens, width).
+
+        They take much memory. Use this for checks on a few tokens only.
+        """
         if self.product is not None:
             return self.finish(self.product(hidden)[:, : self.vocab_size].float())
         return self.finish(hidden.float() @ self.weight.float().T)
 
     def finish(self, product: Tensor) -> Tensor:
-        """Turn hidden @ weight.T (tokens, vocabulary) into logits, in place."""
+        """Turn the product hidden @ weight.T (tokens, vocabulary) into logits, in place."""
         if self.bias is not None:
             product.add_(self.bias)
         if self.scale != 1.0:

@@ -1,4 +1,7 @@
-"""Ranks in constant memory: logits exist for a chunk of tokens at a time, and are reduced a tile at a time."""
+"""Computes ranks in constant memory. Only a chunk of tokens has logits at any time.
+
+On a CPU, a chunk is reduced to scores in smaller tiles, which fit into the processor's cache.
+"""
 
 from __future__ import annotations
 
@@ -16,28 +19,33 @@ from rbptrack.scoring.scores import Scores
 log = logging.getLogger(__name__)
 
 TILE = 800_000
-"""Logits that a CPU reduces at a time: 3.2 MB stay in its cache. Above 32 MB, the system takes every temporary back
-after use and hands out its pages one fault at a time, which takes several times as long as the arithmetic."""
+"""The number of logits in a tile on a CPU. Its 3.2 MB stay in the processor's cache.
 
-_WEIGHTS_BLOCK = 4_000_000  # half-precision weights that are turned into float32 at a time: 16 MB
-_SPAN = 256  # entries of a row among which its largest is sought at a time
+Above 32 MB the operating system takes back each temporary array after use. Getting its pages again takes several times
+as long as the arithmetic.
+"""
+
+_WEIGHTS_BLOCK = 4_000_000  # half-precision weights that are converted to float32 at once; they take 16 MB
+_SPAN = 256  # the largest entry of a row is searched in spans of so many entries
 _LOG2_E = math.log2(math.e)
 _MM_WIDENS = hasattr(torch.ops.aten.mm, "dtype_out")  # float32 products of half-precision factors on CUDA, torch 2.8
-_NATS = 1e-4  # how far a compiled reduction's log-probabilities may lie from the eager one's
+_NATS = 1e-4  # largest allowed difference between the log-probabilities of the compiled and the eager reduction
 
 Reduction = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 
 
 class Scorer:
-    """Scores hidden states against one head with preallocated buffers; for one thread at a time.
+    """Scores targets from hidden states with one head. Its buffers are allocated once.
+
+    One thread may use it at a time.
 
     Args:
-        head: the output projection, on the device where scoring happens.
-        chunk_tokens: rows of logits that exist at a time: chunk_tokens * |V| * 4 bytes.
-        on_cpu: the compiled reduction from `compiled_on_cpu`. Without it, a CPU reduces by eager operations.
+        head: the output head, on the device that computes the scores.
+        chunk_tokens: the number of tokens whose logits are in memory at once. They take chunk_tokens * |V| * 4 bytes.
+        on_cpu: the compiled reduction from `compiled_on_cpu`. Without it, a CPU uses eager operations.
 
     Attributes:
-        note: why the reduction is not compiled on CUDA, or empty.
+        note: why the reduction on CUDA is not compiled. Empty if it is.
     """
 
     def __init__(self, head: Head, *, chunk_tokens: int, on_cpu: Reduction | None = None) -> None:
@@ -54,8 +62,8 @@ class Scorer:
         self._scratch = None if self._cuda else torch.empty(self._tile, vocabulary)
         half = weight.dtype != torch.float32 and head.product is None
         self._widens = half and self._cuda and _MM_WIDENS
-        # Products are float32 whatever the weights: bfloat16 logits tie at a large share of positions. Weights become
-        # float32 a block at a time, because a whole copy would take twice the head's memory.
+        # Products are always float32, because bfloat16 logits tie at a large share of positions. The weights are
+        # converted to float32 in blocks, because a whole copy would take twice the head's memory.
         self._block = min(vocabulary, max(1, _WEIGHTS_BLOCK // width))
         copied = half and not self._widens
         self._weight = torch.empty(self._block, width, device=weight.device) if copied else None
@@ -68,7 +76,7 @@ class Scorer:
         return Scores.concatenate([self.reduce(self.logits(hidden[chunk]), targets[chunk]) for chunk in chunks])
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits (tokens, vocabulary) of at most a chunk of hidden states; the next call overwrites them."""
+        """Return logits (tokens, vocabulary) of at most one chunk of hidden states. The next call overwrites them."""
         head = self.head
         logits = self._logits[: len(hidden)]
         if head.product is not None:
@@ -87,7 +95,8 @@ class Scorer:
 
     def reduce(self, logits: Tensor, targets: Tensor) -> Scores:
         """Reduce logits (tokens, vocabulary) of this scorer to scores. On a CPU this may overwrite the logits."""
-        own = logits.gather(1, targets[:, None])  # of the same product as its competitors: a target equals itself
+        # The target's logit comes from the same product as the others, so it equals itself exactly.
+        own = logits.gather(1, targets[:, None])
         if self._cuda:
             return Scores(*self._reduce_on_cuda(logits, own))
         if self._on_cpu is not None:
@@ -99,22 +108,22 @@ class Scorer:
         return Scores.concatenate(parts)
 
     def _reduce_on_cuda(self, logits: Tensor, own: Tensor) -> tuple[Tensor, ...]:
-        """Reduce by compiled code where that agrees with eager operations on the first chunk, else by those."""
+        """Reduce with compiled code. If it disagrees with eager operations on the first chunk, use eager operations."""
         if self._compiled is None:
             self._compiled, self.note = checked(compiled(), logits, own)
         return self._compiled(logits, own)
 
 
 def reduction(logits: Tensor, own: Tensor, scratch: Tensor | None = None) -> tuple[Tensor, ...]:
-    """The fields of `Scores` in their order, (tokens,) each.
+    """Compute the first six fields of `Scores`, in their order, (tokens,) each, with eager operations.
 
     ln p(target) = x - x_max - ln Z with Z = sum of e^(x - x_max), and H = ln Z - sum of (x - x_max) e^(x - x_max) / Z.
 
     Args:
-        logits: (tokens, vocabulary), float32; overwritten if `scratch` is given.
+        logits: logits, (tokens, vocabulary), float32. They are overwritten if `scratch` is given.
         own: the targets' logits, (tokens, 1).
-        scratch: at least as large as the logits: temporaries are written to it. Comparisons are then 0.0 and 1.0: the
-            sum of floats is several times faster than that of booleans, and exact below 2^24.
+        scratch: a float32 tensor for temporaries, at least as large as the logits, or None. With it, comparisons give
+            0.0 and 1.0. Summing floats is several times faster than summing booleans, and exact below 2^24.
     """
     in_place = scratch is not None
     if scratch is not None:
@@ -122,9 +131,10 @@ def reduction(logits: Tensor, own: Tensor, scratch: Tensor | None = None) -> tup
     greater = torch.gt(logits, own, out=scratch).sum(1)
     equal = torch.eq(logits, own, out=scratch).sum(1)
     highest, top = first_largest(logits)  # (tokens, 1)
-    # e^(x - x_max) as a power of two: exp2 takes a third of exp's time on a CPU, and the subtraction and the change of
-    # base are one operation. What that makes of the maximum itself, which is 0 but for the rounding of x_max log2(e),
-    # all entries have: it is taken out. The largest error seen against float64, at logits of 10,000 too, is 3e-6 nats.
+    # e^(x - x_max) is computed as a power of two: exp2 takes a third of exp's time on a CPU, and subtraction and change
+    # of base are one operation. The exponent of the maximum should be 0 but is `off`, the rounding error of
+    # x_max log2(e). All entries have this error, so it is taken out. The largest error against float64 was 3e-6 nats,
+    # also for logits of 10,000.
     powers = torch.add(highest * -_LOG2_E, logits, alpha=_LOG2_E, out=logits if in_place else None)
     off = powers.gather(1, top)[:, 0]
     scale = torch.exp2(-off)
@@ -146,12 +156,13 @@ def reduction(logits: Tensor, own: Tensor, scratch: Tensor | None = None) -> tup
 
 
 def first_largest(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest entry of each row of logits (tokens, vocabulary) and its first place, (tokens, 1) each.
+    """Return the largest entry of each row of logits (tokens, vocabulary) and its first index, (tokens, 1) each.
 
-    On a CPU, torch seeks a place in a long row ten times slower than a maximum: maxima of spans come first.
+    On a CPU, torch finds an index in a long row ten times slower than a maximum. The maxima of spans are therefore
+    computed first.
     """
     if logits.is_cuda:
-        top = logits.argmax(1, keepdim=True)  # of equal ones the first, as torch promises
+        top = logits.argmax(1, keepdim=True)  # torch returns the first of several equal entries
         return logits.gather(1, top), top
     vocabulary = logits.shape[1]
     whole = vocabulary - vocabulary % _SPAN
@@ -166,7 +177,7 @@ def first_largest(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 @cache
 def compiled() -> Reduction:
-    """The reduction as torch compiles it, for any number of tokens; compiled at its first call."""
+    """Return `reduction`, compiled by torch for any number of tokens. Its first call compiles it."""
     function: Reduction = torch.compile(reduction, dynamic=True)
     return function
 
@@ -214,8 +225,8 @@ def compiled_on_cpu(vocab_size: int) -> Reduction | None:
         return greater, ties, logprob, entropy, top[:, 0].int(), top_logprob
 
     draw = torch.Generator().manual_seed(0)
-    with torch.inference_mode():  # as it is called later
-        logits = (torch.randn(64, vocab_size, generator=draw) * 4).round(decimals=1)  # one decimal: with ties
+    with torch.inference_mode():  # later calls are in this mode
+        logits = (torch.randn(64, vocab_size, generator=draw) * 4).round(decimals=1)  # one decimal gives ties
         logits[:, -1] = float("-inf")
         own = logits.gather(1, torch.randint(vocab_size, (64, 1), generator=draw))
         chosen, _ = checked(reduce, logits, own)
@@ -223,10 +234,18 @@ def compiled_on_cpu(vocab_size: int) -> Reduction | None:
 
 
 def checked(candidate: Reduction, logits: Tensor, own: Tensor) -> tuple[Reduction, str]:
-    """A reduction that agrees with eager operations on some logits, else those, and why.
+    """Compare a reduction with eager operations on some logits, and return the one to use.
+
+    Args:
+        candidate: the reduction to check.
+        logits: logits, (tokens, vocabulary), float32.
+        own: the targets' logits, (tokens, 1).
+
+    Returns:
+        The candidate and an empty text if the numbers agree. Otherwise `reduction` and the reason.
 
     Raises:
-        torch.OutOfMemoryError: there is too little memory, which says nothing about the candidate.
+        torch.OutOfMemoryError: memory ran out, so the candidate could not be checked.
     """
     want = reduction(logits, own)
     try:
@@ -235,7 +254,7 @@ def checked(candidate: Reduction, logits: Tensor, own: Tensor) -> tuple[Reductio
         why = "" if same else "its numbers differ from those of eager operations"
     except torch.OutOfMemoryError:
         raise
-    except Exception as error:  # torch.compile fails in many ways: without a compiler, on unknown devices
+    except Exception as error:  # torch.compile fails in many ways, for example without a compiler
         why = f"torch cannot compile it ({type(error).__name__})"
     if why:
         log.log(logging.WARNING if logits.is_cuda else logging.INFO, "the reduction of logits runs eagerly: %s", why)
@@ -244,7 +263,7 @@ def checked(candidate: Reduction, logits: Tensor, own: Tensor) -> tuple[Reductio
 
 
 def _agree(a: Tensor, b: Tensor) -> bool:
-    """Whether counts are equal, and numbers so up to rounding, NaN at the same tokens."""
+    """Whether two results agree: counts exactly, other numbers up to rounding. NaN must be at the same tokens."""
     if not a.is_floating_point():
         return torch.equal(a, b)
     return torch.allclose(a, b, rtol=1e-5, atol=_NATS, equal_nan=True)

@@ -1,4 +1,4 @@
-"""What a head says of each target, and its definition on full logits."""
+"""The scores of each target, and their definition on full logits."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Scores:
-    """What the head says of each target and of its distribution; every field has shape (tokens,).
+    """The scores of each target. Each field has shape (tokens,). The last four are None without a reference model.
 
     Attributes:
-        greater: entries with a logit strictly above the target's, int32.
-        ties: other entries with an equal logit, int32.
-        logprob: ln p(target), nats, at most 0, float32. NaN or -inf where the logits hold a NaN or an infinity.
+        greater: number of entries with a logit strictly above the target's, int32.
+        ties: number of other entries with a logit equal to the target's, int32.
+        logprob: ln p(target), nats, at most 0, float32. NaN or -inf if the logits hold a NaN or an infinity.
         entropy: -sum p ln p over the entries, nats, float32.
-        top: the entry with the largest logit, of several the first, int32.
+        top: id of the entry with the largest logit, int32. If several have it, the smallest id.
         top_logprob: ln p(top), nats, at most 0, float32.
-        kl: KL(reference || model), nats, at least 0, float32. This and the following: None without a reference.
-        accept: the sum over entries of the smaller of both probabilities, float32.
-        reference_top: the entry that the reference ranks first, int32.
-        reference_rank: its rank in the model, 1 + entries above it + others equal to it, int32.
+        kl: KL(reference || model), nats, at least 0, float32.
+        accept: sum over the entries of the smaller of both models' probabilities, float32.
+        reference_top: id of the entry that the reference ranks first, int32.
+        reference_rank: rank of that entry in the model (1 + entries above it + other entries equal to it), int32.
     """
 
     greater: Tensor
@@ -42,20 +42,26 @@ class Scores:
 
     @property
     def columns(self) -> dict[str, Tensor]:
-        """Every field that is there, by its name."""
+        """The fields that are not None, by name."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
     def concatenate(cls, parts: Sequence[Scores]) -> Scores:
-        """The scores of consecutive tokens as one."""
+        """Join the scores of consecutive tokens."""
         if len(parts) == 1:
             return parts[0]
         return cls(**{name: torch.cat([part.columns[name] for part in parts]) for name in parts[0].columns})
 
 
-def reference(logits: Tensor, targets: Tensor) -> Scores:
-    """The definition, on full logits (tokens, vocabulary) and targets (tokens,), int64: for tests and benchmarks."""
+def scores_by_definition(logits: Tensor, targets: Tensor) -> Scores:
+    """Compute scores by their definition, on full logits, for tests and benchmarks.
+
+    Args:
+        logits: full logits, (tokens, vocabulary).
+        targets: ids of the targets, (tokens,), int64.
+
+    """
     logits = logits.float()
     own = logits.gather(1, targets[:, None])  # (tokens, 1)
     log_p = torch.log_softmax(logits.double(), dim=1)

@@ -212,8 +212,7 @@ def call(kind: Kind, repo: str, revision: str, action: Callable[[], T]) -> T:
 
 
 def _explained(kind: Kind, repo: str, revision: str, error: BaseException) -> RbptrackError | None:
-    """Return the error for the user, from an exception or one of its causes. Return None if the hub is not the cause.
-    """
+    """Return the error for the user, from an exception or one of its causes, or None if the hub is not the cause."""
     from huggingface_hub import errors
 
     page = f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/{'datasets/' if kind == 'dataset' else ''}{repo}"

@@ -57,7 +57,7 @@ TYPOS = {
     "plan modle=nano/*": "Did you mean model=?",
     "measure nano/6k": "Did you mean model=nano/6k?",
     "demo datset=stdlib": "Did you mean dataset=",
-    "model=pythia": "'model=pythia/*' takes every size",
+    "model=pythia": "'model=pythia/*' for all its sizes",
     "--model=nano/6k": "Write model=nano/6k",
     "--multirn model=nano/6k": "Did you mean --multirun?",
     "tracking.uri=http://me:hunter2@host:1": "password",

@@ -57,7 +57,7 @@ def test_a_star_stays_in_its_folder() -> None:
         (["gpt2-small"], "gpt2/small"),
         (["pithia/*"], "pythia/*"),
         (["pythia/1b", "!pythia/*"], "pythia/1b"),
-        (["pythia/*", "!pythia"], "'!pythia/*' leaves out"),
+        (["pythia/*", "!pythia"], "'!pythia/*' to leave out"),
         (["pythia/*", "!pythia/7m"], "pythia/70m"),
         (["pythia/7m"], "pythia/7m. Options"),
         (["gpt2/124m"], "gpt2/124m. Options"),

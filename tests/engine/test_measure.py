@@ -19,7 +19,7 @@ from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import blocks, measure
 from rbptrack.ranks import RankTable
-from rbptrack.scoring import Head, Scores, reference
+from rbptrack.scoring import Head, Scores, scores_by_definition
 
 measuring = sys.modules["rbptrack.engine.measure"]  # the function hides the module
 ENGINE = EngineConfig(batch_tokens=200, chunk_tokens=16, threads=1)
@@ -33,7 +33,7 @@ def definition(model: Any, corpus: Corpus) -> tuple[np.ndarray, Scores]:
         states = model.backbone(torch.from_numpy(corpus.token[None, start:stop].astype(np.int64)))[0]
         logits.append(torch.cat([torch.zeros(1, model.vocab_size), model.head.logits(states)[:-1]]))
     targets = torch.from_numpy(corpus.token[index].astype(np.int64))
-    return index, reference(torch.cat(logits)[index], targets)
+    return index, scores_by_definition(torch.cat(logits)[index], targets)
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ def test_a_reference_adds_its_columns(model: Any, compared_model: Any, corpus: C
     assert 0 < found.compared.padding_mass < 1
     assert plain.compared is None
     without = replace(compared_model, head=compared_model.head.without([0]))  # the reference has it
-    with pytest.raises(MeasurementError, match="the model gives no probability"):
+    with pytest.raises(MeasurementError, match="the model gives probability 0"):
         measure(without, replace(corpus, token=np.maximum(corpus.token, 1)), ks=(1,), engine=ENGINE, folder=tmp_path)
 
 

@@ -22,7 +22,7 @@ from rbptrack.models.architecture import count_parameters
 from rbptrack.models.causal import CausalModel
 from rbptrack.models.checkpoint import check_own_tokens
 from rbptrack.models.tokenizer import load_tokenizer
-from rbptrack.scoring.scores import reference
+from rbptrack.scoring.scores import scores_by_definition
 from rbptrack.sources.pin import Pinned, of_model
 from tests.tiny_models import ROWS, build, write_gguf
 
@@ -96,7 +96,7 @@ def test_a_quantised_head_scores_through_its_module(bits: int, dtype: Dtype, tmp
         whole = model.whole(tokens)[0, :, : ROWS - 5].float()
         ours = model.head.logits(states)
     torch.testing.assert_close(ours, whole)
-    assert torch.equal(reference(ours, targets).greater, reference(whole, targets).greater)
+    assert torch.equal(scores_by_definition(ours, targets).greater, scores_by_definition(whole, targets).greater)
 
 
 @pytest.mark.parametrize(

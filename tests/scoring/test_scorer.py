@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rbptrack.scoring import Head, Scorer, Scores, reference
+from rbptrack.scoring import Head, Scorer, Scores, scores_by_definition
 from rbptrack.scoring.scorer import checked, compiled_on_cpu, reduction
 
 
@@ -26,7 +26,7 @@ def test_hand_made_logits() -> None:
     logits = torch.tensor([[3.0, 1.0, 3.0, -2.0], [0.0, 0.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0]])
     targets = torch.tensor([1, 2, 3])
     for scores in (
-        reference(logits, targets),
+        scores_by_definition(logits, targets),
         Scorer(Head(logits.T.contiguous()), chunk_tokens=2)(torch.eye(3), targets),
     ):
         assert scores.greater.tolist() == [2, 0, 0]
@@ -59,7 +59,7 @@ def test_scorer_equals_the_definition(
         weight = weight.round()
     head = Head(weight, torch.randn(vocabulary, generator=generator).round() if bias else None, softcap, scale)
     targets = torch.randint(vocabulary, (tokens,), generator=generator)
-    want = reference(head.logits(hidden), targets)
+    want = scores_by_definition(head.logits(hidden), targets)
     got = Scorer(head, chunk_tokens=chunk)(hidden, targets)
     for name in ("logprob", "entropy", "top_logprob"):
         torch.testing.assert_close(got.columns[name], want.columns[name], rtol=1e-5, atol=1e-5)
@@ -94,7 +94,7 @@ def test_large_logits_round_no_probability_above_one(size: float) -> None:
     logits = size + 3 * torch.randn(200, 2001, generator=generator)
     logits[:100, 7] += 40.0  # sure of one
     got = scores_of(logits)
-    want = reference(logits, targets_of(logits))
+    want = scores_by_definition(logits, targets_of(logits))
     for name in ("logprob", "top_logprob", "entropy"):
         torch.testing.assert_close(got.columns[name], want.columns[name], rtol=1e-6, atol=3e-6)
     assert (got.logprob <= 0).all()
@@ -109,7 +109,7 @@ def test_entries_that_are_left_out_are_ranked_nowhere() -> None:
     keep = torch.tensor([i for i in range(600) if i not in entries])
     targets = keep[torch.arange(70)]
     got = Scorer(Head(weight).without(entries), chunk_tokens=16)(hidden, targets)
-    want = reference((hidden @ weight.T)[:, keep], torch.arange(70))
+    want = scores_by_definition((hidden @ weight.T)[:, keep], torch.arange(70))
     assert torch.equal(got.greater, want.greater)
     assert torch.equal(got.top, keep[want.top.long()].int())
     for name in ("logprob", "entropy", "top_logprob"):
@@ -140,7 +140,7 @@ def test_low_precision_weights_are_compared_in_float32(dtype: torch.dtype, monke
     weight = torch.randn(4000, 32).to(dtype)
     targets = torch.randint(4000, (200,))
     scores = Scorer(Head(weight), chunk_tokens=64)(hidden, targets)
-    want = reference(hidden.float() @ weight.float().T, targets)
+    want = scores_by_definition(hidden.float() @ weight.float().T, targets)
     assert scores.ties.sum() <= 2
     assert ((scores.greater - want.greater).abs() <= 1).all()
 
@@ -152,7 +152,7 @@ def test_a_head_that_only_its_module_multiplies_with() -> None:
     padded = torch.cat([weight, torch.zeros(14, 8)])
     head = Head(torch.empty(50, 8), product=lambda states: states @ padded.T, scale=0.5)
     got = Scorer(head, chunk_tokens=7)(hidden, targets)
-    assert torch.equal(got.greater, reference(0.5 * (hidden @ weight.T), targets).greater)
+    assert torch.equal(got.greater, scores_by_definition(0.5 * (hidden @ weight.T), targets).greater)
     assert torch.equal(head.logits(hidden), 0.5 * (hidden @ padded.T)[:, :50])
 
 
@@ -161,7 +161,7 @@ def test_the_entropy_over_a_very_large_vocabulary() -> None:
     weight = torch.randn(262_144, 64) * 0.35
     hidden = torch.randn(8, 64) * torch.linspace(0.2, 2, 8)[:, None]
     got = Scorer(Head(weight), chunk_tokens=16)(hidden, torch.arange(8))
-    want = reference(hidden @ weight.T, torch.arange(8))
+    want = scores_by_definition(hidden @ weight.T, torch.arange(8))
     torch.testing.assert_close(got.entropy, want.entropy, rtol=0, atol=2e-5)
 
 

@@ -16,7 +16,7 @@ from rbptrack.corpus.tokens import tokenise
 from rbptrack.engine.measure import measure
 from rbptrack.models.loading import load_model
 from rbptrack.models.tokenizer import load_tokenizer
-from rbptrack.scoring.scores import Scores, reference
+from rbptrack.scoring.scores import Scores, scores_by_definition
 from rbptrack.sources.pin import of_model
 from tests.tiny_models import ARCHITECTURES, ROWS, TEXT, build
 
@@ -56,5 +56,5 @@ def from_full_logits(folder: Path, corpus: Corpus) -> Scores:
             logits = plain(ids[None]).logits[0]  # (length, vocabulary)
             targets = corpus.targets(i, i + 1)
             rows = torch.from_numpy(targets - int(corpus.stop[i]) + len(ids) - 1)
-            scores.append(reference(logits[rows], torch.from_numpy(corpus.token[targets]).long()))
+            scores.append(scores_by_definition(logits[rows], torch.from_numpy(corpus.token[targets]).long()))
     return Scores.concatenate(scores)
