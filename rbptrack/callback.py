@@ -41,15 +41,16 @@ class RankCallback(TrainerCallback):
     tracking store is away, the measurement waits in mlruns/cells for the next command.
 
     Args:
-        texts: one document each.
+        texts: the documents.
         tokenizer: the tokenizer of the model.
-        ks: the k of RBP_k. Those above |V| are left out.
-        log: also log each evaluation as a measurement of its own: the checkpoint `step<n>` of its family. Its number of
-            training tokens is the one that the Trainer counts if `include_num_input_tokens_seen` is set. Otherwise it
-            is computed from the batch size, if all training examples have the same length; if not, it is unknown.
-        tracking_uri: of those measurements; by default MLFLOW_TRACKING_URI, else MLflow's own store in this folder.
-        experiment: MLflow's.
-        **measuring: more arguments of `rbptrack.measure`: dataset, family, size, seq_len, context, sequence.
+        ks: the k of RBP_k. Values of k above |V| are left out.
+        log: whether to log each evaluation as a measurement, the checkpoint `step<n>` of its family. Its number of
+            training tokens is the Trainer's count if `include_num_input_tokens_seen` is set. Otherwise it is computed
+            from the batch size if all training examples have the same length, and else unknown.
+        tracking_uri: the store for these measurements. By default it is MLFLOW_TRACKING_URI or, if that is not set,
+            MLflow's own store in the working folder.
+        experiment: the experiment in that store.
+        **measuring: further arguments of `rbptrack.measure`: dataset, family, size, seq_len, context, sequence.
 
     """
 
@@ -83,7 +84,7 @@ class RankCallback(TrainerCallback):
         """Measure the model, add the numbers to the evaluation's metrics, and log them."""
         metrics: dict[str, float] = kwargs["metrics"]
         prefix = next((name.removesuffix("_runtime") for name in metrics if name.endswith("_runtime")), "eval")
-        if prefix.startswith("eval_"):  # one of several sets: `eval_code`
+        if prefix.startswith("eval_"):  # the Trainer has several evaluation sets, such as `eval_code`
             prefix = "eval"
         numbers = {}
         if state.is_world_process_zero:
@@ -97,16 +98,16 @@ class RankCallback(TrainerCallback):
             state.log_history[-1].update(named)
 
     def _numbers_or_nan(self, state: TrainerState, model: Any, training_tokens: float) -> dict[str, float]:
-        """The numbers; NaN after an error, for which the other processes must not wait in vain."""
+        """Measure the model. If that fails, log a warning and return NaN, because the other processes are waiting."""
         try:
             return self._numbers(state, model, training_tokens)
         except Exception as error:
             log.warning("step %d is not measured: %s: %s", state.global_step, type(error).__name__, first_line(error))
-            # Not left out: metric_for_best_model would end the training.
+            # The metrics must exist: without them, metric_for_best_model would end the training.
             return dict.fromkeys(["rank_ce", *map(rbp_name, self._ks)], math.nan)
 
     def _numbers(self, state: TrainerState, model: Any, training_tokens: float) -> dict[str, float]:
-        whole = getattr(model, "module", model)  # within DataParallel
+        whole = getattr(model, "module", model)  # DataParallel wraps the model
         checkpoint = {"revision": f"step{state.global_step}", "training_tokens": training_tokens}
         options: dict[str, Any] = {**checkpoint, "progress": False, **self._measuring}
         measured = measure(whole, self._tokenizer, self._texts, k=self._ks, **options)
@@ -116,19 +117,19 @@ class RankCallback(TrainerCallback):
             except Exception as error:
                 log.warning("step %d is not logged: %s: %s", state.global_step, type(error).__name__, first_line(error))
         numbers = {name: value for name, value in measured.metrics().items() if not name.endswith("_se")}
-        numbers["rank_ce"] = numbers.pop("ce")  # `eval_ce` may be a metric of the Trainer's user
+        numbers["rank_ce"] = numbers.pop("ce")  # the user's own metric may be called `eval_ce`
         return numbers
 
 
 def _training_tokens(args: TrainingArguments, state: TrainerState, train_dataloader: Any) -> float:
-    """The tokens that the model was trained on so far, in all processes; 0 if that is not known."""
+    """Return the number of tokens that the model was trained on so far, in all processes. Return 0 if it is unknown."""
     if state.num_input_tokens_seen:
         return float(state.num_input_tokens_seen)
     try:
         examples = train_dataloader.dataset
         step = max(1, len(examples) // _EXAMPLES)
         lengths = {len(examples[number]["input_ids"]) for number in range(0, len(examples), step)}
-    except (AttributeError, IndexError, KeyError, TypeError):  # no training, a stream, or examples of another form
+    except (AttributeError, IndexError, KeyError, TypeError):  # no training set, a stream, or another form of examples
         return 0.0
     if len(lengths) != 1:
         return 0.0
@@ -142,7 +143,7 @@ def _training_tokens(args: TrainingArguments, state: TrainerState, train_dataloa
 
 
 def _of_main_process(numbers: dict[str, float]) -> dict[str, float]:
-    """The main process's numbers, in each process of a distributed training."""
+    """Send the main process's numbers to all processes of a distributed training, and return them."""
     import torch.distributed
 
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():

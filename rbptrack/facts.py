@@ -1,11 +1,11 @@
 """The table of facts that describe a measurement.
 
-A fact is one column of `Runs.frame`. The table `FACTS` says where MLflow keeps each fact, its type, what it means, and
-what it decides: which key of the identity it shows, whether the runs of one law or of one point must agree in it, and
-whether two measurements of the same tokens agree in it. The columns of the frame, the tags and params of a run,
-comparability, the names of measurements, imports and the documentation of columns all read this table.
+A fact is one column of `Runs.frame`. The table `FACTS` has its place in MLflow, its type and its meaning. It also has
+the key of the identity that the fact shows, whether the runs of one law or of one point must agree in it, and whether
+two measurements of the same tokens agree in it. The columns of the frame, the tags and params of a run, the test for
+comparable runs, the names of measurements, imports and the documentation of columns are all derived from this table.
 
-To add a fact, add a row here, and give its value where it is known (`rbptrack.tracking.facts`).
+To add a fact, add a row here, and set its value in `rbptrack.tracking.facts`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rbptrack.base.words import compact, short_hash
 
 
 class Subject(Enum):
-    """What a fact is about."""
+    """The subject of a fact."""
 
     MODEL = "The model"
     TEXTS = "The texts"
@@ -31,20 +31,20 @@ class Subject(Enum):
 
 
 class Place(Enum):
-    """Where MLflow keeps a fact."""
+    """The place where MLflow keeps a fact."""
 
-    RUN = "attribute"  # of the run itself
+    RUN = "attribute"  # an attribute of the run itself
     TAG = "tag"
     PARAM = "param"
     METRIC = "metric"
 
 
 class Agree(Enum):
-    """Which runs must agree in a fact."""
+    """The runs that must have the same value of a fact."""
 
     NOBODY = ""
     LAW = "law"  # all runs of one law
-    SIZE = "size"  # all runs of one size of a law: they are summed into one point
+    SIZE = "size"  # all runs of one size of a law, which are summed into one point
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,20 @@ class Fact:
     """One column of `Runs.frame`.
 
     Attributes:
-        name: the column's name; also the name of the param or metric, and of the tag after `rbptrack.`.
-        subject: what the fact is about.
-        place: where MLflow keeps it.
+        name: the column's name. The param or metric has the same name, and the tag is `rbptrack.` and the name.
+        subject: the subject of the fact.
+        place: the place where MLflow keeps the fact.
         dtype: the column's type in pandas.
         meaning: a phrase for the documentation, with the unit.
         identity: the keys of the measurement's identity that this fact shows.
-        agree: which runs must agree in it.
-        follows: columns that usually decide this one. Where they do, a disagreement in them is enough to mention.
-        same_tokens: whether two measurements that scored the same tokens in the same way agree in it.
-        importable: whether a table of results may contain it.
-        label: the words before its value in the name of a part of a family: `seq_len ` makes `pythia seq_len 512`.
+        agree: the runs that must agree in the fact.
+        follows: columns that usually determine this one. If runs differ in one of them, this column is not mentioned.
+        same_tokens: whether two measurements that scored the same tokens in the same way agree in the fact.
+        importable: whether an imported table of results may contain the fact.
+        label: text before the value in the name of a part of a family. `seq_len ` gives `pythia seq_len 512`.
         missing: the word for a missing value.
-        is_hash: whether its first 8 characters are enough to show.
-        of_model: whether MLflow's LoggedModel has it as a tag or param.
+        is_hash: whether the value is a hash, of which 8 characters are shown.
+        of_model: whether MLflow's LoggedModel has the fact as a tag or param.
 
     """
 
@@ -90,7 +90,7 @@ class Fact:
         return bool(self.identity) or self.agree is not Agree.NOBODY
 
     def text(self, value: Any) -> str:
-        """A value as names and notes show it: hashes by 8 characters, large numbers as `2.1B`."""
+        """Format a value for names and notes: 8 characters of a hash, `2.1B` for a large number."""
         if pd.isna(value) or value == "":
             return self.missing
         if self.is_hash:
@@ -114,33 +114,34 @@ FACTS: tuple[Fact, ...] = (
          identity=("family", "size", "seed"), importable=True, of_model=True),
     Fact("repo", MODEL, PARAM, "string", "the model's repository on the Hugging Face Hub",
          identity=("model",), of_model=True),
-    Fact("seed", MODEL, PARAM, "Int64", "of training, where a family has several models of one size",
+    Fact("seed", MODEL, PARAM, "Int64", "training seed, if a family has several models of one size",
          identity=("seed",)),
-    Fact("revision", MODEL, PARAM, "string", "the branch, tag or commit that was asked for",
+    Fact("revision", MODEL, PARAM, "string", "the requested branch, tag or commit",
          identity=("model",), agree=SIZE, importable=True, of_model=True),
     Fact("commit", MODEL, TAG, "string", "`repository@commit` of the weights, or a hash of their files",
          identity=("model",), is_hash=True, of_model=True),
     Fact("gguf", MODEL, PARAM, "string", "the GGUF file that holds the weights"),
     Fact("weights", MODEL, PARAM, "string",
-         "how the weights were stored: missing if as published, else `Q4_K_M`, `int8 torchao` and the like",
+         "quantisation of the stored weights, such as `Q4_K_M` or `int8 torchao`; missing if not quantised",
          identity=("model",), agree=LAW, importable=True, missing="as published", of_model=True),
     Fact("dtype", MODEL, PARAM, "string", "precision of the forward pass; `tf32` for float32 products rounded to TF32",
          identity=("dtype", "matmul"), agree=LAW, importable=True, of_model=True),
-    Fact("tokenizer", MODEL, PARAM, "string", "the tokenizer that was asked for, if it is not the model's own",
+    Fact("tokenizer", MODEL, PARAM, "string", "the requested tokenizer, if it is not the model's own",
          identity=("tokenizer",), of_model=True),
     Fact("tokenizer_commit", MODEL, TAG, "string", "`repository@commit` of that tokenizer, or a hash of its files",
          identity=("tokenizer",), is_hash=True, of_model=True),
-    Fact("tokenizer_rules", MODEL, TAG, "string", "hash of the rules by which the tokenizer cuts texts",
+    Fact("tokenizer_rules", MODEL, TAG, "string", "hash of the rules by which the tokenizer splits texts",
          identity=("tokenizer_rules",), agree=SIZE, label="tokenizer ", is_hash=True),
-    Fact("chat_template", MODEL, TAG, "string", "hash of the chat template that wrote the documents",
+    Fact("chat_template", MODEL, TAG, "string", "hash of the chat template that rendered the documents",
          identity=("chat",), agree=LAW, same_tokens=True, importable=True, label="chat ", missing="no chat",
          is_hash=True),
-    Fact("vocab_size", MODEL, PARAM, "Int64", "|V|: the entries that compete for a rank",
+    Fact("vocab_size", MODEL, PARAM, "Int64", "|V|: number of entries among which a target is ranked",
          same_tokens=True, importable=True, of_model=True),
-    Fact("non_embedding_params", MODEL, METRIC, "Int64", "S: parameters without embeddings and output head",
+    Fact("non_embedding_params", MODEL, METRIC, "Int64", "S: number of parameters without embeddings and output head",
          importable=True),
-    Fact("total_params", MODEL, PARAM, "Int64", "all parameters, tied ones once", importable=True, of_model=True),
-    Fact("training_tokens", MODEL, PARAM, "Float64", "D: tokens that the weights were trained on",
+    Fact("total_params", MODEL, PARAM, "Int64", "number of all parameters; tied parameters count once",
+         importable=True, of_model=True),
+    Fact("training_tokens", MODEL, PARAM, "Float64", "D: number of tokens that the weights were trained on",
          agree=SIZE, importable=True, label="D ", of_model=True),
     # The texts
     Fact("dataset", TEXTS, TAG, "string", "name of the texts",
@@ -150,57 +151,57 @@ FACTS: tuple[Fact, ...] = (
     Fact("dataset_config", TEXTS, PARAM, "string", "the configuration of that repository"),
     Fact("split", TEXTS, PARAM, "string", "the split of the dataset"),
     Fact("fields", TEXTS, PARAM, "string", "the fields that make a document, if not `text`"),
-    Fact("selection", TEXTS, PARAM, "string", "how documents were selected"),
+    Fact("selection", TEXTS, PARAM, "string", "the way in which documents were selected"),
     Fact("documents_hash", TEXTS, TAG, "string", "hash of the selected texts",
          identity=("texts",), agree=LAW, same_tokens=True, importable=True, label="texts ", is_hash=True),
     Fact("documents", TEXTS, PARAM, "Int64", "number of documents", importable=True),
     Fact("groups", TEXTS, TAG, "Int64", "number of groups of documents (books, sites), if a field names them",
          identity=("group",)),
     # How it was measured
-    Fact("sequence", METHOD, PARAM, "string", "how a document becomes sequences: `slide`, `truncate` or `pack`",
+    Fact("sequence", METHOD, PARAM, "string", "rule for cutting documents into sequences: `slide`, `truncate`, `pack`",
          identity=("sequence",), agree=LAW, same_tokens=True, importable=True),
     Fact("seq_len", METHOD, PARAM, "Int64", "tokens of a sequence",
          identity=("seq_len",), agree=LAW, same_tokens=True, importable=True, label="seq_len "),
-    Fact("context", METHOD, PARAM, "Int64", "tokens that a sequence repeats of the one before, with `slide`",
+    Fact("context", METHOD, PARAM, "Int64", "with `slide`, tokens that a sequence repeats from the previous one",
          identity=("context",), agree=LAW, follows=("sequence",), same_tokens=True, importable=True, label="context "),
-    Fact("candidates", METHOD, PARAM, "string", "what a target is ranked against: `vocabulary` or `tokenizer`",
+    Fact("candidates", METHOD, PARAM, "string", "entries among which a target is ranked: `vocabulary` or `tokenizer`",
          identity=("candidates",), agree=LAW, same_tokens=True, importable=True, label="candidates "),
-    Fact("rank", METHOD, PARAM, "string", "which rank the metrics count: `paper` or `strict`",
+    Fact("rank", METHOD, PARAM, "string", "definition of rank in the metrics: `paper` or `strict`",
          identity=("rank",), agree=LAW, same_tokens=True, importable=True, label="rank "),
     Fact("scoring", METHOD, PARAM, "Int64", "version of the scoring code",
          identity=("scoring",), agree=LAW, importable=True, label="scoring "),
-    Fact("reference", METHOD, PARAM, "string", "the model that each token's distribution was compared to",
+    Fact("reference", METHOD, PARAM, "string", "the reference model, with which distributions were compared",
          identity=("reference",)),
     Fact("reference_commit", METHOD, TAG, "string", "`repository@commit` of the reference, or a hash of its files",
          identity=("reference",), is_hash=True),
-    Fact("reference_params", METHOD, PARAM, "Int64", "all parameters of the reference"),
-    Fact("device", METHOD, PARAM, "string", "where the model ran"),
-    # Results; after them come rbp_<k> and rbp_<k>_se of each logged k
-    Fact("num_tokens", RESULT, METRIC, "Int64", "scored tokens",
+    Fact("reference_params", METHOD, PARAM, "Int64", "number of all parameters of the reference"),
+    Fact("device", METHOD, PARAM, "string", "the device on which the model ran"),
+    # Results; rbp_<k> and rbp_<k>_se of each logged k come after them
+    Fact("num_tokens", RESULT, METRIC, "Int64", "number of scored tokens",
          agree=LAW, follows=("documents_hash", "sequence", "seq_len", "context", "chat_template"),
          same_tokens=True, importable=True, label="tokens "),
     Fact("ce", RESULT, METRIC, "Float64", "cross-entropy, nats per token", importable=True),
-    Fact("ce_se", RESULT, METRIC, "Float64", "its standard error over documents, or over groups"),
-    Fact("ce_rank", RESULT, METRIC, "Float64", "mean of ln R, the part of CE that ranks decide, in nats",
+    Fact("ce_se", RESULT, METRIC, "Float64", "standard error of `ce`, over documents or groups"),
+    Fact("ce_rank", RESULT, METRIC, "Float64", "mean of ln R, the part of CE that ranks determine, in nats",
          importable=True),
     Fact("ce_rest", RESULT, METRIC, "Float64", "mean of -ln(p R), the rest of CE, in nats", importable=True),
     Fact("bits_per_byte", RESULT, METRIC, "Float64", "cross-entropy in bits per byte of text", importable=True),
     Fact("tie_rate", RESULT, METRIC, "Float64", "share of tokens with a tie for their rank", importable=True),
-    Fact("kl", RESULT, METRIC, "Float64", "Kullback-Leibler divergence from the reference, nats per token"),
+    Fact("kl", RESULT, METRIC, "Float64", "mean of KL(reference || model), nats per token"),
     Fact("acceptance", RESULT, METRIC, "Float64", "share of the model's samples that the reference would accept"),
-    Fact("same_top", RESULT, METRIC, "Float64", "share of tokens at which both rank the same entry first"),
-    Fact("padding_mass", RESULT, METRIC, "Float64", "largest probability of entries that the tokenizer cannot name"),
-    Fact("seconds", RESULT, METRIC, "Float64", "time of forward passes and scoring"),
-    Fact("tokens_per_second", RESULT, METRIC, "Float64", "speed of forward passes and scoring"),
-    Fact("peak_memory_bytes", RESULT, METRIC, "Float64", "largest memory of the process, or of the GPU"),
-    Fact("batch_tokens", RESULT, METRIC, "Float64", "tokens of a forward pass"),
-    Fact("chunk_tokens", RESULT, METRIC, "Float64", "rows of logits that existed at a time"),
+    Fact("same_top", RESULT, METRIC, "Float64", "share of tokens at which both models rank the same entry first"),
+    Fact("padding_mass", RESULT, METRIC, "Float64", "largest probability of padding entries at any token"),
+    Fact("seconds", RESULT, METRIC, "Float64", "time of forward passes and scoring, in seconds"),
+    Fact("tokens_per_second", RESULT, METRIC, "Float64", "scored tokens per second"),
+    Fact("peak_memory_bytes", RESULT, METRIC, "Float64", "largest memory of the process, or of torch on the GPU"),
+    Fact("batch_tokens", RESULT, METRIC, "Float64", "largest number of tokens of a forward pass"),
+    Fact("chunk_tokens", RESULT, METRIC, "Float64", "number of tokens whose logits were in memory at once"),
     # The run
-    Fact("started", RUN, ATTRIBUTE, "datetime64[us, UTC]", "when the measurement began"),
+    Fact("started", RUN, ATTRIBUTE, "datetime64[us, UTC]", "time at which the measurement began"),
     Fact("fingerprint", RUN, TAG, "string", "hash of the identity: everything that determines the numbers"),
     Fact("sweep", RUN, TAG, "string", "name of the sweep that measured it"),
     Fact("software", RUN, TAG, "string", "versions of rbptrack, the scoring code, torch and transformers"),
-    Fact("notes", RUN, TAG, "string", "what a reader must know"),
+    Fact("notes", RUN, TAG, "string", "remarks on how the model was measured or imported"),
     Fact("forced", RUN, TAG, "boolean", "whether it was measured again by `force=true`"),
     Fact("imported", RUN, TAG, "string", "the importer, or `bundle`; missing if rbptrack measured it here"),
     Fact("imported_from", RUN, TAG, "string", "name of the imported file or folder"),
@@ -228,25 +229,25 @@ MAY_DIFFER: Mapping[str, str] = {
     "size": "a law is over sizes",
     "seed": "the runs of several seeds are summed into one point",
     "dataset": "a law is on one dataset",
-    "tokenizer": "where a tokenizer comes from does not matter; `tokenizer_rules` says what it does",
-    "group": "it changes standard errors and no rank",
-    "reference": "it changes no rank of the measured model",
+    "tokenizer": "the origin of a tokenizer does not matter; `tokenizer_rules` is the hash of its rules",
+    "group": "it changes standard errors, not ranks",
+    "reference": "it does not change the ranks of the measured model",
 }
-"""Keys of the identity in which the runs of one law may differ, each with the reason."""
+"""Keys of the identity in which the runs of one law may differ, with the reasons."""
 
 SAME_RANKS = tuple(
     fact.name
     for fact in FACTS
     if (fact.decides or fact.same_tokens) and fact.identity not in (("group",), ("reference",))
 )
-"""Columns in which two measurements with the same ranks agree: a group and a reference change no rank."""
+"""Columns in which two measurements with the same ranks agree. Group and reference do not change ranks."""
 
 TELL_APART = tuple(
     fact.name
     for fact in sorted(FACTS, key=lambda fact: fact.is_hash)
     if fact.decides and fact.place is not Place.METRIC
 )
-"""Columns that tell apart the names of measurements of one model on one dataset, in this order: hashes come last."""
+"""Columns that distinguish measurements of one model on one dataset in their names, in this order. Hashes are last."""
 
 
 def texts(place: Place, values: Mapping[str, object]) -> dict[str, str]:
@@ -256,15 +257,15 @@ def texts(place: Place, values: Mapping[str, object]) -> dict[str, str]:
         KeyError: a name is not in the table.
 
     """
-    found = {}
+    stored = {}
     for name, value in values.items():
         if BY_NAME[name].place is place and value:
-            found[name] = "true" if value is True else str(value)
-    return found
+            stored[name] = "true" if value is True else str(value)
+    return stored
 
 
 def typed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return texts from MLflow with the types of the table; a text that is not a number becomes missing."""
+    """Convert texts from MLflow to the types of the table. A text in place of a number becomes missing."""
     columns = {}
     for fact in FACTS:
         values = frame[fact.name]

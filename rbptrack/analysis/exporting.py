@@ -1,4 +1,4 @@
-"""What an exporter is: it gets measurements as analyzers do, and hands them on."""
+"""The base class of exporters, which write measurements for other programs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from rbptrack.base.escape import file_part as file_part  # for exporters that wr
 
 
 class Exporter(Plugin):
-    """Base of exporters. Its fields are options of `rbptrack export --to NAME`."""
+    """Base class of exporters. Its fields are options of `rbptrack export --to NAME`."""
 
     @abstractmethod
     def export(self, runs: Runs, out: Path) -> str:
-        """Export measurements, and return a line about the result.
+        """Export measurements, and return one line about the result.
 
         Args:
             runs: the measurements.
-            out: an empty folder; it becomes the user's when this has returned, or is removed where it raises.
+            out: an empty folder for the exported files. If the method raises an exception, the folder is deleted.
 
         Raises:
-            BadInput: something that it needs is missing, such as a package.
-            RbptrackError: the other side refuses.
+            BadInput: the exporter cannot run, for example because a package is missing.
+            RbptrackError: the receiving program or server refuses the export.
 
         """

@@ -1,4 +1,6 @@
-"""What an importer is, and the checks that every imported number passes.
+"""The base class of importers, and the checks of imported numbers.
+
+An importer reads a file and yields what it holds:
 
     class Runs2024(Importer):
         \"\"\"Results of our old evaluation, runs2024.json.\"\"\"
@@ -10,11 +12,11 @@
             return path.name == "runs2024.json"
 
         def read(self, path: Path) -> Iterator[Imported]:
-            for row in load_json(path):  # of rbptrack.analysis.reading
+            for row in load_json(path):  # load_json is in rbptrack.analysis
                 yield ImportedMeasurement({"model": row["id"], "dataset": self.dataset, "ce": row["loss"]})
 
-An importer reads and names; `checked` holds every value to the rules, and raises with the places of all that break one.
-Nothing is imported then.
+`checked` then compares all values with the rules. If a value breaks a rule, `checked` raises an error that lists the
+places of such values, and nothing is imported.
 """
 
 from __future__ import annotations
@@ -39,22 +41,22 @@ from rbptrack.base.words import listed
 from rbptrack.config.patterns import without_size
 from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
 
-_BATCHED = 0.02  # of CE: a mean of batches' means weighs tokens unevenly
-_MAX_FAULTS = 10  # that a message lists
+_BATCHED = 0.02  # relative difference of CE that is allowed, because means over batches weigh tokens unevenly
+_MAX_FAULTS = 10  # a message lists at most so many faults
 
 
 @dataclass(frozen=True)
 class ImportedMeasurement:
-    """What one model says about one dataset, as somebody else computed it. Nothing is checked yet.
+    """The results of one model on one dataset, as an importer reads them. They are not checked yet.
 
     Attributes:
-        columns: model and dataset, a result (`ce`, `rbp_10`, ...), and where known the other fields of `ImportedRow`
-            and standard errors (`ce_se`). None, NaN and an empty text are missing.
-        place: where it stands in the source, such as `row 3`.
-        places: column -> where that value stands, where that is another place.
-        ranks: the rank of every scored token, where they are known; what the columns say must agree with them.
-        repo: the model's id on the Hugging Face Hub; empty where it has none.
-        notes: what a user of these numbers must know.
+        columns: model, dataset, at least one result (`ce`, `rbp_10`, ...), and optionally other fields of `ImportedRow`
+            and standard errors (`ce_se`). None, NaN and an empty text count as missing.
+        place: the place in the file, such as `row 3`, for error messages.
+        places: for columns that come from other places, these places by column.
+        ranks: the ranks of all scored tokens, or None if they are unknown. The columns must agree with them.
+        repo: the model's id on the Hugging Face Hub, or empty.
+        notes: a remark for users of these numbers.
 
     """
 
@@ -68,7 +70,13 @@ class ImportedMeasurement:
 
 @dataclass(frozen=True)
 class ImportedScore:
-    """A model's score in a task: a mapping with the keys of `SCORES`, of which revision and n may be missing."""
+    """A model's score in a task, as an importer reads it.
+
+    Attributes:
+        columns: the columns of `SCORES`. `revision` and `n` may be missing.
+        place: the place in the file, for error messages.
+
+    """
 
     columns: Mapping[str, object]
     place: str = ""
@@ -76,54 +84,54 @@ class ImportedScore:
 
 @dataclass(frozen=True)
 class ImportNote:
-    """A sentence for the person who imports: what of the source was left out, or which of several values was taken."""
+    """A sentence for the user about the import, such as which parts of the file were left out."""
 
     text: str
 
 
 Imported = ImportedMeasurement | ImportedScore | ImportNote
-"""What an importer yields."""
+"""The types of objects that an importer yields."""
 
 
 class Importer(Plugin):
-    """Base of importers. Its fields are options of `rbptrack import PATH`."""
+    """Base class of importers. Its fields are options of `rbptrack import PATH`."""
 
     @abstractmethod
     def takes(self, path: Path) -> bool:
-        """Whether this file or folder is of its format."""
+        """Whether a file or folder has the format that this importer reads."""
 
     @abstractmethod
     def read(self, path: Path) -> Iterator[Imported]:
-        """Yield what the file or folder holds.
+        """Yield the measurements, scores and notes of a file or folder.
 
         Raises:
-            BadInput: it is not of the format; names the place, the value and the rule.
+            BadInput: the file is not of the format. The error names the place, the value and the rule.
 
         """
 
 
 @dataclass(frozen=True)
 class CheckedMeasurement:
-    """A measurement whose numbers hold to the rules.
+    """An imported measurement whose numbers were checked.
 
     Attributes:
-        row: its numbers; CE, RBP_k and the number of tokens are computed from the ranks where there are any.
-        given: as the importer yielded it.
+        row: the checked numbers. If there are ranks, CE, RBP_k and the number of tokens are computed from them.
+        imported: the measurement as the importer yielded it.
 
     """
 
     row: ImportedRow
-    given: ImportedMeasurement
+    imported: ImportedMeasurement
 
 
 @dataclass(frozen=True)
 class CheckedSource:
-    """All that a source holds, checked.
+    """The checked content of an imported file or folder.
 
     Attributes:
-        measurements: each once.
+        measurements: the measurements, without repetition.
         scores: a row per model, revision and task, with the columns `SCORES`.
-        notes: what the importer said about it, each sentence once.
+        notes: the importer's notes, without repetition.
 
     """
 
@@ -133,10 +141,11 @@ class CheckedSource:
 
 
 def family_and_size(model: str) -> tuple[str, str]:
-    """Split a model's name: (`pythia`, `70m`) of `EleutherAI/pythia-70m`.
+    """Read family and size from a model's name: (`pythia`, `70m`) from `EleutherAI/pythia-70m`.
 
-    The size is the part that reads as one, wherever it stands: (`Qwen2.5-Instruct`, `0.5B`) of `Qwen2.5-0.5B-Instruct`.
-    Without such a part it is what stands after the last hyphen: (`gpt2`, `medium`) of `gpt2-medium`.
+    The size is the part that looks like one, anywhere in the name: (`Qwen2.5-Instruct`, `0.5B`) from
+    `Qwen2.5-0.5B-Instruct`. If there is none, the size is the part after the last hyphen: (`gpt2`, `medium`) from
+    `gpt2-medium`.
     """
     name = model.rpartition("/")[2]
     family, size = without_size(name)
@@ -148,15 +157,16 @@ def family_and_size(model: str) -> tuple[str, str]:
 def checked(
     source: Path, items: Iterable[Imported], split: Callable[[str], tuple[str, str]] = family_and_size
 ) -> CheckedSource:
-    """Hold everything that an importer yields to the rules.
+    """Check everything that an importer yields.
 
     Args:
-        source: the file or folder, for messages.
-        items: what the importer's `read` yields.
-        split: gives the family and size of a model where the columns do not.
+        source: the file or folder, for error messages.
+        items: the objects that the importer's `read` yields.
+        split: function from a model's name to its family and size. It is used if the columns do not have both.
 
     Raises:
-        BadInput: a value breaks a rule, two values of one number differ, or nothing is there. Lists the places.
+        BadInput: a value breaks a rule, a number appears with two different values, or there is nothing to import. The
+            error lists the places.
 
     """
     faults: list[str] = []
@@ -175,13 +185,13 @@ def checked(
             faults += str(error).splitlines()
             continue
         earlier, first = rows.setdefault(row.key, (row, item))
-        if isinstance(earlier, ScoreRow) and isinstance(row, ScoreRow):  # n may stand in one of two files
+        if isinstance(earlier, ScoreRow) and isinstance(row, ScoreRow):  # one of two files may lack n
             earlier.n = earlier.n or row.n
             row.n = row.n or earlier.n
         if differing := _differing(earlier, row):
             what = " ".join(str(part) for part in row.key if part)
             where = first.place or "the same source"
-            faults.append(f"{_at(item.place)}{what}: {listed(differing)} other than in {where}")
+            faults.append(f"{_at(item.place)}{what}: {listed(differing)} differs from the value in {where}")
     if faults:
         raise BadInput(_message(source, faults))
     if not rows:
@@ -198,7 +208,7 @@ def checked(
 
 
 def _differing(one: ImportedRow | ScoreRow, other: ImportedRow | ScoreRow) -> list[str]:
-    """The columns in which two rows differ."""
+    """Return the names of the columns in which two rows differ."""
     values = one.model_dump()
     others = other.model_dump()
     return [name for name in values | others if values.get(name) != others.get(name)]
@@ -216,12 +226,18 @@ def _score(item: ImportedScore) -> ScoreRow:
 
 
 def _measurement(item: ImportedMeasurement, split: Callable[[str], tuple[str, str]]) -> ImportedRow:
-    """The row of a measurement; of its ranks' numbers, where it has ranks, those that came with them must agree."""
+    """Check the columns of a measurement. If it has ranks, compute its numbers from them and compare.
+
+    Raises:
+        ValidationError: a column breaks a rule.
+        BadInput: a column disagrees with the ranks, or the table of ranks is empty.
+
+    """
     columns = _present(item.columns)
     if isinstance(model := columns.get("model"), str):
         columns["model"] = plain_name(model)[0]
     if not {"family", "size"} <= columns.keys():
-        family, size = split(str(columns.get("model", "unknown")))  # whether there is a model, the row's rules say
+        family, size = split(str(columns.get("model", "unknown")))  # ImportedRow refuses a row without a model
         columns.setdefault("family", family)
         columns.setdefault("size", size)
     if item.ranks is None:
@@ -229,10 +245,10 @@ def _measurement(item: ImportedMeasurement, split: Callable[[str], tuple[str, st
     if not len(item.ranks):
         raise BadInput(f"{_at(item.place)}its table of ranks is empty")
     computed = _from_ranks(item.ranks, columns)
-    given = ImportedRow.model_validate({CE: computed[CE]} | columns).model_dump()
+    stated = ImportedRow.model_validate({CE: computed[CE]} | columns).model_dump()
     wrong = []
     for name, value in computed.items():
-        if name in columns and abs(given[name] - value) > _allowed(name, value):
+        if name in columns and abs(stated[name] - value) > _allowed(name, value):
             place = item.places.get(name, item.place)
             wrong.append(f"{_at(place)}{name} is {_shown(columns[name])}, but its ranks give {value:.6g}")
     if wrong:
@@ -241,21 +257,21 @@ def _measurement(item: ImportedMeasurement, split: Callable[[str], tuple[str, st
 
 
 def _from_ranks(ranks: RankTable, columns: Iterable[str]) -> dict[str, float]:
-    """CE, counts, and RBP_k at the k of the columns, as ranks give them."""
+    """Compute CE, counts, and RBP_k for the k of the columns from ranks."""
     ks = {k for k in rbp_ks(columns) if k <= ranks.vocab_size} | {k for k in HEADLINE_KS if k < ranks.vocab_size}
     counts = {"num_tokens": len(ranks), "documents": len(ranks.documents[0]), "vocab_size": ranks.vocab_size}
     return counts | {CE: ranks.ce} | {rbp_name(k): ranks.rbp(k) for k in sorted(ks)}
 
 
 def _allowed(name: str, value: float) -> float:
-    """How far a number may lie from that of its ranks."""
+    """Return the allowed difference between a stated number and `value`, which was computed from the ranks."""
     if name == CE:
         return _BATCHED * value
     return ROUNDED if parse_rbp_name(name) else 0.0
 
 
 def _present(columns: Mapping[str, Any]) -> dict[str, object]:
-    """The cells that are not empty."""
+    """Return the cells that are not missing (None, NaN or an empty text)."""
     present = {}
     for name, value in columns.items():
         missing = pd.api.types.is_scalar(value) and (pd.isna(value) or value == "")
@@ -265,13 +281,13 @@ def _present(columns: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _faults(error: ValidationError, item: ImportedMeasurement | ImportedScore) -> list[str]:
-    """A line for each rule that a row breaks: its place, the rule, and the value."""
+    """Return a line with place, rule and value for each rule that a row breaks."""
     places = item.places if isinstance(item, ImportedMeasurement) else {}
     faults = []
     for fault in faults_of(error):
         column = fault.name[:40]
         place = places.get(column) or ", ".join(filter(None, [item.place, column]))
-        got = "" if isinstance(fault.given, dict) else f"; got {_shown(fault.given)}"  # a dict is the whole row
+        got = "" if isinstance(fault.value, dict) else f"; got {_shown(fault.value)}"  # a dict is the whole row
         faults.append(f"{_at(place)}{fault.rule}{got}")
     return faults
 

@@ -29,9 +29,9 @@ from rbptrack.config.patterns import split_list
 
 
 class Plugin(BaseModel, ABC):
-    """Base of analyzers, importers and exporters.
+    """Base class of analyzers, importers and exporters.
 
-    Its fields are options, and the text under a field is the option's help. Types and ranges are pydantic's, such as
+    Each field is an option, and the text under a field is the option's help. Use pydantic's types for ranges, such as
     `k: PositiveInt = 10`. A list accepts `ks=10`, `ks=[1, 10]` and the text `ks="1,10"`.
 
     Raises:
@@ -64,11 +64,14 @@ class Plugin(BaseModel, ABC):
             super().__init__(**values)
         except ValidationError as error:
             fault = next(faults_of(error))
-            given = f"{fault.name}={shown(fault.given)}: " if fault.name in values else ""
-            raise BadInput(f"{_name_of(type(self))}: {given}{fault.sentence}") from error
+            option = f"{fault.name}={shown(fault.value)}: " if fault.name in values else ""
+            raise BadInput(f"{_name_of(type(self))}: {option}{fault.sentence}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by file: another process imports the plugin from there, as it is not on the module search path."""
+        """Pickle the plugin with its file. Another process imports it from the file.
+
+        A plugin's file is not on the module search path, so a plain pickle could not be read.
+        """
         cls = type(self)
         file = vars(sys.modules[cls.__module__.partition(".")[0]]).get("__plugin__", "")
         options = {option: getattr(self, option) for option in cls.model_fields}
@@ -76,22 +79,29 @@ class Plugin(BaseModel, ABC):
 
 
 class Analyzer(Plugin):
-    """Asks questions of measurements. Extend it in a file of `plugins/`."""
+    """Base class of analyzers, which compute a report from measurements. Extend it in a file in `plugins/`."""
 
     leads: ClassVar[bool] = False
-    """Whether its headline, first figure and results open the report's page. One analyzer does."""
+    """Whether the report's page begins with this analyzer's headline, first figure and results.
+
+    It is True for one analyzer only.
+    """
 
     cost: ClassVar[int] = 1
-    """How long it takes, compared with other analyzers. Those of the highest cost start first."""
+    """The relative running time of the analyzer. Analyzers with the highest cost start first."""
 
     @abstractmethod
     def analyze(self, runs: Runs) -> Report:
-        """Answer for all measurements. A family that cannot be used gets a note in the report; an error ends it."""
+        """Compute a report from measurements.
+
+        If a family cannot be used, add a note to the report and continue with the others. An exception ends the
+        analysis without a report.
+        """
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a plugin, as help shows it."""
+    """The name, default and help of a plugin's option, as texts for printing."""
 
     name: str
     default: str
@@ -102,18 +112,21 @@ P = TypeVar("P", bound=Plugin)
 
 
 def options_of(plugin: type[Plugin]) -> list[Option]:
-    """The options of a plugin. Their help is empty if the plugin's source cannot be read."""
-    in_cell = _texts_under_fields(plugin)
-    found = []
+    """Return the options of a plugin. Their help is empty if the plugin's source cannot be read."""
+    texts = _texts_under_fields(plugin)
+    options = []
     for name, field in plugin.model_fields.items():
         default = "" if field.is_required() else shown(field.get_default(call_default_factory=True))
-        text = field.description or in_cell.get(name, "")
-        found.append(Option(name, default, " ".join(text.split())))
-    return found
+        text = field.description or texts.get(name, "")
+        options.append(Option(name, default, " ".join(text.split())))
+    return options
 
 
 def _texts_under_fields(plugin: type[Plugin]) -> dict[str, str]:
-    """The texts under the fields of a class, by name. Pydantic finds none of a class that a notebook's cell defines."""
+    """Return the texts under the fields of a class, by the fields' names.
+
+    Pydantic does not find these texts for a class that is defined in a notebook's cell.
+    """
     texts = {}
     for function in filter(inspect.isfunction, vars(plugin).values()):
         code = function.__code__
@@ -130,12 +143,12 @@ def _texts_under_fields(plugin: type[Plugin]) -> dict[str, str]:
 
 
 def summary_of(plugin: type[Plugin]) -> str:
-    """The first line of a plugin's docstring: what it answers or does."""
+    """Return the first line of a plugin's docstring."""
     return inspect.cleandoc(plugin.__doc__ or _name_of(plugin)).splitlines()[0]
 
 
 def with_options(plugin: type[P], words: Sequence[str]) -> P:
-    """A plugin with options of the command line, such as `ks=1,10`.
+    """Make a plugin with options from the command line, such as `ks=1,10`.
 
     Raises:
         BadInput: a word is not key=value, an option does not exist, or its value is refused.
@@ -145,7 +158,7 @@ def with_options(plugin: type[P], words: Sequence[str]) -> P:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
-            raise BadInput(f"{word}: an option of {plugin.name} is given as key=value")
+            raise BadInput(f"{word}: write an option of {plugin.name} as key=value")
         if key in values:
             raise BadInput(f"{word}: {key} is given twice; a list is written as {key}=a,b")
         values[key] = value
@@ -153,36 +166,37 @@ def with_options(plugin: type[P], words: Sequence[str]) -> P:
 
 
 def configured(plugin: type[P], options: Mapping[str, Any]) -> P:
-    """A plugin with options.
+    """Make a plugin with options.
 
     Raises:
-        BadInput: an option does not exist, or its value is refused, whatever the plugin raises then.
+        BadInput: an option does not exist, or its value is refused. Any exception of the plugin's own validators
+            becomes BadInput.
 
     """
     try:
         return plugin(**options)
     except BadInput:
         raise
-    except Exception as error:  # of a plugin's own validator
-        raise BadInput(f"{plugin.name} takes no such options: {type(error).__name__}: {first_line(error)}") from error
+    except Exception as error:  # a validator of the plugin raised it
+        raise BadInput(f"{plugin.name} refuses these options: {type(error).__name__}: {first_line(error)}") from error
 
 
 def import_file(path: Path) -> ModuleType:
-    """Import a plugin's file or folder, once in a process."""
+    """Import a plugin's file or folder. A second call in the same process returns the same module."""
     file = path / "__init__.py" if path.is_dir() else path
     name = f"rbptrack_plugin_{path.stem}_{crc32(bytes(path)):x}"
     module = sys.modules.get(name)
     if module is not None:
         return module
     if not file.is_file():
-        raise ImportError(f"{file} is not a file")  # a FIFO would be waited for
+        raise ImportError(f"{file} is not a file")  # reading a FIFO would never end
     search = [str(path)] if path.is_dir() else None
     spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=search)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python module")
     module = importlib.util.module_from_spec(spec)
     vars(module)["__plugin__"] = str(path)
-    sys.modules[name] = module  # pydantic looks names of types up there
+    sys.modules[name] = module  # pydantic looks up the names of types there
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -196,18 +210,18 @@ def _unpickled(file: str, module: str, cls: str, name: str, options: dict[str, A
     """Rebuild a plugin in another process by importing its file."""
     if file:
         import_file(Path(file))
-    found: type[Plugin] = getattr(importlib.import_module(module), cls)
-    found.name = name
-    return found(**options)
+    plugin: type[Plugin] = getattr(importlib.import_module(module), cls)
+    plugin.name = name
+    return plugin(**options)
 
 
 def _name_of(plugin: type[Plugin]) -> str:
-    """The name of a plugin. The class has none before it is found in a file."""
+    """Return the name of a plugin. If it is not set yet, return the name of the class."""
     return plugin.name or plugin.__name__
 
 
 def _is_list(annotation: Any) -> bool:
-    """Whether a type is a tuple or a list, or one of several types that are."""
+    """Whether a type is a tuple or a list, or a union that contains one."""
     origin = get_origin(annotation) or annotation
     if origin in (Union, UnionType):
         return any(map(_is_list, get_args(annotation)))
@@ -215,7 +229,7 @@ def _is_list(annotation: Any) -> bool:
 
 
 def _as_tuple(value: object) -> object:
-    """The elements of a list, however it is given: as such, as a text with commas, or as its only element."""
+    """Convert the value of a list option to a tuple. The value may be a list, a text with commas, or one element."""
     if isinstance(value, str):
         return tuple(split_list(value))
     if value is None:

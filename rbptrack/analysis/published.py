@@ -1,4 +1,4 @@
-"""The authors' published exponents, to set beside measured ones (arXiv 2510.20387)."""
+"""Reads the exponents that the authors of arXiv 2510.20387 published, for comparison with measured ones."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 import pandas as pd
 
 PUBLISHED_IN = "ICLR 2026 submission draft of arXiv 2510.20387"
-"""Where the published exponents stand."""
+"""The document that contains the published exponents."""
 
 
 def published_in_size() -> pd.DataFrame:
-    """Table 2 of the draft: alpha and r2 of the law in size, by dataset, family and metric (`ce`, `rbp_10`)."""
+    """Return table 2 of the draft: alpha and r2 of the law in size, by dataset, family and metric (`ce`, `rbp_10`)."""
     return _read("scaling_with_size.csv").rename(columns={"slope": "alpha"})
 
 
 def published_in_k() -> pd.DataFrame:
-    """Table 1 of the draft: beta and r2 of the law in k, by dataset, family and size."""
+    """Return table 1 of the draft: beta and r2 of the law in k, by dataset, family and size."""
     return _read("scaling_with_k.csv").rename(columns={"slope": "beta"})
 
 
 def _read(name: str) -> pd.DataFrame:
     table = pd.read_csv(Path(__file__).parent / "reference" / name, dtype={"size": str})
-    return table.assign(slope=-table["slope"])  # they print slopes; a law's exponent is minus its slope
+    return table.assign(slope=-table["slope"])  # the draft prints slopes, and a law's exponent is minus its slope

@@ -1,4 +1,4 @@
-"""Files as importers read them: JSON without ambiguities, and tables as rows with their places."""
+"""Reads files for importers: JSON without duplicate keys, and tables as rows with their places in the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rbptrack.base.files import regular_file
 from rbptrack.config.paths import user_path
 
 TABLES = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
-"""Endings of the files that `read_rows` reads."""
+"""The endings of the names of files that `read_rows` can read."""
 
 _SEPARATORS = (",", ";", "\t")
 _QUOTED = re.compile(r'"[^"]*"')
@@ -31,15 +31,15 @@ _FACTORS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 
 
 def load_json(path: Path, *, finite: bool = True) -> Any:
-    """Read a JSON file of any size, in which no key stands twice.
+    """Read a JSON file of any size. An object in it may not have a key twice.
 
     Args:
         path: the file.
-        finite: refuse numbers that are NaN or infinite. Set it to False for a file in which numbers that are not used
-            may be NaN, as evaluation programs write them.
+        finite: whether to refuse numbers that are NaN or infinite. Use False for files of evaluation programs, which
+            may write NaN for numbers that are not imported.
 
     Raises:
-        BadInput: the file is not such JSON, or cannot be read.
+        BadInput: the file cannot be read, is not JSON, or has a duplicate key or a number that is not finite.
 
     """
     regular_file(path, "import")
@@ -47,21 +47,31 @@ def load_json(path: Path, *, finite: bool = True) -> Any:
 
 
 def parse_json(text: str | bytes, place: str, *, finite: bool = True) -> Any:
-    """Parse JSON as `load_json` does; `place` begins the message, such as `served.jsonl, line 3`."""
+    """Parse JSON. An object in it may not have a key twice.
+
+    Args:
+        text: the JSON.
+        place: the beginning of the error message, such as `served.jsonl, line 3`.
+        finite: whether to refuse numbers that are NaN or infinite.
+
+    Raises:
+        BadInput: the text is not JSON, or has a duplicate key or a number that is not finite.
+
+    """
     read_number = _finite if finite else float
     try:
         return json.loads(text, object_pairs_hook=_unique, parse_float=read_number, parse_constant=read_number)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{place}: is not JSON: {str(error)[:200]}") from error
+        raise BadInput(f"{place}: this is not JSON: {str(error)[:200]}") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice[:60]!r} stands twice in one object")
-    return made
+        raise ValueError(f"the key {twice[:60]!r} appears twice in one object")
+    return values
 
 
 def _finite(text: str) -> float:
@@ -72,14 +82,12 @@ def _finite(text: str) -> float:
 
 
 def whole_number(value: object, *, rounded: bool = True) -> object:
-    """Return a text such as `18,915,328`, `1.9e7` or `19M` as the whole number that it stands for.
-
-    Any other value is returned as it is.
+    """Convert a text such as `18,915,328`, `1.9e7` or `19M` to a whole number. Return any other value unchanged.
 
     Args:
-        value: as it stands in a file.
-        rounded: read K, M, B and T as thousands, millions, billions and trillions. Not for numbers that must be exact,
-            such as |V|.
+        value: a value from a file.
+        rounded: whether to accept K, M, B and T for thousands, millions, billions and trillions. Use False for numbers
+            that must be exact, such as |V|.
 
     """
     if not isinstance(value, str):
@@ -96,13 +104,16 @@ def whole_number(value: object, *, rounded: bool = True) -> object:
 
 
 def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Read a .csv, .tsv, .parquet, .json (a list of objects) or .jsonl table: the place and the cells of each row.
+    """Read a table from a .csv, .tsv, .parquet, .json (a list of objects) or .jsonl file.
 
-    Names of columns are in lower case. Cells of a CSV are texts; its columns are separated by commas, semicolons or
-    tabs. Numbers may be NaN or infinite. A column whose name stands twice is refused.
+    The columns of a CSV may be separated by commas, semicolons or tabs. Its cells are texts. Numbers in other files may
+    be NaN or infinite.
+
+    Returns:
+        For each row its place, such as `line 3`, and its cells by column. Names of columns are in lower case.
 
     Raises:
-        BadInput: the file is not such a table.
+        BadInput: the file is not such a table, or two columns have the same name.
 
     """
     regular_file(path, "import")
@@ -152,19 +163,19 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parse_options(header: bytes) -> pa.csv.ParseOptions:
-    """The separator of a CSV, which is the one that stands most often in its header."""
+    """Return the separator of a CSV: the one that its header holds most often."""
     text = _QUOTED.sub("", header.decode(errors="replace"))
     return pa.csv.ParseOptions(newlines_in_values=True, delimiter=max(_SEPARATORS, key=text.count))
 
 
 def _header(path: Path) -> bytes:
-    """The first line of a file that is not blank; empty without one."""
+    """Return the first line of a file that is not blank. Return an empty text if there is none."""
     with path.open("rb") as file:
         return next((line for line in file if line.strip()), b"")
 
 
 def _read_csv(path: Path) -> pa.Table:
-    content = pa.py_buffer(_bytes(path))  # Arrow opens no path that is not UTF-8
+    content = pa.py_buffer(_bytes(path))  # Arrow cannot open a path that is not UTF-8
     try:
         parse = _parse_options(_header(path))
         with pa.csv.open_csv(content, parse_options=parse) as reader:
@@ -183,13 +194,16 @@ def _read_parquet(path: Path) -> pa.Table:
         texts = [
             pa.field(field.name, pa.string()) if pa.types.is_binary(field.type) else field for field in table.schema
         ]
-        return table.cast(pa.schema(texts))  # some programs do not mark texts as such
+        return table.cast(pa.schema(texts))  # some programs store texts as bytes
     except (OSError, ValueError, pa.ArrowException) as error:
         raise BadInput(f"{path} cannot be read as a Parquet table: {first_line(error)[:200]}") from error
 
 
 def column_names(path: Path) -> set[str]:
-    """The columns of a table's first row in lower case, blank lines aside; empty for other files. For `takes`."""
+    """Return the names of a table's columns in lower case, from its first row. Return an empty set for other files.
+
+    Use it in `Importer.takes`, because it reads little and does not raise an error.
+    """
     suffix = path.suffix.lower()
     if suffix not in TABLES or not path.is_file():
         return set()
@@ -214,20 +228,20 @@ def column_names(path: Path) -> set[str]:
 
 
 def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool = False) -> dict[str, str]:
-    """Read a table that an option names, and give one of its columns by another; empty without a path.
+    """Read two columns of a table that an option names, and return the values of one by the values of the other.
 
-    A .json file may also be an object of objects by key, as the `param_count.json` of the paper's authors is:
+    A .json file may also hold an object of objects, like the `param_count.json` of the paper's authors:
     `{"EleutherAI/pythia-70m": {"non_embedding_params": 18915328}}`.
 
     Args:
-        path: the value of the option.
-        key: the column to look up by.
-        value: the column that is looked up.
-        option: its name, for messages.
-        optional: return an empty result if no row has the column `value`.
+        path: the value of the option. If it is empty, the result is empty.
+        key: the column whose values become the keys of the result.
+        value: the column whose values become the values of the result.
+        option: the name of the option, for error messages.
+        optional: whether to return an empty result if no row has the column `value`.
 
     Raises:
-        BadInput: the file is not such a table, or one key has two values.
+        BadInput: the file is not such a table, a row lacks one of the columns, or one key has two different values.
 
     """
     if not path:
@@ -241,16 +255,16 @@ def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool =
     pairs: dict[str, str] = {}
     for place, row in rows:
         if row.get(key) in (None, "") or row.get(value) in (None, ""):
-            raise BadInput(f"{file}, {place}: {key} and {value} are both needed; it has {', '.join(row)[:200]}")
+            raise BadInput(f"{file}, {place}: {key} and {value} are both needed; the row has {', '.join(row)[:200]}")
         name = str(row[key])
         text = str(row[value])
         if pairs.setdefault(name, text) != text:
-            raise BadInput(f"{file}, {place}: {name} is {pairs[name]} above, and {text} here")
+            raise BadInput(f"{file}, {place}: {name} is {text}, but {pairs[name]} in an earlier row")
     return pairs
 
 
 def _rows_by_key(file: Path, key: str) -> list[tuple[str, dict[str, Any]]]:
-    """The rows of a table; of an object of objects one for each entry."""
+    """Return the place and the cells of each row of a table, or of each entry of an object of objects."""
     content = load_json(file) if file.suffix.lower() == ".json" else None
     if not isinstance(content, dict):
         return read_rows(file)

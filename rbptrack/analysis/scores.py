@@ -1,4 +1,4 @@
-"""Imported scores of tasks, and the measurements of the models that have them."""
+"""Matches imported scores of tasks with the measurements of the same models."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pandas as pd
 from rbptrack.base.words import listed
 
 _CACHED = re.compile(r"models--(?P<repo>[^/]+)(?:/snapshots/(?P<commit>[0-9a-f]{7,64}))?(?:/|$)")
-_VARIANT = re.compile(r"\+[A-Za-z_]\w*=.*", re.DOTALL)  # what a name adds if arguments change the weights: +peft=...
+_VARIANT = re.compile(r"\+[A-Za-z_]\w*=.*", re.DOTALL)  # the part of a name with arguments that change the weights
 _ON_DISK = ("/", "./", "../", "~")
 
 
 def plain_name(model: str) -> tuple[str, str]:
-    """Return a model's name as its author would write it, and the commit if the name holds one.
+    """Return a model's name in its usual form, and the commit if the name holds one (otherwise an empty text).
 
-    A trailing slash is dropped. A path in the cache of the Hugging Face Hub
+    Slashes at the end are removed. A path in the cache of the Hugging Face Hub
     (`.../models--EleutherAI--pythia-70m/snapshots/abc1234`) becomes the model's id and its commit.
     """
     name = re.sub(r"/{2,}", "/", model.strip())
@@ -29,23 +29,28 @@ def plain_name(model: str) -> tuple[str, str]:
 
 
 def hub_id(name: str) -> str:
-    """Return a model's name if it may be an id on the Hugging Face Hub (`org/name`); empty for paths and bare names."""
+    """Return a model's name if it can be an id on the Hugging Face Hub (`org/name`). Otherwise return an empty text."""
     name = plain_name(name)[0]
     return "" if name.startswith(_ON_DISK) or name.count("/") != 1 else name
 
 
 def join_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows whose models have a score, once for each task, with the columns `task` and `score`.
+    """Return the measurements whose models have a score, once per task, with the new columns `task` and `score`.
 
-    A row whose model has two different scores in one task is left out of that task. `unused_scores` names it.
+    A measurement has three names: its model's name (`pythia-70m@step1000`), this name without the checkpoint, and the
+    name of its repository (`pythia-70m` for EleutherAI/pythia-70m). A score belongs to a measurement if the part of the
+    score's model after the last slash is one of these names. In addition:
+
+    - If both name an organisation on the Hugging Face Hub, it must be the same.
+    - A score with a revision belongs to the measurement with this revision, or with a commit that begins with it.
+    - A score without a revision belongs to the only measurement of this full name. If there is none or there are
+      several, it belongs to the one with the revision `main`.
+
+    If a measurement has two different scores in a task, it is left out of this task, and `unused_scores` names it.
 
     Args:
-        rows: measurements of one dataset, as in `Runs.frame`. Each goes by its model's name (`pythia-70m@step1000`), by
-            that name without the checkpoint, and by its repository's name (`pythia-70m` of EleutherAI/pythia-70m).
-        scores: as of `Runs.scores()`. The part of a score's model after its last slash is looked up among these names.
-            If both name an organisation on the Hugging Face Hub, it must be the same. A score with a revision belongs
-            to the row with this revision, or whose commit begins with it. A score without one belongs to the only row
-            of its full name, or else to the row with the revision `main`.
+        rows: measurements of one dataset, with the columns of `Runs.frame`.
+        scores: the scores, with the columns of `Runs.scores()`.
 
     """
     pairs = _pairs(rows, scores)
@@ -54,11 +59,11 @@ def join_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def unused_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> Iterator[str]:
-    """Yield sentences about scores that no measurement gets, or that contradict each other.
+    """Yield sentences about scores that belong to no measurement, and about scores that contradict each other.
 
     Args:
-        rows: measurements of any datasets, as in `Runs.frame`.
-        scores: as of `Runs.scores()`.
+        rows: measurements of any datasets, with the columns of `Runs.frame`.
+        scores: the scores, with the columns of `Runs.scores()`.
 
     """
     parts = [_pairs(part, scores) for _, part in rows.groupby("dataset", sort=True)]
@@ -66,19 +71,18 @@ def unused_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> Iterator[str]:
     unused = scores[~scores.index.isin(pairs["index"])]
     names = dict.fromkeys(_shown(score) for score in unused.to_dict("records"))
     if names:
-        verb = "joins" if len(names) == 1 else "join"
         yield (
-            f"Scores of {listed(list(names))} {verb} no measurement: measure the model, or map its name with "
+            f"No measurement belongs to the scores of {listed(list(names))}: measure the model, or map its name with "
             "`rbptrack import FILE names=FILE`."
         )
     for part in parts:
         for (_, task), group in part[_disagree(part)].groupby(["row", "task"], sort=True):
-            given = [f"{_shown(score)} {score['score']:.4g}" for score in group.to_dict("records")]
-            yield f"{task}: {listed(given)} are of one measurement. Neither is used."
+            different = [f"{_shown(score)} {score['score']:.4g}" for score in group.to_dict("records")]
+            yield f"{task}: one measurement has different scores, {listed(different)}. None of them is used."
 
 
 def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row for each model: that of the main revision, or else of the most training tokens."""
+    """Return one row per model: the main revision or, if it is missing, the row with the most training tokens."""
     models = []
     for model, repo in zip(rows["model"].astype(str), rows["repo"].fillna(""), strict=True):
         models.append(repo or model.partition("@")[0])
@@ -94,12 +98,18 @@ def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pairs(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """Return a line for each score that a row gets: the row's number, and the score with its `index` in the table."""
+    """Match scores with measurements.
+
+    Returns:
+        A row per matched score: the columns of the score, its `index` in `scores`, and `row`, the number of its
+        measurement in `rows`.
+
+    """
     rows_by_full_name: dict[str, list[int]] = {}
     rows_by_short_name: dict[str, list[int]] = {}
     organisations = []
-    for i, (model, given) in enumerate(zip(rows["model"].astype(str), rows["repo"].fillna(""), strict=True)):
-        repo = plain_name(given)[0]
+    for i, (model, stored) in enumerate(zip(rows["model"].astype(str), rows["repo"].fillna(""), strict=True)):
+        repo = plain_name(stored)[0]
         organisations.append(_organisation(repo))
         rows_by_full_name.setdefault(model.lower(), []).append(i)
         for name in {model.partition("@")[0], repo.rpartition("/")[2]} - {""}:
@@ -128,17 +138,17 @@ def _pairs(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def _organisation(name: str) -> str:
-    """The organisation of a model's id on the Hugging Face Hub, in lower case; empty for a path or a bare name."""
+    """Return the organisation in a model's id on the Hugging Face Hub, in lower case. Empty for any other name."""
     return hub_id(name).rpartition("/")[0].lower()
 
 
 def _of(organisation: str, candidates: list[int], organisations: list[str]) -> list[int]:
-    """The candidates that are not known to be of another organisation."""
+    """Return the candidates whose organisation is the same or unknown."""
     return [i for i in candidates if not organisation or organisations[i] in ("", organisation)]
 
 
 def _disagree(pairs: pd.DataFrame) -> pd.Series:
-    """Whether the row of a pair has another score in the same task."""
+    """Whether the measurement of each pair has different scores in the pair's task, (pairs,)."""
     return pairs.groupby(["row", "task"])["score"].transform("nunique").gt(1)
 
 

@@ -29,7 +29,7 @@ _RULES = {
     "string_unicode": "must be a text of whole characters",
     "string_too_short": "must have at least {min_length} characters",
     "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "must fit the pattern {pattern}",
+    "string_pattern_mismatch": "must match the pattern {pattern}",
     "literal_error": "must be {expected}",
     "enum": "must be {expected}",
     "list_type": "must be a list",
@@ -50,13 +50,13 @@ class Fault:
     Attributes:
         place: the names and indices that lead to the value; empty if the rule is about several values.
         rule: what the value must be, such as `must be at least 1`, or a sentence of its own.
-        given: the value.
+        value: the value.
 
     """
 
     place: tuple[int | str, ...]
     rule: str
-    given: object
+    value: object
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ def faults_of(error: ValidationError) -> Iterator[Fault]:
     """Yield every fault that pydantic found, in its order."""
     for detail in error.errors(include_url=False):
         context: dict[str, Any] = detail.get("ctx", {})
-        if detail["type"] in ("value_error", "assertion_error"):  # raised by a check of ours, or of a plugin's author
+        if detail["type"] in ("value_error", "assertion_error"):  # a validator of rbptrack or of a plugin raised it
             rule = str(context["error"])
         elif detail["type"] in _RULES:
             rule = _RULES[detail["type"]].format(**context)

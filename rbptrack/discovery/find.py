@@ -34,7 +34,7 @@ class Kind(Generic[P]):
     """A kind of plugin: analyzer, importer or exporter.
 
     Attributes:
-        word: the name of the kind.
+        word: the name of the kind, such as `analyzer`.
         base: the class that its plugins extend.
         folder: its folder in `plugins/`; empty for `plugins/` itself.
 
@@ -161,7 +161,7 @@ class Plugins(Generic[P]):
             self._classes[name] = _import(self.kind, plugin)
         except (KeyboardInterrupt, Stopped):
             raise
-        except BaseException as error:  # a plugin may raise anything, also SystemExit; the others must not suffer
+        except BaseException as error:  # a plugin may raise anything, even SystemExit, and must not stop the others
             if isinstance(error, BadInput):
                 fault = BadInput(f"{plugin.origin}: {error}")
             else:

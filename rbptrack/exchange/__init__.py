@@ -1,4 +1,4 @@
-"""Results that come and go: bundles of whole measurements, and what importers read of others' files."""
+"""Exports and imports measurements: bundles with ranks, and files of other programs."""
 
 from rbptrack.exchange.bundle import export_bundle, import_bundle, is_bundle
 from rbptrack.exchange.intake import import_source

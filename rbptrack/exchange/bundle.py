@@ -1,4 +1,4 @@
-"""Measurements as one file to share: a zip of their records and tables, without anything that could run."""
+"""Writes and reads bundles. A bundle is a zip file with the records and tables of measurements, without code."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ from rbptrack.tracking.names import (
 from rbptrack.tracking.record import histogram_of, rbp_curve
 
 LARGEST = 64 * 2**30
-"""Bytes to which a bundle may unpack."""
+"""The largest unpacked size of a bundle, in bytes."""
 
 _MANIFEST = "bundle.json"
 _FILES = (RECORD_FILE, RANKS_FILE, DOCUMENTS_FILE, UNSCORED_FILE, TOKENS_FILE)
 _NAME = re.compile(rf"[0-9a-f]{{64}}/({'|'.join(map(re.escape, _FILES))})")
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, struct.error)
-_MAX_RATIO = 200  # of an entry's size to its packed size: a bundle's tables are packed already
+_MAX_RATIO = 200  # largest ratio of unpacked to packed size of an entry; the tables in it are compressed already
 _LARGEST_OF = {RECORD_FILE: 2**24, TOKENS_FILE: 2**30, _MANIFEST: 2**16}
-"""Bytes of the entries that are read into memory whole."""
+"""The largest sizes, in bytes, of the entries that are read into memory as a whole."""
 
 
 def export_bundle(runs: Runs, path: Path, *, reading: str = "") -> int:
-    """Write measurements into one file, whole or not at all; returns how many.
+    """Write measurements to one file, completely or not at all, and return their number.
 
-    A bundle holds the ids and texts of the tokens, from which the documents can be read. It leaves out what an import
-    makes anew, and config.yaml, which names paths of this machine.
+    A bundle holds the ids and texts of the tokens, so its readers can read the documents. It leaves out files that an
+    import can compute, and config.yaml, which contains paths of this machine.
 
     Args:
-        runs: the measurements, of a store.
+        runs: the measurements. They must come from a store.
         path: the bundle.
-        reading: a reading page to add for people; an import leaves it alone.
+        reading: a reading page to add for readers, or empty. An import ignores it.
 
     Raises:
-        BadInput: the path is a link or a folder, or the runs are not of a store.
-        MissingArtifact: a file of a measurement is missing, or not what was sealed.
+        BadInput: the path is a link or a folder, or the runs do not come from a store.
+        MissingArtifact: a file of a measurement is missing, or was changed after the measurement.
 
     """
     store = runs.store
@@ -92,13 +92,16 @@ def is_bundle(path: Path) -> bool:
 
 
 def import_bundle(path: Path, store: Store) -> list[str]:
-    """Check all measurements of a bundle, then deliver those that the store lacks; returns lines about it.
+    """Check all measurements of a bundle, and add those that the store does not have yet.
 
-    CE, RBP_k, the curve and the fingerprint are computed again; the histogram is made of the ranks.
+    CE, RBP_k, the curve and the fingerprint are computed again and compared. The histogram is computed from the ranks.
+
+    Returns:
+        Lines about the import for the user.
 
     Raises:
-        BadInput: the file is not a bundle, holds what no bundle does, or numbers that its ranks do not give. Nothing of
-            it is kept.
+        BadInput: the file is not a bundle, has entries that a bundle does not have, or has numbers that disagree with
+            its ranks. Nothing is imported.
         StoreAway: the store does not answer. Run the command again later to complete the import.
 
     """
@@ -120,21 +123,21 @@ def import_bundle(path: Path, store: Store) -> list[str]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A zip, opened for as long as the block; what is damaged in it is BadInput."""
+    """Open a zip file for a block. Raises BadInput if it is damaged."""
     try:
         with zipfile.ZipFile(path) as bundle:
             yield bundle
     except _DAMAGE as error:
         raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: {first_line(error)[:200]}") from error
     except OSError as error:
-        if error.errno != errno.EINVAL:  # of a place before the file's beginning, where the beginning is cut off
+        if error.errno != errno.EINVAL:  # if the file's beginning is cut off, zipfile seeks to a negative position
             raise
         raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: its beginning is missing") from error
 
 
 def _collect(store: Store, run_id: str, folder: Path) -> Record:
-    """A measurement's record and files, as they may leave this machine, in a folder."""
-    record = store.sealed_record(run_id)  # whose seal is another in the bundle: it leaves files out
+    """Copy a measurement's record and the files that a bundle may hold to a folder. Return the record."""
+    record = store.sealed_record(run_id)  # in the bundle the record gets another seal, because it lists fewer files
     for name in record.files:
         if name in _FILES:
             shutil.copyfile(store.artifact(run_id, name), folder / name)
@@ -153,7 +156,7 @@ def _check_measurements(bundle: zipfile.ZipFile, fingerprints: Sequence[str], pa
 
 
 def _complete(folder: Path, source: Path) -> None:
-    """Add what is made of the ranks to a checked record, and where it came from."""
+    """Add the histogram, the curve and the name of the bundle to a checked measurement in a folder."""
     record = Record.read(folder)
     record.tags.setdefault(Tag.IMPORTED, "bundle")
     record.tags[Tag.IMPORTED_FROM] = source.name
@@ -166,7 +169,10 @@ def _complete(folder: Path, source: Path) -> None:
 
 
 def _fingerprints(bundle: zipfile.ZipFile, path: Path) -> list[str]:
-    """The measurements of a bundle whose entries are those that bundles have, and no others."""
+    """Check the entries of a bundle, and return the fingerprints of its measurements.
+
+    Raises BadInput if there is an unknown, repeated, encrypted, linked or oversized entry, or no measurement.
+    """
     entries = bundle.infolist()
     names = [entry.filename for entry in entries]
     if _MANIFEST not in names:
@@ -177,33 +183,39 @@ def _fingerprints(bundle: zipfile.ZipFile, path: Path) -> list[str]:
         encrypted = entry.flag_bits & 1
         plain = not link and not encrypted and entry.compress_type in _COMPRESSIONS
         if not known or not plain or names.count(entry.filename) > 1:
-            raise BadInput(f"{path} holds {entry.filename[:100]!r}, which no bundle does: nothing is imported")
+            raise BadInput(
+                f"{path} holds {entry.filename[:100]!r}, which is not allowed in a bundle: nothing is imported"
+            )
         largest = min(
             _LARGEST_OF.get(entry.filename.rpartition("/")[2], LARGEST), _MAX_RATIO * max(entry.compress_size, 2**16)
         )
         if entry.file_size > largest:
             raise BadInput(
-                f"{path}: {entry.filename[:80]} would unpack to {entry.file_size:,} bytes; at most {largest:,} are read"
+                f"{path}: {entry.filename[:80]} would unpack to {entry.file_size:,} bytes; at most {largest:,} are "
+                "allowed"
             )
     total = sum(entry.file_size for entry in entries)
     if total > LARGEST:
-        raise BadInput(f"{path} would unpack to {total:,} bytes; at most {LARGEST:,} are read")
+        raise BadInput(f"{path} would unpack to {total:,} bytes; at most {LARGEST:,} are allowed")
     fingerprints = list(dict.fromkeys(name.partition("/")[0] for name in names if "/" in name))
     if not fingerprints:
         raise BadInput(f"{path} holds no measurement")
     manifest = parse_json(bundle.read(_MANIFEST), f"{path}, {_MANIFEST}")
     if not isinstance(manifest, dict) or manifest.get("measurements") != len(fingerprints):
-        raise BadInput(f"{path} holds {counted(len(fingerprints), 'measurement')}, and its {_MANIFEST} says otherwise")
+        raise BadInput(
+            f"{path} holds {counted(len(fingerprints), 'measurement')}, but its {_MANIFEST} has another number: it is "
+            "damaged"
+        )
     return fingerprints
 
 
 @contextmanager
 def _unpacked(bundle: zipfile.ZipFile, fingerprint: str) -> Iterator[Path]:
-    """A measurement of a bundle in a folder of its own, for as long as the block."""
+    """Unpack a measurement of a bundle to a temporary folder, which is deleted when the block ends."""
     with tempfile.TemporaryDirectory() as name:
         for entry in bundle.infolist():
             folder, _, file = entry.filename.partition("/")
             if folder == fingerprint:
                 with bundle.open(entry) as source, Path(name, file).open("wb") as target:
-                    shutil.copyfileobj(source, target)  # never more than the size that was checked
+                    shutil.copyfileobj(source, target)  # zipfile reads at most the size that was checked
         yield Path(name)

@@ -1,4 +1,4 @@
-"""What a measurement that somebody else made must say: a record of the right types, and files that give its numbers."""
+"""Checks a measurement from a bundle: the names and types in its record, its files, and its numbers."""
 
 from __future__ import annotations
 
@@ -42,30 +42,36 @@ from rbptrack.tracking.names import (
 from rbptrack.tracking.record import numbers, size_metrics
 from rbptrack.tracking.verify import numbers_that_disagree
 
-_FEW_ROWS = 2**16  # of a table whose equal values need no room
-_LONGEST = 5000  # characters of a tag or param; MLflow cuts longer ones
+_FEW_ROWS = 2**16  # a table of so few rows may take less than a byte per row
+_LONGEST = 5000  # characters of a tag or param; MLflow truncates longer ones
 _LONGEST_NAME = 250
 _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"\d{1,18}(\.\d{1,18})?(e[+-]?\d{1,2})?", re.ASCII)
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _TOKEN = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
-_A_DAY = 86_400  # seconds that clocks may differ
+_A_DAY = 86_400  # clocks of two machines may differ by so many seconds
 _STATED_TWICE = [fact.name for fact in FACTS if fact.decides and fact.name not in ("model", "tokenizer")]
 _REQUIRED = (Tag.FINGERPRINT, Tag.FAMILY, Tag.MODEL, Tag.DATASET)
 _LENGTHS_OF_DATASET = {"name": 500, "digest": 36, "source": 65_535, "profile": 65_535}
-"""Keys of a record's `dataset`, and how many characters MLflow takes."""
+"""The keys of a record's `dataset`, and the largest number of characters that MLflow accepts for each."""
 
 _OF_REFERENCE = ("kl", "acceptance", "same_top")
-_CLOSE = 1e-6  # relative: numbers that another processor computed
+_CLOSE = 1e-6  # allowed relative difference, because another processor computed the numbers
 _Record = TypeAdapter(Record)
 
 
 def faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
-    """Every fault of an unpacked measurement."""
+    """Yield a sentence for each fault of an unpacked measurement.
+
+    Args:
+        folder: the folder with the measurement's record and files.
+        fingerprint: the fingerprint in the name of the bundle's folder.
+
+    """
     try:
         text = (folder / RECORD_FILE).read_bytes()
-        parse_json(text, RECORD_FILE)  # no key twice, no number that is not finite
-        Record.parse(text)  # no key that a record does not have
+        parse_json(text, RECORD_FILE)  # refuses duplicate keys and numbers that are not finite
+        Record.parse(text)  # refuses unknown keys
         record = _Record.validate_json(text, strict=True)
     except ValidationError as error:
         yield f"{RECORD_FILE}: {next(faults_of(error)).sentence}"
@@ -80,23 +86,23 @@ def faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
 
 
 def _faults_of_names(record: Record) -> Iterator[str]:
-    """Names of tags, params and numbers that are missing, or that no measurement has."""
+    """Yield faults of names: a required tag is missing, or a tag, param or metric is unknown."""
     if record.tags.get(Tag.KIND) != Kind.MEASUREMENT:
-        yield "is not a measurement"
+        yield "it is not a measurement"
     for tag in _REQUIRED:
         if not record.tags.get(tag):
             yield f"the tag {tag} is missing"
     for tag in sorted(record.tags.keys() - {Tag.KIND, *_names(Place.TAG, Tag.PREFIX)}):
-        yield f"the tag {tag[:60]!r} is not one of a measurement"
+        yield f"the tag {tag[:60]!r} is unknown"
     for name in sorted(record.params.keys() - _names(Place.PARAM)):
-        yield f"the param {name[:60]!r} is not one of a measurement"
+        yield f"the param {name[:60]!r} is unknown"
     known = {*_names(Place.METRIC), Metric.LOG10_NON_EMBEDDING_PARAMS}
     for name in sorted(record.metrics.keys() - known):
         result = name.removesuffix("_se")
         if not is_rbp_column(result) and (result == name or result not in known):
-            yield f"the metric {name[:60]!r} is not one of a measurement"
+            yield f"the metric {name[:60]!r} is unknown"
     for name in sorted(record.curves.keys() - {Metric.RBP_CURVE}):
-        yield f"the curve {name[:60]!r} is not one of a measurement"
+        yield f"the curve {name[:60]!r} is unknown"
     if record.dataset and record.dataset.keys() != _LENGTHS_OF_DATASET.keys():
         keys = ", ".join(_LENGTHS_OF_DATASET)
         yield f"its dataset must have the keys {keys}; it has {shortened(list(record.dataset))[:200]}"
@@ -107,17 +113,17 @@ def _names(place: Place, prefix: str = "") -> set[str]:
 
 
 def _faults_of_values(record: Record) -> Iterator[str]:
-    """Values that the store cannot keep as they are, or that a column of their type cannot hold."""
+    """Yield faults of values: the store cannot keep the value, it has the wrong type, or it contradicts another one."""
     for key, value in (record.tags | record.params).items():
         if len(value) > _LONGEST or not value.isprintable() or without_password(value) != value:
             yield f"{key[:60]} must have at most {_LONGEST:,} printable characters, and no password"
         elif not _has_type(BY_NAME.get(key.removeprefix(Tag.PREFIX)), value):
-            yield f"{key[:60]} is {value[:40]!r}, which is not of the type of its column"
+            yield f"{key[:60]} is {value[:40]!r}, which has the wrong type for its column"
     for name in ("repo", "dataset_repo"):
         if record.params.get(name) and not _REPOSITORY.fullmatch(record.params[name]):
             yield f"{name} is {record.params[name][:40]!r}, which is not the name of a repository"
     if record.name != title(record.tags.get(Tag.MODEL, ""), record.tags.get(Tag.DATASET, "")):
-        yield f"its name {record.name[:60]!r} is not that of its model and dataset"
+        yield f"its name {record.name[:60]!r} must consist of its model and dataset"
     elif len(record.name) > _LONGEST_NAME:
         yield f"its name must have at most {_LONGEST_NAME} characters"
     for key, length in _LENGTHS_OF_DATASET.items():
@@ -125,12 +131,12 @@ def _faults_of_values(record: Record) -> Iterator[str]:
         if len(value) > length or not value.isprintable():
             yield f"its dataset's {key} must have at most {length:,} printable characters"
     if record.dataset and record.dataset.get("name") != record.tags.get(Tag.DATASET):
-        yield "its dataset's name is not that of its tag"
+        yield "its dataset's name differs from the tag"
     if not 0 < record.began <= record.ended < time.time() + _A_DAY:
-        yield "it must have begun before it ended, and not in the future"
+        yield "its beginning must be before its end, and its end not in the future"
     curve = record.curves.get(Metric.RBP_CURVE, [])
     if not all(map(math.isfinite, [*record.metrics.values(), *(value for _, value in curve)])):
-        yield "every number must be finite"  # 400 digits are not
+        yield "every number must be finite"  # a number of 400 digits becomes infinite
     negative = [name for name, value in record.metrics.items() if value < 0 and name != "kl"]
     if negative:
         yield f"{shortened(negative)} must be at least 0"
@@ -138,7 +144,7 @@ def _faults_of_values(record: Record) -> Iterator[str]:
     values = [value for _, value in curve]
     rising = steps == sorted(set(steps)) and values == sorted(values)
     if steps and not (rising and steps[0] >= 1 and steps[-1] < 2**31 and values[0] >= 0 and values[-1] <= 1):
-        yield "its curve of RBP_k must rise with k, and hold shares"
+        yield "its curve of RBP_k must rise with k, from at least 0 to at most 1"
 
 
 def _has_type(fact: Fact | None, value: str) -> bool:
@@ -151,29 +157,29 @@ def _has_type(fact: Fact | None, value: str) -> bool:
 
 
 def _faults_of_identity(record: Record, fingerprint: str) -> Iterator[str]:
-    """Where the fingerprint, what it is the hash of, and the rest of the record disagree."""
+    """Yield faults of identity: the fingerprint is not the hash of the identity, or a tag or param contradicts it."""
     if fingerprint_of(record.identity) != fingerprint:
-        yield "its fingerprint is not that of what it says it measured"
+        yield "its fingerprint is not the hash of its identity"
     if record.tags.get(Tag.FINGERPRINT) != fingerprint:
-        yield "its record has another fingerprint than its folder"
+        yield "the fingerprint in its record differs from that of its folder"
     identity: dict[str, Any] = dict(record.identity)
     if identity.get("matmul") == "tf32":
         identity["dtype"] = "tf32"
     for name in _STATED_TWICE:
         value = identity.get(name)
         if value and isinstance(value, (str, int)) and str(value) != record.fact(name):
-            yield f"{name} is {record.fact(name)[:60]}, and {str(value)[:60]} in what its fingerprint is made of"
+            yield f"{name} is {record.fact(name)[:60]}, but {str(value)[:60]} in its identity"
 
 
 def _faults_of_numbers(record: Record) -> Iterator[str]:
-    """Numbers that break the rules of imported rows, and a logarithm of S that is another number's."""
+    """Yield faults of numbers: they break the rules of imported rows, or contradict each other."""
     size = record.metrics.get(Metric.NON_EMBEDDING_PARAMS)
     if size is not None and not size_metrics(int(size)).items() <= record.metrics.items():
-        yield f"{Metric.NON_EMBEDDING_PARAMS} is {size}, and its logarithm that of another number"
+        yield f"{Metric.NON_EMBEDDING_PARAMS} is {size}, but {Metric.LOG10_NON_EMBEDDING_PARAMS} disagrees with it"
     without_ranks = record.tags.get(Tag.WITHOUT_RANKS) == "true"
     columns: dict[str, object] = {}
     for name in IMPORTABLE:
-        if name == "documents" and not without_ranks:  # a document that was read may have no scored token
+        if name == "documents" and not without_ranks:  # documents without a scored token count, too
             continue
         value = record.metrics.get(name) if BY_NAME[name].place is Place.METRIC else record.fact(name)
         if value not in (None, ""):
@@ -185,27 +191,27 @@ def _faults_of_numbers(record: Record) -> Iterator[str]:
         yield from (fault.sentence for fault in faults_of(error))
         return
     if record.metrics.get(Metric.BITS_PER_BYTE) == 0 and row.ce:
-        yield f"{Metric.BITS_PER_BYTE} is 0, and ce is not"
+        yield f"{Metric.BITS_PER_BYTE} is 0, but ce is not"
     if not without_ranks:
         return
     unknown = sorted(record.metrics.keys() - columns.keys() - {Metric.LOG10_NON_EMBEDDING_PARAMS})
     if unknown:
         yield f"{shortened(unknown)} cannot be known without ranks"
     if "imported" not in record.identity:
-        yield "it was measured, and has no ranks"
+        yield "it has no ranks, although it was not imported"
     if dict(record.curves.get(Metric.RBP_CURVE, [])) != row.rbp:
-        yield "its curve of RBP_k is not that of its numbers"
+        yield "its curve of RBP_k disagrees with its numbers"
 
 
 def _faults_of_files(record: Record, folder: Path) -> Iterator[str]:
     present = {path.name for path in folder.iterdir()} - {RECORD_FILE}
     for name in sorted(set(record.files) ^ present):
-        yield f"{name[:60]} is missing, or not in the record"
+        yield f"{name[:60]} is missing, or the record does not list it"
     for name in sorted(set(record.files) & present):
         if sha256(folder / name) != record.files[name]:
             yield f"{name} is damaged"
     if (RANKS_FILE in present) == (record.tags.get(Tag.WITHOUT_RANKS) == "true"):
-        yield f"{RANKS_FILE} is missing, or is there although the record says that it is not"
+        yield f"{RANKS_FILE} is missing, or is present although the tag {Tag.WITHOUT_RANKS} is true"
     try:
         for name in sorted(present & {RANKS_FILE, DOCUMENTS_FILE, UNSCORED_FILE}):
             fault = _fault_of_size(folder / name)
@@ -226,7 +232,10 @@ def _faults_of_files(record: Record, folder: Path) -> Iterator[str]:
 
 
 def _fault_of_size(path: Path) -> str:
-    """Why a table cannot be one of a measurement: a run of equal values packs billions of rows into nothing."""
+    """Return a message if a table cannot be read or has far too many rows for its size. Otherwise return "".
+
+    Parquet stores billions of equal values in a few bytes. Reading such a table would fill the memory.
+    """
     try:
         rows = pq.read_metadata(path).num_rows
     except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
@@ -250,13 +259,13 @@ def _faults_of_documents(record: Record, documents: pa.Table) -> Iterator[str]:
         yield f"{DOCUMENTS_FILE}: the column document must hold 0, 1, 2, ..."
     stated = record.params.get("documents")
     if stated and int(stated) != len(documents):
-        yield f"{DOCUMENTS_FILE} holds {len(documents):,} documents, and the param documents is {stated}"
+        yield f"{DOCUMENTS_FILE} holds {len(documents):,} documents, but the param documents is {stated}"
 
 
 def _faults_of_ranks(record: Record, path: Path, documents: pa.Table | None) -> Iterator[str]:
     table = RankTable.read(path)
     if len(table) != record.metrics.get(Metric.NUM_TOKENS) or not len(table):
-        yield f"{RANKS_FILE} holds {len(table):,} ranks, and num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}"
+        yield f"{RANKS_FILE} holds {len(table):,} ranks, but num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}"
         return
     for name in table.table.column_names:
         if table.table.column(name).null_count:
@@ -283,7 +292,7 @@ def _faults_of_ranks(record: Record, path: Path, documents: pa.Table | None) -> 
 
 
 def _further_numbers_that_disagree(record: Record, table: RankTable, documents: pa.Table | None) -> Iterator[str]:
-    """Standard errors, the parts of CE and the other means that the ranks do not give."""
+    """Yield metrics that differ from the values that are computed from the ranks, such as standard errors."""
     counts = table.document_counts(rbp_ks(record.metrics))
     if documents is not None and "group" in documents.column_names:
         groups = [str(group) for group in documents.column("group").to_pylist()]
@@ -295,16 +304,16 @@ def _further_numbers_that_disagree(record: Record, table: RankTable, documents: 
         computed[Metric.TIE_RATE] = table.tie_rate
     if table.compared:
         computed |= asdict(Compared.of(table.compared_sums(), len(table), 0.0))
-        del computed["padding_mass"]  # of the logits, and no sum over tokens
+        del computed["padding_mass"]  # the ranks do not determine it
     for name in (Metric.CE, Metric.NUM_TOKENS):
         if name not in record.metrics:
             yield f"{name} is missing"
     for name, value in record.metrics.items():
         known = computed.get(name)
         if known is None and (name.endswith("_se") or name in _OF_REFERENCE):
-            yield f"{name} is {value}, and its ranks give none"
+            yield f"{name} is {value}, but it cannot be computed from its ranks"
         elif known is not None and not math.isclose(value, known, rel_tol=_CLOSE, abs_tol=_CLOSE):
-            yield f"{name} is {value}, and {known} by its ranks"
+            yield f"{name} is {value}, but {known} according to its ranks"
 
 
 def _faults_of_unscored(table: pa.Table) -> Iterator[str]:
@@ -317,14 +326,14 @@ def _faults_of_unscored(table: pa.Table) -> Iterator[str]:
 
 def _faults_of_tokens(texts: Any) -> Iterator[str]:
     if not isinstance(texts, Mapping) or not all(_TOKEN.fullmatch(k) and isinstance(t, str) for k, t in texts.items()):
-        yield f"{TOKENS_FILE} is not an object of texts by token id"
+        yield f"{TOKENS_FILE} must be a JSON object with a text for each token id"
     elif not _can_be_written("".join(texts.values())):
-        yield f"{TOKENS_FILE}: a text has a character that cannot be written"
+        yield f"{TOKENS_FILE}: a text has a character that cannot be encoded as UTF-8"
 
 
 def _can_be_written(text: str) -> bool:
     try:
-        text.encode(errors="surrogateescape")  # a token may be a part of a character
+        text.encode(errors="surrogateescape")  # a token may hold only a part of a character
     except UnicodeEncodeError:
         return False
     return True

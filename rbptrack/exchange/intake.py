@@ -1,4 +1,4 @@
-"""What importers read of others' files, as records: checked measurements with or without ranks, and scores of tasks."""
+"""Adds checked measurements and scores from importers to a store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,18 @@ from rbptrack.tracking.record import MAX_TEXT_LENGTH, histogram_of, numbers, rbp
 
 
 def import_source(importer: str, source: CheckedSource, path: Path, store: Store) -> list[str]:
-    """Deliver the checked measurements and scores of a source that the store lacks; returns lines about it.
+    """Add the checked measurements and scores of a file or folder that the store does not have yet.
 
     If an earlier import of a measurement had other numbers, the new numbers replace them.
+
+    Args:
+        importer: the name of the importer.
+        source: the checked content of the file or folder.
+        path: the file or folder.
+        store: the store.
+
+    Returns:
+        Lines about the import for the user.
 
     Raises:
         StoreAway: the store does not answer. Run the command again later to complete the import.
@@ -32,57 +41,66 @@ def import_source(importer: str, source: CheckedSource, path: Path, store: Store
             continue
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            if measurement.given.ranks is not None:
-                measurement.given.ranks.write(folder / RANKS_FILE)
+            if measurement.imported.ranks is not None:
+                measurement.imported.ranks.write(folder / RANKS_FILE)
                 histogram_of(folder / RANKS_FILE).write(folder / HISTOGRAM_FILE)
             record.write(folder)
-            Outbox(store).deliver(folder, keep=True)  # the temporary folder removes itself
+            Outbox(store).deliver(folder, keep=True)  # the temporary folder is deleted at the end of the block
         new_measurements += 1
     scores_are_new = len(source.scores) > 0 and store.save_scores(source.scores, path.name)
     return list(_lines(source, new_measurements, scores_are_new=scores_are_new))
 
 
 def imported_line(new: int, measurements: int) -> str:
-    """How many of the measurements of a source or bundle were new to the store."""
-    others = "; the others were there" if new < measurements else ""
+    """Return a line with the number of measurements that were imported.
+
+    Args:
+        new: the number of measurements that the store did not have.
+        measurements: the number of all measurements in the file.
+
+    """
+    others = "; the others are already in the store" if new < measurements else ""
     return f"{new} of {counted(measurements, 'measurement')} imported{others}"
 
 
 def _lines(source: CheckedSource, new_measurements: int, *, scores_are_new: bool) -> Iterator[str]:
     if source.measurements:
         yield imported_line(new_measurements, len(source.measurements))
-    without_ranks = sum(measurement.given.ranks is None for measurement in source.measurements)
+    without_ranks = sum(measurement.imported.ranks is None for measurement in source.measurements)
     if without_ranks:
-        yield f"{without_ranks} came without ranks: their intervals hold the scatter between models only"
+        yield (
+            f"{without_ranks} without ranks: intervals with them cover the scatter between models, not that between "
+            "documents"
+        )
     without_s = sum(measurement.row.non_embedding_params is None for measurement in source.measurements)
     if without_s:
-        yield f"{without_s} came without non_embedding_params: no law in size can use them"
+        yield f"{without_s} without non_embedding_params: laws in size leave them out"
     if len(source.scores):
-        yield f"{counted(len(source.scores), 'score')} {'imported' if scores_are_new else 'were there'}"
+        yield f"{counted(len(source.scores), 'score')} {'imported' if scores_are_new else 'already in the store'}"
     yield from source.notes
 
 
 def _record(measurement: CheckedMeasurement, importer: str, file: str) -> Record:
-    """A measurement as a record that reads like one of a sweep; the fingerprint says what it is of, not its numbers."""
+    """Make the record of an imported measurement. Its fingerprint depends on what was measured, not on the numbers."""
     row = measurement.row
-    given = measurement.given
+    imported = measurement.imported
     metrics = _metrics(row)
     curve = list(row.rbp.items())
-    if given.ranks is not None:
-        histogram = given.ranks.histogram()
-        metrics |= numbers(histogram, given.ranks.document_counts(list(row.rbp)))
+    if imported.ranks is not None:
+        histogram = imported.ranks.histogram()
+        metrics |= numbers(histogram, imported.ranks.document_counts(list(row.rbp)))
         curve = rbp_curve(histogram)
-    # The source's own name of the model: two repositories may have one family and size.
+    # The identity has the model's name in the file, because two repositories may have the same family and size.
     identity = {"imported": importer} | {name: str(value) for name, value in row.conditions.items()}
     model = f"{row.family}-{row.size}" if row.size else row.family
     values = row.model_dump(include=set(IMPORTABLE)) | {
         "model": model,
-        "repo": given.repo,
+        "repo": imported.repo,
         "fingerprint": fingerprint(identity),
         "imported": importer,
         "imported_from": file,
-        "notes": " ".join(given.notes.split())[:MAX_TEXT_LENGTH],
-        "without_ranks": given.ranks is None,
+        "notes": " ".join(imported.notes.split())[:MAX_TEXT_LENGTH],
+        "without_ranks": imported.ranks is None,
     }
     return Record(
         title(model, row.dataset),
@@ -95,7 +113,7 @@ def _record(measurement: CheckedMeasurement, importer: str, file: str) -> Record
 
 
 def _metrics(row: ImportedRow) -> dict[str, float]:
-    """The numbers of a row, with its further columns: rbp_<k> and standard errors."""
+    """Return all numbers of a row as metrics, with rbp_<k> and standard errors."""
     columns = row.model_dump(exclude_none=True)
     names = [name for name in IMPORTABLE if BY_NAME[name].place is Place.METRIC and name != Metric.NON_EMBEDDING_PARAMS]
     metrics = {name: float(columns[name]) for name in names if name in columns}

@@ -14,8 +14,8 @@ from tests.made import write_file
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"a": 1, "a": 2}', "'a' stands twice"),
-        ('[{"b": {"a": 1, "a": 1}}]', "'a' stands twice"),
+        ('{"a": 1, "a": 2}', "'a' appears twice"),
+        ('[{"b": {"a": 1, "a": 1}}]', "'a' appears twice"),
         ("[NaN]", "must be finite"),
         ("[Infinity]", "must be finite"),
         ("[1e999]", "must be finite; got 1e999"),
@@ -23,7 +23,7 @@ from tests.made import write_file
     ],
 )
 def test_json_with_a_key_twice_or_no_number_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(BadInput, match=f"here: is not JSON: .*{reason}"):
+    with pytest.raises(BadInput, match=f"here: this is not JSON: .*{reason}"):
         parse_json(text, "here")
 
 

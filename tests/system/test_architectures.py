@@ -11,7 +11,7 @@ import transformers
 
 from rbptrack.config.schema import DatasetConfig, EngineConfig, ModelConfig
 from rbptrack.corpus.documents import Document
-from rbptrack.corpus.sequences import Corpus, lay_out
+from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.corpus.tokens import tokenise
 from rbptrack.engine.measure import measure
 from rbptrack.models.loading import load_model
@@ -30,7 +30,7 @@ def test_ranks_are_those_of_the_logits(name: str, tmp_path: Path) -> None:
     config = ModelConfig(family="toy", size="1k", path=str(tmp_path / "model"))
     source = of_model(config)
     tokenizer = load_tokenizer(source)
-    corpus = lay_out(tokenise(DOCUMENTS, tokenizer, "\n"), tokenizer, DATASET)
+    corpus = build_corpus(tokenise(DOCUMENTS, tokenizer, "\n"), tokenizer, DATASET)
     begins = ARCHITECTURES[name].begins
     assert tokenizer.convert_ids_to_tokens(corpus.prefix.tolist()) == ([begins] if begins else [])
     model = load_model(config, source)

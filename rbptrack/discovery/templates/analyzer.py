@@ -1,4 +1,4 @@
-"""The share of tokens with a rank of at most k, at each size. Replace this by what you want to know."""
+"""Computes the share of tokens with a rank of at most k, at each size. Replace this by your own question."""
 
 from pydantic import PositiveInt
 
@@ -20,8 +20,8 @@ class Example(Analyzer):
         report = Report(GLOSSARY)
         reading = read_families(runs, [self.k])
         for family, counts in reading:
-            for size, s, of_size in zip(family.labels, family.s, counts, strict=True):
-                report.add("share", estimate(of_size, rbp), **family.keys, size=size, beside={"S": s})
+            for size, s, counts_at_size in zip(family.labels, family.s, counts, strict=True):
+                report.add("share", estimate(counts_at_size, rbp), **family.keys, size=size, beside={"S": s})
         report.notes += reading.notes
         if report.questions:
             rows = report.frame("share").sort_values("share")

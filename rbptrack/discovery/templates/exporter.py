@@ -1,4 +1,4 @@
-"""Writes one CSV per dataset. Replace this by what others read."""
+"""Writes one CSV per dataset. Replace this by your own format."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ class Example(Exporter):
     """One CSV per dataset, with a row for each measurement."""
 
     separator: str = ","
-    """between the values of a row"""
+    """text between the values of a row"""
 
     def export(self, runs: Runs, out: Path) -> str:
         names = []

@@ -10,7 +10,7 @@ class Example(Importer):
     """A .losses file: model, dataset and cross-entropy in nats, separated by spaces."""
 
     dataset: str = ""
-    """the name of the texts, if the lines have none"""
+    """name of the texts, if the lines do not name them"""
 
     def takes(self, path: Path) -> bool:
         return path.suffix == ".losses"

@@ -30,13 +30,13 @@ def test_the_authors_metrics_are_read(tmp_path: Path) -> None:
     row = measurement.row
     assert (row.model, row.family, row.size, row.dataset) == ("EleutherAI/pythia-70m", "pythia", "70m", "wiki")
     assert (row.ce, row.rbp, row.non_embedding_params) == (2.5, {1: 0.25, 10: 0.75}, 18915328)
-    assert measurement.given.repo == "EleutherAI/pythia-70m"
-    assert measurement.given.ranks is None
+    assert measurement.imported.repo == "EleutherAI/pythia-70m"
+    assert measurement.imported.ranks is None
 
 
 def test_the_authors_ranks_are_strict_and_documents_begin_where_positions_fall(tmp_path: Path) -> None:
     (measurement,) = read_checked(Authors(vocab_size=1000), authors_folder(tmp_path)).measurements
-    table = measurement.given.ranks
+    table = measurement.imported.ranks
     assert table is not None
     assert table.rank.tolist() == [1, 7, 300, 2]
     assert table.column("document").tolist() == [0, 0, 1, 1]
@@ -48,7 +48,7 @@ def test_the_authors_ranks_are_strict_and_documents_begin_where_positions_fall(t
     ("file", "text", "reason"),
     [
         ("top1/metrics.json", "[" * 100_000, "is not JSON"),
-        ("top1/metrics.json", '{"RBP_1": 0.2, "RBP_1": 0.3}', "stands twice"),
+        ("top1/metrics.json", '{"RBP_1": 0.2, "RBP_1": 0.3}', "appears twice"),
         ("top1/metrics.json", '{"mean_ce_loss": 3.6}', "one number, two values"),
         ("top1/metrics.json", '{"RBP_10": 0.8, "RBP_1": 0.25}', "one number, two values"),
         ("top1/metrics.json", '{"RBP_1": 0.3}', "rbp_1 is 0.3, but its ranks give 0.25"),
@@ -80,10 +80,10 @@ def test_sizes_are_given_once_each(tmp_path: Path) -> None:
 def test_ranks_that_are_left_out_are_said(tmp_path: Path) -> None:
     root = authors_folder(tmp_path)
     (measurement,) = read_checked(Authors(), root).measurements
-    assert measurement.given.notes == "ranks.json was left out: ranks need vocab_size"
+    assert measurement.imported.notes == "ranks.json was left out: ranks need vocab_size"
     write_file(root / "wiki/EleutherAI/pythia-70m/top10/ranks.json", "[]")
     (measurement,) = read_checked(Authors(vocab_size=1000), root).measurements
-    assert measurement.given.notes == "the ranks are those of top1/ranks.json; top10/ranks.json was not read"
+    assert measurement.imported.notes == "the ranks are those of top1/ranks.json; top10/ranks.json was not read"
 
 
 def test_each_model_may_have_its_own_vocabulary(tmp_path: Path) -> None:

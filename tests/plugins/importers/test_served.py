@@ -49,8 +49,8 @@ def served(path: Path, **options: Any) -> CheckedMeasurement:
 
 def table_of(measurement: CheckedMeasurement) -> RankTable:
     """Its ranks, which it must have."""
-    assert measurement.given.ranks is not None
-    return measurement.given.ranks
+    assert measurement.imported.ranks is not None
+    return measurement.imported.ranks
 
 
 def test_vllm_gives_whole_ranks_and_invents_no_ties(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_vllm_gives_whole_ranks_and_invents_no_ties(tmp_path: Path) -> None:
     assert measurement.row.ce == pytest.approx(7.75 / 5)
     assert measurement.row.rbp == {1: 2 / 5, 10: 4 / 5}
     assert (measurement.row.family, measurement.row.size) == ("big", "70b")
-    assert "head_dtype=float32" in measurement.given.notes
+    assert "head_dtype=float32" in measurement.imported.notes
 
 
 def test_of_several_entries_that_of_the_text_is_taken_where_it_is_named(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_sglang_gives_ce_alone(tmp_path: Path) -> None:
     measurement = served(lines(tmp_path / "a.jsonl", [sglang(tokens) for tokens in TOKENS]), model="org/big-70b")
     assert measurement.row.ce == pytest.approx(7.75 / 5)
     assert not measurement.row.rbp
-    assert measurement.given.ranks is None
+    assert measurement.imported.ranks is None
 
 
 @pytest.mark.parametrize("written", [0, 1, 5])
@@ -118,7 +118,7 @@ def test_numbers_that_are_not_read_may_be_nan(tmp_path: Path) -> None:
 )
 def test_a_path_is_no_repository(name: str, repo: str, tmp_path: Path) -> None:
     measurement = served(lines(tmp_path / "a.jsonl", [vllm(TOKENS[0]) | {"model": name}]))
-    assert (measurement.given.repo, measurement.row.size) == (repo, "70b")
+    assert (measurement.imported.repo, measurement.row.size) == (repo, "70b")
 
 
 def test_special_tokens_and_those_after_them_are_not_scored(tmp_path: Path) -> None:
