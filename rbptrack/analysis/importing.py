@@ -191,7 +191,7 @@ def checked(
         if differing := _differing(earlier, row):
             what = " ".join(str(part) for part in row.key if part)
             where = first.place or "the same source"
-            faults.append(f"{_at(item.place)}{what}: {listed(differing)} differs from the value in {where}")
+            faults.append(f"{_at(item.place)}{what}: the values of {listed(differing)} differ from those in {where}")
     if faults:
         raise BadInput(_message(source, faults))
     if not rows:

@@ -101,9 +101,7 @@ def test_a_corrected_import_takes_the_place_of_the_wrong_one_also_in_another_sto
         export_bundle(store.runs(), Path(f"{ce}.zip"))
         import_bundle(Path(f"{ce}.zip"), other)
         Path("3.5.zip").unlink(missing_ok=True)
-    assert import_bundle(Path("9.0.zip"), other) == [
-        "0 of 1 measurement imported; the others were already in the store"
-    ]
+    assert import_bundle(Path("9.0.zip"), other) == ["0 of 1 measurement imported; the others are already in the store"]
     assert other.runs()["ce"].tolist() == [3.5]
     take(store, [ImportedMeasurement({"model": "m-1k", "dataset": "wiki", "ce": 3.4, "seq_len": 128})])
     assert sorted(store.runs()["ce"]) == [3.4, 3.5]
