@@ -131,7 +131,7 @@ class Contrasts(Analyzer):
         if "against_rbp_1" in report.questions:
             rows = report.frame("against_rbp_1").rename(columns={"against_rbp_1": title})
             report.figures["against_rbp_1"] = intervals(rows, x=title, y="metric", null=0.0)
-        report.headline = _headline(report)
+        report.headline = _headline(report, fitted)
         return report
 
     def _against_rbp_1(self, report: Report, exponents: Exponents) -> None:
@@ -259,8 +259,9 @@ def _add_mean(report: Report, question: str, mean: Mean | None, **keys: Any) -> 
     report.add(question, mean.mean, beside=beside, **keys)
 
 
-def _headline(report: Report) -> str:
+def _headline(report: Report, fitted: Sequence[Exponents]) -> str:
     """Say how often exponents differ, for each kind of contrast."""
+    several = len({str(exponents.family.rows["family"].iloc[0]) for exponents in fitted}) > 1
     parts = []
     if "against_rbp_1" in report.questions:
         rows = report.frame("against_rbp_1")
@@ -269,7 +270,7 @@ def _headline(report: Report) -> str:
         said = {
             "above": f"{label}'s exponent is above RBP_1's",
             "below": f"{label}'s exponent is below RBP_1's",
-            "same": f"{label}'s exponent equals RBP_1's",
+            "same": f"{label}'s exponent is the same as RBP_1's",
         }
         none = f"no difference of the exponents of {label} and RBP_1 was found"
         parts.append(verdicts(rows[rows["metric"] == largest], said, noun="law", none=none))
@@ -277,8 +278,9 @@ def _headline(report: Report) -> str:
     of_ce = []
     for question in asked:
         rows = report.frame(question)
-        none = f"no difference between {question} was found"
-        said = {"differs": f"{question} differ"}
+        sides = question if several or question == "datasets" else "runs of several kinds"  # such as checkpoints
+        none = f"no difference between {sides} was found"
+        said = {"differs": f"{sides} differ"}
         of_ce.append(verdicts(rows[rows["metric"] == CE], said, noun="pair", none=none, power=len(asked) == 1))
     if any(of_ce):
         parts.append(f"CE's exponent: {'; '.join(filter(None, of_ce))}")

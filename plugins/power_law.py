@@ -265,6 +265,11 @@ class PowerLaw(Analyzer):
         if not found:
             return f"{label}: α = {spanned(rows['α'])}, without a test; the page says why."
         caution = _caution(report, metric, families)
+        worse = [name for name in self._metrics if (alpha[alpha["metric"] == name]["verdict"] == "below").any()]
+        if worse and metric not in worse:
+            falls = alpha[alpha["metric"] == worse[-1]]
+            words = {"below": f"{metric_label(worse[-1])} gets worse with size"}
+            return sentence(found, verdicts(falls, words, noun="law", none=""), caution)
         if "delta" not in report.questions:
             return sentence(found, caution)
         delta = report.frame("delta")
@@ -300,11 +305,8 @@ def _caution(report: Report, metric: str, families: Sequence[FamilyLaws]) -> str
 
 
 def _mispredicts(law: Law) -> bool:
-    """Whether the interval of the held-out error excludes 0."""
-    if law.sizes < 4:
-        return False
-    low, high = law.held_out().interval()
-    return low > 0 or high < 0
+    """Whether the test of the held-out error finds one."""
+    return law.sizes >= 4 and law.held_out().p() < 0.05
 
 
 def _has_floor(law: Law) -> bool:

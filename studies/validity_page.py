@@ -296,6 +296,11 @@ QUOTES = [
         "removes a part of this bias ({}% in simulation).",
         (Rate("median: share of H(P)'s bias that Miller and Madow's correction removes, %"),),
     ),
+    Quote(
+        "plugins/forms.py",
+        "better than A S^-alpha in {}% of simulated laws that have no floor.",
+        (Rate("share: a floor predicts left-out sizes better, though there is none"),),
+    ),
     Quote("plugins/forms.py", "was found in {}% of the families.", (Rate("found: a bend", experiment="forms"),)),
     Quote(
         "plugins/training.py",

@@ -214,7 +214,9 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> 
         for run_id in by_document:
             del values[run_id]
             notes.append(f"{models[run_id]} on {family.dataset} is left out: {runs.unread_groups[run_id]}.")
-    if without_ranks:
+    if len(without_ranks) == len(models):
+        notes.append(f"{family} is left out: its runs were imported without ranks.")
+    elif without_ranks:
         notes.append(f"{family}: {listed(without_ranks)} left out, imported without ranks.")
     return values, notes
 
