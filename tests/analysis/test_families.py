@@ -255,7 +255,7 @@ def test_imported_metrics_say_what_their_intervals_hold() -> None:
 
     without = read_families(runs_of(*rows, tables={}), load)
     assert not list(without)
-    assert "nano-6k" in without.notes[0]
+    assert "nano on wiki" in without.notes[0]
 
 
 def test_families_are_compared_on_the_same_texts_only() -> None:
