@@ -18,10 +18,17 @@ ROOT = Path(__file__).parent.parent
 Typed = Callable[[str], tuple[int, str, str]]
 Program = Callable[..., subprocess.CompletedProcess[str]]
 
+SHORT = 40
 settings.register_profile(
-    "short", max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "short", max_examples=SHORT, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("hours", settings.get_profile("short"), max_examples=10_000, derandomize=False)
 settings.load_profile("short")
+
+
+def examples(short: int) -> settings:
+    """The number of examples of a slow test with the profile "short"; "hours" tries as many times more as of others."""
+    return settings(max_examples=max(1, short * settings.default.max_examples // SHORT))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -93,6 +93,28 @@ def running() -> Iterator[Server]:
             process.wait(_PATIENCE)
 
 
+@contextmanager
+def plain_server(folder: Path, port: int) -> Iterator[None]:
+    """Start `mlflow server` on a SQLite file in a folder, and kill it at the end."""
+    words = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", str(port)]
+    words += ["--backend-store-uri", f"sqlite:///{folder}/served.db", "--artifacts-destination", f"{folder}/artifacts"]
+    environment = os.environ | {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "PYTHONWARNINGS": "default",
+    }
+    log = folder / "server.log"
+    with log.open("ab") as said:
+        process = subprocess.Popen(words, cwd=folder, env=environment, stdout=said, stderr=said, start_new_session=True)
+    try:
+        _until_it_answers(process, f"http://127.0.0.1:{port}/health", log)
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(_PATIENCE)
+
+
 def _until_it_answers(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:

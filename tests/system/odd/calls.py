@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import rbptrack
 from rbptrack.config.paths import embedded
-from reliability.inputs import judged
-from reliability.trial import Bench, Trial, evenly
 
 TEXTS = ["import os\ndef walk(path):\n    return os.listdir(path)\n" * 3, "The function returns a list of names. " * 5]
 LONG = "a" * 300
@@ -57,15 +56,24 @@ POWER_LAW: dict[str, list[Any]] = {
 }
 
 
+@cache
+def _model() -> Any:
+    return AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
+
+
+@cache
+def _tokenizer() -> Any:
+    return AutoTokenizer.from_pretrained(embedded("tokenizer"))
+
+
+def measured(**changes: Any) -> Any:
+    """Measure nano/6k on two texts, with other arguments where given."""
+    good = {"model": _model(), "tokenizer": _tokenizer(), "texts": TEXTS, "seq_len": 64, "progress": False}
+    return rbptrack.measure(**{**good, **changes})
+
+
 def calls() -> Iterator[tuple[str, Callable[[], object]]]:
     """A name and a call for each bad argument; none may be accepted."""
-    model = AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(embedded("tokenizer"))
-    good: dict[str, Any] = {"model": model, "tokenizer": tokenizer, "texts": TEXTS, "seq_len": 64, "progress": False}
-
-    def measured(**changes: Any) -> Any:
-        return rbptrack.measure(**{**good, **changes})
-
     for name, values in MEASURE.items():
         for value in values:
             yield f"measure({name}={value!r:.40})", lambda n=name, v=value: measured(**{n: v}).log()
@@ -92,20 +100,29 @@ def calls() -> Iterator[tuple[str, Callable[[], object]]]:
     for ks in ([0], ["x"], None, [1.5]):
         yield f"laws(runs(), {ks!r})", lambda k=ks: rbptrack.laws(rbptrack.runs(), k)
         yield f"runs().document_counts({ks!r})", lambda k=ks: rbptrack.runs().document_counts("nano-6k", k)
-    tied = AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
-    tied.get_input_embeddings().weight.data[5] = math.nan
-    yield "measure(a NaN in the weights)", lambda: measured(model=tied)
-    other = AutoTokenizer.from_pretrained(embedded("tokenizer"))
-    other.add_tokens([f"token{i}" for i in range(50)])
-    yield "measure(a larger tokenizer)", lambda: measured(tokenizer=other, texts=["token3 token7 " * 9])
-    bert = transformers.BertModel(
-        transformers.BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
-    )
-    yield "measure(BERT)", lambda: measured(model=bert)
+    yield "measure(a NaN in the weights)", with_a_nan
+    yield "measure(a larger tokenizer)", with_a_larger_tokenizer
+    yield "measure(BERT)", with_bert
 
 
-def run(bench: Bench, *, count: int) -> Iterator[Trial]:
-    """Try `count` of the calls; each must raise an RbptrackError of one or two lines and log nothing."""
-    for what, call in evenly(list(calls()), count):
-        trial = bench.call(what, lambda c=call: c() is None)
-        yield judged(trial, allowed=False)
+def with_a_nan() -> object:
+    _model().get_input_embeddings().weight.data[5] = math.nan
+    return measured()
+
+
+def with_a_larger_tokenizer() -> object:
+    _tokenizer().add_tokens([f"token{i}" for i in range(50)])
+    return measured(texts=["token3 token7 " * 9])
+
+
+def with_bert() -> object:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    return measured(model=transformers.BertModel(transformers.BertConfig(**sizes)))
+
+
+CALLS = tuple(calls())
+
+
+def call(number: int) -> None:
+    """Make one of the calls."""
+    CALLS[number][1]()

@@ -1,20 +1,13 @@
-"""Stores that somebody altered: each number by one bit, params, tags, curves, files, the record and the seal."""
+"""Ways to alter a store: numbers by one bit, params, tags, curves, files, the record and the seal."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from functools import partial
 from pathlib import Path
-
-import numpy as np
-
-from rbptrack.tracking import Store
-from reliability.trial import Trial
 
 Change = Callable[[], None]
 
@@ -122,26 +115,6 @@ def _sql(database: sqlite3.Connection, statement: str, *values: object) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-
-
-def run(store: Store, folder: Path, *, count: int, seed: int = 0) -> Iterator[Trial]:
-    """Alter a store of two measurements, each time in one of `count` ways, and see whether `verify` says so."""
-    (run_id, other) = (str(run.info.run_id) for run in store.finished())
-    places = {run: Path(store.artifact(run, "record.json")).parent for run in (run_id, other)}
-    kept = folder / "kept"
-    shutil.copytree(places[run_id], kept)
-    with closing(sqlite3.connect(folder / "mlflow.db")) as database, closing(sqlite3.connect(":memory:")) as before:
-        database.backup(before)
-        ways = list(changes(database, run_id, places[run_id], places[other]))
-        chosen = np.random.default_rng(seed).permutation(len(ways))[:count]
-        for what, change in (ways[i] for i in sorted(chosen)):
-            change()
-            faults = {fault.run_id: fault.text for fault in store.verify()}
-            yield Trial(what, "noticed" if set(faults) == {run_id} else "missed", str(faults))
-            before.backup(database)
-            shutil.rmtree(places[run_id])
-            shutil.copytree(kept, places[run_id])
-    assert not list(store.verify())
 
 
 def _one_bit(value: float) -> float:

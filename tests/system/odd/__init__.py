@@ -1,4 +1,4 @@
-"""Odd files for the inputs of `inputs.txt`: made in the folder `odd/` beside a store of three nano models."""
+"""Odd files for the command lines of `command_lines.txt`, made in the folder `odd/` beside a store of three models."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from rbptrack.config.paths import embedded
 
+COMMAND_LINES = Path(__file__).with_name("command_lines.txt")
 _BINARY: dict[str, bytes] = {
     "latin1.txt": b"caf\xe9 " * 50,
     "binary.bin": bytes(range(256)) * 9,
@@ -35,7 +36,7 @@ _FOLDERS = ("folder", "folder.html", "folder.zip", "folder.csv", "emptymodel")
 def make(folder: Path) -> None:
     """Make everything in `folder/odd`; a bundle `good.zip` must lie in the folder."""
     odd = folder / "odd"
-    texts = yaml.safe_load(Path(__file__).with_name("odd.yaml").read_text())
+    texts = yaml.safe_load(Path(__file__).with_name("files.yaml").read_text())
     for name, content in {**{path: text.encode() for path, text in texts.items()}, **_BINARY}.items():
         _write(odd / name, content)
     for name in ("fifo.jsonl", "fifo.csv"):

@@ -1,1 +1,0 @@
-"""Campaigns of hours: inputs, damage, kills and cuts at full count. `python -m reliability NAME --count N`."""
