@@ -387,7 +387,7 @@ def freeze(work: Path) -> None:
         for step in steps:
             weights = work / f"{Run(size, keep=steps).name}-step{step}.pt"
             _freeze_weights(size, weights, EMBEDDED / "checkpoints" / f"{size}-step{step}")
-    tokenizer = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_file(str(work / "tokenizer.json")),
         eos_token="<|endoftext|>",
         bos_token="<|endoftext|>",

@@ -162,7 +162,7 @@ def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[
     if "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder):
         from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-        values = {character: byte for byte, character in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
+        values = {character: byte for byte, character in bytes_to_unicode().items()}
         return [_byte_level_text(piece, values) for piece in pieces]
     texts = []
     for piece in pieces:

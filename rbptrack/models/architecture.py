@@ -144,8 +144,8 @@ def _quiet(*, downloads: bool) -> None:
     from huggingface_hub.utils.tqdm import enable_progress_bars
     from transformers.utils import logging as transformers_logging
 
-    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     if downloads and sys.stderr.isatty():
         enable_progress_bars()  # weights are gigabytes; `disable_progress_bar` above switched the hub's bars off too
     logging.getLogger("transformers").setLevel(logging.ERROR)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from rbptrack.base.errors import MeasurementError, StoreAway
 from rbptrack.base.process import Stopped
+from rbptrack.cli.app import main
 from tests.conftest import Typed
 
 COMMANDS = ["measure", "plan", "demo", "list", "show", "compare", "report", "analyze"]
@@ -139,31 +137,25 @@ def test_errors_are_a_line_and_an_exit_code(
     assert "hunter2" not in err
 
 
-def test_words_are_completed(tmp_path: Path) -> None:
-    def completed(words: str, last: str) -> list[str]:
-        environment = {**os.environ, "_RBPTRACK_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": last}
-        code = "import sys; sys.argv[0] = 'rbptrack'; from rbptrack.cli.app import main; main()"
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        return done.stdout.split()
-
-    assert {"measure", "list"} <= set(completed("rbptrack ", "1"))
-    assert "model=nano/6k" in completed("rbptrack measure model=nano/", "2")
-    assert "nano/6k" in completed("rbptrack\nmeasure\nmodel\n=\nnano/", "4")  # as bash splits it
-    assert "nano/6k" in completed("rbptrack\nmodel\n=\nnano/", "3")
-    assert "dataset=stdlib,pydocs" in completed("rbptrack plan dataset=stdlib,py", "2")
-    assert "--dataset" in completed("rbptrack list --da", "2")
-    assert "power_law" in completed("rbptrack analyze power", "2")
-
-
-def test_a_stop_signal_ends_it_with_its_code(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rbptrack", "model=nano/*", "dataset=pydocs"], cwd=tmp_path, stderr=subprocess.PIPE
-    )
-    while not list(tmp_path.glob("mlruns/cells/*/blocks")) and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == 143
-    assert b"Traceback" not in err
+@pytest.mark.parametrize(
+    ("words", "last", "completed"),
+    [
+        ("rbptrack ", 1, "measure"),
+        ("rbptrack ", 1, "list"),
+        ("rbptrack measure model=nano/", 2, "model=nano/6k"),
+        ("rbptrack\nmeasure\nmodel\n=\nnano/", 4, "nano/6k"),  # as bash splits it
+        ("rbptrack\nmodel\n=\nnano/", 3, "nano/6k"),
+        ("rbptrack plan dataset=stdlib,py", 2, "dataset=stdlib,pydocs"),
+        ("rbptrack list --da", 2, "--dataset"),
+        ("rbptrack analyze power", 2, "power_law"),
+    ],
+)
+def test_words_are_completed(
+    words: str, last: int, completed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["rbptrack"])
+    for name, value in {"_RBPTRACK_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(last)}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main()
+    assert completed in capsys.readouterr().out.split()

@@ -7,11 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 import rbptrack
 from rbptrack.config.paths import embedded
-from tests.conftest import Program, Typed
+from tests.conftest import Typed
 
 
 def test_a_sweep_is_planned_measured_and_found_again(typed: Typed, tmp_path: Path) -> None:
@@ -116,20 +115,6 @@ def test_a_model_is_measured_with_the_tokenizer_that_its_files_describe(typed: T
     ranks = rbptrack.runs().ranks("begun/num")
     assert set(ranks.column("position")) >= {2}
     assert 1 not in ranks.column("position"), "the token after a special one is not scored"
-
-
-def test_hydras_flags_show_and_measure_nothing(program: Program, tmp_path: Path) -> None:
-    done = program("--cfg", "job", "model=nano/*,!nano/2m", "dataset=stdlib", "k=1,7")
-    assert done.returncode == 0, done.stderr
-    shown = yaml.safe_load(done.stdout)
-    assert shown["model"]["size"] == "6k"  # the first cell
-    assert shown["k"]["values"] == [1, 7]
-    assert program("--info", "defaults").returncode == 0
-    for wrong in ("--cfg=jib", "hydra.run.dir=/proc/x"):
-        done = program("model=nano/6k", wrong)
-        assert done.returncode == 2
-        assert len(done.stderr.splitlines()) == 1
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_demo_takes_other_words(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 Change = Callable[[], None]
+IGNORED = ("rbptrack.kind", "rbptrack.writer")  # says that a run is a measurement at all; which process wrote it
 
 
 def changes(database: sqlite3.Connection, run_id: str, artifacts: Path, other: Path) -> Iterator[tuple[str, Change]]:
@@ -46,10 +47,10 @@ def _of_metrics(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str
 
 
 def _of_texts(database: sqlite3.Connection, run_id: str, kind: str, prefix: str) -> Iterator[tuple[str, Change]]:
-    """Params or tags whose names begin with the prefix; `rbptrack.kind` says that a run is a measurement at all."""
+    """Params or tags whose names begin with the prefix, without those that `verify` rightly ignores."""
     rows = database.execute(f"select key from {kind}s where run_uuid = ?", (run_id,))
     for (name,) in rows.fetchall():
-        if name.startswith(prefix) and name != "rbptrack.kind":
+        if name.startswith(prefix) and name not in IGNORED:
             lengthen_it = f"update {kind}s set value = value || '1' where key = ? and run_uuid = ?"
             drop_it = f"delete from {kind}s where key = ? and run_uuid = ?"
             yield f"{kind} {name}", partial(_sql, database, lengthen_it, name, run_id)

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +176,7 @@ class Altered:
 
     store: Store
     run_id: str
-    ways: dict[str, Callable[[], object]]
+    ways: dict[str, Callable[[], object]] = field(repr=False)
     restore: Callable[[], None]
 
 

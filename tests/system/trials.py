@@ -14,9 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import transformers  # noqa: F401 (so that the trials, which are forks, need not import it)
-
-import rbptrack.sweep.load
+import rbptrack.sweep.load  # so that the trials, which are forks, need not import it
 import rbptrack.tracking  # noqa: F401
 from rbptrack.base.errors import RbptrackError
 from rbptrack.cli.app import main
@@ -24,7 +22,7 @@ from rbptrack.cli.app import main
 PATIENCE = 300.0
 """Seconds after which a trial counts as hanging; the slowest loads and measures a model in two."""
 
-# Trials are forked from a process without threads that has imported this module: pytest's has threads.
+# Trials are forked from a process that has imported these modules and has no threads, as pytest's has.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["pytest", __name__, "tests.system.odd.calls"])
 

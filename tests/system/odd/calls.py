@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import rbptrack
 from rbptrack.config.paths import embedded
 
+MODEL: Any = AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
+TOKENIZER: Any = AutoTokenizer.from_pretrained(embedded("tokenizer"))
 TEXTS = ["import os\ndef walk(path):\n    return os.listdir(path)\n" * 3, "The function returns a list of names. " * 5]
 LONG = "a" * 300
 MEASURE: dict[str, list[Any]] = {
@@ -56,19 +57,9 @@ POWER_LAW: dict[str, list[Any]] = {
 }
 
 
-@cache
-def _model() -> Any:
-    return AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
-
-
-@cache
-def _tokenizer() -> Any:
-    return AutoTokenizer.from_pretrained(embedded("tokenizer"))
-
-
 def measured(**changes: Any) -> Any:
     """Measure nano/6k on two texts, with other arguments where given."""
-    good = {"model": _model(), "tokenizer": _tokenizer(), "texts": TEXTS, "seq_len": 64, "progress": False}
+    good = {"model": MODEL, "tokenizer": TOKENIZER, "texts": TEXTS, "seq_len": 64, "progress": False}
     return rbptrack.measure(**{**good, **changes})
 
 
@@ -106,12 +97,12 @@ def calls() -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 def with_a_nan() -> object:
-    _model().get_input_embeddings().weight.data[5] = math.nan
+    MODEL.get_input_embeddings().weight.data[5] = math.nan
     return measured()
 
 
 def with_a_larger_tokenizer() -> object:
-    _tokenizer().add_tokens([f"token{i}" for i in range(50)])
+    TOKENIZER.add_tokens([f"token{i}" for i in range(50)])
     return measured(texts=["token3 token7 " * 9])
 
 
