@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _EXAMPLES = 100  # training examples whose lengths are compared
 
 
-class RankCallback(TrainerCallback):
+class RankCallback(TrainerCallback):  # type: ignore[misc]
     """Measures texts whenever a Trainer evaluates, and adds `eval_rbp_10` and `eval_rank_ce` to the evaluation.
 
     Attach it to a Trainer. Its metrics then also reach the Trainer's loggers (MLflow, W&B, TensorBoard):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
@@ -197,7 +197,7 @@ class Interruptions(RuleBasedStateMachine):
 
 def test_an_interrupted_sweep_loses_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        lambda: Interruptions(tmp_path, undisturbed), settings=examples(4)
+        lambda: Interruptions(tmp_path, undisturbed), settings=settings(examples(4), stateful_step_count=3)
     )
 
 
