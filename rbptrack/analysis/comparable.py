@@ -20,7 +20,7 @@ def without_twins(frame: pd.DataFrame) -> pd.DataFrame:
     reference = (frame["reference"] + "@" + frame["reference_commit"].fillna("")).fillna("")
     order = reference + frame["groups"].isna().map({True: " by document", False: ""})
     keyed = frame[list(SAME_RANKS)].assign(order=order)
-    first = keyed.groupby(list(SAME_RANKS), dropna=False)["order"].transform("min")
+    first = keyed.groupby(list(SAME_RANKS), dropna=False, observed=True)["order"].transform("min")
     return frame[order == first]  # rows that are equal in this, too, are runs of one size, or imports
 
 
@@ -75,7 +75,7 @@ def parts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFra
     if not keys:
         return [("", rows)]
     labelled = []
-    for values, part in rows.groupby(list(keys), dropna=False, sort=True):
+    for values, part in rows.groupby(list(keys), dropna=False, observed=True):
         facts = [BY_NAME[key] for key in keys]
         words = [fact.label + fact.text(value) for fact, value in zip(facts, values, strict=True)]
         labelled.append((" ".join(words), part))
@@ -84,4 +84,4 @@ def parts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFra
 
 def _differs_within(rows: pd.DataFrame, keys: Sequence[str], column: str) -> bool:
     """Whether a column takes several values among rows that agree in the keys."""
-    return bool((rows.groupby(list(keys), dropna=False)[column].nunique(dropna=False) > 1).any())
+    return bool((rows.groupby(list(keys), dropna=False, observed=True)[column].nunique(dropna=False) > 1).any())

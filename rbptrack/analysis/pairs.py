@@ -52,7 +52,7 @@ CHANGES_GLOSSARY: dict[str, str | Term] = {
 
 def same_tokens(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yield the rows of `Runs.frame` of every set of tokens that several measurements scored."""
-    for _, rows in frame.groupby(list(SAME_TOKENS), dropna=False, sort=True):
+    for _, rows in frame.groupby(list(SAME_TOKENS), dropna=False, observed=True):
         if len(rows) > 1:
             yield rows
 

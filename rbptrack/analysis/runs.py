@@ -276,7 +276,7 @@ def _family_and_size(frame: pd.DataFrame) -> pd.Series[str]:
 
 def _sizes(frame: pd.DataFrame) -> pd.CategoricalDtype:
     """The sizes in the order of S; sizes of unknown S come last, in the order of the numbers in them."""
-    smallest = frame.groupby("size")["non_embedding_params"].min()
+    smallest = frame.groupby("size", observed=True)["non_embedding_params"].min()
     by_s = {str(size): float("inf") if pd.isna(s) else float(s) for size, s in smallest.items()}
     return pd.CategoricalDtype(sorted(by_s, key=lambda size: (by_s[size], natural_key(size))), ordered=True)
 

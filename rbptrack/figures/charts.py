@@ -301,7 +301,7 @@ def _check(frame: pd.DataFrame, needed: Sequence[str], keys: Sequence[str]) -> N
     if not drawn or not frame.duplicated(drawn).any():
         return
     labels = frame.drop(columns=[*drawn, *needed, "verdict"], errors="ignore").select_dtypes(exclude="float")
-    groups = frame.groupby(drawn, dropna=False)
+    groups = frame.groupby(drawn, dropna=False, observed=True)
     differing = [name for name in map(str, labels) if groups[name].nunique().max() > 1]
     raise BadInput(
         f"rows with the same {', '.join(drawn)} would be drawn over each other; they differ in "

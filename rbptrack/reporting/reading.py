@@ -159,7 +159,7 @@ def _token_sets(runs: Runs, notes: list[str]) -> list[TokenSet]:
     if len(frame) < len(runs.frame):
         notes.append(f"{counted(len(runs.frame) - len(frame), 'measurement')} without ranks left out.")
     sets = []
-    groups = [rows for _, rows in frame.groupby(list(SAME_TOKENS), dropna=False, sort=True)]
+    groups = [rows for _, rows in frame.groupby(list(SAME_TOKENS), dropna=False, observed=True)]
     for rows in groups:
         ordered = rows.assign(_size=rows["size"].astype("string").fillna("").map(natural_key)).sort_values(
             ["family", "non_embedding_params", "_size", "training_tokens", "name"], na_position="first"

@@ -21,12 +21,9 @@ def test_optuna_finds_the_lowest_cross_entropy(
     assert done.stdout.count("nano-6k / pydocs") == 2, "a line for each cell"
     (results,) = (tmp_path / "mlruns/hydra").rglob("optimization_results.yaml")
     monkeypatch.chdir(tmp_path)
-<<<<<<< HEAD:tests/system/test_sweepers.py
     lowest = rbptrack.runs()["ce"].min()
     assert yaml.safe_load(results.read_text())["best_value"] == lowest
     assert f"{lowest:.3f} with dataset.context=" in done.stdout
-=======
-    assert yaml.safe_load(results.read_text())["best_value"] == rbptrack.runs()["ce"].min()
 
 
 def test_hydras_flags_show_and_measure_nothing(program: Program, tmp_path: Path) -> None:
@@ -41,4 +38,3 @@ def test_hydras_flags_show_and_measure_nothing(program: Program, tmp_path: Path)
         assert done.returncode == 2
         assert len(done.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())
->>>>>>> 0b745fc (Kills, damage and bad input: hypothesis in tests/system; mypy does not read transformers; completion tested in one process):tests/system/test_hydra.py
