@@ -7,7 +7,8 @@ show. `rbptrack compare A B` prints this comparison for one pair.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import combinations, pairwise
 from typing import Any
@@ -27,6 +28,7 @@ from rbptrack.analysis import (
     compare_runs,
     counted,
     number,
+    pair_name,
     same_tokens,
     sentence,
     verdicts,
@@ -75,8 +77,7 @@ class Agreement(Analyzer):
         if len(pairs) > self.max_pairs:
             raise BadInput(f"{len(pairs)} pairs, and max_pairs={self.max_pairs}: choose with a= and b=")
         tables = []
-        for first, second in pairs:
-            name = f"{_short(first)} / {_short(second)}"
+        for name, (first, second) in zip(_pair_names(pairs), pairs, strict=True):
             try:
                 changes = compare_runs(runs, first, second, ks=self.ks, worst=self.worst)
             except (Unreadable, OtherTokens) as error:
@@ -137,6 +138,16 @@ def _of_one_model(rows: pd.DataFrame) -> Iterator[Pair]:
 def _with_the_first(rows: pd.DataFrame) -> Iterator[Pair]:
     for i in range(1, len(rows)):
         yield rows.iloc[0], rows.iloc[i]
+
+
+def _pair_names(pairs: Sequence[Pair]) -> list[str]:
+    """Return a name for each pair that tells what differs in it; the whole names if several pairs would share one."""
+    names = [pair_name(first, second) for first, second in pairs]
+    count = Counter((first["dataset"], name) for name, (first, _) in zip(names, pairs, strict=True))
+    unique = []
+    for name, (first, second) in zip(names, pairs, strict=True):
+        unique.append(name if count[first["dataset"], name] == 1 else f"{_short(first)} / {_short(second)}")
+    return unique
 
 
 def _matches(row: pd.Series[Any], pattern: str) -> bool:

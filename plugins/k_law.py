@@ -17,18 +17,17 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, counted, listed, read_families, spanned
+from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, listed, read_families, spanned
 from rbptrack.figures import facets
 from rbptrack.ranks import DocumentCounts, log_grid
 from rbptrack.stats import (
     MIN_MISSES,
-    MIN_UNITS,
     ks_of_law_in_k,
     ks_with_enough_misses,
     law_in_k,
     laws,
     missed,
-    only_totals,
+    why_no_interval_in_k,
 )
 
 GLOSSARY: Glossary = {
@@ -73,14 +72,14 @@ class KLaw(Analyzer):
                 beside = {"B": line.a, "off": line.misses, "largest_k": usable[-1]}
                 report.add("beta", beta, **family.keys, beside=beside, size=size, S=s)
                 if not beta.known:
-                    without_ends.setdefault(_why_without_interval(of_size), []).append(size)
+                    without_ends.setdefault(why_no_interval_in_k(of_size), []).append(size)
             if without_law:
                 report.notes.append(
                     f"{family}: no β at {listed(without_law)}, as RBP_k is unknown, 0, or missed by fewer than "
                     f"{MIN_MISSES} tokens at nearly every k up to {self.largest}."
                 )
             for reason, labels in without_ends.items():
-                report.notes.append(f"{family}: no interval of β at {listed(labels)}, {reason}.")
+                report.notes.append(f"{family}: no interval of β at {listed(labels)}: {reason}.")
         report.notes += reading.notes
         if not report.questions:
             return report
@@ -94,16 +93,6 @@ class KLaw(Analyzer):
             f"off by at most {rows['off'].max():.0%}."
         )
         return report
-
-
-def _why_without_interval(counts: DocumentCounts) -> str:
-    """Why the beta of one model has no interval."""
-    if only_totals(counts):
-        return "because they were imported without ranks, so nothing is known of single documents"
-    if len(counts.document) < MIN_UNITS:
-        unit = "group" if counts.grouped else "document"
-        return f"as there are {counted(len(counts.document), unit)}, and at least {MIN_UNITS} are needed"
-    return "as RBP_k would be 0 or 1 at some k without a single one of the documents"
 
 
 def _doubling(family: Family, counts: Sequence[DocumentCounts]) -> list[dict[str, object]]:

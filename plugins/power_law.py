@@ -29,7 +29,6 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
-    counted,
     listed,
     read_families,
     sentence,
@@ -51,7 +50,6 @@ from rbptrack.ranks import (
 from rbptrack.stats import (
     MIN_MISSES,
     MIN_SIZES,
-    MIN_UNITS,
     Estimate,
     Law,
     ce_and_missed,
@@ -64,6 +62,7 @@ from rbptrack.stats import (
     laws,
     laws_by_metric,
     missed_over_ce,
+    why_no_interval,
 )
 
 MIN_R2 = 0.9
@@ -212,15 +211,8 @@ class PowerLaw(Analyzer):
         if without_law:
             yield f"no law of {_labels(without_law)}, which is 0 or 1 at some size"
         unknown = [name for name in self._metrics if name in laws and not laws[name].alpha.known]
-        documents = min(len(of_size.document) for of_size in counts)
-        if unknown and len(counts) == 2:
-            yield f"no interval for the law of {_labels(unknown)}: 2 sizes show no scatter around it"
-        elif unknown:
-            unit = "group" if counts[0].grouped else "document"
-            reason = f"{counted(documents, unit)}, and at least {MIN_UNITS} are needed"
-            if documents >= MIN_UNITS:
-                reason = "without a single one of its documents it would be 0 or 1 at some size"
-            yield f"no interval for the law of {_labels(unknown)}: {reason}"
+        if unknown:
+            yield f"no interval for the law of {_labels(unknown)}: {why_no_interval(counts)}"
 
     def _add_exponents(self, report: Report, family_laws: FamilyLaws) -> None:
         """Add the answers about each law by itself, and about each RBP_k against CE."""

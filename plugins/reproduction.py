@@ -26,8 +26,16 @@ from rbptrack.analysis import (
     read_families,
 )
 from rbptrack.figures import facets
-from rbptrack.ranks import DocumentCounts, log_grid, rbp_ks
-from rbptrack.stats import MIN_MISSES, MIN_UNITS, Estimate, ks_of_law_in_k, law_in_k, laws_by_metric
+from rbptrack.ranks import DocumentCounts, log_grid, metric_label, rbp_ks
+from rbptrack.stats import (
+    MIN_MISSES,
+    Estimate,
+    ks_of_law_in_k,
+    law_in_k,
+    laws_by_metric,
+    why_no_interval,
+    why_no_interval_in_k,
+)
 
 GLOSSARY: dict[str, str | Term] = {
     "alpha": Term("your exponent of the law in size, -ln RBP_k or CE = A S^-alpha", "α", ".4f"),
@@ -104,11 +112,8 @@ class Reproduction(Analyzer):
                 )
                 continue
             beta, line = law
-            if not beta.known and len(of_size.document) >= MIN_UNITS:
-                report.notes.append(
-                    f"{family}: no interval of β at {size}, as RBP_k would be 0 or 1 at some k without a single one of "
-                    "the documents."
-                )
+            if not beta.known:
+                report.notes.append(f"{family}: no interval of β at {size}: {why_no_interval_in_k(of_size)}.")
             beside = {"published_R2": cell["r2"].item(), "R2": line.r2, "largest_k": ks[-1]}
             _add(report, "beta", beta, cell["beta"].item(), beside, **family.keys, size=size)
 
@@ -118,6 +123,10 @@ def _add_alphas(report: Report, family: Family, counts: Sequence[DocumentCounts]
     if len(family.s) < 2:
         return
     laws = laws_by_metric(family.s, counts)
+    unknown = [metric for metric in published["metric"] if metric in laws and not laws[metric].alpha.known]
+    if unknown:
+        labels = listed([metric_label(metric) for metric in unknown])
+        report.notes.append(f"{family}: no interval of α for {labels}: {why_no_interval(counts)}.")
     for cell in published.to_dict("records"):
         law = laws.get(cell["metric"])
         if law is not None:

@@ -14,7 +14,7 @@ from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.analysis.report import Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput
-from rbptrack.facts import SAME_TOKENS
+from rbptrack.facts import BY_NAME, SAME_TOKENS, TELL_APART
 from rbptrack.ranks import HEADLINE_KS
 from rbptrack.stats.changes import ChangedToken, Changes, OtherTokens, compare
 
@@ -55,6 +55,31 @@ def same_tokens(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     for _, rows in frame.groupby(list(SAME_TOKENS), dropna=False, observed=True):
         if len(rows) > 1:
             yield rows
+
+
+_OF_MODEL = ("family", "size", "model", "repo", "seed", "revision")
+
+
+def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
+    """Name two measurements by their models and by what else differs between them: `nano-6k@float32 / nano-6k@float16`.
+
+    Hashes stand in the name only if nothing else differs.
+    """
+    differing = []
+    for name in TELL_APART:
+        one = first[name]
+        other = second[name]
+        if pd.isna(one) != pd.isna(other) or (pd.notna(one) and one != other):
+            differing.append(BY_NAME[name])
+    of_models = first["model"] != second["model"]
+    told = [fact for fact in differing if not fact.is_hash and not (of_models and fact.name in _OF_MODEL)]
+    if not told and not of_models:
+        told = [fact for fact in differing if fact.is_hash]
+    names = []
+    for row in (first, second):
+        marks = ["" if pd.isna(row[fact.name]) else f"@{fact.text(row[fact.name])}" for fact in told]
+        names.append(f"{row['model']}{''.join(marks)}")
+    return " / ".join(names)
 
 
 def compare_runs(

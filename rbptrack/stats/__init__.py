@@ -39,7 +39,18 @@ from rbptrack.stats.forms import (
     least_squares,
     power_law_aicc,
 )
-from rbptrack.stats.laws import FLOOR, Law, fit, huber_alpha, ks_of_law_in_k, law_in_k, laws, laws_by_metric
+from rbptrack.stats.laws import (
+    FLOOR,
+    Law,
+    fit,
+    huber_alpha,
+    ks_of_law_in_k,
+    law_in_k,
+    laws,
+    laws_by_metric,
+    why_no_interval,
+    why_no_interval_in_k,
+)
 from rbptrack.stats.misses import MIN_MISSES, ks_with_enough_misses
 from rbptrack.stats.rounding import all_equal, first_largest, first_smallest, significant
 
@@ -88,4 +99,6 @@ __all__ = [
     "random_effects",
     "rbp",
     "significant",
+    "why_no_interval",
+    "why_no_interval_in_k",
 ]

@@ -16,8 +16,10 @@ from math import exp, nan
 import numpy as np
 import scipy
 
+from rbptrack.base.words import counted
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, rbp_name
 from rbptrack.stats.documents import (
+    MIN_UNITS,
     Statistic,
     Summed,
     ce_and_missed,
@@ -286,6 +288,19 @@ def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[L
     return of_values
 
 
+def why_no_interval(counts: Sequence[DocumentCounts]) -> str:
+    """Say why a law over sizes has no interval: a clause without a full stop."""
+    if len(counts) == 2:
+        return "2 sizes show no scatter around it"
+    few = [of_size for of_size in counts if len(of_size.document) < MIN_UNITS]
+    return _too_few(few[0]) if few else "without a single one of its documents it would be 0 or 1 at some size"
+
+
+def _too_few(counts: DocumentCounts) -> str:
+    unit = "group" if counts.grouped else "document"
+    return f"{counted(len(counts.document), unit)}, and at least {MIN_UNITS} are needed"
+
+
 MIN_KS = 3
 """k that a law in k needs."""
 
@@ -317,3 +332,12 @@ def law_in_k(counts: DocumentCounts) -> tuple[Estimate, Law] | None:
     line = fit(np.array(counts.ks), missed(totals))
     weights = line._weights(0.0, -1.0)
     return estimate(counts, lambda sums: np.asarray(np.log(missed(sums)) @ weights)), line
+
+
+def why_no_interval_in_k(counts: DocumentCounts) -> str:
+    """Say why the law in k of one model has no interval: a clause without a full stop."""
+    if only_totals(counts):
+        return "imported without ranks, so nothing is known of single documents"
+    if len(counts.document) < MIN_UNITS:
+        return _too_few(counts)
+    return "without a single one of its documents RBP_k would be 0 or 1 at some k"

@@ -99,6 +99,22 @@ def test_one_thing_changes_in_a_pair() -> None:
     ]
 
 
+def test_a_pair_is_named_by_what_differs_and_not_by_hashes() -> None:
+    tables = {"a": table(0), "b": table(1), "c": table(2)}
+    commit = ["aaaa", "bbbb", "bbbb"]
+    given = measured(
+        tables, dtype=["float32", "float32", "bfloat16"], commit=commit, weights=[None, "Q4_K_M", "Q4_K_M"]
+    )
+    names = pairs(Agreement(a="*").analyze(given))
+    assert names == [
+        "toy-1m / toy-1m@Q4_K_M",
+        "toy-1m@float32 / toy-1m@Q4_K_M@bfloat16",
+        "toy-1m@float32 / toy-1m@bfloat16",
+    ]
+    retrained = measured({"a": table(0), "b": table(1)}, dtype="float32", commit=["aaaa", "bbbb"])
+    assert pairs(Agreement(a="*").analyze(retrained)) == ["toy-1m@aaaa / toy-1m@bbbb"]
+
+
 def test_a_pair_says_that_its_sources_could_not_be_read() -> None:
     tables = {"a": table(0), "b": table(1)}
     frame = measured(tables, dtype=["float32", "bfloat16"], groups=[2, 2]).frame.drop(columns="name")
