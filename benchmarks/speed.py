@@ -1,19 +1,20 @@
-"""How fast measuring is beside the bare forward pass, the plain way and lm-evaluation-harness, in one process.
+"""Compares the speed of a measurement with three other ways of scoring the same documents, in one process.
 
     python -m benchmarks.speed [--shapes pythia-14m,pythia-70m] [--tokens 16000] [--rounds 5] [--out FILE.json]
 
-Random weights of published shapes, and random documents of 16 to 512 tokens. The first three ways get the same batches:
+The models have published shapes and random weights. The documents are random, of 16 to 512 tokens. There are four ways:
 
-bare      the forward pass with full logits, which nothing reads
-plain     the same, then log_softmax over full logits, and the rank of each target by comparison
-rbptrack  a whole measurement, its rank table on disk included
-lm-eval   its own `loglikelihood_rolling`, where lm-evaluation-harness is installed: log-probabilities without ranks
+bare      only the forward pass, with full logits that are not used
+plain     the forward pass, log_softmax over full logits, and the rank of each target by comparison
+rbptrack  a whole measurement, which also writes its rank table to disk
+lm-eval   `loglikelihood_rolling` of lm-evaluation-harness, if it is installed: log-probabilities without ranks
 
-The ratio of lm-eval is not like for like. It takes batches of a number of sequences, here 4: with the default options
-16 batches of some 1,070 tokens, padding included, where the other ways get 10 of some 1,790. It also scores the first
-token of a document.
+The first three ways use the same batches. lm-eval does not, so its ratio is only roughly comparable. It takes batches
+of 4 sequences. With the default options these are 16 batches of about 1,070 tokens, padding included, while the other
+ways use 10 batches of about 1,790 tokens. It also scores the first token of a document.
 
-Ways take turns, so that what slows the machine for a while slows all; ratios are medians of the rounds' own ratios.
+The ways take turns in each round, so a slow moment of the machine affects all of them. The ratios are medians over the
+rounds.
 """
 
 from __future__ import annotations
@@ -43,25 +44,25 @@ from rbptrack.models.causal import CausalModel, of_module
 BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
 
 Seconds = tuple[float, float]
-"""By the wall clock, and of the processor in all threads of this process."""
+"""Seconds of wall time, and seconds of processor time in all threads of this process."""
 
 
 def batches_of(corpus: Corpus, batch_tokens: int) -> list[Batch]:
-    """The corpus in batches of similar length, as a measurement composes them."""
+    """Group a corpus into batches of sequences of similar length, as a measurement does."""
     order = np.argsort(-corpus.lengths, kind="stable").tolist()
     return [batch_of(corpus, sequences) for sequences in compose(corpus, order, batch_tokens)]
 
 
 @torch.inference_mode()
 def bare(model: CausalModel, batches: Sequence[Batch]) -> None:
-    """The forward pass alone."""
+    """Run only the forward pass."""
     for batch in batches:
         model.whole(batch.token_ids.to(model.device))
 
 
 @torch.inference_mode()
 def plain(model: CausalModel, batches: Sequence[Batch]) -> None:
-    """What one would write: full logits, log_softmax, and the rank of each target."""
+    """Compute full logits, log_softmax, and the rank of each target by comparison."""
     for batch in batches:
         ids = batch.token_ids.to(model.device)
         log_p = model.whole(ids)[:, :-1].float().log_softmax(-1)
@@ -70,13 +71,16 @@ def plain(model: CausalModel, batches: Sequence[Batch]) -> None:
 
 
 def ours(model: CausalModel, corpus: Corpus, engine: EngineConfig) -> None:
-    """A whole measurement."""
+    """Run a whole measurement."""
     with TemporaryDirectory() as folder:
         measure(model, corpus, ks=(1, 10), engine=engine, folder=Path(folder))
 
 
 def harness(module: Any, corpus: Corpus) -> Callable[[], object] | None:
-    """lm-evaluation-harness on the same documents, given as token ids; None where it is not installed."""
+    """Return a function that scores the same documents, as token ids, with lm-evaluation-harness.
+
+    Returns None if lm-evaluation-harness is not installed.
+    """
     if importlib.util.find_spec("lm_eval") is None:
         return None
     from lm_eval.models.huggingface import HFLM  # type: ignore[import-not-found]
@@ -116,7 +120,7 @@ def timed(call: Callable[[], object], device: torch.device) -> Seconds:
 
 
 def compare(ways: Mapping[str, Callable[[], object]], device: torch.device, rounds: int) -> dict[str, list[Seconds]]:
-    """Time every way in each round, after a round that does not count; every other round backwards."""
+    """Time all ways in each round. The first round does not count. Every other round runs the ways in reverse order."""
     for call in ways.values():
         call()
     seconds: dict[str, list[Seconds]] = {name: [] for name in ways}
@@ -130,12 +134,12 @@ def compare(ways: Mapping[str, Callable[[], object]], device: torch.device, roun
 
 
 def ratio(seconds: Mapping[str, list[Seconds]], way: str, over: str, clock: int) -> float:
-    """Speed of one way over that of another, by one of the clocks of `Seconds`."""
+    """Return the speed of one way divided by that of another, by one of the two clocks of `Seconds`."""
     return median(b[clock] / a[clock] for a, b in zip(seconds[way], seconds[over], strict=True))
 
 
 def of_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> dict[str, Any]:
-    """Every way on one shape, on this machine's CPU."""
+    """Time all ways for a model of one shape, on this machine's CPU."""
     module = random_module(shape, vocab_size=vocab_size)
     model = of_module(module, shape)
     corpus = random_corpus(tokens, vocab_size=model.vocab_size)
@@ -161,7 +165,7 @@ def of_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> di
 
 
 def machine() -> str:
-    """Processor, cores, load and versions, in words."""
+    """Describe this machine: processor, cores, load and versions."""
     linux = Path("/proc/cpuinfo")
     lines = linux.read_text().splitlines() if linux.exists() else []
     names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
@@ -170,12 +174,12 @@ def machine() -> str:
 
 
 def main() -> None:
-    """Print a line for each way, and write them all."""
+    """Print a line for each way, and write all results to a file if `--out` names one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", default="pythia-14m,pythia-70m")
     parser.add_argument("--tokens", type=int, default=16_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--vocab-size", type=int, default=0, help="in place of the shapes' own")
+    parser.add_argument("--vocab-size", type=int, default=0, help="instead of the shapes' vocabulary sizes")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     print(machine())

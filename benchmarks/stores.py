@@ -1,13 +1,15 @@
-"""How long large stores take: synthetic measurements with known laws, delivered by tracking's own functions.
+"""Measures how long commands take on a large store of synthetic measurements with known laws.
 
     python -m benchmarks.stores make FOLDER [--measurements 144] [--datasets 6] [--tokens 500000] [--documents 1000]
     python -m benchmarks.stores time FOLDER 'report --out r.html' 'analyze power_law' list
 
-`make` writes a store as large as a real study, 24 models of four families x 6 datasets of 500,000 tokens, or a part of
-it that was not made yet; more than 24 models go on with further families of the same sizes. -ln RBP_k = A_k S^-alpha_k
-with alpha_k = 0.06 + 0.012 ln k, models scatter by 1%, documents differ in difficulty, and models share each token's.
-`time` runs commands in the folder: seconds by the wall clock and of all processors, and the peak memory of the largest
-process. `time` takes any folder with a store, such as the demo's.
+`make` writes a store as large as a real study: 24 models of four families on 6 datasets of 500,000 tokens. If a part of
+it exists, `make` adds the rest. More than 24 models form further families of the same sizes. The measurements follow
+-ln RBP_k = A_k S^-alpha_k with alpha_k = 0.06 + 0.012 ln k. Models scatter around the law by 1%, documents differ in
+difficulty, and the difficulty of a token is similar for all models.
+
+`time` runs commands in the folder. It prints wall time, processor time, and the peak memory of the largest process. It
+works in any folder with a store, such as the demo's.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ SIZES = {
 
 
 def models(count: int) -> list[tuple[str, float]]:
-    """Families and sizes S."""
+    """Yield family and size S of each model."""
     found: list[tuple[str, float]] = []
     again = 0
     while len(found) < count:
@@ -55,7 +57,10 @@ def models(count: int) -> list[tuple[str, float]]:
 
 
 def table(s: float, *, family: str, dataset: int, documents: int, length: int) -> RankTable:
-    """One model's ranks: a token's place in the law's distribution of ranks is its difficulty, most of it shared."""
+    """Draw the ranks of one model. A token's difficulty is its quantile in the law's distribution of ranks.
+
+    Most of the difficulty is the same for all models.
+    """
     shared = np.random.default_rng(dataset)
     own = np.random.default_rng([dataset, int(s), len(family)])
     tokens = documents * length
@@ -84,13 +89,13 @@ def table(s: float, *, family: str, dataset: int, documents: int, length: int) -
 
 
 def missed(k: FloatArray, s: float, dataset: int) -> FloatArray:
-    """-ln RBP_k at size s: falls with k as k^-0.4, cut off at |V|."""
+    """Return -ln RBP_k at size s. It falls with k as k^-0.4 and is 0 at |V|."""
     level = (1.1 + 0.15 * dataset) * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5)
     return np.asarray(level * (s / 1e8) ** -(0.06 + 0.012 * np.log(k)))
 
 
 def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int, length: int) -> None:
-    """Lay out one measurement and deliver it, unless it is there."""
+    """Write one measurement and deliver it to the store, unless the store has it already."""
     name = f"texts-{dataset}"
     identity = {"family": family, "size": f"{s:.3g}", "dataset": name, "tokens": documents * length}
     identity_hash = fingerprint(identity)
@@ -139,7 +144,7 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
 
 
 def make(folder: Path, *, measurements: int, datasets: int, tokens: int, documents: int) -> None:
-    """Fill a store in a folder, one dataset after the other."""
+    """Write all measurements to a store in a folder, one dataset after the other."""
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(folder)
     store = Store()
@@ -154,7 +159,7 @@ def make(folder: Path, *, measurements: int, datasets: int, tokens: int, documen
 
 
 def time_command(folder: Path, words: str) -> str:
-    """Run `rbptrack WORDS` in a folder: what it took, with the processes that it started."""
+    """Run `rbptrack WORDS` in a folder. Returns time and memory as a text. Child processes count, too."""
     began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-m", "rbptrack", *shlex.split(words)],
@@ -171,16 +176,16 @@ def time_command(folder: Path, words: str) -> str:
 
 
 def main() -> None:
-    """Make a store, or time commands on one."""
+    """Write a store, or time commands on one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["make", "time"])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("commands", nargs="*", help="of rbptrack, each with its words")
+    parser.add_argument("commands", nargs="*", help="commands of rbptrack with their arguments, each in quotes")
     parser.add_argument("--measurements", type=int, default=144)
     parser.add_argument("--datasets", type=int, default=6)
-    parser.add_argument("--tokens", type=int, default=500_000, help="of a measurement")
+    parser.add_argument("--tokens", type=int, default=500_000, help="tokens of a measurement")
     parser.add_argument("--documents", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=1, help="of timing")
+    parser.add_argument("--rounds", type=int, default=1, help="number of times that each command runs")
     options = parser.parse_args()
     if options.what == "make":
         make(

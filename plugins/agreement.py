@@ -1,8 +1,8 @@
 """Compare two measurements of the same tokens: how often they agree, what changed, and which tokens changed most.
 
-Examples are a quantised or pruned checkpoint and its base, a fine-tune and its start, two successive checkpoints, or
-bfloat16 and float32. The analyzer pairs the tokens. Pairing shows differences that two separate measurements cannot
-show. `rbptrack compare A B` prints this comparison for one pair.
+Examples are a quantised or pruned model and its base, a fine-tuned model and its start, two successive checkpoints, or
+bfloat16 and float32. The analyzer compares the two measurements at each token. This shows differences that two separate
+averages cannot show. `rbptrack compare A B` prints this comparison for one pair.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ class Agreement(Analyzer):
                 yield from self._named(rows)
             else:
                 model = rows["model"].str.partition("@")[0]  # without its checkpoint
-                for _, of_model in rows.groupby(["family", model], sort=True):
-                    yield from _of_one_model(of_model)
+                for _, same_model in rows.groupby(["family", model], sort=True):
+                    yield from _pairs_of_model(same_model)
 
     def _named(self, rows: pd.DataFrame) -> Iterator[Pair]:
         """Yield the pairs with names that match both patterns. A pair that matches in both orders is yielded once."""
@@ -122,15 +122,15 @@ class Agreement(Analyzer):
                 yield right, left
 
 
-def _of_one_model(rows: pd.DataFrame) -> Iterator[Pair]:
-    """Yield pairs that differ in one thing: the checkpoint, the revision of one checkpoint, or the precision."""
+def _pairs_of_model(rows: pd.DataFrame) -> Iterator[Pair]:
+    """Yield pairs of measurements of one model that differ only in the checkpoint, the revision or the precision."""
     ordered = rows.sort_values(["dtype", "run_id"], ascending=[False, True])
     ordered = ordered.sort_values("dtype", key=lambda dtype: dtype.ne("float32"), kind="stable")  # float32 comes first
-    for _, of_precision in ordered.groupby("dtype", dropna=False, sort=False):
-        checkpoints = [of_checkpoint for _, of_checkpoint in of_precision.groupby("training_tokens", dropna=False)]
-        yield from pairwise(of_checkpoint.iloc[0] for of_checkpoint in checkpoints)
-        for of_checkpoint in checkpoints:
-            yield from _with_the_first(of_checkpoint)
+    for _, same_precision in ordered.groupby("dtype", dropna=False, sort=False):
+        checkpoints = [checkpoint for _, checkpoint in same_precision.groupby("training_tokens", dropna=False)]
+        yield from pairwise(checkpoint.iloc[0] for checkpoint in checkpoints)
+        for checkpoint in checkpoints:
+            yield from _with_the_first(checkpoint)
     for _, same_weights in ordered.groupby(["training_tokens", "revision", "commit"], dropna=False):
         yield from _with_the_first(same_weights.drop_duplicates("dtype"))
 
@@ -156,13 +156,13 @@ def _matches(row: pd.Series[Any], pattern: str) -> bool:
 
 
 def _short(row: pd.Series[Any]) -> str:
-    """A measurement's name without the dataset: `nano-6k@bfloat16`."""
+    """Return a measurement's name without the dataset, such as `nano-6k@bfloat16`."""
     model, _, marks = str(row["name"]).partition(f"/{row['dataset']}")
     return model + marks
 
 
 def _headline(report: Report, changes: pd.DataFrame) -> str:
-    if len(changes) == 1:  # one pair
+    if len(changes) == 1:  # there is one pair only
         row = changes.iloc[0]
         same_top = ""
         if "same_top" in report.questions:
@@ -171,4 +171,4 @@ def _headline(report: Report, changes: pd.DataFrame) -> str:
         change = number(row["change"], "+.4f")
         return f"{row['pair']}: {same_top}CE changes by {change} nats ({row['verdict'] or 'no test'})."
     said = verdicts(changes, {"differs": "CE differs"}, noun="pair", none="no difference in CE was found", power=True)
-    return sentence(said or f"no test of {counted(len(changes), 'pair')}: the documents are too few")
+    return sentence(said or f"{counted(len(changes), 'pair')} could not be tested, because there are too few documents")

@@ -1,11 +1,13 @@
 """Estimate how good a model is as the draft model of a larger one in speculative decoding.
 
 Source: Leviathan et al., arXiv 2211.17192. The analyzer reads measurements with `reference=`. The reference is the
-large model; the measured model drafts for it. Both read the texts of the dataset. Acceptance differs on text that the
-reference writes itself. Acceptance is the mean of the sum over v of min(p, q). A call of the reference yields the
-accepted tokens of a draft and one token of its own. The number of accepted tokens is computed from products of
-consecutive acceptances. Tokens are not assumed to be independent. Speed-up follows theorem 3.8 with these products:
-(accepted + 1) / (L c + 1), for drafts of L tokens and a cost c per drafted token.
+large model, and the measured model is its draft model. Both read the texts of the dataset, so acceptance may differ on
+text that the reference writes itself.
+
+Acceptance is the mean of the sum over v of min(p, q). One call of the reference yields the accepted tokens of a draft
+and one token of its own. The number of accepted tokens is computed from products of consecutive acceptances, so tokens
+are not assumed to be independent. The speed-up follows theorem 3.8 with these products: (accepted + 1) / (L c + 1), for
+drafts of L tokens and a cost c per drafted token.
 """
 
 from __future__ import annotations
@@ -39,31 +41,31 @@ GLOSSARY: dict[str, str | Term] = {
     "speed_up": Term("speed with drafts of the best length over speed without drafts", "speed-up", ".2f"),
     "kl": Term("KL(reference || model), nats per token", "KL", ".4g"),
     "alpha": Term("exponent of -ln acceptance = A S^-alpha", "α", ".3f"),
-    "reference": "the large model, for which it drafts",
-    "length": "tokens of a draft",
-    "cost": Term("time of a step of the draft over the time of a call of the reference", form=".3f"),
-    "independent": Term("tokens of a call if each were accepted independently of the others", form=".2f"),
-    "R2": Term("of ln y", "R²", ".3f"),
+    "reference": "the large model",
+    "length": "number of tokens of a draft",
+    "cost": Term("time of a step of the draft model divided by the time of a call of the reference", form=".3f"),
+    "independent": Term("tokens per call if each token were accepted independently of the others", form=".2f"),
+    "R2": Term("R² of the law", "R²", ".3f"),
 }
 # Columns of the sums by document.
-TOKENS = 0
+TOKENS = 0  # scored tokens
 KL = 1
 ACCEPT = 2
-STARTS = 3  # drafts
-RUNS = 4  # and the following: drafts whose first 1, 2, ... tokens are accepted
+STARTS = 3  # number of drafts
+RUNS = 4  # this column and the next ones: number of drafts whose first 1, 2, ... tokens are accepted
 
 
 class Draft(Analyzer):
-    """How good are models as drafts of a larger one? Acceptance, tokens per call, speed-up, and acceptance by size."""
+    """How good are models as drafts of a larger model? Acceptance, tokens per call, speed-up, acceptance by size."""
 
     length: PositiveInt = 5
-    """tokens of a draft"""
+    """number of tokens of a draft"""
 
     longest: Annotated[int, Field(ge=1, le=100)] = 12
     """the longest draft to try in the search for the best length"""
 
     step_cost: Annotated[float, Field(ge=0)] = 0.0
-    """time of a step of the draft over the time of a call of the reference; 0 estimates it from the parameters"""
+    """time of a step of the draft model divided by that of a call of the reference; 0: estimated from the parameters"""
 
     @model_validator(mode="after")
     def _length_is_tried(self) -> Self:
@@ -89,18 +91,19 @@ class Draft(Analyzer):
             reference = f"{name}@{short_hash(str(commit))}" if several else str(name)
             reading = read_families(runs[runs.frame.index.isin(rows.index)], load)
             for family, sums in reading:
-                lengths += self._add(report, family, [of_size.sums for of_size in sums], reference)
+                lengths += self._add(report, family, [part.sums for part in sums], reference)
             report.notes += reading.notes
         if not report.questions:
             return report
         if self.step_cost:
             report.notes.append(
-                f"A step of the draft is taken to cost {self.step_cost:g} of a call of the reference (step_cost=)."
+                f"The speed-up assumes that a step of the draft model takes {self.step_cost:g} of the time of a call "
+                "of the reference (step_cost=)."
             )
         else:
             report.notes.append(
-                "What a step of the draft costs is taken from the parameters of both models, which ignores memory "
-                "bandwidth and kernels; step_cost= sets a measured cost."
+                "The speed-up assumes that times are proportional to parameters, which ignores memory bandwidth and "
+                "kernels; step_cost= sets a measured cost."
             )
         report.tables["lengths"] = pd.DataFrame(lengths)
         acceptance = report.frame("acceptance").rename(columns={"S": "S of the draft"})
@@ -119,34 +122,36 @@ class Draft(Analyzer):
         rows = []
         without_cost = []
         costs = family.column("total_params") / family.column("reference_params")
-        for i, of_size in enumerate(sums):
+        for i, size_sums in enumerate(sums):
             cost = self.step_cost or float(costs[i])
             keys: dict[str, Any] = {**family.keys, "size": family.labels[i], "reference": reference}
-            acceptance = estimate(of_size, lambda x: x[..., ACCEPT] / x[..., TOKENS])
+            acceptance = estimate(size_sums, lambda x: x[..., ACCEPT] / x[..., TOKENS])
             report.add("acceptance", acceptance, **keys, show=end_of_share, beside={"S": float(family.s[i])})
-            kl = estimate(of_size, lambda x: x[..., KL] / x[..., TOKENS])
+            kl = estimate(size_sums, lambda x: x[..., KL] / x[..., TOKENS])
             report.add("kl", kl, **keys, show=lambda nats: max(nats, 0.0))
-            if not of_size[:, STARTS].any():
-                report.notes.append(f"{family}: no {self.longest} scored tokens stand in a row; longest= sets fewer.")
+            if not size_sums[:, STARTS].any():
+                note = f"no document has {self.longest} scored tokens in a row; use a smaller longest="
+                report.notes.append(f"{family}: {note}.")
                 continue
-            report.add("tokens_per_call", tokens_per_call(of_size, self.length), **keys, beside={"length": self.length})
+            per_call = tokens_per_call(size_sums, self.length)
+            report.add("tokens_per_call", per_call, **keys, beside={"length": self.length})
             speeds = []
             for length in range(1, self.longest + 1):
-                tokens = tokens_per_call(of_size, length).value
+                tokens = tokens_per_call(size_sums, length).value
                 independent = sum(acceptance.value**j for j in range(length + 1))
                 speeds.append(tokens / (length * cost + 1))
                 numbers = {"tokens_per_call": tokens, "independent": independent, "cost": cost, "speed_up": speeds[-1]}
                 rows.append(keys | {"length": length} | numbers)
             if np.isfinite(cost):
                 best = 1 + first_largest(speeds)
-                speed = tokens_per_call(of_size, best, time=best * cost + 1)
+                speed = tokens_per_call(size_sums, best, time=best * cost + 1)
                 report.add("speed_up", speed, **keys, beside={"length": best, "cost": cost})
             else:
                 without_cost.append(family.labels[i])
         if without_cost:
             report.notes.append(
-                f"{family}: no speed-up of {reference} by {listed(without_cost)}, as the parameters of one of the two "
-                "are unknown; step_cost= sets a cost."
+                f"{family}: the speed-up of {reference} by {listed(without_cost)} is unknown, because the parameters "
+                "of one of the two are unknown; step_cost= sets a cost."
             )
         if len(sums) > 1:
             [law] = laws(family.s, sums, lambda x: -np.log(x[..., ACCEPT] / x[..., TOKENS]))
@@ -156,10 +161,14 @@ class Draft(Analyzer):
 
 
 def draft_sums(table: RankTable, longest: int) -> FloatArray:
-    """Compute sums by document of a piece that was measured with a reference, (documents, RUNS + longest).
+    """Compute sums by document of a rank table that was measured with a reference.
 
-    A draft of `longest` tokens begins at every token that starts a run of `longest` scored tokens without a gap. It is
-    accepted up to its first rejection. Each token is accepted with probability `accept`.
+    A draft of `longest` tokens begins at each token that starts a run of `longest` scored tokens without a gap. Each of
+    its tokens is accepted with the probability `accept`. The draft ends at the first token that is rejected.
+
+    Returns:
+        An array (documents, RUNS + longest) with the columns TOKENS, KL, ACCEPT, STARTS and RUNS.
+
     """
     present, document = table.documents
     accept = table.column("accept").astype(np.float64)
@@ -177,9 +186,13 @@ def draft_sums(table: RankTable, longest: int) -> FloatArray:
 
 
 def tokens_per_call(sums: FloatArray, length: int, *, time: float = 1.0) -> Estimate:
-    """Return the tokens of a call of the reference, divided by `time`, with drafts of `length` tokens.
+    """Estimate the tokens per call of the reference, divided by `time`.
 
-    sums: from `draft_sums`.
+    Args:
+        sums: sums by document from `draft_sums`.
+        length: number of tokens of a draft.
+        time: the divisor. 1 gives tokens per call, and the time of a call gives the speed-up.
+
     """
     return estimate(sums, lambda x: (x[..., RUNS : RUNS + length].sum(axis=-1) / x[..., STARTS] + 1) / time)
 

@@ -1,12 +1,16 @@
-"""Which statistic of known answers orders models as their scores in a task do (in the manner of arXiv 2605.18607).
+"""Finds statistics of known answers that order models as their scores in a task do (after arXiv 2605.18607).
 
-Eight statistics of the tokens of each answer (a dataset's last field), averaged within an answer by one of three
-weightings, then over answers: 24 proxies. Kendall's tau says how each orders the models by imported scores. The best
-of 24 flatters itself on the models that chose it, so it is chosen without two families and judged by the pairs of
-models of these two. Models of a family share a recipe and are no independent draws: no test and no interval is given.
-Beside the largest tau of all proxies stands what chance alone gives: the scores are dealt to the models at random 1,000
-times, and the largest tau of all proxies is taken each time. Its 95th percentile is the value to beat. This treats the
-models as exchangeable, which flatters proxies if families differ.
+There are 24 proxies: eight statistics of the tokens of each answer (a dataset's last field), averaged within the answer
+with one of three weightings, and then averaged over answers. Kendall's tau compares the order of the models by a proxy
+with their order by imported scores.
+
+The best of 24 proxies looks too good on the models that were used to choose it. It is therefore chosen without two
+families, and judged on pairs with one model from each of the two. Models of one family share a recipe and are not
+independent, so there are no tests and no intervals.
+
+The report also shows the largest tau that chance gives. The scores are assigned to the models at random 1,000 times,
+and each time the largest tau of all proxies is computed. The 95th percentile is the value to beat. This treats the
+models as exchangeable, which makes proxies look too good if families differ.
 """
 
 from __future__ import annotations
@@ -52,57 +56,57 @@ GLOSSARY: dict[str, str | Term] = {
     ),
     "fixed": Term("share of these pairs that this proxy itself orders rightly", "pairs right", ".0%"),
     "by_ce": Term("share of these pairs that cross-entropy orders rightly", "pairs right by CE", ".0%"),
-    "metric": "the statistic of the answers' tokens, and what weighs them; first: ranked first, rbp: R <= k",
-    "task": "whose scores were imported",
-    "models": "models with a score",
-    "families": "of so many families",
+    "metric": "the statistic of the answers' tokens, and its weighting; first: R = 1, rbp: R <= k",
+    "task": "the task of the imported scores",
+    "models": "number of models with a score",
+    "families": "number of families with a score",
     "best_tau": Term("the largest tau of all proxies", "largest τ", "+.2f"),
     "by_chance": Term(
-        "95th percentile of the largest tau of all proxies if the scores are dealt to the models at random",
+        "95th percentile of the largest tau of all proxies if scores are assigned to models at random",
         "by chance",
         "+.2f",
     ),
-    "best": "the proxy of largest tau",
-    "chosen": "the proxies that were chosen, without two families each time",
-    "score": Term("share of the task's items that are right", form=".3f"),
-    "proxy": Term("the proxy of largest tau, chosen on these very models", form=".4g"),
+    "best": "the proxy with the largest tau",
+    "chosen": "the proxies that were chosen, each time without two families",
+    "score": Term("the imported score, a share of the task's items", form=".3f"),
+    "proxy": Term("value of the proxy with the largest tau, which was chosen on these same models", form=".4g"),
 }
 STATISTICS = {
     "p": 1,  # p(target)
     "ce": -1,  # -ln p(target)
-    "entropy": -1,  # of the model's distribution
+    "entropy": -1,  # entropy of the model's distribution
     "rbp": 1,  # R <= k
     "log_rank": -1,  # ln R
     "inverse_rank": 1,  # 1 / R
     "margin": -1,  # ln p(top) - ln p(target)
     "first": 1,  # R = 1
 }
-"""Statistics of a token: 1 where a higher value should go with a higher score, -1 where a lower one should."""
+"""Statistics of a token with their signs: 1 if a better model should have a higher value, -1 if a lower one."""
 WEIGHTINGS = ("", "entropy", "position")
-"""What weighs the tokens of an answer: nothing; the model's entropy; or their place in it, 1, 2, ..."""
+"""Weights of the tokens of an answer: equal, the model's entropy, or the position in the answer (1, 2, ...)."""
 PROXIES = list(product(STATISTICS, WEIGHTINGS))
 SIGNS = np.array([STATISTICS[statistic] for statistic, _ in PROXIES])
 DEALS = 1000
-"""Random deals of the scores to the models."""
+"""The number of random assignments of scores to models."""
 
 CE_PROXY = PROXIES.index(("ce", ""))
 _COLUMNS = ["document", "field", "rank", "logprob", "entropy", "top_logprob"]
 
 
 class Proxies(Analyzer):
-    """Which statistic of known answers orders models as their scores in a task do."""
+    """Which statistic of known answers orders models as their scores in a task do?"""
 
     k: PositiveInt = 10
-    """of RBP_k"""
+    """the k of RBP_k"""
 
     min_models: Annotated[int, Field(ge=3)] = 5
-    """models with a score that a task must have"""
+    """smallest number of models with a score in a task"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
         scores = runs.scores()
         if not len(scores):
-            report.notes.append("The store has no scores of tasks: `rbptrack import FILE` brings them in.")
+            report.notes.append("The store has no scores of tasks: `rbptrack import FILE` imports them.")
             return report
         tables = []
         frame = without_twins(runs.frame[runs.frame["vocab_size"].notna() & ~runs["without_ranks"].fillna(False)])
@@ -132,9 +136,12 @@ class Proxies(Analyzer):
         return report
 
     def _read_proxies(self, runs: Runs, rows: pd.DataFrame) -> tuple[dict[str, FloatArray], list[str]]:
-        """Read the proxies of each measurement whose texts have answers, (proxies,) by run ID: higher is better.
+        """Compute the proxies of each measurement whose texts have answers.
 
-        Return notes, too: which measurements are left out, and why.
+        Returns:
+            Values of the proxies by run ID, (proxies,), with the sign that makes higher better. And notes on
+            measurements that are left out.
+
         """
         proxies: dict[str, FloatArray] = {}
         notes = []
@@ -155,41 +162,44 @@ class Proxies(Analyzer):
             values = np.concatenate(answers).mean(axis=0)
             unknown = [_label(PROXIES[i], self.k) for i in np.flatnonzero(np.isnan(values))]
             if unknown:
-                notes.append(f"{name} has no numbers for some proxies, which are empty: {listed(unknown)}.")
+                notes.append(f"{name}: some proxies cannot be computed: {listed(unknown)}.")
             proxies[str(row["run_id"])] = SIGNS * values
-        if without_answers and len(without_answers) < len(rows):  # all of a dataset without answers need no note
-            notes.append(f"Left out, without a field of answers: {listed(without_answers)}.")
+        if without_answers and len(without_answers) < len(rows):  # if no measurement has answers, a note is not needed
+            notes.append(f"Left out, because they have no field of answers: {listed(without_answers)}.")
         return proxies, notes
 
     def _add_task(
         self, report: Report, dataset: str, task: str, models: pd.DataFrame, values: FloatArray
     ) -> pd.DataFrame | None:
-        """Add the answers of one task to a report.
+        """Add the results of one task to a report.
 
         Args:
-            report: gets them.
-            dataset: its name, with what sets these measurements apart from others of it.
-            task: its name.
+            report: the report.
+            dataset: the name of the dataset, with the conditions that distinguish these measurements from others of it.
+            task: the name of the task.
             models: measurements of one dataset, one for each model, with the model's `score` in this task.
-            values: their proxies, (models, proxies), higher is better.
+            values: the proxies of these models, (models, proxies), with the sign that makes higher better.
 
         Returns:
-            A row for each model with its score and the best proxy; None where too few models have a score.
+            A table with score and best proxy of each model. None if too few models have a score, or if the scores or
+            all proxies do not distinguish the models.
 
         """
         scores = models["score"].to_numpy(np.float64)
         if len(scores) < self.min_models:
             report.notes.append(
-                f"{task}: {counted(len(scores), 'model')} on {dataset} have a score, and {self.min_models} are needed."
+                f"{task}: {counted(len(scores), 'model')} with a score on {dataset}, but {self.min_models} are needed."
             )
             return None
         if all_equal(scores):
-            report.notes.append(f"{task}: {counted(len(scores), 'model')} on {dataset} have one and the same score.")
+            report.notes.append(
+                f"{task}: {counted(len(scores), 'model')} on {dataset} all have one and the same score."
+            )
             return None
         families = models["family"].astype(str).to_numpy()
         taus = [_tau(proxy, scores) for proxy in values.T]
         if np.isnan(taus).all():
-            report.notes.append(f"{task}: no proxy is known of all models on {dataset} and tells them apart.")
+            report.notes.append(f"{task}: no proxy is known for all models on {dataset} and distinguishes them.")
             return None
         best = first_largest(taus)
         left_out = leave_families_out(values, scores, families)
@@ -206,7 +216,7 @@ class Proxies(Analyzer):
             beside = sizes | {"by_ce": left_out.fixed[CE_PROXY], "chosen": chosen}
             report.add("left_out", left_out.right, **keys, beside=beside)
         else:
-            report.notes.append(f"{task} on {dataset}: fewer than 3 families have scores; none can be left out.")
+            report.notes.append(f"{task} on {dataset}: fewer than 3 families have scores, so none can be left out.")
         return pd.DataFrame(
             {
                 "dataset": dataset,
@@ -222,12 +232,13 @@ class Proxies(Analyzer):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """How proxies order models of families that did not choose them.
+    """How well proxies order models of families that were not used to choose them.
 
     Attributes:
-        right: of pairs of models of two families, the share that the proxy chosen by the others orders rightly.
-        fixed: the share of these pairs that each proxy orders rightly, (proxies,).
-        chosen: the proxies that were chosen, ascending.
+        right: share of pairs of models of two families that are ordered rightly by the proxy that the other families
+            choose.
+        fixed: share of the same pairs that each proxy orders rightly, (proxies,).
+        chosen: indices of the proxies that were chosen, ascending.
 
     """
 
@@ -237,18 +248,18 @@ class LeftOut:
 
 
 def leave_families_out(values: FloatArray, scores: FloatArray, families: Any) -> LeftOut | None:
-    """Choose the best proxy without two families, and judge it by the pairs of a model of the one and one of the other.
+    """Choose the best proxy without two families, and judge it on pairs with one model from each of the two.
 
-    Of pairs with one model that took part in the choice even a proxy of pure noise orders 58% rightly (32 proxies, 16
-    models), so both models of a pair are left out. Ties count half.
+    Both models of a pair must be left out of the choice. If one of them took part, even proxies of pure noise would
+    order 58% of the pairs rightly (with 32 proxies and 16 models). Ties count as half.
 
     Args:
-        values: each proxy with the sign that makes higher better, (models, proxies); NaN where unknown.
-        scores: of a task, (models,).
-        families: of each model, (models,).
+        values: the proxies, (models, proxies), with the sign that makes higher better. NaN if unknown.
+        scores: the scores in a task, (models,).
+        families: the family of each model, (models,).
 
     Returns:
-        The shares of pairs. None with fewer than three families.
+        The shares of pairs, or None if there are fewer than three families.
 
     """
     values = significant(values)
@@ -278,11 +289,13 @@ def leave_families_out(values: FloatArray, scores: FloatArray, families: Any) ->
 
 
 def largest_by_chance(values: FloatArray, scores: FloatArray) -> float:
-    """The 95th percentile of the largest Kendall's tau-b of all proxies over random deals of the scores to the models.
+    """Return the 95th percentile of the largest tau of all proxies, if scores are assigned to models at random.
+
+    Tau is Kendall's tau-b.
 
     Args:
-        values: each proxy with the sign that makes higher better, (models, proxies); NaN where unknown.
-        scores: of a task, (models,).
+        values: the proxies, (models, proxies), with the sign that makes higher better. NaN if unknown.
+        scores: the scores in a task, (models,).
 
     """
     usable = np.isfinite(values).all(axis=0) & ~np.array([all_equal(proxy) for proxy in values.T])
@@ -300,15 +313,15 @@ def largest_by_chance(values: FloatArray, scores: FloatArray) -> float:
 
 
 def proxies_of_answers(table: RankTable, field: int, *, k: int) -> FloatArray:
-    """The proxies of each answer in a piece of whole documents.
+    """Compute the proxies of each answer in a rank table of whole documents.
 
     Args:
-        table: the ranks.
+        table: the rank table.
         field: the number of the field that holds answers.
-        k: of RBP_k.
+        k: the k of RBP_k.
 
     Returns:
-        Values in the order of `PROXIES`, (answers, proxies); NaN where a column is missing.
+        Values in the order of `PROXIES`, (answers, proxies). NaN if the table lacks a column that a proxy needs.
 
     """
     inside = table.column_or("field", 0) == field
@@ -334,16 +347,16 @@ def proxies_of_answers(table: RankTable, field: int, *, k: int) -> FloatArray:
     weights = {"": np.ones(len(rank)), "entropy": entropy, "position": np.arange(len(rank)) - start + 1}
     terms = np.column_stack([weights[weighting] * statistics[statistic] for statistic, weighting in PROXIES])
     totals = np.column_stack([weights[weighting] for _, weighting in PROXIES])
-    with np.errstate(invalid="ignore", divide="ignore"):  # an answer whose entropies are all 0 has no weights
+    with np.errstate(invalid="ignore", divide="ignore"):  # if all entropies of an answer are 0, its weights add up to 0
         return np.asarray(sum_by(document, terms) / sum_by(document, totals))
 
 
 def _comparable(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Measurements of each dataset in parts that one order of models may rest on, each with its name."""
+    """Yield groups of comparable measurements of one dataset, each with its name."""
     for dataset, rows in frame.groupby("dataset", sort=True):
-        # A model has its own number of tokens and chat template; of checkpoints the last is taken for each task.
-        of_model = ("num_tokens", "chat_template", *ONE_POINT)
-        keys = [key for key in disagreeing(rows) if key not in of_model]
+        # Models may differ in these columns: tokenizers and chat templates differ, and the last checkpoint is used.
+        may_differ = ("num_tokens", "chat_template", *ONE_POINT)
+        keys = [key for key in disagreeing(rows) if key not in may_differ]
         for label, part in parts(rows, keys):
             yield f"{dataset} {label}".strip(), part
 
@@ -351,34 +364,34 @@ def _comparable(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 def _tau(values: FloatArray, scores: FloatArray) -> float:
     if not np.isfinite(values).all() or all_equal(values):
         return nan
-    from scipy.stats import kendalltau  # .3 s: only for who has scores
+    from scipy.stats import kendalltau  # takes 0.3 s, so it is imported only if there are scores
 
     return float(kendalltau(significant(values), significant(scores)).statistic)
 
 
 def _label(proxy: tuple[str, str], k: int) -> str:
-    """`rbp_10`, `ce by rarity`."""
+    """Return the name of a proxy, such as `rbp_10` or `ce by entropy`."""
     statistic, weighting = proxy
     name = rbp_name(k) if statistic == "rbp" else statistic
     return f"{name} by {weighting}" if weighting else name
 
 
 def _headline(report: Report) -> str:
-    """How well the best proxy orders models that did not choose it, or these models, beside what chance gives."""
+    """Return a sentence on how well the chosen proxy orders models, compared with chance."""
     if "left_out" in report.questions:
         row = report.frame("left_out").iloc[0]
         best = report.frame("best_tau")
         best = best[(best["task"] == row["task"]) & (best["dataset"] == row["dataset"])].iloc[0]
         right = number(row["left_out"], ".0%")
         by_ce = number(row["by_ce"], ".0%")
-        chance = "" if best["best_tau"] > best["by_chance"] else "; no τ exceeds what chance gives"
+        chance = "" if best["best_tau"] > best["by_chance"] else "; no τ is larger than chance gives"
         return (
-            f"{row['task']} by answers of {row['dataset']}: the proxy that other families choose orders {right} of the "
-            f"pairs of models rightly, cross-entropy {by_ce}{chance}."
+            f"{row['task']} by answers of {row['dataset']}: a proxy that was chosen on other families orders {right} "
+            f"of the pairs of models rightly, cross-entropy {by_ce}{chance}."
         )
     row = report.frame("best_tau").iloc[0]
     tau, by_chance = number(row["best_tau"], "+.2f"), number(row["by_chance"], "+.2f")
     return (
-        f"{row['task']}: of {len(PROXIES)} proxies {row['best']} orders these very models best (τ = {tau}); "
+        f"{row['task']}: of {len(PROXIES)} proxies, {row['best']} orders these same models best (τ = {tau}); "
         f"chance gives up to {by_chance}."
     )

@@ -1,9 +1,9 @@
-"""Training checkpoints: y = E + A S^-alpha + B D^-beta in size and training tokens, and alpha at each D.
+"""Fits laws in size S and training tokens D over checkpoints, and the law in size at each D.
 
-The form is that of Hoffmann et al. (arXiv 2203.15556, eq. 2), for cross-entropy and for -ln RBP_k alike: it shows
-whether the best size at a compute C = 6 S D is the same for ranks as for cross-entropy. That size grows as C^a with
-a = beta / (alpha + beta). Where tokens grow with size the exponents cannot be separated (arXiv 2605.08541), and no law
-is fitted.
+The law y = E + A S^-alpha + B D^-beta is that of Hoffmann et al. (arXiv 2203.15556, eq. 2), where y is cross-entropy or
+-ln RBP_k. It gives the best size at a compute C = 6 S D, which grows as C^a with a = beta / (alpha + beta). The report
+compares a for ranks with a for cross-entropy. If tokens grow with size, the two exponents cannot be separated (arXiv
+2605.08541), and the law is not fitted.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ GLOSSARY: dict[str, str | Term] = {
     "D": "training tokens",
     "size_exponent": Term("alpha of E + A S^-alpha + B D^-beta", "α", ".3f"),
     "token_exponent": Term("beta of E + A S^-alpha + B D^-beta", "β", ".3f"),
-    "E": Term("the part that neither size nor tokens reduce, in the unit of y", form=".4g"),
-    "R2": Term("of ln y", "R²", ".4f"),
-    "checkpoints": "number of points fitted",
-    "sizes": "number of models that they are of",
+    "E": Term("the part of y that neither more parameters nor more tokens reduce, in the unit of y", form=".4g"),
+    "R2": Term("R² of the fit of ln y", "R²", ".4f"),
+    "checkpoints": "number of fitted checkpoints",
+    "sizes": "number of sizes among the checkpoints",
     "condition": "condition number of (ln S, ln D), 1 if unrelated; above 25 no law is fitted",
-    "starts_agree": "whether fits from several starts ended at the same exponents",
+    "starts_agree": "whether fits from several starting points gave the same exponents",
     "y": "CE in nats, or -ln RBP_k",
 }
 MAX_CONDITION = 25.0
@@ -60,7 +60,7 @@ condition 6, and within 0.29 at condition 22, if models scatter by 1%.
 
 CAPTION = (
     "The law in size and tokens has no intervals, because the checkpoints of one model deviate from it together. "
-    "Intervals that took them for independent points would be too narrow."
+    "Intervals that treat them as independent points would be too narrow."
 )
 
 
@@ -68,7 +68,7 @@ class Training(Analyzer):
     """Laws in size and training tokens over checkpoints, and the exponent in size at each number of tokens."""
 
     ks: tuple[PositiveInt, ...] = HEADLINE_KS
-    """the k beside cross-entropy"""
+    """the k of RBP_k, in addition to cross-entropy"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
@@ -82,8 +82,8 @@ class Training(Analyzer):
         points = []
         comparable, report.notes = _comparable(frame)
         for family, dataset, rows in comparable:
-            for tokens, of_tokens in rows.groupby("training_tokens"):
-                self._add_alphas(report, runs[runs["run_id"].isin(of_tokens["run_id"])], family, float(str(tokens)))
+            for tokens, same_d in rows.groupby("training_tokens"):
+                self._add_alphas(report, runs[runs["run_id"].isin(same_d["run_id"])], family, float(str(tokens)))
             for metric, y in self._values(rows):
                 keys: dict[str, Any] = {"family": family, "dataset": dataset, "metric": metric}
                 law = self._fit(report, keys, rows, y)
@@ -100,12 +100,12 @@ class Training(Analyzer):
             report.tables["law"] = pd.DataFrame(laws)
             report.notes.append(CAPTION)
         self._draw(report)
-        report.notes = list(dict.fromkeys(report.notes))  # the same of each D once
+        report.notes = list(dict.fromkeys(report.notes))  # a note that several D share appears once
         report.headline = _headline(report, laws)
         return report
 
     def _add_alphas(self, report: Report, runs: Runs, family: str, tokens: float) -> None:
-        """Add the law in size of the checkpoints of one D, where it has several sizes."""
+        """Add the law in size over the checkpoints of one D, if there are several sizes."""
         reading = read_families(runs, self.ks)
         for part, counts in reading:
             if len(part.s) < 2:
@@ -116,7 +116,10 @@ class Training(Analyzer):
         report.notes += reading.notes
 
     def _values(self, rows: pd.DataFrame) -> Iterator[tuple[str, FloatArray]]:
-        """Each metric that every checkpoint has logged, as y > 0."""
+        """Yield each metric that all checkpoints have, with its values as y (CE or -ln RBP_k), (rows,).
+
+        A metric is left out if a y is not finite and positive.
+        """
         for metric in (CE, *map(rbp_name, self.ks)):
             if metric in rows and rows[metric].notna().all():
                 logged = rows[metric].to_numpy(np.float64)
@@ -126,7 +129,10 @@ class Training(Analyzer):
                     yield metric, y
 
     def _fit(self, report: Report, keys: dict[str, str], rows: pd.DataFrame, y: FloatArray) -> dict[str, Any] | None:
-        """The law of one metric, (rows,), in size and tokens; None, with a note, where the checkpoints allow none."""
+        """Fit the law of one metric, y (rows,), in size and tokens.
+
+        If the checkpoints are too few, or size and tokens cannot be separated, add a note and return None.
+        """
         s = rows["non_embedding_params"].to_numpy(np.float64)
         d = rows["training_tokens"].to_numpy(np.float64)
         where = f"{keys['family']} on {keys['dataset']}"
@@ -139,7 +145,7 @@ class Training(Analyzer):
         condition = design_condition(s, d)
         if condition > MAX_CONDITION:
             report.notes.append(
-                f"{where}: tokens go with sizes (condition {condition:.3g}): their exponents cannot be separated."
+                f"{where}: tokens go with sizes (condition {condition:.3g}), so their exponents cannot be separated."
             )
             return None
         return fit_law(s, d, y) | {"checkpoints": len(y), "sizes": sizes, "condition": condition}
@@ -158,9 +164,9 @@ class Training(Analyzer):
 
 
 def design_condition(s: FloatArray, d: FloatArray) -> float:
-    """Condition number of (ln S, ln D), centred: how far checkpoints tell size and tokens apart; infinite on D = k S.
+    """Return the condition number of the centred matrix (ln S, ln D).
 
-    Source: arXiv 2605.08541.
+    It is 1 if size and tokens vary independently, and infinite if D is proportional to S. Source: arXiv 2605.08541.
     """
     logs = np.log(np.column_stack([s, d]))
     largest, smallest = np.linalg.svd(logs - logs.mean(axis=0), compute_uv=False)
@@ -168,15 +174,15 @@ def design_condition(s: FloatArray, d: FloatArray) -> float:
 
 
 def fit_law(s: FloatArray, d: FloatArray, y: FloatArray) -> dict[str, Any]:
-    """Fit ln y of y = E + A S^-alpha + B D^-beta by lmfit from several starts.
+    """Fit y = E + A S^-alpha + B D^-beta by least squares of ln y, with lmfit from several starting points.
 
     Args:
-        s: sizes S, (n,), at least 3 distinct ones.
-        d: training tokens D, (n,), at least 3 distinct ones.
+        s: sizes S, (n,), with at least 3 different values.
+        d: training tokens D, (n,), with at least 3 different values.
         y: positive values, (n,), at least 8.
 
     Returns:
-        optimum, size_exponent, token_exponent and E, R2 and starts_agree.
+        The keys optimum, size_exponent, token_exponent, E, R2 and starts_agree.
 
     """
     x = np.log(s) - np.log(s).mean()
@@ -200,7 +206,10 @@ def fit_law(s: FloatArray, d: FloatArray, y: FloatArray) -> dict[str, Any]:
 
 
 def _starts(y: FloatArray) -> Iterator[Any]:
-    """Parameters from which fits start, lmfit's: E at a share of the smallest y, and what is left halved."""
+    """Yield starting points for a fit, as parameters of lmfit.
+
+    E starts at a share of the smallest y. The two power terms share the rest equally.
+    """
     import lmfit
 
     smallest = float(y.min())
@@ -219,7 +228,12 @@ def _starts(y: FloatArray) -> Iterator[Any]:
 
 
 def _comparable(frame: pd.DataFrame) -> tuple[list[tuple[str, str, pd.DataFrame]], list[str]]:
-    """Family, dataset and the rows of each law, which differ in size and checkpoint only; and notes."""
+    """Group measurements into laws. The rows of one law differ only in size and checkpoint.
+
+    Returns:
+        Family, dataset and rows of each law, and notes on rows that are left out.
+
+    """
     comparable = []
     notes = []
     for (family, dataset), rows in frame.groupby(["family", "dataset"], sort=True):
@@ -237,9 +251,9 @@ def _comparable(frame: pd.DataFrame) -> tuple[list[tuple[str, str, pd.DataFrame]
 
 
 def _named_twice(rows: pd.DataFrame) -> pd.Series[bool]:
-    """Whether a row is of a checkpoint that stands there under another revision, too, as the last step does as main.
+    """Whether a row repeats a checkpoint that is also present under another revision, (rows,).
 
-    Of several names, that which most rows have is kept.
+    The last step, for example, is also `main`. The revision that most rows have is kept.
     """
     revision = rows["revision"].fillna("")
     model = rows["model"].str.partition("@")[0]
@@ -251,9 +265,9 @@ def _named_twice(rows: pd.DataFrame) -> pd.Series[bool]:
 def _headline(report: Report, laws: list[dict[str, Any]]) -> str:
     if laws:
         family, dataset = laws[0]["family"], laws[0]["dataset"]
-        of_first_family = [law for law in laws if (law["family"], law["dataset"]) == (family, dataset)]
+        first_family = [law for law in laws if (law["family"], law["dataset"]) == (family, dataset)]
         optima = []
-        for law in of_first_family[:2]:
+        for law in first_family[:2]:
             optima.append(f"{number(law['optimum'], '.2f')} for {metric_label(law['metric'])}")
         return f"{family} on {dataset}: the best size grows with compute as C^a, a = {listed(optima)}."
     if "alpha" not in report.questions:

@@ -1,4 +1,4 @@
-"""A folder for the Hugging Face Hub: a dataset card, a table, and `.eval_results` of models that are there."""
+"""Exports measurements as a folder for the Hugging Face Hub, with a dataset card, a table and `.eval_results`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ CARD = """---
 
 {measurements} of language models, one per row of `{data}`: cross-entropy (`ce`, nats per token),
 RBP_k (`rbp_<k>`, the share of tokens that the model ranks among its first k; arXiv 2510.20387), k = {ks},
-with standard errors over documents (`<metric>_se`), S (`non_embedding_params`) and how the texts were read.
+with standard errors over documents (`<metric>_se`), S (`non_embedding_params`) and the settings of the measurement.
 
 {results}
 
-Made by {program}. `rbptrack import {data}` reads it into a store. Choose a licence before you upload it.
+Made by {program}. `rbptrack import {data}` imports the table. Choose a licence before you upload this folder.
 """
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
@@ -35,9 +35,9 @@ _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 class Hub(Exporter):
     """A folder to upload to the Hugging Face Hub: a dataset card, a table, and `.eval_results` of models on the Hub.
 
-    `README.md` is the card, `measurements.csv` a table that `rbptrack import` reads, and
-    `models/<org>/<name>/.eval_results/` holds RBP_k of each model of the Hub, at its main revision, on a dataset of the
-    Hub.
+    `README.md` is the card. `measurements.csv` is a table that `rbptrack import` reads.
+    `models/<org>/<name>/.eval_results/` holds RBP_k of each model that is on the Hub, at its main revision, on a
+    dataset that is on the Hub.
     """
 
     def export(self, runs: Runs, out: Path) -> str:
@@ -56,9 +56,10 @@ class Hub(Exporter):
 
 
 def _results(frame: pd.DataFrame, ks: list[int]) -> dict[str, list[dict[str, Any]]]:
-    """The entries of each file of `.eval_results`, in the format of the Hub's documentation.
+    """Return the entries of each file of `.eval_results`, by its path, in the format of the Hub's documentation.
 
-    Of measurements whose model and dataset are the Hub's; of several with the same place the first.
+    Measurements are left out if their model or dataset is not on the Hub. If several have the same path, the first is
+    used.
     """
     entries_by_path: dict[str, list[dict[str, Any]]] = {}
     for row in frame.to_dict("records"):
@@ -83,7 +84,7 @@ def _results(frame: pd.DataFrame, ks: list[int]) -> dict[str, list[dict[str, Any
 
 
 def _card(frame: pd.DataFrame, ks: list[int], written: int) -> str:
-    """The dataset card: front matter in YAML, then what a reader must know."""
+    """Return the text of the dataset card, with front matter in YAML."""
     families = ", ".join(sorted(frame["family"].dropna().unique()))
     datasets = ", ".join(sorted(frame["dataset"].dropna().unique()))
     front = {
@@ -91,10 +92,11 @@ def _card(frame: pd.DataFrame, ks: list[int], written: int) -> str:
         "tags": ["rbptrack", "relative-based-probability", "scaling-laws", "evaluation"],
         "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": DATA}]}],
     }
-    results = "No model and dataset of these are both on the Hub, so models' repositories get nothing."
+    results = "There is no `.eval_results`, because no measurement has both its model and its dataset on the Hub."
     if written:
         results = (
-            f"`models/` holds `.eval_results` of {counted(written, 'measurement')}, for pull requests to the models."
+            f"`models/` holds `.eval_results` of {counted(written, 'measurement')}, for pull requests to the models' "
+            "repositories."
         )
     return CARD.format(
         front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),

@@ -1,4 +1,4 @@
-"""The folders that the paper's authors' code writes: <dataset>/<org>/<model>/top<k>/metrics.json and ranks.json."""
+"""Imports the folders that the code of the paper's authors writes."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from rbptrack.ranks import CE, RankTable, parse_rbp_name, rbp_name
 
 _FOLDER = re.compile(r"top([1-9]\d{0,9})")
 _RBP = re.compile(r"(?i)rbp_\d+")
-_SAME_NUMBER = 1e-6  # every top<k> repeats the model's CE
-_MAX_CE = 1000.0  # nats of a token
-_MAX_VOCAB = 2**31 - 1  # as a rank table's ranks are int32
+_SAME_NUMBER = 1e-6  # allowed difference between copies of a number, because every top<k> repeats the model's CE
+_MAX_CE = 1000.0  # largest allowed -ln p of a token, nats
+_MAX_VOCAB = 2**31 - 1  # the ranks in a rank table are int32
 
 
 class Authors(Importer):
-    """The folders that the paper's authors' code writes: <dataset>/<org>/<model>/top<k>/metrics.json and ranks.json.
+    """The folders of the paper's authors: <dataset>/<org>/<model>/top<k>/metrics.json and ranks.json.
 
-    The path is the folder that holds those of the datasets, or one above it.
+    The path is the folder that contains the folders of the datasets, or a folder above it.
     """
 
     sizes: str = ""
     """the authors' param_count.json, or a CSV with the columns model (`EleutherAI/pythia-70m`) and
-    non_embedding_params, which the folders lack; with a column vocab_size, too, where models differ in it
+    non_embedding_params. If models differ in |V|, also with the column vocab_size
     """
 
     vocab_size: int = 0
-    """|V|, which ranks need, where sizes has none; 0: only the metrics are imported"""
+    """|V| of all models, if sizes does not have it. Ranks are imported only if |V| is known; 0: unknown"""
 
     def takes(self, path: Path) -> bool:
         return path.is_dir() and any(_FOLDER.fullmatch(file.parent.name) for file in path.rglob("metrics.json"))
@@ -51,26 +51,26 @@ class Authors(Importer):
             raise BadInput(f"vocab_size must be from 1 to {_MAX_VOCAB:,}, or 0 for none; got {self.vocab_size}")
         sizes = read_pairs(self.sizes, "model", "non_embedding_params", option="sizes")
         vocab_sizes = self._vocab_sizes()
-        files_of: dict[tuple[str, str], list[Path]] = {}  # by dataset and model
+        files_by_model: dict[tuple[str, str], list[Path]] = {}  # by dataset and model
         for file in sorted(path.absolute().rglob("metrics.json")):
             if not _FOLDER.fullmatch(file.parent.name):
                 continue
             folders = file.relative_to(path.absolute()).parts[:-2]
             if len(folders) < 3:
                 raise BadInput(
-                    f"{file} names no dataset, org and model: import a folder above {path}, in which it is "
-                    "<dataset>/<org>/<model>/top<k>/metrics.json"
+                    f"the path of {file} does not contain dataset, org and model: import a folder above {path}, which "
+                    "contains <dataset>/<org>/<model>/top<k>/metrics.json"
                 )
             dataset, org, model = folders[-3:]
-            files_of.setdefault((dataset, f"{org}/{model}"), []).append(file)
-        if not files_of:
+            files_by_model.setdefault((dataset, f"{org}/{model}"), []).append(file)
+        if not files_by_model:
             raise BadInput(f"{path} holds no <dataset>/<org>/<model>/top<k>/metrics.json")
-        for (dataset, model), files in files_of.items():
+        for (dataset, model), files in files_by_model.items():
             vocab_size = vocab_sizes.get(model, self.vocab_size)
             yield _measurement(path.absolute(), dataset, model, files, sizes.get(model), vocab_size)
 
     def _vocab_sizes(self) -> dict[str, int]:
-        """|V| by model, of the column of sizes; empty without such a column."""
+        """Return |V| by model, from the column vocab_size of `sizes`. Empty if there is no such column."""
         vocab_sizes = {}
         texts = read_pairs(self.sizes, "model", "vocab_size", option="sizes", optional=True)
         for model, text in texts.items():
@@ -90,10 +90,10 @@ def _measurement(
     numbers: dict[str, int | float] = {}
     places: dict[str, str] = {}
     for file in files:
-        content = load_json(file, finite=False)  # what is not read may be NaN
+        content = load_json(file, finite=False)  # numbers that are not imported may be NaN
         k = int(file.parent.name.removeprefix("top"))
         if not isinstance(content, dict) or not any(_name(key, k) for key in content):
-            raise BadInput(f"{file} holds none of mean_ce_loss, RBP_<k>, indicator")
+            raise BadInput(f"{file} must hold mean_ce_loss, RBP_<k> or indicator, but holds none of them")
         for key, value in content.items():
             name = _name(key, k)
             if not name and _RBP.fullmatch(key):
@@ -104,7 +104,7 @@ def _measurement(
                 raise BadInput(f"{file}, {key}: must be a finite number; got {str(value)[:40]}")
             if abs(numbers.get(name, value) - value) > _SAME_NUMBER:
                 raise BadInput(
-                    f"{file}, {key} is {value!r}, and {numbers[name]!r} in {places[name]}: one number, two values"
+                    f"{file}, {key} is {value!r}, but {numbers[name]!r} in {places[name]}: one number, two values"
                 )
             numbers[name] = value
             places[name] = f"{file.relative_to(root)}, {key}"
@@ -125,7 +125,7 @@ def _measurement(
 
 
 def _name(key: str, k: int) -> str:
-    """The metric that a key of metrics.json in top<k> stands for; empty for others."""
+    """Return the metric that a key of metrics.json in top<k> means. Return an empty text for other keys."""
     if key == "mean_ce_loss":
         return CE
     if key == "indicator":
@@ -136,12 +136,15 @@ def _name(key: str, k: int) -> str:
 def _is_finite(value: float) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # it has hundreds of digits
+    except OverflowError:  # the number has hundreds of digits
         return False
 
 
 def _rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
-    """Make a table of rows [rank, position, ce]: strict ranks. A position that does not rise begins a document."""
+    """Make a rank table from rows [rank, position, ce] with strict ranks.
+
+    If a position is not above the previous one, a new document begins there.
+    """
     try:
         values = np.asarray(rows, dtype=np.float64)
     except (ValueError, TypeError, OverflowError) as error:
@@ -153,7 +156,7 @@ def _rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
     _check(file, whole_rank, rank, f"a rank must be a whole number from 1 to vocab_size = {vocab_size:,}")
     whole_position = (position >= 0) & (position < 2**31) & (position == np.floor(position))
     _check(file, whole_position, position, "a position must be a whole number from 0")
-    _check(file, (ce >= 0) & (ce < _MAX_CE), ce, f"ce must be from 0 to {_MAX_CE:g}: more stands for infinity")
+    _check(file, (ce >= 0) & (ce < _MAX_CE), ce, f"ce must be from 0 to {_MAX_CE:g}; larger values mean infinity")
     count = len(values)
     return RankTable.from_arrays(
         vocab_size=vocab_size,

@@ -1,4 +1,4 @@
-"""Scores of tasks where people have them: tables, lm-evaluation-harness, lighteval, inspect_ai, `.eval_results`."""
+"""Imports scores of tasks from tables, lm-evaluation-harness, lighteval, inspect_ai and `.eval_results`."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _FORMS = {
 }
 _YAML = (".yaml", ".yml")
 _SECRET = re.compile(r"passw|pwd|secret|credential|auth|(^|_)key$|(^|_)token$", re.IGNORECASE)
-_SHOTS = ("shots", "num_fewshot", "n-shot", "n_shot")  # columns of a table
+_SHOTS = ("shots", "num_fewshot", "n-shot", "n_shot")  # names of a table's column with the number of shots
 _OTHER_SHAPE = (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError, yaml.YAMLError)
 _OFF = ("", "0", "None", "none", "null", "False", "false", None, False, 0)
-_PROVIDERS = ("hf/", "vllm/", "sglang/", "transformer_lens/", "nnterp/")  # of inspect_ai, before a model's id
-_LONGEST = 80  # characters of an argument in a name
+_PROVIDERS = ("hf/", "vllm/", "sglang/", "transformer_lens/", "nnterp/")  # inspect_ai writes them before a model's id
+_LONGEST = 80  # an argument in a name has at most so many characters
 
 _SAME_WEIGHTS = (
     "add_bos_token", "api_key", "attn_implementation", "backend", "base_url", "batch_size", "cache_dir",
@@ -62,17 +62,17 @@ _SAME_WEIGHTS = (
     "tokenizer_mode", "tokenizer_path", "tokenizer_revision", "truncation", "trust_remote_code", "use_auth_token",
     "use_cache", "use_fast_tokenizer", "use_flash_attention_2", "verify_certificate",
 )  # fmt: skip
-"""Arguments of a model that leave its weights as they are. Every other argument that is set makes another model."""
+"""Arguments of a model that do not change its weights. Any other argument that is set makes it another model."""
 
 _OTHER_WEIGHTS = (
     "adapter_weights", "base_model", "delta_weights", "gguf_file", "load_format", "load_in_4bit", "load_in_8bit",
     "lora_path", "quantization", "quantization_config", "subfolder",
 )  # fmt: skip
-"""Those arguments in lighteval's `model_config`, which lists every argument there is."""
+"""Arguments in lighteval's `model_config` that change a model's weights. `model_config` lists all arguments."""
 
 
 class Source(NamedTuple):
-    """A file with scores: its path, its format, and the content of a JSON."""
+    """A file with scores: its path, its format, and its content if it is JSON."""
 
     file: Path
     form: str
@@ -90,14 +90,14 @@ class Score(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """What a file holds besides scores: what it is, and why it is not imported."""
+    """A part of a file that is not imported, and the reason."""
 
     what: str
     why: str
 
 
 class Taken(NamedTuple):
-    """One of several values was taken: which, and of what."""
+    """A task for which one of several values was used, and a sentence on which one."""
 
     what: str
     why: str
@@ -110,22 +110,25 @@ class Scores(Importer):
     """Scores of tasks: a table with the columns model, task, score; lm-evaluation-harness; lighteval; inspect_ai;
     `.eval_results`.
 
-    A table has a row for each model and task, where known with revision, n, metric, filter and shots; a JSON with
-    `results` is lm-evaluation-harness's, one with `config_general`, too, lighteval's, one with `eval` inspect_ai's
-    (`inspect log convert --to json` makes it of an .eval), and of a .yaml in a model repository's `.eval_results` the
-    folder above names the model. A folder of them is read whole. Metric, filter and the number of shots are part of a
-    task's name; arguments that change a model's weights (`peft=`, `load_in_4bit=`) are part of the model's.
+    - A table has a row for each model and task. It may have the columns revision, n, metric, filter and shots, too.
+    - A JSON file with `results` is read as one of lm-evaluation-harness. If it also has `config_general`, it is read as
+      one of lighteval.
+    - A JSON file with `eval` is read as a log of inspect_ai. `inspect log convert --to json` converts an .eval file.
+    - A .yaml file in `.eval_results` belongs to the model whose folder contains `.eval_results`.
+
+    All such files in a folder are read. Metric, filter and the number of shots become part of a task's name. Arguments
+    that change a model's weights (`peft=`, `load_in_4bit=`) become part of the model's name.
     """
 
     names: str = ""
-    """a CSV with the columns name (in the scores) and model (in the store)"""
+    """a CSV that maps names of models in the scores (column name) to names in the store (column model)"""
 
     model: str = ""
     """the model's name, if the scores do not name it; all must be of one model"""
 
     metric: str = ""
-    """the metric to take of a task that has several, also with its filter: exact_match,flexible-extract; by default the
-    first of acc_norm, acc, accuracy, exact_match, ..., and its first filter
+    """the metric to use if a task has several, optionally with a filter, such as exact_match,flexible-extract. By
+    default the first of acc_norm, acc, accuracy, exact_match, ..., with its first filter
     """
 
     def takes(self, path: Path) -> bool:
@@ -134,30 +137,30 @@ class Scores(Importer):
     def read(self, path: Path) -> Iterator[Imported]:
         names = read_pairs(self.names, "name", "model", option="names")
         if path.suffix.lower() == ".eval":
-            raise BadInput(f"{path} is a log of inspect_ai: `inspect log convert --to json` makes a .json of it")
-        said: dict[tuple[type[Found], str], dict[str, None]] = {}
+            raise BadInput(f"{path} is a log of inspect_ai: convert it with `inspect log convert --to json` first")
+        remarks: dict[tuple[type[Found], str], dict[str, None]] = {}
         models: dict[str, None] = {}
         for file in _files(path):
             source = _opened(file)
             inside = file.relative_to(path).as_posix() if path.is_dir() else ""
             if source is None and inside:
-                said.setdefault((LeftOut, "not a file of scores"), {})[inside] = None
+                remarks.setdefault((LeftOut, "not a file of scores"), {})[inside] = None
                 continue
             try:
-                # A single file that is not of a known format is read as a table, whose error names what it lacks.
-                found = list(_scores(source or Source(file, "table", None), self.metric))
+                # A single file of an unknown format is read as a table. The error then names the missing columns.
+                items = list(_scores(source or Source(file, "table", None), self.metric))
             except _OTHER_SHAPE as error:
                 why = f"no scores as {_FORMS[source.form if source else 'table']} writes them"
                 if not inside:
                     raise BadInput(f"{file} holds {why}") from error
-                said.setdefault((LeftOut, why), {})[inside] = None
+                remarks.setdefault((LeftOut, why), {})[inside] = None
                 continue
-            for place, item in found:
+            for place, item in items:
                 if not isinstance(item, Score):
-                    said.setdefault((type(item), item.why), {})[item.what] = None
+                    remarks.setdefault((type(item), item.why), {})[item.what] = None
                     continue
                 if item.model is None and not self.model:
-                    raise BadInput(f"{file} does not say which model its scores are of: model=NAME")
+                    raise BadInput(f"{file} does not name the model of its scores: give model=NAME")
                 models[str(item.model)] = None
                 model = names.get(str(item.model), item.model)
                 columns = {"model": self.model or model, "revision": item.revision, "task": item.task}
@@ -165,33 +168,36 @@ class Scores(Importer):
                 at = place or f"{str(item.model)[:60]} in {item.task[:60]}"
                 yield ImportedScore(columns, f"{inside}, {at}" if inside else at)
         if self.model and len(models) > 1:
-            raise BadInput(f"{path}: model={self.model} is one model, and the scores are of {shortened(list(models))}")
-        yield from _notes(said, models if not self.model else {}, names)
+            raise BadInput(
+                f"{path}: model={self.model} names one model, but the scores are of {shortened(list(models))}. Leave "
+                "out model="
+            )
+        yield from _notes(remarks, models if not self.model else {}, names)
 
 
 def _notes(
-    said: Mapping[tuple[type[Found], str], Mapping[str, None]], models: Mapping[str, None], names: Mapping[str, str]
+    remarks: Mapping[tuple[type[Found], str], Mapping[str, None]], models: Mapping[str, None], names: Mapping[str, str]
 ) -> Iterator[ImportNote]:
-    for (kind, why), things in said.items():
+    for (kind, why), things in remarks.items():
         which = shortened(list(things))
         yield ImportNote(f"{which}: {why}" if kind is Taken else f"left out: {which}: {why}")
     variants = [model for model in models if "+" in model and model not in names]
     if variants:
         yield ImportNote(
-            f"other weights than the base model's: {shortened(variants)}. names=FILE gives them the names that they "
-            "have in the store"
+            f"{shortened(variants)}: the weights differ from the base model's, so these are models of their own. "
+            "names=FILE maps their names to names in the store"
         )
 
 
 def _files(path: Path) -> list[Path]:
-    """The file, or those of a folder that are not hidden."""
+    """Return the file, or all files in the folder that are not hidden."""
     if not path.is_dir():
         return [path]
     return sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
 
 
 def _opened(file: Path) -> Source | None:
-    """A file with its format: `table`, `harness`, `lighteval`, `inspect` or `hub`; None for a file without scores."""
+    """Recognise the format of a file: `table`, `harness`, `lighteval`, `inspect` or `hub`. None for other files."""
     suffix = file.suffix.lower()
     if suffix in _YAML and file.parent.name == ".eval_results":
         return Source(file, "hub", None)
@@ -210,19 +216,22 @@ def _opened(file: Path) -> Source | None:
 
 
 def _scores(source: Source, metric: str) -> Iterator[tuple[str, Found]]:
-    """Where each score of a file stands, if that is not said by its model and task, and the score."""
+    """Yield the scores of a file, and remarks about it, each with its place.
+
+    The place is empty for scores that model and task identify.
+    """
     if source.form == "table":
         yield from _table(source.file)
         return
     if source.form == "hub":
-        found = _hub(source.file)
+        items = _hub(source.file)
     elif source.form == "inspect":
-        found = _inspect(source.file, source.content, metric)
+        items = _inspect(source.file, source.content, metric)
     elif source.form == "lighteval":
-        found = _lighteval(source.content, metric)
+        items = _lighteval(source.content, metric)
     else:
-        found = _harness(source.content, metric)
-    for item in found:
+        items = _harness(source.content, metric)
+    for item in items:
         if isinstance(item, Score) and not _is_share(item.value):
             yield "", LeftOut(item.task, f"a score must be a number from 0 to 1; got {item.value!r:.40}")
         else:
@@ -246,7 +255,10 @@ def _table(path: Path) -> Iterator[tuple[str, Found]]:
 
 
 def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
-    """lm-evaluation-harness: `results` holds `acc,none` and the like for each task, and for groups of tasks."""
+    """Yield the scores of a file of lm-evaluation-harness.
+
+    Its `results` hold metrics such as `acc,none` for each task and each group of tasks.
+    """
     config = content.get("config") or {}
     arguments = _arguments(config.get("model_args"))
     model = arguments.get("pretrained") or arguments.get("model") or content.get("model_name")
@@ -267,7 +279,7 @@ def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
 
 
 def _arguments(given: object) -> dict[str, Any]:
-    """lm-evaluation-harness's `model_args`: an object, or a text `pretrained=a/b,dtype=float16`."""
+    """Parse `model_args` of lm-evaluation-harness, an object or a text such as `pretrained=a/b,dtype=float16`."""
     if isinstance(given, Mapping):
         return dict(given)
     arguments: dict[str, Any] = {}
@@ -278,16 +290,16 @@ def _arguments(given: object) -> dict[str, Any]:
             key = name.strip()
             arguments[key] = value.strip()
         elif key:
-            arguments[key] += f",{part}"  # a value that holds a comma
+            arguments[key] += f",{part}"  # the value holds a comma
     return arguments
 
 
 def _shots_of(content: Mapping[str, Any], config: Mapping[str, Any], task: str) -> object:
-    """The number of examples before a question; of a group that of all its tasks; None if it is not known."""
+    """Return the number of shots of a task, or of all tasks of a group. None if it is unknown or differs."""
     members = content.get("group_subtasks") or {}
     waiting = [task]
     seen: dict[str, None] = {}
-    found = set()
+    numbers = set()
     while waiting:
         name = waiting.pop()
         shots = (content.get("n-shot") or {}).get(name)
@@ -297,12 +309,12 @@ def _shots_of(content: Mapping[str, Any], config: Mapping[str, Any], task: str) 
             seen[name] = None
             waiting += [member for member in members[name] if member not in seen]
         else:
-            found.add(config.get("num_fewshot") if shots is None else shots)
-    return found.pop() if len(found) == 1 else None
+            numbers.add(config.get("num_fewshot") if shots is None else shots)
+    return numbers.pop() if len(numbers) == 1 else None
 
 
 def _lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
-    """lighteval: `results` by `suite|task|shots`, or `task|shots`."""
+    """Yield the scores of a file of lighteval. The keys of its `results` are `suite|task|shots` or `task|shots`."""
     general = content["config_general"]
     model_config = general.get("model_config")
     if not isinstance(model_config, Mapping):
@@ -318,7 +330,7 @@ def _lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
         if len(parts) < 2:
             yield LeftOut(key, "an average over the tasks of the file")
             continue
-        place = 2 if len(parts) == 4 else -1  # suite|task|shots|truncation, in older versions
+        place = 2 if len(parts) == 4 else -1  # older versions write suite|task|shots|truncation
         name = "|".join(parts[:place])
         if not name.strip("|") or not parts[place].isdecimal():
             yield LeftOut(key, "not the name of a task and its number of shots")
@@ -331,7 +343,7 @@ def _lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
 
 
 def _inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Found]:
-    """inspect_ai: the log of one task. Its numbers of samples count every epoch of each."""
+    """Yield the scores of a log of inspect_ai, which is about one task. Its sample counts include all epochs."""
     if content.get("status") not in (None, "success"):
         yield LeftOut(file.name, f"a log with the status {str(content['status'])[:40]}")
         return
@@ -349,7 +361,7 @@ def _inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Fo
         parts = [str(evaluation["task"]).rpartition("/")[2]]
         if len(scorers) > 1:
             parts.append(score["name"])
-        if scorers.count(score["name"]) > 1 and score.get("reducer"):  # how the epochs of a sample become one score
+        if scorers.count(score["name"]) > 1 and score.get("reducer"):  # the reducer combines the epochs of a sample
             parts.append(score["reducer"])
         numbers = {name: entry["value"] for name, entry in score["metrics"].items()}
         task = "/".join(parts)
@@ -360,8 +372,8 @@ def _inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Fo
 
 
 def _inspected_model(model: object, arguments: Mapping[str, Any]) -> object:
-    """The id or path of a model; None for a local one without a path."""
-    if arguments.get("model_path"):  # which is loaded whatever the name says
+    """Return the id or path of a model in a log of inspect_ai. Return None for a local model without a path."""
+    if arguments.get("model_path"):  # inspect_ai loads this path and ignores the name
         return arguments["model_path"]
     if not isinstance(model, str):
         return model
@@ -371,7 +383,7 @@ def _inspected_model(model: object, arguments: Mapping[str, Any]) -> object:
 
 
 def _hub(path: Path) -> Iterator[Found]:
-    """`.eval_results/*.yaml` in a model's repository: entries with a benchmark's id and a value."""
+    """Yield the scores of a YAML file in `.eval_results`. Its entries have the id of a benchmark and a value."""
     for entry in yaml.safe_load(read_small(path, "import")):
         dataset = entry["dataset"]
         value = entry["value"]
@@ -379,15 +391,20 @@ def _hub(path: Path) -> Iterator[Found]:
         part = dataset.get("task_id")
         if part not in (None, "", "default"):
             task = f"{task}/{part}"
-        if isinstance(value, (int, float)) and value > 1:  # a percentage, as in most benchmarks of the Hub
+        if isinstance(value, (int, float)) and value > 1:  # most benchmarks on the Hub use percentages
             value = value / 100
         yield Score(path.resolve().parent.parent.name, None, task, value, None)
 
 
 def _chosen(task: str, numbers: Mapping[str, object], metric: str) -> Generator[Found, None, str]:
-    """Return the name of the metric that is asked for, or of the first known one; empty without any.
+    """Choose the metric of a task.
 
-    Yields what must be said: that there is none, or that it was one of several filters.
+    Returns:
+        The name of the requested metric or, if `metric` is empty, of the first known one. Empty if there is none.
+
+    Yields:
+        A remark, if there is no such metric or if one of several filters was chosen.
+
     """
     wanted = ",".join(part.strip() for part in metric.split(","))
     for name in [wanted] if wanted else _METRICS:
@@ -397,7 +414,7 @@ def _chosen(task: str, numbers: Mapping[str, object], metric: str) -> Generator[
         if same:
             if len(same) > 1:
                 others = listed([key.partition(",")[2] or "none" for key in same[1:]])
-                yield Taken(task, f"{same[0]} was taken, not {others}; metric=NAME,FILTER chooses")
+                yield Taken(task, f"{same[0]} was used, not {others}; metric=NAME,FILTER selects another one")
             return same[0]
     missing = f"no metric {wanted}" if wanted else f"no {_METRICS[0]}, {_METRICS[1]} or the like"
     yield LeftOut(task, f"{missing}; it has {shortened(list(numbers)) or 'none'}")
@@ -405,18 +422,18 @@ def _chosen(task: str, numbers: Mapping[str, object], metric: str) -> Generator[
 
 
 def _task(task: str, metric: object, filtered: object, shots: object, *more: str | None) -> str:
-    """A task's name with what a score of it depends on: `gsm8k (exact_match, strict-match, 5-shot)`."""
+    """Return a task's name with metric, filter and shots, such as `gsm8k (exact_match, strict-match, 5-shot)`."""
     parts = [str(metric or ""), "" if filtered == "none" else str(filtered or "")]
     if isinstance(shots, float) and shots.is_integer():
         shots = int(shots)
     if shots is not None:
         parts.append(f"{str(shots).strip()}-shot")
     stated = ", ".join(part for part in (*parts, *more) if part)
-    return f"{task} ({stated})" if task and stated else task  # without a name it is refused
+    return f"{task} ({stated})" if task and stated else task  # an empty name is refused later
 
 
 def _with_arguments(model: object, arguments: Mapping[str, Any]) -> object:
-    """A model's name with the arguments that give it other weights: `acme/alpha-70m+peft=acme/alpha-lora`."""
+    """Return a model's name with the arguments that change its weights: `acme/alpha-70m+peft=acme/alpha-lora`."""
     if not isinstance(model, str):
         return model
     others = [
@@ -430,7 +447,7 @@ def _with_arguments(model: object, arguments: Mapping[str, Any]) -> object:
 
 
 def _short(value: object) -> str:
-    """A setting as a part of a name: long ones by the beginning of their hash."""
+    """Return a setting as a part of a name. A long setting is replaced by the first 8 characters of its hash."""
     text = str(value) if isinstance(value, str | bool) else json.dumps(value, sort_keys=True, default=str)
     return text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()[:8]
 

@@ -1,9 +1,10 @@
-"""Prompt log-probabilities of vLLM, SGLang and servers that echo a prompt, as JSON lines: one response a document.
+"""Imports log-probabilities of prompts from vLLM, SGLang and servers that echo a prompt.
 
-vLLM's `rank` is the number of entries at least as likely as the token (`(x >= values).sum()`, vllm/v1/sample/ops): the
-paper's rank; how many of it are ties is not known. SGLang gives no ranks, and neither does a completion with
-`"echo": true, "logprobs": 1`, the way of OpenAI's older interface. Its log-probabilities cover what the model wrote
-after the prompt, too, and only `usage.prompt_tokens` says where the prompt ends.
+The file has one JSON response per line, and each response is one document. vLLM's `rank` is the number of entries that
+are at least as likely as the token (`(x >= values).sum()` in vllm/v1/sample/ops), so it is the paper's rank. The number
+of ties in it is unknown. SGLang does not return ranks. Neither does a completion with `"echo": true, "logprobs": 1`, as
+in OpenAI's older interface. Such a completion also has log-probabilities for the text after the prompt, and
+`usage.prompt_tokens` is needed to find the end of the prompt.
 """
 
 from __future__ import annotations
@@ -20,18 +21,26 @@ from rbptrack.analysis import BadInput, Imported, ImportedMeasurement, Importer,
 from rbptrack.ranks import CE, FloatArray, RankTable
 
 NOTE = (
-    "a serving engine's log-probabilities: where its logits are bfloat16 they tie at many positions, which biases "
-    "RBP_1 and RBP_10; float32 logits are recommended (vLLM: head_dtype=float32; SGLang: --enable-fp32-lm-head)"
+    "the log-probabilities come from a serving engine. If its logits are bfloat16, they tie at many positions, which "
+    "biases RBP_1 and RBP_10; float32 logits are recommended (vLLM: head_dtype=float32; SGLang: --enable-fp32-lm-head)"
 )
 _ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
-_ROUNDED = 1.3e-2  # of rank times p: log-probabilities of bfloat16
-_ABOVE_ZERO = 1e-4  # nats that rounding may put a log-probability above 0
-_SMALLEST = -1000.0  # nats; -9999.0 of vLLM and OpenAI, -1e9 and the like stand for minus infinity
+_ROUNDED = 1.3e-2  # rounding log-probabilities to bfloat16 can make rank times p so much larger than 1
+_ABOVE_ZERO = 1e-4  # rounding can make a log-probability so many nats larger than 0
+_SMALLEST = -1000.0  # nats; smaller values mean minus infinity, such as -9999.0 from vLLM and OpenAI
 _ANSWER = re.compile(rb'"(prompt_logprobs|input_token_logprobs|token_logprobs)"')
 
 
 class Token(NamedTuple):
-    """A token of a prompt: its index there, its id, ln p (None for the first, which has none), rank (SGLang: 0)."""
+    """A token of a prompt.
+
+    Attributes:
+        position: its index in the prompt.
+        id: its id, or None if it is unknown.
+        logprob: ln p, nats. None for the first token, which is not predicted.
+        rank: its rank, or 0 if it is unknown.
+
+    """
 
     position: int
     id: object
@@ -39,27 +48,27 @@ class Token(NamedTuple):
     rank: int
 
 
-_NO_ID = -1  # of an echoed token, as in the tables of the authors
+_NO_ID = -1  # the id of a token whose id is unknown
 
 
 class Served(Importer):
-    """Log-probabilities of prompts, a response a line: vLLM (with ranks), SGLang and echoes in the way of OpenAI."""
+    """Log-probabilities of prompts, one response per line: vLLM (with ranks), SGLang, and echoes as in OpenAI's API."""
 
     model: str = ""
-    """its name or hub id; empty: the one that every response names"""
+    """name or hub id of the model; empty: the name in the responses"""
 
     dataset: str = ""
-    """the name of the texts that were sent"""
+    """name of the texts that were sent"""
 
     vocab_size: int = 0
-    """|V|, the number of logits that the model gives; needed with ranks"""
+    """|V|, the number of the model's logits; required for ranks"""
 
     sizes: str = ""
     """a CSV with the columns model and non_embedding_params, or the authors' param_count.json"""
 
     special: tuple[int, ...] = ()
-    """the tokenizer's special ids, such as 1,2. They are not scored, and neither is a token that follows one, as in
-    rbptrack's own measurements; without them the token after `<s>` is scored.
+    """the tokenizer's special ids, such as 1,2. These tokens and the token after each are not scored, as in rbptrack's
+    own measurements. If this option is empty, the token after `<s>` is scored
     """
 
     def takes(self, path: Path) -> bool:
@@ -71,11 +80,11 @@ class Served(Importer):
 
     def read(self, path: Path) -> Iterator[Imported]:
         if not self.dataset:
-            raise BadInput(f"{path}: say which texts were sent: dataset=NAME")
+            raise BadInput(f"{path}: name the texts that were sent: dataset=NAME")
         models: set[str] = set()
         engines: set[str] = set()
-        places: list[str] = []  # of the responses
-        responses: list[FloatArray] = []  # their scored tokens, (tokens, 4)
+        places: list[str] = []  # the place of each response in the file
+        responses: list[FloatArray] = []  # the scored tokens of each response, (tokens, 4)
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if not line.strip():
@@ -89,15 +98,15 @@ class Served(Importer):
                 except BadInput as error:
                     raise BadInput(f"{places[-1]}: {error}") from error
                 except (TypeError, AttributeError, LookupError, ValueError, OverflowError) as error:
-                    raise BadInput(f"{places[-1]} is no response of a known server ({error!r})"[:300]) from error
+                    raise BadInput(f"{places[-1]} is not a response of a known server ({error!r})"[:300]) from error
         if not any(map(len, responses)):
-            raise BadInput(f"{path} holds no scored token: nothing to import")
+            raise BadInput(f"{path} holds no scored token, so there is nothing to import")
         if len(engines) > 1:
-            raise BadInput(f"{path} mixes responses of {listed(sorted(engines))}: import them from files of their own")
+            raise BadInput(f"{path} mixes responses of {listed(sorted(engines))}: import them from separate files")
         model = self.model or "".join(models)
         if not self.model and (len(models) > 1 or not model):
             named = ", ".join(sorted(filter(None, models))) or "none"
-            raise BadInput(f"{path}: say which model answered: model=NAME (the responses name {named})")
+            raise BadInput(f"{path}: name the model that answered: model=NAME (the responses name {named})")
         logprob = np.concatenate(responses)[:, 2]
         columns: dict[str, object] = {
             "dataset": self.dataset,
@@ -115,7 +124,10 @@ class Served(Importer):
         yield ImportedMeasurement(columns, ranks=ranks, repo=hub_id(model), notes=NOTE)
 
     def _scored(self, answer: Mapping[str, Any]) -> FloatArray:
-        """The tokens that are scored, (tokens, 4): neither the first, nor special ones and those after them."""
+        """Return the scored tokens of a response, (tokens, 4), with the fields of `Token`.
+
+        The first token, special tokens and the token after each special token are not scored.
+        """
         engine = _engine(answer)
         if engine == "SGLang":
             tokens = _of_sglang(answer["meta_info"])
@@ -124,9 +136,9 @@ class Served(Importer):
         else:
             tokens = _of_vllm(answer)
         if self.special and engine == "echo":
-            raise BadInput("an echo does not say the ids of its tokens, which special=... needs")
+            raise BadInput("special=... cannot be used: an echo does not contain the ids of its tokens")
         if self.special and tokens[0].id is None:
-            raise BadInput("does not say its first token's id, which special=... needs: ask with return_token_ids=true")
+            raise BadInput("special=... needs the id of the first token: ask with return_token_ids=true")
         scored = []
         before: object = None
         for token in tokens:
@@ -136,9 +148,16 @@ class Served(Importer):
         return np.array(scored, dtype=np.float64).reshape(-1, len(Token._fields))
 
     def _ranks(self, path: Path, places: Sequence[str], responses: Sequence[FloatArray]) -> RankTable:
-        """The rank table of responses, each a document; places: of the responses."""
+        """Make the rank table of all responses, one document each.
+
+        Args:
+            path: the file, for error messages.
+            places: the place of each response in the file.
+            responses: the scored tokens of each response, (tokens, 4).
+
+        """
         if self.vocab_size < 1:
-            raise BadInput(f"{path} has ranks, which need |V|: vocab_size=N, the number of logits that the model gives")
+            raise BadInput(f"{path} has ranks, which need |V|: give vocab_size=N, the number of the model's logits")
         position, token, logprob, rank = np.concatenate(responses).T
         document = np.repeat(np.arange(len(responses)), [len(tokens) for tokens in responses])
         largest = int(max(rank.max(), token.max() + 1))
@@ -149,8 +168,8 @@ class Served(Importer):
         if impossible.any():
             i = int(np.argmax(impossible))
             raise BadInput(
-                f"{places[document[i]]}, token {position[i]:.0f} has rank {rank[i]:,.0f} at a probability of "
-                f"{p[i]:.4g}: so many tokens as likely exceed 1"
+                f"{places[document[i]]}, token {position[i]:.0f} has rank {rank[i]:,.0f} and a probability of "
+                f"{p[i]:.4g}: the probabilities of so many tokens would add up to more than 1"
             )
         return RankTable.from_arrays(
             vocab_size=self.vocab_size,
@@ -158,13 +177,13 @@ class Served(Importer):
             position=position,
             field=np.zeros(len(rank)),
             token=token,
-            greater=rank - 1,  # without a column of ties: how many of these are ties is not known
+            greater=rank - 1,  # there is no column `ties`, because the number of ties is unknown
             logprob=logprob,
         )
 
 
 def _engine(answer: Mapping[str, Any]) -> str:
-    """Whose response it is: `SGLang`, `vLLM`, or `echo` of a server that repeats the prompt with log-probabilities."""
+    """Return the engine of a response: `SGLang`, `vLLM`, or `echo` for a server that repeats the prompt."""
     if "meta_info" in answer:
         return "SGLang"
     choices = answer.get("choices") or [{}]
@@ -175,25 +194,25 @@ def _engine(answer: Mapping[str, Any]) -> str:
 
 
 def _answer(line: bytes, place: str) -> dict[str, Any]:
-    """The response in a line, taken out of a batch's output where it is one."""
-    answer = parse_json(line, place, finite=False)  # what is not read may be NaN
+    """Parse the response in a line. In the output of a batch, it is inside another object."""
+    answer = parse_json(line, place, finite=False)  # numbers that are not imported may be NaN
     if isinstance(answer, dict) and "response" in answer and "custom_id" in answer:
         if answer.get("error"):
-            raise BadInput(f"{place}: is a request that failed: {answer['error']}"[:300])
+            raise BadInput(f"{place}: the request failed: {answer['error']}"[:300])
         response = answer["response"]
         answer = response.get("body") if isinstance(response, dict) else None
     if not isinstance(answer, dict):
-        raise BadInput(f"{place}: is no JSON object")
+        raise BadInput(f"{place}: this is not a JSON object")
     return answer
 
 
 def _of_sglang(about: Mapping[str, Any]) -> list[Token]:
-    """The tokens of a prompt in SGLang's meta_info."""
+    """Return the tokens of a prompt from SGLang's meta_info."""
     entries = about.get("input_token_logprobs")
     if not entries:
-        raise BadInput("has no input_token_logprobs: ask with return_logprob=true and logprob_start_len=0")
+        raise BadInput("input_token_logprobs is missing: ask with return_logprob=true and logprob_start_len=0")
     if len(entries) < about.get("prompt_tokens", 0):
-        raise BadInput(f"has {len(entries)} of {about['prompt_tokens']} tokens: ask with logprob_start_len=0")
+        raise BadInput(f"only {len(entries)} of {about['prompt_tokens']} tokens are here: ask with logprob_start_len=0")
     tokens = []
     for position, (logprob, number, *_) in enumerate(entries):
         if logprob is None and not position:
@@ -204,17 +223,17 @@ def _of_sglang(about: Mapping[str, Any]) -> list[Token]:
 
 
 def _of_echo(answer: Mapping[str, Any]) -> list[Token]:
-    """The tokens of a prompt that a completion repeats; the tokens that the model wrote after it are left out."""
+    """Return the tokens of a prompt that a completion repeats, without the tokens that the model wrote after it."""
     if len(answer["choices"]) > 1:
-        raise BadInput(f"holds {len(answer['choices'])} choices: one prompt a request, n=1")
+        raise BadInput(f"there are {len(answer['choices'])} choices: send one prompt per request, with n=1")
     logprobs = answer["choices"][0]["logprobs"]["token_logprobs"]
     if logprobs[0] is not None:
-        raise BadInput("does not repeat its prompt: ask with echo=true and logprobs=1")
+        raise BadInput("the prompt is not repeated: ask with echo=true and logprobs=1")
     length = (answer.get("usage") or {}).get("prompt_tokens")
     if type(length) is not int or not 0 < length <= len(logprobs):
         raise BadInput(
-            f"has log-probabilities of {len(logprobs)} tokens, and usage.prompt_tokens is {length!r}: "
-            "how many of them are the prompt's must be known"
+            f"usage.prompt_tokens is {length!r}, with log-probabilities of {len(logprobs)} tokens: the length of the "
+            "prompt must be known"
         )
     first, *others = logprobs[:length]
     tokens = [Token(0, _NO_ID, first, 0)]
@@ -222,19 +241,20 @@ def _of_echo(answer: Mapping[str, Any]) -> list[Token]:
 
 
 def _of_vllm(answer: Mapping[str, Any]) -> list[Token]:
-    """The tokens of a prompt of vLLM: of a completion, or of a chat or generate request."""
+    """Return the tokens of a prompt from vLLM's response to a completion, chat or generate request."""
     choices = answer.get("choices") or [{}]
     if len(choices) > 1:
-        raise BadInput(f"holds {len(choices)} choices: one prompt a request, n=1")
+        raise BadInput(f"there are {len(choices)} choices: send one prompt per request, with n=1")
     holder = answer if answer.get("prompt_logprobs") else choices[0]
     entries = holder.get("prompt_logprobs")
     if not entries:
         raise BadInput(
-            "holds neither prompt_logprobs (vLLM) nor meta_info.input_token_logprobs (SGLang) nor logprobs of an echo"
+            "there are no log-probabilities of a prompt: prompt_logprobs (vLLM), meta_info.input_token_logprobs "
+            "(SGLang) or logprobs of an echo"
         )
     ids = holder.get("prompt_token_ids") or answer.get("prompt_token_ids")
     if ids is not None and len(ids) != len(entries):
-        raise BadInput(f"has {len(entries)} prompt_logprobs and {len(ids)} prompt_token_ids")
+        raise BadInput(f"there are {len(entries)} prompt_logprobs, but {len(ids)} prompt_token_ids")
     tokens = []
     for position, entry in enumerate(entries):
         if entry is None and not position:
@@ -242,12 +262,12 @@ def _of_vllm(answer: Mapping[str, Any]) -> list[Token]:
             continue
         if ids is None and len(entry) != 1:
             raise BadInput(
-                f"token {position} has {len(entry)} entries, and which is the text's is not said: "
-                "ask with prompt_logprobs=0, or return_token_ids=true"
+                f"token {position} has {len(entry)} entries, and the one of the prompt's own token is unknown: "
+                "ask with prompt_logprobs=0 or return_token_ids=true"
             )
         text = next(iter(entry)) if ids is None else str(ids[position])
         if text not in entry:
-            raise BadInput(f"token {position}: prompt_logprobs has no entry of prompt_token_ids' {text}")
+            raise BadInput(f"token {position}: prompt_logprobs has no entry for the token's id {text}")
         rank = entry[text].get("rank")
         if type(rank) is not int or rank < 1:
             raise BadInput(f"token {position} has the rank {rank!r}; a whole number from 1 is needed")
@@ -257,13 +277,12 @@ def _of_vllm(answer: Mapping[str, Any]) -> list[Token]:
 
 
 def _token(position: int, number: object, logprob: object, rank: int = 0) -> Token:
-    """Check a token's id (None: not known) and ln p."""
+    """Check the id and the log-probability of a token. The id may be None if it is unknown."""
     if isinstance(logprob, bool) or not isinstance(logprob, (int, float)) or not logprob <= _ABOVE_ZERO:
         raise BadInput(f"token {position} has the log-probability {logprob!r}; a number of at most 0 is needed")
     if logprob < _SMALLEST:
         raise BadInput(
-            f"token {position} has the log-probability {logprob!r}, which stands for minus infinity: its probability "
-            "is not known, so that CE cannot be computed"
+            f"token {position} has the log-probability {logprob!r}, which means minus infinity: CE cannot be computed"
         )
     if number is None:
         number = _NO_ID

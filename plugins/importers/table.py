@@ -1,4 +1,4 @@
-"""Plain tables of results: a row for each measurement in a .csv, .tsv, .parquet, .json or .jsonl file."""
+"""Imports tables of results with a row per measurement from .csv, .tsv, .parquet, .json or .jsonl files."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _FIELDS = set(ImportedRow.model_fields)
 class Table(Importer):
     """A table with a row for each measurement.
 
-    Its columns are model, dataset, ce or rbp_<k>, non_embedding_params, and where known family, size, total_params,
-    training_tokens, vocab_size, seq_len, context, documents, num_tokens, dtype, sequence, ce_rank, ce_rest,
-    bits_per_byte, tie_rate and standard errors (`<metric>_se`). The case of
-    their letters does not matter. Others are not read; an empty cell is missing.
+    The columns model, dataset, and ce or rbp_<k> are required. non_embedding_params is needed for a law in size.
+    Optional columns are family, size, total_params, training_tokens, vocab_size, seq_len, context, documents,
+    num_tokens, dtype, sequence, ce_rank, ce_rest, bits_per_byte, tie_rate and standard errors (`<metric>_se`). The case
+    of their letters does not matter. Other columns are not read. An empty cell counts as missing.
     """
 
     dataset: str = ""
-    """of every row, where the table has no such column"""
+    """name of the dataset of all rows, if the table has no column dataset"""
 
     def takes(self, path: Path) -> bool:
         columns = column_names(path)
@@ -41,7 +41,7 @@ class Table(Importer):
     def read(self, path: Path) -> Iterator[Imported]:
         rows = read_rows(path)
         if not rows:
-            raise BadInput(f"{path} holds no row: nothing to import")
+            raise BadInput(f"{path} holds no row, so there is nothing to import")
         present = {name for _, row in rows for name in row}
         if self.dataset and "dataset" in present:
             raise BadInput(f"{path} has a column dataset: leave out dataset={self.dataset}")
@@ -49,7 +49,7 @@ class Table(Importer):
         lacking = required - present
         present_columns = ", ".join(sorted(present))[:300]
         if lacking:
-            remedy = "; dataset=NAME gives the dataset of every row" if "dataset" in lacking else ""
+            remedy = "; dataset=NAME sets the dataset of all rows" if "dataset" in lacking else ""
             raise BadInput(f"{path} lacks the column {', '.join(sorted(lacking))}; it has {present_columns}{remedy}")
         if not any(_is_result(name) for name in present):
             raise BadInput(f"{path} lacks a column ce, ce_rank, ce_rest or rbp_<k>; it has {present_columns}")
@@ -71,6 +71,6 @@ def _is_result(column: str) -> bool:
 
 
 def _is_read(column: str) -> bool:
-    """Whether a column is read; so is one such as `rbp_x`, which is refused then, and not passed over."""
+    """Whether a column is read. A column such as `rbp_x` is read too, and then refused instead of silently ignored."""
     metric = column.removesuffix("_se")
     return metric in _FIELDS or metric.startswith("rbp_")

@@ -68,7 +68,7 @@ def test_a_row_of_tokens_is_not_independent() -> None:
     assert values["tokens_per_call"] == pytest.approx(1 + half)
     assert report.tables["lengths"].set_index("length").loc[5, "independent"] == pytest.approx(1 + 31 / 32)
     assert values["speed_up"] == pytest.approx((1 + half) / 1.5)
-    assert any("0.5 of a call" in note for note in report.notes)
+    assert any("0.5 of the time of a call" in note for note in report.notes)
 
 
 def test_a_gap_ends_a_draft() -> None:
@@ -106,7 +106,7 @@ def test_references_of_one_name_are_told_apart_and_ends_are_shares() -> None:
     assert rows["acceptance"].to_dict() == pytest.approx({"large@aaa": 0.975, "large@bbb": 0.3})
     assert rows["high"].max() == 1
     assert report.frame("speed_up")["reference"].tolist() == ["large@aaa"]
-    assert any("no speed-up of large@bbb by 1000000" in note for note in report.notes)
+    assert any("the speed-up of large@bbb by 1000000" in note for note in report.notes)
 
 
 def test_what_it_cannot_use_is_said() -> None:

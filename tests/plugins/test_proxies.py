@@ -118,7 +118,7 @@ def test_imports_without_entropy_and_token_ids_have_the_rest(population: Runs) -
         tables[name] = RankTable(lacking, V)
     tables["a-0m"] = RankTable(tables["a-0m"].table.drop_columns(["field"]), V)
     report = Proxies().analyze(Runs(population.frame.drop(columns="name"), Scored(tables, source.table)))
-    assert report.notes[-1] == "Left out, without a field of answers: a-0m on maths."
+    assert report.notes[-1] == "Left out, because they have no field of answers: a-0m on maths."
     tau = report.frame("tau").set_index("metric")["tau"]
     assert tau["log_rank"] > 0.85
     assert tau[["entropy", "margin", "ce by entropy"]].isna().all()
@@ -136,11 +136,11 @@ def test_few_models_one_score_and_few_families_are_said(population: Runs) -> Non
     assert isinstance(population.store, Scored)
     one = Scored(dict.fromkeys(population.store.tables, model(1, 1, np.random.default_rng(0))), scores)
     alike = Proxies().analyze(Runs(population.frame.drop(columns="name"), one))
-    assert alike.notes == ["sums: no proxy is known of all models on maths and tells them apart."]
+    assert alike.notes == ["sums: no proxy is known for all models on maths and distinguishes them."]
     two = Proxies().analyze(changed(population, scores.head(8)))
     assert two.questions == ["best_tau", "tau"]
     assert any("fewer than 3 families" in note for note in two.notes)
-    assert "these very models" in two.headline
+    assert "these same models" in two.headline
 
 
 def test_the_best_proxy_of_pure_noise_seldom_exceeds_chance() -> None:

@@ -103,7 +103,7 @@ def test_reducers_of_a_scorer_are_tasks_of_their_own_and_epochs_no_samples(tmp_p
     [
         ("model,task,score\na,b,\n", "row 1, score: .*missing"),
         ("model,task,score\na,b,1.5\n", "row 1, score: .*at most 1"),
-        ("model,task,score\na,b,0.5\na,b,0.6\n", "row 2: a b: score"),
+        ("model,task,score\na,b,0.5\na,b,0.6\n", "row 2: a b: the values of score"),
         ("model,task,score,score\na,b,0.5,0.6\n", "the column score more than once"),
         ("model,task,score\n", "holds nothing to import"),
     ],
@@ -225,7 +225,7 @@ def test_a_local_model_without_a_path_needs_a_name(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="model=NAME"):
         read_checked(Scores(), path)
     assert scores_of(path, model="mine-70m") == {("mine-70m", "arc_easy (accuracy)"): 0.31}
-    with pytest.raises(BadInput, match="one model, and the scores are of acme/alpha-160m, acme/alpha-1b"):
+    with pytest.raises(BadInput, match="one model, but the scores are of acme/alpha-160m, acme/alpha-1b"):
         read_checked(Scores(model="mine"), CASES / "shots/zero")
 
 
