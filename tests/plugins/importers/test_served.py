@@ -149,7 +149,7 @@ def test_ranks_that_their_probabilities_rule_out_are_refused(tmp_path: Path) -> 
         (
             [vllm(TOKENS[0]), vllm(TOKENS[1]) | {"model": "other"}],
             {},
-            "name the model that answered.*org/big-70b, other",
+            "name the model that answered.*, other",
         ),
         ([vllm(TOKENS[0]), sglang(TOKENS[1])], {"model": "m"}, "mixes responses"),
         (
