@@ -28,6 +28,7 @@ as long as the arithmetic.
 _WEIGHTS_BLOCK = 4_000_000  # half-precision weights that are converted to float32 at once; they take 16 MB
 _SPAN = 256  # the largest entry of a row is searched in spans of so many entries
 _LOG2_E = math.log2(math.e)
+_ADDS_PRODUCTS = torch.backends.cpu.get_cpu_capability() not in ("DEFAULT", "NO AVX")  # torch's kernels then use FMA
 _MM_WIDENS = hasattr(torch.ops.aten.mm, "dtype_out")  # float32 products of half-precision factors on CUDA, torch 2.8
 _NATS = 1e-4  # largest allowed difference between the log-probabilities of the compiled and the eager reduction
 
@@ -134,8 +135,11 @@ def reduction(logits: Tensor, own: Tensor, scratch: Tensor | None = None) -> tup
     # e^(x - x_max) is computed as a power of two: exp2 takes a third of exp's time on a CPU, and subtraction and change
     # of base are one operation. The exponent of the maximum should be 0 but is `off`, the rounding error of
     # x_max log2(e). All entries have this error, so it is taken out. The largest error against float64 was 3e-6 nats,
-    # also for logits of 10,000.
-    powers = torch.add(highest * -_LOG2_E, logits, alpha=_LOG2_E, out=logits if in_place else None)
+    # also for logits of 10,000. This needs a processor that multiplies and adds with one rounding.
+    if logits.is_cuda or _ADDS_PRODUCTS:
+        powers = torch.add(highest * -_LOG2_E, logits, alpha=_LOG2_E, out=logits if in_place else None)
+    else:
+        powers = torch.sub(logits, highest, out=logits if in_place else None).mul_(_LOG2_E)
     off = powers.gather(1, top)[:, 0]
     scale = torch.exp2(-off)
     terms = torch.exp2(powers, out=scratch)
