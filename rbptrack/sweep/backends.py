@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
 from rbptrack.base.escape import file_part
@@ -32,9 +32,6 @@ from rbptrack.console.progress import spinner
 from rbptrack.sweep.cells import Cell, check_unchanged, read_job, write_job
 from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, leave_failure, measure_cell
 from rbptrack.tracking import Store
-
-if TYPE_CHECKING:
-    pass
 
 LARGE = 1e9
 """A model with at least this many parameters has one job per dataset. Several GPUs can then share its work."""
