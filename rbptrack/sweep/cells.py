@@ -247,7 +247,7 @@ def _rules(model: ModelConfig, source: Pinned) -> str:
         check_folder(model)
         return rules_of(load_tokenizer(source))
 
-    return remembered(f"tokenizers/{_key(source)}", load)
+    return remembered(f"tokenizers/{cache_key(source=source.identity)}", load)
 
 
 def _longest(model: ModelConfig, source: Pinned) -> int:
@@ -260,13 +260,13 @@ def _longest(model: ModelConfig, source: Pinned) -> int:
         check_folder(model)
         return str(longest_sequence(load_config(source)) or 0)
 
-    return int(remembered(f"lengths/{_key(source)}", load))
+    return int(remembered(f"lengths/{cache_key(source=source.identity)}", load))
 
 
-def _key(source: Pinned) -> str:
-    """Changes with the files of a source, and with the libraries that read them."""
+def cache_key(**parts: str) -> str:
+    """Return a name under which something is kept: it changes with its parts and with the libraries that read them."""
     versions = [version(library) for library in ("rbptrack", "tokenizers", "transformers")]
-    return fingerprint({"source": source.identity, "versions": versions})
+    return fingerprint({**parts, "versions": versions})
 
 
 def identity_of(

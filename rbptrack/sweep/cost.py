@@ -130,8 +130,7 @@ class _Planner:
     def _tokens(self, cell: Cell) -> tuple[float, float]:
         """Tokens that are scored, and that the model reads; NaN where nothing says how long the texts are."""
         if _local_bytes(cell.texts) <= _SMALL_TEXTS:
-            corpus = self.loader.corpus(cell)
-            return corpus.num_targets, int(corpus.lengths.sum())
+            return self.loader.tokens(cell)
         dataset = cell.config.dataset
         key = repr((cell.texts.identity, dataset.config, dataset.split))
         if key not in self.extents:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, replace
+import json
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.config.schema import Candidates, ModelConfig
@@ -24,8 +24,9 @@ from rbptrack.models.causal import CausalModel, Reference
 from rbptrack.models.checkpoint import check_folder, check_own_tokens
 from rbptrack.models.loading import load_model
 from rbptrack.models.tokenizer import load_tokenizer, rules_of
+from rbptrack.sources.cache import remembered
 from rbptrack.sources.pin import Pinned
-from rbptrack.sweep.cells import Cell
+from rbptrack.sweep.cells import Cell, cache_key
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -98,17 +99,29 @@ class Loader:
 
     def corpus(self, cell: Cell) -> Corpus:
         """The dataset as sequences of the model's tokens; of one tokenizer for all models of a family."""
-        tokenizer = self.tokenizer(cell)
-        template = self.fit(cell).template
-        dataset = cell.config.dataset
-        key = _digest(repr(replace(dataset, name="")), cell.texts.identity, rules_of(tokenizer), template)
+        key = self._corpus_key(cell)
         if key not in self._corpora:
             if sum(len(corpus.token) for corpus in self._corpora.values()) > _MAX_TOKENS:
                 self._corpora.clear()
+            tokenizer = self.tokenizer(cell)
+            dataset = cell.config.dataset
             documents = load_documents(dataset, cell.texts)
-            tokens = tokenise(documents, tokenizer, dataset.separator, template)
+            tokens = tokenise(documents, tokenizer, dataset.separator, self.fit(cell).template)
             self._corpora[key] = build_corpus(tokens, tokenizer, dataset)
         return self._corpora[key]
+
+    def tokens(self, cell: Cell) -> tuple[int, int]:
+        """Return how many tokens of a cell are scored, and how many the model reads.
+
+        The numbers are kept on disk, because reading and tokenising the texts takes seconds.
+        """
+
+        def count() -> str:
+            corpus = self.corpus(cell)
+            return f"{corpus.num_targets} {int(corpus.lengths.sum())}"
+
+        scored, read = remembered(f"tokens/{self._corpus_key(cell)}", count).split()
+        return int(scored), int(read)
 
     def tokenizer(self, cell: Cell) -> PreTrainedTokenizerBase:
         """The cell's tokenizer."""
@@ -121,10 +134,27 @@ class Loader:
         return self._configs[source.identity]
 
     def parameters(self, source: Pinned) -> Parameters:
-        """A model's parameters, counted without weights."""
+        """A model's parameters, counted without weights.
+
+        The numbers are kept on disk, because importing the code of a model takes seconds.
+        """
+
+        def count() -> str:
+            return json.dumps(asdict(count_parameters(self.architecture(source))))
+
         if source.identity not in self._parameters:
-            self._parameters[source.identity] = count_parameters(self.architecture(source))
+            line = remembered(f"parameters/{cache_key(source=source.identity)}", count)
+            self._parameters[source.identity] = Parameters(**json.loads(line))
         return self._parameters[source.identity]
+
+    def _corpus_key(self, cell: Cell) -> str:
+        """Changes with the texts, the rules by which they are cut, and the libraries that read them."""
+        return cache_key(
+            dataset=repr(replace(cell.config.dataset, name="")),
+            texts=cell.texts.identity,
+            rules=rules_of(self.tokenizer(cell)),
+            template=self.fit(cell).template,
+        )
 
     def _tokenizer(self, source: Pinned) -> PreTrainedTokenizerBase:
         if source.identity not in self._tokenizers:
@@ -180,7 +210,3 @@ class _LastModel:
 
     def drop(self) -> None:
         self._model = None
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -63,3 +63,19 @@ def test_weights_that_lie_beside_those_that_are_loaded_do_not_count() -> None:
     others = ["consolidated.safetensors", "model.fp16.safetensors", "pytorch_model.bin"]
     assert _weight_files([*shards, *others], pickles=True) == shards
     assert _weight_files(others, pickles=True) == ["pytorch_model.bin"]
+
+
+def test_the_numbers_that_are_kept_follow_texts_and_rules(store: Store, configs: Configs, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+
+    def tokens(content: str, *words: str) -> list[float]:
+        text.write_text(content)
+        table = sweep.plan(configs("model=nano/6k", f"dataset={text}", *words))
+        return [*table["tokens"], *table["FLOPs"], *table["S"], *table["parameters"]]
+
+    long = "the second text is longer " * 40
+    first, second = tokens("a short text"), tokens(long)
+    assert first != second
+    assert tokens("a short text") == first
+    assert tokens(long) == second
+    assert tokens(long, "dataset.sequence=truncate", "dataset.seq_len=16")[0] == 15
