@@ -38,6 +38,8 @@ def newest(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
     """
     keys = ["model", "non_embedding_params", *ONE_POINT]
+    if not rows.duplicated(keys).any():
+        return rows, []
     by_age = rows.sort_values(["started", "run_id"], kind="stable", na_position="first")
     older = by_age.duplicated(keys, keep="last").reindex(rows.index)
     notes = []
@@ -84,4 +86,6 @@ def parts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFra
 
 def _differs_within(rows: pd.DataFrame, keys: Sequence[str], column: str) -> bool:
     """Whether a column takes several values among rows that agree in the keys."""
+    if rows[column].nunique(dropna=False) < 2:
+        return False
     return bool((rows.groupby(list(keys), dropna=False, observed=True)[column].nunique(dropna=False) > 1).any())

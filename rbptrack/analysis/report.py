@@ -194,9 +194,10 @@ class Report:
         frame["verdict"] = np.where(frame["p"].notna(), decided, "")
         # Holm compares each p that is left with 5% over the number of those that are left.
         left = (frame["p_holm"] >= 1 - LEVEL).groupby(frame["question"]).transform("sum").tolist()
-        frame["detectable"] = nan
-        for i in np.flatnonzero(frame["verdict"] == "undecided"):
-            frame.loc[i, "detectable"] = _detectable(self._answers[i], left[i])
+        answers = zip(self._answers, frame["verdict"].tolist(), left, strict=True)
+        frame["detectable"] = [
+            _detectable(answer, tests) if verdict == "undecided" else nan for answer, verdict, tests in answers
+        ]
         return frame[[*COLUMNS, *frame.columns.difference(COLUMNS, sort=False)]]
 
     @property
