@@ -39,7 +39,7 @@ from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import measure
 from rbptrack.engine.batches import Batch, batch_of, compose
-from rbptrack.models.causal import CausalModel, of_module
+from rbptrack.models.causal import CausalModel, split_model
 
 BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
 
@@ -141,7 +141,7 @@ def ratio(seconds: Mapping[str, list[Seconds]], way: str, over: str, clock: int)
 def of_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> dict[str, Any]:
     """Time all ways for a model of one shape, on this machine's CPU."""
     module = random_module(shape, vocab_size=vocab_size)
-    model = of_module(module, shape)
+    model = split_model(module, shape)
     corpus = random_corpus(tokens, vocab_size=model.vocab_size)
     batches = batches_of(corpus, BATCH_TOKENS["cpu"])
     engine = EngineConfig(batch_tokens=BATCH_TOKENS["cpu"])

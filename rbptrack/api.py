@@ -247,12 +247,12 @@ def _measure_in(
     show_bar: bool,
 ) -> LoggedMeasurement:
     """Measure a corpus with a model that nobody else uses meanwhile; the ranks are in the folder."""
-    from rbptrack.models.causal import borrowed, of_module
+    from rbptrack.models.causal import borrowed, split_model
     from rbptrack.models.tokenizer import rules_of
 
     began = time.time()
     with _MODEL_IN_USE, borrowed(model):
-        causal = of_module(model, type(model).__name__)
+        causal = split_model(model, type(model).__name__)
         config.model.size = config.model.size or compact(causal.non_embedding_params)
 
         def facts(measurement: Measurement) -> Facts:
@@ -303,13 +303,13 @@ def as_texts(given: Iterable[str]) -> list[str]:
 
 def _check_objects(model: Any, tokenizer: Any) -> None:
     """Raise BadInput if the model is not a model of transformers, or if the tokenizer cannot be used."""
-    from rbptrack.models.tokenizer import check_given
+    from rbptrack.models.tokenizer import check_tokenizer
 
     if not hasattr(model, "base_model"):
         raise BadInput(f"model is a {type(model).__name__}: give the causal language model of transformers itself")
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         raise BadInput(f"model is a {type(model).__name__} with virtual tokens (prompt learning): measure its base")
-    check_given(tokenizer)
+    check_tokenizer(tokenizer)
 
 
 def runs(

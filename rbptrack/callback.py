@@ -18,7 +18,7 @@ from transformers import (
 
 from rbptrack.api import as_texts, measure
 from rbptrack.base.errors import first_line
-from rbptrack.models.tokenizer import check_given
+from rbptrack.models.tokenizer import check_tokenizer
 from rbptrack.ranks.names import HEADLINE_KS, rbp_name
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         experiment: str = "",
         **measuring: Any,
     ) -> None:
-        check_given(tokenizer)
+        check_tokenizer(tokenizer)
         self._texts = as_texts(texts)
         self._tokenizer = tokenizer
         self._ks = list(ks)

@@ -29,7 +29,7 @@ from rbptrack.config.schema import EngineConfig
 from rbptrack.engine import forward
 from rbptrack.engine.batches import Batch
 from rbptrack.models.backbone import Backbone
-from rbptrack.models.causal import CausalModel, Reference, of_module
+from rbptrack.models.causal import CausalModel, Reference, split_model
 from rbptrack.scoring import scorer
 from tests.tiny_models import ARCHITECTURES, ROWS
 
@@ -63,7 +63,7 @@ def fake_model(name: str, dtype: torch.dtype, mode: FakeTensorMode, *, all_entri
     config = getattr(transformers, architecture.config)(**architecture.shape)
     causal: Any = transformers.AutoModelForCausalLM
     module = causal.from_config(config).eval().to(dtype)
-    model = of_module(module, name, candidates=None if all_entries else ENTRIES)
+    model = split_model(module, name, candidates=None if all_entries else ENTRIES)
     on_fake_cuda(module, mode)
     output = module.get_output_embeddings()
     head = replace(model.head, weight=output.weight, bias=getattr(output, "bias", None))

@@ -31,7 +31,7 @@ from rbptrack.config.compose import compose
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import forward, measure
-from rbptrack.models.causal import CausalModel, of_module
+from rbptrack.models.causal import CausalModel, split_model
 from rbptrack.models.device import set_precision
 from rbptrack.ranks import RankTable
 from rbptrack.scoring import Head, Scorer
@@ -158,7 +158,7 @@ def speeds(scale: Scale, device: str) -> Iterator[Row]:
     """Speed beside the bare forward pass, and peak memory."""
     engine = EngineConfig(batch_tokens=speed.BATCH_TOKENS[device])
     for shape, dtype in product(scale.shapes, scale.dtypes):
-        model = of_module(random_module(shape, device=device, dtype=dtype, vocab_size=scale.vocab_size), shape)
+        model = split_model(random_module(shape, device=device, dtype=dtype, vocab_size=scale.vocab_size), shape)
         tokens = scale.tokens // 8 if model.largest_params > 10**9 else scale.tokens
         corpus = random_corpus(tokens, vocab_size=model.vocab_size)
         batches = speed.batches_of(corpus, engine.batch_tokens)
@@ -185,7 +185,7 @@ def architectures(scale: Scale, device: str) -> Iterator[Row]:
             torch.manual_seed(0)
             causal: Any = transformers.AutoModelForCausalLM
             module = causal.from_config(config).eval().to(dtype).to(place)
-            tables.append(_measured(of_module(module, name), corpus)[0])
+            tables.append(_measured(split_model(module, name), corpus)[0])
         yield {"step": "architectures", "what": f"{name}, {_name(dtype)}", **_compared(*tables)}
 
 
@@ -195,7 +195,7 @@ def little_memory(scale: Scale, device: str) -> Iterator[Row]:
         return
     shape = scale.shapes[0]
     corpus = random_corpus(scale.tokens // 4, vocab_size=SHAPES[shape]["vocab_size"])
-    model = of_module(random_module(shape, device=device), shape)
+    model = split_model(random_module(shape, device=device), shape)
     whole = _measured(model, corpus)[0]
     torch.cuda.empty_cache()
     held = torch.empty(torch.cuda.mem_get_info()[0] - 2 * 10**9, dtype=torch.uint8, device=device)

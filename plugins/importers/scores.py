@@ -124,7 +124,7 @@ class Scores(Importer):
     """a CSV that maps names of models in the scores (column name) to names in the store (column model)"""
 
     model: str = ""
-    """the model's name, if the scores do not name it; all must be of one model"""
+    """name of the model, if the file does not name it. All scores must belong to this model"""
 
     metric: str = ""
     """the metric to use if a task has several, optionally with a filter, such as exact_match,flexible-extract. By

@@ -1,4 +1,4 @@
-"""How this process ends: signals become exceptions, and its memory is left to the system.
+"""Controls the end of this process: turns signals into exceptions, and ends without a search of its memory.
 
 Code can close what it began when a signal stops the process, and report it.
 """
@@ -29,7 +29,7 @@ _raised: list[BaseException] = []  # what the signals raised in this process
 
 
 def search_garbage_rarely() -> None:
-    """Let Python search its memory for garbage less often, and no more when the process ends.
+    """Make Python search its memory for garbage less often, and not at all when the process ends.
 
     A third of the processor time of a short command would go into these searches: imports make many objects, and
     hardly any of them becomes garbage.
@@ -39,10 +39,10 @@ def search_garbage_rarely() -> None:
 
 
 def _leave_memory() -> None:
-    """Close databases, because SQLite would leave their logs behind, and keep all else out of the last search."""
+    """Close databases, because SQLite would leave their logs behind. Exclude all other objects from the last search."""
     for thing in gc.get_objects():
         if type(thing) is sqlite3.Connection:
-            with suppress(sqlite3.Error):  # of another thread
+            with suppress(sqlite3.Error):  # a connection of another thread cannot be closed here
                 thing.close()
     gc.freeze()
 

@@ -73,7 +73,7 @@ def without_password(text: str) -> str:
 
 
 def shown_address(typed: str) -> str:
-    """Return what somebody typed as an address, without a password.
+    """Return an address that a user typed, without its password.
 
     If it does not begin like an address, nothing before its last @ is shown.
     """

@@ -125,7 +125,7 @@ class CausalModel:
             raise BadInput(f"reference {self.reference.name}: {error}") from error
 
 
-def of_module(module: Any, name: str, *, candidates: int | None = None) -> CausalModel:
+def split_model(module: Any, name: str, *, candidates: int | None = None) -> CausalModel:
     """Split a causal language model of transformers into backbone and head, and check both.
 
     The module is set to evaluation mode.

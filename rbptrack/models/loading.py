@@ -12,7 +12,7 @@ import torch
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.architecture import from_source, load_config, model_class, reason
-from rbptrack.models.causal import CausalModel, of_module
+from rbptrack.models.causal import CausalModel, split_model
 from rbptrack.models.checkpoint import check_loaded, check_stored, file_of, notes_of, only_pickles
 from rbptrack.models.device import device_of, out_of_memory, placement, set_precision
 from rbptrack.models.quantised import compute_in, gguf_type, method_of
@@ -42,7 +42,7 @@ def load_model(
     module = _load_module(config, source, **spread)
     if not spread and (source.gguf or not method_of(module.config)):
         module.to(device)
-    model = of_module(module, config.name, candidates=candidates)
+    model = split_model(module, config.name, candidates=candidates)
     head = model.head.without(without) if without else model.head
     path = file_of(source, source.gguf) if source.gguf else None
     weights = gguf_type(path) if path else model.weights

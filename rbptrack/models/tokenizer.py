@@ -128,7 +128,7 @@ def _check_vocabulary(source: Pinned, tokenizer: PreTrainedTokenizerBase) -> Non
         )
 
 
-def check_given(tokenizer: Any) -> None:
+def check_tokenizer(tokenizer: Any) -> None:
     """Check a tokenizer object that a Python user gives.
 
     It must be a fast tokenizer and follow the rules in the files from which it was loaded. If its vocabulary differs

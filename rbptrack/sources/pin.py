@@ -49,7 +49,7 @@ class Pinned:
     gguf: str = ""
 
 
-def of_model(config: ModelConfig) -> Pinned:
+def pin_model(config: ModelConfig) -> Pinned:
     """Pin the weights of a model: its repository, its folder, or one GGUF file.
 
     Raises:
@@ -66,7 +66,7 @@ def of_model(config: ModelConfig) -> Pinned:
     return replace(source, identity=f"{source.identity}/{config.gguf}", gguf=config.gguf)
 
 
-def of_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
+def pin_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
     """Pin the tokenizer of a model: the repository or folder that `model.tokenizer` names, otherwise the model's own.
 
     Raises:
@@ -80,7 +80,7 @@ def of_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
     return _resolve("model", repo=config.tokenizer, path="", revision="main")
 
 
-def of_dataset(config: DatasetConfig) -> Pinned:
+def pin_dataset(config: DatasetConfig) -> Pinned:
     """Pin a dataset: a repository, a folder, or single files.
 
     A folder that holds only text files is pinned as these files, each of which is one document. A folder with a
@@ -103,10 +103,10 @@ def of_dataset(config: DatasetConfig) -> Pinned:
 
 
 def needed_files(config: DatasetConfig) -> tuple[str, ...]:
-    """Return patterns of the files of a hub dataset that are read; empty for all files.
+    """Return patterns of the files of a hub dataset that are read. Return no pattern if all files may be read.
 
-    The files of a configuration lie in a folder of its name, as is usual on the hub. README.md says which split they
-    belong to.
+    The files of a configuration are expected in a folder of its name, as is usual on the hub. README.md assigns files
+    to splits.
     """
     if config.files:
         return ("README.md", *config.files)
@@ -117,11 +117,11 @@ def _resolve(kind: Kind, *, repo: str, path: str, revision: str, patterns: tuple
     """Pin a repository to its commit, or a folder to the hash of its files.
 
     Args:
-        kind: of the repository.
-        repo: its id.
-        path: of the folder; empty for a repository.
-        revision: of the repository.
-        patterns: of the files of the repository that are needed; empty for all.
+        kind: "model" or "dataset".
+        repo: the id of the repository. Empty for a folder.
+        path: the path of the folder. Empty for a repository.
+        revision: the revision of the repository.
+        patterns: patterns of the files of the repository that are needed. Empty for all files.
 
     Raises:
         BadInput: the folder does not exist, or the hub does not know the repository or revision or denies access.

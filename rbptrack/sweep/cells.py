@@ -20,7 +20,7 @@ from rbptrack.corpus.documents import only_split, selection_identity
 from rbptrack.sources.cache import remembered
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.sources.hub import Missing, NotCached
-from rbptrack.sources.pin import Pinned, of_dataset, of_model, of_tokenizer
+from rbptrack.sources.pin import Pinned, pin_dataset, pin_model, pin_tokenizer
 from rbptrack.tracking.facts import title
 
 Key = tuple[str, ...]
@@ -127,16 +127,16 @@ class Resolver:
 
     def _texts(self, dataset: DatasetConfig) -> Pinned:
         key = ("dataset", dataset.repo, dataset.path, dataset.revision, *dataset.files)
-        return self._pinned(key, lambda: of_dataset(dataset))
+        return self._pinned(key, lambda: pin_dataset(dataset))
 
     def _weights(self, model: ModelConfig) -> Pinned:
         key = ("model", model.repo, model.path, model.gguf, model.revision)
-        return self._pinned(key, lambda: of_model(model))
+        return self._pinned(key, lambda: pin_model(model))
 
     def _tokenizer(self, model: ModelConfig, weights: Pinned) -> Pinned:
         if not model.tokenizer:
             return weights
-        return self._pinned(("tokenizer", model.tokenizer), lambda: of_tokenizer(model, weights))
+        return self._pinned(("tokenizer", model.tokenizer), lambda: pin_tokenizer(model, weights))
 
     def _with_length(self, config: Config, weights: Pinned, reference: Pinned | None) -> tuple[Config, tuple[str, ...]]:
         """The config with shorter sequences if a model reads fewer tokens, and a note that says so."""
@@ -211,14 +211,14 @@ def check_unchanged(cell: Cell) -> None:
     """
     config = cell.config
     now: list[tuple[str, Pinned, Callable[[], Pinned]]] = [
-        (config.model.name, cell.weights, lambda: of_model(config.model)),
-        (config.dataset.name, cell.texts, lambda: of_dataset(config.dataset)),
+        (config.model.name, cell.weights, lambda: pin_model(config.model)),
+        (config.dataset.name, cell.texts, lambda: pin_dataset(config.dataset)),
     ]
     if config.model.tokenizer:
-        now.append((config.model.tokenizer, cell.tokenizer, lambda: of_tokenizer(config.model, cell.weights)))
+        now.append((config.model.tokenizer, cell.tokenizer, lambda: pin_tokenizer(config.model, cell.weights)))
     if config.reference is not None and cell.reference is not None:
         reference = config.reference
-        now.append((reference.name, cell.reference, lambda: of_model(reference)))
+        now.append((reference.name, cell.reference, lambda: pin_model(reference)))
     for name, pinned, pin in now:
         if pinned.revision is None and pin().identity != pinned.identity:
             raise BadInput(f"the files of {name} have changed since the sweep began; start the sweep again")

@@ -23,7 +23,7 @@ import zstandard
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.corpus.documents import load_documents, only_split, selection_identity, texts_hash
-from rbptrack.sources.pin import Pinned, of_dataset
+from rbptrack.sources.pin import Pinned, pin_dataset
 
 CONFIG = DatasetConfig(name="mine", split="train", seq_len=8)
 ROWS: list[dict[str, Any]] = [
@@ -71,7 +71,7 @@ def table(rows: list[dict[str, Any]], separator: str) -> bytes:
 
 def load(config: DatasetConfig, *files: str) -> list[tuple[str, tuple[str, ...]]]:
     config = replace(config, files=list(files))
-    return [(document.id, document.fields) for document in load_documents(config, of_dataset(config))]
+    return [(document.id, document.fields) for document in load_documents(config, pin_dataset(config))]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_text_file_is_one_document_and_so_is_each_of_a_folder_of_them(tmp_path
     assert load(CONFIG, f"{tmp_path}/*.txt") == expected
     (tmp_path / "LICENSE").touch()  # no data
     config = replace(CONFIG, path=str(tmp_path))
-    source = of_dataset(config)
+    source = pin_dataset(config)
     assert only_split(config, source) == "train"
     assert [(document.id, document.fields) for document in load_documents(config, source)] == expected
 
@@ -99,8 +99,8 @@ def test_kinds_mix_and_where_they_lie_does_not_matter(tmp_path: Path) -> None:
     ids = [*(f"b.jsonl:{i}" for i in range(3)), *(f"c.csv:{i}" for i in range(3)), "d.txt"]
     assert [id_ for id_, _ in load(CONFIG, *files)] == ids
     (tmp_path / "other").mkdir()
-    here = of_dataset(replace(CONFIG, files=[write(tmp_path, "b.jsonl")]))
-    there = of_dataset(replace(CONFIG, files=[write(tmp_path / "other", "b.jsonl")]))
+    here = pin_dataset(replace(CONFIG, files=[write(tmp_path, "b.jsonl")]))
+    there = pin_dataset(replace(CONFIG, files=[write(tmp_path / "other", "b.jsonl")]))
     assert here.identity == there.identity
     assert here.files != there.files
 
@@ -156,7 +156,7 @@ def test_documents_have_a_source(tmp_path: Path) -> None:
         "".join(json.dumps({"id": "x", "text": "a", "meta": {"set": name}}) + "\n" for name in ("x", None, ""))
     )
     config = replace(CONFIG, files=[str(path)], group="meta.set", id_field="id")
-    groups = [document.group for document in load_documents(config, of_dataset(config))]
+    groups = [document.group for document in load_documents(config, pin_dataset(config))]
     assert groups == ["x", "document 1 (no meta.set)", "document 2 (no meta.set)"], "each is its own, and none is x"
 
 
@@ -283,7 +283,7 @@ def test_cells_are_the_text_that_they_are(kind: str, place: str, tmp_path: Path)
         path.write_bytes(packed(content))
     config = replace(CONFIG, fields=["text", "kind"])
     config = replace(config, files=[str(path)]) if place == "files" else replace(config, path=str(tmp_path))
-    source = of_dataset(config)
+    source = pin_dataset(config)
     assert [document.fields for document in load_documents(config, source)] == [(cell, cell) for cell in ODD_CELLS]
     chosen = load_documents(replace(config, where={"kind": "007"}), source)
     assert [document.fields for document in chosen] == [("007", "007")]
@@ -307,7 +307,7 @@ def test_columns_that_nobody_named_may_hold_anything(kind: str, place: str, samp
     config = replace(CONFIG, sampling=sampling, documents=603)
     chosen = {"files": [f"{tmp_path}/*.{kind}"]} if place == "files" else {"path": str(tmp_path)}
     config = replace(config, **chosen)
-    documents = load_documents(config, of_dataset(config))
+    documents = load_documents(config, pin_dataset(config))
     assert sorted(document.fields[0] for document in documents) == sorted(row["text"] for row in rows + late)
 
 
@@ -318,7 +318,7 @@ def test_a_text_file_keeps_its_carriage_returns(tmp_path: Path) -> None:
     expected = [("a.txt", (text,)), ("b.txt.gz", (text,))]
     assert load(CONFIG, str(tmp_path / "a.txt"), str(tmp_path / "b.txt.gz")) == expected
     config = replace(CONFIG, path=str(tmp_path))
-    assert [(one.id, one.fields) for one in load_documents(config, of_dataset(config))] == expected
+    assert [(one.id, one.fields) for one in load_documents(config, pin_dataset(config))] == expected
 
 
 def test_shapes_of_json(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_a_draw_is_the_same_from_every_kind_of_file(place: str, sampling: Sampli
         config = replace(CONFIG, documents=7, where={"kind": "a"}, sampling=sampling, seed=3)
         chosen = {"files": [f"{folder}/*"]} if place == "files" else {"path": str(folder)}
         config = replace(config, **chosen)
-        drawn.append([document.fields[0] for document in load_documents(config, of_dataset(config))])
+        drawn.append([document.fields[0] for document in load_documents(config, pin_dataset(config))])
     assert drawn[0] == drawn[1] == drawn[2]
     if sampling is Sampling.shuffle:
         assert drawn[0] == [f"text {2 * i}" for i in np.random.default_rng(3).permutation(20)[:7]]
@@ -366,10 +366,10 @@ def test_a_draw_is_the_same_from_every_kind_of_file(place: str, sampling: Sampli
 def test_a_dataset_with_one_split_needs_no_split(tmp_path: Path) -> None:
     write(tmp_path, "train.jsonl")
     config = replace(CONFIG, path=str(tmp_path), split="")
-    assert only_split(config, of_dataset(config)) == "train"
+    assert only_split(config, pin_dataset(config)) == "train"
     write(tmp_path, "test.jsonl")
     with pytest.raises(BadInput, match="Splits: train, test"):
-        only_split(config, of_dataset(config))
+        only_split(config, pin_dataset(config))
 
 
 def test_a_file_of_another_encoding_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import transformers
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.causal import CausalModel
 from rbptrack.models.loading import load_model
-from rbptrack.sources.pin import of_model
+from rbptrack.sources.pin import pin_model
 from tests.tiny_models import ROWS
 
 SHAPE: dict[str, Any] = {
@@ -58,6 +58,6 @@ def load() -> Callable[..., CausalModel]:
 
     def loaded(folder: Path, *, candidates: int | None = None, **changes: Any) -> CausalModel:
         config = replace(ModelConfig(family="toy", size="1k", path=str(folder)), **changes)
-        return load_model(config, of_model(config), candidates=candidates)
+        return load_model(config, pin_model(config), candidates=candidates)
 
     return loaded

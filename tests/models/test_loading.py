@@ -24,10 +24,10 @@ from rbptrack.models.architecture import (
     count_parameters,
     load_config,
 )
-from rbptrack.models.causal import CausalModel, of_module
+from rbptrack.models.causal import CausalModel, split_model
 from rbptrack.models.checkpoint import check_folder
 from rbptrack.models.tokenizer import load_tokenizer
-from rbptrack.sources.pin import Pinned, of_model, of_tokenizer
+from rbptrack.sources.pin import Pinned, pin_model, pin_tokenizer
 from tests.tiny_models import ROWS, build
 
 Load = Callable[..., CausalModel]
@@ -207,7 +207,7 @@ def test_weights_of_another_name_are_no_weights(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
 def test_a_damaged_file_is_named(name: str, content: bytes, folder: Path) -> None:
     (folder / name).write_bytes(content)
-    source = of_model(config_of(folder))
+    source = pin_model(config_of(folder))
     with pytest.raises(BadInput, match=name) as refused:
         load_tokenizer(source)
     assert "\n" not in str(refused.value)
@@ -251,7 +251,7 @@ def test_code_of_a_repository_never_runs(folder: Path, tmp_path: Path, load: Loa
 
     monkeypatch.setattr("builtins.input", agree)
     for each in (folder, other):
-        source = of_model(config_of(each))
+        source = pin_model(config_of(each))
         for step in (load_tokenizer, load_config):
             with suppress(BadInput):
                 step(source)
@@ -277,7 +277,7 @@ def test_a_damaged_tokenizer_is_refused_in_a_line(fault: str, tmp_path: Path) ->
     TOKENIZERS[fault](parts)
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
     with pytest.raises(BadInput) as refused:
-        load_tokenizer(of_model(config_of(tmp_path)))
+        load_tokenizer(pin_model(config_of(tmp_path)))
     assert "\n" not in str(refused.value)
 
 
@@ -288,14 +288,14 @@ def test_a_tokenizer_from_elsewhere(tmp_path: Path) -> None:
     for path in list((tmp_path / "model").iterdir()):
         if "token" in path.name or path.name in ("vocab.json", "merges.txt"):
             path.rename(other / path.name)
-    source = of_model(config_of(tmp_path / "model"))
+    source = pin_model(config_of(tmp_path / "model"))
     with pytest.raises(BadInput, match=r"model\.tokenizer=ORG/NAME"):
         load_tokenizer(source)
-    assert len(load_tokenizer(of_tokenizer(config_of(tmp_path / "model", tokenizer=str(other)), source))) == 400
+    assert len(load_tokenizer(pin_tokenizer(config_of(tmp_path / "model", tokenizer=str(other)), source))) == 400
 
 
 def test_sequences_and_tokenizer_must_fit_the_model(folder: Path) -> None:
-    source = of_model(config_of(folder))
+    source = pin_model(config_of(folder))
     config = load_config(source)
     check_compatible("toy", config, load_tokenizer(source), 1024)
     with pytest.raises(BadInput, match="at most 1024"):
@@ -327,7 +327,7 @@ def test_a_reference_reads_the_same_tokens(tmp_path: Path) -> None:
 
 def test_candidates_of_the_tokenizer_only(tmp_path: Path, load: Load) -> None:
     build("qwen2.5", tmp_path)
-    source = of_model(config_of(tmp_path))
+    source = pin_model(config_of(tmp_path))
     config, tokenizer = load_config(source), load_tokenizer(source)
     assert candidates(config, tokenizer, Candidates.vocabulary) == (ROWS, ())
     assert candidates(config, tokenizer, Candidates.tokenizer) == (400, ())
@@ -362,7 +362,7 @@ def test_the_text_part_of_a_multimodal_model_is_measured(
     torch.manual_seed(0)
     transformers.LlavaForConditionalGeneration(config).save_pretrained(tmp_path)
     model = load(tmp_path)
-    text = of_module(model_of("llama"), "toy")
+    text = split_model(model_of("llama"), "toy")
     assert model.non_embedding_params == text.non_embedding_params
     assert model.total_params > text.total_params
     assert any("multimodal" in note for note in model.notes)

@@ -11,7 +11,7 @@ import transformers
 
 from rbptrack.base.errors import BadInput
 from rbptrack.models.architecture import longest_sequence
-from rbptrack.models.causal import borrowed, of_module
+from rbptrack.models.causal import borrowed, split_model
 from tests.tiny_models import ROWS
 
 ModelOf = Callable[..., Any]
@@ -32,7 +32,7 @@ BERT: dict[str, Any] = {"num_key_value_heads": None, "head_dim": None}
 def test_a_model_that_reads_later_tokens_is_refused(kind: str, changes: dict[str, Any], model_of: ModelOf) -> None:
     module = model_of(kind, **changes).to(torch.bfloat16 if kind == "llama" else torch.float32)
     with pytest.raises(BadInput, match="later tokens") as refused:
-        of_module(module, "toy")
+        split_model(module, "toy")
     assert "\n" not in str(refused.value)
 
 
@@ -40,7 +40,7 @@ def test_a_model_that_reads_later_tokens_is_refused(kind: str, changes: dict[str
 @pytest.mark.parametrize("kind", ["llama", "mixtral", "gemma3_text"])
 def test_a_causal_model_is_measured(kind: str, dtype: torch.dtype, model_of: ModelOf) -> None:
     experts = {"num_local_experts": 8, "num_experts_per_tok": 2} if kind == "mixtral" else {}
-    assert of_module(model_of(kind, **experts).to(dtype), "toy").vocab_size == ROWS
+    assert split_model(model_of(kind, **experts).to(dtype), "toy").vocab_size == ROWS
 
 
 def test_states_that_depend_on_the_batch_are_refused(model_of: ModelOf) -> None:
@@ -58,14 +58,14 @@ def test_states_that_depend_on_the_batch_are_refused(model_of: ModelOf) -> None:
         **BERT,
     )
     with pytest.raises(BadInput):
-        of_module(module, "toy")
+        split_model(module, "toy")
 
 
 def test_longrope_is_measured_as_far_as_it_numbers_positions_alike(model_of: ModelOf) -> None:
     rope = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
     rope["original_max_position_embeddings"] = 64
     module = model_of("phi3", head_dim=None, rope_parameters=rope, original_max_position_embeddings=64)
-    assert of_module(module, "toy").longest == 64
+    assert split_model(module, "toy").longest == 64
     assert longest_sequence(model_of("phi3", head_dim=None).config) == 256
 
 
@@ -103,7 +103,7 @@ class Shifted(Llama):  # type: ignore[misc]
 def test_what_a_model_does_to_its_logits_unsaid_is_refused(kind: Any, shape: dict[str, Any]) -> None:
     torch.manual_seed(0)
     with pytest.raises(BadInput, match="its logits are not its hidden states times its head"):
-        of_module(kind(transformers.LlamaConfig(**shape)), "toy")
+        split_model(kind(transformers.LlamaConfig(**shape)), "toy")
 
 
 SCALED: dict[str, tuple[dict[str, Any], float, float | None]] = {
@@ -119,7 +119,7 @@ SCALED: dict[str, tuple[dict[str, Any], float, float | None]] = {
 @pytest.mark.parametrize("kind", SCALED)
 def test_scale_and_softcap_are_the_models(kind: str, model_of: ModelOf) -> None:
     changes, scale, softcap = SCALED[kind]
-    head = of_module(model_of(kind, **changes), kind).head
+    head = split_model(model_of(kind, **changes), kind).head
     assert (head.scale, head.softcap) == (scale, softcap)
 
 
@@ -127,7 +127,7 @@ def test_large_logits_are_capped_as_the_model_caps_them(model_of: ModelOf) -> No
     module = model_of("gemma2", final_logit_softcapping=3.0)
     with torch.no_grad():
         module.get_input_embeddings().weight.mul_(50)
-    model = of_module(module, "toy")
+    model = split_model(module, "toy")
     tokens = torch.arange(20)[None]
     with torch.inference_mode():
         ours = model.head.logits(model.backbone(tokens)[0])
@@ -139,7 +139,7 @@ def test_a_head_with_an_adapter_says_how_to_merge_it(model_of: ModelOf) -> None:
     module = model_of("llama")
     module.lm_head.base_layer = torch.nn.Linear(32, ROWS)  # as peft wraps a layer
     with pytest.raises(BadInput, match=r"merge_and_unload\(\)"):
-        of_module(module, "toy")
+        split_model(module, "toy")
 
 
 def test_a_borrowed_model_is_given_back(model_of: ModelOf) -> None:
@@ -191,7 +191,7 @@ def test_a_borrowed_model_is_measured_in_float32_whatever_was_chosen(newer: bool
 
 
 def test_a_corpus_must_fit_the_model(model_of: ModelOf) -> None:
-    model = of_module(model_of("llama"), "toy")
+    model = split_model(model_of("llama"), "toy")
     model.check_corpus(longest=256, largest_target=ROWS - 1)
     for longest, target in ((257, 0), (5, ROWS)):
         with pytest.raises(BadInput):

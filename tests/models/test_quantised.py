@@ -23,7 +23,7 @@ from rbptrack.models.causal import CausalModel
 from rbptrack.models.checkpoint import check_own_tokens
 from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.scoring.scores import scores_by_definition
-from rbptrack.sources.pin import Pinned, of_model
+from rbptrack.sources.pin import Pinned, pin_model
 from tests.tiny_models import ROWS, build, write_gguf
 
 Load = Callable[..., CausalModel]
@@ -156,7 +156,7 @@ def test_a_gguf_file_says_how_it_stores_weights(tmp_path: Path, header: int | No
 def test_another_tokenizer_must_name_the_tokens_of_a_gguf_file(tmp_path: Path) -> None:
     """A smaller one fits below the rows of the head, and would cut texts into tokens that the model never saw."""
     write_gguf(tmp_path, "toy-Q8_0.gguf")
-    source = of_model(ModelConfig("toy", "1k", path=str(tmp_path), gguf="toy-Q8_0.gguf"))
+    source = pin_model(ModelConfig("toy", "1k", path=str(tmp_path), gguf="toy-Q8_0.gguf"))
     own = load_tokenizer(source)
     assert len(own) == 400
     check_own_tokens("toy", source, own)

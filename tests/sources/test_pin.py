@@ -9,7 +9,7 @@ import pytest
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, ModelConfig
-from rbptrack.sources.pin import of_dataset, of_model, of_tokenizer
+from rbptrack.sources.pin import pin_dataset, pin_model, pin_tokenizer
 
 
 def model(folder: Path, **changes: str) -> ModelConfig:
@@ -26,56 +26,56 @@ def filled(folder: Path) -> Path:
 def test_a_folder_is_its_files(tmp_path: Path) -> None:
     one = filled(tmp_path / "one")
     other = filled(tmp_path / "other")
-    source = of_model(model(one))
-    assert source.identity == of_model(model(other)).identity
+    source = pin_model(model(one))
+    assert source.identity == pin_model(model(other)).identity
     assert (source.location, source.revision) == (str(one), None)
     (one / ".git").mkdir()
     (one / ".git/index").write_text("hidden")
     (one / ".gitignore").write_text("hidden")
-    assert of_model(model(one)).identity == source.identity
+    assert pin_model(model(one)).identity == source.identity
     (one / "sub/weights").write_bytes(b"\1")
-    assert of_model(model(one)).identity != source.identity
+    assert pin_model(model(one)).identity != source.identity
     (other / "sub/weights").rename(other / "sub/renamed")
-    assert of_model(model(other)).identity != source.identity
+    assert pin_model(model(other)).identity != source.identity
 
 
 def test_a_gguf_file_is_that_file_alone(tmp_path: Path) -> None:
     folder = filled(tmp_path / "one")
     (folder / "a.gguf").write_bytes(b"gguf")
-    source = of_model(model(folder, gguf="a.gguf"))
+    source = pin_model(model(folder, gguf="a.gguf"))
     (folder / "config.json").write_text("other")
-    assert of_model(model(folder, gguf="a.gguf")) == source
+    assert pin_model(model(folder, gguf="a.gguf")) == source
     assert source.gguf == "a.gguf"
     with pytest.raises(BadInput):
-        of_model(model(folder, gguf="b.gguf"))
+        pin_model(model(folder, gguf="b.gguf"))
 
 
 def test_a_tokenizer_is_the_models_own_or_a_folder(tmp_path: Path) -> None:
-    own = of_model(model(filled(tmp_path / "one")))
-    assert of_tokenizer(model(tmp_path / "one"), own) is own
+    own = pin_model(model(filled(tmp_path / "one")))
+    assert pin_tokenizer(model(tmp_path / "one"), own) is own
     other = filled(tmp_path / "other")
-    assert of_tokenizer(model(tmp_path / "one", tokenizer=str(other)), own).location == str(other)
+    assert pin_tokenizer(model(tmp_path / "one", tokenizer=str(other)), own).location == str(other)
 
 
 @pytest.mark.parametrize("name", ["nothing", "file", "zero\0byte"])
 def test_a_folder_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(BadInput):
-        of_model(model(tmp_path / name))
+        pin_model(model(tmp_path / name))
     with pytest.raises(BadInput):
-        of_dataset(DatasetConfig(name="d", path=str(tmp_path / name), seq_len=8))
+        pin_dataset(DatasetConfig(name="d", path=str(tmp_path / name), seq_len=8))
 
 
 def test_texts_are_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.jsonl")
     for pattern in ("*.jsonl", "*.txt"):
         with pytest.raises(BadInput):
-            of_dataset(DatasetConfig(name="d", files=[f"{tmp_path}/{pattern}"], seq_len=8))
+            pin_dataset(DatasetConfig(name="d", files=[f"{tmp_path}/{pattern}"], seq_len=8))
 
 
 def test_a_folder_with_rows_stays_a_folder(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     (tmp_path / "b.jsonl").write_text("{}")
-    source = of_dataset(DatasetConfig(name="d", path=str(tmp_path), seq_len=8))
+    source = pin_dataset(DatasetConfig(name="d", path=str(tmp_path), seq_len=8))
     assert source.location == str(tmp_path)
     assert not source.files

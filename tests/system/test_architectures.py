@@ -17,7 +17,7 @@ from rbptrack.engine.measure import measure
 from rbptrack.models.loading import load_model
 from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.scoring.scores import Scores, scores_by_definition
-from rbptrack.sources.pin import of_model
+from rbptrack.sources.pin import pin_model
 from tests.tiny_models import ARCHITECTURES, ROWS, TEXT, build
 
 DATASET = DatasetConfig(name="toy", path="x", split="test", seq_len=48, context=12)
@@ -28,7 +28,7 @@ DOCUMENTS = [Document(str(i), (TEXT[900 * i : 900 * i + 60 * (i + 1)] + " é —
 def test_ranks_are_those_of_the_logits(name: str, tmp_path: Path) -> None:
     build(name, tmp_path / "model")
     config = ModelConfig(family="toy", size="1k", path=str(tmp_path / "model"))
-    source = of_model(config)
+    source = pin_model(config)
     tokenizer = load_tokenizer(source)
     corpus = build_corpus(tokenise(DOCUMENTS, tokenizer, "\n"), tokenizer, DATASET)
     begins = ARCHITECTURES[name].begins

@@ -151,7 +151,7 @@ from rbptrack.corpus.documents import load_documents
 from rbptrack.models.architecture import load_config
 from rbptrack.models.loading import load_model
 from rbptrack.models.tokenizer import load_tokenizer
-from rbptrack.sources.pin import of_dataset, of_model
+from rbptrack.sources.pin import pin_dataset, pin_model
 
 def mirror(faults):
     request = urllib.request.Request(sys.argv[1] + "/_faults", data=json.dumps(faults).encode(), method="POST")
@@ -159,16 +159,16 @@ def mirror(faults):
 
 def weights(repo, **more):
     config = ModelConfig(family="x", size="1m", repo=repo, **more)
-    source = of_model(config)
+    source = pin_model(config)
     load_config(source), load_tokenizer(source)
     return load_model(config, source).non_embedding_params
 
 def tokens(repo, text):
-    return load_tokenizer(of_model(ModelConfig(family="x", size="1m", repo=repo)))(text).tokens()
+    return load_tokenizer(pin_model(ModelConfig(family="x", size="1m", repo=repo)))(text).tokens()
 
 def texts(name, *more):
     (config,) = compose(["model=nano/6k", f"dataset={name}", *more])
-    documents = load_documents(config.dataset, of_dataset(config.dataset))
+    documents = load_documents(config.dataset, pin_dataset(config.dataset))
     groups = {document.group for document in documents} - {""}
     return f"{len(documents)} of {len(groups)}" if groups else len(documents)
 
@@ -262,9 +262,9 @@ def test_what_hf_download_put_there_is_read_without_a_network(mirror: Mirror, tm
     read = (
         "from rbptrack.config.compose import compose\n"
         "from rbptrack.corpus.documents import load_documents\n"
-        "from rbptrack.sources.pin import of_dataset\n"
+        "from rbptrack.sources.pin import pin_dataset\n"
         "(config,) = compose(['model=nano/6k', 'dataset=wiki', 'dataset.documents=7'])\n"
-        "print(sorted(int(d.id) for d in load_documents(config.dataset, of_dataset(config.dataset))))\n"
+        "print(sorted(int(d.id) for d in load_documents(config.dataset, pin_dataset(config.dataset))))\n"
     )
     printed = []
     for code, address in ((fetch + read, mirror.address), (read, f"http://127.0.0.1:{free_port()}")):

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import speed, stores
 from benchmarks.shapes import random_corpus, random_module
-from rbptrack.models.causal import of_module
+from rbptrack.models.causal import split_model
 from rbptrack.stats.documents import cross_entropy, rbp
 from rbptrack.tracking import Store
 from studies import validity, validity_page
@@ -29,7 +29,7 @@ def test_gpu_proof_runs_its_steps_on_a_cpu(tmp_path: Path) -> None:
 
 
 def test_ways_of_the_benchmark_read_the_same_tokens() -> None:
-    model = of_module(random_module("pythia-14m", vocab_size=300), "random")
+    model = split_model(random_module("pythia-14m", vocab_size=300), "random")
     corpus = random_corpus(400, vocab_size=300, seq_len=64)
     batches = speed.batches_of(corpus, 128)
     assert sum(map(len, batches)) == corpus.num_targets
