@@ -8,6 +8,7 @@ import sys
 UNCHANGED = """
 import logging, os, warnings
 import altair, mlflow, pandas, torch, transformers
+transformers.PreTrainedModel  # with it torch sets a variable of its own
 
 def state():
     registered = altair.theme.names(), altair.renderers.names()
