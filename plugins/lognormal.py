@@ -243,6 +243,7 @@ class Lognormal(Analyzer):
         """Fit every measurement. Lines over sizes need 2 sizes; their intervals need 3."""
         report = Report(GLOSSARY)
         implied = []
+        most = 0  # documents of a measurement
         distributions = []
         reading = read_families(runs, partial(_read, runs))
         for family, sizes in reading:
@@ -256,6 +257,7 @@ class Lognormal(Analyzer):
                 _add_size(report, fitted, case)
                 implied.append(case | _implied(fitted))
             fewest = min(len(counts.sums) for counts in sizes)
+            most = max(most, *(len(counts.sums) for counts in sizes))
             if fewest < MIN_DOCUMENTS:
                 few = f"it has {counted(fewest, 'document')}, and {MIN_DOCUMENTS} are needed"
                 report.notes.append(f"{family}: no intervals of gamma, and no mu and sigma, because {few}.")
@@ -269,7 +271,7 @@ class Lognormal(Analyzer):
             report.notes.append("No measurement has ranks that can be fitted.")
             return report
         report.tables["implied"] = pd.DataFrame(implied)
-        report.headline = _headline(report)
+        report.headline = _headline(report, most)
         _draw(report, pd.concat(distributions))
         return report
 
@@ -375,8 +377,14 @@ def _distribution(model: str, fitted: Fitted) -> pd.DataFrame:
     return pd.concat(frames)
 
 
-def _headline(report: Report) -> str:
-    """Which way ranks curve, how much better the lognormal is than Zipf's law, and how far any RBP_k is off."""
+def _headline(report: Report, documents: int) -> str:
+    """Which way ranks curve, how much better the lognormal is than Zipf's law, and how far any RBP_k is off.
+
+    Args:
+        report: with its results.
+        documents: of the measurement that has the most.
+
+    """
     said = {"above": "ranks curve as a lognormal's do (gamma above 0)", "below": "ranks curve the other way"}
     tested = verdicts(
         report.frame("gamma"), said, noun="measurement", none="no curvature of ranks was found", power=True
@@ -392,4 +400,5 @@ def _headline(report: Report) -> str:
         better = f"the lognormal is better than Zipf's law by {spanned(known['gain'], '.3f')} nats a token"
     else:
         better = ""
-    return sentence(tested or "too few documents to test gamma", better, off)
+    too_few = f"too few documents to test gamma: {documents}, and {MIN_DOCUMENTS} are needed"
+    return sentence(tested or too_few, better, off)

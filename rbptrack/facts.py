@@ -142,7 +142,7 @@ FACTS: tuple[Fact, ...] = (
     Fact("total_params", MODEL, PARAM, "Int64", "number of all parameters; tied parameters count once",
          importable=True, of_model=True),
     Fact("training_tokens", MODEL, PARAM, "Float64", "D: number of tokens that the weights were trained on",
-         agree=SIZE, importable=True, label="D ", of_model=True),
+         agree=SIZE, importable=True, label="at D=", of_model=True),
     # The texts
     Fact("dataset", TEXTS, TAG, "string", "name of the texts",
          identity=("dataset",), same_tokens=True, importable=True),

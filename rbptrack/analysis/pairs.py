@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from math import isfinite
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.analysis.report import Report, Term
 from rbptrack.analysis.runs import Runs
-from rbptrack.base.errors import BadInput
+from rbptrack.base.errors import BadInput, RbptrackError
+from rbptrack.base.words import spans
 from rbptrack.facts import BY_NAME, SAME_TOKENS, TELL_APART
 from rbptrack.ranks import HEADLINE_KS
 from rbptrack.stats.changes import ChangedToken, Changes, OtherTokens, compare
@@ -135,30 +135,38 @@ def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, 
 
 
 def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToken]) -> pd.DataFrame:
-    """A table of the tokens whose probability fell most, with their texts as far as the second run keeps them."""
-    ids = sorted({number for token in worst for number in (*token.before, token.token, token.instead)} - {-1})
-    try:
-        quoted = runs.token_texts(second, ids)
-    except Unreadable:
-        quoted = [f"id {number}" for number in ids]
-    texts = {-1: ""}
-    for number, text in zip(ids, quoted, strict=True):
-        texts[number] = json.loads(text) if text.startswith('"') else f"<{text}>"
+    """A table of the tokens whose probability fell most, with their texts as far as the second run keeps them.
+
+    A token that is the end of a character is shown as the whole character, with the tokens before it.
+    """
+    texts: Mapping[int, str] = {}
+    with suppress(RbptrackError):
+        texts = runs.store.token_texts(str(second["run_id"]))
+
+    def text_of(number: int) -> str:
+        return "" if number == -1 else texts.get(number, f"<id {number}>")
+
     rows = []
     for token in worst:
+        before = [text_of(number) for number in token.before]
         rows.append(
             {
                 "document": token.document,
                 "position": token.position,
-                "text": "".join(texts[number] for number in token.before),
-                "token": texts[token.token],
+                "text": "".join(spans(before)[0]),
+                "token": _after(before, text_of(token.token)),
                 "rank_A": token.rank_a,
                 "rank_B": token.rank_b,
-                "instead": texts[token.instead],
+                "instead": _after(before, text_of(token.instead)),
                 "nats": token.nats,
             }
         )
     return pd.DataFrame(rows)
+
+
+def _after(before: Sequence[str], text: str) -> str:
+    """The text of a token; of a part of a character the whole character, as far as the texts before it have it."""
+    return spans([*before, text])[0][-1]
 
 
 def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: int) -> pd.DataFrame:

@@ -42,7 +42,7 @@ def unknown(what: str, given: str, options: Iterable[str]) -> BadInput:
     names = list(options)
     near = nearest(given, names)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    return BadInput(f"no {what} matches {given}.{meant} Options: {shortened(names) or 'none'}")
+    return BadInput(f"no {what} matches {given}.{meant} There is: {shortened(names) or 'none'}")
 
 
 def nearest(given: str, options: Iterable[str]) -> list[str]:

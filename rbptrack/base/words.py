@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Sequence
 from datetime import timedelta
@@ -89,6 +90,37 @@ def readable(text: str) -> str:
 
     """
     return bytes_of(text).decode("utf-8", "replace")
+
+
+def spans(texts: Sequence[str]) -> tuple[list[str], list[int]]:
+    r"""Join the texts of tokens that share a character.
+
+    A token may be a part of a character, which its text holds as lone surrogates (`surrogateescape`).
+
+    Returns:
+        The text of each span, and how many tokens it has. Bytes that are no character in any span are U+FFFD.
+
+    Examples:
+        >>> spans(["a", "\udcc3", "\udca9"])
+        (['a', 'é'], [1, 2])
+
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    joined: list[str] = []
+    sizes: list[int] = []
+    waiting = False
+    for text in texts:
+        piece = decoder.decode(bytes_of(text))
+        if waiting:
+            joined[-1] += piece
+            sizes[-1] += 1
+        else:
+            joined.append(piece)
+            sizes.append(1)
+        waiting = bool(decoder.getstate()[0])
+    if waiting:
+        joined[-1] += decoder.decode(b"", final=True)
+    return joined, sizes
 
 
 def bytes_of(text: str) -> bytes:

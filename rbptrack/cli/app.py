@@ -138,6 +138,15 @@ def _check_command(word: str) -> None:
     raise BadInput(f"no command {word}; {program()} --help lists them")
 
 
+def _example(error: TyperException) -> str:
+    """The example in the help of the command that was called wrongly; without one, its usage."""
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return ""
+    _, found, example = (context.command.help or "").partition("Example: ")
+    return f"{found}{example.partition(chr(10))[0]}" if found else str(context.get_usage())
+
+
 def _guarded(command: Callable[[], int]) -> int:
     """Run a command and return its exit code. Known errors are printed in one or two lines.
 
@@ -152,7 +161,7 @@ def _guarded(command: Callable[[], int]) -> int:
         complain("interrupted; finished measurements are saved")
         return error.code if isinstance(error, Stopped) else INTERRUPTED
     except TyperException as error:
-        complain(" ".join(error.format_message().split()))
+        complain(" ".join(f"{error.format_message().rstrip('.')}. {_example(error)}".split()))
         return error.exit_code
     except RbptrackError as error:
         complain(without_password(str(error)), without_password(error.trace))

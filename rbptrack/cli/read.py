@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +21,7 @@ from rbptrack.cli.options import (
     several,
 )
 from rbptrack.config.patterns import split_list
-from rbptrack.console.output import command_line, say
+from rbptrack.console.output import command_line, say, show_page
 
 
 def read(
@@ -39,7 +38,10 @@ def read(
     tracking_uri: TrackingUri = "",
     experiment: Experiment = "",
 ) -> int:
-    """Write a page that shows the text as the models see it: each token coloured by its rank."""
+    """Write a page that shows the text as the models see it: each token coloured by its rank.
+
+    Example: rbptrack read 'nano/*' pydocs
+    """
     from rbptrack.analysis.runs import Filters
     from rbptrack.console.progress import spinner
     from rbptrack.reporting import render_reading
@@ -53,5 +55,5 @@ def read(
         say(note)
     say(f"page     {short_path(out)} ({compact_bytes(out.stat().st_size)})")
     if open_:
-        webbrowser.open(out.absolute().as_uri())
+        show_page(out.absolute().as_uri())
     return 0

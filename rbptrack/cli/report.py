@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +25,7 @@ from rbptrack.cli.options import (
     selects,
     several,
 )
-from rbptrack.console.output import command_line, complain, program, say
+from rbptrack.console.output import command_line, complain, program, say, show_page
 
 if TYPE_CHECKING:
     from rbptrack.analysis import Analyzer, Runs
@@ -49,6 +48,7 @@ def report(
     from rbptrack.console.progress import spinner
     from rbptrack.discovery import ANALYZERS, find
     from rbptrack.reporting import analyse, render, show_summary
+    from rbptrack.tracking.names import READING_FILE
 
     plugins = find(ANALYZERS, plugins_path)
     chosen = [analyzer() for analyzer in plugins.chosen(analyzers)]
@@ -58,17 +58,18 @@ def report(
     with spinner(f"analysing {len(runs)} measurements"):
         analyses = analyse(runs, chosen)
     show_summary(analyses)
-    html = render(runs, analyses, command=command_line())
-    page = _keep_reports(selection, runs, analyses, html)
-    if out is not None:
-        write_whole(out, html)
+    reading = _reading_page(runs)
+    html = render(runs, analyses, command=command_line(), reading=READING_FILE if reading else "")
+    page = _keep_reports(selection, runs, analyses, html, reading)
+    if out is not None:  # without the reading page, which holds texts
+        write_whole(out, render(runs, analyses, command=command_line()) if reading else html)
         page = str(out.absolute())
     if page:
         say(f"report   {short_path(page)}")
     if figures:
         _write_figures(analyses, out.with_name(f"{out.stem}-figures") if out else Path("figures"), figures, k)
     if open_ and page:
-        webbrowser.open(page if "://" in page else Path(page).absolute().as_uri())
+        show_page(page if "://" in page else Path(page).absolute().as_uri())
     return 1 if any(analysis.problem for analysis in analyses) else 0
 
 
@@ -127,7 +128,17 @@ def _describe(name: str, analyzer: type[Analyzer]) -> None:
         print_table(pd.DataFrame(rows), last_to_go=["option", "meaning"])
 
 
-def _keep_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis], page: str) -> str:
+def _reading_page(runs: Runs) -> str:
+    """The reading page of the measurements; empty if they keep no texts."""
+    from rbptrack.reporting import render_reading
+
+    try:
+        return render_reading(runs, command=command_line())[0]
+    except RbptrackError:
+        return ""
+
+
+def _keep_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis], page: str, reading: str = "") -> str:
     """Save analyses and their page in the store, and return the address of the page.
 
     If the store cannot save them, print a warning and return an empty text.
@@ -135,7 +146,7 @@ def _keep_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis]
     from rbptrack.reporting import keep
 
     try:
-        return keep(selection.store, runs, analyses, page, command=command_line())
+        return keep(selection.store, runs, analyses, page, command=command_line(), reading=reading)
     except RbptrackError as error:
         complain(f"not logged: {error}")
         return ""

@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-import webbrowser
 from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from rbptrack.cli.options import Selection, of_store, selects
-from rbptrack.console.output import say
+from rbptrack.console.output import say, show_page
 
 _SECONDS_BETWEEN_QUESTIONS = 0.5
 
@@ -66,4 +65,4 @@ def _show(address: str, *, open_page: bool) -> None:
     say(f"measurements: {address}")
     sys.stdout.flush()
     if open_page:
-        webbrowser.open(address)
+        show_page(address)

@@ -41,6 +41,14 @@ def complain(text: str, trace: str = "") -> None:
         print(f"rbptrack: {printable(text)}", file=sys.stderr, flush=True)
 
 
+def show_page(address: str) -> None:
+    """Open an address in the browser. If no browser can be opened, say so."""
+    import webbrowser
+
+    if not webbrowser.open(address):
+        complain(f"no browser could be opened here: open {address} yourself")
+
+
 def printable(text: str) -> str:
     """The text with `?` in place of control characters, which the terminal would obey."""
     return _CONTROL.sub("?", text)

@@ -37,16 +37,9 @@ def print_table(
         title: a line above.
 
     """
-    formats = formats or {}
-    columns = {str(name): [_cell(value, formats.get(str(name), "")) for value in frame[name]] for name in frame}
-    numeric = {str(name) for name in frame if frame[name].dtype.kind in "iuf"}
-    widths = {name: max(map(cell_len, (name, *cells))) for name, cells in columns.items()}
     console = Console(highlight=False)
     room = console.width if console.is_terminal else sys.maxsize
-    shown, left_out = _fitting(widths, room, last_to_go)
-
-    padded = [_padded([name, *columns[name]], widths[name], right=name in numeric) for name in shown]
-    head, *rows = [(" " * _GAP).join(cells).rstrip() for cells in zip(*padded, strict=True)]
+    (head, *rows), left_out = table_lines(frame, room, formats=formats, last_to_go=last_to_go)
     with tqdm.external_write_mode(file=sys.stdout):
         for text in (printable(title), head) if title else (head,):
             console.print(Text(text, style="bold"), soft_wrap=True)
@@ -54,6 +47,24 @@ def print_table(
             print(row)
     if left_out:
         say(f"not shown in {room} columns: {', '.join(left_out)}")
+
+
+def table_lines(
+    frame: pd.DataFrame, room: int, *, formats: Mapping[str, str] | None = None, last_to_go: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
+    """Lay out a frame as `print_table` does, in lines of at most `room` characters.
+
+    Returns:
+        The lines, the heads first, and the names of the columns that are left out.
+
+    """
+    formats = formats or {}
+    columns = {str(name): [_cell(value, formats.get(str(name), "")) for value in frame[name]] for name in frame}
+    numeric = {str(name) for name in frame if frame[name].dtype.kind in "iuf"}
+    widths = {name: max(map(cell_len, (name, *cells))) for name, cells in columns.items()}
+    shown, left_out = _fitting(widths, room, last_to_go)
+    padded = [_padded([name, *columns[name]], widths[name], right=name in numeric) for name in shown]
+    return [(" " * _GAP).join(cells).rstrip() for cells in zip(*padded, strict=True)], left_out
 
 
 def _fitting(widths: Mapping[str, int], room: int, last_to_go: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -7,7 +7,6 @@ HTML. A content security policy lets no script run but that one.
 from __future__ import annotations
 
 import base64
-import codecs
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ import rbptrack
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.base.errors import BadInput, RbptrackError, unknown
-from rbptrack.base.words import bytes_of, counted, listed
+from rbptrack.base.words import counted, listed, spans
 from rbptrack.config.patterns import natural_key
 from rbptrack.facts import SAME_TOKENS
 from rbptrack.ranks import DocumentCounts, FloatArray, IntArray, RankTable
@@ -186,9 +185,22 @@ def _families_and_dataset(rows: pd.DataFrame) -> str:
     return f"{names} on {rows['dataset'].iloc[0]}"
 
 
+def _truncation(token_set: TokenSet) -> str:
+    """A note if texts were measured in part; else an empty text."""
+    row = token_set.rows.iloc[0]
+    if row["sequence"] != "truncate" or pd.isna(row["seq_len"]):
+        return ""
+    return (
+        f"{token_set.label}: only the first {row['seq_len']:,} tokens of each document were measured "
+        "(dataset.sequence=truncate)."
+    )
+
+
 def _set_data(runs: Runs, token_set: TokenSet, asked: Sequence[str], room: int, notes: list[str]) -> dict[str, Any]:
     """Everything that the page holds of one set."""
     readable = _with_counts(runs, token_set, notes)
+    if truncation := _truncation(readable):
+        notes.append(truncation)
     texts = _token_texts(runs, readable)
     run_id = str(readable.rows["run_id"].iloc[0])
     listing = runs.store.documents(run_id)
@@ -434,26 +446,6 @@ def _sequence(table: RankTable, unscored: pd.DataFrame, number: int) -> tuple[In
     shown = (ids != _GAP) | (np.append(0, ids[:-1]) != _GAP)
     shown[position] = True
     return ids[shown], np.searchsorted(np.flatnonzero(shown), position)
-
-
-def spans(texts: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Join the texts of tokens that share a character: the text of each span, and how many tokens it has."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    joined: list[str] = []
-    sizes: list[int] = []
-    waiting = False
-    for text in texts:
-        piece = decoder.decode(bytes_of(text))
-        if waiting:
-            joined[-1] += piece
-            sizes[-1] += 1
-        else:
-            joined.append(piece)
-            sizes.append(1)
-        waiting = bool(decoder.getstate()[0])
-    if waiting:
-        joined[-1] += decoder.decode(b"", final=True)
-    return joined, sizes
 
 
 def _ranks(table: RankTable, count: int, texts: Mapping[int, str], strings: _Strings) -> dict[str, Any]:

@@ -11,17 +11,20 @@ from rbptrack.base import markup
 from rbptrack.base.errors import BadInput
 from rbptrack.base.escape import file_part
 from rbptrack.base.words import counted
+from rbptrack.console.tables import table_lines
 from rbptrack.figures import charts
 from rbptrack.figures.charts import SHOWN_K
 from rbptrack.figures.drawing import CannotDraw
 from rbptrack.reporting.analyse import Analysis
 from rbptrack.reporting.page import page_title
 from rbptrack.reporting.tables import metrics, results_tables, table_text
+from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.tracking import Store
 from rbptrack.tracking.names import READING_FILE, Kind
 
 PAGE = "report.html"
 _MAX_ROWS = 40  # of a table in a description
+_WIDTH = 90  # characters of a table in a description
 
 
 def keep(
@@ -84,13 +87,18 @@ def _free_name(table: str, taken: Iterable[str]) -> str:
 def description(analysis: Analysis, command: str) -> str:
     """Return Markdown for a run's page in MLflow: the sentence, the first table with its intervals, the command.
 
-    The table is text with aligned columns, because that page puts no space between the cells of Markdown's tables.
+    The table is text with aligned columns, because that page puts no space between the cells of Markdown's tables. It
+    is as wide as the page beside MLflow's panel in a window of 1280 pixels.
     """
     parts = [markup.markdown_text(analysis.sentence)]
-    tables = results_tables(analysis.report, "markdown") if analysis.report else []
-    if tables:
-        frame = tables[0].without_asides().frame
-        parts.append(markup.fenced(frame.head(_MAX_ROWS).to_string(index=False, na_rep="")))
+    tables = results_tables(analysis.report) if analysis.report else []
+    found = columns_by_importance(tables[0]) if tables else None
+    if found is not None:
+        frame, last_to_go = found
+        lines, left_out = table_lines(frame.head(_MAX_ROWS), _WIDTH, last_to_go=last_to_go)
+        parts.append(markup.fenced("\n".join(lines)))
+        if left_out:
+            parts.append(markup.markdown_text(f"not shown: {', '.join(left_out)}; they are in results.csv"))
         if len(frame) > _MAX_ROWS:
             parts.append(f"and {counted(len(frame) - _MAX_ROWS, 'row')} more in results.csv")
     if command:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pandas as pd
+
 from rbptrack.base.words import counted
 from rbptrack.console.output import complain, say
 from rbptrack.console.tables import print_table
@@ -48,18 +50,29 @@ def show_summary(analyses: Sequence[Analysis]) -> None:
 
 
 def _print(table: ResultsTable) -> None:
-    """Print a table without asides. If it is too wide, p values go first, then power, then verdicts, then estimates."""
+    """Print a table without asides."""
+    found = columns_by_importance(table)
+    if found is not None:
+        frame, last_to_go = found
+        say("")
+        print_table(frame, last_to_go=last_to_go)
+
+
+def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]] | None:
+    """The columns of a table without asides, and those to keep if room is short; None if it has no estimate.
+
+    P values go first, then power, then verdicts, then estimates.
+    """
     table = table.without_asides()
     shown = table.titles
     report = table.report
     questions = report.questions
     if not any(table.names[title] in questions for title in shown):
-        return
+        return None
     if "family" in shown and table.frame["family"].nunique() == 1:
         shown.remove("family")
     cases = [name for question in questions for name in report.case_columns(question)]
     last_to_go = []
     for names in ([*KEYS, *cases], questions, ["verdict"], ["detectable"], ["p_holm"]):
         last_to_go += [title for title in shown if table.names[title] in names]
-    say("")
-    print_table(table.frame[shown], last_to_go=last_to_go)
+    return table.frame[shown], last_to_go

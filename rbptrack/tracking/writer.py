@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -14,7 +14,8 @@ from rbptrack.base import markup
 from rbptrack.base.files import sync, sync_tree
 from rbptrack.base.secrets import without_password
 from rbptrack.base.words import counted
-from rbptrack.ranks.names import metric_label, rbp_name, se_name
+from rbptrack.facts import COLUMNS
+from rbptrack.ranks.names import metric_label, parse_rbp_name, rbp_name, se_name
 from rbptrack.tracking import names
 from rbptrack.tracking.artifacts import local_path
 from rbptrack.tracking.experiment import Experiment
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _MAX_TAG_LENGTH = 8000  # characters that MLflow keeps
 _METRICS_OF_A_CALL = 900  # MLflow takes 1000
 _PARAMS_OF_A_CALL = 100
+_CE = names.Metric.CE
 _K_OF_DESCRIPTIONS = 10  # of RBP_k, in the description of a run
 
 
@@ -77,10 +79,10 @@ class RunWriter:
                 "dataset_name": dataset.get("name"),
                 "dataset_digest": dataset.get("digest"),
             }
-        metrics = [Metric(name, value, ended, 0, **pointer) for name, value in record.metrics.items()]
+        metrics = [Metric(name, record.metrics[name], ended, 0, **pointer) for name in in_order(record.metrics)]
         for name, curve in record.curves.items():
             metrics += [Metric(name, value, ended, step) for step, value in curve]
-        self._log_batches(run_id, record.params, metrics)
+        self._log_batches(run_id, {name: record.params[name] for name in in_order(record.params)}, metrics)
 
     def _log_batches(self, run_id: str, params: Mapping[str, str], metrics: Sequence[Metric]) -> None:
         """Log in as few calls as MLflow allows."""
@@ -142,6 +144,21 @@ class RunWriter:
         """Remove a run that was not completed."""
         with self._connection.explained():
             self._connection.client.delete_run(run_id)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Sort metrics or params as people read them: CE, RBP_k by k, then as in the table of facts, costs last.
+
+    MLflow's page of a run lists metrics in the order in which they were logged.
+    """
+    places = {name: place for place, name in enumerate(COLUMNS, start=1)}
+
+    def key(name: str) -> tuple[int, int, bool]:
+        metric = name.removesuffix("_se")
+        k = 0 if metric == _CE else parse_rbp_name(metric)
+        return places.get(metric, len(places)) if k is None else 0, k or 0, metric != name
+
+    return sorted(names, key=key)
 
 
 def describe(record: Record) -> str:

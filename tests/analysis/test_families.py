@@ -99,7 +99,7 @@ def test_two_quantisations_of_a_model_are_no_seeds() -> None:
 def test_numbers_of_training_tokens_are_checkpoints_also_without_a_revision() -> None:
     rows = [row(s, run_id=f"{s} {d}", revision=None, training_tokens=d) for s in (6, 15) for d in (1e9, 1e10)]
     found, _ = parts(*rows)
-    assert found == [("nano D 1B", ["6k", "15k"]), ("nano D 10B", ["6k", "15k"])]
+    assert found == [("nano at D=1B", ["6k", "15k"]), ("nano at D=10B", ["6k", "15k"])]
 
 
 def test_a_revision_names_a_checkpoint_whose_training_tokens_differ_by_size() -> None:

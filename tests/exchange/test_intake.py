@@ -63,7 +63,7 @@ def test_checkpoints_of_several_sizes_are_a_law_for_each_number_of_training_toke
     runs = store.runs()
     assert sorted(set(runs.frame["size"])) == ["16m", "1m", "4m"]
     laws = [(family.name, family.labels) for family in families(runs)[0]]
-    assert laws == [("a D 1B", ["1m", "4m", "16m"]), ("a D 10B", ["1m", "4m", "16m"])]
+    assert laws == [("a at D=1B", ["1m", "4m", "16m"]), ("a at D=10B", ["1m", "4m", "16m"])]
 
 
 def test_conditions_make_imported_rows_different_measurements(store: Store) -> None:
