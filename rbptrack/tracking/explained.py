@@ -129,6 +129,11 @@ def _of_server(error: BaseException, store: str, quoted: str) -> RbptrackError |
             f"the tracking server {store} refuses this user or password: "
             "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         )
+    if status == 403 and "Permission denied" in quoted:  # else a server that does not accept this host's name
+        return StoreRefuses(
+            f"the tracking server {store} does not give this user permission: ask for it on its experiment, or name "
+            "another one (tracking.experiment=NAME; --experiment NAME for other commands)"
+        )
     if status == 403:
         return StoreRefuses(f"the tracking server {store} does not permit this: {quoted}")
     if status in _AWAY or (status == 500 and type(error).__name__ == "RestException"):

@@ -24,7 +24,6 @@ class Tag:
     DATASET = PREFIX + "dataset"
     SWEEP = PREFIX + "sweep"
     COMMIT = PREFIX + "commit"
-    DATASET_COMMIT = PREFIX + "dataset_commit"
     GROUPS = PREFIX + "groups"
     NOTES = PREFIX + "notes"
     IMPORTED = PREFIX + "imported"

@@ -182,7 +182,7 @@ def describe(record: Record) -> str:
         lines.append(", ".join(filter(None, numbers)))
     for what, prefix, repo, commit in (
         ("Model", "", params.get("repo"), tags.get(Tag.COMMIT)),
-        ("Dataset", "datasets/", params.get("dataset_repo"), tags.get(Tag.DATASET_COMMIT)),
+        ("Dataset", "datasets/", params.get("dataset_repo"), params.get("dataset_commit")),
     ):
         if repo:
             revision = (commit or "").partition("@")[2] or "main"
