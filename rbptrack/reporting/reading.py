@@ -188,7 +188,7 @@ def _families_and_dataset(rows: pd.DataFrame) -> str:
 def _truncation(token_set: TokenSet) -> str:
     """A note if texts were measured in part; else an empty text."""
     row = token_set.rows.iloc[0]
-    if row["sequence"] != "truncate" or pd.isna(row["seq_len"]):
+    if pd.isna(row["sequence"]) or pd.isna(row["seq_len"]) or row["sequence"] != "truncate":
         return ""
     return (
         f"{token_set.label}: only the first {row['seq_len']:,} tokens of each document were measured "
