@@ -25,7 +25,7 @@ def test_report_is_a_page_in_the_store_and_in_a_file(
     on_store: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(webbrowser, "open", lambda address: not opened.append(address))
     page = tmp_path / "laws.html"
     code, out, err = on_store(f"report --analyzers 'power_law,k_*' --dataset code --out {page} --open --format svg")
     assert (code, err) == (0, "")

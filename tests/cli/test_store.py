@@ -60,7 +60,7 @@ def test_ui_starts_mlflows_server_and_opens_the_page_when_it_answers(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("STARTED", str(tmp_path / "started"))
     opened: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(webbrowser, "open", lambda address: not opened.append(address))
     port = free_port()
     _, out, _ = on_store(f"ui --open --port {port}")
     assert f"http://127.0.0.1:{port}/#/experiments/" in out
