@@ -103,7 +103,7 @@ class Measurements:
         dataset = facts.get("dataset", "texts")
         documents = facts.get("documents", DOCUMENTS)
         table = measured(law, s, dataset=dataset, documents=documents, own=own)
-        size = f"{s / 1e6:.3g}m"
+        size = f"{s / 1e6:.0f}m"
         run_id = f"{len(self._rows):032x}"
         row: dict[str, Any] = {
             "run_id": run_id,
@@ -168,7 +168,7 @@ def seeds() -> Runs:
     made = Measurements()
     for s in np.geomspace(1e6, 1e9, 4):
         for seed in range(3):
-            made.add(Law(), float(s), own=seed, seed=seed, model=f"alpha-{s / 1e6:.3g}m-seed{seed}")
+            made.add(Law(), float(s), own=seed, seed=seed, model=f"alpha-{s / 1e6:.0f}m-seed{seed}")
     return made.runs()
 
 
@@ -178,7 +178,7 @@ def checkpoints() -> Runs:
     for s in np.geomspace(1e6, 1e9, 4):
         for step, tokens in ((1000, 2e9), (4000, 8e9), (16000, 3.2e10), (64000, 1.28e11), (128000, 2.56e11)):
             of_step = float(s) / (1 + 4e9 / tokens)
-            size = f"{s / 1e6:.3g}m"
+            size = f"{s / 1e6:.0f}m"
             made.add(
                 Law(),
                 of_step,

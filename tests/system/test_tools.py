@@ -15,6 +15,7 @@ from benchmarks.shapes import random_corpus, random_module
 from rbptrack.models.causal import split_model
 from rbptrack.stats.documents import cross_entropy, rbp
 from rbptrack.tracking import Store
+from studies import stores as known
 from studies import validity, validity_page
 from studies.simulation import Documents, Texts
 from tools import fresh_environment, gpu_proof, release, train_nano
@@ -111,6 +112,17 @@ def test_slices_of_a_simulation_add_up(tmp_path: Path) -> None:
     again = validity.draw_slice(tasks[0])
     for claim, outcomes in validity.draw_slice(tasks[0]).items():
         assert outcomes.tolist() == again[claim].tolist()
+
+
+def test_measurements_of_known_truth_follow_it() -> None:
+    law = known.Law(alpha=0.1, rise=-0.03, tau=0.0)
+    small, large = (known.measured(law, s) for s in (1e6, 1e9))
+    for alpha, small_y, large_y in (
+        (0.1, small.ce, large.ce),
+        (0.1, -np.log(small.rbp(1)), -np.log(large.rbp(1))),
+        (0.1 - 0.03 * np.log(100), -np.log(small.rbp(100)), -np.log(large.rbp(100))),
+    ):
+        assert np.log(small_y / large_y) / np.log(1000) == pytest.approx(alpha, abs=0.01)
 
 
 def test_a_wheel_that_lacks_a_file_is_refused() -> None:
