@@ -56,12 +56,19 @@ def draw_slice(task: Task) -> dict[str, FloatArray]:
     return {claim: np.array(of_claim) for claim, of_claim in outcomes.items()}
 
 
-def tasks_of(names: Sequence[str], draws: int) -> Iterator[Task]:
-    """Yield the first slice of every cell, then the second of every cell. draws: of a cell; 0: without end."""
+def tasks_of(names: Sequence[str], draws: int, largest: int = 0) -> Iterator[Task]:
+    """Yield the first slice of every cell, then the second of every cell.
+
+    Args:
+        names: the experiments.
+        draws: of a cell; 0: without end.
+        largest: the largest number of draws of a slice; 0 for each experiment's own number.
+
+    """
     for part in count():
         last = True
         for name in names:
-            of_slice = EXPERIMENTS[name].draws
+            of_slice = min(EXPERIMENTS[name].draws, largest or EXPERIMENTS[name].draws)
             left = draws - part * of_slice if draws else of_slice
             if left > 0:
                 last = False
@@ -121,7 +128,7 @@ class Results:
         partial_file.replace(self.path)
 
 
-def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, minutes: float) -> None:
+def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, largest: int, minutes: float) -> None:
     """Make the draws in several processes, and write results as they come.
 
     Args:
@@ -129,6 +136,7 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, minutes
         path: the CSV file.
         jobs: the number of processes.
         draws: of each cell; 0 for as many as there is time for.
+        largest: the largest number of draws of a slice; 0 for each experiment's own number.
         minutes: the time that there is; 0 if it is not limited.
 
     """
@@ -136,7 +144,7 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, minutes
     began = written = time.monotonic()
     ends = began + 60 * minutes if minutes else float("inf")
     results = Results(path, names)
-    tasks = tasks_of(names, draws)
+    tasks = tasks_of(names, draws, largest)
     parts: dict[int, int] = {}
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         running: dict[Future[dict[str, FloatArray]], Task] = {}
@@ -166,6 +174,7 @@ def main() -> None:
     parser.add_argument("experiments", nargs="*", help=f"{', '.join(EXPERIMENTS)}; all by default")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes; by default one for each core")
     parser.add_argument("--draws", type=int, default=0, help="for each cell; 1,000 if there is no --minutes")
+    parser.add_argument("--slice", type=int, default=0, help="the most draws of a slice, for a slow machine")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after so long")
     parser.add_argument("--out", type=Path, default=CSV.parent, help="the folder for validity.csv; by default studies/")
     parser.add_argument("--table", action="store_true", help="write the documentation's tables and rates; run nothing")
@@ -182,6 +191,7 @@ def main() -> None:
         options.out / CSV.name,
         jobs=options.jobs,
         draws=options.draws or (0 if options.minutes else 1000),
+        largest=options.slice,
         minutes=options.minutes,
     )
 
