@@ -239,7 +239,11 @@ class Contrasts(Analyzer):
                 beside = {"own_low": low, "own_high": high}
                 beside |= {"scatter": float(np.sqrt(law.scatter)), "pooled_scatter": float(np.sqrt(variance))}
                 report.add(
-                    "pooled", law.alpha_given(variance, df), **exponents.family.keys, metric=metric, beside=beside
+                    "pooled",
+                    law.alpha_with_scatter(variance, df),
+                    **exponents.family.keys,
+                    metric=metric,
+                    beside=beside,
                 )
 
 

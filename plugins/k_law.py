@@ -69,7 +69,7 @@ class KLaw(Analyzer):
                     without_law.append(size)
                     continue
                 beta, line = law
-                beside = {"B": line.a, "off": line.misses, "largest_k": usable[-1]}
+                beside = {"B": line.a, "off": line.largest_deviation, "largest_k": usable[-1]}
                 report.add("beta", beta, **family.keys, beside=beside, size=size, S=s)
                 if not beta.known:
                     without_ends.setdefault(why_no_interval_in_k(of_size), []).append(size)

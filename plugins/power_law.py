@@ -221,7 +221,7 @@ class PowerLaw(Analyzer):
             if law is None:
                 continue
             keys = {**family_laws.family.keys, "metric": metric}
-            beside = {"A": law.a, "R2": law.r2, "misses": law.misses, "sizes": law.sizes}
+            beside = {"A": law.a, "R2": law.r2, "misses": law.largest_deviation, "sizes": law.sizes}
             if np.isfinite(family_laws.s_other).all():
                 name = "alpha_incl" if self.unit == UNITS[0] else "alpha_excl"
                 beside[name] = fit(family_laws.s_other, _values_of(law, family_laws.s)).alpha.value
@@ -335,7 +335,7 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
     rows = []
     for metric, law in family_laws.laws.items():
         line = {"S0": law.s[0], "y0": law.at(law.s[0]), "S1": law.s[-1], "y1": law.at(law.s[-1])}
-        numbers: dict[str, object] = {"A": law.a, "R2": law.r2, "misses": law.misses}
+        numbers: dict[str, object] = {"A": law.a, "R2": law.r2, "misses": law.largest_deviation}
         numbers |= _with_ends("alpha", law.alpha) | {"p": law.alpha.p()} | _with_ends("bend", law.bend())
         held_out = law.held_out() if law.sizes >= 4 else Estimate(np.nan, df=np.nan)
         numbers |= {name: np.expm1(value) for name, value in _with_ends("held_out", held_out).items()}

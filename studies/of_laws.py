@@ -294,7 +294,7 @@ def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
     outcomes = _of_mean(mean_over_families(laws), "families", float(exponents[-1]), differ=bool(cell["sd"]))
     what = "scatter of families pooled" if cell["other"] == 1 else "pooled, though one family scatters 4 times as much"
     variance, df = pooled_scatter(laws)
-    return outcomes | covered(f"covers: CE's α, {what}", laws[0].alpha_given(variance, df), float(exponents[0]))
+    return outcomes | covered(f"covers: CE's α, {what}", laws[0].alpha_with_scatter(variance, df), float(exponents[0]))
 
 
 def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:

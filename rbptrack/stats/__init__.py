@@ -1,6 +1,7 @@
 """Statistics of sums over documents, laws over sizes, and other forms of law.
 
-A statistic is a function of sums over documents: `estimate` gives its error, `laws` its law over sizes.
+A statistic is a function of sums over documents. `estimate` computes its value and its error. `laws` fits its law over
+model sizes.
 """
 
 from rbptrack.stats.changes import OtherTokens

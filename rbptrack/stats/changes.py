@@ -1,7 +1,7 @@
 """Compare two measurements of the same tokens, token by token.
 
-Examples are a quantised or pruned checkpoint and its base, a fine-tune and its start, or bfloat16 and float32. Pairing
-shows a difference that two separate measurements cannot show.
+Examples are a quantised or pruned checkpoint and its base, a fine-tune and its start, or bfloat16 and float32. Paired
+tokens show smaller differences than two separate measurements do.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Change:
     """The change of one metric between two measurements.
 
     Attributes:
-        metric: `ce` in nats, or `rbp_10`.
-        a: its value in the first measurement.
-        b: its value in the second measurement.
+        metric: `ce`, or `rbp_<k>` such as `rbp_10`.
+        a: the metric's value in the first measurement, in nats for CE and as a share of tokens for RBP_k.
+        b: the metric's value in the second measurement.
         difference: b - a, with its error over documents.
 
     """
@@ -46,7 +46,7 @@ class Change:
 
     @property
     def worsening(self) -> Estimate:
-        """How much worse the second is: the rise of CE, or the fall of RBP_k."""
+        """How much worse the second measurement is: the rise of CE, or the fall of RBP_k."""
         if self.metric == CE:
             return self.difference
         return replace(self.difference, value=-self.difference.value)
@@ -54,15 +54,15 @@ class Change:
 
 @dataclass(frozen=True)
 class ChangedToken:
-    """A token whose probability fell.
+    """A token with a lower probability in the second measurement than in the first.
 
     Attributes:
-        document: number of its document.
-        position: its index in the document.
-        token: its id; -1 if the measurement was imported without ids.
-        before: ids of the scored tokens before it in its document, at most 8.
-        rank_a: its rank in the first measurement.
-        rank_b: its rank in the second measurement.
+        document: number of the token's document.
+        position: the token's index in the document.
+        token: the token's id; -1 if the measurement was imported without ids.
+        before: ids of the scored tokens directly before this one in the document, at most 8.
+        rank_a: the token's rank in the first measurement.
+        rank_b: the token's rank in the second measurement.
         instead: id of the token that the second measurement ranks first; -1 if unknown.
         nats: the rise of -ln p from the first measurement to the second.
 
@@ -80,13 +80,14 @@ class ChangedToken:
 
 @dataclass(frozen=True)
 class PairCounts(DocumentSums):
-    """Number of tokens of each kind in two paired measurements, by document, (documents,) each.
+    """Counts of changed tokens in each document of two measurements of the same tokens, (documents,) each.
 
     Attributes:
-        moved: tokens with different ranks in a and b.
-        same_top: tokens at which both rank the same token first; NaN if a table does not hold the top token.
-        lost: tokens with rank 1 in a and not in b.
-        gained: tokens with rank 1 in b and not in a.
+        moved: the number of tokens with different ranks in the two measurements.
+        same_top: the number of tokens at which both measurements rank the same token first; NaN if a measurement does
+            not hold the token that it ranks first.
+        lost: the number of tokens with rank 1 in the first measurement and another rank in the second.
+        gained: the number of tokens with rank 1 in the second measurement and another rank in the first.
 
     """
 
@@ -99,7 +100,7 @@ class PairCounts(DocumentSums):
 
     @classmethod
     def of(cls, a: RankTable, b: RankTable) -> PairCounts:
-        """Count the tokens of a piece of whole documents. Both tables must hold the same tokens."""
+        """Count the changed tokens of one piece of whole documents. Both tables must hold the same tokens."""
         top_a = a.column_or("top", -1)
         top_b = b.column_or("top", -1)
         unknown = (top_a < 0) | (top_b < 0)
@@ -115,13 +116,15 @@ class PairCounts(DocumentSums):
 
 @dataclass(frozen=True)
 class Changes:
-    """What changes from one measurement to another of the same tokens.
+    """The comparison of two measurements of the same tokens.
+
+    A row of all counts is a document, or a group if groups are known. Rows are the units of intervals.
 
     Attributes:
-        a: counts of the first measurement by document, or by group if groups are known. This is the unit of intervals.
-        b: counts of the second measurement.
-        pairs: counts of pairs of tokens.
-        worst: the tokens whose probability fell most.
+        a: counts of tokens, nats and hits in the first measurement.
+        b: counts of tokens, nats and hits in the second measurement.
+        pairs: counts of the tokens that changed between the measurements.
+        worst: the tokens with the largest fall in ln p, the largest fall first.
 
     """
 
@@ -142,12 +145,12 @@ class Changes:
 
     @property
     def lost(self) -> float:
-        """Share of tokens with rank 1 in the first and not in the second."""
+        """Share of tokens with rank 1 in the first measurement and another rank in the second."""
         return float(self.pairs.lost.sum() / self.tokens)
 
     @property
     def gained(self) -> float:
-        """Share of tokens with rank 1 in the second and not in the first."""
+        """Share of tokens with rank 1 in the second measurement and another rank in the first."""
         return float(self.pairs.gained.sum() / self.tokens)
 
     @property
@@ -157,20 +160,24 @@ class Changes:
 
     @property
     def rises(self) -> FloatArray:
-        """By how many nats a token CE rises in each document or group, (units,)."""
+        """The rise of CE in each document or group, in nats per token, (units,)."""
         return (self.b.nats - self.a.nats) / self.a.tokens
 
     @property
     def same_top(self) -> Estimate:
-        """Share of tokens at which both rank the same token first; NaN if a table does not hold the top token."""
+        """Share of tokens at which both measurements rank the same token first, with its error.
+
+        It is NaN if a measurement does not hold the token that it ranks first.
+        """
         return estimate(np.column_stack([self.pairs.same_top, self.a.tokens]), _per_token)
 
     @property
     def flips(self) -> Estimate:
-        """`gained` - `lost`, with the variance under the hypothesis that both are equal.
+        """The share of gained tokens minus the share of lost tokens.
 
-        Its p-value of 0 is McNemar's test for clustered data, with documents as clusters. Source: Obuchowski,
-        Statistics in Medicine 17, 1998, with the t distribution in place of the normal.
+        The variance is that under the hypothesis that both shares are equal. `flips.p()` is therefore McNemar's test
+        for clustered data, with documents as clusters. Source: Obuchowski, Statistics in Medicine 17, 1998. This
+        implementation replaces the normal distribution by Student's t.
         """
         net = self.pairs.gained - self.pairs.lost
         value = float(net.sum() / self.tokens)
@@ -181,7 +188,15 @@ class Changes:
         return Estimate(value, variance, sampling_df=sampling_df, deciding=float(deciding(net)))
 
     def change(self, metric: str) -> Change:
-        """Return the change of a metric: `ce`, or `rbp_<k>` for one of the counted k."""
+        """Return the change of one metric.
+
+        Args:
+            metric: `ce`, or `rbp_<k>` for a k that was counted.
+
+        Raises:
+            ValueError: the k of the metric was not counted.
+
+        """
         if metric == CE:
             a = self.a.nats
             b = self.b.nats
@@ -209,11 +224,12 @@ def compare(
     """Compare two measurements of the same tokens.
 
     Args:
-        a: the first measurement in pieces of whole documents, such as `runs.rank_pieces(run)`.
-        b: the second measurement. Its pieces may end at other documents.
+        a: rank tables of the first measurement, each of whole documents, such as `runs.rank_pieces(run)` yields.
+        b: rank tables of the second measurement. They may be cut at other documents than those of `a`.
         ks: the k of RBP_k. Values above |V| are left out. If empty, only CE is compared.
-        groups: the group of each document with scored tokens, in order. If empty, documents are the unit of intervals.
-        worst: how many tokens to keep, of those with the largest fall in probability.
+        groups: the group of each document that has scored tokens, in the order of the documents. If empty, documents
+            are the units of intervals.
+        worst: the number of tokens to keep in `Changes.worst`.
 
     Raises:
         OtherTokens: the measurements did not score the same tokens, or ranked them among different candidates.
@@ -226,18 +242,18 @@ def compare(
     tokens: list[ChangedToken] = []
     for left, right in _in_step(a, b):
         if not _same_tokens(left, right):
-            raise OtherTokens("they did not score the same tokens: compare measurements of one text and one tokenizer")
+            raise OtherTokens("they did not score the same tokens. Compare measurements of one text and one tokenizer")
         if left.vocab_size != right.vocab_size:
             raise OtherTokens(f"one ranks among {left.vocab_size:,} candidates, the other among {right.vocab_size:,}")
         counted = [check_k(k, left.vocab_size) for k in sorted(set(ks)) if k <= left.vocab_size]
         if len(ks) and not counted:
-            raise BadInput(f"k must be at most {left.vocab_size:,}, the number of candidates; got {min(ks):,}")
+            raise BadInput(f"k={min(ks):,}: k must be at most {left.vocab_size:,}, the number of candidates")
         counts_a.append(left.document_counts(counted))
         counts_b.append(right.document_counts(counted))
         pairs.append(PairCounts.of(left, right))
-        tokens = sorted([*tokens, *_fallen(left, right, worst)], key=lambda token: -token.nats)[:worst]
+        tokens = sorted([*tokens, *_worst_tokens(left, right, worst)], key=lambda token: -token.nats)[:worst]
     if not pairs:
-        raise OtherTokens("one of them holds no token")
+        raise OtherTokens("one of them has no scored tokens")
     return Changes(_joined(counts_a, groups), _joined(counts_b, groups), _joined(pairs, groups), tokens)
 
 
@@ -248,18 +264,20 @@ def _joined(parts: Sequence[T], groups: Sequence[str]) -> T:
 
 
 def _per_token(sums: FloatArray) -> FloatArray:
-    """Divide sums by tokens, (..., 2) -> (...)."""
+    """Divide a sum by the number of tokens. sums: the sum and the tokens, (..., 2). Returns (...)."""
     return np.asarray(sums[..., 0] / sums[..., 1])
 
 
 RULE_OF_THREE = 3
-"""If none of n documents is damaged, up to 3/n of all documents may be, at the 95% level (Hanley and Lippman-Hand, JAMA
-249, 1983).
+"""The numerator of the rule of three. If no document of a sample of n is damaged, the 95% upper limit of the damaged
+share of all documents is 3/n (Hanley and Lippman-Hand, JAMA 249, 1983).
 """
 
 MIN_WITHIN = 100
-"""Documents. With fewer, damage to 3% of all documents is missed by more than one sample in twenty, whatever the others
-show: .97^100 = 4.8%.
+"""The fewest documents that can rule out rare damage.
+
+If 3% of all documents are damaged, a sample of 100 documents holds none of them in .97^100 = 4.8% of cases. Smaller
+samples miss the damage in more than 5% of cases.
 """
 
 Answer = Literal["worse", "within", "rare", "undecided"]
@@ -271,14 +289,16 @@ def judge(changes: Sequence[Change], tolerance: float, documents: int) -> Answer
     Args:
         changes: the changes of the metrics that are tested together.
         tolerance: the tolerated change, in nats for CE and as a share of tokens for RBP_k; at least 0.
-        documents: the number of documents that were compared, or of groups if groups are known.
+        documents: the number of compared documents, or of groups if groups are known.
 
     Returns:
-        `worse`: at least one metric is worse by more than the tolerance, in a one-sided test at the 5% level with
-        Bonferroni's correction (for this question it equals Holm's). `within`: the 95% interval of every metric ends
-        below the tolerance. This includes metrics that got better. `rare`: as `within`, but there are fewer than
-        `MIN_WITHIN` documents, so that damage to a few documents may be missed. `undecided`: neither holds, or too few
-        documents decide a change.
+        - `worse`: at least one metric is worse by more than the tolerance. The test is one-sided, at the 5% level, with
+          Bonferroni's correction. (Holm's correction would give the same answer, because one rejection is enough.)
+        - `within`: the 95% interval of every metric's worsening ends at or below the tolerance, and there are at least
+          `MIN_WITHIN` documents. Metrics that improved are included.
+        - `rare`: the intervals are as for `within`, but there are fewer than `MIN_WITHIN` documents. Damage to a few
+          documents may have been missed.
+        - `undecided`: none of these, for example because too few documents decide a change.
 
     """
     within = True
@@ -295,15 +315,15 @@ def judge(changes: Sequence[Change], tolerance: float, documents: int) -> Answer
     return "within" if documents >= MIN_WITHIN else "rare"
 
 
-def _fallen(a: RankTable, b: RankTable, most: int) -> Iterator[ChangedToken]:
-    """Yield the tokens of a piece with the largest fall in probability, the largest fall first."""
-    fall = _nats(b) - _nats(a)
+def _worst_tokens(a: RankTable, b: RankTable, most: int) -> Iterator[ChangedToken]:
+    """Yield at most `most` tokens of a piece: those with the largest fall in ln p, the largest fall first."""
+    rise = _nats(b) - _nats(a)
     document = a.column("document")
     position = a.column("position")
     token = a.column_or("token", -1)
     instead = b.column_or("top", -1)
-    for i in np.argsort(-fall, kind="stable")[:most]:
-        if fall[i] <= 0:
+    for i in np.argsort(-rise, kind="stable")[:most]:
+        if rise[i] <= 0:
             return
         start = max(0, i - _BEFORE)
         before = token[start:i][document[start:i] == document[i]]
@@ -315,11 +335,12 @@ def _fallen(a: RankTable, b: RankTable, most: int) -> Iterator[ChangedToken]:
             rank_a=int(a.rank[i]),
             rank_b=int(b.rank[i]),
             instead=int(instead[i]),
-            nats=float(fall[i]),
+            nats=float(rise[i]),
         )
 
 
 def _nats(table: RankTable) -> FloatArray:
+    """Return -ln p of every token, (tokens,)."""
     return -table.column("logprob").astype(np.float64)
 
 
@@ -336,7 +357,10 @@ def _same_tokens(a: RankTable, b: RankTable) -> bool:
 
 
 def _in_step(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[tuple[RankTable, RankTable]]:
-    """Cut the pieces of both tables at common documents, and yield the pieces in pairs."""
+    """Yield pairs of pieces that end at the same document. Pieces that end at different documents are cut.
+
+    Raises OtherTokens if one measurement has documents after the last document of the other.
+    """
     pieces = filter(len, a), filter(len, b)  # a table without rows is one piece without documents
     left = next(pieces[0], None)
     right = next(pieces[1], None)
@@ -348,11 +372,11 @@ def _in_step(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[tuple[R
         left = left or next(pieces[0], None)
         right = right or next(pieces[1], None)
     if left is not None or right is not None:
-        raise OtherTokens("one of them scored more documents than the other: compare measurements of one text")
+        raise OtherTokens("one of them scored more documents than the other. Compare measurements of one text")
 
 
 def _cut(table: RankTable, last: int) -> tuple[RankTable, RankTable | None]:
-    """Split a table into the documents up to a number and the documents after it."""
+    """Split a table into the documents with numbers up to `last` and the later documents; None if there are none."""
     end = int(np.count_nonzero(table.column("document") <= last))
     rest = replace(table, table=table.table.slice(end))
     return replace(table, table=table.table.slice(0, end)), rest if len(rest) else None

@@ -1,8 +1,9 @@
-"""Compare and pool exponents. What two laws share does not count as an error of their difference.
+"""Compare and pool exponents. An error that two laws have in common cancels in their difference.
 
-Two families on one dataset share its documents: the influences of a document on both exponents are subtracted before
-they are squared. One family on two datasets shares its models: `Law.over` compares two such laws. The mean exponent
-over several datasets, or over several families, is a random-effects mean.
+- `difference_of_exponents` compares two families on one dataset. Both are measured on the same documents. It subtracts
+  the influences of each document on both exponents before it squares them.
+- `Law.over` compares two laws of one family on two datasets. Both are laws of the same models.
+- `mean_over_datasets` and `mean_over_families` compute random-effects means of exponents.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import scipy
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.documents import combined, from_influences
-from rbptrack.stats.estimate import Estimate, added
+from rbptrack.stats.estimate import Estimate, sum_of_variances
 from rbptrack.stats.laws import Law
 
 MIN_POOLED = 3
@@ -24,24 +25,29 @@ MIN_POOLED = 3
 
 
 def difference_of_exponents(one: Law, other: Law) -> Estimate:
-    """Return alpha of one family minus alpha of another family, measured on the same documents.
+    """Return alpha of one family minus alpha of another family that was measured on the same documents.
+
+    If the numbers of documents differ, or single documents are unknown, the two laws count as independent.
 
     Args:
-        one: the law of the first family. Row i of its influences must be the same document as row i of the other law's.
-            If the numbers of documents differ, or single documents are unknown, the laws count as independent.
-        other: the law of the second family. It may have other sizes.
+        one: the law of the first family.
+        other: the law of the second family. It may have other sizes. Row i of its influences `u` must belong to the
+            same document as row i of `one.u`.
 
     """
-    apart = one.alpha - other.alpha
+    independent = one.alpha - other.alpha
     if one.u is None or other.u is None or len(one.u) != len(other.u):
-        return apart
+        return independent
     weights = np.concatenate([one.alpha_weights, -other.alpha_weights])
-    paired = from_influences(np.array(apart.value), combined(np.hstack([one.u, other.u]), weights))
-    return replace(apart, sampling=paired.sampling, sampling_df=paired.sampling_df, deciding=paired.deciding)
+    paired = from_influences(np.array(independent.value), combined(np.hstack([one.u, other.u]), weights))
+    return replace(independent, sampling=paired.sampling, sampling_df=paired.sampling_df, deciding=paired.deciding)
 
 
 def pooled_scatter(laws: Sequence[Law]) -> tuple[float, float]:
-    """Return the variance of models around their laws, pooled over several laws, and its degrees of freedom."""
+    """Return the variance of ln y around the laws, pooled over several laws, and its degrees of freedom.
+
+    The variance is NaN if no law has more than 2 sizes.
+    """
     df = float(sum(law.sizes - 2 for law in laws))
     squares = sum(float(law.residuals @ law.residuals) for law in laws)
     return (squares / df if df > 0 else nan), df
@@ -52,12 +58,12 @@ class Mean:
     """A random-effects mean of exponents.
 
     Attributes:
-        mean: the mean and its interval.
-        tau: standard deviation of the true exponents (Paule and Mandel).
-        low: lower end of the 95% prediction interval of one more exponent.
+        mean: the mean with its error.
+        tau: standard deviation of the true exponents, by Paule and Mandel's estimator.
+        low: lower end of the 95% prediction interval for the true exponent of one more dataset or family.
         high: upper end of that prediction interval.
-        homogeneity: p-value of Welch's test that all true exponents are equal.
-        number: number of exponents.
+        homogeneity: p-value of Welch's test of the hypothesis that all true exponents are equal.
+        number: the number of exponents.
 
     """
 
@@ -72,13 +78,14 @@ class Mean:
 def mean_over_datasets(laws: Sequence[Law]) -> Mean | None:
     """Return the mean exponent of one family over datasets.
 
-    Return None if an exponent has no error, or fewer than 3 exponents are given.
+    A model may lie above or below the law on all datasets alike. More datasets do not reduce this common scatter, and
+    the mean's interval includes it. It is the scatter around the law of the geometric mean over the datasets. The
+    remaining scatter is treated as independent between datasets.
 
-    All datasets share some scatter of the models: the scatter of the law of the geometric mean over the datasets. More
-    datasets do not reduce it, so the mean's interval includes it. Only the remaining scatter differs between datasets.
+    Returns None if an exponent has no error, or if there are fewer than `MIN_POOLED` laws.
 
     Args:
-        laws: one law for each dataset, all through the same sizes.
+        laws: one law for each dataset, at least 2. All have the same sizes.
 
     """
     number = len(laws)
@@ -89,7 +96,7 @@ def mean_over_datasets(laws: Sequence[Law]) -> Mean | None:
     own = []
     for law, residual in zip(laws, residuals, strict=True):
         squares = float(((residual - common) ** 2).sum()) * number / (number - 1)
-        own.append(law.alpha_given(squares / df if df > 0 else nan, df))
+        own.append(law.alpha_with_scatter(squares / df if df > 0 else nan, df))
     shared = Estimate(0.0, scatter=float(common @ common) / df * float(weights @ weights) if df > 0 else nan, df=df)
     return random_effects(own, shared)
 
@@ -97,14 +104,14 @@ def mean_over_datasets(laws: Sequence[Law]) -> Mean | None:
 def mean_over_families(laws: Sequence[Law]) -> Mean | None:
     """Return the mean exponent of families on one dataset.
 
-    Return None if an exponent has no error, or fewer than 3 exponents are given.
+    A document may influence all families alike. More families do not reduce this common error, and the mean's interval
+    includes it. The remaining error is treated as independent between families. If the numbers of documents differ, or
+    single documents are unknown, all errors are treated as independent.
 
-    A document may influence all families alike. More families do not reduce this error, so the mean's interval includes
-    it. Only the remaining error differs between families.
+    Returns None if an exponent has no error, or if there are fewer than `MIN_POOLED` laws.
 
     Args:
-        laws: one law for each family. Row i of all influences must be the same document; if the numbers of documents
-            differ, the laws count as independent.
+        laws: one law for each family. Row i of every law's influences `u` must belong to the same document.
 
     """
     rows = {0 if law.u is None else len(law.u) for law in laws}
@@ -112,28 +119,31 @@ def mean_over_families(laws: Sequence[Law]) -> Mean | None:
         return random_effects([law.alpha for law in laws], Estimate(0.0))
     u = np.array([combined(law.u, law.alpha_weights) for law in laws if law.u is not None])  # (laws, documents)
     own = []
-    for law, of_law in zip(laws, u - u.mean(axis=0), strict=True):
-        alone = from_influences(np.array(law.alpha.value), of_law)
-        own.append(replace(law.alpha, sampling=alone.sampling, sampling_df=alone.sampling_df))
+    for law, own_u in zip(laws, u - u.mean(axis=0), strict=True):
+        part = from_influences(np.array(law.alpha.value), own_u)
+        own.append(replace(law.alpha, sampling=part.sampling, sampling_df=part.sampling_df))
     return random_effects(own, from_influences(np.array(0.0), u.mean(axis=0)))
 
 
 def random_effects(own: Sequence[Estimate], shared: Estimate) -> Mean | None:
     """Return a random-effects mean with Hartung and Knapp's interval.
 
-    Sources: Hartung and Knapp, Statistics in Medicine 20, 2001 (never narrower than the fixed-effects interval);
-    Paule and Mandel for tau; Welch, Biometrika 38, 1951, for the test of homogeneity.
+    Sources: Hartung and Knapp, Statistics in Medicine 20, 2001, for the variance of the mean, which is not allowed to
+    be smaller than that of a fixed-effects mean; Paule and Mandel for tau; Welch, Biometrika 38, 1951, for the test of
+    homogeneity.
+
+    Returns None if there are fewer than `MIN_POOLED` estimates, if an error is unknown, or if a variance is 0.
 
     Args:
-        own: the estimates, each with the part of its error that it does not share with the others.
-        shared: an estimate with the part of the error that all of them share.
+        own: the estimates. The error of each is the part that it does not have in common with the others.
+        shared: an estimate. Its error is the part that all estimates have in common. Its value is not used.
 
     """
     number = len(own)
     if number < MIN_POOLED or not (shared.known and all(one.known for one in own)):
         return None
     values = np.array([one.value for one in own])
-    parts = [added((one.sampling, one.sampling_df), (one.scatter, one.df)) for one in own]
+    parts = [sum_of_variances((one.sampling, one.sampling_df), (one.scatter, one.df)) for one in own]
     variances = np.array([variance for variance, _ in parts])
     if not (variances > 0).all():
         return None
@@ -142,7 +152,7 @@ def random_effects(own: Sequence[Estimate], shared: Estimate) -> Mean | None:
     mean = float(weights @ values / weights.sum())
     spread = float(weights @ (values - mean) ** 2) / (number - 1)
     variance = max(spread, 1.0) / float(weights.sum())
-    common, common_df = added((shared.sampling, shared.sampling_df), (shared.scatter, shared.df))
+    common, common_df = sum_of_variances((shared.sampling, shared.sampling_df), (shared.scatter, shared.df))
     estimate = Estimate(mean, common, variance, number - 1, common_df)
     half = float(scipy.special.stdtrit(number - 2, 0.975)) * sqrt(tau2 + variance + common)
     return Mean(
@@ -156,7 +166,11 @@ def random_effects(own: Sequence[Estimate], shared: Estimate) -> Mean | None:
 
 
 def _paule_mandel(values: FloatArray, variances: FloatArray) -> float:
-    """Return the variance of true values at which the weighted sum of squares has its expected value."""
+    """Return Paule and Mandel's variance of the true values.
+
+    It is the variance at which the weighted sum of squares around the weighted mean equals its expectation, n - 1. If
+    the sum is smaller than that already at variance 0, the result is 0.
+    """
 
     def excess(tau2: float) -> float:
         weights = 1 / (variances + tau2)
@@ -170,7 +184,14 @@ def _paule_mandel(values: FloatArray, variances: FloatArray) -> float:
 
 
 def _welch(values: FloatArray, variances: FloatArray, df: FloatArray) -> float:
-    """Return the p-value of equal true values, given the variances of the values and their degrees of freedom."""
+    """Return the p-value of Welch's test that all true values are equal.
+
+    Args:
+        values: the estimates, (n,).
+        variances: the variances of the estimates, (n,).
+        df: the degrees of freedom of the variances, (n,).
+
+    """
     number = len(values)
     weights = 1 / variances
     total = weights.sum()

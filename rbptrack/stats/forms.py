@@ -1,8 +1,9 @@
-"""Laws of other forms than A S^-alpha: E + A S^-alpha, and user-defined expressions in S and D (training tokens).
+"""Fit laws of other forms than A S^-alpha: E + A S^-alpha, and user-defined expressions in S and D (training tokens).
 
-lmfit fits every form from several starts. It minimises the residuals of ln y without weights: errors count as
-independent and equally large at all sizes. Intervals are profiles (an F test of the sum of squares with one parameter
-fixed). They cover the scatter of models only, not the error over documents.
+lmfit fits every form from several starting points. It minimises the sum of squared residuals of ln y. Errors are
+treated as independent and equally large at all sizes. An interval of a parameter is a profile interval: the values at
+which an F test of the sum of squares, with this parameter fixed, does not reject. Intervals include the scatter of the
+models, but not the error over documents.
 """
 
 from __future__ import annotations
@@ -26,14 +27,13 @@ from rbptrack.stats.laws import FLOOR, fit
 from rbptrack.stats.rounding import first_smallest
 
 MIN_SIZES = 6
-"""The fewest sizes for E + A S^-alpha. With fewer, the data cannot separate its three parameters from the scatter."""
+"""The fewest sizes for a fit of E + A S^-alpha. Fewer sizes cannot separate its three parameters from the scatter."""
 
 EXACT = 1e-24
-"""Below this mean square of ln y, every point counts as on the curve, and no profile is computed.
+"""If the mean squared residual of ln y is below this, the fit counts as exact, and no profile is computed.
 
 Rounding errors of ln y are about 1e-15. Their squares are far below this limit on every processor.
 """
-
 
 _VARIABLES = ("S", "D")
 _FUNCTIONS = ("abs", "exp", "expm1", "log", "log10", "log1p", "log2", "maximum", "minimum", "sqrt", "tanh")
@@ -41,26 +41,28 @@ _ARITHMETIC = (
     ast.Expression, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp,
     ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub, ast.UAdd,
 )  # fmt: skip
-_LONGEST = 500  # characters
-_MAX_EVALUATIONS = 200_000  # of a fit with its profiles, about 10 s: a limit in seconds would depend on the machine
-_POINTS = 256  # that starts are chosen from
-_STARTS = 6
-_DECADES = (-3.0, 4.0)  # of a parameter's starting values
-_OUTSIDE = 1e3  # the residual where a form is not above 0
+_LONGEST = 500  # the most characters of a user-defined form
+_MAX_EVALUATIONS = (
+    200_000  # limit of a fit with its profiles, about 10 s. A limit in seconds would depend on the machine
+)
+_POINTS = 256  # the number of points that the starting points are chosen from
+_STARTS = 6  # the number of starting points of a fit
+_DECADES = (-3.0, 4.0)  # log10 of the smallest and the largest starting value of a parameter
+_OUTSIDE = 1e3  # the residual that stands for a value of a form that is not above 0
 
-_STEP = 1.15  # from one E to the next in the search above the smallest value
-_FLOORS = 4  # E that a fit starts from
-_ABOVE = 1e-3  # the least ln y - ln E: a nearer point says nothing about the line above E
-_TINY = 1e-300
+_STEP = 1.15  # ratio of neighbouring starting values of E above the smallest y
+_FLOORS = 4  # the number of values of E that a fit starts from
+_ABOVE = 1e-3  # the smallest ln y - ln E of a point that a starting line uses. Rounding errors dominate nearer points
+_TINY = 1e-300  # stands for E = 0 under the logarithm
 
 Residual = Callable[[Mapping[str, float]], FloatArray]
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter at the least squares with its profile interval.
+    """A parameter's least-squares value with its profile interval, from `low` to `high`.
 
-    An end is infinite if the profile has no such end. It is NaN if no profile can be computed.
+    An end is infinite if the profile does not cross the limit on that side. It is NaN if no profile was computed.
     """
 
     value: float
@@ -70,14 +72,16 @@ class Parameter:
 
 @dataclass(frozen=True)
 class FormFit:
-    """A form that was fitted by least squares of ln y.
+    """A form of law, fitted by least squares of ln y.
 
     Attributes:
         form: the expression.
         parameters: the parameters by name, in the order of the expression.
-        aicc: Akaike's criterion for small samples without constants; infinite if the points are too few.
-        r2: share of the variance of ln y that the form explains; NaN if y is constant.
-        curve: the form's y at sizes S, (n,), and training tokens D, (n,) or None; NaN where it is not positive.
+        aicc: Akaike's criterion corrected for small samples, without its constant terms; infinite if there are too few
+            points.
+        r2: the share of the variance of ln y that the form explains; NaN if y is constant.
+        curve: a function that takes sizes S, (n,), and training tokens D, (n,) or None. It returns the form's values
+            of y, (n,); NaN for values that are not positive.
 
     """
 
@@ -89,7 +93,16 @@ class FormFit:
 
 
 def aicc(squares: float, points: int, free: int) -> float:
-    """Return AICc of a least-squares fit (Hurvich and Tsai, Biometrika 76, 1989). `free` includes the variance."""
+    """Return Akaike's criterion, corrected for small samples, of a least-squares fit; infinite for too few points.
+
+    Source: Hurvich and Tsai, Biometrika 76, 1989.
+
+    Args:
+        squares: the sum of squared residuals of ln y.
+        points: the number of points.
+        free: the number of free parameters. The variance of the residuals counts as one of them.
+
+    """
     if points <= free + 1:
         return inf
     deviance = points * log(max(squares / points, EXACT))
@@ -97,24 +110,31 @@ def aicc(squares: float, points: int, free: int) -> float:
 
 
 def power_law_aicc(s: FloatArray, y: FloatArray) -> float:
-    """Return AICc of the power law A S^-alpha through the points (s, y)."""
+    """Return Akaike's criterion, corrected for small samples, of the law A S^-alpha.
+
+    Args:
+        s: sizes S, (m,).
+        y: positive values, (m,).
+
+    """
     law = fit(s, y)
     residual = np.log(law.y) - law.ln_a.value + law.alpha.value * np.log(law.s)
     return aicc(float(residual @ residual), len(s), 3)
 
 
 def least_squares(residual: Callable[[Any], FloatArray], starts: Iterable[Any]) -> tuple[Any, list[Any]]:
-    """Fit by lmfit from several starts.
+    """Fit by lmfit's least squares from several starting points.
 
     Args:
-        residual: function from lmfit's Parameters to residuals, (n,).
-        starts: starting values, each as lmfit's Parameters.
+        residual: a function that takes lmfit's Parameters and returns the residuals, (n,).
+        starts: the starting points, as lmfit's Parameters.
 
     Returns:
-        The minimizer of the best fit, and the results from all starts, sorted with the best first.
+        The minimizer of the best fit, and the results of the fits from all starting points. The best is first, the
+        others follow in the order of `starts`.
 
     """
-    import lmfit  # .5 s with what it imports: only if a form is fitted
+    import lmfit  # imported only if a form is fitted, because the import takes 0.5 s
 
     fits = []
     for start in starts:
@@ -129,13 +149,13 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool =
     """Fit E + A S^-alpha with E >= 0. Only E has an interval.
 
     Args:
-        s: sizes S, (m,). m must be at least 4; the interval is only meaningful with at least `MIN_SIZES` sizes.
+        s: sizes S, (m,). m must be at least 4. The interval is meaningful with at least `MIN_SIZES` sizes.
         y: positive values, (m,).
-        level: level of E's interval.
+        level: the level of E's interval.
         ends: whether to compute E's interval.
 
     Raises:
-        BadInput: the best alpha is below 0. Values then rise with size, and E would be their limit at S = 0.
+        BadInput: the best alpha is below 0. Values then rise with size, and E would be their limit at size 0.
 
     """
     x = np.log(s) - np.log(s).mean()
@@ -150,13 +170,13 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool =
         e = float(best.params["E"].value)
         line = np.array([best.params["ln_a"].value, -best.params["alpha"].value])
     if line[1] * np.ptp(x) > sqrt(EXACT):
-        raise BadInput(f"{FLOOR} is fitted where values fall with size")
+        raise BadInput(f"{FLOOR} can only be fitted to values that fall with size")
     low = high = nan
     if ends and least > rounding:
         limit = least * (1 + float(scipy.special.fdtri(1, len(y) - 3, level)) / (len(y) - 3))
 
         def beyond(floor: float) -> float:
-            """How far the least squares with this E exceed the limit of the interval."""
+            """Return by how much the smallest sum of squares with this E exceeds the limit of the interval."""
             if floor <= 0:
                 return _squares(straight, x, ln_y, 0.0) - limit
             *_, held = _above_floor(x, ln_y, [(floor, line), *_with_lines(x, ln_y, [floor])], held=True)
@@ -176,18 +196,30 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool =
 
 
 def _likely_floors(x: FloatArray, ln_y: FloatArray) -> list[tuple[float, FloatArray]]:
-    """Starts of a fit with a floor: E, and the line of ln A and -alpha; those with the smallest squares."""
+    """Return starting points of a fit with a floor: each is an E and a line, (2,), of ln A and -alpha.
+
+    They are the `_FLOORS` candidates with the smallest sums of squares, and one with the line of E = 0.
+
+    Args:
+        x: ln S, centred, (m,).
+        ln_y: logarithms of the values, (m,).
+
+    """
     smallest = float(np.exp(ln_y.min()))
-    # No E above the geometric mean is best: a constant, which is E = 0 with alpha = 0, is nearer to the points.
+    # An E above the geometric mean is never the best: a constant (E = 0 and alpha = 0) is nearer to the points.
     steps = np.arange(2 + int((ln_y.mean() - ln_y.min()) / log(_STEP)))
     floors = smallest * np.concatenate([[0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97], _STEP**steps])
     starts = _with_lines(x, ln_y, floors)
-    starts.sort(key=lambda start: float(f"{_squares(start[1], x, ln_y, start[0]):.6g}"))  # not by the last bits
+    # Rounded keys give the same order on every processor.
+    starts.sort(key=lambda start: float(f"{_squares(start[1], x, ln_y, start[0]):.6g}"))
     return [*starts[:_FLOORS], (0.3 * smallest, _line(x, ln_y))]
 
 
 def _with_lines(x: FloatArray, ln_y: FloatArray, floors: Iterable[float]) -> list[tuple[float, FloatArray]]:
-    """Each E with the line of ln(y - E) through the points above it; E with fewer than 2 such points are left out."""
+    """Return each E with the line, (2,), of ln(y - E) on x through the points above E.
+
+    An E with fewer than 2 points above it is left out.
+    """
     starts = []
     for floor in floors:
         over = ln_y - log(floor)
@@ -200,41 +232,56 @@ def _with_lines(x: FloatArray, ln_y: FloatArray, floors: Iterable[float]) -> lis
 def _above_floor(
     x: FloatArray, ln_y: FloatArray, starts: Sequence[tuple[float, FloatArray]], *, held: bool
 ) -> tuple[Any, Any]:
-    """The minimizer and the result of the best fit of E + A S^-alpha; held: E stays as it is."""
+    """Fit E + A S^-alpha from several starting points, and return lmfit's minimizer and the result of the best fit.
+
+    Args:
+        x: ln S, centred, (m,).
+        ln_y: logarithms of the values, (m,).
+        starts: an E and a line, (2,), of ln A and -alpha for each starting point.
+        held: whether to keep E at its starting value.
+
+    """
     import lmfit
 
     def residual(parameters: Any) -> FloatArray:
         line = parameters["ln_a"].value - parameters["alpha"].value * x
         return np.asarray(np.logaddexp(log(max(parameters["E"].value, _TINY)), line) - ln_y)
 
-    from_starts = []
+    starting_parameters = []
     for floor, line in starts:
         parameters = lmfit.Parameters()
         parameters.add("E", value=floor, min=0, vary=not held)
         parameters.add("ln_a", value=float(line[0]))
         parameters.add("alpha", value=-float(line[1]))
-        from_starts.append(parameters)
-    minimizer, results = least_squares(residual, from_starts)
+        starting_parameters.append(parameters)
+    minimizer, results = least_squares(residual, starting_parameters)
     return minimizer, results[0]
 
 
 def _squares(line: FloatArray, x: FloatArray, ln_y: FloatArray, floor: float) -> float:
-    """Sum of squared residuals of ln y; line: ln A and -alpha."""
+    """Return the sum of squared residuals of ln y for a floor and a line, (2,), of ln A and -alpha."""
     off = np.logaddexp(log(max(floor, _TINY)), line[0] + line[1] * x) - ln_y
     return float(off @ off)
 
 
 def _line(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Intercept and slope of least squares, (2,)."""
+    """Return the intercept and the slope of the least-squares line of y on x, (2,)."""
     centred = x - x.mean()
     slope = (centred @ y) / (centred @ centred)
     return np.array([y.mean() - slope * x.mean(), slope])
 
 
 def _profile(beyond: Callable[[float], float], e: float, *, step: float, most: float) -> tuple[float, float]:
-    """Find where a profile that is below 0 at E crosses 0 on each side.
+    """Return the lower and the upper end of the interval of E: the values at which a profile crosses 0.
 
-    The lower end is at least 0. The upper end is infinite if the profile does not cross 0 below `most`.
+    The lower end is at least 0. The upper end is infinite if the profile does not cross 0 below about `most`.
+
+    Args:
+        beyond: the profile: a function of E that is negative inside the interval and positive outside.
+        e: the E of the best fit, inside the interval.
+        step: the distance of the first trial value from `e` in the search for the upper end.
+        most: the largest E of that search.
+
     """
     low = 0.0
     if e > 0 and beyond(0.0) > 0:
@@ -248,7 +295,15 @@ def _profile(beyond: Callable[[float], float], e: float, *, step: float, most: f
 
 
 def check_form(text: str) -> list[str]:
-    """Return the parameters of an expression in S and D, in their order. Raises BadInput if the text is not a form."""
+    """Return the names of the parameters of a form, in the order in which they appear.
+
+    Args:
+        text: an expression in S and D (training tokens). Every other name, except pi, is a parameter.
+
+    Raises:
+        BadInput: the text is not such an expression, or it has no parameter or no variable.
+
+    """
     names = _names(text)
     parameters = [name for name in names if name not in (*_VARIABLES, "pi")]
     if not parameters:
@@ -259,19 +314,20 @@ def check_form(text: str) -> list[str]:
 
 
 def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = None, *, level: float = 0.95) -> FormFit:
-    """Fit a user-defined expression with at most m - 2 parameters.
+    """Fit a user-defined form of law by least squares of ln y.
 
     Args:
-        text: arithmetic in S and D (training tokens). Every other name is a parameter. The fit starts from values over
-            seven decades of each parameter.
+        text: an expression in S and D (training tokens). Every other name, except pi, is a parameter. A form has at
+            most m - 2 parameters; E + A S^-alpha needs at least `MIN_SIZES` sizes. The starting values of a parameter
+            lie between 1e-3 and 1e4.
         s: sizes S, (m,).
         y: positive values, (m,).
-        d: training tokens D, (m,).
-        level: level of the profile intervals.
+        d: training tokens D, (m,); None if they are unknown.
+        level: the level of the profile intervals.
 
     Raises:
-        BadInput: the text is not such an expression, it has too many parameters for these sizes, it needs D and D is
-            unknown, or no start converges within a fixed number of evaluations (about 10 seconds).
+        BadInput: the text is not such an expression, it has too many parameters for these sizes, or it needs D and D is
+            unknown. Also raised if no fit converges within a fixed number of evaluations (about 10 seconds).
 
     """
     is_floor = "".join(text.split()) == FLOOR
@@ -288,13 +344,13 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
     try:
         minimizer, [best, *_] = least_squares(lambda p: residual(p.valuesdict()), _starts(residual, names))
         if np.abs(best.residual).max() >= _OUTSIDE:
-            raise _refused(text, "no start converges")
+            raise _refused(text, "the fit does not converge from any starting point")
     except TimeoutError as error:
         raise _refused(text, f"the fit takes more than {_MAX_EVALUATIONS:,} evaluations of the form") from error
     squares = float(best.chisqr)
     parameters = {name: Parameter(best.params[name].value) for name in names}
     if squares > EXACT * len(y):
-        with suppress(TimeoutError):  # after a timeout the parameters have no intervals
+        with suppress(TimeoutError):  # the parameters then have no intervals
             parameters = profiles(minimizer, best, names, level=level)
     total = float(((ln_y - ln_y.mean()) ** 2).sum())
     r2 = 1 - squares / total if total > EXACT * len(y) else nan
@@ -308,11 +364,20 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
 
 
 def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: FloatArray) -> Residual:
-    """The function from parameters to ln(form) - ln y, (m,), which raises TimeoutError after `_MAX_EVALUATIONS`."""
+    """Return a function that takes the values of the parameters and returns the residuals ln(form) - ln y, (m,).
+
+    The function raises TimeoutError after `_MAX_EVALUATIONS` calls.
+
+    Args:
+        text: the expression.
+        variables: the values of S and D, (m,) each; None if unknown.
+        ln_y: logarithms of the measured values, (m,).
+
+    """
     from asteval import Interpreter
 
     evaluations = count(1)
-    interpreter = Interpreter(minimal=True, use_numpy=True)  # it also refuses powers without end
+    interpreter = Interpreter(minimal=True, use_numpy=True)  # asteval also refuses powers with huge exponents
     interpreter.symtable.update(variables)
     expression = interpreter.parse(text.strip())
 
@@ -321,7 +386,7 @@ def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: Float
             raise TimeoutError
         interpreter.symtable.update(parameters)
         with np.errstate(all="ignore"):
-            form = interpreter.run(expression, with_raise=False)  # None if it cannot be computed
+            form = interpreter.run(expression, with_raise=False)  # None after an error
             interpreter.error.clear()
             if np.iscomplexobj(form):
                 form = np.where(np.imag(form) == 0, np.real(form), nan)
@@ -332,33 +397,35 @@ def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: Float
 
 
 def _starts(residual: Residual, names: list[str]) -> list[Any]:
-    """Return starting values: the best of many points over seven decades of each parameter."""
+    """Return starting points as lmfit's Parameters: the best `_STARTS` of many points between 1e-3 and 1e4."""
     import lmfit
 
     shares = scipy.stats.qmc.Sobol(len(names), scramble=False).fast_forward(1).random(_POINTS - 1)
     points = 10 ** (_DECADES[0] + shares * (_DECADES[1] - _DECADES[0]))
     starts = [dict(zip(names, point.tolist(), strict=True)) for point in points]
     starts.sort(key=lambda start: float(f"{np.sum(residual(start) ** 2):.6g}"))
-    chosen = []
+    best_starts = []
     for start in starts[:_STARTS]:
         parameters = lmfit.Parameters()
         for name, value in start.items():
             parameters.add(name, value)
-        chosen.append(parameters)
-    return chosen
+        best_starts.append(parameters)
+    return best_starts
 
 
 def profiles(
     minimizer: Any, best: Any, names: Sequence[str], *, level: float = 0.95, most: int = 200
 ) -> dict[str, Parameter]:
-    """Return lmfit's best parameters with their profile intervals. Ends are NaN if lmfit finds no profile.
+    """Return the parameters of lmfit's best fit with their profile intervals.
+
+    The ends of all intervals are NaN if lmfit cannot compute the profiles.
 
     Args:
-        minimizer: lmfit's Minimizer.
-        best: the result of its best fit.
-        names: names of the parameters.
-        level: level of the intervals.
-        most: the largest number of fits for one end of an interval.
+        minimizer: lmfit's Minimizer of the best fit.
+        best: lmfit's result of the best fit.
+        names: the names of the parameters that get an interval.
+        level: the level of the intervals.
+        most: the largest number of fits that may be made for one end of an interval.
 
     """
     from lmfit.confidence import conf_interval
@@ -366,7 +433,7 @@ def profiles(
 
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # of profiles that do not end: their ends are infinite
+            warnings.simplefilter("ignore")  # lmfit warns about profiles without an end. Such ends are infinite here
             ends = conf_interval(minimizer, best, p_names=list(names), sigmas=[level], maxiter=most)
     except (MinimizerException, ValueError, ArithmeticError, TypeError):
         return {name: Parameter(float(best.params[name].value)) for name in names}
@@ -378,12 +445,12 @@ def profiles(
 
 
 def _names(text: str) -> list[str]:
-    """Return the names in an expression, in their order.
+    """Return the names of variables and parameters of an expression, in the order in which they first appear.
 
-    Raises BadInput if the expression holds anything but arithmetic and the allowed functions.
+    Raises BadInput if the expression contains anything except arithmetic and the allowed functions.
     """
     if len(text) > _LONGEST:
-        raise _refused(text, f"at most {_LONGEST} characters are read")
+        raise _refused(text, f"it has {len(text)} characters; a form has at most {_LONGEST}")
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -392,11 +459,11 @@ def _names(text: str) -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             if not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS:
-                raise _refused(text, f"it may call {listed(_FUNCTIONS)}")
+                raise _refused(text, f"it may only call {listed(_FUNCTIONS)}")
         elif isinstance(node, ast.Constant) and isinstance(node.value, int | float) and abs(node.value) < 1e300:
             continue
         elif not isinstance(node, _ARITHMETIC):
-            raise _refused(text, "it may have numbers, names, + - * / ** and functions")
+            raise _refused(text, "it may only contain numbers, names, + - * / ** and functions")
         if isinstance(node, ast.Name) and node.id not in _FUNCTIONS:
             names.append((node.lineno, node.col_offset, node.id))
     return list(dict.fromkeys(name for _, _, name in sorted(names)))

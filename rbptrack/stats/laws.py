@@ -1,9 +1,14 @@
 """A law over the sizes of a family: y = A S^-alpha, by least squares of ln y on ln S.
 
-The squared half width of an interval is t(d)^2 w' Sigma w + t(m-2)^2 s^2 w'w. w are the weights of ln y in the number.
-Sigma is the covariance of ln y between the m sizes, over the documents that they share. d is the degrees of freedom
-over documents (`documents.degrees_of_freedom`). s^2 is the variance of the models around the law. A simulation in
-docs/explanation/validity.md shows how often such intervals contain the true value.
+Every number of a law is a weighted sum of ln y. The squared half width of its interval is
+t(d)^2 w' Sigma w + t(m-2)^2 s^2 w'w:
+
+- w are the weights of ln y in the number, (m,) for m sizes.
+- Sigma is the covariance of ln y between the sizes, over documents, (m, m).
+- d is the degrees of freedom over documents (`documents.degrees_of_freedom`).
+- s^2 is the variance of the models around the law.
+
+docs/explanation/validity.md shows how often such intervals contain the true value in simulations.
 """
 
 from __future__ import annotations
@@ -37,20 +42,20 @@ from rbptrack.stats.misses import ks_with_enough_misses
 from rbptrack.stats.rounding import ROUNDING
 
 FLOOR = "E+A*S**-alpha"
-"""The usual form with a floor E, which no size removes. `rbptrack.stats.forms` fits it."""
+"""The law with a floor E: y approaches E, not 0, as S grows. `rbptrack.stats.forms` fits it."""
 
 
 @dataclass(frozen=True)
 class Law:
-    """A line ln y = ln A - alpha ln S through at least 2 sizes. `fit` and `laws` create it.
+    """A law y = A S^-alpha: the least-squares line of ln y on ln S through at least 2 sizes.
 
-    With 2 sizes the models' scatter is unknown, and no number has an interval.
+    `fit` and `laws` create it. With 2 sizes the scatter of the models is unknown, and no number has an interval.
 
     Attributes:
         s: the sizes S, ascending, (m,).
-        y: positive values, (m,).
-        sigma: covariance of ln y over documents, (m, m); 0 for numbers imported without ranks, NaN if the documents
-            are too few.
+        y: the measured values, positive, (m,).
+        sigma: covariance of ln y over documents, (m, m). It is 0 if single documents are unknown, and NaN if there are
+            fewer than `documents.MIN_UNITS` documents.
         u: influences of documents on ln y, (documents, m); None if single documents are unknown.
 
     """
@@ -67,32 +72,42 @@ class Law:
 
     @cached_property
     def alpha(self) -> Estimate:
-        """The exponent."""
-        return self._of_line(self.alpha_weights)
+        """The exponent alpha with its error."""
+        return self._line_estimate(self.alpha_weights)
 
     @property
     def alpha_weights(self) -> FloatArray:
         """Weights of ln y in alpha, (m,)."""
         return self._weights(0.0, -1.0)
 
-    def alpha_given(self, scatter: float, df: float) -> Estimate:
-        """Return the exponent with an error from a given `scatter` (variance of ln y around the law) and its `df`."""
+    def alpha_with_scatter(self, scatter: float, df: float) -> Estimate:
+        """Return the exponent alpha with an error that uses another variance of the models.
+
+        Args:
+            scatter: the variance of ln y around the law, for example pooled over several laws.
+            df: the degrees of freedom of `scatter`.
+
+        """
         weights = self.alpha_weights
         return self._estimate(weights, scatter * float(weights @ weights), df)
 
     def over(self, other: Law) -> Law:
-        """Return the law of y / other.y, if `other` is the law of the same models on other documents.
+        """Return the law of the ratio y / other.y.
 
-        Its exponent is the difference of both exponents. The scatter that the models have in both laws cancels. The
-        errors over both sets of documents are independent and add.
+        Its exponent is the exponent of this law minus that of the other. A deviation that a model has from both laws
+        cancels. The errors over documents are added as independent errors.
+
+        Args:
+            other: the law of the same models on other documents.
+
         """
         u = [part for part in (self.u, None if other.u is None else -other.u) if part is not None]
         return Law(self.s, self.y / other.y, self.sigma + other.sigma, np.concatenate(u) if u else None)
 
     @cached_property
     def ln_a(self) -> Estimate:
-        """Ln A."""
-        return self._of_line(self._weights(1.0, 0.0))
+        """The logarithm of the factor A with its error."""
+        return self._line_estimate(self._weights(1.0, 0.0))
 
     @property
     def a(self) -> float:
@@ -110,37 +125,38 @@ class Law:
         return 1 - float(self.residuals @ self.residuals) / total
 
     @property
-    def misses(self) -> float:
+    def largest_deviation(self) -> float:
         """The largest abs(measured / law - 1) over the sizes; NaN if the law has 2 sizes."""
         if self.sizes < 3:
             return nan
         return float(np.abs(np.expm1(self.residuals)).max())
 
     def at(self, s: float) -> float:
-        """Return the law's y at a size S."""
+        """Return the value A s^-alpha of the law at a size s."""
         return exp(float(self._weights(1.0, np.log(s)) @ self._ln_y))
 
     def predict(self, s: float) -> Estimate:
-        """Predict ln y of one more model of size S.
+        """Predict ln y of one more model of size s.
 
-        Its error includes the error of the law at S and the scatter of one model around the law.
+        The error includes the error of the law at s and the scatter of one model around the law.
         """
-        return self._of_line(self._weights(1.0, np.log(s)), models=1)
+        return self._line_estimate(self._weights(1.0, np.log(s)), models=1)
 
     def held_out(self) -> Estimate:
-        """Return ln(measured / predicted) at the largest size, predicted by the law of all smaller sizes.
+        """Return ln(measured / predicted) at the largest size. The prediction is the law of all smaller sizes.
 
-        It has an interval from 4 sizes on. `numpy.expm1` converts it and its ends to relative errors.
+        It has an interval if there are at least 4 sizes. `numpy.expm1` converts the value and the ends of the interval
+        to relative errors.
         """
         smaller = Law(self.s[:-1], self.y[:-1], self.sigma[:-1, :-1])
         weights = np.append(-smaller._weights(1.0, np.log(self.s[-1])), 1.0)
         return self._estimate(weights, smaller.scatter * float(weights @ weights), df=smaller.sizes - 2)
 
     def bend(self) -> Estimate:
-        """Return the square term c of ln y = a + b ln S + c (ln S)^2.
+        """Return the coefficient c of ln y = a + b ln S + c (ln S)^2, with its error.
 
-        The law flattens if c is above 0, and steepens if c is below 0. It needs at least 5 sizes: 4 leave one degree of
-        freedom.
+        A falling law flattens with size if c is above 0, and steepens if c is below 0. It is NaN with fewer than 3
+        sizes. Use it with at least 5 sizes: with 4, the error has one degree of freedom.
         """
         x = np.log(self.s) - np.log(self.s).mean()
         design = np.column_stack([np.ones(self.sizes), x, x**2])
@@ -159,38 +175,51 @@ class Law:
 
     @cached_property
     def _solve(self) -> FloatArray:
-        """Weights of ln y in ln A and in -alpha, (2, m)."""
+        """The weights of ln y in ln A (first row) and in -alpha (second row), (2, m)."""
         x = np.log(self.s)
         mean = x.mean()
         slope = (x - mean) / ((x - mean) ** 2).sum()
         return np.array([1 / len(x) - mean * slope, slope])
 
-    def _weights(self, *of: float) -> FloatArray:
-        """Weights of ln y, (m,), in a combination of ln A and -alpha."""
-        return np.asarray(np.array(of) @ self._solve)
+    def _weights(self, ln_a: float, slope: float) -> FloatArray:
+        """Return the weights of ln y in the combination ln_a * ln A + slope * (-alpha), (m,)."""
+        return np.asarray(np.array([ln_a, slope]) @ self._solve)
 
     @cached_property
     def residuals(self) -> FloatArray:
-        """Ln y minus the law, (m,)."""
+        """The deviations of ln y from the law, (m,)."""
         ln_a, slope = self._solve @ self._ln_y
         return self._unless_rounding(self._ln_y - ln_a - slope * np.log(self.s))
 
     def _unless_rounding(self, off: FloatArray) -> FloatArray:
-        """Deviations of ln y, (m,), without those that are rounding errors: of ln y itself, or of y before ln."""
+        """Set deviations of ln y to 0 if they may be rounding errors of y or of ln y. off: the deviations, (m,)."""
         return np.where(np.abs(off) > 10 * ROUNDING * (1 + np.abs(self._ln_y).max()), off, 0.0)
 
     @cached_property
     def scatter(self) -> float:
-        """Variance of ln y around the law; NaN with 2 sizes."""
+        """The variance of ln y around the law; NaN with 2 sizes."""
         df = self.sizes - 2
         return float(self.residuals @ self.residuals) / df if df > 0 else nan
 
-    def _of_line(self, weights: FloatArray, models: int = 0) -> Estimate:
-        """A number of the line, or of `models` more models around it."""
+    def _line_estimate(self, weights: FloatArray, models: int = 0) -> Estimate:
+        """Return a weighted sum of ln y with its error.
+
+        Args:
+            weights: the weights of ln y, (m,).
+            models: how often the variance of one model around the law is added to the error.
+
+        """
         return self._estimate(weights, self.scatter * (float(weights @ weights) + models), df=self.sizes - 2)
 
     def _estimate(self, weights: FloatArray, scatter: float, df: float) -> Estimate:
-        """A weighted sum of ln y with its error over documents, and what the models' scatter adds."""
+        """Return a weighted sum of ln y with its error.
+
+        Args:
+            weights: the weights of ln y, (m,). They determine the error over documents.
+            scatter: the variance of the sum that comes from the scatter of the models.
+            df: the degrees of freedom of `scatter`.
+
+        """
         value = float(weights @ self._ln_y)
         if abs(value) <= ROUNDING * float(np.abs(weights) @ (1 + np.abs(self._ln_y))):
             value = 0.0
@@ -202,14 +231,16 @@ class Law:
 
 
 def fit(s: FloatArray, y: FloatArray, u: Sequence[FloatArray] | None = None) -> Law:
-    """Fit a law to points.
+    """Fit the law y = A S^-alpha to points.
 
     Args:
-        s: sizes S, in any order, (m,), at least 2 distinct ones. Points of one size count as independent. Seeds are not
-            (docs/explanation/validity.md): sum them first, as `read_families` does.
+        s: sizes S, in any order, (m,), at least 2 distinct ones. Points of equal size count as independent. Models that
+            differ only in their seed are not independent (docs/explanation/validity.md). Sum them into one point first,
+            as `read_families` does.
         y: positive values, (m,).
-        u: influences of documents on ln y, m arrays of (documents,). They are paired if all have equal length. Without
-            them, intervals cover the models' scatter only.
+        u: influences of documents on ln y, m arrays of (documents,). If all arrays have equal length, element i of each
+            must belong to the same document. Otherwise the sizes count as measured on different documents. If None,
+            intervals include only the scatter of the models.
 
     """
     order = np.argsort(s, kind="stable")
@@ -218,18 +249,24 @@ def fit(s: FloatArray, y: FloatArray, u: Sequence[FloatArray] | None = None) -> 
     if u is None:
         return Law(s, y, np.zeros((len(s), len(s))))
     u = [u[i] for i in order]
-    if len({len(of_size) for of_size in u}) == 1:
-        together = np.array(u).T
-        return Law(s, y, covariance(together), together)
-    apart = scipy.linalg.block_diag(*(of_size[:, None] for of_size in u))
-    return Law(s, y, scipy.linalg.block_diag(*(covariance(of_size[:, None]) for of_size in u)), apart)
+    if len({len(size_u) for size_u in u}) == 1:
+        paired = np.array(u).T
+        return Law(s, y, covariance(paired), paired)
+    unpaired = scipy.linalg.block_diag(*(size_u[:, None] for size_u in u))
+    return Law(s, y, scipy.linalg.block_diag(*(covariance(size_u[:, None]) for size_u in u)), unpaired)
 
 
 def huber_alpha(s: FloatArray, y: FloatArray) -> float:
-    """Return the exponent by Huber's method: residuals beyond 1.345 standard deviations count linearly, not squared.
+    """Return the exponent alpha of a fit with Huber's loss, which gives outliers less weight than least squares does.
 
-    Source: Huber, Annals of Mathematical Statistics 35, 1964. The standard deviation is 1.4826 times the median
-    absolute residual, computed anew after each fit.
+    Residuals of ln y within 1.345 standard deviations count squared, larger ones linearly. The standard deviation is
+    1.4826 times the median absolute residual, and is computed anew after each fit. Source: Huber, Annals of
+    Mathematical Statistics 35, 1964.
+
+    Args:
+        s: sizes S, (m,).
+        y: positive values, (m,).
+
     """
     x = np.log(s) - np.log(s).mean()
     ln_y = np.log(y)
@@ -251,11 +288,16 @@ def huber_alpha(s: FloatArray, y: FloatArray) -> float:
 def laws_by_metric(s: FloatArray, counts: Sequence[DocumentCounts]) -> dict[str, Law]:
     """Return the law of cross-entropy as `ce`, and the law of -ln RBP_k as `rbp_<k>` for each k of the counts.
 
-    A metric has no law if its value is not positive and finite at every size. Such metrics are left out.
+    A metric is left out if its value is not positive and finite at every size.
+
+    Args:
+        s: sizes S, (m,).
+        counts: the counts of each size, m of them, with the same k and over the same documents.
+
     """
     names = [CE, *map(rbp_name, counts[0].ks)]
-    of_metrics = zip(names, laws(s, counts, ce_and_missed), strict=True)
-    return {name: law for name, law in of_metrics if law is not None}
+    by_name = zip(names, laws(s, counts, ce_and_missed), strict=True)
+    return {name: law for name, law in by_name if law is not None}
 
 
 def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[Law | None]:
@@ -264,11 +306,12 @@ def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[L
     Args:
         s: sizes S, (m,), at least 2.
         sizes: the sums of each size, m of them, all over the same documents.
-        statistic: function from sums to positive values, (...) or (..., values). `missed` is one: it returns a value
-            for each k of the counts.
+        statistic: a function that takes sums, (..., columns), and returns positive values, (...) or (..., values). An
+            example is `missed`, which returns a value for each k.
 
     Returns:
-        A law for each value; None if the value is not positive and finite at every size.
+        The law of each value, in the order of the values. It is None if the value is not positive and finite at every
+        size.
 
     """
 
@@ -276,16 +319,16 @@ def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[L
         return np.log(np.asarray(statistic(totals), dtype=np.float64))
 
     totals = any(map(only_totals, sizes))
-    of_sizes = [influences(of_size, ln) for of_size in sizes]
-    values = np.stack([np.atleast_1d(ln_y) for ln_y, _ in of_sizes])
-    u = [influence.reshape(len(influence), -1) for _, influence in of_sizes]
-    of_values: list[Law | None] = []
+    by_size = [influences(size_sums, ln) for size_sums in sizes]
+    values = np.stack([np.atleast_1d(ln_y) for ln_y, _ in by_size])
+    u = [size_u.reshape(len(size_u), -1) for _, size_u in by_size]
+    by_value: list[Law | None] = []
     for i in range(values.shape[1]):
         if not np.isfinite(values[:, i]).all():
-            of_values.append(None)
+            by_value.append(None)
             continue
-        of_values.append(fit(s, np.exp(values[:, i]), None if totals else [of_size[:, i] for of_size in u]))
-    return of_values
+        by_value.append(fit(s, np.exp(values[:, i]), None if totals else [size_u[:, i] for size_u in u]))
+    return by_value
 
 
 def why_no_interval(counts: Sequence[DocumentCounts]) -> str:
@@ -302,11 +345,20 @@ def _too_few(counts: DocumentCounts) -> str:
 
 
 MIN_KS = 3
-"""k that a law in k needs."""
+"""The fewest k through which a law in k is fitted."""
 
 
 def ks_of_law_in_k(counts: DocumentCounts, largest: int) -> list[int]:
-    """The k of one model's law: even in ln k up to the largest, RBP_k above 0, and enough tokens miss."""
+    """Return the k through which a law in k of one model is fitted, ascending.
+
+    The k are evenly spaced in ln k. RBP_k is above 0 and below 1 at each of them, and at least `MIN_MISSES` tokens have
+    a rank above k.
+
+    Args:
+        counts: the counts of the model at many k.
+        largest: the largest k that may be returned.
+
+    """
     possible = set(ks_with_enough_misses([counts])) & set(log_grid(largest).tolist())
     hits = counts.hits.sum(axis=0)
     between = (hits > 0) & (hits < counts.tokens.sum())
@@ -314,14 +366,14 @@ def ks_of_law_in_k(counts: DocumentCounts, largest: int) -> list[int]:
 
 
 def law_in_k(counts: DocumentCounts) -> tuple[Estimate, Law] | None:
-    """Fit the law -ln RBP_k = B k^-beta of one model by least squares of ln(-ln RBP_k) on ln k.
+    """Fit the law in k of one model, -ln RBP_k = B k^-beta, by least squares of ln(-ln RBP_k) on ln k.
 
     Args:
-        counts: the counts of the model at the k of the fit, ascending, as `ks_of_law_in_k` chooses them.
+        counts: the counts of the model at the k of the fit, ascending. `ks_of_law_in_k` chooses such k.
 
     Returns:
-        Beta with its error over documents, and the line. The line's `s` are the k; its `a` is B. None if RBP_k is 0 or
-        1 at some k, or if there are fewer than `MIN_KS` of them.
+        Beta with its error over documents, and the fitted law. The `s` of this law are the k, and its `a` is B. None if
+        there are fewer than `MIN_KS` k, or if RBP_k is 0 or 1 at one of them.
 
     """
     if len(counts.ks) < MIN_KS:

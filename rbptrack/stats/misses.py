@@ -1,4 +1,4 @@
-"""The end of a grid of k. Beyond it so few tokens miss that -ln RBP_k is noise."""
+"""Choose the k at which enough tokens miss. At larger k, -ln RBP_k rests on a few tokens and is mostly noise."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from rbptrack.ranks import DocumentCounts
 from rbptrack.stats.documents import only_totals
 
 MIN_MISSES = 10
-"""The fewest tokens that must miss at every model of a fit."""
+"""The smallest number of tokens with a rank above k that every model of a fit must have."""
 
 
 def ks_with_enough_misses(counts: Sequence[DocumentCounts]) -> list[int]:
-    """Return the k that all counts have and at which enough tokens of each model miss.
+    """Return the k at which at least `MIN_MISSES` tokens of every model have a rank above k.
 
-    Counts that hold only totals are not checked.
+    A k is left out if one of the counts does not hold it. Counts that hold only totals (metrics imported without ranks)
+    are not checked.
+
+    Args:
+        counts: the counts of each model, at least one.
+
     """
     ks = set(counts[0].ks)
-    for of_model in counts:
-        misses = of_model.tokens.sum() - of_model.hits.sum(axis=0)
-        enough = misses >= (0 if only_totals(of_model) else MIN_MISSES)
-        ks &= {k for k, is_enough in zip(of_model.ks, enough, strict=True) if is_enough}
+    for model_counts in counts:
+        misses = model_counts.tokens.sum() - model_counts.hits.sum(axis=0)
+        enough = misses >= (0 if only_totals(model_counts) else MIN_MISSES)
+        ks &= {k for k, is_enough in zip(model_counts.ks, enough, strict=True) if is_enough}
     return sorted(ks)

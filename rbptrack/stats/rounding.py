@@ -1,4 +1,4 @@
-"""Comparisons of computed numbers that ignore rounding errors and therefore agree on every processor.
+"""Compare computed numbers without regard to rounding errors. The results are the same on every processor.
 
 Processors and libraries add in different orders. Two sums of equal numbers then differ by about 1e-15 of the numbers.
 """
@@ -12,12 +12,12 @@ import numpy as np
 from rbptrack.ranks import FloatArray
 
 ROUNDING = 1e-13
-"""Relative differences below this count as rounding errors, such as those of sums in another order."""
+"""Relative differences below this count as rounding errors."""
 
 TIED = 1e-9
 """Relative differences below this count as a tie in `first_largest` and `first_smallest`.
 
-Fits end within about 1e-10 of the optimum. Nobody reads a difference of 1e-9.
+Fits end within about 1e-10 of the optimum, and a difference of 1e-9 has no practical meaning.
 """
 
 
@@ -40,13 +40,13 @@ def first_smallest(values: FloatArray | Sequence[float]) -> int:
 
 
 def all_equal(values: FloatArray | Sequence[float]) -> bool:
-    """Whether finite values are equal up to rounding errors."""
+    """Whether all values are equal up to rounding errors. The values must be finite."""
     array = np.asarray(values, dtype=np.float64)
     return bool(np.ptp(array) <= ROUNDING * np.abs(array).max())
 
 
 def significant(values: FloatArray, digits: int = 12) -> FloatArray:
-    """Round values to 12 significant digits. Values that differ by rounding errors are then equal."""
+    """Round values to `digits` significant digits. Values that differ only by rounding errors become equal."""
     with np.errstate(divide="ignore", invalid="ignore"):
         magnitude = np.floor(np.log10(np.abs(values)))
         scale = 10.0 ** np.where(np.isfinite(magnitude), np.minimum(digits - 1 - magnitude, 300), 0.0)

@@ -111,7 +111,7 @@ def test_pooled_scatter_is_that_of_all_residuals() -> None:
     variance, df = pooled_scatter(fitted)
     assert df == 0 + 1 + 3
     assert variance == pytest.approx(sum(law.residuals @ law.residuals for law in fitted) / 4)
-    pooled = fitted[1].alpha_given(variance, df)
+    pooled = fitted[1].alpha_with_scatter(variance, df)
     weights = fitted[1].alpha_weights
     assert pooled.half() == pytest.approx(stats.t.ppf(0.975, 4) * np.sqrt(variance * weights @ weights))
 

@@ -53,7 +53,7 @@ def test_without_documents_it_is_ordinary_least_squares() -> None:
     assert law.ln_a.se == pytest.approx(reference.intercept_stderr)
     assert law.r2 == pytest.approx(reference.rvalue**2)
     residual = np.log(y) - reference.intercept - reference.slope * np.log(s)
-    assert law.misses == pytest.approx(np.abs(np.exp(residual) - 1).max())
+    assert law.largest_deviation == pytest.approx(np.abs(np.exp(residual) - 1).max())
 
 
 def test_the_order_of_sizes_does_not_matter() -> None:
@@ -131,7 +131,7 @@ def test_a_floor_bends_the_law_upwards() -> None:
 def test_two_sizes_have_an_exponent_and_nothing_that_scatter_decides() -> None:
     law = fit(S[:2], 5 * S[:2] ** -0.3)
     assert law.alpha.value == pytest.approx(0.3)
-    assert np.isnan([law.alpha.half(), law.alpha.p(), law.r2, law.misses]).all()
+    assert np.isnan([law.alpha.half(), law.alpha.p(), law.r2, law.largest_deviation]).all()
 
 
 def test_three_sizes_have_no_held_out_interval_and_no_bend() -> None:
@@ -211,7 +211,7 @@ def test_the_law_in_k_of_an_exact_curve_and_none_where_every_token_is_a_hit() ->
     hits = np.tile(1000 * np.exp(-2.0 * np.array(ks) ** -0.4), (30, 1))
     beta, line = law_in_k(DocumentCounts(ks, np.arange(30), tokens, tokens, hits))
     assert (beta.value, line.a, line.r2) == pytest.approx((0.4, 2.0, 1.0))
-    assert line.misses == pytest.approx(0, abs=1e-12)
+    assert line.largest_deviation == pytest.approx(0, abs=1e-12)
     assert beta.half() == pytest.approx(0, abs=1e-12)  # every document has the same
     hits[:, -1] = 1000
     assert law_in_k(DocumentCounts(ks, np.arange(30), tokens, tokens, hits)) is None

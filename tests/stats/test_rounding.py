@@ -27,7 +27,7 @@ def test_a_constant_has_no_slope_no_bend_and_no_error_of_prediction(m: int, seed
     for number in (law.alpha, law.bend(), law.held_out()):
         assert (number.value, number.half(), number.p()) == (0, 0, 1)
     assert math.isnan(law.r2)
-    assert law.misses == 0
+    assert law.largest_deviation == 0
 
 
 @given(m=SIZES, seed=SEEDS, alpha=st.floats(0.01, 1))
@@ -35,7 +35,7 @@ def test_points_on_a_power_law_have_no_scatter_around_it(m: int, seed: int, alph
     s = np.geomspace(1e5, 1e10, m)
     law = fit(s, with_other_last_bits(30 * s**-alpha, seed))
     assert law.alpha.value == pytest.approx(alpha)
-    assert law.alpha.half() == law.misses == 0
+    assert law.alpha.half() == law.largest_deviation == 0
     for number in (law.bend(), law.held_out()):
         assert (number.value, number.p()) == (0, 1)
 
