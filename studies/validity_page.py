@@ -317,7 +317,7 @@ QUOTES = [
     ),
     Quote(
         "rbptrack/stats/documents.py",
-        "take tokens as units cover {}% instead of 95%.",
+        "95% intervals of an exponent contained the true value in {}% of cases.",
         (Rate("share: RBP_1's α is covered by an interval that takes tokens for independent"),),
     ),
 ]
