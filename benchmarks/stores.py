@@ -45,15 +45,15 @@ SIZES = {
 
 
 def models(count: int) -> list[tuple[str, float]]:
-    """Yield family and size S of each model."""
-    found: list[tuple[str, float]] = []
+    """Return family and size S of each model."""
+    families: list[tuple[str, float]] = []
     again = 0
-    while len(found) < count:
+    while len(families) < count:
         for family, sizes in SIZES.items():
             name = f"{family}-{again}" if again else family
-            found += [(name, s) for s in sizes]
+            families += [(name, s) for s in sizes]
         again += 1
-    return found[:count]
+    return families[:count]
 
 
 def table(s: float, *, family: str, dataset: int, documents: int, length: int) -> RankTable:

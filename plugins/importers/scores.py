@@ -278,13 +278,13 @@ def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
             yield Score(_with_arguments(model, arguments), arguments.get("revision"), label, numbers[chosen], n)
 
 
-def _arguments(given: object) -> dict[str, Any]:
+def _arguments(model_args: object) -> dict[str, Any]:
     """Parse `model_args` of lm-evaluation-harness, an object or a text such as `pretrained=a/b,dtype=float16`."""
-    if isinstance(given, Mapping):
-        return dict(given)
+    if isinstance(model_args, Mapping):
+        return dict(model_args)
     arguments: dict[str, Any] = {}
     key = ""
-    for part in str(given or "").split(","):
+    for part in str(model_args or "").split(","):
         name, equals, value = part.partition("=")
         if equals:
             key = name.strip()

@@ -37,18 +37,25 @@ class MeasurementError(RbptrackError):
     """A measurement that had begun could not be finished."""
 
 
-def unknown(what: str, given: str, options: Iterable[str]) -> BadInput:
-    """Make the error for a name that does not exist. It suggests similar names and lists all options."""
+def unknown(what: str, name: str, options: Iterable[str]) -> BadInput:
+    """Return the error for a name that does not exist. It suggests similar names and lists all options.
+
+    Args:
+        what: the kind of the name, such as `model`.
+        name: the name.
+        options: all names that exist.
+
+    """
     names = list(options)
-    near = nearest(given, names)
+    near = nearest(name, names)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    return BadInput(f"no {what} matches {given}.{meant} There is: {shortened(names) or 'none'}")
+    return BadInput(f"no {what} matches {name}.{meant} There is: {shortened(names) or 'none'}")
 
 
-def nearest(given: str, options: Iterable[str]) -> list[str]:
-    """Return at most three of the options that begin with a name or are spelled like it."""
+def nearest(typed: str, options: Iterable[str]) -> list[str]:
+    """Return at most three of the options that begin with a typed name or are spelled like it."""
     by_lower = {name.lower(): name for name in options}
-    word = given.lower().strip()
+    word = typed.lower().strip()
     if word in by_lower:
         return [by_lower[word]]
     begun = [name for name in by_lower if len(word) >= 3 and name.startswith(word)]

@@ -73,7 +73,7 @@ class _Check:
         return tree
 
     def _kind(self, node: ast.expr) -> str:
-        """Check a node and all below it; returns what kind of value it has."""
+        """Check a node and all nodes below it, and return the kind of its value."""
         match node:
             case ast.Constant(value=bool()):
                 return _TRUTH
@@ -96,11 +96,13 @@ class _Check:
         raise self._refusal(node)
 
     def _all(self, kind: str, nodes: list[ast.expr]) -> str:
-        """Check that all nodes are of one kind; returns the kind."""
+        """Check that all nodes are of one kind, and return the kind."""
         for node in nodes:
-            found = self._kind(node)
-            if found != kind:
-                raise BadInput(f"where={self.condition}: {ast.unparse(node)} is {found}; {kind} is needed in its place")
+            actual = self._kind(node)
+            if actual != kind:
+                raise BadInput(
+                    f"where={self.condition}: {ast.unparse(node)} is {actual}; {kind} is needed in its place"
+                )
         return kind
 
     def _comparison(self, node: ast.Compare) -> str:

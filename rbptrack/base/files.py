@@ -62,7 +62,7 @@ def replacing(path: Path) -> Iterator[Path]:
     except FileNotFoundError as error:
         if not path.parent.is_dir():
             raise
-        raise BadInput(f"no file can be made in the folder {path.parent}: give another one") from error  # /proc
+        raise BadInput(f"no file can be created in the folder {path.parent}: give another one") from error  # /proc
     os.close(descriptor)
     temporary = Path(name)
     try:

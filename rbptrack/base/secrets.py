@@ -61,10 +61,10 @@ def without_password(text: str) -> str:
         'cannot reach postgresql://ann:***@db/runs'
 
     """
-    found = _ADDRESS.search(text)
-    if found is None:
+    match = _ADDRESS.search(text)
+    if match is None:
         return text
-    start = found.start()
+    start = match.start()
     address = text[start:]
     length = len(address)
     if text[:start].strip():  # an address in a sentence ends at a space; a lone one may have spaces in its password

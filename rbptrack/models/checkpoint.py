@@ -100,13 +100,13 @@ def check_loaded(info: Mapping[str, Any], what: str) -> None:
         "holds tensors of other shapes than its config.json asks for": mismatched,
         "cannot be read": info["error_msgs"],
     }
-    found = []
+    clauses = []
     for fault, names in faults.items():
         if names:
-            found.append(f"{fault}: {shortened(sorted(map(str, names)), limit=_MAX_TENSORS)}")
-    if found:
+            clauses.append(f"{fault}: {shortened(sorted(map(str, names)), limit=_MAX_TENSORS)}")
+    if clauses:
         raise BadInput(
-            f"the checkpoint of {what} {'; it '.join(found)}. The measured numbers would be wrong: config.json and "
+            f"the checkpoint of {what} {'; it '.join(clauses)}. The measured numbers would be wrong: config.json and "
             "weights must be complete and belong to the same model"
         )
 
