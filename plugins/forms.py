@@ -1,12 +1,12 @@
 """Is it a power law? A S^-alpha, E + A S^-alpha and a form of your own, compared by what they predict.
 
 Each form is fitted without the largest 1, 2 and 3 sizes, and its errors at these sizes stand side by side. By chance,
-E + A S^-alpha predicts them better than A S^-alpha in 0 to 25% of simulated laws that have no floor. AICc stands
+E + A S^-alpha predicts them better than A S^-alpha in 8 to 17% of simulated laws that have no floor. AICc stands
 beside them, but it cannot choose E + A S^-alpha at 6 sizes, whatever the data say. The interval of E is a profile: it
 holds the scatter of models alone. Its upper end is the largest floor that the data permit.
 
 A bend is the square term of ln y over ln S. It may miss floors: in simulation, a floor of 30% of y at the
-largest of 6 to 12 sizes was found in 0 to 8% of the families. Beside an undecided bend therefore stands
+largest of 6 to 12 sizes was found in 0 to 3% of the families. Beside an undecided bend therefore stands
 the smallest one that is found in 80% of cases.
 
 Huber's alpha counts a model that is far from the law less. If it differs much from alpha, one model decides the law.

@@ -46,8 +46,8 @@ MIN_RANKS = 8
 """Fewer different ranks do not tell the two distributions apart."""
 MIN_DOCUMENTS = 200
 """Below, beta and gamma of a size have no intervals and no tests, and there are no mu and sigma: few documents decide
-sums of ln^2 R. In simulation (studies/validity.csv) intervals of gamma cover 25 to 100% with 20 and 50 documents
-and 67 to 100% with 200, and intervals of the gain over Zipf's law cover 64 to 100% with 200. The low values belong
+sums of ln^2 R. In simulation (studies/validity.csv) intervals of gamma cover 58 to 95% with 20 and 50 documents
+and 83 to 96% with 200, and intervals of the gain over Zipf's law cover 79 to 95% with 200. The low values belong
 to documents whose difficulty is skewed. The lines of beta and gamma over sizes have intervals, because they
 include the scatter of sizes.
 """

@@ -54,8 +54,8 @@ GLOSSARY: dict[str, str | Term] = {
 MAX_CONDITION = 25.0
 """The largest condition number at which a law in size and tokens is fitted.
 
-In simulation, 90% of the optimum's exponents were within 0.05 of the truth at condition 1, within 0.09 at
-condition 6, and within 0.29 at condition 22, if models scatter by 1%.
+In simulation, 90% of the optimum's exponents were within 0.06 of the truth at condition 1, within 0.09 at
+condition 6, and within 0.31 at condition 22, if models scatter by 1%.
 """
 
 CAPTION = (

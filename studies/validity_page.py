@@ -140,7 +140,7 @@ TABLES: Mapping[str, Callable[[pd.DataFrame], str]] = {
 
 def _by_claim(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """The cells of each claim, as the tables name it, if at least half of their draws were judged."""
-    variant = rows["where"].map(_variant)
+    variant = rows["where"].where(rows["experiment"] == "exponents", "").map(_variant)
     claims = []
     for (_, claim, varied), of_claim in rows.groupby(["experiment", "claim", variant], sort=False):
         usable = of_claim[of_claim["judged"] >= of_claim["draws"] / 2]
@@ -162,7 +162,8 @@ def _variant(where: str) -> str:
 
 def _where(row: pd.Series) -> str:
     """The settings of a cell without the one that the claim names."""
-    return re.sub(rf" ?\b({'|'.join(_VARIANTS)})=\S+", "", str(row["where"]))
+    where = str(row["where"])
+    return re.sub(rf" ?\b({'|'.join(_VARIANTS)})=\S+", "", where) if row["experiment"] == "exponents" else where
 
 
 def _nominal(claim: str) -> int:
@@ -262,8 +263,11 @@ QUOTES = [
     ),
     Quote(
         PAGE,
-        "equal exponents differ in at most {}% of the draws,",
-        (Rate("false: Δα differs, though equal", _VARIED, "most", "exponents", digits=1),),
+        "at most {}% are false alarms with 20 documents, and at most {}% with 100,",
+        tuple(
+            Rate("false: Δα differs, though equal", rf"{_VARIED}.*D={documents}\b", "most", "exponents", digits=1)
+            for documents in (20, 100)
+        ),
     ),
     Quote(PAGE, "intervals of CE then cover {}%.", (Rate("covers: CE, sources not given"),)),
     Quote(

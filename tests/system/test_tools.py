@@ -82,7 +82,7 @@ def test_the_table_of_validity_names_the_worst_cell() -> None:
         ("false: a bend", "m=9", 4.0),
         ("false: a bend", "m=9 ends=3.6", 9.0),
     ]
-    rows = pd.DataFrame(cells, columns=["claim", "where", "value"]).assign(experiment="laws", draws=9, judged=9)
+    rows = pd.DataFrame(cells, columns=["claim", "where", "value"]).assign(experiment="exponents", draws=9, judged=9)
     first, second, third = validity_page.rates(rows).splitlines()[2:]
     assert "| 93.5 | **91.0** | m=4 |" in first
     assert "| 5.0 | 6.0 | m=7 |" in second
