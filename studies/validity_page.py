@@ -269,6 +269,18 @@ QUOTES = [
             for documents in (20, 100)
         ),
     ),
+    Quote(
+        PAGE,
+        "misses damage to 3% of about 100 documents in up to {}% of the draws.",
+        (
+            Rate(
+                "false: compare says within, though 3% of the documents are damaged, on average by the tolerance",
+                "D=100",
+                "most",
+                digits=1,
+            ),
+        ),
+    ),
     Quote(PAGE, "intervals of CE then cover {}%.", (Rate("covers: CE, sources not given"),)),
     Quote(
         PAGE,
