@@ -401,4 +401,4 @@ def _headline(report: Report, documents: int) -> str:
     else:
         better = ""
     too_few = f"too few documents to test gamma: {documents}, and {MIN_DOCUMENTS} are needed"
-    return sentence(tested or too_few, better, off)
+    return sentence(tested, better, off) if tested else sentence(off, too_few)

@@ -1,4 +1,4 @@
-"""Runs analyzers, and shows what they found: the page, the terminal's tables, files, and runs in the store."""
+"""Runs analyzers and publishes their reports as HTML pages, terminal tables, figure files and runs in the store."""
 
 from rbptrack.reporting.analyse import Analysis, analyse
 from rbptrack.reporting.page import render

@@ -16,7 +16,7 @@ from rbptrack.analysis.plugin import summary_of
 from rbptrack.base.errors import first_line
 from rbptrack.discovery import run_analyzer
 
-_WORTH_A_PROCESS = 10_000_000  # tokens: all analyzers take about as long for them as a process to start
+_TOKENS_PER_PROCESS = 10_000_000  # all analyzers take about as long for this many tokens as a process takes to start
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Analysis:
     """The report of an analyzer, or the reason why it has none.
 
     Attributes:
-        name: the analyzer's, or of what else made the report.
-        report: None where it failed.
-        problem: one line where it failed.
-        trace: the traceback of an unexpected error.
-        leads: whether its headline, first figure and results open the page.
-        seconds: of wall time.
-        question: what it answers, a line.
+        name: the name of the analyzer, or of the command that made the report.
+        report: the report; None if the analyzer failed.
+        problem: one line that says why the analyzer failed; empty if it did not.
+        trace: the traceback of an unexpected error; empty if there was none.
+        leads: whether the page opens with the headline, first figure and results of this report.
+        seconds: the wall time that the analyzer took.
+        question: one line that says what the analyzer answers.
 
     """
 
@@ -44,32 +44,41 @@ class Analysis:
 
     @property
     def has_results(self) -> bool:
-        """Whether there is anything to show but notes."""
+        """Whether the report has results, tables or figures, not only notes."""
         return self.report is not None and bool(self.report.questions or self.report.tables or self.report.figures)
 
     @property
     def sentence(self) -> str:
-        """The headline of the report, or the reason why the analyzer gave no report."""
+        """The headline of the report.
+
+        A report without a headline gives the analyzer's question if it has results, and its first note if it has
+        none. If there is no report, the sentence is the reason why the analyzer failed.
+        """
         if self.report is None:
             return self.problem
         if self.report.headline or self.has_results:
             return self.report.headline or self.question
-        return self.report.notes[0] if self.report.notes else "nothing to say about these measurements"
+        return self.report.notes[0] if self.report.notes else "these measurements give no results"
 
 
 def analyse(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int | None = None) -> list[Analysis]:
-    """Run analyzers over measurements; if one fails, its analysis says why, and the others go on.
+    """Run analyzers over measurements.
+
+    If an analyzer fails, its analysis says why, and the other analyzers still run.
 
     Args:
-        runs: the measurements, which each process reads itself.
-        analyzers: with their options; analyses come in their order.
-        processes: how many run side by side; one is this process. By default more than one only where the tokens are
-            so many that the start of processes pays.
+        runs: the measurements. Each process reads their ranks itself.
+        analyzers: the analyzers with their options.
+        processes: the number of processes that run side by side. With 1, the analyzers run in this process. By
+            default the number grows with the scored tokens, because a process pays only if there are many.
+
+    Returns:
+        One analysis for each analyzer, in the order of `analyzers`.
 
     """
     if processes is None:
         tokens = runs.frame["num_tokens"].fillna(0).sum()
-        processes = min(os.cpu_count() or 1, 1 + int(tokens // _WORTH_A_PROCESS))
+        processes = min(os.cpu_count() or 1, 1 + int(tokens // _TOKENS_PER_PROCESS))
     workers = min(processes, len(analyzers))
     if workers <= 1:
         return [_run(analyzer, runs) for analyzer in analyzers]
@@ -80,34 +89,38 @@ def analyse(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int | None 
     analyses = []
     for index, analyzer in enumerate(analyzers):
         analysis = _analysis_of(analyzer, futures[index])
-        if analysis is None:  # one process was killed, and the pool with it: each of the others has its turn alone
+        if analysis is None:  # a killed process ends its whole pool, so each unfinished analyzer runs in a new one
             with _pool(1) as pool:
                 analysis = _analysis_of(analyzer, _submit(pool, analyzer, runs))
-        killed = f"{analyzer.name}: its process was killed; was there too little memory?"
+        killed = f"{analyzer.name}: its process was killed, perhaps because memory ran out"
         analyses.append(analysis or _failed(analyzer, killed))
     return analyses
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
-    """Processes that begin with the library loaded, and with no thread or lock of this one."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # more wait for each other, and lognormal takes thrice the time
+    """Make a pool of processes that have the library loaded and inherit no thread or lock of this process."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # with more threads, lognormal takes three times as long
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["rbptrack.figures.charts", "rbptrack.discovery", "scipy.optimize"])
     return ProcessPoolExecutor(workers, mp_context=context)
 
 
 def _analysis_of(analyzer: Analyzer, future: Future[Analysis]) -> Analysis | None:
-    """What a process sent; None where it was killed."""
+    """Wait for the analysis that another process makes. Returns None if that process was killed."""
     try:
         return future.result()
     except BrokenProcessPool:
         return None
-    except Exception as error:  # what cannot be sent to another process, or back
+    except Exception as error:  # the analyzer or its report cannot be pickled
         return _failed(analyzer, f"{analyzer.name}: its report cannot be passed on: {first_line(error)}")
 
 
 def _submit(pool: ProcessPoolExecutor, analyzer: Analyzer, runs: Runs) -> Future[Analysis]:
-    """Hand an analyzer over as bytes: where the pool itself unpickles it, an error of its import ends the process."""
+    """Send an analyzer to a process of the pool.
+
+    The analyzer is sent as bytes, and `_run_pickled` unpickles it. If the pool unpickled it, an error in the import of
+    a plugin would end the process.
+    """
     try:
         return pool.submit(_run_pickled, pickle.dumps(analyzer), analyzer.name, runs)
     except Exception as error:  # an option that cannot be pickled

@@ -1,10 +1,11 @@
 "use strict";
-// Draws the figures: the explorer at once, others when their part is opened. All data are in the page; nothing is fetched.
+// Draws the figures. The explorer is drawn at once, other figures when the reader unfolds their analyzer.
+// The page holds all data; this script loads nothing.
 
 const config = JSON.parse(document.getElementById("config").textContent);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-// MLflow shows a page without an address of its own, in which links to other files are blocked.
+// MLflow shows this page in a frame without an address of its own. The frame blocks links to other files.
 if (location.protocol === "blob:" || location.protocol === "about:") {
   for (const part of document.querySelectorAll("#reading [hidden]")) part.hidden = false;
   for (const link of document.querySelectorAll("#reading a")) link.removeAttribute("href");
@@ -31,11 +32,11 @@ async function draw(place) {
   await embed(place, fitted(await specBeside(place), width));
 }
 
-// JSON in gzip and base64, as page.py packs it.
 async function specBeside(place) {
   return unpacked(place.parentNode.querySelector("script.spec").textContent);
 }
 
+// Decodes JSON that `packed` in page.py compressed with gzip and encoded in base64.
 function unpacked(packed) {
   const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
   const json = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -43,17 +44,17 @@ function unpacked(packed) {
 }
 
 async function embed(place, spec, further = {}) {
-  const drawn = await vegaEmbed(place, spec, {
+  const result = await vegaEmbed(place, spec, {
     renderer: "svg",
     config: { ...config, ...further },
     mode: "vega-lite",
     actions: { export: true, source: false, compiled: false, editor: false },
     tooltip: { theme: dark.matches ? "dark" : "light" },
   });
-  return drawn.view;
+  return result.view;
 }
 
-// Facets get as many columns as fit, single panels no more than the width.
+// Fits a specification into a width: facets get as many columns as fit, and a single panel is at most as wide.
 function fitted(spec, width) {
   if (spec.facet && spec.spec) {
     const panel = spec.spec.width || 240;
@@ -65,7 +66,7 @@ function fitted(spec, width) {
   return spec;
 }
 
-// The explorer: rbptrack/figures/explorer.py, moved by the controls above it.
+// Draws the explorer (rbptrack/figures/explorer.py) and connects it with the controls above it.
 async function explore(place, controls) {
   const original = await specBeside(place);
   const { ks } = original.usermeta.explorer;
@@ -114,7 +115,7 @@ async function explore(place, controls) {
     return view.runAsync();
   }
 
-  // The table's rows at the chosen k.
+  // Fills the table of laws with the rows of the chosen metric and k.
   function fillLaws() {
     if (!rowsByK) return;
     const rows = rowsByK[`${metric.value}${metric.value === "rbp" ? ks[chosen.value] : 0}`] ?? [];
@@ -127,7 +128,7 @@ async function explore(place, controls) {
     document.getElementById("at-k").textContent = metric.value === "rbp" ? `k = ${k.value}` : "cross-entropy";
   }
 
-  // What is chosen stands in the address, and the command that draws the same figure as a PDF below the table.
+  // Writes the choices into the address, and below the table the command that saves this figure as a PDF.
   function toAddress() {
     const words = new URLSearchParams();
     if (metric.value === "rbp") words.set("k", ks[chosen.value]);
@@ -137,7 +138,7 @@ async function explore(place, controls) {
     try {
       history.replaceState(null, "", `#${words}`);
     } catch {
-      // a frame without rights, as MLflow's
+      // A frame without an address of its own, such as MLflow's, may not change it.
     }
     const command = document.getElementById("paper-state");
     if (!command) return;
@@ -179,13 +180,13 @@ async function explore(place, controls) {
   await redraw();
 }
 
-// The rows of the table of laws by metric and k; null if the page has none.
+// Returns the rows of the table of laws by metric and k, or null if the page has no such table.
 async function lawRows() {
   const packed = document.getElementById("rows");
   return packed && unpacked(packed.textContent);
 }
 
-// A number with its interval, the interval faint, as page.html writes it.
+// Sets the text of a cell. The interval of a number is faint, as the macro `number` in page.html makes it.
 function setText(cell, text) {
   const [estimate, ends] = cell.classList.contains("number") ? text.split(/ (?=\()/) : [text];
   cell.textContent = ends ? `${estimate} ` : estimate;
@@ -199,7 +200,8 @@ function quoted(word) {
   return /^[\w.@/+-]+$/.test(word) ? word : `'${word}'`;
 }
 
-// Laws left, their residuals below, and exponents right; or below each other where the page is narrow.
+// Arranges the explorer: laws on the left, their residuals below them, exponents on the right.
+// If the page is narrow, they stand below each other.
 function laidOut(spec, width, datasets) {
   const inRow = datasets.length <= 3 ? datasets.length : Math.ceil(datasets.length / 2);
   const beside = width >= 340 * inRow;
@@ -211,19 +213,21 @@ function laidOut(spec, width, datasets) {
     side.columns = columns;
     side.transform = [{ filter: { field: "dataset", oneOf: datasets } }];
     side.spec.width = panel;
-    if (i < 2) side.spec.height = height; // residuals keep theirs
+    if (i < 2) side.spec.height = height; // residuals keep their own height
   }
   spec.columns = beside ? 2 : 1;
   if (!beside) spec.concat = [spec.concat[0], spec.concat[2], spec.concat[1]];
   for (const param of spec.params) {
-    // The controls above, which are for the keyboard, too, take the place of Vega's own; a double click clears nothing.
+    // The controls of the page replace Vega's controls, because they also work from the keyboard.
+    // Without `clear`, a double click would reset a selection.
     if (param.select) param.select.clear = false;
     else delete param.bind;
   }
   return spec;
 }
 
-// Buttons of which some are pressed: a first click shows one alone, others add and remove; all again where none is left.
+// Handles a group of buttons that can be pressed. If all are pressed, a click leaves only that one pressed.
+// Further clicks add and remove buttons. If none is left, all are pressed again.
 function choices(id, changed) {
   const buttons = [...document.querySelectorAll(`#${id} button`)];
   const isPressed = (button) => button.getAttribute("aria-pressed") === "true";

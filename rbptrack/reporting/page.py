@@ -1,7 +1,7 @@
-"""The page: one HTML file that needs no network, with Vega and all data inside.
+"""Renders reports as one HTML page that contains Vega and all data, and loads nothing from the network.
 
-Here data are prepared; `page.html` makes all HTML, and Jinja escapes all that comes from data. Rendering calls no
-plugin.
+This module prepares the data. The template `page.html` makes all HTML, and Jinja escapes all text that comes from data.
+Rendering calls no plugin.
 """
 
 from __future__ import annotations
@@ -36,25 +36,30 @@ from rbptrack.reporting.tables import ResultsTable, cell, p_text, results_tables
 from rbptrack.sources.cache import cached
 from rbptrack.sources.fingerprint import fingerprint
 
-_PLAIN_CSV = 20_000  # bytes; a larger table is in the page compressed
-_ALL_CSV = 180_000  # bytes of all tables' links together; the largest beyond are in the store only
-_MAX_ROWS = 100  # of a folded table; all are in its CSV
-_LONG = 120  # characters of a sentence that a line of the page cannot be relied on to hold
+_PLAIN_CSV = 20_000  # bytes; the page holds larger tables compressed
+_ALL_CSV = 180_000  # bytes of the links to all tables together; tables that do not fit are only in the store
+_MAX_ROWS = 100  # rows of a folded table on the page; its CSV has all rows
+_LONG = 120  # characters; a longer sentence may not fit into a line of the page
 _SENTENCE_END = re.compile(r"; |(?<=[a-z)])\. (?=[A-Z])")
-_GLYPHS = "●■▲◆✚▼◀▶"  # as charts.SHAPES
+_GLYPHS = "●■▲◆✚▼◀▶"  # the signs of charts.SHAPES in their order
 
 
 def render(runs: Runs, analyses: Sequence[Analysis], title: str = "", command: str = "", reading: str = "") -> str:
-    """The page of a set of analyses: the leading one's sentence, figure and table, a line for each; all else folded.
+    """Render analyses as an HTML page.
+
+    The page opens with the headline, the first figure and the first table of the leading report. Below, each analysis
+    has a line that unfolds to its figures, tables and notes. If this machine cannot draw figures, the page and the
+    terminal say so.
 
     Args:
         runs: the measurements that were analysed.
-        analyses: of `analyse`.
-        title: empty: what was measured.
-        command: the command line that made it, for the page's end.
-        reading: the name of the reading page, if there is one in the folder of this page.
+        analyses: the analyses, as `analyse` returns them.
+        title: the title of the page. If it is empty, the title names what was measured.
+        command: the command line that made the page. The end of the page shows it.
+        reading: the file name of the reading page in the same folder; empty if there is none.
 
-    If figures cannot be drawn on this machine, the page and the terminal say so.
+    Returns:
+        The HTML.
 
     """
     try:
@@ -89,7 +94,7 @@ def render(runs: Runs, analyses: Sequence[Analysis], title: str = "", command: s
 
 
 def environment() -> Environment:
-    """The templates of this folder, in which everything is escaped."""
+    """Return the Jinja environment that loads the templates of this folder and escapes all values."""
     return Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -100,7 +105,7 @@ def environment() -> Environment:
 
 
 def page_title(runs: Runs) -> str:
-    """What was measured, in a line: `nano on pydocs and stdlib`."""
+    """Name the families and datasets of measurements in one line, such as `nano on pydocs and stdlib`."""
     names = []
     for column, word in (("family", "families"), ("dataset", "datasets")):
         values = sorted(runs.frame[column].dropna().unique())
@@ -113,10 +118,12 @@ _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 @functools.cache
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script, kept in the cache: it takes more than a second to make.
+    """Return Vega, Vega-Lite and Vega-Embed as one script.
+
+    The script is kept in the cache, because it takes more than a second to make.
 
     Raises:
-        CannotDraw: V8, which makes it, cannot run on this machine.
+        CannotDraw: V8, which makes the script, cannot run on this machine.
 
     """
 
@@ -133,7 +140,7 @@ def _is_shown(analysis: Analysis) -> bool:
 
 
 def _first_page(report: Report | None) -> dict[str, Any]:
-    """What is not folded: the leading report's sentence, its first figure, the first of its tables."""
+    """Return the template's values for the leading report: its headline, its first figure and its first table."""
     report = report or Report({})
     figures = [_figure(name, chart) for name, chart in list(report.figures.items())[:1]]
     explorer = figures[0] if figures else None
@@ -154,7 +161,13 @@ def _first_page(report: Report | None) -> dict[str, Any]:
 
 
 class _LawColumn(NamedTuple):
-    """A column of the table of laws: its name in the report's table of laws, and whether it has ends there."""
+    """A column of the page's table of laws.
+
+    Attributes:
+        name: the column of the report's table `laws`.
+        ends: the columns with the ends of its interval; None if the number has no interval.
+
+    """
 
     name: str
     ends: tuple[str, str] | None = None
@@ -176,11 +189,12 @@ _LAW_KEYS = ["family", "dataset", "metric", "k"]
 
 
 class _Laws(NamedTuple):
-    """The laws at each k of the slider as texts.
+    """The page's table of laws for each k of the slider.
 
     Attributes:
-        columns: of the table.
-        rows: by metric and k (`rbp10`, `ce0`), the same families and datasets in the same order.
+        columns: the columns of the table.
+        rows: the rows as texts, by metric and k (`rbp10`, `ce0`). Under each key the rows have the same families and
+            datasets in the same order.
 
     """
 
@@ -189,7 +203,10 @@ class _Laws(NamedTuple):
 
 
 def _laws_by_k(report: Report) -> _Laws | None:
-    """The laws of the leading report, with a verdict for the k that were tested; None if it has no table of laws."""
+    """Return the laws of the leading report at each k, with verdicts for the k that were tested.
+
+    Returns None if the report has no table of laws.
+    """
     laws = report.tables.get("laws", pd.DataFrame())
     needed = {*_LAW_KEYS, *(column.name for column in _LAW_COLUMNS)} - {"verdict", "detectable"}
     if not needed <= set(laws.columns):
@@ -228,14 +245,16 @@ def _law_column(report: Report, name: str) -> Column:
     kinds = {"family": "key", "dataset": "key", "verdict": "word", "doubt": "doubt"}
     term = report.term(name)
     if name == "p":
-        return Column("p (α = 0)", "p of no law in size, α = 0, at this k alone; not corrected", "number")
+        meaning = "p value of the hypothesis that size has no effect (α = 0), for this k alone and not corrected"
+        return Column("p (α = 0)", meaning, "number")
     return Column(term.title, term.meaning, kinds.get(name, "number"))
 
 
 def _part(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
-    """An analyzer's line and what is folded below it; the first figure of the one that leads stands above.
+    """Return the template's values for the line of an analyzer and the details below that line.
 
-    An analyzer without an answer has a line that says why.
+    The details of the leading analyzer leave out its first figure, because the page opens with it. If an analyzer has
+    nothing to show, its line says why.
     """
     report = analysis.report or Report({})
     sentence = analysis.sentence
@@ -257,7 +276,7 @@ def _part(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
 
 
 def _glossary(report: Report) -> list[tuple[str, str]]:
-    """Titles and meanings of the questions and of what stands beside them."""
+    """Return the title and the meaning of each question and of each column in the tables of the questions."""
     names = []
     for question in report.questions:
         names += [question, *report.case_columns(question), *report.beside_columns(question)]
@@ -266,7 +285,15 @@ def _glossary(report: Report) -> list[tuple[str, str]]:
 
 
 class Figure(NamedTuple):
-    """A chart of the page: its packed Vega-Lite, or why it cannot be drawn, and the controls of the explorer."""
+    """A chart of the page.
+
+    Attributes:
+        name: the caption.
+        spec: its Vega-Lite, packed as `packed` does; empty if the chart cannot be drawn.
+        problem: why the chart cannot be drawn; empty if it can.
+        controls: the values of the controls above the explorer; None for other charts.
+
+    """
 
     name: str
     spec: str = ""
@@ -277,17 +304,24 @@ class Figure(NamedTuple):
 def _figure(name: str, chart: Any) -> Figure:
     name = name.replace("_", " ")
     try:
-        spec = chart.to_dict(validate=False)  # a third of the time; the browser says what it cannot draw
-    except Exception as error:  # a plugin's chart may break any rule of Vega-Lite's
+        spec = chart.to_dict(validate=False)  # validation takes two thirds of the time; the browser reports errors
+    except Exception as error:  # a plugin's chart may break any rule of Vega-Lite
         return Figure(name, problem=f"this figure cannot be drawn: {type(error).__name__}: {first_line(error)}")
-    spec.pop("config", None)  # in the page once, for all figures
+    spec.pop("config", None)  # the page has one configuration for all figures
     finite = json.loads(json.dumps(spec, default=str), parse_constant=lambda name: None)  # JSON has no NaN
     text = json.dumps(finite, ensure_ascii=False, separators=(",", ":"))
     return Figure(name, packed(text), controls=finite.get("usermeta", {}).get("explorer"))
 
 
 class Column(NamedTuple):
-    """A column of a table: its title, its meaning, and its kind: key (family or dataset), word, number or doubt."""
+    """A column of a table on the page.
+
+    Attributes:
+        title: the head of the column.
+        meaning: one line that the page shows under the pointer.
+        kind: `key` (family or dataset), `word`, `number` or `doubt`.
+
+    """
 
     title: str
     meaning: str
@@ -295,7 +329,15 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table of texts; keys: the family and dataset of each row, where there are such; more: rows not shown."""
+    """A table on the page.
+
+    Attributes:
+        columns: the columns.
+        rows: the texts of the cells, by row.
+        keys: the family and dataset of each row; empty dicts if the table has neither column.
+        more: the number of rows that the page does not show.
+
+    """
 
     columns: list[Column]
     rows: list[list[str]]
@@ -304,7 +346,7 @@ class Table(NamedTuple):
 
 
 def _table(table: ResultsTable, *, most: int | None = None) -> Table:
-    """A table of results; most: rows that are shown."""
+    """Convert a table of results for the page. At most `most` rows are shown; all if it is None."""
     kinds = {"family": "key", "dataset": "key", "metric": "word", "verdict": "word"}
     columns = []
     for title in table.titles:
@@ -317,7 +359,7 @@ def _table(table: ResultsTable, *, most: int | None = None) -> Table:
 
 
 def _plain_table(frame: pd.DataFrame) -> Table:
-    """A frame of texts."""
+    """Convert a frame of texts for the page."""
     numeric = {name for name in frame if frame[name].str.fullmatch(r"[\d.,]*[kMBT]?").all()}
     columns = [Column(str(name), "", "number" if name in numeric else "word") for name in frame]
     return Table(columns, frame.to_numpy().tolist(), keys=[{}] * len(frame))
@@ -325,7 +367,7 @@ def _plain_table(frame: pd.DataFrame) -> Table:
 
 def _measured(runs: Runs) -> str:
     frame = runs.frame
-    tokens = frame["num_tokens"].sum()  # 0 if all were imported without
+    tokens = frame["num_tokens"].sum()  # 0 if all measurements were imported without a number of tokens
     models = frame["model"].nunique()
     datasets = counted(frame["dataset"].nunique(), "dataset")
     scored = f"; {compact(float(tokens))} scored tokens" if tokens else ""
@@ -333,7 +375,7 @@ def _measured(runs: Runs) -> str:
 
 
 def _measurements(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per measurement, as texts."""
+    """Return the page's table of measurements, one row per measurement, as texts."""
     count, share = "{:,}".format, "{:.4f}".format
     shown: dict[str, tuple[str, Callable[[Any], str]]] = {
         "measurement": ("name", str),
@@ -354,7 +396,7 @@ def _measurements(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _versions(frame: pd.DataFrame) -> pd.DataFrame:
-    """What models, datasets and programs the numbers come from."""
+    """Return the versions of the programs and the commits of the models and datasets that the numbers come from."""
     rows = [("rbptrack", rbptrack.__version__), ("Python", platform.python_version())]
     rows += [("measured with", text) for text in sorted(frame["software"].dropna().unique())]
     for name, *about in (("model", "repo", "commit"), ("dataset", "dataset_repo", "dataset_commit")):
@@ -365,7 +407,7 @@ def _versions(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _left_out(analyses: Sequence[Analysis]) -> list[str]:
-    """The notes of analyzers that have results, each once."""
+    """Return the notes of the analyzers that have results. A note of several analyzers is one line that names them."""
     lines = []
     analyzers_by_note: dict[str, list[str]] = {}
     for analysis in analyses:
@@ -379,14 +421,20 @@ def _left_out(analyses: Sequence[Analysis]) -> list[str]:
 
 
 class _Link(NamedTuple):
-    """A table as a file to save: its name and a data: link, which is empty where the page has no room for it."""
+    """A link that saves a table as a file.
+
+    Attributes:
+        name: the name of the file.
+        url: a data: URL with the file; empty if the page has no room for it.
+
+    """
 
     name: str
     url: str
 
 
 def _link_to(name: str, frame: pd.DataFrame) -> _Link:
-    """A link to a table as CSV; compressed where it is large."""
+    """Return a link that saves a table as CSV. A large table is compressed."""
     csv = table_text(frame, "csv")
     content = csv.encode()
     if len(content) > _PLAIN_CSV:
@@ -395,7 +443,7 @@ def _link_to(name: str, frame: pd.DataFrame) -> _Link:
 
 
 def _drop_largest_links(parts: list[dict[str, Any]]) -> None:
-    """Leave out the links that a page has no room for, the largest first; their names stay."""
+    """Empty the URLs of the largest links until the others have room on the page. The names stay."""
     links = [link for part in parts for link in part["links"]]
     kept = set()
     total = 0
@@ -408,5 +456,5 @@ def _drop_largest_links(parts: list[dict[str, Any]]) -> None:
 
 
 def packed(text: str) -> str:
-    """Text in gzip and base64, for the page's script or a data: link."""
+    """Compress a text with gzip and encode it in base64, for the script of a page or for a data: URL."""
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

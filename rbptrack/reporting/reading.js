@@ -1,5 +1,5 @@
 "use strict";
-// Shows the texts of the page. All text is set as text, never as HTML; nothing is fetched.
+// Shows the texts of the page. All texts are inserted as text, never as HTML. This script loads nothing.
 
 const $ = (id) => document.getElementById(id);
 const NAMES = ["rank 1", "2 to 10", "11 to 100", "101 to 1,000", "above 1,000"];
@@ -12,16 +12,16 @@ const CHANGES = {
 const MODES = ["ranks", "changes", "pair"];
 const SURPRISES = { ranks: "rank above 100", changes: "gain or loss", pair: "gain or loss" };
 
-let data; // all that the page holds
+let data; // all data of the page
 let set; // the chosen set of models and texts
 let doc; // the chosen document
-let spans = []; // its spans on the screen: { from, size, text, elements }
-let scoredPlace; // for each token of the document, its place among scored tokens, or -1
-let at = -1; // the span under the pointer or the keyboard
-let kept = false; // whether it stays
-let hits = []; // spans that hold what is searched for, one list per match
-let hit = -1;
-let matchesIn = []; // for each document, how many matches it has
+let spans = []; // the spans of that document: { from, size, text, elements }
+let scoredPlace; // for each token of the document, its index among the scored tokens, or -1
+let at = -1; // the index of the span that the pointer or the keyboard is on, or -1
+let kept = false; // whether that span stays selected when the pointer leaves it
+let hits = []; // the first and the last span of each match of the search in this document
+let hit = -1; // the index of the current match, or -1
+let matchesIn = []; // for each document, the number of matches
 const state = { set: 0, document: 0, model: 0, mode: "ranks", against: "", face: "" };
 
 start().catch((error) => {
@@ -41,10 +41,10 @@ async function start() {
 }
 
 function element(name, text = "", className = "") {
-  const made = document.createElement(name);
-  made.textContent = text;
-  if (className) made.className = className;
-  return made;
+  const node = document.createElement(name);
+  node.textContent = text;
+  if (className) node.className = className;
+  return node;
 }
 
 // Classes of ranks
@@ -60,7 +60,7 @@ function changeOf(rank, before) {
   return step < 0 ? "closer" : step > 0 ? "further" : "";
 }
 
-// The worst rank among the scored tokens of a span; 0 if none is scored.
+// Returns the worst rank among the scored tokens of a span, or 0 if no token is scored.
 function rankOf(span, model) {
   let worst = 0;
   for (let i = span.from; i < span.from + span.size; i++) {
@@ -69,7 +69,7 @@ function rankOf(span, model) {
   return worst;
 }
 
-// The model that the chosen one is compared with; null if there is none.
+// Returns the index of the model that the chosen model is compared with, or null if there is no such model.
 function other() {
   if (state.against !== "") return state.against;
   return state.mode === "pair" ? farthest() : set.models[state.model].smaller;
@@ -110,11 +110,11 @@ function toAddress() {
   try {
     history.replaceState(null, "", `#${words}`);
   } catch {
-    // a frame without rights, as MLflow's
+    // A frame without an address of its own, such as MLflow's, may not change it.
   }
 }
 
-// What is shown
+// The shown set and document
 
 function showSet() {
   set = data.sets[state.set];
@@ -144,25 +144,35 @@ function showDocument() {
   layText();
 }
 
-function reasons(of, whole) {
-  const found = [];
-  const share = Math.round(100 * (of.share ?? 0));
-  if (of.why.includes("law")) found.push(whole ? "among the documents that decide the law of RBP_10" : "decides the law");
-  if (of.why.includes("difference")) found.push(whole ? "among those in which the smallest and the largest model differ most" : "models differ most");
-  if (of.why.includes("first") && (whole || !found.length)) found.push(whole ? "among the first of the dataset" : "among the first");
-  let text = found.join(whole ? "; " : ", ");
-  if (of.influence !== undefined && whole) {
-    const change = Math.abs(of.influence).toPrecision(2);
-    const way = of.influence > 0 ? "lower" : "higher";
-    const part = share ? `; ${share}% of the variance of α over documents is its` : "";
-    text += `${text ? ". " : ""}Without it α would be ${change} ${way}${part}.`;
-  } else if (of.why.includes("law") && share) {
-    text += ` (${share}%)`;
+// Says why the page shows a document: in sentences, or in few words for the list of documents.
+function reasons({ why, influence, share = 0 }, inSentences) {
+  const percent = Math.round(100 * share);
+  return inSentences ? reasonSentences(why, influence, percent) : reasonWords(why, percent);
+}
+
+function reasonSentences(why, influence, percent) {
+  const sentences = [];
+  if (why.includes("law")) sentences.push("This is one of the documents that decide the law of RBP_10.");
+  if (why.includes("difference")) sentences.push("The smallest and the largest model differ most in this and a few other documents.");
+  if (why.includes("first")) sentences.push("It is one of the first documents of the dataset.");
+  if (influence !== undefined) {
+    const change = `${Math.abs(influence).toPrecision(2)} ${influence > 0 ? "lower" : "higher"}`;
+    const part = percent ? `, and it causes ${percent}% of the variance of α over documents` : "";
+    sentences.push(`Without this document α would be ${change}${part}.`);
   }
+  return sentences.join(" ");
+}
+
+function reasonWords(why, percent) {
+  const words = [];
+  if (why.includes("law")) words.push("decides the law");
+  if (why.includes("difference")) words.push("models differ most");
+  if (why.includes("first") && !words.length) words.push("among the first");
+  const text = words.join(", ") + (why.includes("law") && percent ? ` (${percent}%)` : "");
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-// Lays the spans out in paragraphs; side by side each paragraph is a row with the text twice.
+// Lays the spans out in paragraphs. In the mode "side by side", each paragraph is a row that shows the text twice.
 function layText() {
   const pair = state.mode === "pair";
   document.querySelector("main").classList.toggle("pair", pair);
@@ -183,10 +193,10 @@ function layText() {
       if (!pair) row.style.display = "block";
     }
     const elements = parts.map((part) => {
-      const made = element("span", text);
-      made.dataset.i = i;
-      part.append(made);
-      return made;
+      const span = element("span", text);
+      span.dataset.i = i;
+      part.append(span);
+      return span;
     });
     spans.push({ from, size: doc.sizes[i], text, elements });
     from += doc.sizes[i];
@@ -202,14 +212,15 @@ function layText() {
   paint();
 }
 
-// Code, and drawings made of letters: lines that begin with spaces, or hold runs of spaces or signs.
+// Tells code, and drawings made of letters, from prose: many of their lines begin with spaces, or have runs of
+// spaces or signs.
 function looksLikeCode(texts) {
   const lines = texts.join("").split("\n");
-  const set = lines.filter((line) => /^(\t| {2,})\S|\S {3,}\S|[-=|+_#*~]{4,}/.test(line)).length;
-  return set > 0.1 * lines.length;
+  const codeLines = lines.filter((line) => /^(\t| {2,})\S|\S {3,}\S|[-=|+_#*~]{4,}/.test(line)).length;
+  return codeLines > 0.1 * lines.length;
 }
 
-// Colours the text, and says what the colours mean.
+// Colours the text and updates everything that depends on the chosen model and mode.
 function paint() {
   const { mode, model } = state;
   const against = mode === "ranks" ? null : other();
@@ -225,7 +236,7 @@ function paint() {
       if (rank === 1 && before > 1) classes[1] += " only";
     }
     span.marked = mode === "ranks" ? rank > 100 : /gained|lost|only/.test(classes.join());
-    span.elements.forEach((made, i) => (made.className = classes[i] + (span.text.includes("\n") ? " line" : "")));
+    span.elements.forEach((node, i) => (node.className = classes[i] + (span.text.includes("\n") ? " line" : "")));
   }
   if (against !== null) {
     doc.models[model].rank.forEach((rank, i) => {
@@ -252,7 +263,7 @@ function showBar(against, counts) {
   $("against-label").hidden = mode === "ranks";
   $("against-word").textContent = mode === "pair" ? "left" : "against";
   const smaller = set.models[model].smaller;
-  const automatic = mode === "pair" ? set.models[farthest()].name : smaller === null ? "none is smaller" : set.models[smaller].name;
+  const automatic = mode === "pair" ? set.models[farthest()].name : smaller === null ? "no smaller model" : set.models[smaller].name;
   $("against").options[0].textContent = mode === "pair" ? `${automatic} (automatic)` : `next smaller: ${automatic}`;
   $("against").value = state.against;
   $("name").textContent = titleOf(model);
@@ -270,7 +281,7 @@ function showBar(against, counts) {
   measureBar();
 }
 
-// Heights that the style sheet needs: what is below the bar, and how much of it scrolls away on a phone.
+// Gives the style sheet the heights that it needs: that of the bar, and that of its controls, which scroll away on a phone.
 function measureBar() {
   const style = document.documentElement.style;
   style.setProperty("--below", `${$("bar").offsetHeight + 10}px`);
@@ -289,10 +300,10 @@ function answer(against, counts) {
     const where = doc.shown < doc.tokens ? "the tokens shown" : "its tokens";
     return `ranks ${among(ranks, 1)} of ${where} first and ${among(ranks, data.k)} among its first ${data.k}.`;
   }
-  if (against === null) return "is the smallest of its family: there is nothing to compare it with.";
+  if (against === null) return "is the smallest model of its family. Choose another model to compare it with.";
   const before = doc.models[against].rank;
   const name = set.models[against].name;
-  return `ranks ${among(ranks, 1)} first, ${name} ${among(before, 1)}: ${counts.gained.toLocaleString("en")} tokens gained, ${counts.lost.toLocaleString("en")} lost.`;
+  return `ranks ${among(ranks, 1)} of the tokens first, ${name} ${among(before, 1)}: ${counts.gained.toLocaleString("en")} tokens gained, ${counts.lost.toLocaleString("en")} lost.`;
 }
 
 function showKey(against, counts) {
@@ -314,14 +325,14 @@ function showKey(against, counts) {
   $("key").replaceChildren(...entries, ...items);
 }
 
-// How many tokens have each class of rank.
+// Counts the tokens in each class of rank.
 function distribution(model) {
   const counts = [0, 0, 0, 0, 0];
   for (const rank of doc.models[model].rank) counts[classOf(rank)]++;
   return counts;
 }
 
-// A column for each model: the classes of its ranks, from the best below to the worst above.
+// Draws a column for each model, with the shares of the classes of rank: the best class below, the worst above.
 function showStrip(against) {
   const columns = set.models.map((model, i) => {
     const column = element("div");
@@ -344,7 +355,7 @@ function showStrip(against) {
   });
   $("names").replaceChildren(...names);
   $("names").hidden = $("bar").clientWidth / names.length < 70;
-  $("model").style.setProperty("--inset", `calc(${50 / names.length}% - 8px)`); // its knob below the column
+  $("model").style.setProperty("--inset", `calc(${50 / names.length}% - 8px)`); // puts the knob below the model's column
 }
 
 function showList() {
@@ -370,7 +381,7 @@ function showList() {
   document.querySelector("#documents tbody").replaceChildren(...rows);
 }
 
-// A token under the pointer
+// The selected token
 
 function point(span, { keep = false, scroll = false } = {}) {
   if (span < 0 || span >= spans.length) return;
@@ -382,19 +393,19 @@ function point(span, { keep = false, scroll = false } = {}) {
   if (keep) toAddress();
 }
 
-function reveal(made) {
-  const box = made.getBoundingClientRect();
+function reveal(node) {
+  const box = node.getBoundingClientRect();
   const above = $("bar").getBoundingClientRect().bottom + 8;
   const panel = getComputedStyle(document.querySelector("aside")).position === "fixed" ? document.querySelector("aside").offsetHeight : 0;
   if (box.top < above || box.bottom > innerHeight - panel - 8) scrollBy(0, box.top - above - (innerHeight - above - panel) / 3);
 }
 
 function mark() {
-  for (const made of $("text").querySelectorAll(".at")) made.classList.remove("at", "kept");
+  for (const node of $("text").querySelectorAll(".at")) node.classList.remove("at", "kept");
   if (at < 0) return;
-  for (const made of spans[at].elements) {
-    made.classList.add("at");
-    made.classList.toggle("kept", kept);
+  for (const node of spans[at].elements) {
+    node.classList.add("at");
+    node.classList.toggle("kept", kept);
   }
 }
 
@@ -408,7 +419,7 @@ function showToken() {
   const word = element("p", "", "word");
   word.append(element("mark", visible(text)));
   const parts = [word];
-  if (size > 1) parts.push(element("p", `${size} tokens share this text: a character is more than one token.`, "about-token"));
+  if (size > 1) parts.push(element("p", `${size} tokens share this text, because one of its characters is split over several tokens.`, "about-token"));
   for (let token = from; token < from + size; token++) parts.push(...tokenParts(token));
   $("details").replaceChildren(...parts);
 }
@@ -416,7 +427,7 @@ function showToken() {
 function tokenParts(token) {
   const place = scoredPlace[token];
   const where = `token ${(token + 1).toLocaleString("en")} of ${doc.shown.toLocaleString("en")}`;
-  if (place < 0) return [element("p", `${where}, not scored: the model reads it, and no metric counts it.`, "about-token")];
+  if (place < 0) return [element("p", `${where}, not scored: the model reads this token, but metrics do not count it.`, "about-token")];
   const parts = [element("p", where, "about-token")];
   const against = state.mode === "ranks" ? null : other();
   const table = element("table", "", "models");
@@ -458,7 +469,7 @@ function firstChoice(said, place, rank) {
   return cell;
 }
 
-// For each token, its place among those whose rank is not 1: `top` holds these only.
+// Returns for each token its index in `top`, which holds the tokens with a rank above 1 only, or -1.
 function firstPlaces(ranks) {
   let count = 0;
   return ranks.map((rank) => (rank > 1 ? count++ : -1));
@@ -493,9 +504,9 @@ function compact(value) {
 
 function matches(texts, wanted) {
   const whole = texts.join("").toLowerCase();
-  const found = [];
-  for (let i = whole.indexOf(wanted); i >= 0; i = whole.indexOf(wanted, i + wanted.length)) found.push(i);
-  return found;
+  const places = [];
+  for (let i = whole.indexOf(wanted); i >= 0; i = whole.indexOf(wanted, i + wanted.length)) places.push(i);
+  return places;
 }
 
 function search() {
@@ -515,32 +526,32 @@ function search() {
       hits.push([first, last]);
     }
   }
-  sayFound();
+  showMatchCount();
 }
 
-function sayFound() {
+function showMatchCount() {
   const all = matchesIn.reduce((sum, count) => sum + count, 0);
   const elsewhere = all - hits.length;
   let text = "";
   if ($("search").value) text = hits.length ? `${Math.max(hit, 0) + 1}/${hits.length}` : "none here";
   if (elsewhere) text += ` +${elsewhere}`;
   $("found").textContent = text;
-  $("found").title = elsewhere ? `${elsewhere} in other documents; Enter goes through all` : "";
+  $("found").title = elsewhere ? `${elsewhere} in other documents. Enter goes to the next match, also in other documents.` : "";
 }
 
 function markHits() {
-  for (const made of $("text").querySelectorAll(".hit")) made.classList.remove("hit", "now");
+  for (const node of $("text").querySelectorAll(".hit")) node.classList.remove("hit", "now");
   hits.forEach(([first, last], i) => {
     for (let j = first; j <= last; j++) {
-      for (const made of spans[j].elements) {
-        made.classList.add("hit");
-        if (i === hit) made.classList.add("now");
+      for (const node of spans[j].elements) {
+        node.classList.add("hit");
+        if (i === hit) node.classList.add("now");
       }
     }
   });
 }
 
-// The next match, or the first one of the next document that has any.
+// Goes to the next match (step 1) or the previous match (step -1), in this document or in another.
 function nextHit(step) {
   if (!matchesIn.some(Boolean)) return;
   const next = hit < 0 && step > 0 ? 0 : hit + step;
@@ -556,11 +567,11 @@ function nextHit(step) {
     hit = step > 0 ? 0 : hits.length - 1;
   }
   markHits();
-  sayFound();
+  showMatchCount();
   reveal(spans[hits[hit][0]].elements[0]);
 }
 
-// What the reader does
+// Actions of the reader
 
 function choose(model) {
   state.model = Math.min(Math.max(model, 0), set.models.length - 1);
@@ -577,11 +588,11 @@ function chooseMode(mode) {
 }
 
 function spanOf(event) {
-  const made = event.target.closest?.("[data-i]");
-  return made ? Number(made.dataset.i) : -1;
+  const node = event.target.closest?.("[data-i]");
+  return node ? Number(node.dataset.i) : -1;
 }
 
-// The span in the line above or below that is nearest in the horizontal direction.
+// Returns the span in the line above or below that is nearest in the horizontal direction.
 function inNextLine(step) {
   const from = spans[at].elements[0].getBoundingClientRect();
   const middle = (from.left + from.right) / 2;
@@ -688,7 +699,7 @@ function listen() {
     search();
     if (hits.length) hit = 0;
     markHits();
-    sayFound();
+    showMatchCount();
     showList();
     if (hits.length) reveal(spans[hits[0][0]].elements[0]);
   });

@@ -1,7 +1,7 @@
-"""The reading page: texts with each token coloured by its rank, in one HTML file that needs no network.
+"""Renders the reading page, one HTML file with texts in which each token is coloured by its rank.
 
-Texts come from strangers. They are in the page as compressed JSON only, and `reading.js` sets them as text, never as
-HTML. A content security policy lets no script run but that one.
+The page loads nothing from the network. Texts may contain harmful HTML. The page therefore holds them as compressed
+JSON only, and `reading.js` inserts them as text. A content security policy forbids all other scripts.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from rbptrack.reporting.page import environment, packed, page_title
 from rbptrack.stats.documents import influences, missed
 
 MAX_TOKENS = 20_000
-"""Tokens that a page shows if nobody asks for more."""
+"""The number of tokens that a page shows by default."""
 
 P_STEP = 0.02
-"""The step of -ln p in the page: p is within 1%."""
+"""The page rounds -ln p to multiples of this step, so p has an error of at most 1%."""
 
 _K = 10
-_PER_REASON = 4  # documents
-_LONGEST = 0.12  # of all tokens: the most that one document gets, if none is named
-_MIN_TOKENS = 30  # of a document that is chosen because models differ in it; shorter ones differ by chance
+_PER_REASON = 4  # documents that the page shows for each reason
+_LONGEST = 0.12  # the largest share of the page's tokens that one document gets, if the user names no documents
+_MIN_TOKENS = 30  # models differ by chance in documents with fewer tokens
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A document of the page and why it was chosen.
+    """A document of the page, and why it was chosen.
 
     Attributes:
-        number: in the rank tables.
-        reasons: `law`, `difference`, `first` or `asked`.
-        influence: what it adds to alpha of RBP_10; NaN if there is no law.
-        share: of the squared influences of all documents.
+        number: the number of the document in the rank tables.
+        reasons: why the page shows it: `law`, `difference`, `first` or `asked`.
+        influence: the amount by which the document raises alpha of RBP_10; NaN if there is no law.
+        share: its share of the sum of the squared influences of all documents; NaN if there is no law.
 
     """
 
@@ -65,9 +65,9 @@ class TokenSet:
     """A group of measurements that scored identical tokens.
 
     Attributes:
-        label: `nano on pydocs`.
-        rows: of `Runs.frame`, ordered by family, size and training.
-        counts: by document, of each row.
+        label: the title of the group, such as `nano on pydocs`.
+        rows: rows of `Runs.frame`, ordered by family, size and number of training tokens.
+        counts: the sums by document of each row.
 
     """
 
@@ -77,9 +77,10 @@ class TokenSet:
 
     @cached_property
     def influence(self) -> FloatArray | None:
-        """What each document adds to the exponent of -ln RBP_10 over the sizes of the largest family, (documents,).
+        """The influence of each document on the exponent of -ln RBP_10, (documents,).
 
-        None with fewer than two sizes, or if RBP_10 is 0 or 1 at one of them.
+        The exponent is the one of the family with most sizes. The influence is None if no family has two sizes, or if
+        RBP_10 is 0 or 1 for one of the models.
         """
         rows = self.rows.reset_index(drop=True)
         rows = rows[rows["non_embedding_params"].gt(0).fillna(False)].fillna({"family": ""})
@@ -92,12 +93,12 @@ class TokenSet:
         x = np.log(by_size.loc[places, "non_embedding_params"].to_numpy(np.float64))
         weights = -(x - x.mean()) / ((x - x.mean()) ** 2).sum()
         u = [influences(self.counts[place].select((_K,)), _ln_missed)[1][:, 0] for place in places]
-        with np.errstate(invalid="ignore"):  # without some document RBP_10 may be 1, and its influence infinite
+        with np.errstate(invalid="ignore"):  # an influence is infinite if RBP_10 is 1 without the document
             influence = np.asarray(weights @ np.array(u))
         return influence if np.isfinite(influence).all() and influence.any() else None
 
     def choice(self, place: int, reasons: Sequence[str]) -> Choice:
-        """The document at a place of the counts, chosen for some reasons."""
+        """Return a choice of one document. `place` is its index in the counts."""
         number = int(self.counts[0].document[place])
         if self.influence is None:
             return Choice(number, tuple(reasons))
@@ -111,14 +112,15 @@ def render_reading(
     """Make the reading page of measurements.
 
     Args:
-        runs: the measurements. Those of the same tokens stand together.
-        documents: ids, or numbers, of the documents to show. By default the page shows those that decide the exponent
-            of RBP_10, those in which the largest and the smallest model differ most, and the first ones.
-        tokens: the most tokens to show.
-        command: the command line that made the page, for its end.
+        runs: the measurements. The page groups measurements that scored the same tokens.
+        documents: the ids or the numbers of the documents to show. By default the page shows the documents that decide
+            the exponent of RBP_10, the documents in which the largest and the smallest model differ most, and the
+            first documents.
+        tokens: the maximum number of tokens on the page.
+        command: the command line that made the page. The end of the page shows it.
 
     Returns:
-        The page, and notes on what it leaves out.
+        The HTML, and notes on what the page leaves out.
 
     Raises:
         BadInput: a document does not exist, or no measurement keeps texts.
@@ -153,10 +155,10 @@ def render_reading(
 
 
 def _token_sets(runs: Runs, notes: list[str]) -> list[TokenSet]:
-    """The measurements with ranks, by the tokens that they scored."""
+    """Group the measurements with ranks by the tokens that they scored."""
     frame = runs.frame[~runs.frame["without_ranks"].fillna(False)]
     if len(frame) < len(runs.frame):
-        notes.append(f"{counted(len(runs.frame) - len(frame), 'measurement')} without ranks left out.")
+        notes.append(f"The page leaves out {counted(len(runs.frame) - len(frame), 'measurement')} without ranks.")
     sets = []
     groups = [rows for _, rows in frame.groupby(list(SAME_TOKENS), dropna=False, observed=True)]
     for rows in groups:
@@ -168,7 +170,13 @@ def _token_sets(runs: Runs, notes: list[str]) -> list[TokenSet]:
 
 
 def _label(rows: pd.DataFrame, groups: Sequence[pd.DataFrame]) -> str:
-    """`nano on pydocs`, and what sets the tokens apart if others have that label, too."""
+    """Name a group, such as `nano on pydocs`. If groups share this name, the label adds the facts in which they differ.
+
+    Args:
+        rows: the rows of the group.
+        groups: the rows of all groups.
+
+    """
     label = _families_and_dataset(rows)
     alike = [other for other in groups if _families_and_dataset(other) == label]
     if len(alike) > 1:
@@ -186,7 +194,7 @@ def _families_and_dataset(rows: pd.DataFrame) -> str:
 
 
 def _truncation(token_set: TokenSet) -> str:
-    """A note if texts were measured in part; else an empty text."""
+    """Return a note if only the beginning of each document was measured; otherwise an empty text."""
     row = token_set.rows.iloc[0]
     if pd.isna(row["sequence"]) or pd.isna(row["seq_len"]) or row["sequence"] != "truncate":
         return ""
@@ -197,7 +205,7 @@ def _truncation(token_set: TokenSet) -> str:
 
 
 def _set_data(runs: Runs, token_set: TokenSet, asked: Sequence[str], room: int, notes: list[str]) -> dict[str, Any]:
-    """Everything that the page holds of one set."""
+    """Return the page's data of one group of measurements, which has at most `room` tokens."""
     readable = _with_counts(runs, token_set, notes)
     if truncation := _truncation(readable):
         notes.append(truncation)
@@ -230,7 +238,7 @@ def _set_data(runs: Runs, token_set: TokenSet, asked: Sequence[str], room: int, 
     if asked and len(documents) < len(choices):
         left_out = counted(len(choices) - len(documents), "document")
         shown = sum(document["shown"] for document in documents)
-        notes.append(f"{readable.label}: {left_out} left out after {shown:,} tokens. --tokens N shows more.")
+        notes.append(f"{readable.label}: {left_out} left out after {shown:,} tokens. `--tokens N` shows more.")
     return {
         "label": readable.label,
         "dataset": str(readable.rows["dataset"].iloc[0]),
@@ -242,7 +250,7 @@ def _set_data(runs: Runs, token_set: TokenSet, asked: Sequence[str], room: int, 
 
 
 def _models(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Name, family and S of each model, and the place of the next smaller one of its family."""
+    """Return the name, family and S of each model, and the index of the next smaller model of its family."""
     models: list[dict[str, Any]] = []
     families = rows["family"].fillna("").tolist()
     names = _short_names(rows)
@@ -254,28 +262,29 @@ def _models(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _short_names(rows: pd.DataFrame) -> list[str]:
-    """The measurements' names without the dataset and without what all of them share after an @."""
+    """Return the names of measurements without the dataset, and without the tags after an @ that all of them have."""
     names = [str(row["name"]).replace(f"/{row['dataset']}", "", 1).split("@") for row in rows.to_dict("records")]
     shared = set.intersection(*(set(tags) for _, *tags in names)) if len(names) > 1 else set()
     return ["@".join([name, *(tag for tag in tags if tag not in shared)]) for name, *tags in names]
 
 
 def _with_counts(runs: Runs, token_set: TokenSet, notes: list[str]) -> TokenSet:
-    """The measurements of a set that can be read, with their sums by document."""
+    """Return the measurements of a group that can be read, with their sums by document."""
     counts: list[DocumentCounts] = []
     kept = []
     for place, (run_id, name) in enumerate(token_set.rows[["run_id", "name"]].itertuples(index=False)):
         try:
-            of_run = runs.counts_by_document(run_id, (1, _K))
+            run_counts = runs.counts_by_document(run_id, (1, _K))
         except Unreadable as error:
             if len(token_set.rows) == 1:
                 raise
             notes.append(f"{name} is left out: {error}.")
             continue
-        if counts and not np.array_equal(of_run.document, counts[0].document):
-            notes.append(f"{name} is left out: it scored other documents than the others.")
+        if counts and not np.array_equal(run_counts.document, counts[0].document):
+            first = token_set.rows["name"].iloc[kept[0]]
+            notes.append(f"{name} is left out: it did not score the same documents as {first}.")
             continue
-        counts.append(of_run)
+        counts.append(run_counts)
         kept.append(place)
     if not kept:
         raise Unreadable(f"{token_set.label}: no ranks can be read")
@@ -283,7 +292,7 @@ def _with_counts(runs: Runs, token_set: TokenSet, notes: list[str]) -> TokenSet:
 
 
 def _token_texts(runs: Runs, token_set: TokenSet) -> dict[int, str]:
-    """The texts of tokens that any of the measurements keeps; BadInput if none does."""
+    """Return the texts of tokens by id, from all measurements. Raises BadInput if no measurement keeps texts."""
     texts: dict[int, str] = {}
     for run_id in token_set.rows["run_id"]:
         texts = {**runs.store.token_texts(run_id), **texts}
@@ -316,7 +325,10 @@ def _asked_for(token_set: TokenSet, asked: Sequence[str], ids: Mapping[int, str]
 
 
 def _chosen(token_set: TokenSet, room: int) -> list[Choice]:
-    """The documents that decide the law, those in which models differ most, and the first ones, in turn."""
+    """Choose the documents that decide the law, those in which models differ most, and the first documents.
+
+    The three rankings take turns until each has had `_PER_REASON` turns, or until the documents fill `room` tokens.
+    """
     tokens = token_set.counts[0].tokens
     rankings: dict[str, list[int]] = {}
     if token_set.influence is not None:
@@ -341,17 +353,17 @@ def _chosen(token_set: TokenSet, room: int) -> list[Choice]:
 
 
 def _difference(token_set: TokenSet) -> FloatArray:
-    """How far the largest and the smallest model are apart in each document: nats of CE, (documents,).
+    """Return the difference in CE between the largest and the smallest model in each document, (documents,), in nats.
 
-    Documents with few tokens, in which models differ by chance, come last.
+    Documents with fewer than `_MIN_TOKENS` tokens get tiny values, because models differ in them by chance.
     """
     s = token_set.rows["non_embedding_params"].to_numpy(np.float64, na_value=np.nan)
     small, large = (0, len(s) - 1) if np.isnan(s).any() else (int(s.argmin()), len(s) - 1 - int(s[::-1].argmax()))
     if small == large:
         small, large = 0, len(s) - 1
-    of = token_set.counts
-    apart = np.abs(of[large].nats - of[small].nats) / of[small].tokens
-    return np.asarray(np.where(of[small].tokens >= _MIN_TOKENS, apart, apart / 1e6))
+    smallest, largest = token_set.counts[small], token_set.counts[large]
+    difference = np.abs(largest.nats - smallest.nats) / smallest.tokens
+    return np.asarray(np.where(smallest.tokens >= _MIN_TOKENS, difference, difference / 1e6))
 
 
 def _ln_missed(sums: FloatArray) -> FloatArray:
@@ -361,13 +373,14 @@ def _ln_missed(sums: FloatArray) -> FloatArray:
 def _tables(
     runs: Runs, token_set: TokenSet, numbers: Sequence[int], notes: list[str]
 ) -> tuple[TokenSet, list[RankTable]]:
-    """The ranks of some documents, of each measurement that scored the same tokens as the first."""
+    """Read the ranks of some documents. Measurements whose tokens differ from those of the first are left out."""
     tables: list[RankTable] = []
     kept = []
     for place, run_id in enumerate(token_set.rows["run_id"]):
         table = runs.ranks_of(run_id, numbers)
         if tables and not _same_tokens(tables[0], table):
-            notes.append(f"{token_set.rows['name'].iloc[place]} is left out: it scored other tokens than the others.")
+            names = token_set.rows["name"]
+            notes.append(f"{names.iloc[place]} is left out: it did not score the same tokens as {names.iloc[kept[0]]}.")
             continue
         tables.append(table)
         kept.append(place)
@@ -388,7 +401,7 @@ def _document_rows(table: RankTable, number: int) -> RankTable:
 
 
 class _Strings:
-    """Texts of the page, each once."""
+    """A list of the texts on the page, in which each text occurs once."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -409,9 +422,18 @@ def _document_data(
     strings: _Strings,
     most: int,
 ) -> dict[str, Any]:
-    """Spans of text, and rank, probability and first choice of every model at each scored token.
+    """Return the page's data of one document: its spans of text, and what each model says about each scored token.
 
-    A span is a token, or several tokens that share a character. `scored` has the places of the tokens with a rank.
+    A span is one token, or several tokens that share a character. `scored` has the indices of the tokens with a rank.
+
+    Args:
+        tables: the rank table of the document for each model.
+        unscored: the document's and other documents' tokens without a rank.
+        choice: the document.
+        texts: the texts of tokens by id.
+        strings: the texts on the page. Texts of first choices are added to it.
+        most: the maximum number of tokens to show.
+
     """
     ids, scored = _sequence(tables[0], unscored, choice.number)
     ids = ids[:most]
@@ -426,13 +448,13 @@ def _document_data(
 
 
 _UNKNOWN = "\ufffd"
-_GAP = -1  # the id of a token that was not kept
+_GAP = -1  # the id that stands for tokens that the measurement did not keep
 
 
 def _sequence(table: RankTable, unscored: pd.DataFrame, number: int) -> tuple[IntArray, IntArray]:
-    """The ids of a document's tokens in order, and the places of those with a rank among them.
+    """Return the ids of a document's tokens in order, and the indices of the tokens with a rank.
 
-    A token that was not kept is a gap; of several in a row one stands.
+    The id `_GAP` stands for one token, or several in a row, that the measurement did not keep.
     """
     token = table.column_or("token", _GAP).astype(np.int64)
     position = table.column_or("position", np.nan)
@@ -449,9 +471,10 @@ def _sequence(table: RankTable, unscored: pd.DataFrame, number: int) -> tuple[In
 
 
 def _ranks(table: RankTable, count: int, texts: Mapping[int, str], strings: _Strings) -> dict[str, Any]:
-    """What one model says of a document's first tokens.
+    """Return the page's data of one model on the first `count` scored tokens of a document.
 
-    `top` has the first choice at each token whose rank is not 1. `p` is -ln p in steps of `P_STEP`.
+    `rank` has the ranks. `p` has -ln p as multiples of `P_STEP`. `top` has the model's first choice at each token with
+    a rank above 1, as an index in `strings`.
     """
     rank = table.rank[:count]
     data: dict[str, Any] = {"rank": rank.tolist()}

@@ -1,4 +1,4 @@
-"""Reports in the store, and figures as files."""
+"""Saves reports in the store, and figures as files."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from rbptrack.tracking import Store
 from rbptrack.tracking.names import READING_FILE, Kind
 
 PAGE = "report.html"
-_MAX_ROWS = 40  # of a table in a description
-_WIDTH = 90  # characters of a table in a description
+_MAX_ROWS = 40  # rows of the table in a run's description
+_WIDTH = 90  # characters in a line of that table
 
 
 def keep(
@@ -37,10 +37,23 @@ def keep(
     sweep: str = "",
     reading: str = "",
 ) -> str:
-    """Save every report as an analysis' run; returns where the page is, as an address or a path.
+    """Save each report that has results as an analysis run in the store.
 
-    A run holds the results as CSV and as metrics, and the report's tables. The page, and the reading page if there is
-    one, are files of the leading analysis' run, or of the first.
+    A run holds the results as CSV and as metrics, and the tables of the report. The page and the reading page are files
+    of the leading analysis's run. If no analysis leads, they are files of the first run.
+
+    Args:
+        store: the tracking store.
+        runs: the measurements that were analysed.
+        analyses: the analyses, as `analyse` returns them.
+        page: the HTML of the page.
+        command: the command line, for the description of each run.
+        sweep: the name of the sweep; empty if the analyses belong to none.
+        reading: the HTML of the reading page; empty if there is none.
+
+    Returns:
+        The address or the path of the page; empty if no report has results.
+
     """
     covers = list(runs.frame["run_id"])
     kept = [analysis for analysis in analyses if analysis.has_results]
@@ -71,12 +84,12 @@ def keep(
 
 
 def pages(page: str, reading: str) -> dict[str, str]:
-    """The files of a run that holds a page and, unless it is empty, a reading page."""
+    """Return the contents by file name of a page and a reading page. An empty reading page is left out."""
     return {PAGE: page, READING_FILE: reading} if reading else {PAGE: page}
 
 
 def _free_name(table: str, taken: Iterable[str]) -> str:
-    """The file of a plugin's table: none that is taken, also where a disk tells no `A` from `a`."""
+    """Return a file name for a table of a plugin. It differs from each taken name by more than case."""
     stem = file_part(table)
     lower = {name.lower() for name in taken}
     while f"{stem}.csv".lower() in lower:
@@ -85,22 +98,23 @@ def _free_name(table: str, taken: Iterable[str]) -> str:
 
 
 def description(analysis: Analysis, command: str) -> str:
-    """Return Markdown for a run's page in MLflow: the sentence, the first table with its intervals, the command.
+    """Describe an analysis in Markdown, for its run's page in MLflow.
 
-    The table is text with aligned columns, because that page puts no space between the cells of Markdown's tables. It
-    is as wide as the page beside MLflow's panel in a window of 1280 pixels.
+    The description has the sentence, the first table with its intervals, and the command. The table is text with
+    aligned columns, because MLflow puts no space between the cells of Markdown tables. Its width fits a window of 1280
+    pixels.
     """
     parts = [markup.markdown_text(analysis.sentence)]
     tables = results_tables(analysis.report) if analysis.report else []
-    found = columns_by_importance(tables[0]) if tables else None
-    if found is not None:
-        frame, last_to_go = found
+    shown = columns_by_importance(tables[0]) if tables else None
+    if shown is not None:
+        frame, last_to_go = shown
         lines, left_out = table_lines(frame.head(_MAX_ROWS), _WIDTH, last_to_go=last_to_go)
         parts.append(markup.fenced("\n".join(lines)))
         if left_out:
-            parts.append(markup.markdown_text(f"not shown: {', '.join(left_out)}; they are in results.csv"))
+            parts.append(markup.markdown_text(f"The table leaves out {', '.join(left_out)}: see results.csv."))
         if len(frame) > _MAX_ROWS:
-            parts.append(f"and {counted(len(frame) - _MAX_ROWS, 'row')} more in results.csv")
+            parts.append(f"The table leaves out {counted(len(frame) - _MAX_ROWS, 'row')}: see results.csv.")
     if command:
         parts.append(markup.fenced(command))
     return "\n\n".join(parts)
@@ -109,10 +123,16 @@ def description(analysis: Analysis, command: str) -> str:
 def save_figures(
     analyses: Sequence[Analysis], folder: Path, form: str, k: int = SHOWN_K
 ) -> tuple[list[Path], list[str]]:
-    """Draw every figure into a folder as `<analyzer>-<figure>.<form>`, the form svg, png or pdf.
+    """Draw all figures of analyses into a folder, as files named `<analyzer>-<figure>.<form>`.
+
+    Args:
+        analyses: the analyses. Those that failed have no figures.
+        folder: the folder. It is made if it does not exist.
+        form: the format of the files: `svg`, `png` or `pdf`.
+        k: the k that the explorer shows; 0 shows cross-entropy.
 
     Returns:
-        The files, and a note on each figure that cannot be drawn.
+        The paths of the files, and a note on each figure that cannot be drawn.
 
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -123,5 +143,5 @@ def save_figures(
             try:
                 paths.append(charts.save(chart, folder / f"{file_part(f'{analysis.name}-{name}')}.{form}", k))
             except (CannotDraw, BadInput) as error:
-                notes.append(f"{analysis.name}: the figure {name} is not drawn: {error}")
+                notes.append(f"{analysis.name}: the figure {name} cannot be drawn: {error}")
     return paths, notes

@@ -1,4 +1,4 @@
-"""Results as tables for people and programs: texts with intervals, CSV, Markdown, LaTeX, and MLflow's metrics."""
+"""Formats results: tables with intervals for people, and CSV, Markdown, LaTeX and MLflow metrics for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rbptrack.ranks.names import CE, parse_rbp_name
 
 Style = Literal["text", "markdown"]
 KEYS = ["family", "dataset", "metric"]
-_SYMMETRIC = 0.02  # of half the interval: a difference of its two sides that the digits of a cell do not show
+_SYMMETRIC = 0.02  # an estimate this near the middle, as a share of half the interval, is written with one ±
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class ResultsTable:
     """A table of texts with a row for each case and columns for the questions about these cases.
 
     Attributes:
-        report: which they come from.
-        frame: the texts, with titles as columns.
-        names: for each title, the question's or column's name in the glossary.
+        report: the report that the results come from.
+        frame: the texts. The names of its columns are titles.
+        names: for each title, the name of the question or column in the report's glossary.
 
     """
 
@@ -42,23 +42,29 @@ class ResultsTable:
         return list(map(str, self.frame.columns))
 
     def without_asides(self) -> ResultsTable:
-        """The table without the columns that are shown in the whole table only (`Term.aside`)."""
+        """Return the table without the columns with `Term.aside`, which only a whole table shows."""
         shown = [title for title in self.titles if not self.report.term(self.names[title]).aside]
         return replace(self, frame=self.frame[shown])
 
     def without_beside(self) -> ResultsTable:
-        """The table without the columns that stand beside the estimates."""
+        """Return the table without the columns that a report adds to its estimates (`beside` in `Report.add`)."""
         beside = {name for question in self.report.questions for name in self.report.beside_columns(question)}
         shown = [title for title in self.titles if self.names[title] not in beside]
         return replace(self, frame=self.frame[shown])
 
 
 def results_tables(report: Report, style: Style = "text") -> list[ResultsTable]:
-    """A report's results as texts, in the glossary's order; questions about the same cases stand in one table.
+    """Format the results of a report as tables of texts.
 
-    Columns: what tells rows apart; then of each question its estimate with interval, its verdict, corrected p and
-    smallest effect that it would find, and what stands beside. Where some questions of a table have a margin, these
-    alone show verdict and p.
+    Questions about the same cases share a table. Questions come in the order of the glossary. The first columns tell
+    the rows apart. For each question follow the estimate with its interval, the verdict, the corrected p, the smallest
+    effect that an undecided test finds in 80% of cases, and the columns `beside`. If some questions of a table have a
+    margin, only these show verdict and p.
+
+    Args:
+        report: the report.
+        style: how intervals are written: `text` as in `0.231 (0.219 to 0.243)`, `markdown` as in `0.231 ± 0.012`.
+
     """
     groups: dict[tuple[str, ...], dict[str, pd.DataFrame]] = {}
     order = list(report.glossary)
@@ -70,7 +76,15 @@ def results_tables(report: Report, style: Style = "text") -> list[ResultsTable]:
 
 
 def _joined(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str], style: Style) -> ResultsTable:
-    """One table of questions whose rows the same columns tell apart; frames: the rows of each."""
+    """Make one table of questions that have the same key columns.
+
+    Args:
+        report: the report that the questions belong to.
+        frames: the rows of each question.
+        keys: the names of the columns that tell rows apart.
+        style: how intervals are written, as in `results_tables`.
+
+    """
     tested = [question for question, frame in frames.items() if frame["p"].notna().any()]
     judged = [question for question in tested if report.has_margin(question)] or tested
     key_titles = [report.term(key).title for key in keys]
@@ -86,7 +100,7 @@ def _joined(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str]
         columns += _numbers_beside(report, question, frame)
         for column in columns:
             title = column.title
-            if names.get(title, column.name) != column.name:  # of another question
+            if names.get(title, column.name) != column.name:  # another question's column has this title
                 title = f"{title} ({column.name})"
             names[title] = column.name
             for case, text in zip(cases_of_rows, column.texts, strict=True):
@@ -98,29 +112,38 @@ def _joined(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str]
 
 
 def _in_order(cases: Sequence[tuple[Any, ...]], keys: Sequence[str]) -> list[tuple[Any, ...]]:
-    """The cases of a table: those of one family, dataset and metric side by side, CE and small k first, numbers
-    ascending; everything else in the order in which it came.
+    """Sort the cases of a table by their keys.
+
+    Numbers ascend. Of the metrics, CE comes first and RBP_k follows by k. Other values keep the order in which they
+    first occur.
     """
     places = [{value: i for i, value in enumerate(dict.fromkeys(values))} for values in zip(*cases, strict=True)]
 
-    def place(case: tuple[Any, ...]) -> list[tuple[int, float]]:
-        of_keys = []
-        for key, value, came in zip(keys, case, places, strict=True):
-            at = (1, float(came[value]))
+    def sort_key(case: tuple[Any, ...]) -> list[tuple[int, float]]:
+        parts = []
+        for key, value, first_places in zip(keys, case, places, strict=True):
+            part = (1, float(first_places[value]))
             if isinstance(value, int | float):
-                at = (0, float(value))
+                part = (0, float(value))
             elif key == "metric" and value == CE:
-                at = (0, 0.0)
+                part = (0, 0.0)
             elif key == "metric" and (k := parse_rbp_name(value)) is not None:
-                at = (0, float(k))
-            of_keys.append(at)
-        return of_keys
+                part = (0, float(k))
+            parts.append(part)
+        return parts
 
-    return sorted(cases, key=place)
+    return sorted(cases, key=sort_key)
 
 
 class _Column(NamedTuple):
-    """A column of texts, a text for each row of a question, and its name in the glossary."""
+    """A column of texts.
+
+    Attributes:
+        title: the head of the column.
+        name: the name of the column in the report's glossary.
+        texts: a text for each row of a question.
+
+    """
 
     title: str
     name: str
@@ -134,8 +157,9 @@ def _estimates(report: Report, question: str, frame: pd.DataFrame, style: Style)
 
 
 def _verdicts(report: Report, question: str, frame: pd.DataFrame, *, several: bool) -> list[_Column]:
-    """Verdict, corrected p, and what an undecided test would find. If a table has several such columns, their titles
-    name the question.
+    """Return the columns of a question's verdict, corrected p and smallest effect that the test would find.
+
+    With `several`, the titles name the question, because the table has such columns of other questions, too.
     """
     term = report.term(question)
     suffix = f" ({term.title})" if several else ""
@@ -152,7 +176,10 @@ def _verdicts(report: Report, question: str, frame: pd.DataFrame, *, several: bo
 
 
 def verdict_text(verdict: str, p: float) -> str:
-    """A verdict; of a number whose interval alone would decide, that Holm's correction leaves it undecided."""
+    """Return a verdict as text.
+
+    If an uncorrected test would decide and Holm's correction leaves the case undecided, the text says so.
+    """
     return "undecided after Holm" if verdict == "undecided" and p < 1 - LEVEL else verdict
 
 
@@ -165,9 +192,15 @@ def _numbers_beside(report: Report, question: str, frame: pd.DataFrame) -> list[
 
 
 def cell(value: float, low: float = math.nan, high: float = math.nan, form: str = "", style: Style = "text") -> str:
-    """A number with its interval in one cell: `0.231 (0.219 to 0.243)`, in Markdown `0.231 ± 0.012`.
+    """Write a number and its interval, as in `0.231 (0.219 to 0.243)` or, in Markdown, `0.231 ± 0.012`.
 
-    Without ends, which is so below 20 documents, the number stands alone. An asymmetric interval keeps both ends.
+    Args:
+        value: the number. NaN gives an empty text.
+        low: the lower end of the interval. NaN if it is unknown, as it is below 20 documents: the text is the number.
+        high: the upper end of the interval, or NaN.
+        form: a format specification, such as `+.1%`. If it is empty, the estimate has three significant digits.
+        style: `text` or `markdown`. Markdown also writes both ends of an asymmetric interval.
+
     """
     if _missing(value):
         return ""
@@ -181,7 +214,7 @@ def cell(value: float, low: float = math.nan, high: float = math.nan, form: str 
 
 
 def value_text(value: Any, term: Term) -> str:
-    """One value of a column as text: three significant digits unless its term has another form."""
+    """Write a value of a column. Numbers have three significant digits unless the term has another form."""
     if _missing(value):
         return ""
     if isinstance(value, bool):
@@ -194,7 +227,7 @@ def value_text(value: Any, term: Term) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p value; very small ones as a bound."""
+    """Write a p value with three decimals. A value below 0.001 is written `<0.001`, and NaN as an empty text."""
     if math.isnan(p):
         return ""
     if p < 0.001:
@@ -203,7 +236,7 @@ def p_text(p: float) -> str:
 
 
 def table_text(frame: pd.DataFrame, style: Literal["csv", "markdown", "latex"]) -> str:
-    """A whole table as text of a format."""
+    """Write a whole table as CSV, Markdown or LaTeX."""
     if style == "csv":
         return markup.csv_text(frame, "%.6g")
     head = list(map(str, frame.columns))
@@ -217,7 +250,10 @@ def table_text(frame: pd.DataFrame, style: Literal["csv", "markdown", "latex"]) 
 
 
 def metrics(report: Report) -> dict[str, float]:
-    """A report's results as MLflow's metrics, such as `alpha/pythia/wiki/rbp_10`, with `.../low` and `.../high`."""
+    """Return the results of a report as MLflow metrics, such as `alpha/pythia/wiki/rbp_10`.
+
+    The names of the ends of an interval end in `/low` and `/high`. Numbers that are not finite are left out.
+    """
     values: dict[str, float] = {}
     for question in report.questions:
         keys = [*KEYS, *report.case_columns(question)]
@@ -237,7 +273,10 @@ def _metric_text(value: Any) -> str:
 
 
 def _written(value: float, estimate: float, form: str) -> str:
-    """A number in a form; without one, with the decimals that show three significant digits of the estimate."""
+    """Write a number in a form. Without a form, it gets the decimals that show three significant digits of `estimate`.
+
+    The ends of an interval thus have as many decimals as its estimate.
+    """
     if form and not form.endswith("g"):
         return number(value, form)
     text = _digits(value, estimate)
@@ -251,7 +290,7 @@ def _digits(value: float, estimate: float) -> str:
         return "∞" if value > 0 else "-∞"
     magnitude = 0
     if estimate and math.isfinite(estimate):
-        magnitude = int(f"{estimate:e}".partition("e")[2])  # that of 0.0999999999 is 0.1's
+        magnitude = int(f"{estimate:e}".partition("e")[2])  # 0.0999999999 is rounded to 0.1 before its magnitude counts
     if magnitude > 5 or magnitude < -4:
         return compact(value)
     return number(value, f",.{max(0, 2 - magnitude)}f")

@@ -1,4 +1,4 @@
-"""Reports on the terminal: a sentence, a table, and what was left out in a line."""
+"""Prints reports on the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_NOTES = 8
 
 
 def show(analysis: Analysis) -> None:
-    """Print the headline, tables and notes of a report. If the analyzer failed, print the reason."""
+    """Print the headline, the tables and up to `MAX_NOTES` notes of a report. If the analyzer failed, say why."""
     if analysis.report is None:
         complain(analysis.problem, analysis.trace)
         return
@@ -34,10 +34,15 @@ def show(analysis: Analysis) -> None:
 
 
 def show_summary(analyses: Sequence[Analysis]) -> None:
-    """Print what stands after a sweep: the leading report's headline and table, then what failed or was left out."""
+    """Print a summary of analyses.
+
+    The summary has the headline and the first table of the leading report. Then follow the analyzers that failed, each
+    with the reason, and the names of the analyzers without results.
+    """
     lead = next((analysis for analysis in analyses if analysis.leads and analysis.report is not None), None)
-    if lead is not None and lead.report is not None:
-        say(lead.report.headline)
+    if lead is not None and lead.report is not None and (lead.report.headline or lead.has_results):
+        if lead.sentence:
+            say(lead.sentence)
         for table in results_tables(lead.report)[:1]:
             _print(table)
         say("")
@@ -46,22 +51,26 @@ def show_summary(analyses: Sequence[Analysis]) -> None:
             complain(analysis.problem, analysis.trace)
     skipped = [analysis.name for analysis in analyses if analysis.report is not None and not analysis.has_results]
     if skipped:
-        say(f"nothing to say: {', '.join(skipped)} (why: on the page)")
+        say(f"without results: {', '.join(skipped)} (the page says why)")
 
 
 def _print(table: ResultsTable) -> None:
-    """Print a table without asides."""
-    found = columns_by_importance(table)
-    if found is not None:
-        frame, last_to_go = found
+    """Print a table without asides after an empty line. A table without estimates is not printed."""
+    shown = columns_by_importance(table)
+    if shown is not None:
+        frame, last_to_go = shown
         say("")
         print_table(frame, last_to_go=last_to_go)
 
 
 def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]] | None:
-    """The columns of a table without asides, and those to keep if room is short; None if it has no estimate.
+    """Drop the asides of a table, and order its columns by importance.
 
-    P values go first, then power, then verdicts, then estimates.
+    Returns:
+        The table without asides, and the titles of its columns, the most important first. A narrow terminal drops
+        columns from the end of this list: p values first, then the smallest effects found in 80% of cases, then
+        verdicts, then estimates. None if the table has no estimate.
+
     """
     table = table.without_asides()
     shown = table.titles

@@ -121,6 +121,7 @@ def test_few_documents_decide_nothing(in_memory: Any) -> None:
     assert report.tables["implied"]["neg_log_p1_integral"].isna().all(), "no mu and sigma, nor what follows from them"
     assert report.frame("gain")[["low", "high"]].isna().all(axis=None)
     assert "above 0" not in report.headline
+    assert report.headline.startswith("No RBP_k"), "the answer comes before what cannot be tested"
 
 
 def test_too_few_ranks_are_named(in_memory: Any) -> None:

@@ -108,8 +108,26 @@ def test_after_a_sweep_the_leading_report_and_a_line_for_the_rest(
     show_summary(analyses)
     shown = capsys.readouterr()
     assert shown.out.splitlines()[0] == "RBP_1 improves with size."
-    assert shown.out.splitlines()[-1].startswith("nothing to say: training")
+    assert "training" in shown.out.splitlines()[-1]
     assert shown.err.splitlines() == ["rbptrack: broken failed: no"]
+
+
+def test_show_summary_without_headline_and_results_prints_no_empty_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_summary([Analysis("power_law", Report({}, notes=["Needs two sizes."]), leads=True, question="The law.")])
+    [line] = capsys.readouterr().out.splitlines()
+    assert "power_law" in line
+
+
+def test_show_summary_without_headline_says_what_the_table_answers(
+    analyses: list[Analysis], capsys: pytest.CaptureFixture[str]
+) -> None:
+    law = analyses[1].report
+    assert law
+    law.headline = ""
+    show_summary([Analysis("power_law", law, leads=True, question="The law in size.")])
+    assert capsys.readouterr().out.splitlines()[0] == "The law in size."
 
 
 def test_a_folder_in_place_of_a_figure_is_said_and_left_alone(analyses: list[Analysis], tmp_path: Path) -> None:
