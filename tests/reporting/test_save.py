@@ -64,8 +64,8 @@ def test_reports_with_results_are_saved_and_the_page_with_the_leading_one(runs: 
     assert set(saved["files"]) == {"results.csv", "Results-table.csv", "laws.csv", "report.html"}
     assert saved["files"]["report.html"] == "<p>"
     assert saved["files"]["laws.csv"] == "k,alpha\n1,0.25\n2,0.333333\n"
-    assert saved["description"].startswith("RBP_1 improves with size.\n\n```\nfamily ")
-    assert "0.250 ± 0.020" in saved["description"]
+    assert saved["description"].startswith("RBP_1 improves with size.\n\n```\n")
+    assert "0.250 (0.230 to 0.270)" in saved["description"]
     assert "rbptrack report" in saved["description"]
 
 

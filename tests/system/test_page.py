@@ -212,7 +212,7 @@ def test_figures_are_drawn_in_a_frame_without_rights(browser: Browser, page_file
     inside = page.frame_locator("iframe")
     inside.locator(".first svg.marks").wait_for()
     assert inside.locator("#reading a[href]").count() == 0  # such a link is blocked there
-    assert "open read.html" in inside.locator("#reading").inner_text()
+    assert "Open read.html" in inside.locator("#reading").inner_text()
     details = inside.locator("details.analyzer", has_text="k law")
     details.locator("summary").first.click()
     details.locator("svg.marks").first.wait_for()
