@@ -271,7 +271,7 @@ def _short_names(rows: pd.DataFrame) -> list[str]:
 def _with_counts(runs: Runs, token_set: TokenSet, notes: list[str]) -> TokenSet:
     """Return the measurements of a group that can be read, with their sums by document."""
     counts: list[DocumentCounts] = []
-    kept = []
+    kept: list[int] = []
     for place, (run_id, name) in enumerate(token_set.rows[["run_id", "name"]].itertuples(index=False)):
         try:
             run_counts = runs.counts_by_document(run_id, (1, _K))
@@ -375,7 +375,7 @@ def _tables(
 ) -> tuple[TokenSet, list[RankTable]]:
     """Read the ranks of some documents. Measurements whose tokens differ from those of the first are left out."""
     tables: list[RankTable] = []
-    kept = []
+    kept: list[int] = []
     for place, run_id in enumerate(token_set.rows["run_id"]):
         table = runs.ranks_of(run_id, numbers)
         if tables and not _same_tokens(tables[0], table):
