@@ -1,7 +1,7 @@
-"""What a plugin extends, reads and returns.
+"""The classes and functions with which plugins are written.
 
-A plugin imports the names that `rbptrack.analysis`, `rbptrack.stats`, `rbptrack.figures` and `rbptrack.ranks` list, and
-nothing else of rbptrack. `rbptrack.analysis.testing` holds this contract as tests.
+A plugin may import the names in `__all__` of `rbptrack.analysis`, `rbptrack.stats`, `rbptrack.figures` and
+`rbptrack.ranks`, and nothing else of rbptrack. `rbptrack.analysis.testing` checks this.
 """
 
 from rbptrack.analysis.comparable import disagreeing, newest, parts, without_twins

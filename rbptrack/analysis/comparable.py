@@ -1,4 +1,7 @@
-"""Which measurements share a law: the parts of a family whose runs agree in what `rbptrack.facts` says they must."""
+"""Divide the runs of a family into parts that may share a law.
+
+`rbptrack.facts` says in which columns the runs of one law, and the runs of one size, must agree.
+"""
 
 from __future__ import annotations
 
@@ -11,30 +14,30 @@ from rbptrack.facts import BY_NAME, ONE_LAW, ONE_POINT, SAME_RANKS
 
 
 def without_twins(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without repeated ranks.
+    """Return the rows of `Runs.frame` without measurements that repeat the ranks of another measurement.
 
-    A model that was measured on the same texts with and without a reference, or with and without groups, has the same
-    ranks twice. The rows without a reference are kept, or those with the first one by name and commit; of these the
-    rows whose documents have groups.
+    A model may have been measured on the same texts with and without a reference model, or with and without groups of
+    documents. Its ranks are then the same. Of such rows, those without a reference are kept, or those with the first
+    reference by name and commit. Among these, rows with groups are kept.
     """
     reference = (frame["reference"] + "@" + frame["reference_commit"].fillna("")).fillna("")
     order = reference + frame["groups"].isna().map({True: " by document", False: ""})
     keyed = frame[list(SAME_RANKS)].assign(order=order)
     first = keyed.groupby(list(SAME_RANKS), dropna=False, observed=True)["order"].transform("min")
-    return frame[order == first]  # rows that are equal in this, too, are runs of one size, or imports
+    return frame[order == first]  # several rows are kept if they are equal in this, too: runs of one size, or imports
 
 
 def newest(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Keep only the newest measurement of each model and checkpoint, and say which others are left out.
+    """Keep only the newest measurement of each model and checkpoint.
 
-    A repository may have moved to another commit, and a folder may hold a model that was trained anew. Measurements of
-    both have the same model name. They are not seeds, so they are not summed.
+    A repository may have moved to another commit, or the model in a folder may have been trained again. The old and the
+    new measurement then have the same model name. They are not seeds, and must not be summed.
 
     Args:
-        rows: rows of `Runs.frame`, of one family on one dataset, which agree in the columns of `ONE_LAW`.
+        rows: rows of `Runs.frame` of one family on one dataset. They agree in the columns of `ONE_LAW`.
 
     Returns:
-        The rows that count, in their order, and a sentence for each model that several rows are of.
+        The newest rows in their order, and a sentence for each model that has older rows.
 
     """
     keys = ["model", "non_embedding_params", *ONE_POINT]
@@ -51,7 +54,11 @@ def newest(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def disagreeing(rows: pd.DataFrame) -> list[str]:
-    """Return the columns in which the rows of one family on one dataset differ though one law needs them to agree."""
+    """Return the columns that prevent the rows of one family on one dataset from sharing a law.
+
+    The rows differ in these columns, and the runs of one law must agree in them. A column that usually follows from
+    another one (`Fact.follows`) is only returned if it also differs among rows that agree in the other one.
+    """
     keys = [name for name in ONE_LAW if rows[name].nunique(dropna=False) > 1]
     for name in [key for key in keys if BY_NAME[key].follows]:
         deciding = [key for key in BY_NAME[name].follows if key in keys]
@@ -64,14 +71,24 @@ def disagreeing(rows: pd.DataFrame) -> list[str]:
 
 
 def mixture(rows: pd.DataFrame, key: str) -> str:
-    """Say how many runs have each value of a column: `dtype (float32: 3 runs, bfloat16: 1 run)`."""
+    """Say how many rows have each value of a column, such as `dtype (float32: 3 runs, bfloat16: 1 run)`."""
     counts = pd.Series([BY_NAME[key].text(value) for value in rows[key]]).value_counts()
-    several = [f"{value}: {counted(int(n), 'run')}" for value, n in counts.items()]
-    return f"{key} ({', '.join(several)})"
+    run_counts = [f"{value}: {counted(int(n), 'run')}" for value, n in counts.items()]
+    return f"{key} ({', '.join(run_counts)})"
 
 
 def parts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFrame]]:
-    """Return the rows in groups that agree in the columns, each with a label; the group with the most rows is first."""
+    """Divide rows of `Runs.frame` into parts that agree in some columns.
+
+    Args:
+        rows: the rows.
+        keys: the columns. If empty, all rows are one part with an empty label.
+
+    Returns:
+        Each part with a label made of its values of the columns, such as `bfloat16`. The part with the most rows is
+        first.
+
+    """
     if not len(rows):
         return []
     if not keys:
@@ -79,13 +96,13 @@ def parts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFra
     labelled = []
     for values, part in rows.groupby(list(keys), dropna=False, observed=True):
         facts = [BY_NAME[key] for key in keys]
-        words = [fact.label + fact.text(value) for fact, value in zip(facts, values, strict=True)]
-        labelled.append((" ".join(words), part))
+        labels = [fact.label + fact.text(value) for fact, value in zip(facts, values, strict=True)]
+        labelled.append((" ".join(labels), part))
     return sorted(labelled, key=lambda label_and_part: -len(label_and_part[1]))
 
 
 def _differs_within(rows: pd.DataFrame, keys: Sequence[str], column: str) -> bool:
-    """Whether a column takes several values among rows that agree in the keys."""
+    """Whether a column has several values among rows that agree in other columns, the keys."""
     if rows[column].nunique(dropna=False) < 2:
         return False
     return bool((rows.groupby(list(keys), dropna=False, observed=True)[column].nunique(dropna=False) > 1).any())

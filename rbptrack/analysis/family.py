@@ -1,6 +1,7 @@
-"""The sizes of one family on one dataset, which may be compared, and how they are read.
+"""Divide measurements into families that may share a law, and read the ranks of every size.
 
-Every analyzer begins with `read_families`. All analyzers then use the same families and print the same notes:
+An analyzer of families begins with `read_families`. All such analyzers then use the same families and print the same
+notes:
 
     reading = read_families(runs, log_grid(1000), min_sizes=2)
     for family, counts in reading:
@@ -31,20 +32,21 @@ from rbptrack.stats.documents import only_totals
 T = TypeVar("T")
 
 UNITS = ("non_embedding_params", "total_params")
-"""What S may be: parameters without embeddings and output head, or all of them."""
+"""The columns that S may be: parameters without embeddings and output head, or all parameters."""
 
 BY_DOCUMENT = "so documents count as independent, and intervals may be too narrow"
-"""What the notes of a report say after a reason of `Runs.unread_groups`."""
+"""The end of a note that begins with a reason from `Runs.unread_groups`."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Measurements of one family on one dataset that differ in the model's size only.
+    """Measurements of one family on one dataset that differ only in the size and the seed of the model.
 
     Attributes:
-        name: the family; with what sets this part apart where its runs disagree: `pythia bfloat16`.
-        dataset: the dataset.
-        rows: their rows of `Runs.frame`, ascending in S.
+        name: the name of the family. If the family's runs differ in another way, such as in precision, the name also
+            says which runs these are: `pythia bfloat16`.
+        dataset: the name of the dataset.
+        rows: the rows of `Runs.frame` of these measurements, ascending in S.
 
     """
 
@@ -57,7 +59,7 @@ class Family:
 
     @property
     def keys(self) -> dict[str, Any]:
-        """Family and dataset, as `Report.add` takes them."""
+        """The family and the dataset, as keyword arguments of `Report.add`."""
         return {"family": self.name, "dataset": self.dataset}
 
     @cached_property
@@ -67,7 +69,7 @@ class Family:
 
     @cached_property
     def labels(self) -> list[str]:
-        """The published label of each size, m of them: `70m`; S in short if it has none."""
+        """The published label of each size, such as `70m`, m of them. A size without a label gets a short form of S."""
         labels = []
         for s, sizes in zip(self.s.tolist(), self._by_size("size"), strict=True):
             labels.append("+".join(filter(None, dict.fromkeys(sizes))) or compact(s))
@@ -75,7 +77,7 @@ class Family:
 
     @cached_property
     def models(self) -> list[str]:
-        """The model of each size, m of them: `pythia-70m`; `pythia-70m and 2 more` where a size has 3 runs."""
+        """The model of each size, m of them: `pythia-70m`, or `pythia-70m and 2 more` if a size has 3 runs."""
         names = []
         for models in self._by_size("model"):
             names.append(models[0] if len(models) == 1 else f"{models[0]} and {len(models) - 1} more")
@@ -83,11 +85,11 @@ class Family:
 
     @cached_property
     def run_ids(self) -> list[list[str]]:
-        """The runs of each size, m lists."""
+        """The run IDs of each size, m lists."""
         return self._by_size("run_id")
 
     def _by_size(self, column: str) -> list[list[str]]:
-        """The texts of a column for each size, m lists."""
+        """Return the values of a column for each size as texts, m lists."""
         texts: dict[float, list[str]] = {}
         for s, text in zip(self._each_s.tolist(), self.rows[column].astype("string").fillna("").tolist(), strict=True):
             texts.setdefault(s, []).append(str(text))
@@ -95,33 +97,43 @@ class Family:
 
     @cached_property
     def vocab_size(self) -> int:
-        """The smallest |V| of the models: the largest k that all of them have; 0 where it is not known."""
+        """The smallest |V| of the models, which is the largest k that all models have; 0 if no |V| is known."""
         smallest = self.rows["vocab_size"].min()
         return 0 if pd.isna(smallest) else int(smallest)
 
-    def usable(self, ks: Sequence[int]) -> list[int]:
-        """Those of the k that every run has: up to |V|, or those that were logged where there are no ranks."""
+    def usable_ks(self, ks: Sequence[int]) -> list[int]:
+        """Return those of the k at which every run has RBP_k.
+
+        Runs with ranks have every k up to |V|. Runs that were imported without ranks have only the k that were logged.
+        """
         if self.rows["without_ranks"].fillna(False).any():
             logged = rbp_ks(self.rows.columns[self.rows.notna().all()])
             return [int(k) for k in ks if k in logged]
         return [int(k) for k in ks if not self.vocab_size or k <= self.vocab_size]
 
     def ks_below_vocab(self, ks: Sequence[int]) -> list[int]:
-        """Those of the usable k at which a rank can miss, ascending: RBP_k is 1 where k is |V|."""
-        return [k for k in self.usable(sorted(ks)) if k != self.vocab_size]
+        """Return the k at which every run has RBP_k, ascending, without k = |V|, at which RBP_k is always 1."""
+        return [k for k in self.usable_ks(sorted(ks)) if k != self.vocab_size]
 
     def column(self, name: str) -> FloatArray:
-        """A logged number per size, (m,): the mean over the runs of a size; NaN where it was not logged."""
+        """Return a logged number for each size, (m,).
+
+        It is the mean over the runs of a size that logged the number, and NaN if none did.
+
+        Args:
+            name: a column of `Runs.frame`. If there is no such column, all values are NaN.
+
+        """
         if name not in self.rows.columns:
             return np.full(len(self.s), np.nan)
         logged = self.rows[name].to_numpy(np.float64, na_value=np.nan)
         return pd.Series(logged).groupby(self._each_s, sort=True).mean().to_numpy()
 
     def comparable_with(self, other: Family) -> bool:
-        """Whether the laws of both families may be compared.
+        """Whether the law of this family may be compared with that of another.
 
-        Both must have the same dataset, texts, sequences, candidates and rank rule. Precision and tokenizers may
-        differ.
+        Both families must have the same dataset, texts, sequences, candidates and rank rule. Precision and tokenizers
+        may differ.
         """
         return self.dataset == other.dataset and self._conditions == other._conditions
 
@@ -137,15 +149,15 @@ class Family:
 
 @dataclass
 class Reading(Generic[T]):
-    """Families with what was read of each size. `read_families` makes it.
+    """An iterable of families, each with the sums of its sizes. `read_families` creates it.
 
-    A loop over it reads one family at a time, and forgets it before the next one. Each loop reads anew.
+    A loop reads one family at a time and keeps none in memory. Every loop reads the ranks again.
 
     Attributes:
         runs: the measurements.
-        load: from a family and a run ID to sums of that run.
-        min_sizes: how many sizes a family must have, also after runs were left out.
-        notes: a sentence for everything that the last loop left out, or treated in a way that a reader must know.
+        load: a function that takes a family and a run ID and returns the sums of that run.
+        min_sizes: the smallest number of sizes of a family. Families with fewer readable sizes are left out.
+        notes: sentences for the reader of a report. They name what the last loop left out and how it grouped runs.
 
     """
 
@@ -155,7 +167,7 @@ class Reading(Generic[T]):
     notes: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[tuple[Family, list[T]]]:
-        """Yield the family of the runs that could be read, and what was read of each size, ascending in S."""
+        """Yield each family with the sums of its sizes, ascending in S. Runs that cannot be read are left out."""
         comparable, self.notes = families(self.runs, min_sizes=self.min_sizes)
         for whole in comparable:
             values, notes = _read_runs(self.runs, whole, self.load)
@@ -176,33 +188,36 @@ def read_families(runs: Runs, read: Sequence[int], *, min_sizes: int = 1) -> Rea
 @overload
 def read_families(runs: Runs, read: Callable[[Family, str], T], *, min_sizes: int = 1) -> Reading[T]: ...
 def read_families(runs: Runs, read: Any, *, min_sizes: int = 1) -> Reading[Any]:
-    """Every family on every dataset, with something read of each size; runs that cannot be read are named and left out.
+    """Read every family on every dataset: the counts, or other sums, of each of its sizes.
 
         reading = read_families(runs, [1, 10])
         for family, counts in reading:
             ...
         report.notes += reading.notes
 
+    Runs that cannot be read are left out. The notes name them.
+
     Args:
         runs: the measurements.
-        read: the k to count by document (those that the family has: `counts[0].ks`), or a function from a family and a
-            run ID to sums of that run. They must add (`+`), as the runs of one size are summed; sums with `in_groups`
-            are summed by group where documents have groups.
-        min_sizes: how many sizes a family must have, also after runs were left out.
+        read: the k of RBP_k, or a function. If k are given, hits are counted by document at each k that all runs of the
+            family have (`counts[0].ks`). A function takes a family and a run ID, and returns sums of that run. Sums of
+            several runs of one size are added with `+`. If the sums have a method `in_groups` and the documents belong
+            to groups, they are summed by group.
+        min_sizes: the smallest number of sizes of a family. Families with fewer readable sizes are left out.
 
     """
     return Reading(runs, read if callable(read) else _counts_at(runs, whole_ks(read)), min_sizes)
 
 
 def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> tuple[dict[str, T], list[str]]:
-    """What is read of each run of a family, by run ID, and notes that name the runs that cannot be read."""
+    """Return the sums of each run of a family, by run ID, and notes that name the runs that cannot be read."""
     values: dict[str, T] = {}
     notes = []
     without_ranks = []
     models = dict(zip(map(str, family.rows["run_id"]), map(str, family.rows["model"]), strict=True))
     for run_id, model in models.items():
         try:
-            values[run_id] = _by_source(load(family, run_id), runs, run_id)
+            values[run_id] = _by_group(load(family, run_id), runs, run_id)
         except WithoutRanks:
             without_ranks.append(model)
         except (Unreadable, MissingColumn) as error:
@@ -210,7 +225,7 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> 
     by_document = [run_id for run_id in values if run_id in runs.unread_groups and hasattr(values[run_id], "in_groups")]
     if by_document and len(by_document) == len(values):
         notes.append(f"{family}: {runs.unread_groups[by_document[0]]}, {BY_DOCUMENT}.")
-    else:  # sums by document and by group do not add
+    else:  # sums by document cannot be added to sums by group
         for run_id in by_document:
             del values[run_id]
             notes.append(f"{models[run_id]} on {family.dataset} is left out: {runs.unread_groups[run_id]}.")
@@ -222,14 +237,15 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> 
 
 
 def families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]]:
-    """Every family on every dataset, in parts that may be compared, with at least `min_sizes` sizes.
+    """Divide the runs of every family on every dataset into families that may share a law.
 
-    The runs of one part agree in the columns `rbptrack.facts.ONE_LAW`: weights, precision, texts, sequences and so on.
-    The runs of one size agree in `ONE_POINT`: they are of one checkpoint. They are of different models (seeds): of one
-    model the newest run counts.
+    - The runs of a returned family agree in the columns `rbptrack.facts.ONE_LAW`, such as weights, precision, texts and
+      sequences. If the runs of a family differ in them, several families are returned.
+    - The runs of one size also agree in the columns `ONE_POINT`, which identify the checkpoint. They are runs of
+      different models, such as seeds. If one model has several runs, only the newest is kept.
 
     Returns:
-        The families, and notes: a sentence for everything that is left out or taken apart.
+        The families with at least `min_sizes` sizes, and notes: sentences that name what was left out or divided.
 
     """
     comparable = []
@@ -240,11 +256,11 @@ def families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]
         rows = all_rows[all_rows["non_embedding_params"].notna()]
         if len(rows) < len(all_rows):
             models = sorted(set(all_rows.loc[all_rows["non_embedding_params"].isna(), "model"]))
-            notes.append(f"{where}: without a size S, left out: {listed(models)}.")
+            notes.append(f"{where}: {listed(models)} left out: the size S is unknown.")
         keys = disagreeing(rows)
         if keys:
             mixed = "; ".join(mixture(rows, key) for key in keys)
-            notes.append(f"{where}: its runs mix {mixed}. Each kind is taken by itself.")
+            notes.append(f"{where}: its runs differ in {mixed}. Each kind is analysed separately.")
         for label, part in parts(rows, keys):
             counting, replaced = newest(part.sort_values(["non_embedding_params", "run_id"]))
             family = Family(f"{name} {label}".strip(), str(dataset), counting)
@@ -255,20 +271,20 @@ def families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]
             if len(family.s) < len(counting):
                 sizes = zip(family.run_ids, family.labels, strict=True)
                 several = [f"{len(ids)} runs of {size}" for ids, size in sizes if len(ids) > 1]
-                notes.append(f"{family}: {listed(several)}; the runs of a size are summed into one point.")
+                notes.append(f"{family}: {listed(several)}. The runs of a size are summed into one point.")
             comparable.append(family)
     return comparable, notes
 
 
 def _counts_at(runs: Runs, ks: Sequence[int]) -> Callable[[Family, str], DocumentCounts]:
     def load(family: Family, run_id: str) -> DocumentCounts:
-        return runs.document_counts(run_id, family.usable(ks))
+        return runs.document_counts(run_id, family.usable_ks(ks))
 
     return load
 
 
-def _by_source(value: Any, runs: Runs, run_id: str) -> Any:
-    """Sums over documents as sums over their groups, where those are known."""
+def _by_group(value: Any, runs: Runs, run_id: str) -> Any:
+    """Sum the rows of a value by group if the value has `in_groups` and the run's documents belong to groups."""
     if not hasattr(value, "in_groups") or getattr(value, "grouped", False):
         return value
     if isinstance(value, DocumentCounts) and only_totals(value):
@@ -278,4 +294,4 @@ def _by_source(value: Any, runs: Runs, run_id: str) -> Any:
 
 
 def _few_sizes(family: Family, min_sizes: int) -> str:
-    return f"{family}: {counted(len(family.s), 'size')}, and at least {min_sizes} are needed."
+    return f"{family} is left out: it has {counted(len(family.s), 'size')}, and at least {min_sizes} are needed."

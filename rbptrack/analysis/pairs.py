@@ -1,4 +1,4 @@
-"""Compare two measurements of the same tokens, for `rbptrack compare A B` and the analyzer agreement."""
+"""Compare two measurements of the same tokens. `rbptrack compare A B` and the analyzer `agreement` use it."""
 
 from __future__ import annotations
 
@@ -20,50 +20,57 @@ from rbptrack.stats.changes import ChangedToken, Changes, OtherTokens, compare
 
 CHANGES_GLOSSARY: dict[str, str | Term] = {
     "change": Term(
-        "the metric in B minus that in A over the same tokens; CE in nats, RBP_k as a share", "B - A", "+.4f"
+        "the metric in B minus the metric in A over the same tokens; CE in nats, RBP_k as a share", "B - A", "+.4f"
     ),
-    "same_top": Term("share of the tokens at which both rank the same token first", "same top token", ".2%"),
+    "same_top": Term("share of positions at which A and B rank the same token first", "same top token", ".2%"),
     "flips": Term(
-        "tokens that B ranks first and A does not, less those lost, as a share; p by McNemar's test over documents",
+        "gained - lost: the change of RBP_1; p by McNemar's test, with documents as clusters",
         "gained - lost",
         "+.2%",
     ),
-    "A": Term("of the first measurement", form=".4f"),
-    "B": Term("of the second", form=".4f"),
-    "pair": "the first measurement and the second",
+    "A": Term("the metric in the first measurement", form=".4f"),
+    "B": Term("the metric in the second measurement", form=".4f"),
+    "pair": "A / B: the first and the second measurement",
     "lost": Term("share of the tokens that A ranks first and B does not", form=".2%"),
     "gained": Term("share of the tokens that B ranks first and A does not", form=".2%"),
-    "moved": Term("share of the tokens whose ranks differ", form=".2%"),
+    "moved": Term("share of the tokens with different ranks in A and B", form=".2%"),
     "deciding": Term("how many documents decide the difference; below 4 it is not tested", form=".0f"),
-    "document": "number of the token's document in the selection",
+    "document": "number of the document in the selection",
     "position": "the token's index in its document",
     "token": "the token",
     "rank_A": "the token's rank in A",
     "rank_B": "the token's rank in B",
-    "instead": "what B ranks first there",
-    "text": "the scored tokens before it",
-    "nats": Term("-ln p in B less that in A", form="+.2f"),
-    "group": "the documents of one group, such as a book",
-    "tokens": Term("scored tokens", form=",.0f"),
-    "rise": Term("CE in B minus that in A, nats per token of the document or group", form="+.4f"),
+    "instead": "the token that B ranks first at this position",
+    "text": "the scored tokens directly before the token",
+    "nats": Term("-ln p of the token in B minus that in A", form="+.2f"),
+    "group": "the group of documents, such as a book",
+    "tokens": Term("number of scored tokens", form=",.0f"),
+    "rise": Term("CE in B minus CE in A, in nats per token of the document or group", form="+.4f"),
 }
-"""Of the questions and columns that `add_changes` adds, and of `worst_tokens` and `worst_documents`."""
+"""The terms of the questions and columns of `add_changes`, `worst_tokens` and `worst_documents`."""
 
 
 def same_tokens(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the rows of `Runs.frame` of every set of tokens that several measurements scored."""
+    """Yield the rows of `Runs.frame` that scored the same tokens, for each set of tokens with at least two rows."""
     for _, rows in frame.groupby(list(SAME_TOKENS), dropna=False, observed=True):
         if len(rows) > 1:
             yield rows
 
 
+# A model's name already tells these apart.
 _OF_MODEL = ("family", "size", "model", "repo", "seed", "revision")
 
 
 def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
-    """Name two measurements by their models and by what else differs between them: `nano-6k@float32 / nano-6k@float16`.
+    """Name a pair of measurements by their models and by other differences: `nano-6k@float32 / nano-6k@float16`.
 
-    Hashes stand in the name only if nothing else differs.
+    Args:
+        first: the row of `Runs.frame` of the first measurement.
+        second: the row of the second measurement.
+
+    Returns:
+        The name. It contains hashes only if nothing else differs.
+
     """
     differing = []
     for name in TELL_APART:
@@ -71,13 +78,13 @@ def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
         other = second[name]
         if pd.isna(one) != pd.isna(other) or (pd.notna(one) and one != other):
             differing.append(BY_NAME[name])
-    of_models = first["model"] != second["model"]
-    told = [fact for fact in differing if not fact.is_hash and not (of_models and fact.name in _OF_MODEL)]
-    if not told and not of_models:
-        told = [fact for fact in differing if fact.is_hash]
+    two_models = first["model"] != second["model"]
+    named = [fact for fact in differing if not fact.is_hash and not (two_models and fact.name in _OF_MODEL)]
+    if not named and not two_models:
+        named = [fact for fact in differing if fact.is_hash]
     names = []
     for row in (first, second):
-        marks = ["" if pd.isna(row[fact.name]) else f"@{fact.text(row[fact.name])}" for fact in told]
+        marks = ["" if pd.isna(row[fact.name]) else f"@{fact.text(row[fact.name])}" for fact in named]
         names.append(f"{row['model']}{''.join(marks)}")
     return " / ".join(names)
 
@@ -88,20 +95,21 @@ def compare_runs(
     """Compare two measurements of the same tokens, token by token.
 
     Args:
-        runs: holds both.
-        first: the row of the baseline.
-        second: the row of the other.
+        runs: the measurements that contain both.
+        first: the row of `Runs.frame` of the first measurement, the baseline.
+        second: the row of the second measurement.
         ks: the k of RBP_k.
-        worst: how many of the tokens whose probability fell most are kept.
+        worst: the number of tokens to keep in `Changes.worst`, those with the largest fall in ln p.
 
     Raises:
-        BadInput: both rows are one measurement, or the measurements did not score the same tokens.
+        BadInput: both rows are the same measurement.
+        OtherTokens: the measurements did not score the same tokens.
         Unreadable: a rank table is missing or damaged.
 
     """
     names = f"{first['name']} and {second['name']}"
     if first["run_id"] == second["run_id"]:
-        raise BadInput(f"{first['name']} is one measurement: name two")
+        raise BadInput(f"{first['name']} cannot be compared with itself. Name two measurements")
     for column in SAME_TOKENS:
         one = first[column]
         other = second[column]
@@ -114,30 +122,40 @@ def compare_runs(
 
 
 def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, **case: Any) -> None:
-    """Add the questions `change` (of each metric), `same_top` and `flips` of a pair to a report.
+    """Add the results of a comparison to a report: `change` of each metric, `same_top` and `flips`.
+
+    `same_top` is left out if a measurement does not hold the tokens that it ranks first.
 
     Args:
-        report: its glossary holds `CHANGES_GLOSSARY`.
-        changes: of the pair.
-        family: of the pair.
-        dataset: the texts.
-        **case: what tells the pair from others, such as `pair`.
+        report: a report with the terms of `CHANGES_GLOSSARY` in its glossary.
+        changes: the comparison.
+        family: the family of the results.
+        dataset: the dataset of the results.
+        **case: further keys of the results, such as `pair`.
 
     """
     keys: dict[str, Any] = {"family": family, "dataset": dataset, **case}
     for change in changes.changes:
         beside = {"A": change.a, "B": change.b, "deciding": change.difference.deciding}
         report.add("change", change.difference, **keys, metric=change.metric, null=0.0, beside=beside)
-    if isfinite(changes.same_top.value):  # not where a table lacks what models ranked first
+    if isfinite(changes.same_top.value):  # NaN if a table does not hold the top tokens
         report.add("same_top", changes.same_top, **keys, show=end_of_share, beside={"moved": changes.moved})
     beside = {"lost": changes.lost, "gained": changes.gained}
     report.add("flips", changes.flips, **keys, null=0.0, beside=beside)
 
 
 def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToken]) -> pd.DataFrame:
-    """A table of the tokens whose probability fell most, with their texts as far as the second run keeps them.
+    """Return a table of the tokens with the largest fall in ln p.
 
-    A token that is the end of a character is shown as the whole character, with the tokens before it.
+    The columns are document, position, text, token, rank_A, rank_B, instead and nats. `CHANGES_GLOSSARY` explains them.
+
+    Args:
+        runs: the measurements that contain the second one.
+        second: the row of the second measurement. Texts of tokens are read from it. A token without a known text is
+            shown by its ID, such as `<id 262>`. If a token holds only the last bytes of a character, the whole
+            character is shown.
+        worst: the tokens, such as `Changes.worst`.
+
     """
     texts: Mapping[int, str] = {}
     with suppress(RbptrackError):
@@ -165,12 +183,23 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
 
 
 def _after(before: Sequence[str], text: str) -> str:
-    """The text of a token; of a part of a character the whole character, as far as the texts before it have it."""
+    """Return the text of a token. If it ends a character that began in the texts before it, return that character."""
     return spans([*before, text])[0][-1]
 
 
 def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: int) -> pd.DataFrame:
-    """A table of the documents whose CE rises most, or of the groups if they are the unit; empty if none rises."""
+    """Return a table of the documents with the largest rise of CE, or of the groups if groups are known.
+
+    The columns are document or group, tokens, A, B and rise. `CHANGES_GLOSSARY` explains them. The table has no rows if
+    CE rises in no document.
+
+    Args:
+        runs: the measurements that contain the first one.
+        first: the row of the first measurement. Names of groups are read from it.
+        changes: the comparison.
+        most: the largest number of rows.
+
+    """
     rises = changes.rises
     worst = [i for i in np.argsort(-rises, kind="stable")[:most] if rises[i] > 0]
     name = "document"
@@ -184,5 +213,5 @@ def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: i
 
 
 def end_of_share(value: float) -> float:
-    """An end of an interval of a share, which lies between 0 and 1."""
+    """Clip a number to the range 0 to 1. It is for the ends of intervals of shares."""
     return min(max(value, 0.0), 1.0)

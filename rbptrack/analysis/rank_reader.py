@@ -1,4 +1,4 @@
-"""Reads the ranks of the measurements of a table, counts them, and keeps the counts for the next analyzer."""
+"""Read and count the ranks of measurements. The counts are kept for the next analyzer."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ from rbptrack.ranks import (
 from rbptrack.stats.documents import TOTALS
 
 T = TypeVar("T")
-_EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
-_PAPER_KS = (500, 2500, 10000)  # the larger k of its table 2
-_MAX_KEPT_BYTES = 200_000_000  # bytes of counts that are kept for the next analyzer of this process
+_EVERY_K = 100  # every k up to this one is counted, because the paper's law in k ends here
+_PAPER_KS = (500, 2500, 10000)  # the larger k of the paper's table 2
+_MAX_KEPT_BYTES = 200_000_000  # the most bytes of counts that are kept for the next analyzer
 
 
 class RankReader:
-    """Reads the ranks of the measurements of one table, by run ID. Every method may raise Unreadable.
+    """Reads and counts the ranks of the measurements of one table, by run ID.
+
+    Every method raises Unreadable if a file is missing or damaged.
 
     Args:
-        frame: the measurements, as `Runs` has them.
-        store: where their ranks are.
+        frame: the measurements, `Runs.frame`.
+        store: the store that holds their ranks.
 
     Attributes:
-        kept: the counts by document that were read, by run ID. Selections of one table share them.
-        unread_groups: by run ID, why the groups of a run's documents could not be read when they were last asked for.
+        kept: the counts by document that were read, by run ID. `Runs` that were selected from one another share them.
+        unread_groups: the reason why the groups of a run could not be read at the last attempt, by run ID.
 
     """
 
@@ -52,41 +54,47 @@ class RankReader:
         self.unread_groups: dict[str, str] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state for another process, which reads ranks itself."""
+        """Return the state without counts and groups. Another process reads them again."""
         empty: dict[str, Any] = {"_groups": {}, "kept": {}, "unread_groups": {}}
         return {"_frame": self._frame, "_store": self._store, **empty}
 
     def histogram(self, run_id: str) -> RankHistogram:
-        """Return the exact counts by rank."""
+        """Return how often each rank occurs in a run."""
         return self._read(self._store.histogram, run_id)
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
-        """Read the rank table. MissingColumn if no rank table has such a column."""
+        """Read the rank table of a run. Raises MissingColumn if a rank table cannot have one of the columns."""
         _check_columns(columns)
         return self._read(lambda run_id: self._store.ranks(run_id, columns), run_id)
 
     def ranks_of(self, run_id: str, documents: Collection[int]) -> RankTable:
-        """Read the ranks of some documents, by their numbers."""
+        """Read the rank table of some documents of a run, by their numbers."""
         return self._read(lambda run_id: self._store.ranks_of(run_id, documents), run_id)
 
     def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
-        """Yield the rank table in pieces of whole documents. MissingColumn if no rank table has such a column."""
+        """Yield the rank table of a run in pieces of whole documents.
+
+        Raises MissingColumn if a rank table cannot have one of the columns.
+        """
         _check_columns(columns)
         pieces = self._read(lambda run_id: iter(self._store.rank_pieces(run_id, columns)), run_id)
         while (piece := self._read(lambda _: next(pieces, None), run_id)) is not None:
             yield piece
 
     def token_texts(self, run_id: str) -> Mapping[int, str]:
-        """Return the texts of tokens by id."""
+        """Return the texts of a run's tokens, by ID."""
         return self._read(self._store.token_texts, run_id)
 
     def counts_by_document(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
-        """Count tokens, nats and hits of each k per document."""
+        """Count tokens, nats and the hits at each k in each document of a run."""
         ks = whole_ks(ks)
         return self._counted(run_id, ks).select(ks)
 
     def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
-        """Count tokens, nats and hits of each k per document, or per group; of imported metrics one row of totals."""
+        """Count tokens, nats and the hits at each k in each document of a run, or in each group if groups are known.
+
+        A run that was imported without ranks has one row with its totals.
+        """
         ks = whole_ks(ks)
         if run_id in self._without_ranks:
             return self._totals(run_id, ks)
@@ -95,7 +103,11 @@ class RankReader:
         return counts.in_groups(groups) if len(groups) else counts
 
     def groups(self, run_id: str) -> Sequence[str]:
-        """Return the group of each document with scored tokens; empty if none is known. See `Runs.groups`."""
+        """Return the group of each document of a run that has scored tokens; empty if no groups are known.
+
+        All runs over the same texts get the groups of the same run. If these cannot be read, the result is empty, and
+        `unread_groups` holds the reason.
+        """
         if run_id in self._groups:
             return self._groups[run_id]
         self.unread_groups.pop(run_id, None)
@@ -125,13 +137,13 @@ class RankReader:
         last = int(documents.max(initial=-1))
         if last >= len(group_by_document):
             raise Unreadable(
-                f"run {named_by}: it has the groups of {counted(len(group_by_document), 'document')}, "
-                f"and there is a document {last:,}"
+                f"run {named_by}: it has groups for {counted(len(group_by_document), 'document')}, "
+                f"but its rank table contains document {last:,}"
             )
         return [group_by_document[int(number)] for number in documents]
 
     def _counted(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
-        """Counts by document at these k at least."""
+        """Return the counts by document of a run, at these k and at others that were counted."""
         kept = self.kept.get(run_id)
         if kept is not None and set(ks) <= set(kept.ks):
             return kept
@@ -145,7 +157,7 @@ class RankReader:
         return counts
 
     def _totals(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
-        """The logged numbers of a run without ranks, as one document."""
+        """Return the logged numbers of a run without ranks as one row of counts."""
         row = self._frame[self._frame["run_id"] == run_id].iloc[0]
         values = row.reindex(["ce", *map(rbp_name, ks)])
         if values.isna().any():
@@ -163,7 +175,7 @@ class RankReader:
         return frozenset(self._frame.loc[self._frame["without_ranks"].fillna(False), "run_id"])
 
     def _read(self, load: Callable[[str], T], run_id: str) -> T:
-        """Load something of a run; every error of files and formats becomes Unreadable."""
+        """Call `load` with a run ID. Raises Unreadable in place of errors of files and formats."""
         try:
             return load(run_id)
         except Unreadable:
@@ -178,15 +190,20 @@ class RankReader:
 
 
 def whole_ks(ks: Iterable[Any]) -> list[int]:
-    """Return the k that a caller in Python gives. BadInput for 1.5, which is not rounded."""
+    """Return k as a list of int. Raises BadInput if one is not a whole number or below 1.
+
+    Args:
+        ks: the k, or a single k.
+
+    """
     values = list(ks) if isinstance(ks, Iterable) else [ks]
     if not all(isinstance(k, int | np.integer) and k >= 1 for k in values):
-        raise BadInput(f"ks must be whole numbers from 1; got {str(ks)[:60]}")
+        raise BadInput(f"ks={str(ks)[:60]}: every k must be a whole number, at least 1")
     return [int(k) for k in values]
 
 
 def _check_columns(columns: Sequence[str] | None) -> None:
-    """Raise MissingColumn for a name that is no column of any rank table."""
+    """Raise MissingColumn if a rank table cannot have one of the columns."""
     known = [*SCHEMA.names, "rank"]
     for name in columns or ():
         if name not in known:
@@ -194,6 +211,6 @@ def _check_columns(columns: Sequence[str] | None) -> None:
 
 
 def _likely_ks(vocab_size: int, logged: Sequence[int], needed: Iterable[int]) -> list[int]:
-    """The needed k, and every k that analyzers are likely to ask for, so that each rank table is read once."""
+    """Return the needed k and all k that analyzers often use. Each rank table then has to be read only once."""
     likely = {*range(1, _EVERY_K + 1), *_PAPER_KS, *logged, *log_grid(vocab_size).tolist()}
     return sorted({*needed, *(k for k in likely if k <= vocab_size)})

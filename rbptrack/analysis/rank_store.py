@@ -1,4 +1,4 @@
-"""Where `Runs` reads the ranks of measurements: a store, or memory."""
+"""The interface through which `Runs` reads ranks, and a store of rank tables in memory."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
 
 SCORES = ("model", "revision", "task", "score", "n")
-"""Of scores of tasks: a model's name and revision (empty: the main one), the task, its score, how many items it has."""
+"""The columns of a table of task scores.
+
+A row holds the name of a model, its revision (empty: the main one), the task, the score, and the number of items.
+"""
 
 COUNTED = ("document", "greater", "ties", "logprob")
-"""The columns of a rank table that CE and RBP_k need."""
+"""The columns of a rank table from which CE and RBP_k are computed."""
 
 
 class Unreadable(RbptrackError):
-    """A measurement's artifact is missing or damaged; its text names the run."""
+    """An artifact of a measurement is missing or damaged. The message names the run."""
 
 
 class WithoutRanks(Unreadable):
-    """A measurement was imported without ranks: it has no artifact to read."""
+    """The measurement was imported without ranks. It has no rank table and no histogram."""
 
     def __init__(self, text: str = "imported without ranks") -> None:
         super().__init__(text)
 
 
 class RankStore(Protocol):
-    """Where `Runs` reads measurements by run ID: a store, memory. It must pickle; all may raise MissingArtifact.
+    """Base class of the stores from which `Runs` reads ranks. A subclass must implement `ranks`.
 
-    Subclass it and give `ranks` at least.
+    A store must be picklable, because analyzers may run in other processes. Every method may raise MissingArtifact.
     """
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
-        """The rank table of a measurement; all its columns, or some."""
+        """Return the rank table of a measurement. columns: the columns to read; None: all."""
         raise MissingArtifact(f"run {run_id} has no ranks")
 
     def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterable[RankTable]:
@@ -46,39 +49,45 @@ class RankStore(Protocol):
         return [self.ranks(run_id, columns)]
 
     def histogram(self, run_id: str) -> RankHistogram:
-        """How often each rank occurs in a measurement."""
+        """Return how often each rank occurs in a measurement."""
         return self.ranks(run_id, COUNTED).histogram()
 
     def token_texts(self, run_id: str) -> Mapping[int, str]:
-        """The texts of a measurement's tokens by id, empty if they were not kept.
+        """Return the texts of a measurement's tokens, by ID; empty if they were not saved.
 
-        Bytes that are not a character are lone surrogates. `rbptrack.base.words.readable` replaces them.
+        Bytes that do not form a character appear as lone surrogates. `rbptrack.base.words.readable` replaces them.
         """
         return {}
 
     def ranks_of(self, run_id: str, documents: Collection[int]) -> RankTable:
-        """The rank table of some documents of a measurement, by their numbers."""
-        wanted = pa.array(sorted(documents), pa.int32())
+        """Return the rank table of some documents of a measurement, by their numbers."""
+        numbers = pa.array(sorted(documents), pa.int32())
         pieces = []
         for piece in self.rank_pieces(run_id):
-            chosen = pc.is_in(piece.table.column("document"), value_set=wanted)
-            pieces.append(replace(piece, table=piece.table.filter(chosen)))
+            mask = pc.is_in(piece.table.column("document"), value_set=numbers)
+            pieces.append(replace(piece, table=piece.table.filter(mask)))
         return RankTable.concatenate(pieces)
 
     def unscored(self, run_id: str) -> pd.DataFrame:
-        """The tokens that the model read and that have no rank: document, position, token; empty if not kept."""
+        """Return the tokens that the model read and that have no rank; without rows if they were not saved.
+
+        The columns are document (the document's number), position (the token's index in it), and token (its ID).
+        """
         return pd.DataFrame({"document": [], "position": [], "token": []}, dtype="int64")
 
     def documents(self, run_id: str) -> pd.DataFrame:
-        """The documents of a measurement: document (its number), id, tokens; empty if not kept."""
+        """Return the documents of a measurement; without rows if they were not saved.
+
+        The columns are document (the document's number), id (its ID in the dataset), and tokens (how many it has).
+        """
         return pd.DataFrame({"document": [], "id": [], "tokens": []})
 
     def groups(self, run_id: str) -> Sequence[str]:
-        """The group of each document of a measurement, by the document's number."""
-        raise MissingArtifact(f"run {run_id} names no groups of its documents")
+        """Return the group of each document of a measurement. The document's number is the index."""
+        raise MissingArtifact(f"the documents of run {run_id} have no groups")
 
     def scores(self) -> pd.DataFrame:
-        """Imported scores of tasks, with the columns of `SCORES`."""
+        """Return the imported scores of tasks, one row for each score, with the columns of `SCORES`."""
         return pd.DataFrame(columns=list(SCORES))
 
 
@@ -89,7 +98,7 @@ class Tables(RankStore):
         self._tables = tables
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
-        """The rank table of a measurement, whole."""
+        """Return the rank table of a measurement with all its columns. `columns` is ignored."""
         if run_id not in self._tables:
             raise MissingArtifact(f"run {run_id} has no ranks")
         return self._tables[run_id]

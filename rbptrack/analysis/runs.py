@@ -1,4 +1,4 @@
-"""Finished measurements as analyzers read them: a table with one row each, and their ranks on demand."""
+"""Finished measurements: a table with one row for each, and their ranks, which are read on demand."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ from rbptrack.config.patterns import fits, natural_key
 from rbptrack.facts import BY_NAME, COLUMNS, TELL_APART
 from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name
 
-_MAX_SHOWN = 60  # measurements, where runs are displayed
+_MAX_SHOWN = 60  # the most rows that are printed when `Runs` is displayed
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Which measurements are meant: those that pass every filter. An empty filter lets all pass.
+    """Filters that select measurements. A measurement is selected if it passes all of them.
+
+    A list of patterns selects the names that match one of its patterns, such as `pythia*`, and that match no exclusion,
+    such as `!pythia-12b`. An empty filter selects every measurement.
 
     Attributes:
         where: a condition over the columns of `Runs.frame`, such as `ce < 4 and dtype == "float32"`.
-        family: patterns such as `pythia*` and, after `!`, exclusions.
-        size: patterns.
-        model: patterns over the models, `pythia-70m` or `pythia/70m`.
-        dataset: patterns.
-        sweep: patterns; a store also finds what a sweep reused.
+        family: patterns of names of families.
+        size: patterns of published sizes, such as `70m`.
+        model: patterns of names of models, such as `pythia-70m` or `pythia/70m`.
+        dataset: patterns of names of datasets.
+        sweep: patterns of names of sweeps. A store also selects the measurements that such a sweep reused.
 
     """
 
@@ -49,17 +52,20 @@ EVERYTHING = Filters()
 
 
 class Runs:
-    """Finished measurements: a table with one row each, and their ranks on demand.
+    """Finished measurements: a table with one row for each, and their ranks, which are read on demand.
 
-    Every method that takes a run takes its name (`nano-6k/stdlib`), the beginning of its run ID, or its row.
+    An argument `run` of a method is the name of a measurement (`nano-6k/stdlib`), the beginning of its run ID, or its
+    row.
 
     Args:
-        frame: one row per measurement, with columns of `rbptrack.facts.COLUMNS`; columns that are left out are missing.
-        store: where their ranks are read.
+        frame: one row for each measurement. The columns are those of `rbptrack.facts.COLUMNS`, and rbp_<k>. Columns
+            that are left out are filled with missing values.
+        store: the store that holds the ranks.
 
     Attributes:
-        frame: the table, typed, with `name` in front. Treat it as read-only.
-        store: where their ranks are read.
+        frame: the table, with typed columns and the name of each measurement as the first column. Treat it as
+            read-only.
+        store: the store that holds the ranks.
 
     """
 
@@ -78,18 +84,19 @@ class Runs:
         return len(self.frame)
 
     def __iter__(self) -> Iterator[pd.Series]:
-        """Yield the row of each measurement. `runs.ranks(row)` and the other methods take it."""
+        """Yield the row of each measurement. A row can be passed to methods, such as `runs.ranks(row)`."""
         return (row for _, row in self.frame.iterrows())
 
     def __getitem__(self, key: Any) -> Any:
-        """Select as pandas does.
+        """Select a measurement, columns or several measurements.
 
-        A name gives the row of that measurement, a column's name that column, a list of columns a table, and a mask or
-        a slice the measurements that it selects.
+        Args:
+            key: The type of the key determines what is returned. The name of a measurement or the beginning of a run
+                ID: its row. The name of a column: the column. A list of columns: a table. A mask (one bool for each
+                measurement) or a slice: the selected measurements as `Runs`.
 
         Raises:
-            BadInput: no measurement has that name, or several do; the message lists the names. Or the key is none of
-                these.
+            BadInput: no measurement or several measurements have the name, or the key is none of the above.
 
         """
         if isinstance(key, str):
@@ -105,33 +112,41 @@ class Runs:
         truths = [value for value in values if value is pd.NA or isinstance(value, bool | np.bool_)]
         if not isinstance(key, Iterable) or len(truths) < len(values):
             what = "a name, a column, a list of columns, or a mask such as runs['ce'] < 4"
-            raise BadInput(f"runs[{key!r:.40}] is not understood: give {what}")
+            raise BadInput(f"runs[{key!r:.40}] is not understood. Give {what}")
         if len(values) != len(self):
-            raise BadInput(f"a mask has a value for each measurement: {len(values)} values, {len(self)} measurements")
+            raise BadInput(f"a mask needs one value for each of the {len(self)} measurements; it has {len(values)}")
         index = key.index if isinstance(key, pd.Series) else self.frame.index
         mask = pd.Series(values, index, dtype="boolean")
         return self._with_rows(self.frame[mask.reindex(self.frame.index).fillna(False)])
 
     def query(self, condition: str) -> Runs:
-        """Select the measurements for which a condition over the columns is true: `ce < 4 and dtype == "float32"`.
+        """Return the measurements for which a condition is true.
+
+        Args:
+            condition: a condition over the columns of `frame`, such as `ce < 4 and dtype == "float32"`.
 
         Raises:
-            BadInput: it is not a condition, or no measurement passes.
+            BadInput: the condition cannot be evaluated, or it is true for no measurement.
 
         """
         return self.select(Filters(where=condition))
 
     def select(self, filters: Filters) -> Runs:
-        """Return the measurements that pass. Raises BadInput if none passes, or the condition cannot be evaluated."""
+        """Return the measurements that pass all filters.
+
+        Raises:
+            BadInput: no measurement passes, or the condition `filters.where` cannot be evaluated.
+
+        """
         rows = self.frame
         for column in ("family", "size", "model", "dataset", "sweep"):
             patterns = getattr(filters, column)
             if not patterns:
                 continue
             names = [rows[column].astype("string").fillna("")]
-            if column == "model":  # nano/6k means nano-6k
+            if column == "model":  # a model can also be named by family and size, such as nano/6k
                 names.append(_family_and_size(rows).fillna(""))
-            passed = rows[[fits(of_run, patterns) for of_run in zip(*names, strict=True)]]
+            passed = rows[[fits(run_names, patterns) for run_names in zip(*names, strict=True)]]
             if not len(passed):
                 present = shortened(list(dict.fromkeys(rows[column].dropna())))
                 where = "The store has" if len(rows) == len(self.frame) else "Those that pass the other filters have"
@@ -140,22 +155,31 @@ class Runs:
         if filters.where:
             rows = rows_that_pass(rows, filters.where)
             if not len(rows):
-                raise BadInput(f"no measurement passes where={filters.where}")
+                raise BadInput(f"the condition where={filters.where} is true for no measurement")
         return self._with_rows(rows)
 
     def copy(self) -> Runs:
-        """Return these measurements with a copy of the table. Changes of the copy do not affect the original."""
+        """Return a copy. Changes of its table do not affect the original."""
         return self._with_rows(self.frame)
 
     def row(self, word: str) -> pd.Series:
-        """The row of a name, or of the beginning of a run ID; BadInput as `runs[...]` raises it."""
+        """Return the row of one measurement.
+
+        Args:
+            word: the name of the measurement, such as `nano-6k/stdlib` or `nano/6k/stdlib`, in any case. The model
+                alone (`nano-6k`) is enough if it has one measurement. The beginning of a run ID is also allowed.
+
+        Raises:
+            BadInput: no measurement matches, or several do. The message lists names.
+
+        """
         name = "/".join(part.strip() for part in word.split("/")).lower()
         frame = self.frame
         model = _family_and_size(frame)
         names_by_precedence = [
             [frame["name"], model + "/" + frame["dataset"]],
-            [frame["model"] + "/" + frame["dataset"], frame["model"], model],  # nano-6k alone, where it has one run
-            [frame["run_id"].str[: len(name)]],  # last, as a name may be of hexadecimal digits: ada
+            [frame["model"] + "/" + frame["dataset"], frame["model"], model],
+            [frame["run_id"].str[: len(name)]],  # last, because a name such as "ada" may consist of hexadecimal digits
         ]
         rows = frame[:0]
         for names in names_by_precedence:
@@ -166,76 +190,130 @@ class Runs:
             return rows.iloc[0]
         if len(rows):
             names_and_ids = [f"{row['name']} ({row['run_id'][:8]})" for row in rows.to_dict("records")]
-            raise BadInput(f"{word} is ambiguous: {shortened(names_and_ids)}. Pick one, or give a run ID")
+            raise BadInput(f"{word!r} is ambiguous. It matches {shortened(names_and_ids)}. Give one name or a run ID")
         raise unknown("measurement", word, frame["name"])
 
     def run_id(self, run: str | pd.Series) -> str:
-        """The run ID of a name, of the beginning of a run ID, or of a row; BadInput as `runs[...]` raises it."""
+        """Return the run ID of one measurement.
+
+        Args:
+            run: the name of the measurement, the beginning of its run ID, or its row.
+
+        Raises:
+            BadInput: no measurement matches, or several do.
+
+        """
         if isinstance(run, pd.Series) and "run_id" in run.index:
             return str(run["run_id"])
         if not isinstance(run, str):
-            raise BadInput(f"a run is named by a text such as nano-6k/stdlib, or by its row; got {run!r:.40}")
+            raise BadInput(f"{run!r:.40} is not a run. Give a name such as nano-6k/stdlib, a run ID, or a row")
         if run in self._run_ids:
             return run
         return str(self.row(run)["run_id"])
 
     def histogram(self, run: str | pd.Series) -> RankHistogram:
-        """Return the exact counts by rank of one run. Raises Unreadable."""
+        """Return how often each rank occurs in one run. Raises Unreadable if the histogram is missing or damaged."""
         return self._reader.histogram(self.run_id(run))
 
     def ranks(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> RankTable:
-        """Read the rank table of one run, which is not kept. Raises Unreadable, or MissingColumn."""
+        """Read the rank table of one run. The table is not kept in memory.
+
+        Args:
+            run: the run.
+            columns: the columns of the table to read; None: all.
+
+        Raises:
+            MissingColumn: a rank table cannot have such a column.
+            Unreadable: the rank table is missing or damaged.
+
+        """
         return self._reader.ranks(self.run_id(run), columns)
 
     def ranks_of(self, run: str | pd.Series, documents: Collection[int]) -> RankTable:
-        """Read the ranks of some documents of one run, by their numbers. Raises Unreadable."""
+        """Read the rank table of some documents of one run. Raises Unreadable if it is missing or damaged.
+
+        Args:
+            run: the run.
+            documents: the numbers of the documents.
+
+        """
         return self._reader.ranks_of(self.run_id(run), documents)
 
     def rank_pieces(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
-        """Yield the rank table of one run in pieces of whole documents, in text order, with one in memory at a time.
+        """Yield the rank table of one run in pieces of whole documents, in the order of the texts.
+
+        Only one piece is in memory at a time.
+
+        Args:
+            run: the run.
+            columns: the columns of the table to read; None: all.
 
         Raises:
-            MissingColumn: no rank table has such a column.
-            Unreadable: the table is missing or damaged; this may be raised after some pieces.
+            MissingColumn: a rank table cannot have such a column.
+            Unreadable: the table is missing or damaged. It may be raised after some pieces.
 
         """
         return self._reader.rank_pieces(self.run_id(run), columns)
 
     def counts_by_document(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
-        """Count tokens, nats and hits of each k per document of one run, also if documents have groups.
+        """Count tokens, nats and the hits at each k in each document of one run, even if documents belong to groups.
 
-        Raises Unreadable.
+        Args:
+            run: the run.
+            ks: the k. A hit is a token with rank <= k.
+
+        Raises:
+            Unreadable: the rank table is missing or damaged.
+
         """
         return self._reader.counts_by_document(self.run_id(run), ks)
 
     def document_counts(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
-        """Count tokens, nats and hits of each k per document of one run, or per group if documents have groups.
+        """Count tokens, nats and the hits at each k in each document of one run, or in each group if groups are known.
 
-        The counts are kept for the next analyzer of this process. Metrics that were imported without ranks come as one
-        document with the number `stats.documents.TOTALS`. Raises Unreadable.
+        The counts are kept in memory for the next analyzer. A run that was imported without ranks has one row with its
+        totals; the document number of this row is `stats.documents.TOTALS`.
+
+        Args:
+            run: the run.
+            ks: the k. A hit is a token with rank <= k.
+
+        Raises:
+            Unreadable: the rank table is missing or damaged.
+            WithoutRanks: the run was imported without ranks, and it lacks CE or RBP_k at one of the k.
+
         """
         return self._reader.document_counts(self.run_id(run), ks)
 
     def groups(self, run: str | pd.Series) -> Sequence[str]:
-        """Return the group of each document with scored tokens of a run; empty if no field names groups.
+        """Return the group of each document that has scored tokens; empty if no run over the same texts has groups.
 
-        Runs over the same texts get the same groups, so that their errors are paired. If runs name different groups, or
-        only some runs name any, the groups of the run with the fewest are taken for all. If they cannot be read,
-        the result is empty and `unread_groups` says why.
+        All runs over the same texts get the same groups, because only then can their errors be paired. If the runs name
+        different groups, or only some name any, the groups of the run with the fewest groups are used for all. If these
+        groups cannot be read, the result is empty, and `unread_groups` holds the reason.
 
         Raises:
-            Unreadable: the ranks cannot be read, or there are more documents than groups.
+            Unreadable: the ranks cannot be read, or a document has no group.
 
         """
         return self._reader.groups(self.run_id(run))
 
     @property
     def unread_groups(self) -> dict[str, str]:
-        """By run ID, why the groups of a run's documents could not be read; such a run is counted by document."""
+        """The reason why the groups of a run could not be read, by run ID. Such a run is counted by document."""
         return self._reader.unread_groups
 
     def token_texts(self, run: str | pd.Series, ids: Iterable[int]) -> list[str]:
-        """Return the texts of tokens of one run in quotes, as `" the"`, or as `id 262` if a text is not known."""
+        """Return the texts of tokens of one run, in quotes: `" the"`. A token without a known text is named `id 262`.
+
+        Args:
+            run: the run.
+            ids: the IDs of the tokens.
+
+        Raises:
+            Unreadable: the file of texts is damaged.
+
+        """
         known = self._reader.token_texts(self.run_id(run))
         texts = []
         for token in map(int, ids):
@@ -243,7 +321,7 @@ class Runs:
         return texts
 
     def scores(self) -> pd.DataFrame:
-        """Return the imported scores of tasks, with the columns of `SCORES`; without rows if there are none."""
+        """Return the imported scores of tasks, one row for each score, with the columns of `SCORES`."""
         return self.store.scores()
 
     def __repr__(self) -> str:
@@ -259,7 +337,7 @@ class Runs:
         return self.frame[["name", "non_embedding_params", "num_tokens", "ce", *headline]]
 
     def _with_rows(self, rows: pd.DataFrame) -> Runs:
-        """The measurements of some rows. They share what was counted."""
+        """Return the measurements of some rows. They share the counts that are kept in memory."""
         selected = Runs(rows, self.store)
         selected._reader.kept = self._reader.kept
         return selected
@@ -270,28 +348,32 @@ class Runs:
 
 
 def _family_and_size(frame: pd.DataFrame) -> pd.Series[str]:
-    """The models as they are named on the command line: `nano/6k`."""
+    """Return the names of models as family and size: `nano/6k`."""
     return frame["family"] + "/" + frame["size"].astype("string")
 
 
 def _sizes(frame: pd.DataFrame) -> pd.CategoricalDtype:
-    """The sizes in the order of S; sizes of unknown S come last, in the order of the numbers in them."""
+    """Return the type of the column `size`: the sizes in the order of S.
+
+    Sizes with an unknown S come last, in the order of the numbers in their names.
+    """
     smallest = frame.groupby("size", observed=True)["non_embedding_params"].min()
     by_s = {str(size): float("inf") if pd.isna(s) else float(s) for size, s in smallest.items()}
     return pd.CategoricalDtype(sorted(by_s, key=lambda size: (by_s[size], natural_key(size))), ordered=True)
 
 
 def _names(frame: pd.DataFrame) -> pd.Series[str]:
-    """A name for each run that no other has: `nano-6k/stdlib`; if several runs share it, with what sets them apart:
-    `mine-115k/notes@bfloat16`.
+    """Return a unique name for each run, such as `nano-6k/stdlib`.
+
+    If several runs have the same model and dataset, their differences are added: `mine-115k/notes@bfloat16`.
     """
     names = pd.Series([f"{model}/{dataset}" for model, dataset in zip(frame["model"], frame["dataset"], strict=True)])
     for column in (*TELL_APART, "run_id"):
-        alike = names[names.duplicated(keep=False)]
-        if alike.empty:
+        repeated = names[names.duplicated(keep=False)]
+        if repeated.empty:
             break
-        values = frame.loc[alike.index, column]
-        values = values[values.groupby(alike).transform("nunique", dropna=False) > 1]
+        values = frame.loc[repeated.index, column]
+        values = values[values.groupby(repeated).transform("nunique", dropna=False) > 1]
         marks = ["" if pd.isna(value) else "@" + BY_NAME[column].text(value) for value in values]
         names[values.index] += pd.Series(marks, index=values.index, dtype="string")
     return names.astype("string")

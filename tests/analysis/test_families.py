@@ -246,7 +246,7 @@ def test_imported_metrics_say_what_their_intervals_hold() -> None:
     rows = [row(size, without_ranks=True, ce=3.0, rbp_1=0.3, vocab_size=None) for size in (6, 15)]
     reading = read_families(runs_of(*rows, tables={}), [1, 10])
     [(family, counts)] = reading
-    assert family.usable([1, 10]) == [1]
+    assert family.usable_ks([1, 10]) == [1]
     assert counts[0].ks == (1,)
     assert len(reading.notes) == 1
 
