@@ -1,12 +1,16 @@
 """Where are models worse, and where does size help? CE, RBP_k and alpha by class of token, position, field and group.
 
-The analyzer compares each class with all other tokens. It compares the level at the largest size, and the exponent by
-the law of the ratio of class and rest, over the same models and documents. Tokens are classed by kind (word,
-identifier, number, punctuation, white space), by whether they begin a word, and by their frequency in the dataset. All
-of these need token ids; the first two also need the texts of tokens. Bins of positions double in width. They use only
-the documents that reach the last bin: all bins then cover the same documents. Groups (`dataset.group`, such as books or
-sites) are compared with documents as units. In all other comparisons, groups are the units if they are known. Tokens
-differ in length between groups and fields. CE per token alone therefore does not show which text is harder.
+The analyzer compares each class with all other tokens in two ways: by the level of CE and RBP_k at the largest size,
+and by the exponent in size. The difference of the exponents is the exponent of the ratio of class and rest, over the
+same models and documents.
+
+Tokens are divided into classes by kind (word, identifier, number, punctuation, white space), by whether they begin a
+word, and by their frequency in the dataset. All of these need token ids; the first two also need the texts of tokens.
+Bins of positions double in width. They use only the documents that reach the last bin. All bins then cover the same
+documents. Groups (`dataset.group`, such as books or sites) are compared with documents as units. In all other
+comparisons, groups are the units if they are known.
+
+Tokens differ in length between groups and fields. CE per token alone therefore does not show which text is harder.
 """
 
 from __future__ import annotations
@@ -39,20 +43,25 @@ KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
 DECADES = ("1e-2 and more", "1e-3 to 1e-2", "1e-4 to 1e-3", "1e-5 to 1e-4", "below 1e-5")
 POSITION = "position"
 GROUP = "group"
-MIN_REACH = 5  # documents, and half of all, that reach the last bin of positions
-MIN_TOKENS = 20  # of a bin of positions
-MAX_GROUPS = 20  # those of most tokens are told apart
+MIN_REACH = 5  # the last bin of positions must be reached by so many documents, and by half of all
+MIN_TOKENS = 20  # the fewest tokens of a bin of positions
+MAX_GROUPS = 20  # the number of groups with a class of their own
 
 _WORD = re.compile(r"[^\W\d_]+(['’][^\W\d_]+)?")
 _IDENTIFIER = re.compile(r"\w*[^\W\d_]\w*")  # letters with digits, underscores or inner capitals
 
 
 def kind_of(text: str) -> str:
-    """Return the kind of a token by its text: one of `KINDS`. White space at its beginning does not count."""
+    """Return the kind of a token, one of `KINDS`. White space around other characters is ignored.
+
+    Args:
+        text: the text of the token; empty if it is unknown.
+
+    """
     stripped = text.strip()
     if not stripped:
         return "white space" if text else "other"
-    if "\ufffd" in stripped:  # part of a character
+    if "\ufffd" in stripped:  # the token holds a part of a character
         return "other"
     if stripped.replace(".", "").replace(",", "").isnumeric():
         return "number"
@@ -66,12 +75,12 @@ def kind_of(text: str) -> str:
 
 @dataclass(frozen=True)
 class Classification:
-    """A way to sort tokens into classes by a column of the rank table.
+    """A division of tokens into classes by a column of the rank table.
 
     Attributes:
-        column: name of the column.
-        names: names of the classes.
-        class_of: for each value of the column, the index of its class.
+        column: the name of the column.
+        names: the names of the classes.
+        class_of: the index of the class of each value of the column, (values,).
 
     """
 
@@ -83,13 +92,13 @@ class Classification:
 def classifications_of(
     occurrences: IntArray, fields: IntArray, last: int, texts: Sequence[str]
 ) -> dict[str, Classification]:
-    """Return the classifications that a run's tokens allow, by name. Bins of positions are always included.
+    """Return the classifications that a run's tokens permit, by name. Bins of positions are always included.
 
     Args:
-        occurrences: how often each token id is scored, (ids,); empty if ids are unknown.
-        fields: number of tokens in each field, (fields,).
+        occurrences: the number of scored tokens with each id, (ids,); empty if ids are unknown.
+        fields: the number of scored tokens in each field, (fields,).
         last: the largest position.
-        texts: texts of the ids that occur; empty if they are unknown.
+        texts: the texts of the ids that occur, in the order of the ids; empty if they are unknown.
 
     """
     by_name = {}
@@ -119,9 +128,17 @@ def classifications_of(
 def sum_by_class(
     piece: RankTable, classifications: Mapping[str, Classification], ks: Sequence[int]
 ) -> dict[str, FloatArray]:
-    """Sum tokens, nats and hits of each k by document and class, (documents, classes, 2 + ks), for each classification.
+    """Sum tokens, nats and the hits at each k by document and class.
 
-    A classification by token is left out if the id of any token is unknown.
+    Args:
+        piece: a rank table of whole documents.
+        classifications: the classifications, by name.
+        ks: the k.
+
+    Returns:
+        The sums of each classification, (documents, classes, 2 + ks), by its name. A classification is left out if some
+        token of the piece has no class, for example because its id is unknown.
+
     """
     present, document = piece.documents
     nats = -piece.column("logprob").astype(np.float64)
@@ -139,16 +156,21 @@ def sum_by_class(
 
 
 def of_documents_that_reach_the_end(sums: FloatArray) -> FloatArray:
-    """Keep the sums by position of documents that reach the last bin, and set all other sums to 0.
+    """Set the sums of bins of positions to 0 for documents that do not reach the last bin.
 
-    The last bin is the last one that at least 5 documents, and at least half of all documents, reach.
+    The last bin is the last one that at least `MIN_REACH` documents, and at least half of all documents, reach. Later
+    bins, and bins with fewer than `MIN_TOKENS` tokens, are also set to 0.
+
+    Args:
+        sums: tokens, nats and hits by document and bin, (documents, bins, 2 + ks).
+
     """
-    there = sums[:, :, 0] > 0
-    common_bins = np.flatnonzero(there.sum(axis=0) >= max(MIN_REACH, len(sums) / 2))
+    reached = sums[:, :, 0] > 0
+    common_bins = np.flatnonzero(reached.sum(axis=0) >= max(MIN_REACH, len(sums) / 2))
     if not len(common_bins):
         return np.zeros_like(sums)
     last = common_bins[-1]
-    kept = sums * there[:, last, None, None]
+    kept = sums * reached[:, last, None, None]
     kept[:, last + 1 :] = 0
     kept[:, kept[..., 0].sum(axis=0) < MIN_TOKENS] = 0
     return kept
@@ -156,12 +178,12 @@ def of_documents_that_reach_the_end(sums: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class ClassSums:
-    """Sums by document and class, for each classification.
+    """Sums by document and class of one run, for several classifications.
 
     Attributes:
-        all_classes: tokens, nats and hits of each k over all classes, (documents, 2 + ks).
-        sums: for each classification, tokens, nats and hits of each k by class, (documents, classes, 2 + ks).
-        names: for each classification, the names of its classes.
+        all_classes: tokens, nats and the hits at each k over all classes, (documents, 2 + ks).
+        sums: tokens, nats and the hits at each k by class, (documents, classes, 2 + ks), for each classification.
+        names: the names of the classes, for each classification.
 
     """
 
@@ -175,7 +197,14 @@ class ClassSums:
         return replace(self, all_classes=self.all_classes + other.all_classes, sums=sums, names=names)
 
     def in_groups(self, groups: Sequence[str]) -> Self:
-        """Sum by group, and add the group as a class. The largest groups have a class each; all others share one."""
+        """Return the sums by group, with one more classification: by group, over documents.
+
+        The `MAX_GROUPS` groups with the most tokens have a class each. All other groups share a class.
+
+        Args:
+            groups: the group of each document.
+
+        """
         names, group = np.unique(np.asarray(groups), return_inverse=True)
         order = np.argsort(-np.bincount(group, weights=self.all_classes[:, 0]), kind="stable")
         shown = [str(name) for name in names[order[:MAX_GROUPS]]]
@@ -183,8 +212,8 @@ class ClassSums:
             shown.append(f"{len(names) - MAX_GROUPS} other groups")
         class_of_document = np.minimum(np.argsort(order), MAX_GROUPS)[group]
         is_of_class = class_of_document[:, None] == np.arange(len(shown))
-        by_group = is_of_class[:, :, None] * self.all_classes[:, None]  # documents stay apart
-        sums = {by: sum_by(groups, of_classes) for by, of_classes in self.sums.items()}
+        by_group = is_of_class[:, :, None] * self.all_classes[:, None]  # a row of these sums remains a document
+        sums = {by: sum_by(groups, class_sums) for by, class_sums in self.sums.items()}
         return replace(
             self,
             all_classes=sum_by(groups, self.all_classes),
@@ -201,12 +230,12 @@ GLOSSARY = {
     "delta": Term(
         "exponent of the class minus that of all other tokens, by the law of their ratio", "Δα vs. the rest", "+.3f"
     ),
-    "by": Term("how tokens are classed"),
+    "by": Term("the property by which tokens are divided into classes"),
     "class": Term("the class of tokens"),
-    "share": Term("of the scored tokens", form=".1%"),
+    "share": Term("share of the scored tokens that belong to the class", form=".1%"),
     "value": Term("CE or RBP_k of the class at the largest size"),
     "rest": Term("CE or RBP_k of all other tokens at the largest size"),
-    "R2": Term("of the law in logarithms", "R²"),
+    "R2": Term("share of the variance of ln y that the law explains", "R²"),
 }
 
 
@@ -218,7 +247,7 @@ class Breakdown(Analyzer):
     """the k of RBP_k; CE is always included"""
 
     def analyze(self, runs: Runs) -> Report:
-        """Class the tokens of every measurement. Exponents need 2 sizes; their intervals need 3."""
+        """Compare the classes of tokens of every measurement. Exponents need 2 sizes; their intervals need 3."""
         report = Report(GLOSSARY)
         by_family: dict[str, dict[str, Classification]] = {}  # all models of a family read the same tokens
 
@@ -247,7 +276,7 @@ class Breakdown(Analyzer):
 
 
 def _read_sums(runs: Runs, run_id: str, classifications: Mapping[str, Classification], ks: Sequence[int]) -> ClassSums:
-    """Read the sums of one run, for each classification that has a class for all of its tokens."""
+    """Read the sums of one run for each classification that has a class for all of the run's tokens."""
     columns = ["document", "position", "field", "token", "rank", "logprob"]
     pieces = [sum_by_class(piece, classifications, ks) for piece in runs.rank_pieces(run_id, columns)]
     names = {}
@@ -268,7 +297,16 @@ def _class_and_rest(sums: FloatArray, i: int) -> FloatArray:
 def _compare(
     report: Report, case: dict[str, Any], metrics: Sequence[str], s: FloatArray, pairs: Sequence[FloatArray]
 ) -> None:
-    """Add the comparison of one class with the rest. pairs: sums of both at each size S, (documents, 2, 2 + ks)."""
+    """Add the comparison of one class with the rest to a report.
+
+    Args:
+        report: the report.
+        case: the keys of the results: family, dataset, classification and class.
+        metrics: the metrics in the order of the sums: CE and each RBP_k.
+        s: the sizes S, (m,).
+        pairs: the sums of the class and of the rest at each size, m arrays of (documents, 2, 2 + ks).
+
+    """
     largest = pairs[-1].sum(axis=0)
     if not largest[:, 0].all():
         return  # the class has no tokens, or all tokens
@@ -283,16 +321,16 @@ def _compare(
         report.add("level", level, null=0.0, metric=metric, beside=beside, **case)
     if len(s) == 1:
         return
-    of_class = laws(s, [pair[:, 0] for pair in pairs], ce_and_missed)
+    class_laws = laws(s, [pair[:, 0] for pair in pairs], ce_and_missed)
     ratios = laws(s, pairs, lambda x: ce_and_missed(x[..., 0, :]) / ce_and_missed(x[..., 1, :]))
-    for metric, law, ratio in zip(metrics, of_class, ratios, strict=True):
+    for metric, law, ratio in zip(metrics, class_laws, ratios, strict=True):
         if law and ratio:
             report.add("alpha", _with_error_if(enough, law.alpha), metric=metric, beside={"R2": law.r2}, **case)
             report.add("delta", _with_error_if(enough, ratio.alpha), null=0.0, metric=metric, **case)
 
 
 def _with_error_if(enough: bool, estimate: Estimate) -> Estimate:
-    """Return the estimate, without its interval if too few documents have the class or other tokens."""
+    """Return the estimate if there are enough documents, otherwise the estimate without its interval."""
     return estimate if enough else estimate.without_error()
 
 
@@ -311,7 +349,7 @@ def _draw(report: Report) -> None:
 
 
 def _read_classifications(runs: Runs, run_id: str) -> tuple[dict[str, Classification], str]:
-    """Return the classifications of a run's tokens, and a note on classifications that lack token ids or texts."""
+    """Return the classifications of a run's tokens, and a note if token ids or texts are missing (otherwise empty)."""
     occurrences = np.zeros(0, dtype=np.int64)
     fields = np.zeros(0, dtype=np.int64)
     last_position = 0
@@ -324,20 +362,26 @@ def _read_classifications(runs: Runs, run_id: str) -> tuple[dict[str, Classifica
         if ids_known:
             occurrences = _add_counts(occurrences, token)
     if not ids_known:
-        missing = "imported without token ids, which classes of token need"
+        missing = "tokens are only classed by position and field, because they were imported without ids"
         return classifications_of(np.zeros(0, dtype=np.int64), fields, last_position, ()), missing
     ids = np.flatnonzero(occurrences).tolist()
     texts = [json.loads(text) if text.startswith('"') else "" for text in runs.token_texts(run_id, ids)]
     missing = (
         ""
         if any(texts)
-        else "tokens are not classed by kind or by place in the word, because their texts were not kept"
+        else "tokens are not classed by kind or by place in the word, because their texts were not saved"
     )
     return classifications_of(occurrences, fields, last_position, texts), missing
 
 
 def _add_counts(counts: IntArray, numbers: IntArray) -> IntArray:
-    """Add the counts of 0, 1, ... in further numbers to counts."""
+    """Count the numbers 0, 1, ... in an array, and return the sums of these and earlier counts.
+
+    Args:
+        counts: the earlier count of each number, (numbers,).
+        numbers: the array.
+
+    """
     more = np.bincount(numbers, minlength=len(counts))
     more[: len(counts)] += counts
     return more

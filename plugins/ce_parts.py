@@ -1,14 +1,15 @@
 """Split cross-entropy into parts by two exact identities, and test which part falls with size.
 
-CE = E[ln R] + E[-ln(pR)]. The first part depends on ranks only: it is a weighted sum of all RBP_k. The second part says
-how far p lies below 1/R. Both are at least 0.
-CE = H(P) + KL(P||Q^) - ln Z_Q (arXiv 2510.04067). P(e) is the share of tokens with rank e. Q(e) = exp(mean ln p of
-these tokens). Z_Q is the sum of Q over the ranks seen, and Q^ = Q/Z_Q. The parts are called error entropy,
-self-alignment and confidence. -ln Z_Q may be below 0, so it has no power law.
+1. CE = E[ln R] + E[-ln(pR)]. The first part depends only on the ranks R: it is a weighted sum of all RBP_k. The second
+   part says how far p, the target's probability, lies below 1/R. Both parts are at least 0.
+2. CE = H(P) + KL(P||Q^) - ln Z_Q (arXiv 2510.04067). P(e) is the share of tokens with rank e. Q(e) is exp of the mean
+   of ln p over these tokens. Z_Q is the sum of Q over the ranks that occur, and Q^ = Q/Z_Q. The parts are called error
+   entropy, self-alignment and confidence. -ln Z_Q may be negative and therefore has no power law.
 
-Nothing is fitted in either, and both are checked with every measurement. In a sample H(P) is too low. Miller
-and Madow's correction, (ranks seen - 1)/(2 tokens), removes a part of this bias (31 to 33% in simulation). KL is
-too high by more than its error, so it gets no interval.
+Neither identity contains a fit. The analyzer checks both with every measurement. Estimates of H(P) from a sample are
+too low. Miller and Madow's correction, (ranks that occur - 1)/(2 tokens),
+removes a part of this bias (31 to 33% in simulation). Estimates of KL are too high, by more than their error. KL
+therefore has no interval.
 """
 
 from __future__ import annotations
@@ -40,29 +41,31 @@ from rbptrack.stats import MIN_UNITS, Estimate, laws
 
 PARTS = {
     "ce": Term("cross-entropy, nats per token", "CE"),
-    "rank": Term("E[ln R], nats: what ranks fix", "E[ln R]"),
-    "rest": Term("E[-ln(pR)], nats: what p lacks to 1/R", "E[-ln(pR)]"),
-    "error_entropy": Term("the entropy of ranks, nats; in a sample too low", "H(P)"),
-    "self_alignment": Term("nats; in a sample too high", "KL(P||Q^)"),
-    "confidence": Term("nats; may be negative", "-ln Z_Q"),
+    "rank": Term("E[ln R], nats: the part that depends on ranks only", "E[ln R]"),
+    "rest": Term("E[-ln(pR)], nats: how far p lies below 1/R", "E[-ln(pR)]"),
+    "error_entropy": Term("the entropy of ranks, nats; too low in a sample", "H(P)"),
+    "self_alignment": Term("divergence of P from Q^, nats; too high in a sample", "KL(P||Q^)"),
+    "confidence": Term("-ln Z_Q, nats; may be negative", "-ln Z_Q"),
 }
-"""Cross-entropy and its parts by either identity, in the order of the columns of `PartSums.sums`."""
+"""Cross-entropy and its parts by both identities, in the order of the columns of `PartSums.sums`."""
 
 KL = "self_alignment"
-LOGARITHMS = 5  # the parts before confidence: -ln Z_Q may be negative, and its logarithm is never taken
-MIN_STANDARD_ERRORS = 3.0  # standard errors that the fall of CE must have to be shared out
+LOGARITHMS = 5  # the number of parts before confidence. -ln Z_Q may be negative, and its logarithm is never taken
+MIN_STANDARD_ERRORS = 3.0  # CE must fall by more standard errors than this before its fall is divided into parts
 
 
 @dataclass(frozen=True)
 class PartSums(DocumentSums):
-    """Tokens and the sum of every part by document, (documents, 1 + parts). A part is its sum divided by the tokens.
+    """The number of tokens and the sum of every part of cross-entropy by document.
 
-    H(P) and -ln Z_Q are not sums over tokens. Their sums are a first-order expansion around the whole text.
+    A part is its sum divided by the number of tokens. H(P) and -ln Z_Q are not sums over tokens. Their columns hold a
+    first-order expansion around the whole text.
 
     Attributes:
-        sums: the sums; NaN in rank and rest if ranks and probabilities are not of one distribution.
-        miller_madow: the correction to add to H(P), summed over the runs.
-        runs: how many runs were added.
+        sums: tokens and the sums of the parts in the order of `PARTS`, (documents, 1 + parts). The columns of rank and
+            rest are NaN if some p(target) is above 1/R.
+        miller_madow: Miller and Madow's correction of H(P), summed over the runs.
+        runs: the number of runs that were added.
 
     """
 
@@ -78,7 +81,7 @@ class PartSums(DocumentSums):
 
 
 def decompose(histogram: RankHistogram) -> FloatArray:
-    """Return H(P), KL(P||Q^) and -ln Z_Q of arXiv 2510.04067, (3,), in nats. They add up to cross-entropy."""
+    """Return H(P), KL(P||Q^) and -ln Z_Q in nats, (3,). They add up to cross-entropy. Source: arXiv 2510.04067."""
     p = histogram.count / histogram.num_tokens
     log_q = histogram.logprob / histogram.count
     log_z = float(logsumexp(log_q))
@@ -86,10 +89,15 @@ def decompose(histogram: RankHistogram) -> FloatArray:
 
 
 def part_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> PartSums:
-    """Compute both identities by document, from a rank table in pieces of whole documents.
+    """Compute the parts of both identities by document.
+
+    Args:
+        pieces: the rank table of a run in pieces of whole documents.
+        histogram: the histogram of the same run.
 
     Raises:
-        RbptrackError: the parts do not add up to cross-entropy, within 1e-9 (ranks and rest) or 1e-6 nats.
+        RbptrackError: the parts do not add up to cross-entropy, within 1e-9 nats for each token (first identity) or
+            1e-6 nats for the mean (second identity).
 
     """
     entropy, alignment, confidence = decompose(histogram)
@@ -98,20 +106,20 @@ def part_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> PartSums
     surprise = _by_rank(histogram, -np.log(p))
     mean = _by_rank(histogram, log_q)
     weight = _by_rank(histogram, np.exp(log_q + confidence) / p)  # Q^ / P
-    logs = np.log(np.arange(1, histogram.vocab_size + 1))  # of R = above + 1
+    logs = np.log(np.arange(1, histogram.vocab_size + 1))  # ln R, indexed by R - 1
     rows = []
     for piece in pieces:
         logprob = piece.column("logprob").astype(np.float64)
         tokens = piece.sum_by_document()
         nats = piece.sum_by_document(-logprob)
         rank = piece.sum_by_document(logs[piece.above])
-        if split_sums(piece)[2]:  # checks, token by token, that ln R and -ln(pR) add up, within 1e-9
+        if split_sums(piece)[2]:  # also checks the sum of ln R and -ln(pR) of every token, within 1e-9
             rank = np.full(len(tokens), np.nan)
-        of_entropy = piece.sum_by_document(surprise[piece.rank])
+        entropy_sums = piece.sum_by_document(surprise[piece.rank])
         moves_ln_z = piece.sum_by_document(weight[piece.rank] * (logprob - mean[piece.rank]))
-        of_confidence = tokens * confidence - moves_ln_z
-        of_alignment = nats - of_entropy - of_confidence
-        rows.append(np.column_stack([tokens, nats, rank, nats - rank, of_entropy, of_alignment, of_confidence]))
+        confidence_sums = tokens * confidence - moves_ln_z
+        alignment_sums = nats - entropy_sums - confidence_sums
+        rows.append(np.column_stack([tokens, nats, rank, nats - rank, entropy_sums, alignment_sums, confidence_sums]))
     sums = np.concatenate(rows)
     ce = sums[:, 1].sum() / histogram.num_tokens
     total = entropy + alignment + confidence
@@ -121,30 +129,32 @@ def part_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> PartSums
 
 
 def _by_rank(histogram: RankHistogram, values: FloatArray) -> FloatArray:
-    """Spread values of the ranks seen, (ranks,), to an array indexed by rank, (V + 1,)."""
+    """Return values of the ranks that occur, (ranks,), as an array indexed by rank, (V + 1,); 0 for other ranks."""
     by_rank = np.zeros(histogram.vocab_size + 1)
     by_rank[histogram.rank] = values
     return by_rank
 
 
 def means(totals: FloatArray) -> FloatArray:
-    """Return the parts per token, (..., parts), from the sums of `PartSums`, (..., 1 + parts)."""
+    """Return the parts in nats per token, (..., parts). totals: sums as in `PartSums`, (..., 1 + parts)."""
     return np.asarray(totals[..., 1:] / totals[..., :1])
 
 
 GLOSSARY: dict[str, str | Term] = {
     **PARTS,
-    "alpha": Term("exponent of part = A S^-alpha", "α"),
-    "delta": Term("exponent of the part minus cross-entropy's, by the law of their ratio", "Δα vs. CE"),
-    "per_decade": Term("change of the part with 10 times the size, nats, by a straight line in ln S"),
-    "share": Term("of the fall of CE over the sizes that is the part's: slope of the part against CE", form=".1%"),
-    "miller_madow": Term("H(P) + (ranks seen - 1)/(2 tokens), which corrects a part of its bias", "H(P), Miller-Madow"),
-    "rank_share": Term("rank over CE", form=".1%"),
-    "nats": Term("the part, nats per token"),
-    "part": Term("of cross-entropy"),
-    "A": Term("factor of the law"),
-    "R2": Term("of the law in logarithms, or of the line", "R²"),
-    "sizes": Term("how many"),
+    "alpha": Term("exponent of the law part = A S^-alpha", "α"),
+    "delta": Term("exponent of the part minus that of cross-entropy, by the law of their ratio", "Δα vs. CE"),
+    "per_decade": Term("change of the part if S grows tenfold, in nats, by a straight line in ln S"),
+    "share": Term("share of the fall of CE with size that belongs to the part: slope of the part over CE", form=".1%"),
+    "miller_madow": Term(
+        "H(P) + (ranks that occur - 1)/(2 tokens), which corrects a part of the bias of H(P)", "H(P), Miller-Madow"
+    ),
+    "rank_share": Term("E[ln R] / CE", form=".1%"),
+    "nats": Term("the part in nats per token"),
+    "part": Term("the part of cross-entropy"),
+    "A": Term("factor of the law: the part at S = 1"),
+    "R2": Term("share of the variance that the law (in logarithms) or the line explains", "R²"),
+    "sizes": Term("number of sizes"),
 }
 
 
@@ -166,7 +176,7 @@ class CeParts(Analyzer):
                 return part_sums(pieces, runs.histogram(run_id))
             except WithoutRanks:
                 raise
-            except RbptrackError as error:  # an identity does not hold: the ranks and the histogram are of two runs
+            except RbptrackError as error:  # an identity fails if the rank table and the histogram are of two runs
                 raise Unreadable(str(error)) from error
 
         reading = read_families(runs, load)
@@ -177,7 +187,9 @@ class CeParts(Analyzer):
                 parts["rank_share"] = parts["rank"] / parts["ce"]
                 rows.append({**family.keys, "size": family.labels[i], "S": family.s[i], **parts})
                 if np.isnan(parts["rank"]):
-                    report.notes.append(f"{family}, {family.labels[i]}: no rank and rest, some p(target) is above 1/R.")
+                    report.notes.append(
+                        f"{family}, {family.labels[i]}: no E[ln R] and E[-ln(pR)], because some p(target) is above 1/R."
+                    )
             fewest = min(len(size.sums) for size in sizes)
             if fewest < MIN_UNITS:
                 few = f"{fewest} documents or groups, and at least {MIN_UNITS} are needed"
@@ -197,16 +209,16 @@ class CeParts(Analyzer):
 
     def _laws(self, report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
         """Add the law of each part that is positive at every size, and the change in nats of every part."""
-        of_parts = laws(family.s, sums, lambda x: means(x)[..., :LOGARITHMS])
+        part_laws = laws(family.s, sums, lambda x: means(x)[..., :LOGARITHMS])
         ratios = laws(family.s, sums, lambda x: means(x)[..., :LOGARITHMS] / means(x)[..., :1])
-        for part, law, ratio in zip(PARTS, of_parts, ratios, strict=False):
-            if law and of_parts[0]:
+        for part, law, ratio in zip(PARTS, part_laws, ratios, strict=False):
+            if law and part_laws[0]:
                 beside = {"A": law.a, "R2": law.r2, "sizes": law.sizes}
                 report.add("alpha", _without_error_if_kl(part, law.alpha), metric=part, beside=beside, **family.keys)
-            if law and of_parts[0] and ratio and part not in ("ce", KL):
-                margin = self.margin * abs(of_parts[0].alpha.value)
+            if law and part_laws[0] and ratio and part not in ("ce", KL):
+                margin = self.margin * abs(part_laws[0].alpha.value)
                 report.add("delta", ratio.alpha, metric=part, null=0.0, margin=margin, **family.keys)
-        # The law of exp(-part) over exp(log10 S) is a straight line of the part in log10 S, its exponent the slope.
+        # The law of exp(-part) over exp(log10 S) is a straight line of the part in log10 S. Its exponent is the slope.
         lines = laws(np.exp(np.log10(family.s)), sums, lambda x: np.exp(-means(x)))
         for part, line in zip(PARTS, lines, strict=True):
             if line:
@@ -220,7 +232,10 @@ class CeParts(Analyzer):
 
 
 def _shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
-    """Add each part's share of the fall of CE: its slope against CE over the sizes. The shares add up to 1."""
+    """Add each part's share of the fall of CE with size.
+
+    A share is the slope of the part over CE at the sizes. The shares of each identity add up to 1.
+    """
     law = laws(family.s, sums, lambda x: means(x)[..., :1])[0]
     fall = law.alpha if law else Estimate(0.0)
     if not fall.value > 0 or fall.value < MIN_STANDARD_ERRORS * np.sqrt(fall.sampling):
@@ -228,7 +243,7 @@ def _shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
             f"{family}: CE does not fall with size by more than its error, so its fall is not divided into parts."
         )
         return
-    values = np.stack([means(of_size.sum(axis=0)) for of_size in sums])  # (m, parts)
+    values = np.stack([means(size_sums.sum(axis=0)) for size_sums in sums])  # (m, parts)
     ce = values[:, 0]
     slopes = (ce - ce.mean()) @ values / ((ce - ce.mean()) ** 2).sum()
     # A part minus its share of CE has the slope 0 against CE. The error of this slope is the error of the share.
@@ -240,29 +255,29 @@ def _shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
 
 
 def _without_error_if_kl(part: str, estimate: Estimate) -> Estimate:
-    """Return the estimate, without its interval for KL: the bias of KL is larger than its error."""
+    """Return the estimate, for KL without its interval, because the bias of KL is larger than its error."""
     return estimate.without_error() if part == KL else estimate
 
 
 def _headline(report: Report) -> str:
     if "share" not in report.questions:
-        of_ranks = report.tables["parts"]["rank_share"].dropna()
-        if not len(of_ranks):
+        rank_shares = report.tables["parts"]["rank_share"].dropna()
+        if not len(rank_shares):
             return ""
-        return f"Ranks, as E[ln R], are {spanned(of_ranks, '.0%')} of cross-entropy; what p lacks to 1/R is the rest."
+        return f"E[ln R], the part of cross-entropy that depends on ranks only, is {spanned(rank_shares, '.0%')} of it."
     shares = report.frame("share").groupby("metric")["share"]
     entropy = spanned(shares.get_group("error_entropy"), ".0%")
     if "rank" not in shares.groups:
-        return f"The entropy of ranks, H(P), makes up {entropy} of the fall of cross-entropy with size."
+        return f"The entropy of ranks, H(P), contributes {entropy} of the fall of cross-entropy with size."
     ranks = spanned(shares.get_group("rank"), ".0%")
     return (
-        f"Ranks, as E[ln R], make up {ranks} of the fall of cross-entropy with size. "
-        f"In another identity the entropy of ranks, H(P), makes up {entropy} of it."
+        f"E[ln R], the part that depends on ranks only, contributes {ranks} of the fall of cross-entropy with size. "
+        f"In the other identity, the entropy of ranks H(P) contributes {entropy}."
     )
 
 
 def _draw(report: Report) -> None:
-    """Draw the parts against S, and their shares of the fall."""
+    """Draw the parts against S, and their shares of the fall of CE."""
     table = report.tables["parts"]
     nats = "nats per token"
     parts = table.melt(["family", "dataset", "size", "S"], list(PARTS), "part", nats).dropna()

@@ -1,17 +1,21 @@
 """Test whether N tokens in a row succeed as often as they would if tokens were independent.
 
-A window is N consecutive scored tokens of one document. It succeeds if all of them have R <= k. p_N is the share of
-windows that succeed. If tokens were independent, p_N = RBP_k^N and -ln p_N = N A S^-alpha (arXiv 2510.20387, eqs. 6 to
-8). p_N is computed from the lengths L of runs. It is the sum of max(L - N + 1, 0) over runs of hits, divided by the sum
-of max(L - N + 1, 0) over stretches of scored tokens. A masked token or the end of a document ends a stretch. RBP_k is
-computed from the stretches with room for a window. Both numbers then describe one text: short documents may be easier
-or harder. N_eff = ln p_N / ln RBP_k is the number of independent tokens that a window is worth.
+A window is N consecutive scored tokens of one document. It succeeds if all of them are hits, which are tokens with
+R <= k. p_N is the share of windows that succeed. If tokens were independent, p_N = RBP_k^N and -ln p_N = N A S^-alpha
+(arXiv 2510.20387, eqs. 6 to 8). N_eff = ln p_N / ln RBP_k is the number of independent tokens that succeed as rarely as
+a window.
 
-Documents differ, and this alone makes p_N exceed RBP_k^N: easy documents have most of the windows that succeed. The
-analyzer therefore also reports the mixture over documents: the value of p_N if the tokens of each document were
-independent. Only the excess over the mixture is clustering within documents.
+p_N is computed from the lengths L of runs of hits and of stretches of scored tokens. A masked token or the end of a
+document ends a stretch. p_N is the sum of max(L - N + 1, 0) over the runs, divided by the same sum over the stretches.
+RBP_k is computed from the stretches of at least N tokens, because shorter documents, which have no windows, may be
+easier or harder.
 
-A whole answer is a document's last field, every token of which was scored; k = 1 is the greedy exact match.
+Some documents are easier than others, and easy documents have most of the windows that succeed. This alone makes p_N
+larger than RBP_k^N. The analyzer therefore also reports the mixture over documents, which is the value of p_N if the
+tokens of each document were independent. Only an excess over the mixture shows clustering within documents.
+
+The analyzer also tests whole answers. A whole answer is the last field of a document if all of its tokens were scored.
+With k = 1, an answer succeeds if greedy decoding produces it exactly.
 """
 
 from __future__ import annotations
@@ -31,23 +35,24 @@ from rbptrack.figures import facets
 from rbptrack.ranks import HEADLINE_KS, DocumentSums, FloatArray, RankTable, metric_label, rbp_name
 from rbptrack.stats import MIN_UNITS, estimate, laws
 
-# Columns of counts of windows.
-WINDOWS = 0
-SUCCEEDED = 1
-TOKENS = 2  # of stretches that have a window
-HITS = 3  # those of them with R <= k
-RUNS = 4  # distinct runs of hits that are at least N long
-MIXTURE = 5  # windows that would succeed if the document's hits were in random order
+# The columns of counts of windows.
+WINDOWS = 0  # windows
+SUCCEEDED = 1  # windows in which all tokens are hits
+TOKENS = 2  # tokens of the stretches of at least N tokens
+HITS = 3  # hits in these stretches
+RUNS = 4  # runs of at least N hits
+MIXTURE = 5  # expected number of windows that succeed if the hits of the document were in random order
 
 
 @dataclass(frozen=True)
 class Successes(DocumentSums):
-    """Number of windows and whole answers, and of those that succeed, by document.
+    """Counts of windows and of whole answers, by document.
 
     Attributes:
-        windows: the columns above at each k and N, (documents, ks, lengths, 6).
-        answers: whole answers that succeed, hits of their tokens, and answers of each length, (documents, ks, 2 +
-            answer_lengths).
+        windows: the counts of windows at each k and N, (documents, ks, lengths, 6). The columns are `WINDOWS` to
+            `MIXTURE`.
+        answers: the counts of whole answers at each k, (documents, ks, 2 + answer_lengths). The columns are the answers
+            that succeed, the hits among the answers' tokens, and the answers of each length.
         answer_lengths: the numbers of tokens that answers have, ascending.
 
     """
@@ -60,9 +65,15 @@ class Successes(DocumentSums):
 
 
 def count_windows(piece: RankTable, ks: Sequence[int], lengths: Sequence[int]) -> FloatArray:
-    """Count windows and hits in whole documents, (documents, ks, lengths, 6). Rows must be in text order.
+    """Count windows, hits and runs of hits by document, (documents, ks, lengths, 6).
 
     Source: arXiv 2510.20387, eqs. 6 to 8.
+
+    Args:
+        piece: a rank table of whole documents, with rows in the order of the text.
+        ks: the k. A hit is a token with R <= k.
+        lengths: the numbers N of tokens of a window.
+
     """
     present, document = piece.documents
     counts = np.zeros((len(present), len(ks), len(lengths), 6))
@@ -72,7 +83,7 @@ def count_windows(piece: RankTable, ks: Sequence[int], lengths: Sequence[int]) -
     for i, k in enumerate(ks):
         hit = piece.rank <= k
         stretch_hits = np.add.reduceat(hit, stretches, dtype=np.int64)
-        turns = begins.copy()  # where hits turn into misses or back; stretches are never joined
+        turns = begins.copy()  # whether a token begins a run of hits or of misses. A run ends with its stretch
         turns[1:] |= hit[1:] != hit[:-1]
         hit_runs = np.flatnonzero(turns)
         run_length = np.diff(hit_runs, append=len(piece))[hit[hit_runs]]
@@ -87,15 +98,21 @@ def count_windows(piece: RankTable, ks: Sequence[int], lengths: Sequence[int]) -
             sums = partial(np.bincount, document[hit_runs[long]], minlength=len(present))
             counts[:, i, j, SUCCEEDED] = sums(weights=run_length[long] - n + 1)
             counts[:, i, j, RUNS] = sums()
-            in_a_row = all_hits(counts[:, i, j, HITS], counts[:, i, j, TOKENS], n)
-            counts[:, i, j, MIXTURE] = counts[:, i, j, WINDOWS] * in_a_row
+            probability = all_hits(counts[:, i, j, HITS], counts[:, i, j, TOKENS], n)
+            counts[:, i, j, MIXTURE] = counts[:, i, j, WINDOWS] * probability
     return counts
 
 
 def all_hits(hits: FloatArray, tokens: FloatArray, n: int) -> FloatArray:
-    """The probability that n tokens of a document are all hits, C(hits, n) / C(tokens, n), (documents,).
+    """Return the probability that n random tokens of a document are all hits, C(hits, n) / C(tokens, n), (documents,).
 
-    It is RBP_k^n of the document without the bias that a power of a measured share has.
+    It is an unbiased estimate of RBP_k^n of the document. The n-th power of a measured share would be biased.
+
+    Args:
+        hits: the number of hits of each document, (documents,).
+        tokens: the number of tokens of each document, (documents,).
+        n: the number of random tokens.
+
     """
     probability = np.ones(len(hits))
     for taken in range(n):
@@ -104,7 +121,7 @@ def all_hits(hits: FloatArray, tokens: FloatArray, n: int) -> FloatArray:
 
 
 def _begins(piece: RankTable) -> npt.NDArray[np.bool_]:
-    """Whether a token begins a stretch of consecutive scored tokens of one document, (tokens,)."""
+    """Return whether each token begins a stretch of consecutive scored tokens of one document, (tokens,)."""
     document = piece.column("document")
     position = piece.column("position")
     begins = np.ones(len(piece), dtype=np.bool_)
@@ -113,10 +130,17 @@ def _begins(piece: RankTable) -> npt.NDArray[np.bool_]:
 
 
 def whole_answers(piece: RankTable, ks: Sequence[int], last_field: int, cut_at: float) -> FloatArray:
-    """Count the tokens of each document's answer, and those with R <= k, (documents, 1 + ks).
+    """Count the tokens and the hits at each k of each document's answer, (documents, 1 + ks).
 
-    An answer is the last of at least two fields. It is whole if no token is missing before or inside it, and if it ends
-    before `cut_at`, the number of tokens that documents were cut to. A document without a whole answer has zeros.
+    An answer is the last of at least two fields. It is whole if its tokens directly follow other scored tokens, none of
+    them is missing, and documents were not cut inside it. A document without a whole answer has zeros.
+
+    Args:
+        piece: a rank table of whole documents.
+        ks: the k. A hit is a token with R <= k.
+        last_field: the number of the last field.
+        cut_at: the number of tokens that documents were truncated to; infinite if they were not truncated.
+
     """
     present, document = piece.documents
     field = piece.column("field")
@@ -147,7 +171,7 @@ def ln_n_eff(totals: FloatArray) -> FloatArray:
 
 
 def ln_against_mixture(totals: FloatArray) -> FloatArray:
-    """Return ln of p_N over the mixture of documents, from counts of windows, (..., 6) -> (...)."""
+    """Return ln of p_N over the mixture over documents, from counts of windows, (..., 6) -> (...)."""
     return np.asarray(np.log(totals[..., SUCCEEDED] / totals[..., MIXTURE]))
 
 
@@ -157,52 +181,68 @@ def expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
     Source: arXiv 2510.20387, eq. 6, with a whole answer as the window.
 
     Args:
-        lengths: lengths of answers, (lengths,).
-        totals: answers that succeed, hits of the answers' tokens, and answers of each length, (..., 2 + lengths).
+        lengths: the lengths of answers in tokens, (lengths,).
+        totals: the number of answers that succeed, the hits among the answers' tokens, and the number of answers of
+            each length, (..., 2 + lengths).
 
     """
-    of_length = totals[..., 2:]
-    rbp = totals[..., 1:2] / (of_length @ lengths)[..., None]
-    return np.asarray((of_length * rbp**lengths).sum(axis=-1))
+    answers = totals[..., 2:]
+    rbp = totals[..., 1:2] / (answers @ lengths)[..., None]
+    return np.asarray((answers * rbp**lengths).sum(axis=-1))
 
 
 def ln_against_expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
-    """Return ln of the number of whole answers that succeed over the number that `expected` gives, (...)."""
+    """Return ln of the ratio of measured and expected whole answers that succeed, (...).
+
+    The expected number is that of independent tokens.
+
+    Args:
+        lengths: the lengths of answers in tokens, (lengths,).
+        totals: the number of answers that succeed, the hits among the answers' tokens, and the number of answers of
+            each length, (..., 2 + lengths).
+
+    """
     return np.asarray(np.log(totals[..., 0] / expected(lengths, totals)))
 
 
 GLOSSARY = {
-    "N": Term("consecutive scored tokens of one document", "N"),
-    "n_eff": Term("ln p_N / ln RBP_k at the largest size: how many independent tokens the window counts as", "N_eff"),
+    "N": Term("number of consecutive scored tokens in a window", "N"),
+    "n_eff": Term(
+        "ln p_N / ln RBP_k at the largest size: the number of independent tokens that succeed as rarely as a window",
+        "N_eff",
+    ),
     "clustering": Term(
-        "p_N / the mixture at the largest size: above 1 if right tokens cluster within documents",
+        "p_N / mixture at the largest size; above 1 if right tokens cluster within documents",
         "p_N / mixture",
     ),
     "mixture": Term(
         "mean over windows of RBP_k(document)^N: p_N if tokens were independent within each document",
-        "if documents alone differ",
+        "if only documents differ",
         ".3g",
     ),
     "n_eff_mixture": Term("ln mixture / ln RBP_k: N_eff if only documents differed", "N_eff of mixture"),
-    "alpha_n": Term("exponent of -ln p_N = C S^-alpha_N, fitted freely for this N", "α_N"),
+    "alpha_n": Term("exponent of the law -ln p_N = C S^-alpha_N, with its own fit for each N", "α_N"),
     "delta_n": Term(
         "alpha_N minus alpha of single tokens, by the law of N_eff; 0 if tokens are independent", "α_N - α"
     ),
     "whole_answers": Term(
-        "share of whole answers that succeed / mean over answers of RBP_k^length", "against independent"
+        "share of whole answers that succeed / the share for independent tokens (the mean of RBP_k^length)",
+        "against independent",
     ),
     "p_n": Term("share of windows in which all tokens have R <= k; empty if too few runs are that long", "p_N"),
     "independent": Term(
-        "RBP_k^N, which independent tokens give; of answers the mean of RBP_k^length", "if independent", ".3g"
+        "RBP_k^N, the share of windows that succeed if tokens are independent; for answers the mean of RBP_k^length",
+        "if independent",
+        ".3g",
     ),
-    "runs": Term("distinct runs of at least N hits"),
-    "documents": Term("documents, or groups, that have one"),
-    "answers": Term("documents with a whole answer"),
+    "runs": Term("number of runs of at least N hits"),
+    "documents": Term("number of documents, or groups, with such a run"),
+    "answers": Term("number of documents with a whole answer"),
     "succeeded": Term("share of answers in which all tokens have R <= k", form=".1%"),
     "rbp_of_answers": Term("RBP_k of the answers' tokens", "RBP_k of answers"),
-    "C": Term("factor of the law"),
-    "R2": Term("of the law in logarithms", "R²"),
-    "sizes": Term("number of sizes with enough runs of hits, which the law goes through"),
+    "C": Term("factor of the law: -ln p_N at S = 1"),
+    "R2": Term("share of the variance of ln y that the law explains", "R²"),
+    "sizes": Term("number of sizes with enough runs of hits; the law is fitted to them"),
 }
 
 
@@ -214,13 +254,13 @@ class Emergence(Analyzer):
     """a token succeeds if its rank is at most k"""
 
     lengths: tuple[PositiveInt, ...] = (1, 2, 4, 8, 16, 32, 64)
-    """the N of windows; 1 is always among them"""
+    """the numbers N of tokens of a window; 1 is always included"""
 
     min_runs: PositiveInt = 10
     """the fewest runs of at least N hits; an N with fewer is left out"""
 
     min_documents: PositiveInt = 5
-    """the fewest documents that these runs come from; an N with fewer is left out"""
+    """the fewest documents with such runs; an N with fewer is left out"""
 
     def analyze(self, runs: Runs) -> Report:
         """Count windows and answers of every measurement. Laws need 2 sizes; their intervals need 3."""
@@ -260,7 +300,7 @@ class Emergence(Analyzer):
         return report
 
     def _read(self, runs: Runs, family: Family, run_id: str, lengths: Sequence[int]) -> Successes:
-        """The counts of one run."""
+        """Count the windows and whole answers of one run."""
         ks = family.ks_below_vocab(self.ks)
         last_field = max(int(piece.column("field").max(initial=0)) for piece in runs.rank_pieces(run_id, ["field"]))
         cut = family.rows["sequence"].eq("truncate").fillna(False).any()
@@ -281,13 +321,21 @@ class Emergence(Analyzer):
     def _add_windows(
         self, report: Report, family: Family, k: int, n: int, counts: Sequence[FloatArray]
     ) -> list[dict[str, Any]]:
-        """Add N_eff of the largest size and the law of sizes with enough runs. Return rows of windows at one k and N.
+        """Add the results of windows at one k and N, and return a row of the table of windows for each size.
 
-        counts: of each size, (documents, 6).
+        The results are N_eff and clustering at the largest size, and the laws through the sizes with enough runs.
+
+        Args:
+            report: the report.
+            family: the family.
+            k: the k. A hit is a token with R <= k.
+            n: the number of tokens of a window.
+            counts: the counts of windows of each size, m arrays of (documents, 6).
+
         """
         rows = []
-        for label, s, of_size in zip(family.labels, family.s, counts, strict=True):
-            rows.append({**family.keys, "size": label, "S": s, "k": k, "N": n, **self._success(of_size, n)})
+        for label, s, size_counts in zip(family.labels, family.s, counts, strict=True):
+            rows.append({**family.keys, "size": label, "S": s, "k": k, "N": n, **self._success(size_counts, n)})
         keys: dict[str, Any] = {**family.keys, "metric": rbp_name(k), "N": n}
         largest = rows[-1]
         if n > 1 and np.isfinite(largest["n_eff"]):
@@ -309,7 +357,10 @@ class Emergence(Analyzer):
         return rows
 
     def _success(self, counts: FloatArray, n: int) -> dict[str, float]:
-        """How often windows of N succeed, and how often they would; NaN where too few runs of hits are as long."""
+        """Return p_N with its interval, and what p_N would be if tokens were independent.
+
+        p_N and N_eff are NaN if there are too few runs of at least n hits.
+        """
         windows, succeeded, tokens, hits, runs, mixed = counts.sum(axis=0)
         documents = int((counts[:, RUNS] > 0).sum())
         p_n = low = high = independent = mixture = independent_tokens = mixture_tokens = np.nan
@@ -338,7 +389,18 @@ class Emergence(Analyzer):
     def _add_answers(
         self, report: Report, family: Family, sizes: Sequence[Successes], i: int, k: int
     ) -> list[dict[str, Any]]:
-        """Add the test of the largest size if enough answers succeed. Return rows of whole answers at the i-th k."""
+        """Add the test of whole answers at the largest size, and return a row of the table of answers for each size.
+
+        The test is left out if fewer than `min_runs` answers succeed. A size has no row if it has fewer answers.
+
+        Args:
+            report: the report.
+            family: the family.
+            sizes: the counts of each size.
+            i: the index of k in the counts.
+            k: the k. A hit is a token with R <= k.
+
+        """
         rows = []
         for label, s, size in zip(family.labels, family.s, sizes, strict=True):
             totals = size.answers[:, i].sum(axis=0)
@@ -361,7 +423,7 @@ class Emergence(Analyzer):
 
 
 def _headline(report: Report) -> str:
-    """N_eff of the longest windows, what documents alone make of it, and whether right tokens cluster beyond that."""
+    """Say what N_eff of the longest windows is, with and without clustering, and whether right tokens cluster."""
     if "n_eff" not in report.questions:
         return ""
     rows = report.frame("n_eff")
@@ -369,8 +431,8 @@ def _headline(report: Report) -> str:
     longest = rows[rows["metric"] == metric]["N"].max()
     clustering = report.frame("clustering")
     n_effs, ratios = (rows[(rows["metric"] == metric) & (rows["N"] == longest)] for rows in (rows, clustering))
-    count = f"{longest} tokens in a row count as {spanned(n_effs['n_eff'], '.1f')} independent ones"
-    mixture = f"differences between documents alone give {spanned(ratios['n_eff_mixture'], '.1f')}"
+    count = f"{longest} tokens in a row succeed as often as {spanned(n_effs['n_eff'], '.1f')} independent tokens"
+    mixture = f"differences between documents alone would give {spanned(ratios['n_eff_mixture'], '.1f')}"
     said = {"above": "right tokens cluster within documents", "below": "right tokens spread out within documents"}
     tested = verdicts(clustering, said, noun="case", none="no clustering within documents was found")
     return sentence(f"{metric_label(metric)}: {count}", mixture, tested or "too few documents to test clustering")
@@ -385,7 +447,7 @@ def _draw(report: Report) -> None:
         p_n=windows["independent"], low=np.nan, high=np.nan, by="if independent: RBP_k^N"
     )
     mixed = windows[windows["mixture"] > 1e-7].assign(
-        p_n=windows["mixture"], low=np.nan, high=np.nan, by="if documents alone differ"
+        p_n=windows["mixture"], low=np.nan, high=np.nan, by="if only documents differ"
     )
     both = pd.concat([measured, alone, mixed])[[*keys, "p_n", "low", "high", "by"]].dropna(subset=["p_n"])
     both["panel"] = both["family"] + " on " + both["dataset"] + ", k = " + both["k"].astype(str)

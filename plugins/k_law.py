@@ -1,11 +1,12 @@
 """The law in k: -ln RBP_k = B k^-beta at a fixed model (table 1, figure 9 and eq. 10 of arXiv 2510.20387).
 
-The slope is fitted by least squares of ln(-ln RBP_k) on ln k, over integers k that are even in ln k. They end where
-fewer than 10 tokens miss at that model. R^2 of such curves is near 1 whatever their shape. The report therefore gives
-the largest distance from the line in addition to beta.
+The slope is fitted by least squares of ln(-ln RBP_k) on ln k. The k are integers that are evenly spaced in ln k. They
+end where fewer than 10 tokens of the model have a rank above k. R^2 of such curves is near 1 whatever their shape. The
+report therefore also contains the largest distance from the line.
 
-What a larger k is worth in size: at constant RBP, dS/S = -(alpha_k / alpha_S) dk/k. Doubling k has the effect
-of a model 2^(b / alpha) times larger; alpha is the exponent in S at k, and b = ln(y_k / y_2k) / ln 2, y = -ln RBP.
+The analyzer also reports what a larger k is worth in size. Doubling k raises RBP as much as a model that is
+2^(b / alpha) times larger does. Here alpha is the exponent in S at k, b = ln(y_k / y_2k) / ln 2, and y = -ln RBP. (At
+constant RBP, dS/S = -(alpha_k / alpha_S) dk/k.)
 """
 
 from __future__ import annotations
@@ -33,13 +34,15 @@ from rbptrack.stats import (
 GLOSSARY: Glossary = {
     "beta": Term("minus the slope of ln(-ln RBP_k) over ln k at a fixed model", title="β"),
     "B": "-ln RBP_1 on the line",
-    "off": Term("largest abs(measured / line - 1) over the k of the fit", title="distance from the line", form=".1%"),
+    "off": Term(
+        "the largest abs(measured / line - 1) over the k of the fit", title="distance from the line", form=".1%"
+    ),
     "largest_k": Term("the largest k of the fit", title="largest k"),
     "alpha": Term("exponent in S of -ln RBP_k", title="α"),
-    "b": "ln(y_k / y_2k) / ln 2, the mean over the sizes, y = -ln RBP",
+    "b": "the mean over sizes of ln(y_k / y_2k) / ln 2, with y = -ln RBP",
     "doubling": Term(
-        "how many times larger a model must be to gain what doubling k gains, 2^(b / α); it has no interval, because b "
-        "changes with size and only its mean over the sizes enters",
+        "2^(b / α): how many times larger a model must be to gain as much RBP as doubling k gains; it has no interval, "
+        "because b changes with size",
         title="doubling k is worth",
     ),
 }
@@ -51,7 +54,7 @@ class KLaw(Analyzer):
     """The law in k at a fixed model, and what a larger k is worth in size."""
 
     largest: Annotated[int, Field(ge=4)] = 100
-    """the largest k of the fit; the law is not expected to hold beyond some 100"""
+    """the largest k of the fit; the law is not expected to hold far beyond 100"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
@@ -62,9 +65,9 @@ class KLaw(Analyzer):
             doubling += _doubling(family, counts)
             without_law = []
             without_ends: dict[str, list[str]] = {}
-            for size, s, of_size in zip(family.labels, family.s, counts, strict=True):
-                usable = ks_of_law_in_k(of_size, self.largest)
-                law = law_in_k(of_size.select(usable))
+            for size, s, size_counts in zip(family.labels, family.s, counts, strict=True):
+                usable = ks_of_law_in_k(size_counts, self.largest)
+                law = law_in_k(size_counts.select(usable))
                 if law is None:
                     without_law.append(size)
                     continue
@@ -72,11 +75,11 @@ class KLaw(Analyzer):
                 beside = {"B": line.a, "off": line.largest_deviation, "largest_k": usable[-1]}
                 report.add("beta", beta, **family.keys, beside=beside, size=size, S=s)
                 if not beta.known:
-                    without_ends.setdefault(why_no_interval_in_k(of_size), []).append(size)
+                    without_ends.setdefault(why_no_interval_in_k(size_counts), []).append(size)
             if without_law:
                 report.notes.append(
-                    f"{family}: no β at {listed(without_law)}, as RBP_k is unknown, 0, or missed by fewer than "
-                    f"{MIN_MISSES} tokens at nearly every k up to {self.largest}."
+                    f"{family}: no β at {listed(without_law)}. At nearly every k up to {self.largest}, RBP_k is "
+                    f"unknown or 0, or fewer than {MIN_MISSES} tokens have a rank above k."
                 )
             for reason, labels in without_ends.items():
                 report.notes.append(f"{family}: no interval of β at {listed(labels)}: {reason}.")
@@ -89,14 +92,14 @@ class KLaw(Analyzer):
         report.figures["beta"] = facets(rows.rename(columns={"beta": "β"}), x="S", y="β")
         ends = spanned(rows["largest_k"], ".0f")
         report.headline = (
-            f"At fixed models -ln RBP_k falls as k^-β, β = {spanned(rows['beta'])}, up to k = {ends}, "
-            f"off by at most {rows['off'].max():.0%}."
+            f"For a fixed model, -ln RBP_k falls as k^-β with β = {spanned(rows['beta'])} up to k = {ends}. "
+            f"The largest deviation from these lines is {rows['off'].max():.0%}."
         )
         return report
 
 
 def _doubling(family: Family, counts: Sequence[DocumentCounts]) -> list[dict[str, object]]:
-    """What doubling k is worth in size, for each k at which an exponent above 0 is established."""
+    """Return what doubling k is worth in size, one row for each k at which the interval of alpha lies above 0."""
     rows: list[dict[str, object]] = []
     if len(family.s) < 3:
         return rows
@@ -104,7 +107,7 @@ def _doubling(family: Family, counts: Sequence[DocumentCounts]) -> list[dict[str
     for k in DOUBLED:
         if not {k, 2 * k} <= usable:
             continue
-        law, law_of_double = laws(family.s, [of_size.select([k, 2 * k]) for of_size in counts], missed)
+        law, law_of_double = laws(family.s, [size_counts.select([k, 2 * k]) for size_counts in counts], missed)
         if law and law_of_double and law.alpha.interval()[0] > 0:
             b = float(np.mean(np.log(law.y / law_of_double.y))) / np.log(2)
             alpha = law.alpha.value

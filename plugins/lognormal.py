@@ -1,14 +1,15 @@
 """Are ranks lognormal? Exact fits of a lognormal and of Zipf's law on {1..V}, and how mu/sigma changes with size.
 
-ln P(k) = const - beta ln k - gamma ln^2 k with beta = 1 - mu/sigma^2, gamma = 1/(2 sigma^2) (arXiv 2510.20387, eq. 9).
-gamma = 0 is Zipf's law, where mu and sigma run away while the distribution does not; below 0 it is neither. So beta and
-gamma come first, and mu and sigma only if gamma's interval lies above 0. Sums over all ranks are exact; an integral
-of the paper's appendix stands beside one for comparison. Figures 8b to 8d of the paper are drawn.
+A lognormal distribution of ranks is ln P(k) = const - beta ln k - gamma ln^2 k, with beta = 1 - mu/sigma^2 and
+gamma = 1/(2 sigma^2) (arXiv 2510.20387, eq. 9). gamma = 0 is Zipf's law. As gamma approaches 0, mu and sigma become
+infinite, but beta and the distribution do not. A gamma below 0 belongs to neither. The analyzer therefore fits beta and
+gamma, and reports mu and sigma only if the interval of gamma lies above 0. Sums over all ranks are exact. For
+comparison, -ln P(1) is also computed by the integral of the paper's appendix. Figures 8b to 8d of the paper are drawn.
 
-The divergence of measured ranks from a distribution is not printed, because sampling alone makes it large: it was .07
-nats a token where 170,000 ranks were drawn from the lognormal itself. Two numbers are printed instead. One is how much
-better the lognormal describes the ranks than Zipf's law does, where this bias cancels. The other is the largest
-difference of any RBP_k.
+The report does not contain the divergence of the measured ranks from a distribution, because sampling alone makes it
+large. It was 0.07 nats per token for 170,000 ranks drawn from the lognormal itself. The report contains two other
+numbers. The gain says how much better the lognormal describes the ranks than Zipf's law; this bias cancels in it. The
+KS distance is the largest difference of any RBP_k from that of the distribution.
 """
 
 from __future__ import annotations
@@ -43,22 +44,31 @@ from rbptrack.stats import Estimate, estimate, fit, from_influences, influences
 
 QUANTITIES = ("beta", "gamma", "mu_over_sigma")
 MIN_RANKS = 8
-"""Fewer different ranks do not tell the two distributions apart."""
+"""The fewest different ranks of a size. With fewer, the two distributions cannot be distinguished."""
+
 MIN_DOCUMENTS = 200
-"""Below, beta and gamma of a size have no intervals and no tests, and there are no mu and sigma: few documents decide
-sums of ln^2 R. In simulation (studies/validity.csv) intervals of gamma cover 58 to 95% with 20 and 50 documents
+"""The fewest documents for intervals of beta and gamma of a size, and for mu and sigma.
+
+A few documents often decide sums of ln^2 R, and intervals are then too narrow. In simulation (studies/validity.csv)
+intervals of gamma cover 58 to 95% with 20 and 50 documents
 and 83 to 96% with 200, and intervals of the gain over Zipf's law cover 79 to 95% with 200. The low values belong
-to documents whose difficulty is skewed. The lines of beta and gamma over sizes have intervals, because they
-include the scatter of sizes.
+to documents with a skewed distribution of difficulty. The lines of beta and gamma over sizes always have intervals,
+because these include the scatter of sizes.
 """
 
 NO_GAMMA = 1e-9
-"""A gamma up to this is 0: it changes no ln P(k) by more than 1e-6, and maximum likelihood finds it no more exactly."""
+"""A gamma up to this counts as 0. It changes no ln P(k) by more than 1e-6, and the fit is not more exact."""
 
 
 @dataclass(frozen=True)
 class RankSums(DocumentSums):
-    """The sums that beta and gamma depend on: tokens, ln R and ln^2 R by document, (documents, 3)."""
+    """The sums by document from which beta and gamma are computed.
+
+    Attributes:
+        sums: the number of tokens, and the sums of ln R and of ln^2 R, (documents, 3).
+        histogram: how often each rank occurs.
+
+    """
 
     SUMMED = ("sums",)
 
@@ -71,14 +81,14 @@ class RankSums(DocumentSums):
 
 @dataclass(frozen=True)
 class Fitted:
-    """A lognormal and Zipf's law, fitted to the ranks of one size.
+    """A lognormal distribution and Zipf's law that were fitted to the ranks of one size.
 
     Attributes:
-        counts: its ranks.
-        exponents: beta and gamma of maximum likelihood; gamma may be negative, (2,).
-        information: the covariance of ln R and ln^2 R under that fit, (2, 2).
-        lognormal: ln P(k) with gamma at least 0, k = 1..V, (V,).
-        zipf: ln P(k) with gamma = 0, k = 1..V, (V,).
+        counts: the ranks.
+        exponents: beta and gamma by maximum likelihood, (2,). gamma may be negative.
+        information: the covariance of ln R and ln^2 R in the fitted distribution, (2, 2).
+        lognormal: ln P(k) of the lognormal for k = 1..V, (V,). Its gamma is at least 0.
+        zipf: ln P(k) of Zipf's law for k = 1..V, (V,).
 
     """
 
@@ -89,23 +99,28 @@ class Fitted:
     zipf: FloatArray
 
     def quantities(self, totals: FloatArray) -> FloatArray:
-        """Beta, gamma and mu/sigma of sums near those of all documents, (..., 3) -> (..., 3).
+        """Return beta, gamma and mu/sigma for sums that are close to those of all documents, (..., 3).
 
-        A step of Newton's from the maximum gives beta and gamma; mu/sigma is NaN where gamma is not above `NO_GAMMA`.
+        beta and gamma are computed by one Newton step from the fit to all documents. mu/sigma is NaN if gamma is at
+        most `NO_GAMMA`.
+
+        Args:
+            totals: the number of tokens, and the sums of ln R and of ln^2 R, (..., 3).
+
         """
         sums = self.counts.sums.sum(axis=0)
-        change = totals[..., 1:] / totals[..., :1] - sums[1:] / sums[0]  # of the means of ln R and ln^2 R
+        change = totals[..., 1:] / totals[..., :1] - sums[1:] / sums[0]  # change of the means of ln R and ln^2 R
         beta, gamma = np.moveaxis(self.exponents - change @ np.linalg.inv(self.information), -1, 0)
         ratio = (1 - beta) / np.sqrt(2 * np.where(gamma > NO_GAMMA, gamma, np.nan))
         return np.stack([beta, gamma, ratio], axis=-1)
 
     @cached_property
     def influences(self) -> tuple[FloatArray, FloatArray]:
-        """The `QUANTITIES`, (3,), and what each document adds to them, (documents, 3)."""
+        """The `QUANTITIES`, (3,), and the influences of documents on them, (documents, 3)."""
         return influences(self.counts, self.quantities)
 
     def estimate(self, quantity: str) -> Estimate:
-        """One of the `QUANTITIES`, with an error from `MIN_DOCUMENTS` on."""
+        """Return one of the `QUANTITIES`. It has an error if there are at least `MIN_DOCUMENTS` documents."""
         values, u = self.influences
         i = QUANTITIES.index(quantity)
         number = from_influences(values[i], u[:, i])
@@ -113,7 +128,7 @@ class Fitted:
 
     @property
     def limit(self) -> str:
-        """Whether gamma's interval reaches 0 (Zipf's limit): `yes`, `no` or `unknown`."""
+        """Whether the interval of gamma includes 0 (Zipf's limit): `yes`, `no`, or `unknown` without an interval."""
         gamma = self.estimate("gamma")
         if not gamma.known:
             return "unknown"
@@ -121,10 +136,12 @@ class Fitted:
 
     @property
     def gain(self) -> Estimate:
-        """Nats per token by which the lognormal describes the ranks better than Zipf's law; no interval at the limit.
+        """By how many nats per token the lognormal describes the ranks better than Zipf's law.
 
-        ln P(k) of either is a constant, a multiple of ln k and, of the lognormal, one of ln^2 k. So the difference is a
-        sum over documents, and the parameters' errors do not change it to first order.
+        It has no interval if the interval of gamma includes 0.
+
+        ln P(k) of both distributions is a linear combination of 1, ln k and ln^2 k. Their difference is therefore a sum
+        over documents. To first order, errors of the fitted parameters do not change it.
         """
         powers = np.log(np.arange(1, len(self.zipf) + 1))[:, None] ** np.arange(3)
         coefficients = np.linalg.lstsq(powers, self.lognormal - self.zipf, rcond=None)[0]
@@ -133,26 +150,28 @@ class Fitted:
 
     @property
     def mu_and_sigma(self) -> tuple[float, float]:
-        """Return mu and sigma of the lognormal. Gamma must be above 0."""
+        """Mu and sigma of the lognormal. They exist only if gamma is above 0."""
         beta, gamma = self.exponents.tolist()
         return (1 - beta) / (2 * gamma), 1 / np.sqrt(2 * gamma)
 
     @property
     def determined(self) -> bool:
-        """Whether it has mu and sigma: gamma's interval lies above 0."""
+        """Whether mu and sigma are determined, because the interval of gamma lies above 0."""
         return self.limit == "no"
 
 
 def maximum_likelihood(means: FloatArray, vocab_size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Fit ln P(k) = const - beta ln k - gamma ln^2 k on {1..V}, a concave problem, with sums over every rank.
+    """Fit ln P(k) = const - beta ln k - gamma ln^2 k on {1..V} by maximum likelihood.
+
+    The likelihood is concave. Sums over all V ranks are exact.
 
     Args:
-        means: of ln R and ln^2 R over the tokens, (2,); of ln R alone for Zipf's law, (1,).
+        means: the means of ln R and ln^2 R over the tokens, (2,). For Zipf's law (gamma = 0), only that of ln R, (1,).
         vocab_size: V.
 
     Returns:
-        The exponents, beta and gamma, or beta alone; the covariance of ln R and ln^2 R under the fit; and ln P(k) for
-        k = 1..V.
+        The exponents beta and gamma, (2,), or beta alone, (1,); the covariance of ln R and ln^2 R (or the variance of
+        ln R) in the fitted distribution; and ln P(k) for k = 1..V, (V,).
 
     """
     powers = np.log(np.arange(1, vocab_size + 1))[None] ** np.arange(1, len(means) + 1)[:, None]  # (p, V)
@@ -163,8 +182,8 @@ def maximum_likelihood(means: FloatArray, vocab_size: int) -> tuple[FloatArray, 
         return np.asarray(values - np.log(np.exp(values).sum()))
 
     def loss(exponents: FloatArray) -> tuple[float, FloatArray]:
-        of_ranks = log_pmf(exponents)
-        return float(exponents @ means - of_ranks[0]), means - powers @ np.exp(of_ranks)
+        log_p = log_pmf(exponents)
+        return float(exponents @ means - log_p[0]), means - powers @ np.exp(log_p)
 
     def hessian(exponents: FloatArray) -> FloatArray:
         p = np.exp(log_pmf(exponents))
@@ -173,33 +192,40 @@ def maximum_likelihood(means: FloatArray, vocab_size: int) -> tuple[FloatArray, 
 
     start = np.eye(len(means))[0]  # Zipf's law with beta = 1
     exponents = optimize.minimize(loss, start, jac=True, hess=hessian, method="trust-exact").x
-    # A last step of Newton's, where changes of the loss are below its rounding.
+    # One more Newton step, because the optimizer stops when changes of the loss are below its rounding errors.
     exponents = exponents - np.linalg.solve(hessian(exponents), loss(exponents)[1])
     return exponents, hessian(exponents), log_pmf(exponents)
 
 
 def fit_ranks(counts: RankSums) -> Fitted:
-    """Fit both distributions by maximum likelihood to all ranks of one size."""
+    """Fit a lognormal and Zipf's law by maximum likelihood to all ranks of one size."""
     sums = counts.sums.sum(axis=0)
     means = sums[1:] / sums[0]
     vocab_size = counts.histogram.vocab_size
     exponents, information, lognormal = maximum_likelihood(means, vocab_size)
     zipf = maximum_likelihood(means[:1], vocab_size)[2]
     if exponents[1] <= NO_GAMMA:
-        lognormal = zipf  # the nearest one
+        lognormal = zipf  # gamma of a lognormal is at least 0. Zipf's law has gamma = 0
     return Fitted(counts, exponents, information, lognormal, zipf)
 
 
 def largest_difference(histogram: RankHistogram, log_pmf: FloatArray) -> float:
-    """The largest difference of any RBP_k from a distribution's: the distance of Kolmogorov and Smirnov."""
+    """Return the largest difference between a measured RBP_k and that of a distribution (Kolmogorov and Smirnov).
+
+    Args:
+        histogram: the measured ranks.
+        log_pmf: ln P(k) of the distribution for k = 1..V, (V,).
+
+    """
     observed = histogram.rbp_curve(np.arange(1, len(log_pmf) + 1))
     return float(np.abs(np.cumsum(np.exp(log_pmf)) - observed).max())
 
 
 def integral_of_p1(mu: float, sigma: float) -> float:
-    """-ln p_1 by the integral over [1, inf) instead of the sum: ln[sigma Phi(m)/phi(m)], m = mu/sigma.
+    """Return -ln p_1 of a lognormal with an integral over [1, inf) in place of the sum over ranks.
 
-    Source: arXiv 2510.20387, appendix B. If the integral fails, the result is below 0 and p_1 above 1.
+    It is ln[sigma Phi(m)/phi(m)] with m = mu/sigma. Source: arXiv 2510.20387, appendix B. The approximation may fail:
+    the result is then negative, which means p_1 > 1.
     """
     m = mu / sigma
     return float(np.log(sigma) + log_ndtr(m) + m**2 / 2 + np.log(2 * np.pi) / 2)
@@ -207,30 +233,33 @@ def integral_of_p1(mu: float, sigma: float) -> float:
 
 GLOSSARY = {
     "beta": Term("1 - mu/sigma^2, in ln P(k) = const - beta ln k - gamma ln^2 k; gamma may be negative", "β"),
-    "gamma": Term("1/(2 sigma^2): above 0 as of a lognormal, 0 of Zipf's law, below 0 of neither", "γ", ".4f"),
-    "mu_over_sigma": Term("of the lognormal, if gamma's interval lies above 0", "μ/σ"),
+    "gamma": Term("1/(2 sigma^2); above 0 for a lognormal, 0 for Zipf's law, below 0 for neither", "γ", ".4f"),
+    "mu_over_sigma": Term("mu/sigma of the lognormal, if the interval of gamma lies above 0", "μ/σ"),
     "gain": Term(
         "nats per token by which the lognormal describes the ranks better than Zipf's law; no interval at Zipf's limit",
         "better than Zipf",
         ".4f",
     ),
-    "slope": Term("change per unit of ln S, by a straight line"),
-    "quantity": Term("what changes with S"),
+    "slope": Term("change of the quantity per unit of ln S, by a straight line"),
+    "quantity": Term("the quantity that changes with S"),
     "limit": Term(
-        "Zipf's limit: gamma's interval reaches 0, and mu and sigma are not determined; unknown without an interval"
+        "whether the interval of gamma includes 0 (Zipf's limit); if so, mu and sigma are not determined; unknown "
+        "without an interval"
     ),
-    "ks_lognormal": Term("largest difference of any RBP_k from the lognormal's", "KS, lognormal"),
-    "ks_zipf": Term("largest difference of any RBP_k from Zipf's law's", "KS, Zipf"),
-    "mu": Term("of the lognormal, whose ranks have no mean of their own: mu may be far below 0", "μ"),
-    "sizes": Term("how many"),
-    "sigma": Term("of the lognormal", "σ"),
-    "R2": Term("of the line in ln S", "R²"),
-    "R2_in_S": Term("of a line in S instead", "R² in S"),
+    "ks_lognormal": Term("largest difference of any RBP_k from that of the lognormal", "KS, lognormal"),
+    "ks_zipf": Term("largest difference of any RBP_k from that of Zipf's law", "KS, Zipf"),
+    "mu": Term("mu of the lognormal; it is not a mean of ln R and may be far below 0", "μ"),
+    "sizes": Term("number of sizes"),
+    "sigma": Term("sigma of the lognormal", "σ"),
+    "R2": Term("share of the variance that the line in ln S explains", "R²"),
+    "R2_in_S": Term("share of the variance that a line in S explains", "R² in S"),
     "neg_log_p1": Term("-ln RBP_1, measured", "-ln RBP_1"),
     "neg_log_p1_lognormal": Term("-ln P(1) of the lognormal, by the exact sum", "-ln p_1, lognormal"),
-    "neg_log_p1_integral": Term("the appendix's integral for it, which can fall below 0", "-ln p_1, integral"),
-    "entropy": Term("of the measured ranks, nats; in a sample too low", "H(P)"),
-    "entropy_lognormal": Term("of the lognormal, nats, by the exact sum", "H(P), lognormal"),
+    "neg_log_p1_integral": Term(
+        "-ln P(1) by the integral of the paper's appendix; may be negative", "-ln p_1, integral"
+    ),
+    "entropy": Term("entropy of the measured ranks, nats; too low in a sample", "H(P)"),
+    "entropy_lognormal": Term("entropy of the lognormal, nats, by the exact sum", "H(P), lognormal"),
 }
 
 
@@ -243,7 +272,7 @@ class Lognormal(Analyzer):
         """Fit every measurement. Lines over sizes need 2 sizes; their intervals need 3."""
         report = Report(GLOSSARY)
         implied = []
-        most = 0  # documents of a measurement
+        most = 0  # the largest number of documents of a measurement
         distributions = []
         reading = read_families(runs, partial(_read, runs))
         for family, sizes in reading:
@@ -277,7 +306,7 @@ class Lognormal(Analyzer):
 
 
 def _read(runs: Runs, family: Family, run_id: str) -> RankSums:
-    """The ranks of one run."""
+    """Read the sums and the histogram of one run."""
     parts = []
     for piece in runs.rank_pieces(run_id, ["document", "rank"]):
         log_rank = np.log(np.arange(1, piece.vocab_size + 1))[piece.rank - 1]
@@ -287,9 +316,13 @@ def _read(runs: Runs, family: Family, run_id: str) -> RankSums:
 
 
 def _add_size(report: Report, fitted: Fitted, case: dict[str, Any]) -> None:
-    """Add beta, gamma, the gain over Zipf's law and, if it is determined, mu/sigma of one size.
+    """Add the results of one size: beta, gamma, the gain over Zipf's law and, if it is determined, mu/sigma.
 
-    case: family, dataset, size and S.
+    Args:
+        report: the report.
+        fitted: the fits of the size.
+        case: the keys of the results: family, dataset, size and S.
+
     """
     histogram = fitted.counts.histogram
     misfit = {
@@ -305,7 +338,7 @@ def _add_size(report: Report, fitted: Fitted, case: dict[str, Any]) -> None:
 
 
 def _implied(fitted: Fitted) -> dict[str, float]:
-    """-ln P(1) and the entropy of ranks, as measured and as the lognormal has them."""
+    """Return -ln P(1) and the entropy of ranks, as measured and as the lognormal implies them."""
     histogram = fitted.counts.histogram
     share = histogram.count / histogram.num_tokens
     first = histogram.rbp(1)
@@ -319,7 +352,7 @@ def _implied(fitted: Fitted) -> dict[str, float]:
 
 
 def _add_lines(report: Report, family: Family, s: FloatArray, fits: Sequence[Fitted]) -> None:
-    """Add how beta, gamma and, where every size has it, mu/sigma change with ln S."""
+    """Add the slopes of beta and gamma over ln S. The slope of mu/sigma is added if every size has mu and sigma."""
     determined = all(fitted.determined for fitted in fits)
     if not determined:
         report.notes.append(f"{family}: mu/sigma has no line in ln S, because it is not determined at every size.")
@@ -329,7 +362,7 @@ def _add_lines(report: Report, family: Family, s: FloatArray, fits: Sequence[Fit
         values = np.array([fitted.influences[0][i] for fitted in fits])
         u = [fitted.influences[1][:, i] for fitted in fits]
         y = np.exp(values.mean() - values)
-        law = fit(s, y, u)  # of exp(-value): its alpha is the slope of the value in ln S
+        law = fit(s, y, u)  # y is exp(-value), and alpha is therefore the slope of the value over ln S
         in_s = fit(np.exp(s / s.max()), y)
         beside = {"R2": law.r2, "R2_in_S": in_s.r2, "sizes": law.sizes}
         report.add("slope", law.alpha, null=0.0, beside=beside, quantity=quantity, **family.keys)
@@ -362,7 +395,7 @@ def _draw(report: Report, ranks: pd.DataFrame) -> None:
 
 
 def _distribution(model: str, fitted: Fitted) -> pd.DataFrame:
-    """Observed ranks of one model in bins even in ln k, and both distributions: share of tokens per rank."""
+    """Return the share of tokens per rank, observed and by both distributions, in bins evenly spaced in ln k."""
     histogram = fitted.counts.histogram
     edges = np.unique(np.rint(np.geomspace(1, histogram.vocab_size + 1, 48)).astype(np.int64))
     observed = np.histogram(histogram.rank, bins=edges, weights=histogram.count / histogram.num_tokens)[0]
@@ -372,17 +405,17 @@ def _distribution(model: str, fitted: Fitted) -> pd.DataFrame:
     middle = np.sqrt(edges[:-1] * (edges[1:] - 1.0))
     frames = []
     for name, share in shares.items():
-        of_one = pd.DataFrame({"model": model, "distribution": name, "rank": middle, "share": share / np.diff(edges)})
-        frames.append(of_one[observed > 0])
+        rows = pd.DataFrame({"model": model, "distribution": name, "rank": middle, "share": share / np.diff(edges)})
+        frames.append(rows[observed > 0])
     return pd.concat(frames)
 
 
 def _headline(report: Report, documents: int) -> str:
-    """Which way ranks curve, how much better the lognormal is than Zipf's law, and how far any RBP_k is off.
+    """Say which way ranks curve, how much better the lognormal is than Zipf's law, and how far any RBP_k is off.
 
     Args:
-        report: with its results.
-        documents: of the measurement that has the most.
+        report: the report with its results.
+        documents: the largest number of documents of a measurement.
 
     """
     said = {"above": "ranks curve as a lognormal's do (gamma above 0)", "below": "ranks curve the other way"}

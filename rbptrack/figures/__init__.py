@@ -1,4 +1,4 @@
-"""Charts of Altair: the shapes that analyzers share, the page's explorer, and charts as files."""
+"""Altair charts for analyzers and for the page, and functions that save charts as files."""
 
 from rbptrack.figures.charts import (
     as_data,

@@ -1,8 +1,7 @@
-"""Figures: a theme, the shapes that analyzers share, a measurement's picture, and figures as files.
+"""Charts that several analyzers draw, the theme of all charts, and functions that save charts as files.
 
-All are Altair charts. A notebook shows them, they move on the page, and `save` writes SVG, PNG or PDF. `themed` gives a
-chart the look of the page. An axis is titled by its column's name: rename columns for other titles.
-The page's large figure is in `explorer`.
+All charts are Altair charts. Notebooks and the page show them, and `save` writes SVG, PNG or PDF. `themed` gives a
+chart the look of the page. The title of an axis is the name of its column: rename a column to change the title.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import HEADLINE_KS, RankHistogram
 from rbptrack.stats import first_smallest
 
-# legible on white and black
+# These colours are legible on white and on black.
 COLOURS = ["#3c7ddc", "#e0782f", "#2c9f73", "#c24f9b", "#8b6fd6", "#a98a1d", "#2aa3b8", "#d34b57"]
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left", "triangle-right"]
 INK = "#333333"
@@ -34,15 +33,22 @@ FAINT = "#888888"
 GRID = "#e6e6e6"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 FORMATS = ("svg", "png", "pdf")
-SHOWN_K = 10  # where a chart with a slider is drawn as a picture
+SHOWN_K = 10  # the k at which a chart with a slider is drawn as a picture
 
 
 def size_text(size: Any, digits: str = "") -> Any:
-    """Vega's expression of a size as people write it: 18.9M, 1.4B."""
+    """Return Vega's expression for a size as it is usually written: 18.9M, 1.4B.
+
+    Args:
+        size: Vega's expression for the number.
+        digits: the precision in d3's format, such as `.3`; empty: all digits.
+
+    """
     return expr.replace(expr.format(size, f"{digits}~s"), "G", "B")
 
 
-# What Vega computes: labels of logarithmic axes (1e-5, 0.2, 18M), and an interval's text, empty without ends.
+# Vega's expressions for labels of logarithmic axes (1e-5, 0.2, 18M), and for the text of an interval (empty without
+# ends).
 _SMALL = expr.if_(datum.value < 0.001, expr.format(datum.value, ".0e"), expr.format(datum.value, "~g"))
 NUMBERS = repr(expr.if_(datum.value < 1, _SMALL, size_text(datum.value)))
 _ENDS = expr.format(datum.low, ".3~r") + " to " + expr.format(datum.high, ".3~r")
@@ -51,7 +57,7 @@ TIP_OF_INTERVAL = alt.Tooltip("interval:N", title="95% interval")
 
 
 def theme() -> dict[str, Any]:
-    """Vega-Lite's config of every figure: no box, faint grid, colours that hold on light and dark."""
+    """Return the Vega-Lite config of all charts: no box, a faint grid, and colours for light and dark backgrounds."""
     ink = {"labelColor": INK, "titleColor": INK, "titleFontSize": 12, "titleFontWeight": "normal"}
     axis = {"labelFontSize": 11, "gridColor": GRID, "domainColor": FAINT, "tickColor": FAINT, "tickSize": 4}
     return {
@@ -71,9 +77,10 @@ def theme() -> dict[str, Any]:
 
 
 def themed(chart: Any) -> Any:
-    """A copy of a chart with rbptrack's look, to be shown as it is: it cannot become a part of another chart.
+    """Return a copy of a chart with rbptrack's theme. The chart's own config takes precedence over the theme.
 
-    What the chart's own config sets stays.
+    The copy can be displayed or saved. It cannot be combined with other charts, because only a whole chart may have a
+    config.
     """
     own = {} if chart.config is alt.Undefined else chart.config.to_dict(validate=False)
     copy = chart.copy(deep=False)
@@ -82,13 +89,16 @@ def themed(chart: Any) -> Any:
 
 
 def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
-    """Draw a chart into a file, .svg, .png or .pdf by its ending.
+    """Save a chart as a file. Returns the path.
 
-    The explorer is drawn at the k of its grid that is nearest to k; k = 0 stands for cross-entropy.
+    Args:
+        chart: the Altair chart.
+        path: the file. Its ending is the format: .svg, .png or .pdf.
+        k: the k at which the explorer is drawn, or the nearest k of its grid; 0: cross-entropy. Other charts ignore it.
 
     Raises:
-        BadInput: another ending, or the path is a link, a folder or a device.
-        CannotDraw: no picture can be drawn of this chart, or on this machine.
+        BadInput: the ending is not one of these, or the path is a link, a folder or a device.
+        CannotDraw: the chart is invalid, or charts cannot be drawn on this machine.
 
     """
     path = Path(path)
@@ -97,7 +107,7 @@ def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
         raise unknown("format of a figure", form, FORMATS)
     try:
         spec = themed(chart).to_dict(validate=False)
-    except Exception as error:  # a plugin's chart may break any rule of Vega-Lite's
+    except Exception as error:  # a plugin may return a chart that is not valid Vega-Lite, and Altair raises many types
         raise CannotDraw(f"{type(error).__name__}: {first_line(error)}") from error
     if "explorer" in spec.get("usermeta", {}):
         values: dict[str, Any] = {"metric": "ce"}
@@ -109,18 +119,18 @@ def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
 
 
 def picture(chart: Any) -> bytes:
-    """A chart as the bytes of a PNG; CannotDraw as `save`."""
+    """Return a chart as the bytes of a PNG. Raises CannotDraw if charts cannot be drawn on this machine."""
     return _picture(themed(chart).to_dict(validate=False), "png")
 
 
 def _picture(spec: dict[str, Any], form: str) -> bytes:
-    """A Vega-Lite specification drawn as bytes of SVG, PNG or PDF."""
+    """Draw a Vega-Lite specification, and return the bytes of an SVG, PNG or PDF."""
     if form == "png":
         return draw("vegalite_to_png", vl_spec=spec | {"background": "white"}, scale=2)
     return draw(f"vegalite_to_{form}", vl_spec=spec)
 
 
-@debug_mode(False)  # Altair would check each part again and again
+@debug_mode(False)  # otherwise Altair would validate every part of the chart several times
 def facets(
     frame: pd.DataFrame,
     *,
@@ -133,23 +143,23 @@ def facets(
     line: bool = True,
     null: float | None = None,
 ) -> Any:
-    """Panels of y against x: a panel for each value of `facet`, a colour for each of `colour`; the legend filters.
+    """Draw y against x in several panels. A click on the legend highlights a colour.
 
     Args:
-        frame: a row per point; intervals are drawn where it has the columns low and high, NaN are left out. The pointer
-            shows the columns named here and, where there are such, model and size.
-        x: the horizontal column.
-        y: the vertical column.
-        colour: the column told apart by colour and shape.
-        facet: the column with a panel for each value.
-        dash: a column told apart by dashes.
+        frame: one row for each point. If it has the columns low and high, they are drawn as intervals; NaN are left
+            out. The tooltip shows the columns that are drawn, and the columns model and size if they exist.
+        x: the column on the horizontal axis.
+        y: the column on the vertical axis.
+        colour: the column whose values get a colour and a shape each.
+        facet: the column whose values get a panel each. If the frame lacks it, there is one panel.
+        dash: a column whose values get a dash pattern each; empty: none.
         log: the axes that are logarithmic: "x", "y", "xy" or "".
-        line: whether points are connected.
-        null: a dashed line at this y.
+        line: whether points are connected by lines.
+        null: the y at which a dashed line is drawn; None: no line.
 
     Raises:
-        BadInput: a column is missing; or a line would connect points of one model at the same x, because they differ
-            in a column that is not drawn.
+        BadInput: a column is missing, or a line would connect several points of one model at the same x. Such points
+            differ in a column that is not drawn.
 
     """
     _check(frame, [x, y, colour], [x, colour, facet, dash, "model", "size"] if line else [])
@@ -165,7 +175,7 @@ def facets(
         layers.append(chart.mark_rule(strokeDash=[4, 4], size=1, clip=True).encode(y=alt.datum(null)))
     if _has_ends(frame):
         bars = points.transform_filter(expr.isValid(datum.low))
-        if "y" in log:  # an end near 0 would leave the points a tenth of the axis
+        if "y" in log:  # on a logarithmic axis, an end near 0 would squeeze the points into a small part of the axis
             bars = bars.transform_calculate(low=expr.max(datum.low, frame.loc[frame[y] > 0, y].min() / 3))
         layers.append(bars.mark_rule().encode(alt.Y("low:Q", title=y), alt.Y2("high")))
     if line:
@@ -180,11 +190,20 @@ def facets(
 def intervals(
     frame: pd.DataFrame, *, x: str, y: str, colour: str = "family", facet: str = "dataset", null: float | None = None
 ) -> Any:
-    """A row for each value of y, estimates and intervals along x, families below each other; panels by `facet`.
+    """Draw estimates with their intervals in rows, in several panels. A click on the legend highlights a colour.
+
+    Args:
+        frame: one row for each estimate. If it has the columns low and high, they are drawn as intervals; NaN are left
+            out. The tooltip shows the columns that are drawn.
+        x: the column of the estimates, on the horizontal axis.
+        y: the column whose values get a row each.
+        colour: the column whose values get a colour and a line of the row each.
+        facet: the column whose values get a panel each. If the frame lacks it, there is one panel.
+        null: the x at which a dashed line is drawn; None: no line.
 
     Raises:
-        BadInput: a column is missing; or estimates stand in the same place, as they differ in a column that is not
-            drawn.
+        BadInput: a column is missing, or several estimates would be drawn in the same place. They differ in a column
+            that is not drawn.
 
     """
     _check(frame, [x, y, colour], [y, colour, facet])
@@ -210,18 +229,24 @@ def intervals(
 
 @debug_mode(False)
 def rank_distribution(histogram: RankHistogram, title: str) -> Any:
-    """How often each rank occurs, and RBP_k against k: a measurement's picture."""
+    """Draw how often each rank occurs in a measurement, and RBP_k against k.
+
+    Args:
+        histogram: the ranks of the measurement.
+        title: the title above the chart.
+
+    """
     edges = np.unique(np.round(np.geomspace(1, histogram.vocab_size + 1, 49)).astype(int))
     count = np.histogram(histogram.rank, bins=edges, weights=histogram.count)[0]
     share = count / histogram.num_tokens / np.diff(edges)
-    rank, of_tokens = "rank R of the target", "share of tokens with this rank"
-    ranks = pd.DataFrame({rank: np.sqrt(edges[:-1] * (edges[1:] - 1)), of_tokens: share})[share > 0]
+    rank, token_share = "rank R of the target", "share of tokens with this rank"
+    ranks = pd.DataFrame({rank: np.sqrt(edges[:-1] * (edges[1:] - 1)), token_share: share})[share > 0]
     rbp = "RBP_k, share of ranks up to k"
     curve = pd.DataFrame({"k": edges[:-1], rbp: histogram.rbp_curve(edges[:-1])})
     ks = np.array([k for k in HEADLINE_KS if k <= histogram.vocab_size])
     marked = pd.DataFrame({"k": ks, rbp: histogram.rbp_curve(ks)})
     left = alt.Chart(as_data(ranks)).mark_line(point=True)
-    left = left.encode(axis_of(ranks[rank], alt.X, log=True), axis_of(ranks[of_tokens], alt.Y, log=True))
+    left = left.encode(axis_of(ranks[rank], alt.X, log=True), axis_of(ranks[token_share], alt.Y, log=True))
     axes = (axis_of(curve["k"], alt.X, log=True), alt.Y(f"{rbp}:Q", scale=alt.Scale(domain=[0, 1])))
     line = alt.Chart(as_data(curve)).mark_line().encode(*axes)
     dots = alt.Chart(as_data(marked)).mark_point(size=60).encode(*axes)
@@ -231,34 +256,47 @@ def rank_distribution(histogram: RankHistogram, title: str) -> Any:
 
 
 def legend_choice(column: str) -> alt.Parameter:
-    """What the legend of a column chooses."""
+    """Return the parameter that holds the values chosen in the legend of a column."""
     return alt.selection_point(name="pick", fields=[column], bind="legend")
 
 
 def by_colour(column: pd.Series[Any], pick: alt.Parameter) -> dict[str, Any]:
-    """Encodings: colour by a column, and opacity by what its legend chooses."""
+    """Return encodings of colour by a column, and of opacity by the values chosen in its legend.
+
+    Args:
+        column: the column.
+        pick: the parameter that `legend_choice` returned.
+
+    """
     colour = alt.Color(f"{column.name}:N", title=None, scale=_by_name(column, COLOURS))
     return {"color": colour, "opacity": alt.when(pick).then(alt.value(1)).otherwise(alt.value(0.1))}
 
 
 def by_shape(column: pd.Series[Any]) -> alt.Shape:
-    """Encode a column as the points' shape."""
+    """Return the encoding of a column as the shape of points."""
     return alt.Shape(f"{column.name}:N", title=None, scale=_by_name(column, SHAPES))
 
 
 def _by_name(values: pd.Series[Any], range_: Sequence[str]) -> alt.Scale:
-    """Map names to colours or shapes in the order of the names. All figures of a page then agree."""
+    """Map names to colours or shapes in the order of the names. A name then looks the same in all charts of a page."""
     names = in_order(values)
     return alt.Scale(domain=names, range=[range_[i % len(range_)] for i in range(len(names))])
 
 
 def in_order(values: Iterable[Any]) -> list[str]:
-    """Names, each once, small sizes first."""
+    """Return the distinct names, sorted with numbers in numeric order (`70m` before `160m`)."""
     return sorted({str(value) for value in values}, key=natural_key)
 
 
 def axis_of(column: pd.Series[Any], channel: Any, *, log: bool) -> Any:
-    """A column along an axis (`alt.X` or `alt.Y`) whose labels have room."""
+    """Return the encoding of a column along an axis. Its ticks are few enough for their labels not to overlap.
+
+    Args:
+        column: the column.
+        channel: the axis, `alt.X` or `alt.Y`.
+        log: whether the axis is logarithmic.
+
+    """
     encoding = channel(f"{column.name}:Q")
     if not log:
         return encoding.scale(zero=False, padding=10).axis(tickCount=4)
@@ -268,7 +306,10 @@ def axis_of(column: pd.Series[Any], channel: Any, *, log: bool) -> Any:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two ends of a logarithmic axis: powers of ten, with steps between where they are few."""
+    """Return round numbers for the ticks of a logarithmic axis from `low` to `high`.
+
+    They are powers of ten. An axis with few powers of ten also gets numbers between them.
+    """
     steps: tuple[float, ...] = (1,)
     if high / low < 40:
         steps = (1, 2, 5)
@@ -281,19 +322,29 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def nearest_index(ks: Sequence[int], k: int) -> int:
-    """Where in a grid the k stands that is nearest to one, in ln k."""
+    """Return the index of the element of `ks` that is nearest to k on a logarithmic scale."""
     return first_smallest(np.abs(np.log(np.array(ks) / k)))
 
 
 def as_data(frame: pd.DataFrame) -> alt.InlineData:
-    """A frame as a chart's data: CSV of four digits is a fraction of JSON's bytes, and Altair checks no row of it."""
+    """Return a frame as the data of a chart, in CSV with four significant digits.
+
+    CSV is much smaller than JSON, and Altair does not validate its rows.
+    """
     numbers = {str(name): "number" for name in frame.select_dtypes("number")}
     csv = frame.replace([np.inf, -np.inf], np.nan).to_csv(index=False, float_format="%.4g", lineterminator="\n")
     return alt.InlineData(values=csv, format=alt.CsvDataFormat(type="csv", parse=numbers))
 
 
 def _check(frame: pd.DataFrame, needed: Sequence[str], keys: Sequence[str]) -> None:
-    """Refuse a frame without a column, and one whose rows the columns that are drawn do not tell apart."""
+    """Raise BadInput if a column is missing, or if several rows would be drawn in the same place.
+
+    Args:
+        frame: the rows.
+        needed: the columns that must exist.
+        keys: the columns that determine the place of a row. Missing ones are ignored; if empty, places are not checked.
+
+    """
     for name in needed:
         if name not in frame:
             raise BadInput(f"the frame has no column {name} to draw. It has {', '.join(map(str, frame.columns))}")
@@ -304,13 +355,13 @@ def _check(frame: pd.DataFrame, needed: Sequence[str], keys: Sequence[str]) -> N
     groups = frame.groupby(drawn, dropna=False, observed=True)
     differing = [name for name in map(str, labels) if groups[name].nunique().max() > 1]
     raise BadInput(
-        f"rows with the same {', '.join(drawn)} would be drawn over each other; they differ in "
+        f"rows with the same {', '.join(drawn)} would be drawn over each other. They differ in "
         f"{', '.join(differing) or 'nothing else'}. Draw one of them, or give colour=, facet= or dash="
     )
 
 
 def _shown(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """The columns of a frame that a chart shows, as far as they are there; intervals last."""
+    """Return those of the named columns that a frame has, then low and high if it has them."""
     return frame[[name for name in dict.fromkeys([*names, "low", "high"]) if name in frame]]
 
 
@@ -323,9 +374,10 @@ def _panel_count(frame: pd.DataFrame, facet: str) -> int:
 
 
 def _panels(chart: Any, frame: pd.DataFrame, facet: str) -> Any:
-    """A chart for each value of a column, at most three in a row; the chart itself without that column.
+    """Divide a chart into a panel for each value of a column, at most three in a row.
 
-    Every panel has a horizontal axis of its own. A shared one would be drawn below empty places of the last row, too.
+    Returns the chart itself if the frame lacks the column. Every panel has its own horizontal axis, because Vega would
+    also draw a shared axis below the empty places of the last row.
     """
     if facet not in frame:
         return chart
@@ -334,7 +386,7 @@ def _panels(chart: Any, frame: pd.DataFrame, facet: str) -> Any:
 
 
 def _tips(frame: pd.DataFrame) -> list[alt.Tooltip]:
-    """A line under the pointer for each column, and one for the interval."""
+    """Return the lines of the tooltip: one for each column, and one for the interval."""
     tips = []
     for name, values in frame.drop(columns=["low", "high"], errors="ignore").items():
         if pd.api.types.is_integer_dtype(values):

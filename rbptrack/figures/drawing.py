@@ -1,8 +1,9 @@
-"""Draws Vega-Lite charts as SVG, PNG or PDF in a process of its own.
+"""Draw Vega-Lite charts as SVG, PNG or PDF in a child process.
 
-vl-convert runs V8. V8 reserves about 70 GB of addresses, and aborts its whole process if it does not get them (as under
-`ulimit -v`) or if the kernel forbids executable memory. No `except` can catch this. One child process therefore draws
-all pictures of this process. It starts with the first picture, and ends when it has nothing to draw for a while.
+vl-convert uses the JavaScript engine V8. V8 reserves about 70 GB of address space. It aborts its whole process if it
+does not get them (for example under `ulimit -v`), or if the kernel forbids executable memory. No `except` can catch
+this. A child process therefore draws all pictures of this process. It starts with the first picture, and ends if it has
+nothing to draw for a minute.
 """
 
 from __future__ import annotations
@@ -24,43 +25,44 @@ from rbptrack.base.errors import RbptrackError
 from rbptrack.figures import drawing_process
 
 MAX_SECONDS = 300.0
-"""Seconds that one picture may take."""
+"""The most seconds that one picture may take."""
 
 
 class CannotDraw(RbptrackError):
-    """A picture cannot be drawn. Nothing else depends on pictures: say so, and go on."""
+    """A picture cannot be drawn. Callers report this and continue, because nothing else depends on pictures."""
 
 
 def draw(function: str, **arguments: Any) -> bytes:
-    """Call a function of vl-convert in the process that draws.
+    """Call a function of vl-convert in the child process, and return the bytes of the picture.
 
     Args:
-        function: its name, such as `vegalite_to_svg`.
-        arguments: JSON can hold them.
+        function: the name of the function, such as `vegalite_to_svg`.
+        arguments: the arguments of the function. They must be convertible to JSON.
 
     Raises:
-        CannotDraw: vl-convert refuses the chart, takes too long, or cannot run on this machine.
+        CannotDraw: vl-convert rejects the chart, takes too long, or cannot run on this machine.
 
     """
     return _drawer(os.getpid()).draw(json.dumps([function, arguments], default=str).encode())
 
 
 class _Drawer:
-    """The process that draws, and the way to it."""
+    """The child process that draws, and the connection to it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._has_drawn = False
-        self._broken = ""  # why no picture can be drawn at all
+        self._broken = ""  # the reason why no picture can be drawn on this machine
 
     def draw(self, request: bytes) -> bytes:
-        """The bytes of a picture."""
+        """Send a request to the child process, and return the bytes of the picture. Raises CannotDraw."""
         with self._lock:
             if self._broken:
                 raise CannotDraw(self._broken)
-            reply = self._answer(request) or self._answer(request)  # the process had ended because it was idle
+            # The first reply is empty if the process had ended because it was idle. The second call starts a new one.
+            reply = self._answer(request) or self._answer(request)
             if not reply:
                 raise CannotDraw("vl-convert ended without a picture")
             self._has_drawn = True
@@ -70,7 +72,7 @@ class _Drawer:
         return reply.removeprefix(drawing_process.DRAWN)
 
     def close(self) -> None:
-        """End the process."""
+        """End the child process."""
         if self._connection is not None:
             self._connection.close()
         if self._process is not None:
@@ -79,7 +81,7 @@ class _Drawer:
         self._process = self._connection = None
 
     def _answer(self, request: bytes) -> bytes:
-        """What the process answers; empty if it ended by itself because it was idle."""
+        """Return the reply of the child process; empty if the process had ended because it was idle."""
         if self._connection is None:
             self._start()
         connection = self._connection
@@ -98,31 +100,31 @@ class _Drawer:
             if code == 0:
                 return b""
             problem = _why_it_ended(code)
-            if not self._has_drawn:  # it is this machine, and not this chart
+            if not self._has_drawn:  # the machine is the cause, not the chart
                 self._broken = problem
             raise CannotDraw(problem) from None
-        except BaseException:  # Ctrl-C: the answer that still comes is not that to the next request
+        except BaseException:  # after Ctrl-C, the late reply must not be taken for the reply to the next request
             self.close()
             raise
 
     def _start(self) -> None:
         ours, theirs = Pipe()
         with theirs:
-            words = [sys.executable, "-P", str(Path(drawing_process.__file__)), str(theirs.fileno())]
+            command = [sys.executable, "-P", str(Path(drawing_process.__file__)), str(theirs.fileno())]
             silent = subprocess.DEVNULL
             try:
                 self._process = subprocess.Popen(
-                    words, pass_fds=[theirs.fileno()], stdin=silent, stdout=silent, stderr=silent
+                    command, pass_fds=[theirs.fileno()], stdin=silent, stdout=silent, stderr=silent
                 )
             except OSError as error:
                 ours.close()
-                raise CannotDraw(f"no process can be started that draws: {error.strerror}") from error
+                raise CannotDraw(f"the process that draws cannot be started: {error.strerror}") from error
         self._connection = ours
 
 
 @functools.cache
 def _drawer(pid: int) -> _Drawer:
-    """The drawer of this process. A forked process gets one of its own."""
+    """Return the drawer of the process with this ID. A forked process gets its own drawer."""
     drawer = _Drawer()
     atexit.register(lambda: drawer.close() if os.getpid() == pid else None)
     return drawer
@@ -133,6 +135,6 @@ def _why_it_ended(code: int) -> str:
         return f"vl-convert ended with exit code {code}"
     name = signal.Signals(-code).name
     return (
-        f"V8, which draws pictures, was ended by {name}. It needs 70 GB of addresses and executable memory: "
-        "raise the limit on virtual memory (ulimit -v), or draw the figures on another machine"
+        f"V8, which draws pictures, was ended by {name}. It needs 70 GB of address space and executable memory. "
+        "Raise the limit on virtual memory (ulimit -v), or draw the figures on another machine"
     )

@@ -1,6 +1,6 @@
-"""The process that draws: a script that reads requests from a pipe and answers with pictures.
+"""A script that draws pictures: it reads requests from a pipe and writes pictures to it.
 
-It imports nothing of rbptrack and therefore starts in a tenth of a second.
+It does not import rbptrack, and therefore starts in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -12,15 +12,20 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 
 IDLE_SECONDS = 60.0
-"""Seconds without a request after which the process ends: it holds 200 MB."""
+"""Seconds without a request after which the process ends and frees its 200 MB of memory."""
 
-DRAWN = b"="
-REFUSED = b"!"
+DRAWN = b"="  # begins a reply with a picture
+REFUSED = b"!"  # begins a reply with an error message
 
 
 def main(pipe: int) -> None:
-    """Answer requests until the other end is closed or nothing is asked for a while."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks, which then closes the pipe
+    """Answer requests until the other end of the pipe is closed, or no request comes for `IDLE_SECONDS`.
+
+    Args:
+        pipe: the file descriptor of the pipe.
+
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent process, which closes the pipe
     _lift_limits()
     import vl_convert
 
@@ -37,7 +42,7 @@ def main(pipe: int) -> None:
 
 
 def _lift_limits() -> None:
-    """Take as many addresses as the administrator allows, and leave no core file if V8 does not get enough."""
+    """Raise the limit on address space to the hard limit, and forbid core files in case V8 aborts."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 

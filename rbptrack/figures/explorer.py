@@ -1,7 +1,8 @@
-"""The page's large figure: laws in size at a k that a slider chooses, their residuals, and their exponents against k.
+"""The large chart of the page: laws in size at one k, their residuals, and their exponents against k.
 
-Three charts have a panel for every dataset. The reader moves three parameters: `chosen`, the place
-of k in its grid, `metric`, and the legend's `pick`; `reporting/page.js` does so from the page's controls.
+It consists of three charts, each with a panel for every dataset. The reader sets three parameters: `chosen` (the index
+of k in its grid), `metric`, and `pick` (the families chosen in the legend). On the page, `reporting/page.js` sets them
+from the page's controls.
 """
 
 from __future__ import annotations
@@ -33,24 +34,24 @@ from rbptrack.figures.charts import (
 
 _LABELS = {"rbp": "RBP_k", "ce": "cross-entropy"}
 _KEYS = ["family", "dataset", "metric", "k"]
-_MOST = 3.0  # how far beyond the points an interval makes an axis longer
-_AXIS = 36  # pixels for a vertical axis: panels keep their places while the slider moves
+_MOST = 3.0  # intervals extend an axis at most to this factor times the points
+_AXIS = 36  # width of a vertical axis in pixels. A fixed width keeps panels in place while the slider moves
 RESIDUALS = 64
-"""Pixels of the height of a panel of residuals."""
+"""The height of a panel of residuals, in pixels."""
 
-_WIDTH = 560  # pixels of each chart in a picture; the page has its own
+_WIDTH = 560  # width of each chart in a picture, in pixels. The page sets another width
 
 
-@debug_mode(False)  # Altair would check each part again and again
+@debug_mode(False)  # otherwise Altair would validate every part of the chart several times
 def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
-    """The laws in size at a k that a slider chooses, their residuals, and their exponents against k, for every dataset.
+    """Draw the laws in size at a k that a slider chooses, their residuals, and their exponents against k.
 
     Args:
-        points: family, model, dataset, metric, k, S, y, low, high: a row per model, dataset and metric: "rbp" at each
-            k, of which there is one at least, with y = -ln RBP_k, and "ce" at k = 0; y is positive and finite; low and
-            high are its ends, NaN where documents are too few.
-        laws: family, dataset, metric, k, alpha, low, high, S0, y0, S1, y1: the exponent with its ends, and both ends of
-            the law's line.
+        points: one row for each model, dataset, metric and k, with the columns family, model, dataset, metric, k, S, y,
+            low and high. The metric is "rbp" (y = -ln RBP_k, at least one k) or "ce" (y in nats, k = 0). y is positive
+            and finite. low and high are the ends of the interval of y; NaN if there is none.
+        laws: one row for each law, with the columns family, dataset, metric, k, alpha, low, high, S0, y0, S1 and y1.
+            low and high are the ends of the interval of alpha. (S0, y0) and (S1, y1) are the ends of the law's line.
 
     """
     ks = sorted(int(k) for k in points.loc[points["metric"] == "rbp", "k"].unique())
@@ -60,13 +61,13 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     families = in_order(points["family"])
     controls = {"ks": ks, "chosen": start, "metrics": metrics, "families": families, "datasets": datasets}
 
-    # What the reader chooses.
+    # These parameters are set by the reader.
     slider = alt.binding_range(min=0, max=len(ks) - 1, step=1, name="k: slide along its grid ")
     menu = alt.binding_select(options=list(metrics), labels=list(metrics.values()), name="metric ")
     chosen = alt.param(name="chosen", value=start, bind=slider)
     metric = alt.param(name="metric", value="rbp", bind=menu)
     pick = legend_choice("family")
-    # What follows from it: k, and title, ends and ticks of the left chart's vertical axis.
+    # These parameters follow from them: k, and the title, ends and ticks of the left chart's vertical axis.
     grid: Any = alt.param(name="ks", value=ks)
     k = alt.param(name="k", expr=expr.if_(metric == "rbp", grid[chosen], 0))
     with_law = _with_law(points, laws)
@@ -75,10 +76,10 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
 
     shown = (datum.metric == metric) & (datum.k == k)
     left = _laws(with_law, axis, shown)
-    left = left.add_params(pick, chosen, metric, grid, k, axes, axis)  # Altair lifts them above both charts
+    left = left.add_params(pick, chosen, metric, grid, k, axes, axis)  # Altair makes them parameters of all charts
     right = _exponents(laws[[*_KEYS, "alpha", "low", "high"]], max(ks), k)
     below = _residuals(with_law, axis, shown)
-    columns = math.ceil(len(datasets) / math.ceil(len(datasets) / 3))  # at most three, rows as even as they can be
+    columns = math.ceil(len(datasets) / math.ceil(len(datasets) / 3))  # at most three, in rows of nearly equal length
     size = {"width": (_WIDTH - 60) // columns - 20, "height": {1: 320, 2: 260}.get(len(datasets), 190)}
     sides = []
     for layers, title, height in (
@@ -93,9 +94,16 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
 
 
 def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
-    """-ln RBP_k or cross-entropy against S: the law, points and their intervals, of the rows that are shown.
+    """Draw -ln RBP_k or cross-entropy against S: laws, points and intervals.
 
-    Each layer has a filter of its own: one of all layers would come before the panels, and empty panels would vanish.
+    Every layer has its own filter. A common filter would be applied before the division into panels, and panels without
+    rows would disappear.
+
+    Args:
+        points: the rows of `_with_law`.
+        axis: Vega's expression for the vertical axis, an element of `_axes`.
+        shown: Vega's condition for the rows that are drawn.
+
     """
     x = _sizes(points)
     vertical: dict[str, Any] = {
@@ -133,7 +141,14 @@ def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
 
 
 def _residuals(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
-    """How far each point is from its law, as a share of the law, with the point's interval."""
+    """Draw the residuals, measured / law - 1, with the intervals of the points.
+
+    Args:
+        points: the rows of `_with_law`.
+        axis: Vega's expression for the vertical axis, an element of `_axes`.
+        shown: Vega's condition for the rows that are drawn.
+
+    """
     vertical: dict[str, Any] = {
         "title": None,
         "scale": alt.Scale(domain=[alt.ExprRef(-axis.far), alt.ExprRef(axis.far)], nice=False),
@@ -155,14 +170,21 @@ def _residuals(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
 
 
 def _sizes(points: pd.DataFrame) -> alt.X:
-    """The horizontal axis of sizes. Its ends are given, as a filter may leave a panel empty."""
+    """Return the encoding of S. The ends of the axis are fixed, because a panel may have no rows at some k."""
     ends = [points["S"].min(), points["S"].max()]
     x = alt.X("S:Q", axis=alt.Axis(values=ticks(*ends), labelExpr=NUMBERS))
     return x.scale(type="log", domain=ends, nice=False, padding=12)
 
 
 def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> Any:
-    """Alpha against k with its band, the chosen k marked, cross-entropy's alpha dashed."""
+    """Draw alpha against k with its intervals as a band. The chosen k is marked. Alpha of cross-entropy is dashed.
+
+    Args:
+        laws: one row for each law.
+        largest: the largest k.
+        k: the parameter that holds the chosen k.
+
+    """
     lowest, highest = _ends_with_zero(laws)
     x = alt.X("k:Q", axis=alt.Axis(values=ticks(1, largest), labelExpr=NUMBERS))
     x = x.scale(type="log", domain=[1, largest], nice=False, padding=6)
@@ -186,7 +208,7 @@ def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> Any:
     )
     mark = ranks.transform_filter(datum.k == k).mark_rule(size=1).encode(color=alt.value(FAINT), opacity=alt.value(1))
     line = ranks.mark_line(clip=True).encode(y)
-    # The chosen k's dot is seen; the others, larger, are there for the pointer.
+    # Only the dot at the chosen k is visible. The other dots are larger and transparent. They show the tooltip.
     is_chosen = alt.when(datum.k == k)
     dots = ranks.mark_point().encode(
         y,
@@ -199,8 +221,12 @@ def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> Any:
 
 
 def _with_law(points: pd.DataFrame, laws: pd.DataFrame) -> pd.DataFrame:
-    """The points, how far each is from its law (`miss`), and the law's ends at its smallest and largest S (`law`)."""
-    rows = points[[*_KEYS, "model", "S", "y", "low", "high"]].sort_values(["metric", "k"], kind="stable")  # for gzip
+    """Return the points with two more columns.
+
+    `miss` is measured / law - 1. `law` is the value of the law at its smallest and largest S, and NaN at other points.
+    """
+    # Rows in this order compress well.
+    rows = points[[*_KEYS, "model", "S", "y", "low", "high"]].sort_values(["metric", "k"], kind="stable")
     ends = laws[[*_KEYS, "S0", "y0", "S1", "y1"]]
     rows = rows.merge(ends, on=_KEYS, how="left")
     rows["law"] = np.select([rows["S"] == rows["S0"], rows["S"] == rows["S1"]], [rows["y0"], rows["y1"]], np.nan)
@@ -212,11 +238,11 @@ def _with_law(points: pd.DataFrame, laws: pd.DataFrame) -> pd.DataFrame:
 
 
 def _axes(points: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """What the vertical axes of laws and residuals need, for each metric and k, such as `rbp10` and `ce0`.
+    """Return the vertical axes of laws and residuals for each metric and k, by names such as `rbp10` and `ce0`.
 
-    Title, ends (low, high) and ticks of the laws' axis, and the end of the residuals' (far). Points, intervals and laws
-    lie within the ends; of an interval wider than `_MOST` times the points, a part does not. Up to k = 10 the laws'
-    axis spans as many decades at every k. Slopes can then be compared while k moves.
+    An axis holds the title, the ends (low, high) and the ticks of the axis of laws, and the end (far) of the axis of
+    residuals. The ends enclose points, laws and intervals; of an interval beyond `_MOST` times its point, a part is cut
+    off. Up to k = 10, the axis of laws spans the same factor at every k, and slopes can be compared while k changes.
     """
     least_drawn = points[["y", "law", "low"]].min(axis=1).clip(lower=points["y"] / _MOST)
     most_drawn = points[["y", "law", "high"]].max(axis=1).clip(upper=points["y"] * _MOST)
@@ -232,13 +258,13 @@ def _axes(points: pd.DataFrame) -> dict[str, dict[str, Any]]:
         middle = math.sqrt(least * most)
         title = f"−ln RBP_{k}" if metric == "rbp" else f"{_LABELS[metric]}, nats"
         low, high = middle / half, middle * half
-        of_laws = {"title": title, "low": low, "high": high, "ticks": ticks(low, high)}
-        axes[f"{metric}{k}"] = of_laws | {"far": max(1.1 * farthest, 0.01) if math.isfinite(farthest) else 0.1}
+        law_axis = {"title": title, "low": low, "high": high, "ticks": ticks(low, high)}
+        axes[f"{metric}{k}"] = law_axis | {"far": max(1.1 * farthest, 0.01) if math.isfinite(farthest) else 0.1}
     return axes
 
 
 def _ends_with_zero(laws: pd.DataFrame) -> list[float]:
-    """Ends of an axis that holds 0, all exponents and their intervals, up to `_MOST` times the exponents."""
+    """Return the ends of an axis with 0, all exponents, and their intervals as far as `_MOST` permits."""
     if laws.empty:
         return [0.0, 1.0]
     low = min(0.0, float(laws["alpha"].min()))
