@@ -431,8 +431,8 @@ def _headline(report: Report) -> str:
     longest = rows[rows["metric"] == metric]["N"].max()
     clustering = report.frame("clustering")
     n_effs, ratios = (rows[(rows["metric"] == metric) & (rows["N"] == longest)] for rows in (rows, clustering))
-    count = f"{longest} tokens in a row succeed as often as {spanned(n_effs['n_eff'], '.1f')} independent tokens"
-    mixture = f"differences between documents alone would give {spanned(ratios['n_eff_mixture'], '.1f')}"
+    count = f"{longest} tokens in a row count as {spanned(n_effs['n_eff'], '.1f')} independent tokens"
+    mixture = f"as {spanned(ratios['n_eff_mixture'], '.1f')} if only documents differed"
     said = {"above": "right tokens cluster within documents", "below": "right tokens spread out within documents"}
     tested = verdicts(clustering, said, noun="case", none="no clustering within documents was found")
     return sentence(f"{metric_label(metric)}: {count}", mixture, tested or "too few documents to test clustering")
