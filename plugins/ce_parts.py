@@ -271,7 +271,7 @@ def _headline(report: Report) -> str:
         return f"The entropy of ranks, H(P), contributes {entropy} of the fall of cross-entropy with size."
     ranks = spanned(shares.get_group("rank"), ".0%")
     return (
-        f"E[ln R], the part that depends on ranks only, contributes {ranks} of the fall of cross-entropy with size. "
+        f"Of the fall of cross-entropy with size, E[ln R] contributes {ranks}. "
         f"In the other identity, the entropy of ranks H(P) contributes {entropy}."
     )
 
