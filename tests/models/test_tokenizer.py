@@ -311,7 +311,7 @@ def test_a_tokenizer_in_memory_has_the_rules_of_its_files(tmp_path: Path, model_
     assert measured.num_tokens == sum(len(own.encode(text).ids) - 1 for text in texts)
     rebuilt.name_or_path = ""
     meant = measure(model, rebuilt, texts, seq_len=32, context=8, progress=False)
-    assert meant.facts.identity["tokenizer_rules"] != measured.facts.identity["tokenizer_rules"]
+    assert meant.record.identity["tokenizer_rules"] != measured.record.identity["tokenizer_rules"]
 
 
 def test_a_tokenizer_in_memory_begins_texts_as_its_files_ask(tmp_path: Path, model_of: Callable[..., Any]) -> None:
