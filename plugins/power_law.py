@@ -88,8 +88,9 @@ GLOSSARY: Glossary = {
     "bend": Term("square term of ln y over ln S; above 0 the law flattens", form="+.4f", aside=True),
     "missed": Term("tokens that the best model does not rank among its first k", "misses", ",.0f"),
     "doubt": Term(
-        f"what speaks against the law: residuals with a pattern (the interval of the bend excludes 0), a largest "
-        f"size that the smaller ones mispredict, an R² below {MIN_R2}, or fewer than {FEW_MISSES} misses",
+        f"what speaks against the law: residuals with a pattern (the interval of the bend excludes 0; at the k of the "
+        f"tables, also if that of E in E + A S^-α does), a largest size that the smaller ones mispredict, an R² below "
+        f"{MIN_R2}, or fewer than {FEW_MISSES} misses",
         "fit",
     ),
     "delta_low": "lower end of delta",
@@ -119,6 +120,7 @@ class FamilyLaws:
         counts: of each size, m of them.
         laws: by metric, ce and rbp_<k>, each k of the grid; empty with one size.
         ratios: by metric, the laws of -ln RBP_k over CE; None if the metric has no such law.
+        with_floor: the metrics of the tables for which the interval of E in E + A S^-alpha lies above 0.
 
     """
 
@@ -128,6 +130,7 @@ class FamilyLaws:
     counts: list[DocumentCounts]
     laws: dict[str, Law]
     ratios: dict[str, Law | None]
+    with_floor: frozenset[str] = frozenset()
 
 
 class PowerLaw(Analyzer):
@@ -202,7 +205,10 @@ class PowerLaw(Analyzer):
             ratios: dict[str, Law | None] = {}
             if fitted_ks:
                 ratios = dict(zip(map(rbp_name, fitted_ks), laws(s, counts, missed_over_ce), strict=True))
-            all_families.append(FamilyLaws(family, s, family.column(other), counts, by_metric, ratios))
+            with_floor = frozenset(
+                metric for metric in self._metrics if metric in by_metric and _has_floor(by_metric[metric])
+            )
+            all_families.append(FamilyLaws(family, s, family.column(other), counts, by_metric, ratios, with_floor))
         return all_families, reading.notes + notes
 
     def _missing(self, laws: dict[str, Law], counts: Sequence[DocumentCounts]) -> Iterator[str]:
@@ -281,8 +287,9 @@ def _labels(metrics: Sequence[str]) -> str:
 
 def _caution(report: Report, metric: str, families: Sequence[FamilyLaws]) -> str:
     """A clause if laws of a metric have a floor, or their smaller sizes mispredict the largest."""
-    laws = [family_laws.laws[metric] for family_laws in families if metric in family_laws.laws]
-    floors = [_has_floor(law) for law in laws]
+    with_law = [family_laws for family_laws in families if metric in family_laws.laws]
+    floors = [metric in family_laws.with_floor for family_laws in with_law]
+    laws = [family_laws.laws[metric] for family_laws in with_law]
     mispredicts = [_mispredicts(law) for law in laws]
     doubtful = sum(map(any, zip(floors, mispredicts, strict=True)))
     if not doubtful:
@@ -342,7 +349,7 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
         if ratio := family_laws.ratios.get(metric):
             numbers |= _with_ends("delta", ratio.alpha)
         missed = _fewest_missed(family_laws, metric)
-        numbers |= {"missed": missed, "doubt": "; ".join(_doubts(law, missed))}
+        numbers |= {"missed": missed, "doubt": "; ".join(_doubts(family_laws, metric, missed))}
         rows.append(family_laws.family.keys | _metric_and_k(metric) | numbers | line)
     return rows
 
@@ -363,10 +370,11 @@ def _fewest_missed(family_laws: FamilyLaws, metric: str) -> float:
     return float(min(of_size.tokens.sum() - of_size.hits[:, place].sum() for of_size in counts))
 
 
-def _doubts(law: Law, missed: float) -> Iterator[str]:
+def _doubts(family_laws: FamilyLaws, metric: str, missed: float) -> Iterator[str]:
     """What speaks against a law: a pattern in residuals, a mispredicted largest size, scatter, few misses."""
+    law = family_laws.laws[metric]
     low, high = law.bend().interval()
-    if low > 0:
+    if low > 0 or metric in family_laws.with_floor:
         yield "flattens"
     if high < 0:
         yield "steepens"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import inf, isfinite
+from math import isfinite
 
 import pandas as pd
 
 from rbptrack.base.words import counted, number
+
+_WIDELY = 3.0  # times the smallest effect: beyond it, one number does not speak for all rows
 
 
 def verdicts(
@@ -21,7 +23,8 @@ def verdicts(
         noun: what a row is, such as `law`.
         none: what is said if no row is decided, such as `no difference was found`.
         span: a column whose values over the decided rows are told.
-        power: whether, if no row is decided, the effect is told that every test would find in 80% of cases.
+        power: whether, if no row is decided, the clause says which effect would be found in 80% of cases. The clause
+            leaves this out if the effect differs widely between the rows.
 
     Examples:
         >>> rows = pd.DataFrame({"verdict": ["above", "undecided", "above"], "α": [0.2, 0.1, 0.3]})
@@ -33,7 +36,7 @@ def verdicts(
         'no law was found (1 undecided)'
         >>> undecided = rows[1:2].assign(detectable=0.062)
         >>> verdicts(undecided, {"differs": "RBP_10 bends"}, noun="law", none="no bend was found", power=True)
-        'no bend was found (1 undecided, 80% power at 0.062)'
+        'no bend was found (1 undecided; an effect of 0.062 would be found in 80% of cases)'
 
     """
     tested = rows[rows["verdict"] != ""]
@@ -57,9 +60,12 @@ def verdicts(
 
 
 def _power(rows: pd.DataFrame) -> str:
-    """The effect that every undecided test would find in 80% of cases; empty if it is not known."""
-    largest = float(rows["detectable"].max()) if "detectable" in rows else inf
-    return f", 80% power at {number(largest, '.2g')}" if isfinite(largest) else ""
+    """Say which effect all tests would find in 80% of cases; empty if it is not known or differs widely."""
+    effects = rows["detectable"] if "detectable" in rows else pd.Series(dtype=float)
+    largest = float(effects.max())
+    if not isfinite(largest) or largest > _WIDELY * effects.min():
+        return ""
+    return f"; an effect of {number(largest, '.2g')} would be found in 80% of cases"
 
 
 def spanned(values: Iterable[float], form: str = ".2f") -> str:

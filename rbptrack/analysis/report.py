@@ -61,8 +61,8 @@ MEANINGS: Mapping[str, str | Term] = {
     "p_holm": "p corrected by Holm over all rows of the question",
     "verdict": "above or below the null value at the corrected level; or same, the interval inside the margin",
     "detectable": Term(
-        "if undecided: the smallest distance from the null value that this test finds in 80% of cases, after Holm",
-        title="80% power at",
+        "if undecided: the smallest difference from the null value that would be found in 80% of cases, after Holm",
+        title="detectable from",
     ),
     "S": "parameters without embeddings and output head",
     "size": "the size as published",

@@ -39,6 +39,8 @@ _AXIS = 36  # width of a vertical axis in pixels. A fixed width keeps panels in 
 RESIDUALS = 64
 """The height of a panel of residuals, in pixels."""
 
+_AROUND = 83  # pixels above and below a panel: its name, its axis and the space to the next row of panels
+_APART = 19  # additional pixels between laws and residuals
 _WIDTH = 560  # width of each chart in a picture, in pixels. The page sets another width
 
 
@@ -79,18 +81,29 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     left = left.add_params(pick, chosen, metric, grid, k, axes, axis)  # Altair makes them parameters of all charts
     right = _exponents(laws[[*_KEYS, "alpha", "low", "high"]], max(ks), k)
     below = _residuals(with_law, axis, shown)
-    columns = math.ceil(len(datasets) / math.ceil(len(datasets) / 3))  # at most three, in rows of nearly equal length
-    size = {"width": (_WIDTH - 60) // columns - 20, "height": {1: 320, 2: 260}.get(len(datasets), 190)}
-    sides = []
-    for layers, title, height in (
-        (left, alt.ExprRef(axis.title), size["height"]),
-        (right, "exponent α (dashed: cross-entropy)", size["height"]),
-        (below, "measured / law − 1", RESIDUALS),
-    ):
-        panels = layers.encode(**by_colour(points["family"], pick)).properties(width=size["width"], height=height)
-        side = panels.facet("dataset:N", columns=columns).resolve_axis(x="independent")
-        sides.append(side.properties(title=alt.Title(title, dx=_AXIS, offset=10)))
-    return alt.concat(*sides, columns=2, spacing=30, usermeta={"explorer": controls})
+    rows = math.ceil(len(datasets) / 3)
+    columns = math.ceil(len(datasets) / rows)  # at most three, in rows of nearly equal length
+    width = (_WIDTH - 60) // columns - 20
+    height = {1: 320, 2: 260}.get(len(datasets), 190)
+
+    def side(layers: Any, title: Any, height: int) -> Any:
+        panels = layers.encode(**by_colour(points["family"], pick)).properties(width=width, height=height)
+        facets = panels.facet("dataset:N", columns=columns).resolve_axis(x="independent")
+        return facets.properties(title=alt.Title(title, dx=_AXIS, offset=10))
+
+    laws_and_residuals = alt.vconcat(
+        side(left, alt.ExprRef(axis.title), height), side(below, "measured / law − 1", RESIDUALS)
+    )
+    exponents = side(right, "exponent α (dashed: cross-entropy)", height + _room_beside_residuals(rows))
+    return alt.hconcat(laws_and_residuals, exponents, spacing=30, usermeta={"explorer": controls})
+
+
+def _room_beside_residuals(rows: int) -> int:
+    """Return by how many pixels a panel of exponents is higher than a panel of laws.
+
+    The exponents are then as high as the laws and the residuals together.
+    """
+    return RESIDUALS + _AROUND + round(_APART / rows)
 
 
 def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> Any:

@@ -125,7 +125,12 @@ async function explore(place, controls) {
         if (j > 1) setText(cell, texts[j]);
       });
     });
-    document.getElementById("at-k").textContent = metric.value === "rbp" ? `k = ${k.value}` : "cross-entropy";
+    const ofRanks = metric.value === "rbp";
+    for (const row of document.querySelectorAll("#laws tr")) {
+      [...row.cells].forEach((cell, j) => (cell.hidden = !ofRanks && rows.every((texts) => !texts[j])));
+    }
+    document.getElementById("at-k").textContent = ofRanks ? `k = ${k.value}` : "cross-entropy";
+    document.getElementById("at-note").hidden = !ofRanks;
   }
 
   // Writes the choices into the address, and below the table the command that saves this figure as a PDF.
@@ -209,14 +214,21 @@ function laidOut(spec, width, datasets) {
   const room = beside ? (width - spec.spacing) / 2 : width;
   const panel = Math.max(110, Math.floor((room - 46 - 20 * (columns - 1)) / columns));
   const height = width < 500 ? 210 : Math.max(180, Math.min(340, Math.round(panel * 1.15)));
-  for (const [i, side] of spec.concat.entries()) {
-    side.columns = columns;
-    side.transform = [{ filter: { field: "dataset", oneOf: datasets } }];
-    side.spec.width = panel;
-    if (i < 2) side.spec.height = height; // residuals keep their own height
+  const [{ vconcat: [laws, residuals] }, exponents] = spec.hconcat;
+  for (const chart of [laws, residuals, exponents]) {
+    chart.columns = columns;
+    chart.transform = [{ filter: { field: "dataset", oneOf: datasets } }];
+    chart.spec.width = panel;
   }
-  spec.columns = beside ? 2 : 1;
-  if (!beside) spec.concat = [spec.concat[0], spec.concat[2], spec.concat[1]];
+  laws.spec.height = height;
+  exponents.spec.height = height;
+  if (beside) {
+    const rows = Math.ceil(datasets.length / columns);
+    exponents.spec.height += residuals.spec.height + 83 + Math.round(19 / rows); // as high as laws and residuals together
+  } else {
+    spec.vconcat = [laws, residuals, exponents];
+    delete spec.hconcat;
+  }
   for (const param of spec.params) {
     // The controls of the page replace Vega's controls, because they also work from the keyboard.
     // Without `clear`, a double click would reset a selection.

@@ -181,7 +181,7 @@ _LAW_COLUMNS = (
     _LawColumn("detectable"),
     _LawColumn("R2"),
     _LawColumn("held_out", ("held_out_low", "held_out_high")),
-    _LawColumn("bend", ("bend_low", "bend_high")),
+    _LawColumn("bend"),
     _LawColumn("missed"),
     _LawColumn("doubt"),
 )
@@ -243,10 +243,12 @@ def _law_text(report: Report, row: Mapping[Any, Any], column: _LawColumn) -> str
 
 def _law_column(report: Report, name: str) -> Column:
     kinds = {"family": "key", "dataset": "key", "verdict": "word", "doubt": "doubt"}
+    kinds |= dict.fromkeys(("p", "R2", "bend", "missed"), "number spare")
     term = report.term(name)
     if name == "p":
+        title = "p (α = 0)".replace(" ", "\N{NO-BREAK SPACE}")
         meaning = "p value of the hypothesis that size has no effect (α = 0), for this k alone and not corrected"
-        return Column("p (α = 0)", meaning, "number")
+        return Column(title, meaning, kinds[name])
     return Column(term.title, term.meaning, kinds.get(name, "number"))
 
 
@@ -280,6 +282,10 @@ def _glossary(report: Report) -> list[tuple[str, str]]:
     names = []
     for question in report.questions:
         names += [question, *report.case_columns(question), *report.beside_columns(question)]
+    results = report.results
+    names += [
+        name for name in ("verdict", "detectable") if name in results and results[name].replace("", None).notna().any()
+    ]
     terms = [report.term(name) for name in dict.fromkeys(names)]
     return [(term.title, term.meaning) for term in terms if term.meaning]
 
@@ -319,7 +325,7 @@ class Column(NamedTuple):
     Attributes:
         title: the head of the column.
         meaning: one line that the page shows under the pointer.
-        kind: `key` (family or dataset), `word`, `number` or `doubt`.
+        kind: `key` (family or dataset), `word`, `number`, `number spare` (not printed on paper) or `doubt`.
 
     """
 

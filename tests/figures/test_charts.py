@@ -41,9 +41,12 @@ def law_tables(*, ends: bool = True, datasets: tuple[str, ...] = ("wiki", "code"
 
 
 def tables_of(chart: Any) -> list[pd.DataFrame]:
-    """The data of the laws and of the exponents, in the order of rows."""
+    """The data of the laws, of the exponents and of the residuals, in the order of rows."""
     spec = chart.to_dict()
-    return [pd.read_csv(io.StringIO(spec["datasets"][side["data"]["name"]])) for side in spec["concat"]]
+    left, exponents = spec["hconcat"]
+    laws, residuals = left["vconcat"]
+    sides = [laws, exponents, residuals]
+    return [pd.read_csv(io.StringIO(spec["datasets"][side["data"]["name"]])) for side in sides]
 
 
 def marks(spec: Any) -> set[str]:
