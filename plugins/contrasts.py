@@ -1,14 +1,15 @@
 """Compare exponents of RBP_k and RBP_1, of datasets and of families, and average them over datasets and families.
 
-An error that two exponents share cancels in their difference. RBP_k and RBP_1 share models and documents. One family on
-two datasets shares models. In both cases the law of the ratio is fitted; its exponent is the difference. Two families
-on one dataset share its documents. Each document's influences on both exponents are subtracted before they are squared.
+An error that two exponents have in common cancels in their difference. The exponents of RBP_k and RBP_1 are measured
+with the same models and documents, and those of one family on two datasets with the same models. In both cases the law
+of the ratio is fitted; its exponent is the difference. The exponents of two families on one dataset are measured with
+the same documents. The influences of each document on both exponents are subtracted before they are squared.
 
-Each exponent is reported twice: with the scatter of its own family, and with the scatter of all families and datasets
-together. The latter is known better if models scatter equally everywhere.
+Each exponent is reported with two errors. One uses the scatter of its own family. The other uses the scatter of all
+families and datasets together. It is more precise if models scatter equally everywhere.
 
 Means are random-effects means. Their interval (Hartung and Knapp) is for the mean over datasets or families like these.
-The prediction interval is for one more dataset or family. Welch's test asks whether all exponents are equal.
+The prediction interval is for one more dataset or family. Welch's test tests whether all exponents are equal.
 """
 
 from __future__ import annotations
@@ -120,7 +121,9 @@ class Contrasts(Analyzer):
         self._families(report, fitted)
         self._pool(report, fitted)
         if not report.questions:
-            report.notes.append(f"There are not two exponents to compare. A family needs {MIN_SIZES} sizes.")
+            report.notes.append(
+                f"There are no two exponents to compare. An exponent needs a family of at least {MIN_SIZES} sizes."
+            )
             return report
         title = "difference of exponents"
         for question, one, panel in (("families", "family", "dataset"), ("datasets", "dataset", "family")):
@@ -140,17 +143,17 @@ class Contrasts(Analyzer):
         if 1 not in ks or len(ks) == 1:
             return
         s = exponents.family.s
-        counts = [of_size.select([1, *(k for k in ks if k > 1)]) for of_size in exponents.counts]
-        [of_1, *_] = laws(s, counts, missed)
+        counts = [size_counts.select([1, *(k for k in ks if k > 1)]) for size_counts in exponents.counts]
+        [law_of_rbp_1, *_] = laws(s, counts, missed)
         ratios = laws(s, counts, lambda sums: missed(sums)[..., 1:] / missed(sums)[..., :1])
         for k, ratio in zip(counts[0].ks[1:], ratios, strict=True):
-            if ratio and of_1:
+            if ratio and law_of_rbp_1:
                 keys = {**exponents.family.keys, "metric": rbp_name(k)}
-                margin = self.margin * abs(of_1.alpha.value)
+                margin = self.margin * abs(law_of_rbp_1.alpha.value)
                 report.add("against_rbp_1", ratio.alpha, **keys, null=0.0, margin=margin)
 
     def _datasets(self, report: Report, fitted: Sequence[Exponents]) -> None:
-        """Add the differences between the datasets of a family, and the mean over them."""
+        """Add the differences of exponents between the datasets of each family, and the mean over the datasets."""
         for name in dict.fromkeys(exponents.family.name for exponents in fitted):
             of_family = [exponents for exponents in fitted if exponents.family.name == name]
             for one, other in combinations(of_family, 2):
@@ -167,7 +170,9 @@ class Contrasts(Analyzer):
                 continue
             shared = [models for models in of_family[0].models if all(models in each.models for each in of_family)]
             if len(shared) < MIN_SIZES:
-                report.notes.append(f"{name}: no mean over datasets, as they share fewer than {MIN_SIZES} sizes.")
+                report.notes.append(
+                    f"{name}: no mean over datasets, because they have fewer than {MIN_SIZES} sizes in common."
+                )
                 continue
             by_metric = [exponents.laws_of(shared) for exponents in of_family]
             for metric in by_metric[0]:
@@ -176,7 +181,7 @@ class Contrasts(Analyzer):
                     _add_mean(report, "mean_over_datasets", mean, family=name, dataset="all", metric=metric)
 
     def _families(self, report: Report, fitted: Sequence[Exponents]) -> None:
-        """Add the differences between families on a dataset, and the mean over them."""
+        """Add the differences of exponents between the families on each dataset, and the mean over the families."""
         compared: list[list[Exponents]] = []  # in each list, families with comparable laws
         for exponents in fitted:
             of_kind = [kind for kind in compared if kind[0].family.comparable_with(exponents.family)]
@@ -223,7 +228,7 @@ class Contrasts(Analyzer):
         report.add(question, difference, **keys, null=0.0, margin=margin, beside=beside)
 
     def _pool(self, report: Report, fitted: Sequence[Exponents]) -> None:
-        """Add each exponent with an error from the scatter of all laws of its metric."""
+        """Add each exponent with an error that uses the scatter of all laws of its metric."""
         by_metric = [exponents.laws for exponents in fitted]
         for metric in dict.fromkeys(metric for of_one in by_metric for metric in of_one):
             of_metric = [
@@ -248,11 +253,11 @@ class Contrasts(Analyzer):
 
 
 def _exponents(family: Family, counts: Sequence[DocumentCounts]) -> Exponents:
-    """Collect what was counted of a family at the k with enough misses."""
+    """Return the models and counts of a family, at the k at which enough tokens have a rank above k."""
     model_of = dict(zip(family.rows["run_id"].astype(str), family.rows["model"].astype(str), strict=True))
     models = [tuple(sorted(model_of[run_id] for run_id in run_ids)) for run_ids in family.run_ids]
     ks = ks_with_enough_misses(counts)
-    return Exponents(family, models, [of_size.select(ks) for of_size in counts])
+    return Exponents(family, models, [size_counts.select(ks) for size_counts in counts])
 
 
 def _add_mean(report: Report, question: str, mean: Mean | None, **keys: Any) -> None:
@@ -264,7 +269,7 @@ def _add_mean(report: Report, question: str, mean: Mean | None, **keys: Any) -> 
 
 
 def _headline(report: Report, fitted: Sequence[Exponents]) -> str:
-    """Say how often exponents differ, for each kind of contrast."""
+    """Say how often exponents differ: from RBP_1's, between datasets, and between families."""
     several = len({str(exponents.family.rows["family"].iloc[0]) for exponents in fitted}) > 1
     parts = []
     if "against_rbp_1" in report.questions:

@@ -1,15 +1,16 @@
 """Is it a power law? A S^-alpha, E + A S^-alpha and a form of your own, compared by what they predict.
 
-Each form is fitted without the largest 1, 2 and 3 sizes, and its errors at these sizes stand side by side. By chance,
-E + A S^-alpha predicts them better than A S^-alpha in 8 to 17% of simulated laws that have no floor. AICc stands
-beside them, but it cannot choose E + A S^-alpha at 6 sizes, whatever the data say. The interval of E is a profile: it
-holds the scatter of models alone. Its upper end is the largest floor that the data permit.
+Each form is fitted without the largest 1, 2 and 3 sizes. The report compares the errors at these sizes. By chance,
+E + A S^-alpha predicts them better than A S^-alpha in 8 to 17% of simulated laws that have no floor. The report
+also contains AICc, but with 6 sizes AICc cannot choose E + A S^-alpha, whatever the data are. The interval of E is a
+profile interval, which includes only the scatter of models. Its upper end is the largest floor that the data permit.
 
-A bend is the square term of ln y over ln S. It may miss floors: in simulation, a floor of 30% of y at the
-largest of 6 to 12 sizes was found in 0 to 3% of the families. Beside an undecided bend therefore stands
-the smallest one that is found in 80% of cases.
+A bend is the coefficient of (ln S)^2 in a fit of ln y. It may miss floors: in simulation, a floor of 30% of y at the
+largest of 6 to 12 sizes was found in 0 to 3% of the families. For an undecided bend, the report
+therefore contains the smallest bend that is found in 80% of cases.
 
-Huber's alpha counts a model that is far from the law less. If it differs much from alpha, one model decides the law.
+Huber's alpha gives less weight to a model that is far from the law. If it differs much from alpha, a single model
+decides the law.
 """
 
 from __future__ import annotations
@@ -52,24 +53,27 @@ from rbptrack.stats import (
 
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of A S^-α", "α"),
-    "huber": Term("alpha by Huber's method, which counts models far from the law less", "α by Huber"),
-    "bend": Term("square term of ln y over ln S; above 0 the law flattens", form="+.3g"),
+    "huber": Term("alpha by Huber's method, which gives less weight to models far from the law", "α by Huber"),
+    "bend": Term("coefficient of (ln S)^2 in a fit of ln y; above 0 the law flattens with size", form="+.3g"),
     "floor": Term("E of E + A S^-α with its profile interval: CE in nats, or -ln RBP_k", "E"),
-    "largest_floor": Term("the upper end of E over y at the largest size: the largest floor", "largest floor", ".0%"),
+    "largest_floor": Term("upper end of E / y at the largest size", "largest floor", ".0%"),
     "alpha_above": Term("exponent of E + A S^-α", "α above E"),
     "aicc": Term("AICc of the form minus that of A S^-α; below 0 it prefers the form", "ΔAICc", "+.1f"),
     "prediction": Term("root mean square of measured / predicted - 1 at the sizes left out", "A S^-α", ".1%"),
     "with_floor": Term("root mean square of measured / predicted - 1, of E + A S^-α", "E + A S^-α", ".1%"),
     "of_form": Term("root mean square of measured / predicted - 1, of your form", "your form", ".1%"),
-    "left_out": Term("how many of the largest sizes were left out"),
+    "left_out": Term("the number of sizes that were left out, the largest ones"),
     "parameter": Term("a parameter of your form, with its profile interval", "value"),
-    "name": Term("its name in the form"),
+    "name": Term("the parameter's name in your form"),
     "R2": Term("share of the variance of ln y that the form explains", "R²", ".4f"),
 }
 LEAST_GAIN = 1e-3
-"""Share of the error by which a form must predict better to be counted. If E is 0, both forms predict the same."""
+"""The form with a floor counts as better only if its error is smaller by more than this share.
 
-MAX_LEFT_OUT = 3
+If E is 0, both forms predict the same, and their errors differ by rounding only.
+"""
+
+MAX_LEFT_OUT = 3  # the largest number of sizes that are left out
 
 Curve = Callable[[FloatArray, FloatArray | None], FloatArray]
 
@@ -81,8 +85,8 @@ class Forms(Analyzer):
     """the k of RBP_k"""
 
     form: str = ""
-    """a form of your own: arithmetic in S and D (training tokens), such as E+A*S**-alpha+B*D**-beta; every other name
-    is a parameter
+    """your own form: an expression in S and D (training tokens), such as E+A*S**-alpha+B*D**-beta; every other name is
+    a parameter
     """
 
     @field_validator("form")
@@ -140,7 +144,7 @@ class Forms(Analyzer):
         report.add("floor", e.value, **keys, ends=ends, beside=beside)
 
     def _add_form(self, report: Report, keys: dict[str, Any], law: Law, d: FloatArray) -> None:
-        """Add the parameters of the form of the user's own. Raises BadInput if it cannot be fitted here."""
+        """Add the parameters of the user's own form. Raises BadInput if it cannot be fitted to this law's points."""
         form = fit_form(self.form, law.s, law.y, d)
         beside = {"aicc": form.aicc - power_law_aicc(law.s, law.y), "R2": form.r2}
         for name, parameter in form.parameters.items():
@@ -148,7 +152,7 @@ class Forms(Analyzer):
             report.add("parameter", parameter.value, **keys, ends=ends, beside=beside, name=name)
 
     def _add_predictions(self, report: Report, keys: dict[str, Any], law: Law, d: FloatArray) -> None:
-        """Add the errors of every form at the largest sizes, which its fit does not see."""
+        """Add the errors of every form at the largest sizes. The forms are fitted without these sizes."""
         for left_out in range(1, MAX_LEFT_OUT + 1):
             kept = slice(None, -left_out)
             if law.sizes - left_out < 3:
@@ -171,7 +175,7 @@ class Forms(Analyzer):
 
 
 def _curve(fitted: Callable[[], FormFit]) -> Curve | None:
-    """The curve of a form; None if it cannot be fitted."""
+    """Return the curve of a fitted form; None if the fit raises BadInput."""
     try:
         return fitted().curve
     except BadInput:
@@ -179,12 +183,12 @@ def _curve(fitted: Callable[[], FormFit]) -> Curve | None:
 
 
 def _error(ln_ratios: FloatArray) -> float:
-    """The root mean square of measured / predicted - 1, from ln of measured / predicted."""
+    """Return the root mean square of measured / predicted - 1. ln_ratios: ln(measured / predicted), (sizes,)."""
     return float(np.sqrt(np.mean(np.expm1(ln_ratios) ** 2)))
 
 
 def _draw(report: Report) -> None:
-    """Draw the errors of both forms against the number of sizes left out."""
+    """Draw the errors of all forms against the number of sizes left out."""
     rows = report.frame("prediction")
     names = {"prediction": "A S^-α", "with_floor": "E + A S^-α", "of_form": "your form"}
     columns = [name for name in names if name in rows]
@@ -199,7 +203,7 @@ def _draw(report: Report) -> None:
 
 
 def _headline(report: Report) -> str:
-    """How often the form with a floor predicts better, and how often the law bends."""
+    """Say how often the form with a floor predicts better, and how often the law bends."""
     rows = report.frame("prediction").dropna(subset=["with_floor"])
     better = ""
     if len(rows):

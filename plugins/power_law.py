@@ -1,13 +1,15 @@
 """Fit the law in size to -ln RBP_k = A S^-alpha and to cross-entropy, per family and dataset.
 
-The figures are 3 to 6 of arXiv 2510.20387, which finds the exponents of cross-entropy and RBP_1 "nearly identical". Two
-intervals cannot test this, because both exponents share models and documents. The law of the ratio of the two values
-can: its exponent is the difference. The exponents count as equal if its interval lies within `margin` of CE's exponent.
+The analyzer draws figures 3 to 6 of arXiv 2510.20387. This paper finds the exponents of cross-entropy and RBP_1 "nearly
+identical". Comparing the two intervals does not test this, because both exponents are measured with the same models and
+documents. The analyzer fits the law of the ratio -ln RBP_k / CE instead. Its exponent is the difference of the
+exponents. They count as equal if the interval of the difference lies inside -m to m, where m is `margin` times CE's
+exponent.
 
-The held-out error is that of the largest size, predicted by all smaller ones. Its interval, as a forecast's, assumes
-that models scatter alike at all sizes, and no data can reveal a break beyond the sizes measured. The headline has a
-caution if the smaller sizes mispredict the largest, or if E of E + A S^-alpha is above 0 (from 6 sizes). The analyzer
-`forms` says more.
+The held-out error is the error at the largest size of the law through all smaller sizes. The intervals of held-out
+errors and of forecasts assume that models scatter alike at all sizes. No data can show whether a law breaks beyond the
+largest size. The headline has a caution if the smaller sizes mispredict the largest one, or if the interval of E in
+E + A S^-alpha lies above 0 (from 6 sizes). The analyzer `forms` compares the two forms of law in detail.
 """
 
 from __future__ import annotations
@@ -66,16 +68,19 @@ from rbptrack.stats import (
 )
 
 MIN_R2 = 0.9
-"""A law that explains less of the variance of ln y is called in doubt."""
+"""A law that explains a smaller share of the variance of ln y is marked as doubtful."""
 
 FEW_MISSES = 100
-"""Below so many misses of the best model, its -ln RBP_k has an error of 10% by chance alone."""
+"""A law is marked as doubtful if fewer tokens of the best model have a rank above k.
+
+With 100 such tokens, chance alone gives -ln RBP_k an error of 10%.
+"""
 
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of the law in size y = A S^-α; y is cross-entropy in nats or -ln RBP_k", title="α"),
     "A": Term("the law's factor, y at S = 1", title="A"),
     "R2": Term("share of the variance of ln y that the law explains; near 1 whatever the form", "R²", ".4f"),
-    "misses": Term("the largest abs(measured / law - 1) over the sizes", "largest miss", ".1%", aside=True),
+    "misses": Term("the largest abs(measured / law - 1) over the sizes", "largest deviation", ".1%", aside=True),
     "sizes": Term("the number of sizes m", aside=True),
     "alpha_incl": Term("alpha if S includes embeddings and output head", "α (S incl. embeddings)", aside=True),
     "alpha_excl": Term("alpha if S excludes embeddings and output head", "α (S without embeddings)", aside=True),
@@ -83,12 +88,14 @@ GLOSSARY: Glossary = {
     "held_out": Term(
         "measured / predicted - 1 at the largest size, by the law of all smaller ones", "held-out error", "+.1%"
     ),
-    "forecast": "CE or RBP_k that the law gives one more model of size S",
-    "beyond": Term("S over the largest size measured", form=".3g"),
-    "bend": Term("square term of ln y over ln S; above 0 the law flattens", form="+.4f", aside=True),
-    "missed": Term("tokens that the best model does not rank among its first k", "misses", ",.0f"),
+    "forecast": "CE or RBP_k that the law predicts for one more model of size S",
+    "beyond": Term("S / largest measured size", form=".3g"),
+    "bend": Term(
+        "coefficient of (ln S)^2 in a fit of ln y; above 0 the law flattens with size", form="+.4f", aside=True
+    ),
+    "missed": Term("tokens of the best model with a rank above k", "misses", ",.0f"),
     "doubt": Term(
-        f"what speaks against the law: residuals with a pattern (the interval of the bend excludes 0; at the k of the "
+        f"reasons to doubt the law: residuals with a pattern (the interval of the bend excludes 0; at the k of the "
         f"tables, also if that of E in E + A S^-α does), a largest size that the smaller ones mispredict, an R² below "
         f"{MIN_R2}, or fewer than {FEW_MISSES} misses",
         "fit",
@@ -99,27 +106,27 @@ GLOSSARY: Glossary = {
     "held_out_high": "upper end of the held-out error",
     "bend_low": "lower end of the bend",
     "bend_high": "upper end of the bend",
-    "k": "of RBP_k; 0 for CE",
+    "k": "the k of RBP_k; 0 for CE",
     "y": "CE in nats, or -ln RBP_k",
     "value": "CE in nats, or RBP_k",
     "S0": "the smallest size",
-    "y0": "the law there",
+    "y0": "y of the law at S0",
     "S1": "the largest size",
-    "y1": "the law there",
+    "y1": "y of the law at S1",
 }
 
 
 @dataclass(frozen=True)
 class FamilyLaws:
-    """What was read of one family on one dataset.
+    """The counts and laws of one family on one dataset.
 
     Attributes:
         family: the family.
-        s: its sizes in the unit asked for, (m,).
-        s_other: in the other unit, (m,).
-        counts: of each size, m of them.
-        laws: by metric, ce and rbp_<k>, each k of the grid; empty with one size.
-        ratios: by metric, the laws of -ln RBP_k over CE; None if the metric has no such law.
+        s: the sizes S in the unit of the analyzer's option `unit`, (m,).
+        s_other: the sizes S in the other unit, (m,).
+        counts: the counts of each size, m of them.
+        laws: the laws by metric: ce, and rbp_<k> for each k of the grid. Empty if there is only one size.
+        ratios: the laws of -ln RBP_k / CE by metric; None if the ratio has no law.
         with_floor: the metrics of the tables for which the interval of E in E + A S^-alpha lies above 0.
 
     """
@@ -145,7 +152,7 @@ class PowerLaw(Analyzer):
     """two exponents count as equal if they differ by less than this share of the second exponent"""
 
     unit: Literal["non_embedding_params", "total_params"] = "non_embedding_params"
-    """what S is, non_embedding_params or total_params (with embeddings and output head)"""
+    """the size S: non_embedding_params, or total_params (with embeddings and output head)"""
 
     at: tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...] = ()
     """sizes S to predict every metric at, such as 7e10"""
@@ -177,7 +184,10 @@ class PowerLaw(Analyzer):
         return [CE, *map(rbp_name, self.ks)]
 
     def _read(self, runs: Runs) -> tuple[list[FamilyLaws], list[str]]:
-        """The laws of every family at every k of the grid, and notes; families of one size come without laws."""
+        """Return the counts and laws of every family at every k of the grid, and notes.
+
+        Families of one size are included without laws.
+        """
         vocab_size = runs.frame["vocab_size"].max()
         largest = 1 if pd.isna(vocab_size) else int(vocab_size)
         ks = sorted({*log_grid(largest).tolist(), *self.ks, *rbp_ks(runs.frame.columns)})
@@ -187,17 +197,17 @@ class PowerLaw(Analyzer):
         reading = read_families(runs, ks)
         for family, all_counts in reading:
             fitted_ks = ks_with_enough_misses(all_counts)
-            counts = [of_size.select(fitted_ks) for of_size in all_counts]
+            counts = [size_counts.select(fitted_ks) for size_counts in all_counts]
             s = family.column(self.unit)
             left_out = [k for k in self.ks if k not in fitted_ks]
             if left_out:
-                why = f"beyond |V|, not logged, or missed by fewer than {MIN_MISSES} tokens at the best model"
-                notes.append(f"{family}: RBP at k = {listed(list(map(str, left_out)))} is left out: {why}.")
+                why = f"above |V|, not logged, or fewer than {MIN_MISSES} tokens of the best model have a rank above k"
+                notes.append(f"{family}: RBP_k is left out at k = {listed(list(map(str, left_out)))}: {why}.")
             if not np.isfinite(s).all():
                 notes.append(f"{family}: {self.unit} is not known for every model, so there is no law.")
                 continue
             if len(np.unique(s)) < 2:
-                notes.append(f"{family}: one size has no law.")
+                notes.append(f"{family}: no law, because there is only one size.")
                 all_families.append(FamilyLaws(family, s, s, counts, {}, {}))
                 continue
             by_metric = laws_by_metric(s, counts)
@@ -212,7 +222,7 @@ class PowerLaw(Analyzer):
         return all_families, reading.notes + notes
 
     def _missing(self, laws: dict[str, Law], counts: Sequence[DocumentCounts]) -> Iterator[str]:
-        """Why metrics have no law, or laws no interval."""
+        """Yield clauses that say which metrics have no law, or which laws have no interval, and why."""
         without_law = [rbp_name(k) for k in self.ks if k in counts[0].ks and rbp_name(k) not in laws]
         if without_law:
             yield f"no law of {_labels(without_law)}, which is 0 or 1 at some size"
@@ -221,7 +231,7 @@ class PowerLaw(Analyzer):
             yield f"no interval for the law of {_labels(unknown)}: {why_no_interval(counts)}"
 
     def _add_exponents(self, report: Report, family_laws: FamilyLaws) -> None:
-        """Add the answers about each law by itself, and about each RBP_k against CE."""
+        """Add the results of each law: alpha, the difference from CE's alpha, the held-out error and forecasts."""
         for metric in self._metrics:
             law = family_laws.laws.get(metric)
             if law is None:
@@ -244,15 +254,18 @@ class PowerLaw(Analyzer):
                 report.add("forecast", law.predict(s), **keys, show=show, beside=beyond, S=s)
 
     def _headline(self, report: Report, families: Sequence[FamilyLaws]) -> str:
-        """Whether RBP_k improves with size at the k nearest 10, and faster than CE; with a caution about the law."""
+        """Say whether RBP_k improves with size at the k nearest to 10, and whether faster than CE.
+
+        A caution follows if laws flatten or mispredict their largest size.
+        """
         ks = [k for k in self.ks if rbp_name(k) in set(report.results["metric"])]
         if not ks:
             return ""
-        metric = rbp_name(ks[first_smallest([abs(np.log(k / 10)) for k in ks])])  # of 1 and 100 the first
+        metric = rbp_name(ks[first_smallest([abs(np.log(k / 10)) for k in ks])])
         label = metric_label(metric)
         alpha = report.frame("alpha").rename(columns={"alpha": "α"})
         rows = alpha[alpha["metric"] == metric]
-        found = verdicts(
+        verdict = verdicts(
             rows,
             {"above": f"{label} improves with size", "below": f"{label} gets worse with size"},
             noun="law",
@@ -260,16 +273,16 @@ class PowerLaw(Analyzer):
             span="α",
             power=True,
         )
-        if not found:
+        if not verdict:
             return f"{label}: α = {spanned(rows['α'])}, without a test; the page says why."
         caution = _caution(report, metric, families)
         worse = [name for name in self._metrics if (alpha[alpha["metric"] == name]["verdict"] == "below").any()]
         if worse and metric not in worse:
             falls = alpha[alpha["metric"] == worse[-1]]
             words = {"below": f"{metric_label(worse[-1])} gets worse with size"}
-            return sentence(found, verdicts(falls, words, noun="law", none=""), caution)
+            return sentence(verdict, verdicts(falls, words, noun="law", none=""), caution)
         if "delta" not in report.questions:
-            return sentence(found, caution)
+            return sentence(verdict, caution)
         delta = report.frame("delta")
         against_ce = {
             "above": "faster than cross-entropy",
@@ -278,7 +291,7 @@ class PowerLaw(Analyzer):
         }
         none = "no difference from cross-entropy was found"
         compared = verdicts(delta[delta["metric"] == metric], against_ce, noun="law", none=none, power=True)
-        return sentence(found, compared if (rows["verdict"] == "above").any() else "", caution)
+        return sentence(verdict, compared if (rows["verdict"] == "above").any() else "", caution)
 
 
 def _labels(metrics: Sequence[str]) -> str:
@@ -286,7 +299,7 @@ def _labels(metrics: Sequence[str]) -> str:
 
 
 def _caution(report: Report, metric: str, families: Sequence[FamilyLaws]) -> str:
-    """A clause if laws of a metric have a floor, or their smaller sizes mispredict the largest."""
+    """Return a clause that says how many laws of a metric flatten or mispredict their largest size; empty if none."""
     with_law = [family_laws for family_laws in families if metric in family_laws.laws]
     floors = [metric in family_laws.with_floor for family_laws in with_law]
     laws = [family_laws.laws[metric] for family_laws in with_law]
@@ -304,7 +317,7 @@ def _caution(report: Report, metric: str, families: Sequence[FamilyLaws]) -> str
 
 
 def _mispredicts(law: Law) -> bool:
-    """Whether the test of the held-out error finds one."""
+    """Whether the held-out error at the largest size differs significantly from 0."""
     return law.sizes >= 4 and law.held_out().p() < 0.05
 
 
@@ -323,14 +336,20 @@ def _rbp_of_ln_y(ln_y: float) -> float:
 
 
 def _values_of(law: Law, s: FloatArray) -> FloatArray:
-    """The law's y in the order of sizes s, which need not ascend in the unit asked for."""
+    """Return the values y of a law in the order of sizes.
+
+    Args:
+        law: a law through these sizes. Its own values are in ascending order of S.
+        s: the sizes in any order, (m,).
+
+    """
     y = np.empty(len(s))
     y[np.argsort(s)] = law.y
     return y
 
 
 def _figure(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
-    """The explorer; of imports that have cross-entropy alone, its panels."""
+    """Draw the explorer. If there are no values of RBP_k, draw cross-entropy against size instead."""
     if (points["metric"] == "rbp").any():
         return explorer(points, laws)
     title = "cross-entropy, nats"
@@ -338,7 +357,7 @@ def _figure(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
 
 
 def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
-    """A row for each law: what the explorer draws."""
+    """Return a row for each law of a family. The explorer draws these rows."""
     rows = []
     for metric, law in family_laws.laws.items():
         line = {"S0": law.s[0], "y0": law.at(law.s[0]), "S1": law.s[-1], "y1": law.at(law.s[-1])}
@@ -355,23 +374,26 @@ def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
 
 
 def _with_ends(name: str, estimate: Estimate) -> dict[str, float]:
-    """A number and its ends, as columns: low and high of alpha, bend_low and bend_high of bend."""
+    """Return a number and the ends of its interval as columns.
+
+    The ends of alpha are named low and high. Those of another number, such as bend, are named bend_low and bend_high.
+    """
     low, high = estimate.interval()
     prefix = "" if name == "alpha" else f"{name}_"
     return {name: estimate.value, f"{prefix}low": low, f"{prefix}high": high}
 
 
 def _fewest_missed(family_laws: FamilyLaws, metric: str) -> float:
-    """How many tokens the best model does not rank among its first k; NaN for CE and unknown numbers of tokens."""
+    """Return how many tokens of the best model have a rank above k; NaN for CE and unknown numbers of tokens."""
     if metric == CE or family_laws.family.rows["num_tokens"].isna().any():
         return np.nan
     counts = family_laws.counts
     place = counts[0].ks.index(parse_rbp_name(metric))
-    return float(min(of_size.tokens.sum() - of_size.hits[:, place].sum() for of_size in counts))
+    return float(min(size_counts.tokens.sum() - size_counts.hits[:, place].sum() for size_counts in counts))
 
 
 def _doubts(family_laws: FamilyLaws, metric: str, missed: float) -> Iterator[str]:
-    """What speaks against a law: a pattern in residuals, a mispredicted largest size, scatter, few misses."""
+    """Yield reasons to doubt a law: a bend, a mispredicted largest size, large scatter, or few misses."""
     law = family_laws.laws[metric]
     low, high = law.bend().interval()
     if low > 0 or metric in family_laws.with_floor:
@@ -387,7 +409,7 @@ def _doubts(family_laws: FamilyLaws, metric: str, missed: float) -> Iterator[str
 
 
 def _point_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
-    """A row for each model and metric: what the explorer draws."""
+    """Return a row for each model and metric of a family. The explorer draws these rows."""
     rows: list[dict[str, object]] = []
     for model, s, counts in zip(family_laws.family.models, family_laws.s, family_laws.counts, strict=True):
         ln_y, u = influences(counts, lambda sums: np.log(ce_and_missed(sums)))

@@ -1,7 +1,7 @@
 """Compare your exponents with the authors' published ones (arXiv 2510.20387, submission draft, tables 1 and 2).
 
-The authors print no errors. A published value is therefore compared with your interval only. `protocol=paper` measures
-as the authors did.
+The authors publish no errors. The analyzer therefore only tests whether a published value lies inside your interval.
+Use `protocol=paper` to measure as the authors did.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ GLOSSARY: dict[str, str | Term] = {
     "beta": Term("your exponent of the law in k, -ln RBP_k = B k^-beta, k even in ln k", "β", ".3f"),
     "published": Term(f"the authors' exponent ({PUBLISHED_IN})", form=".3f"),
     "published_R2": Term("the authors' R²", "their R²", ".3f"),
-    "R2": Term("of your line", "R²", ".3f"),
+    "R2": Term("share of the variance that your law explains", "R²", ".3f"),
     "inside": "whether the published value lies inside your 95% interval; empty without an interval",
-    "sizes": "how many sizes you fitted",
+    "sizes": "the number of sizes of your fit",
     "largest_k": "the largest k of your fit",
 }
 
 
 PAPER_PROTOCOL = ("truncate", 512, "strict")
-"""How the authors measure: sequence rule, tokens of a sequence, rank rule."""
+"""The authors' settings: the sequence rule, the number of tokens of a sequence, and the rank rule."""
 
 
 class Reproduction(Analyzer):
-    """Your exponents beside the authors' published ones: inside your interval or not."""
+    """Do the authors' published exponents lie inside your intervals?"""
 
     largest_k: Annotated[int, Field(ge=3)] = 100
-    """the law in k is fitted up to this one, or to where fewer than 10 tokens miss; the authors do not say at which k
-    they did
+    """the largest k of the fit in k, which ends earlier if fewer than 10 tokens have a rank above k; the authors do not
+    publish the k of their fits
     """
 
     def analyze(self, runs: Runs) -> Report:
@@ -70,7 +70,9 @@ class Reproduction(Analyzer):
         if not len(published):
             names = ", ".join(sorted(in_size["family"].unique()))
             datasets = ", ".join(sorted(in_size["dataset"].unique()))
-            report.notes.append(f"Nothing published to compare with: the tables hold {names} on {datasets}.")
+            report.notes.append(
+                f"There are no published values for these measurements. The tables contain {names} on {datasets}."
+            )
             return report
         ks = sorted({*log_grid(self.largest_k).tolist(), *rbp_ks(set(in_size["metric"]))})
         reading = read_families(published, ks)
@@ -94,32 +96,48 @@ class Reproduction(Analyzer):
     def _add_betas(
         self, report: Report, family: Family, counts: Sequence[DocumentCounts], published: pd.DataFrame
     ) -> None:
-        """Add beta of each model that the authors have; published: their rows of this family and dataset."""
+        """Add beta of each model for which the authors publish it.
+
+        Args:
+            report: the report.
+            family: the family.
+            counts: the counts of each size.
+            published: the authors' rows of this family and dataset.
+
+        """
         largest = min(self.largest_k, family.vocab_size - 1) if family.vocab_size else self.largest_k
         if len([k for k in counts[0].ks if k <= largest]) < 3:
-            report.notes.append(f"{family}: no β, as RBP_k is known at fewer than 3 k up to {largest}.")
+            report.notes.append(f"{family}: no β, because RBP_k is known at fewer than 3 k up to {largest}.")
             return
-        for size, of_size in zip(family.labels, counts, strict=True):
+        for size, size_counts in zip(family.labels, counts, strict=True):
             cell = published[published["size"] == size]
             if cell.empty:
                 continue
-            ks = ks_of_law_in_k(of_size, largest)
-            law = law_in_k(of_size.select(ks))
+            ks = ks_of_law_in_k(size_counts, largest)
+            law = law_in_k(size_counts.select(ks))
             if law is None:
                 report.notes.append(
-                    f"{family}: no β at {size}, as RBP_k is unknown, 0, or missed by fewer than {MIN_MISSES} tokens at "
-                    f"nearly every k up to {largest}."
+                    f"{family}: no β at {size}. At nearly every k up to {largest}, RBP_k is unknown or 0, or fewer "
+                    f"than {MIN_MISSES} tokens have a rank above k."
                 )
                 continue
             beta, line = law
             if not beta.known:
-                report.notes.append(f"{family}: no interval of β at {size}: {why_no_interval_in_k(of_size)}.")
+                report.notes.append(f"{family}: no interval of β at {size}: {why_no_interval_in_k(size_counts)}.")
             beside = {"published_R2": cell["r2"].item(), "R2": line.r2, "largest_k": ks[-1]}
             _add(report, "beta", beta, cell["beta"].item(), beside, **family.keys, size=size)
 
 
 def _add_alphas(report: Report, family: Family, counts: Sequence[DocumentCounts], published: pd.DataFrame) -> None:
-    """Add alpha of each metric that the authors have; published: their rows of this family and dataset."""
+    """Add alpha of each metric for which the authors publish it.
+
+    Args:
+        report: the report.
+        family: the family.
+        counts: the counts of each size.
+        published: the authors' rows of this family and dataset.
+
+    """
     if len(family.s) < 2:
         return
     laws = laws_by_metric(family.s, counts)
@@ -146,17 +164,17 @@ def _add(
 
 
 def _of_family(table: pd.DataFrame, family: Family) -> pd.DataFrame:
-    """The rows of a published table about a family on its dataset."""
+    """Return the rows of a published table for a family on its dataset."""
     return table[(table["family"] == _published_name(family)) & (table["dataset"] == family.dataset)]
 
 
 def _published_name(family: Family) -> str:
-    """The family's name without what sets a part of its runs apart (`pythia` of `pythia bfloat16`)."""
+    """Return the name under which a family is published: `pythia` for `pythia bfloat16`."""
     return str(family.rows["family"].iat[0])
 
 
 def _protocol(frame: pd.DataFrame) -> Iterator[str]:
-    """A note where some runs were measured otherwise than the authors did."""
+    """Yield a note if some runs were measured with other settings than the authors'."""
     measured = frame[frame["vocab_size"].notna() & frame["sequence"].notna()]
     protocols = set()
     ranks = measured["rank"].fillna("unknown")
@@ -170,7 +188,7 @@ def _protocol(frame: pd.DataFrame) -> Iterator[str]:
 
 
 def _figures(report: Report) -> dict[str, Any]:
-    """Your exponents against the published ones."""
+    """Draw your exponents against the published ones."""
     figures = {}
     for question, title in (("alpha", "your α"), ("beta", "your β")):
         if question in report.questions:

@@ -1,4 +1,4 @@
-"""Headlines: how often each verdict stands, and between which values."""
+"""Write headlines of reports: how often each verdict occurs, and for which values."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _WIDELY = 3.0  # times the smallest effect: beyond it, one number does not speak
 def verdicts(
     rows: pd.DataFrame, words: Mapping[str, str], *, noun: str, none: str, span: str = "", power: bool = False
 ) -> str:
-    """Say in a clause how often each verdict stands in the rows of a question; empty if no row was tested.
+    """Return a clause that says how often each verdict occurs in rows of a question; empty if no row was tested.
 
     Args:
-        rows: of `Report.frame`, one question about one quantity.
-        words: what a verdict (`above`, `below`, `same`) says; `differs` stands for both `above` and `below`.
-        noun: what a row is, such as `law`.
-        none: what is said if no row is decided, such as `no difference was found`.
-        span: a column whose values over the decided rows are told.
-        power: whether, if no row is decided, the clause says which effect would be found in 80% of cases. The clause
-            leaves this out if the effect differs widely between the rows.
+        rows: rows of `Report.frame` for one question about one quantity.
+        words: the text for each verdict (`above`, `below`, `same`). `differs` counts `above` and `below` together.
+        noun: a noun for a row, such as `law`.
+        none: the text if no row has one of these verdicts, such as `no difference was found`.
+        span: a column. The clause gives the range of its values in the rows with the verdict.
+        power: whether to add the effect that every test would find in 80% of cases, if no row has one of the verdicts.
+            It is left out if the effect differs widely between the rows.
 
     Examples:
         >>> rows = pd.DataFrame({"verdict": ["above", "undecided", "above"], "α": [0.2, 0.1, 0.3]})
@@ -48,7 +48,7 @@ def verdicts(
         if decided.empty:
             continue
         often = f" in {len(decided)} of {counted(len(tested), noun)}"
-        if len(decided) == len(tested):  # of one row nothing is counted
+        if len(decided) == len(tested):  # a single row is not counted
             often = {1: "", 2: f" in both {noun}s"}.get(len(tested), f" in all {counted(len(tested), noun)}")
         values = f", {span} = {spanned(decided[span])}" if span else ""
         clauses.append(f"{text}{often}{values}")
@@ -60,7 +60,10 @@ def verdicts(
 
 
 def _power(rows: pd.DataFrame) -> str:
-    """Say which effect all tests would find in 80% of cases; empty if it is not known or differs widely."""
+    """Return a clause with the effect that every test would find in 80% of cases.
+
+    It is empty if the effect is unknown or differs widely between the rows.
+    """
     effects = rows["detectable"] if "detectable" in rows else pd.Series(dtype=float)
     largest = float(effects.max())
     if not isfinite(largest) or largest > _WIDELY * effects.min():
@@ -69,7 +72,11 @@ def _power(rows: pd.DataFrame) -> str:
 
 
 def spanned(values: Iterable[float], form: str = ".2f") -> str:
-    """The smallest and the largest value, or one number if all read the same.
+    """Return the range of values as text, or one number if the smallest and the largest value are printed alike.
+
+    Args:
+        values: the values, at least one that is not NaN. NaN are ignored.
+        form: the format specification of the numbers.
 
     Examples:
         >>> spanned([0.3, 0.2]), spanned([0.301, 0.299])
@@ -82,7 +89,7 @@ def spanned(values: Iterable[float], form: str = ".2f") -> str:
 
 
 def sentence(*clauses: str) -> str:
-    """Join the clauses that are not empty with semicolons, as a sentence; empty if all are.
+    """Join clauses with semicolons to a sentence. Empty clauses are left out. The result is empty if all are.
 
     Examples:
         >>> sentence("no law was found", "", "CE differs")

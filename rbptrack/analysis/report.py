@@ -1,9 +1,14 @@
-"""Reports of analyzers: results in one tidy table, further tables, figures and notes.
+"""The report of an analyzer: results in one tidy table, further tables, figures and notes.
 
-A report corrects and decides all tests. Analyzers set no verdicts. It corrects p by Holm over all rows of a question.
-The verdict is then `above` or `below` (of the null value, at the corrected level), `same` (the interval lies inside the
-margin) or `undecided`. Beside `undecided` stands the smallest effect that the test finds in 80% of cases. A row without
-a p has no verdict. A row that fewer than 4 documents decide has an interval and no p; a note names it.
+Analyzers add estimates, and the report decides all tests. It corrects p by Holm's method over all rows of a question.
+The verdict of a row is then one of these:
+
+- `above` or `below`: the estimate differs from the null value at the corrected level.
+- `same`: the whole interval lies within the margin around the null value.
+- `undecided`: none of these. The row then contains the smallest effect that the test finds in 80% of cases.
+
+A row without a p has no verdict. If fewer than 4 documents decide a number, its row has an interval but no p, and a
+note names it.
 """
 
 from __future__ import annotations
@@ -23,23 +28,23 @@ from rbptrack.ranks.names import metric_label, parse_rbp_name
 from rbptrack.stats.estimate import MIN_DECIDING, Estimate
 
 LEVEL = 0.95
-"""Of every interval; tests have the size 1 - LEVEL."""
+"""The level of all intervals. The level of tests is 1 - LEVEL."""
 
 COLUMNS = ["question", "family", "dataset", "metric", "estimate", "low", "high", "p", "p_holm", "verdict", "detectable"]
-"""Of `Report.results`; after them what tells rows apart (`case`) and what stands beside the estimates (`beside`)."""
+"""The first columns of `Report.results`. Columns for the arguments `case` and `beside` of `Report.add` follow."""
 
 VERDICTS = ("above", "below", "same", "undecided", "")
 
 
 @dataclass(frozen=True)
 class Term:
-    """What a question or a column means.
+    """The meaning of a question or a column, and how it is shown.
 
     Attributes:
-        meaning: with its unit, as shown below tables.
-        title: of columns and axes; empty: the name itself.
-        form: a format specification of its numbers, such as `+.1%`; empty: three significant digits.
-        aside: shown in the whole table only, neither on the terminal nor on the first page.
+        meaning: the meaning with its unit. It is shown below tables.
+        title: the title of the column or axis; empty: the name itself.
+        form: the format specification of the numbers, such as `+.1%`; empty: three significant digits.
+        aside: whether the column is shown only in the full table, and neither on the terminal nor on the first page.
 
     """
 
@@ -50,27 +55,26 @@ class Term:
 
 
 MEANINGS: Mapping[str, str | Term] = {
-    "question": "what was asked",
-    "family": "the family; with what sets this part apart where its runs disagree",
+    "question": "the question",
+    "family": "the family; if its runs differ in more than size, also the difference, such as bfloat16",
     "dataset": "the dataset",
     "metric": "the quantity, such as ce, cross-entropy in nats, or rbp_10, the share of tokens with rank at most 10",
-    "estimate": "the answer",
+    "estimate": "the estimate that answers the question",
     "low": "lower end of the 95% interval",
     "high": "upper end of the 95% interval",
-    "p": "of the null value, two-sided",
-    "p_holm": "p corrected by Holm over all rows of the question",
-    "verdict": "above or below the null value at the corrected level; or same, the interval inside the margin",
+    "p": "two-sided p-value of the null value",
+    "p_holm": "p corrected by Holm's method over all rows of the question",
+    "verdict": "above or below the null value at the corrected level; same: the interval lies inside the margin",
     "detectable": Term(
         "if undecided: the smallest difference from the null value that would be found in 80% of cases, after Holm",
         title="detectable from",
     ),
     "S": "parameters without embeddings and output head",
     "size": "the size as published",
-    "model": "family, size, seed and checkpoint as one word",
-    "k": "of RBP_k, the share of tokens with rank at most k",
+    "model": "the name of the model: family, size, seed and checkpoint",
+    "k": "the k of RBP_k, the share of tokens with rank at most k",
 }
-"""Of columns that analyzers share; a report's own glossary comes first."""
-
+"""The meanings of columns that several analyzers use. A report's own glossary takes precedence."""
 
 Glossary = Mapping[str, str | Term]
 """The meaning of every question and column of a report, by name."""
@@ -78,7 +82,7 @@ Glossary = Mapping[str, str | Term]
 
 @dataclass(frozen=True)
 class _Answer:
-    """A row of results before its verdict, which depends on the other rows of the question."""
+    """A row of results without its verdict. The verdict depends on the other rows of the question."""
 
     row: dict[str, Any]
     case: list[str]
@@ -94,14 +98,14 @@ class _Answer:
 
 @dataclass
 class Report:
-    """Results as rows, and what is shown beside them.
+    """The results of an analyzer, with tables, figures and notes.
 
     Attributes:
-        glossary: the meaning of every question and column; a `Term` also has a title and a format of its numbers.
-        tables: further tables, such as grids of k, without p.
-        figures: Altair charts, by name; of the analyzer that leads, the first opens the page.
-        headline: one plain sentence, at most 30 words; empty where there is nothing to say.
-        notes: what was left out and why, a sentence each.
+        glossary: the meaning of every question and column. A `Term` also has a title and a format of numbers.
+        tables: further tables by name, such as values on a grid of k. They are not tested.
+        figures: Altair charts by name. The page begins with the first figure of the leading analyzer.
+        headline: one plain sentence of at most 30 words; empty if there is nothing to say.
+        notes: sentences that say what was left out and why.
 
     """
 
@@ -132,17 +136,18 @@ class Report:
         """Add the answer to a question in one case.
 
         Args:
-            question: its name, in the glossary; part of its MLflow metric's name.
-            estimate: the number with its error; a plain number has none.
-            family: the family, `**family.keys` gives both.
+            question: the name of the question, a key of the glossary. It becomes part of the name of an MLflow metric.
+            estimate: the number with its error. A plain number has no error.
+            family: the family. `**family.keys` passes the family and the dataset.
             dataset: the dataset.
             metric: the quantity, such as `rbp_10`.
-            null: asks whether the number lies above or below it, on the estimate's scale.
-            margin: asks whether it is the same, too: whether its interval lies within this distance of the null value.
-            ends: of an interval of another kind, such as a profile's, on the reader's scale.
+            null: the null value, on the estimate's scale. The report tests whether the number is above or below it.
+            margin: the report also tests whether the whole interval lies within this distance of the null value.
+            ends: the ends of an interval of another kind, such as a profile interval, on the scale that is shown.
             beside: further numbers of the row, such as R2.
-            show: from the estimate's scale to the reader's, such as `numpy.expm1`; rising or falling throughout.
-            **case: what else tells the row apart, such as S or N; part of its MLflow metric's name.
+            show: a function from the estimate's scale to the scale that is shown, such as `numpy.expm1`. It must be
+                monotonic.
+            **case: further keys of the row, such as S or N. They become part of the name of the MLflow metric.
 
         """
         number = estimate if isinstance(estimate, Estimate) else Estimate(float(estimate), df=nan)
@@ -177,7 +182,7 @@ class Report:
 
     @property
     def results(self) -> pd.DataFrame:
-        """One tidy table of all answers, with the columns of `COLUMNS` first."""
+        """The results of all questions in one tidy table. Its first columns are `COLUMNS`."""
         if self._judged is None:
             self._judged = self._with_verdicts()
         return self._judged.copy()
@@ -192,7 +197,7 @@ class Report:
         sides = [answer.side for answer in self._answers]
         decided = np.select([within, frame["p_holm"] < 1 - LEVEL], ["same", sides], "undecided")
         frame["verdict"] = np.where(frame["p"].notna(), decided, "")
-        # Holm compares each p that is left with 5% over the number of those that are left.
+        # Holm's method compares a p with 5% divided by the number of tests that are not yet rejected.
         left = (frame["p_holm"] >= 1 - LEVEL).groupby(frame["question"]).transform("sum").tolist()
         answers = zip(self._answers, frame["verdict"].tolist(), left, strict=True)
         frame["detectable"] = [
@@ -202,11 +207,14 @@ class Report:
 
     @property
     def questions(self) -> list[str]:
-        """The questions that were asked, in their order."""
+        """The questions that have results, in the order in which they were added."""
         return list(dict.fromkeys(answer.row["question"] for answer in self._answers))
 
     def frame(self, question: str) -> pd.DataFrame:
-        """The results of one question, without the columns of others; the estimates' column has the question's name."""
+        """Return the results of one question, without the columns of other questions.
+
+        The column of estimates has the question's name.
+        """
         results = self.results
         tested = results[results["question"] == question].reset_index(drop=True)
         rows = pd.DataFrame([answer.row for answer in self._to(question)])  # whole numbers stay whole
@@ -216,28 +224,31 @@ class Report:
         return frame.rename(columns={"estimate": question})
 
     def case_columns(self, question: str) -> list[str]:
-        """The columns that tell rows of a question apart, after family, dataset and metric."""
+        """Return the names of a question's further keys (`case`), which follow family, dataset and metric."""
         return list(dict.fromkeys(name for answer in self._to(question) for name in answer.case))
 
     def beside_columns(self, question: str) -> list[str]:
-        """The columns of a question that stand beside its estimates."""
+        """Return the names of a question's further numbers (`beside`)."""
         return list(dict.fromkeys(name for answer in self._to(question) for name in answer.beside))
 
     def has_margin(self, question: str) -> bool:
-        """Whether a question asks, too, if numbers are the same within a margin."""
+        """Whether a question has a margin within which numbers count as the same."""
         return any(answer.has_margin for answer in self._to(question))
 
     def _to(self, question: str) -> list[_Answer]:
         return [answer for answer in self._answers if answer.row["question"] == question]
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the functions `show`, which may be lambdas. The verdicts are set before, and need them no more."""
+        """Return the state without the functions `show`, because lambdas cannot be pickled.
+
+        Verdicts are computed before, because they need these functions.
+        """
         judged = self.results
         answers = [replace(answer, show=None) for answer in self._answers]
         return self.__dict__ | {"_answers": answers, "_judged": judged}
 
     def _repr_html_(self) -> str:
-        """The headline, a table for each question, and the notes, as a notebook shows them."""
+        """Return the headline, a table for each question, and the notes as HTML for notebooks."""
         parts = [f"<p><b>{escape(self.headline)}</b></p>"] if self.headline else []
         for question in self.questions:
             parts.append(f"<p>{escape(self.term(question).meaning)}</p>{self._html_table(question)}")
@@ -260,14 +271,14 @@ class Report:
         return str(titled.to_html(index=False, border=0, na_rep="", formatters=formatters))
 
     def term(self, name: str) -> Term:
-        """What a question or column means, with its title."""
+        """Return the meaning, title and format of a question or column. The title of an unknown one is its name."""
         entry = self.glossary.get(name, MEANINGS.get(name, ""))
         term = entry if isinstance(entry, Term) else Term(entry)
         return term if term.title else replace(term, title=name.replace("_", " "))
 
 
 def _few_row(metric: str, case: Mapping[str, Any], deciding: float) -> str:
-    """What a note says of a row that few documents decide: `RBP_1, N = 4, 3.6 documents`."""
+    """Name a row that few documents decide, for a note: `RBP_1, N = 4, 3.6 documents`."""
     parts = [key_text("metric", metric)]
     for name, value in case.items():
         text = key_text(name, value)
@@ -280,7 +291,13 @@ def _few_decide(where: str, rows: list[str]) -> str:
 
 
 def key_text(name: str, value: Any) -> str:
-    """What tells a row apart, as people write it: `CE`, `RBP_10`, `18.9M`."""
+    """Return the value of a key as it is shown: `CE`, `RBP_10`, `18.9M`; empty if it is missing.
+
+    Args:
+        name: the name of the key, such as `metric` or `S`.
+        value: its value.
+
+    """
     if value is None or pd.isna(value) or value == "":
         return ""
     if name == "S":
@@ -295,7 +312,10 @@ def key_text(name: str, value: Any) -> str:
 
 
 def _detectable(answer: _Answer, tests: int) -> float:
-    """The smallest distance from the null value that one of `tests` tests finds in 80% of cases, as readers see it."""
+    """Return the smallest distance from the null value that a test finds in 80% of cases, on the scale that is shown.
+
+    The level of the test is 5% / `tests`.
+    """
     if answer.estimate is None or answer.show is None:
         return nan
     distance = answer.estimate.detectable(tests)
@@ -304,7 +324,10 @@ def _detectable(answer: _Answer, tests: int) -> float:
 
 
 def holm(p: pd.Series[float]) -> pd.Series[float]:
-    """P corrected by Holm's method (Scandinavian Journal of Statistics 6, 1979); NaN stay out."""
+    """Return p-values corrected by Holm's method. NaN are ignored.
+
+    Source: Holm, Scandinavian Journal of Statistics 6, 1979.
+    """
     asked = p.dropna().sort_values(kind="stable")
     steps = np.arange(len(asked), 0, -1)
     return (asked * steps).cummax().clip(upper=1.0).reindex(p.index)

@@ -1,4 +1,4 @@
-"""The rules for imported numbers: types, ranges, and what the columns of a row say about each other."""
+"""The rules for imported numbers: types, ranges, and relations between the columns of a row."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from rbptrack.facts import FACTS, Place
 from rbptrack.ranks import is_rbp_column, rbp_ks, rbp_name
 
 ROUNDED = 2e-3
-"""Nats, or of a share, that numbers written with three digits may be apart."""
+"""The largest difference, in nats or as a share, that rounding to three digits may cause."""
 
-_AS_ROUNDED = 0.95  # of CE: log-probabilities in bfloat16, means of batches' means
+_AS_ROUNDED = 0.95  # CE may be lower by this factor, for example from log-probabilities in bfloat16
 _MAX_K = 2**31 - 1
-_MAX_CE = 100  # nats: more comes from a log-probability that stands for minus infinity
+_MAX_CE = 100  # in nats. A larger CE comes from a log-probability that stands for minus infinity
 _RESULTS = ("ce", "ce_rank", "ce_rest", "bits_per_byte", "tie_rate")
 _CONDITIONS = [fact.name for fact in FACTS if fact.importable and fact.decides and fact.place is not Place.METRIC]
 _AT_MOST = {"non_embedding_params": "total_params", "documents": "num_tokens", "context": "seq_len"}
 
 
 def _a_number(value: object) -> object:
-    """Refuse what pydantic would take for a number: True is none, and neither is 0_5."""
+    """Reject values that pydantic would accept as numbers, such as True and `0_5`."""
     if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
         raise ValueError("must be a number")
     return value
 
 
 def _exact(value: object) -> object:
-    """Read 50,304, and not 50k, which may be a rounded number."""
+    """Read a whole number such as 50,304. Reject 50k, which may be rounded."""
     return whole_number(value, rounded=False)
 
 
 def _printable(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("must not hold control characters")
+        raise ValueError("must not contain control characters")
     return text
 
 
@@ -53,10 +53,10 @@ _Name = Annotated[
 
 
 class ImportedRow(BaseModel):
-    """One measurement: what it is of, and its numbers in nats and shares. None: not known.
+    """An imported measurement: its model, dataset and settings, and its results in nats and shares.
 
-    Further columns are `rbp_<k>` and standard errors, such as `rbp_10_se`. `ce` is `ce_rank` + `ce_rest`: the third is
-    filled in from two, and all three must agree.
+    A value of None is unknown. Further columns are `rbp_<k>` and standard errors, such as `rbp_10_se`. If two of `ce`,
+    `ce_rank` and `ce_rest` are given, the third is computed, because `ce` = `ce_rank` + `ce_rest`.
     """
 
     model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
@@ -96,12 +96,12 @@ class ImportedRow(BaseModel):
 
     @property
     def conditions(self) -> dict[str, object]:
-        """The facts that tell this measurement from others, as far as they are known."""
+        """The known facts that distinguish this measurement from others."""
         return {name: getattr(self, name) for name in _CONDITIONS if getattr(self, name) not in (None, "")}
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Return the values in which two rows of one measurement agree."""
+        """The values that identify the measurement. Two rows with equal keys are the same measurement."""
         return tuple(getattr(self, name) for name in _CONDITIONS)
 
     @model_validator(mode="before")
@@ -110,12 +110,12 @@ class ImportedRow(BaseModel):
         for column in columns:
             number = column.removesuffix("_se")
             if column not in cls.model_fields and number not in _RESULTS and not is_rbp_column(number):
-                raise ValueError(f"{column[:40]} is no column that can be imported")
+                raise ValueError(f"the column {column[:40]} cannot be imported")
         return columns
 
     @model_validator(mode="after")
     def _ce_is_its_parts(self) -> Self:
-        """Fill in which of the three is missing, and refuse what contradicts the others."""
+        """Compute the missing one of `ce`, `ce_rank` and `ce_rest`. Raise ValueError if they contradict each other."""
         parts = [part for part in (self.ce_rank, self.ce_rest) if part is not None]
         if self.ce is None and len(parts) == 2:
             self.ce = sum(parts)
@@ -132,7 +132,7 @@ class ImportedRow(BaseModel):
 
     @model_validator(mode="after")
     def _only_slide_has_context(self) -> Self:
-        """Forget the context of sequences that repeat no tokens: it tells no measurements apart."""
+        """Remove the context unless the sequence rule is slide. Other rules do not use it."""
         if self.sequence not in (None, "slide"):
             self.context = None
         return self
@@ -150,19 +150,20 @@ class ImportedRow(BaseModel):
             if rbp[high] < rbp[low] - 1e-9:
                 raise ValueError(f"RBP_k must not fall with k: rbp_{low} is {rbp[low]:g} and rbp_{high} {rbp[high]:g}")
         for k, share in rbp.items():
-            least = _AS_ROUNDED * (1 - share - ROUNDED) * log(k + 1)  # beyond rank k, k others are as likely
+            # A target with a rank above k has a probability of at most 1 / (k + 1).
+            least = _AS_ROUNDED * (1 - share - ROUNDED) * log(k + 1)
             if self.ce is not None and self.ce < least:
-                raise ValueError(f"ce must be at least {least:.3g} nats where {rbp_name(k)} is {share:g}: {self.ce:g}")
+                raise ValueError(f"ce must be at least {least:.3g} nats if {rbp_name(k)} is {share:g}: {self.ce:g}")
         return self
 
     @model_validator(mode="after")
     def _errors_have_results(self) -> Self:
         results = {name for name in _RESULTS if getattr(self, name) is not None} | {rbp_name(k) for k in self.rbp}
         if self.ce is None and not self.rbp:
-            raise ValueError("the row holds no result, neither ce nor rbp_<k>")
+            raise ValueError("the row has neither ce nor rbp_<k>")
         for name in self.__pydantic_extra__:
             if name not in results and name.removesuffix("_se") not in results:
-                raise ValueError(f"{name[:40]} is the standard error of a number that is not there")
+                raise ValueError(f"{name[:40]} is a standard error, but the row lacks {name.removesuffix('_se')[:40]}")
         return self
 
     @model_validator(mode="after")
@@ -176,7 +177,7 @@ class ImportedRow(BaseModel):
 
 
 class ScoreRow(BaseModel):
-    """A model's score in a task: the share of its items that are right."""
+    """A model's score in a task: the share of the task's items that the model solves."""
 
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
@@ -188,5 +189,5 @@ class ScoreRow(BaseModel):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Return the values in which two rows of one score agree."""
+        """The values that identify the score. Two rows with equal keys are the same score."""
         return (self.model, self.revision, self.task)
