@@ -59,7 +59,9 @@ GLOSSARY: Glossary = {
     "tau": Term("standard deviation of the true exponents", "τ"),
     "prediction_low": Term("lower end of the 95% interval for one more dataset or family", "next: low"),
     "prediction_high": Term("upper end of the 95% interval for one more dataset or family", "next: high"),
-    "homogeneity": Term("p of equal exponents, by Welch's test; not corrected by Holm", "p (all equal)", ".3f"),
+    "homogeneity": Term(
+        "p-value of Welch's test that all exponents are equal; not corrected by Holm's method", "p (all equal)", ".3f"
+    ),
 }
 MIN_SIZES = 3
 
@@ -70,8 +72,8 @@ class Exponents:
 
     Attributes:
         family: the family, with m sizes.
-        models: all models of each size (one, or its seeds), m tuples.
-        counts: counts of each size, m of them.
+        models: the names of the models of each size, m tuples. A size has several models if they are seeds.
+        counts: the counts of each size, m of them.
 
     """
 
@@ -85,18 +87,23 @@ class Exponents:
         return laws_by_metric(self.family.s, self.counts)
 
     def laws_of(self, models: Sequence[tuple[str, ...]]) -> dict[str, Law]:
-        """Return the laws through the sizes with these models only, by metric."""
+        """Return the laws by metric through some sizes only.
+
+        Args:
+            models: the models of each of these sizes, elements of `self.models`.
+
+        """
         if list(models) == self.models:
             return self.laws
-        rows = [self.models.index(of_size) for of_size in models]
+        rows = [self.models.index(names) for names in models]
         return laws_by_metric(self.family.s[rows], [self.counts[i] for i in rows])
 
     def has_documents_of(self, other: Exponents) -> bool:
-        """Whether all sizes of both counted the same documents or groups. Such sizes can be paired."""
+        """Whether all sizes of this and another family were counted over the same documents or groups."""
         first = self.counts[0]
         return all(
-            np.array_equal(of_size.document, first.document) and of_size.grouped == first.grouped
-            for of_size in (*self.counts, *other.counts)
+            np.array_equal(size_counts.document, first.document) and size_counts.grouped == first.grouped
+            for size_counts in (*self.counts, *other.counts)
         )
 
 

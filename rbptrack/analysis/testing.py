@@ -1,6 +1,6 @@
-"""For authors of analyzers: the contract as tests, and measurements to run them on.
+"""Tests that every analyzer must pass, and example measurements to run them on.
 
-In a test file of yours:
+Write this in a test file:
 
     from rbptrack.analysis.testing import AnalyzerContract
     from my_package import Mine
@@ -8,9 +8,10 @@ In a test file of yours:
     class TestMine(AnalyzerContract):
         analyzer = Mine()
 
-pytest then checks that the analyzer explains its questions and columns, imports neither mlflow nor torch, gives the
-same report for the same runs, leaves its input as it was, pickles, and has no interval below 20 documents. What an
-analyzer needs has promises of its own: `NeedsRanks` and `NeedsSizes`, in place of `AnalyzerContract` or both.
+pytest then checks that the analyzer explains its questions and columns, imports neither mlflow nor torch, returns the
+same report for the same runs, does not change its input, can be pickled, and has no interval with fewer than 20
+documents. Use `NeedsRanks` in place of `AnalyzerContract` for an analyzer that reads ranks, `NeedsSizes` for an
+analyzer of laws in size, or both.
 """
 
 from __future__ import annotations
@@ -35,16 +36,19 @@ from rbptrack.ranks import HEADLINE_KS, RankTable, rbp_name, se_name
 
 FORBIDDEN = ("mlflow", "torch", "transformers", "datasets")
 PUBLIC = ("rbptrack.analysis", "rbptrack.stats", "rbptrack.figures", "rbptrack.ranks")
-"""Modules whose `__all__` lists what a plugin may import."""
+"""The modules of rbptrack from which a plugin may import the names in `__all__`."""
 
 MAX_HEADLINE_WORDS = 30
-"""Words of an analyzer's headline, for any number of families."""
+"""The most words of an analyzer's headline."""
 
 _VOCABULARY = 256
 
 
 def foreign_imports(file: Path) -> list[str]:
-    """The imports of a file that a plugin must not have: packages of FORBIDDEN, and names that PUBLIC does not list."""
+    """Return the imports of a file that a plugin must not have.
+
+    These are packages in `FORBIDDEN`, and names of rbptrack that no module in `PUBLIC` lists in `__all__`.
+    """
     wrong = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         names: dict[str, list[str]] = {}
@@ -70,14 +74,16 @@ def example_runs(
     tokens: int = 200,
     seed: int = 0,
 ) -> Runs:
-    """Measurements with a known law, without a model or a store: -ln RBP_1 = 6 S^-0.15, ranks above 1 falling as 1/R.
+    """Return simulated measurements with a known law, -ln RBP_1 = 6 S^-0.15. They need no model and no store.
+
+    The probability of a rank R above 1 is proportional to 1/R.
 
     Args:
-        families: how many sizes each has, from 1e5 parameters upwards, each four times the last; by default alpha has 5
-            and beta 4.
-        datasets: their names.
-        documents: number of documents in each dataset, the same ones for every model.
-        tokens: number of tokens in each document.
+        families: the number of sizes of each family, by name. The smallest size has 1e5 parameters, and every other
+            size four times as many as the size before it. None: `alpha` with 5 sizes and `beta` with 4.
+        datasets: the names of the datasets.
+        documents: the number of documents in each dataset. All models score the same documents.
+        tokens: the number of tokens in each document.
         seed: the random seed of the ranks.
 
     """
@@ -149,10 +155,12 @@ def _example(
 
 
 class AnalyzerContract:
-    """What every analyzer promises, as pytest tests; subclass it with `analyzer` set, and `runs` where yours differ.
+    """pytest tests that every analyzer must pass.
+
+    Write a subclass that sets `analyzer`. Override `runs` if the analyzer needs other measurements than `example_runs`.
 
     Attributes:
-        analyzer: with the options to test.
+        analyzer: the analyzer, with the options to test.
 
     """
 
@@ -160,27 +168,27 @@ class AnalyzerContract:
     _report: ClassVar[Report]
 
     def runs(self, *, documents: int = 30) -> Runs:
-        """Measurements that the analyzer can work with; made anew at each call."""
+        """Return measurements that the analyzer can analyse. Every call returns new ones."""
         return example_runs(documents=documents)
 
     def report(self) -> Report:
-        """The analyzer's report of `runs`, made once per class."""
+        """Return the analyzer's report of `runs`. It is computed once for each class."""
         cls = type(self)
-        if "_report" not in vars(cls):  # a parent's is of other options
+        if "_report" not in vars(cls):  # a parent class may test other options
             cls._report = self.analyzer.analyze(self.runs())
         return cls._report
 
     def test_it_has_help(self) -> None:
-        """Check that it has a docstring: its first line is what users see."""
+        """Check that the analyzer has a docstring. Users see its first line."""
         assert (type(self.analyzer).__doc__ or "").strip()
 
     def test_it_imports_what_is_public(self) -> None:
-        """Check that it imports no name of rbptrack that `PUBLIC` does not list, and nothing of FORBIDDEN."""
+        """Check that the analyzer imports only public names of rbptrack, and no package in `FORBIDDEN`."""
         wrong = foreign_imports(Path(inspect.getfile(type(self.analyzer))))
-        assert not wrong, f"an analyzer imports what {', '.join(PUBLIC)} list; this one imports {', '.join(wrong)}"
+        assert not wrong, f"an analyzer may import names that {', '.join(PUBLIC)} list, but not {', '.join(wrong)}"
 
     def test_it_finds_something(self) -> None:
-        """Check that its report has results, tables or notes, and a headline of one short sentence."""
+        """Check that the report has results, tables or notes, and that its headline is short."""
         report = self.report()
         assert isinstance(report, Report)
         assert len(report.results) or report.tables or report.notes
@@ -199,14 +207,14 @@ class AnalyzerContract:
         assert not missing, f"the glossary lacks {', '.join(missing)}"
 
     def test_rows_can_be_told_apart(self) -> None:
-        """Check that no two rows of a question have the same case: their metrics would have the same name."""
+        """Check that all rows of a question have different keys. Their MLflow metrics would have equal names."""
         report = self.report()
         for question in report.questions:
             keys = ["family", "dataset", "metric", *report.case_columns(question)]
             assert not report.frame(question).duplicated(keys).any(), question
 
     def test_the_same_runs_give_the_same_report(self) -> None:
-        """Check that a second call on the same measurements finds the same."""
+        """Check that a second call with the same measurements returns an equal report."""
         first = self.report()
         second = self.analyzer.analyze(self.runs())
         assert first.notes == second.notes
@@ -214,7 +222,7 @@ class AnalyzerContract:
         pd.testing.assert_frame_equal(first.results, second.results)
 
     def test_it_leaves_its_input_alone(self) -> None:
-        """Check that it changes neither the table of runs nor its own options."""
+        """Check that the analyzer changes neither the table of runs nor its own options."""
         runs = self.runs()
         before = runs.frame.copy(deep=True)
         options = repr(self.analyzer)
@@ -223,11 +231,11 @@ class AnalyzerContract:
         assert options == repr(self.analyzer), "it changed its options"
 
     def test_it_goes_to_another_process(self) -> None:
-        """Check that the analyzer, its runs and its report pickle."""
+        """Check that the analyzer, its runs and its report can be pickled."""
         pickle.loads(pickle.dumps((self.analyzer, self.runs(), self.report())))  # noqa: S301 - made here
 
     def test_few_documents_have_no_intervals(self) -> None:
-        """Check that 5 documents give neither ends nor p nor verdicts; numbers without ranks have no documents."""
+        """Check that results of 5 documents have no intervals, p-values and verdicts, unless they lack ranks."""
         runs = self.runs(documents=5)
         report = self._report_or_error(runs)
         if isinstance(report, Report) and len(report.results) and not runs["without_ranks"].fillna(False).any():
@@ -235,12 +243,12 @@ class AnalyzerContract:
             assert (report.results["verdict"] == "").all()
 
     def test_one_run_is_no_error(self) -> None:
-        """Check that a single run gives a report, or an RbptrackError in words."""
+        """Check that a single run leads to a report, or to an RbptrackError with a message."""
         runs = self.runs()
         self._report_or_error(runs[runs["run_id"] == runs["run_id"].iloc[0]])
 
     def _report_or_error(self, runs: Runs) -> Report | str:
-        """The report of some runs, or the words of the analyzer's error."""
+        """Return the report of some runs, or the message if the analyzer raises RbptrackError."""
         try:
             report = self.analyzer.analyze(runs)
         except RbptrackError as error:
@@ -252,10 +260,10 @@ class AnalyzerContract:
 
 
 class NeedsRanks(AnalyzerContract):
-    """For analyzers that read ranks: `runs.ranks`, `rank_pieces`, `histogram`, `document_counts`."""
+    """Tests for analyzers that read ranks: `runs.ranks`, `rank_pieces`, `histogram`, `document_counts`."""
 
     def test_a_run_without_its_ranks_is_left_out_and_named(self) -> None:
-        """Check that it analyses the other runs, and that a note or the error names the run or its model."""
+        """Check that the analyzer analyses the other runs, and that a note or an error names the run or its model."""
         runs = self.runs()
         run_id, model = runs.frame[["run_id", "model"]].iloc[0]
         tables = {name: runs.ranks(name) for name in runs.frame["run_id"] if name != run_id}
@@ -265,10 +273,10 @@ class NeedsRanks(AnalyzerContract):
 
 
 class NeedsSizes(AnalyzerContract):
-    """For analyzers of laws in size."""
+    """Tests for analyzers of laws in size."""
 
     def test_one_size_has_no_law(self) -> None:
-        """Check that one size gives no p and no verdict."""
+        """Check that results of a single size have no p-value and no verdict."""
         runs = self.runs()
         smallest = runs.frame["non_embedding_params"].min()
         outcome = self._report_or_error(runs[runs.frame["non_embedding_params"] == smallest])

@@ -332,11 +332,16 @@ def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[L
 
 
 def why_no_interval(counts: Sequence[DocumentCounts]) -> str:
-    """Say why a law over sizes has no interval: a clause without a full stop."""
+    """Return a clause that says why a law over sizes has no interval.
+
+    Args:
+        counts: the counts of each size.
+
+    """
     if len(counts) == 2:
-        return "2 sizes show no scatter around it"
-    few = [of_size for of_size in counts if len(of_size.document) < MIN_UNITS]
-    return _too_few(few[0]) if few else "without a single one of its documents it would be 0 or 1 at some size"
+        return "2 sizes do not show the scatter around it"
+    few = [size_counts for size_counts in counts if len(size_counts.document) < MIN_UNITS]
+    return _too_few(few[0]) if few else "if one certain document were left out, it would be 0 or 1 at some size"
 
 
 def _too_few(counts: DocumentCounts) -> str:
@@ -387,9 +392,9 @@ def law_in_k(counts: DocumentCounts) -> tuple[Estimate, Law] | None:
 
 
 def why_no_interval_in_k(counts: DocumentCounts) -> str:
-    """Say why the law in k of one model has no interval: a clause without a full stop."""
+    """Return a clause that says why the law in k of one model has no interval. counts: the counts of the model."""
     if only_totals(counts):
-        return "imported without ranks, so nothing is known of single documents"
+        return "single documents are unknown, because it was imported without ranks"
     if len(counts.document) < MIN_UNITS:
         return _too_few(counts)
-    return "without a single one of its documents RBP_k would be 0 or 1 at some k"
+    return "if one certain document were left out, RBP_k would be 0 or 1 at some k"
