@@ -1,12 +1,15 @@
-"""Install the wheel into a fresh virtual environment, as others do, and use it there.
+"""Install the wheel into a fresh virtual environment, and use the program there as a user does.
 
     python -m tools.fresh_environment [--python PYTHON]      # `make fresh`; a few minutes
 
-Builds sdist and wheel from the tracked files, checks that the wheel holds all of `rbptrack/`, `conf/` and `plugins/`,
-installs it with its dependencies at the versions of constraints.txt and no extras, measures three models on a few
-documents, runs the README's commands and its analyzer, takes measurements out and in again, and follows the tutorials.
-The example of quantised models comes last: it alone needs an extra, torchao, which is installed before it.
-Nothing of rbptrack may be imported from anywhere but that environment. Exit code 1, and the reason, if anything fails.
+The tool builds sdist and wheel from the tracked files. It checks that both contain all files of `rbptrack/`, `conf/`
+and `plugins/`. It installs the wheel without extras, with its dependencies at the versions of constraints.txt. Then it
+measures three models on a few documents, runs the commands and the analyzer of the README, exports measurements and
+imports them again, and follows the tutorials. The example of quantised models comes last, because it needs an extra,
+torchao, which the tool installs before it.
+
+Every module of rbptrack must be imported from the new environment. If anything fails, the tool prints the reason and
+ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from tools.tutorials import pages
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("rbptrack/", "conf/", "plugins/")
-PATIENCE = 1800.0  # seconds that a command is given
+PATIENCE = 1800.0  # seconds that a command may take
 DEMO = ("demo", "model=nano/6k,nano/15k,nano/38k", "dataset.documents=10")
 
 WATCH = """
@@ -41,43 +44,57 @@ def note():
 
 atexit.register(note)
 """
-"""A module that every process of the environment imports, which notes at its end where its modules of rbptrack lie."""
+"""The source of a module that every Python process of the environment imports.
+
+When the process ends, this module writes the paths of the rbptrack modules that the process imported to a log.
+"""
 
 
 class Failed(Exception):
-    """Something does not work for people who install the package."""
+    """Raised if something does not work for people who install the package."""
 
 
 def output(command: Sequence[str | Path], folder: Path, variables: Mapping[str, str] | None = None) -> str:
-    """What a command writes, standard error included.
+    """Run a command and return what it writes on standard output and standard error.
+
+    Args:
+        command: the program and its arguments.
+        folder: the working folder.
+        variables: environment variables of the command, in addition to those of this process. Variables of this
+            process that would change what Python, MLflow, rbptrack or Hydra do are left out.
 
     Raises:
-        Failed: it ends with another code than 0, or not at all.
+        Failed: the exit code is not 0, or the command takes longer than `PATIENCE`.
 
     """
-    own = ("PYTHON", "MLFLOW_", "RBPTRACK_", "HYDRA_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
-    environment = {**kept, **(variables or {})}
+    left_out = ("PYTHON", "MLFLOW_", "RBPTRACK_", "HYDRA_")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    environment = {**inherited, **(variables or {})}
     shown = " ".join(map(str, command))
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise Failed(f"{shown}: not done after {PATIENCE:,.0f} s") from error
-    if done.returncode:
-        raise Failed(f"{shown}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout + done.stderr
+        raise Failed(f"{shown}: not finished after {PATIENCE:,.0f} s") from error
+    if process.returncode:
+        raise Failed(f"{shown}: exit code {process.returncode}\n{process.stdout}{process.stderr}")
+    return process.stdout + process.stderr
 
 
 def tracked_files() -> list[str]:
-    """Names of the files that are, or would be, committed."""
+    """List the files that git tracks, and new files that it does not ignore."""
     names = output(["git", "ls-files", "-co", "--exclude-standard"], ROOT).splitlines()
     return [name for name in names if (ROOT / name).is_file()]
 
 
 def build(folder: Path) -> Path:
-    """Build an sdist of the tracked files, and the wheel from that sdist; gives the wheel."""
+    """Build an sdist of the tracked files and a wheel from that sdist in `folder`/dist. Returns the path of the wheel.
+
+    Raises:
+        Failed: the build fails, or a distribution does not have exactly the tracked files.
+
+    """
     source = folder / "source"
     for name in tracked_files():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -93,29 +110,33 @@ def build(folder: Path) -> Path:
 
 
 def check_contents(what: str, names: Iterable[str]) -> None:
-    """Compare the files of a distribution, named as in the repository, with those that git tracks.
+    """Check that a distribution has all tracked files of the `SHIPPED` folders and no others.
+
+    Args:
+        what: the word for the distribution in messages.
+        names: its files, named as in the repository.
 
     Raises:
-        Failed: a file is missing, or one is not tracked.
+        Failed: a file is missing, or a file is not tracked.
 
     """
-    held = {name for name in names if name.startswith(SHIPPED) and (ROOT / name).suffix}
+    shipped = {name for name in names if name.startswith(SHIPPED) and (ROOT / name).suffix}
     expected = {name for name in tracked_files() if name.startswith(SHIPPED)}
     missing = sorted(expected - set(names))
     if missing:
         raise Failed(f"the {what} lacks {len(missing)} of {len(expected)} files: {', '.join(missing[:10])}")
-    surplus = sorted(held - expected)
+    surplus = sorted(shipped - expected)
     if surplus:
-        raise Failed(f"the {what} holds {len(surplus)} files that git does not track: {', '.join(surplus[:10])}")
+        raise Failed(f"the {what} has {len(surplus)} files that git does not track: {', '.join(surplus[:10])}")
 
 
 class Environment:
-    """A fresh virtual environment, and a folder to work in.
+    """A fresh virtual environment and a working folder.
 
     Attributes:
-        folder: where commands run.
-        programs: the folder of its commands.
-        variables: of its processes: caches of its own, and no network.
+        folder: the folder in which commands run.
+        programs: the folder with the commands of the environment.
+        variables: the variables of its processes. They set separate caches and turn off the Hub.
 
     """
 
@@ -136,16 +157,21 @@ class Environment:
         (packages / "watch_modules.pth").write_text("import watch_modules\n")
 
     def install(self, wheel: Path, extra: str = "") -> None:
-        """Install the wheel with its dependencies, or add those of an extra to it."""
+        """Install the wheel with its dependencies, and with those of an extra if one is named."""
         pip = (self.programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
         package = f"{wheel}[{extra}]" if extra else wheel
         output([*pip, "-c", ROOT / "constraints.txt", package], self.folder)
 
     def rbptrack(self, *words: str, prints: str) -> None:
-        """Run the installed command.
+        """Run the installed program and check what it prints.
+
+        Args:
+            words: the arguments of the program.
+            prints: a regular expression that the output must contain.
 
         Raises:
-            Failed: it fails, its output lacks the expected text, or it imports a module of rbptrack from elsewhere.
+            Failed: the program fails, its output does not match `prints`, or it imports a module of rbptrack from
+                outside the environment.
 
         """
         began = time.monotonic()
@@ -157,29 +183,33 @@ class Environment:
         print(f"  {shown}  {time.monotonic() - began:.0f} s", flush=True)
 
     def check_modules(self, shown: str) -> None:
-        """Look where the modules lie that were imported since the last look.
+        """Check where the modules of rbptrack lie that processes imported since the last check.
+
+        Args:
+            shown: what ran since then, for messages.
 
         Raises:
-            Failed: one lies outside the environment, or none was imported.
+            Failed: a module lies outside the environment, or no module was imported.
 
         """
         modules = set(self._loaded.read_text().splitlines()) if self._loaded.exists() else set()
         self._loaded.unlink(missing_ok=True)
         if not modules:
-            raise Failed(f"{shown}: no module of rbptrack was seen")
+            raise Failed(f"{shown} imports no module of rbptrack")
         elsewhere = sorted(name for name in modules if not Path(name).is_relative_to(self._venv))
         if elsewhere:
-            raise Failed(f"{shown} imports {len(elsewhere)} modules from elsewhere: {', '.join(elsewhere[:5])}")
+            outside = ", ".join(elsewhere[:5])
+            raise Failed(f"{shown} imports {len(elsewhere)} modules from outside the environment: {outside}")
 
 
 def use(environment: Environment) -> None:
-    """Do what somebody does who has installed the package; Failed where a step does not work."""
+    """Run the commands that a new user runs. Raises Failed if one does not work."""
     folder = environment.folder
     environment.rbptrack("--version", prints=r"\d+\.\d+")
     environment.rbptrack(*DEMO, prints=r"\[6/6\]")
-    dropped = {path.name for path in folder.iterdir()} - {"mlflow.db", "mlruns"}
-    if dropped:
-        raise Failed(f"the demo leaves {', '.join(sorted(dropped))} in the working folder")
+    unexpected = {path.name for path in folder.iterdir()} - {"mlflow.db", "mlruns"}
+    if unexpected:
+        raise Failed(f"the demo leaves {', '.join(sorted(unexpected))} in the working folder")
     environment.rbptrack("list", prints=r"nano-38k +stdlib")
     environment.rbptrack("show", "nano-6k/stdlib", prints="fingerprint")
     environment.rbptrack("compare", "nano-6k/pydocs", "nano-15k/pydocs", prints="nano-15k")
@@ -199,7 +229,12 @@ def use(environment: Environment) -> None:
 
 
 def learn(environment: Environment, wheel: Path) -> None:
-    """Follow the tutorials and examples with the installed program; Failed where one prints something else."""
+    """Follow the tutorials and the examples with the installed program.
+
+    Raises:
+        Failed: a command prints something else than its page shows.
+
+    """
     quantised = [page for page in pages() if page.parent.name == "quantised"]
     follow(environment, [page for page in pages() if page not in quantised])
     environment.install(wheel, "torchao")
@@ -207,20 +242,22 @@ def learn(environment: Environment, wheel: Path) -> None:
 
 
 def follow(environment: Environment, chosen: Sequence[Path]) -> None:
-    """Follow some pages; Failed where one prints something else."""
+    """Run the commands of some pages. Raises Failed if one prints something else than its page shows."""
     python = environment.programs / "python"
     place = environment.folder / "tutorials"
     command: tuple[str | Path, ...] = (python, "-m", "tools.tutorials", "--folder", place, *chosen)
     if subprocess.run(command, cwd=ROOT, check=False).returncode:
-        raise Failed("a page of the documentation does not say what happens")
+        raise Failed("a command printed something else than its page shows")
     environment.check_modules("the tutorials")
 
 
 def main() -> int:
-    """Build, install and use; returns the exit code."""
+    """Build the wheel, install it and use it. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", default=sys.executable, help="the interpreter of the new environment")
-    parser.add_argument("--without-tutorials", action="store_true", help="which take most of the time")
+    parser.add_argument("--python", default=sys.executable, help="Python interpreter of the new environment")
+    parser.add_argument(
+        "--without-tutorials", action="store_true", help="skip the tutorials, which take most of the time"
+    )
     options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fresh-") as temporary:

@@ -3,10 +3,11 @@
     pip install --target FOLDER torch==2.13.0        # the CUDA build from PyPI, 5 GB, without a folder of CPU wheels
     PYTHONPATH=FOLDER python -m tools.gpu_dry_run
 
-A fake tensor has a shape, a dtype and a device, and no data. Each small model of `tests/tiny_models.py` is scored in
-float32, bfloat16 and float16, in padded batches, with and without a reference, among all entries and among those of the
-tokenizer, and once while memory runs out. Checked: every result is on the GPU and has its dtype, and no number is read
-on the host. Not checked, because nothing is computed: the numbers, speed and memory. `make gpu-proof` checks those.
+A fake tensor has a shape, a dtype and a device, but no data. The tool scores each small model of `tests/tiny_models.py`
+in float32, bfloat16 and float16, in padded batches, with and without a reference model, among all entries of the
+vocabulary and among the entries that the tokenizer knows, and again while memory runs out. It checks that every result
+is on the GPU, that it has the right dtype, and that the host reads no number. It cannot check numbers, speed and
+memory, because nothing is computed. `make gpu-proof` checks those.
 """
 
 from __future__ import annotations
@@ -35,30 +36,30 @@ from tests.tiny_models import ARCHITECTURES, ROWS
 
 CUDA = torch.device("cuda:0")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-ENTRIES = ROWS - 100  # that the tokenizer knows
+ENTRIES = ROWS - 100  # entries of the vocabulary that the tokenizer knows
 FREE_BYTES = 70 * 10**9
 NOT_RUN = "not run: transformers makes a tensor on the real GPU"
 COUNTS = ("greater", "ties", "top", "reference_top", "reference_rank")
 
 
 def on_fake_cuda(module: nn.Module, mode: FakeTensorMode) -> None:
-    """Put fake CUDA tensors in the place of a module's weights and buffers. Tied weights stay tied."""
-    made: dict[int, nn.Parameter] = {}
+    """Replace the weights and buffers of a module by fake CUDA tensors. Tied weights stay tied."""
+    parameters: dict[int, nn.Parameter] = {}
 
     def fake(tensor: Tensor) -> FakeTensor:
         return FakeTensor(mode, torch.empty(tensor.shape, dtype=tensor.dtype, device="meta"), CUDA)
 
     for part in module.modules():
         for name, weight in part.named_parameters(recurse=False):
-            if id(weight) not in made:
-                made[id(weight)] = nn.Parameter(fake(weight.data), requires_grad=False)
-            part._parameters[name] = made[id(weight)]
+            if id(weight) not in parameters:
+                parameters[id(weight)] = nn.Parameter(fake(weight.data), requires_grad=False)
+            part._parameters[name] = parameters[id(weight)]
         for name, buffer in part.named_buffers(recurse=False):
             part._buffers[name] = fake(buffer)
 
 
 def fake_model(name: str, dtype: torch.dtype, mode: FakeTensorMode, *, all_entries: bool) -> CausalModel:
-    """A small model whose parts are checked on the CPU and then moved to the fake GPU."""
+    """Make a small model. It is split and checked on the CPU, and then moved to the fake GPU."""
     architecture = ARCHITECTURES[name]
     config = getattr(transformers, architecture.config)(**architecture.shape)
     causal: Any = transformers.AutoModelForCausalLM
@@ -74,7 +75,7 @@ def fake_model(name: str, dtype: torch.dtype, mode: FakeTensorMode, *, all_entri
 
 
 def padded_batch() -> Batch:
-    """Four sequences of 16 to 128 tokens, padded to 128; every token but the first of each is a target."""
+    """Make a batch of four sequences of 16 to 128 tokens, padded to 128. All tokens but the first are targets."""
     lengths = (128, 90, 40, 16)
     state_index = torch.cat([128 * row + torch.arange(length - 1) for row, length in enumerate(lengths)])
     targets = torch.zeros(len(state_index), dtype=torch.int64)
@@ -84,8 +85,8 @@ def padded_batch() -> Batch:
 
 @contextmanager
 def memory_that_runs_out(times: int) -> Iterator[None]:
-    """Let the first products with the head fail as they do when the GPU's memory is full."""
-    failures = iter([torch.OutOfMemoryError("a made-up lack of memory")] * times)
+    """Let the first `times` products with the head fail as they do when the GPU's memory is full."""
+    failures = iter([torch.OutOfMemoryError("simulated lack of memory")] * times)
     logits = scorer.Scorer.logits
 
     def failing(self: scorer.Scorer, hidden: Tensor) -> Tensor:
@@ -98,7 +99,10 @@ def memory_that_runs_out(times: int) -> Iterator[None]:
 
 
 def score(model: CausalModel, mode: FakeTensorMode, *, failures: int) -> str:
-    """Score a padded batch; returns what is wrong, or an empty text."""
+    """Score a padded batch while memory runs out `failures` times.
+
+    Returns what is wrong, or an empty text. Returns `NOT_RUN` if transformers needs a real GPU.
+    """
     try:
         with mode, memory_that_runs_out(failures):
             passes = forward.Forward(model, EngineConfig(), longest=128)
@@ -110,7 +114,7 @@ def score(model: CausalModel, mode: FakeTensorMode, *, failures: int) -> str:
             raise
         return NOT_RUN
     if len([note for note in passes.notes if note.startswith("out of memory")]) != failures:
-        return f"memory ran out {failures} times, and the notes are {passes.notes}"
+        return f"memory ran out {failures} times, but the notes are {passes.notes}"
     for column, values in scores.columns.items():
         dtype = torch.int32 if column in COUNTS else torch.float32
         if values.device != CUDA or values.dtype != dtype:
@@ -124,7 +128,7 @@ def main() -> int:
     with (
         patch.object(forward, "free_memory", lambda device: FREE_BYTES),
         patch.object(torch.cuda, "empty_cache", lambda: None),
-        patch.object(Tensor, "pin_memory", lambda self, *_, **__: self),  # fake tensors know no pinned memory
+        patch.object(Tensor, "pin_memory", lambda self, *_, **__: self),  # fake tensors cannot be pinned in memory
         # The comparison of compiled with eager numbers reads them on the host, once for each measurement.
         patch.object(scorer, "checked", lambda candidate, logits, own: (scorer.reduction, "")),
     ):
@@ -134,7 +138,7 @@ def main() -> int:
 
 
 def _problems() -> Iterator[str]:
-    """Score every combination and print a line for each; yields what is wrong with it, or an empty text."""
+    """Score every combination and print a line for each. Yields what is wrong with it, or an empty text."""
     for name, dtype, all_entries, compared in product(ARCHITECTURES, DTYPES, (True, False), (False, True)):
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         model = fake_model(name, dtype, mode, all_entries=all_entries)
@@ -143,8 +147,8 @@ def _problems() -> Iterator[str]:
             model = replace(model, reference=Reference("reference", other, ENTRIES))
         problem = score(model, mode, failures=0) or score(model, mode, failures=2)
         candidates = "all entries" if all_entries else f"{ENTRIES} entries"
-        beside = ", with a reference" if compared else ""
-        print(f"{name:10s} {str(dtype).removeprefix('torch.'):9s} {candidates}{beside}: {problem or 'on the GPU'}")
+        reference = ", with a reference" if compared else ""
+        print(f"{name:10s} {str(dtype).removeprefix('torch.'):9s} {candidates}{reference}: {problem or 'on the GPU'}")
         yield problem
 
 

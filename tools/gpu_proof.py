@@ -1,9 +1,11 @@
-"""Proof on one GPU, offline: scores against float64, compiled against eager, speed, architectures, memory, the demo.
+"""Check the numbers, the speed and the memory of measurements on a GPU, without network.
 
-    make gpu-proof                 # on the GPU: gpu-proof.json, some minutes
-    make gpu-proof DEVICE=cpu      # the same steps with small shapes, which a test runs
+    make gpu-proof                 # on the GPU; writes gpu-proof.json; takes some minutes
+    make gpu-proof DEVICE=cpu      # runs the steps with small shapes on the CPU, as a test does
 
-Exit code 1 if a rank differs by more than rounding explains.
+The steps compare scores with float64, the compiled reduction with eager operations, the speed with that of the bare
+forward pass, small models of all architectures and the demo with the CPU, and a measurement in which memory runs out
+with one in which it does not. The exit code is 1 if a rank of the first two steps differs by more than rounding.
 """
 
 from __future__ import annotations
@@ -50,16 +52,17 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is proved.
+    """How much the steps measure.
 
     Attributes:
-        shapes: of random models.
-        vocab_size: in place of the shapes' own; 0: their own.
-        rows: hidden states that are scored against float64.
-        tokens: of the random documents of the speed; models above a billion parameters get an eighth of them.
-        dtypes: of weights.
-        tf32: whether float32 products are TF32.
-        words: of the demo's cells.
+        shapes: the names of the shapes of random models.
+        vocab_size: the vocabulary size of the random models; 0 for the size of each shape.
+        rows: the number of hidden states whose scores are compared with float64.
+        tokens: the number of tokens in the random documents for the speed. Models with more than a billion parameters
+            get an eighth of them.
+        dtypes: the dtypes of the weights.
+        tf32: the settings of TF32 for float32 products.
+        words: the arguments that choose the demo's cells.
 
     """
 
@@ -96,7 +99,7 @@ SCALES = {
 
 @torch.inference_mode()
 def against_float64(scale: Scale, device: str) -> Iterator[Row]:
-    """Score random hidden states, whose targets have all ranks, and compare with float64 logits."""
+    """Compare the scores of random hidden states with float64 logits. Random targets have ranks of all magnitudes."""
     draw = torch.Generator(device=device).manual_seed(0)
     for shape, dtype, tf32 in product(scale.shapes, scale.dtypes, scale.tf32):
         if tf32 and dtype != torch.float32:
@@ -110,18 +113,19 @@ def against_float64(scale: Scale, device: str) -> Iterator[Row]:
         scorer = Scorer(Head(weight), chunk_tokens=256)
         scores = scorer(hidden, targets)
         rank = (scores.greater + scores.ties + 1).long()
-        found = _differences(hidden, weight, targets, rank, scores.logprob, TF32 if tf32 else FLOAT32)
+        differences = _differences(hidden, weight, targets, rank, scores.logprob, TF32 if tf32 else FLOAT32)
         what = f"{shape}, |V| = {vocab_size:,}, {'TF32' if tf32 else _name(dtype)}"
-        yield {"step": "against float64", "what": what, "rows": scale.rows, **found, "note": scorer.note}
+        yield {"step": "against float64", "what": what, "rows": scale.rows, **differences, "note": scorer.note}
     set_precision(False)
 
 
 def _differences(
     hidden: Tensor, weight: Tensor, targets: Tensor, rank: Tensor, logprob: Tensor, rounding: float
 ) -> dict[str, float]:
-    """Ranks that differ from float64's, and the largest error of ln p.
+    """Count the ranks that differ from float64's, and find the largest error of ln p in nats.
 
-    A rank may be off by as many entries as lie within rounding of the target's logit; `unexplained` counts others.
+    Rounding can move a rank by as many entries as have a logit within `rounding` of the target's. `moved` counts the
+    ranks that differ, and `unexplained` those that differ by more.
     """
     moved = 0
     unexplained = 0
@@ -142,7 +146,10 @@ def _differences(
 
 @torch.inference_mode()
 def compiled_against_eager(scale: Scale, device: str) -> Iterator[Row]:
-    """The reduction as torch.compile makes it on CUDA against the same operations one by one; no rank may differ."""
+    """Compare the compiled reduction on CUDA with the eager operations. No rank may differ.
+
+    On the CPU, the reduction with a buffer is compared with the reduction without one.
+    """
     for shape in scale.shapes:
         vocab_size = scale.vocab_size or SHAPES[shape]["vocab_size"]
         logits = 3 * torch.randn(scale.rows, vocab_size, device=device)
@@ -155,7 +162,7 @@ def compiled_against_eager(scale: Scale, device: str) -> Iterator[Row]:
 
 
 def speeds(scale: Scale, device: str) -> Iterator[Row]:
-    """Speed beside the bare forward pass, and peak memory."""
+    """Measure the speed, the time relative to the bare forward pass, and the peak memory."""
     engine = EngineConfig(batch_tokens=speed.BATCH_TOKENS[device])
     for shape, dtype in product(scale.shapes, scale.dtypes):
         model = split_model(random_module(shape, device=device, dtype=dtype, vocab_size=scale.vocab_size), shape)
@@ -175,7 +182,7 @@ def speeds(scale: Scale, device: str) -> Iterator[Row]:
 
 @torch.inference_mode()
 def architectures(scale: Scale, device: str) -> Iterator[Row]:
-    """Small models of every architecture with random weights: padded batches on the device against the CPU."""
+    """Compare ranks from the device with ranks from the CPU, for small random models of every architecture."""
     corpus = random_corpus(ARCHITECTURE_TOKENS, vocab_size=ROWS, seq_len=128)
     for name, dtype in product(ARCHITECTURES, scale.dtypes):
         architecture = ARCHITECTURES[name]
@@ -190,7 +197,7 @@ def architectures(scale: Scale, device: str) -> Iterator[Row]:
 
 
 def little_memory(scale: Scale, device: str) -> Iterator[Row]:
-    """A measurement in which the GPU's memory runs out, against one in which it does not."""
+    """Compare a measurement in which the memory of the GPU runs out with one in which it does not."""
     if device != "cuda":
         return
     shape = scale.shapes[0]
@@ -198,16 +205,16 @@ def little_memory(scale: Scale, device: str) -> Iterator[Row]:
     model = split_model(random_module(shape, device=device), shape)
     whole = _measured(model, corpus)[0]
     torch.cuda.empty_cache()
-    held = torch.empty(torch.cuda.mem_get_info()[0] - 2 * 10**9, dtype=torch.uint8, device=device)
+    ballast = torch.empty(torch.cuda.mem_get_info()[0] - 2 * 10**9, dtype=torch.uint8, device=device)
     with TemporaryDirectory() as folder, patch.object(forward, "free_memory", lambda device: 70 * 10**9):
-        done = measure(model, corpus, ks=(1,), engine=EngineConfig(), folder=Path(folder))
-        notes = [note for note in done.notes if note.startswith("out of memory")]
-        yield {"step": "little memory", "what": shape, "times": len(notes), **_compared(whole, done.ranks)}
-    del held
+        measurement = measure(model, corpus, ks=(1,), engine=EngineConfig(), folder=Path(folder))
+        notes = [note for note in measurement.notes if note.startswith("out of memory")]
+        yield {"step": "little memory", "what": shape, "times": len(notes), **_compared(whole, measurement.ranks)}
+    del ballast
 
 
 def _compared(one: RankTable, other: RankTable) -> dict[str, float]:
-    """What differs between two rank tables of the same tokens."""
+    """Return the differences between two rank tables of the same tokens."""
     places = np.abs(one.rank - other.rank)
     return {
         "tokens": len(one),
@@ -219,7 +226,7 @@ def _compared(one: RankTable, other: RankTable) -> dict[str, float]:
 
 
 def demo(scale: Scale, device: str) -> Iterator[Row]:
-    """The demo's cells on the device against the CPU."""
+    """Compare the ranks of the demo's cells on the device with those on the CPU."""
     for config in compose(scale.words):
         tables = []
         for place in ("cpu", device):
@@ -229,10 +236,10 @@ def demo(scale: Scale, device: str) -> Iterator[Row]:
 
 
 def _measured(model: CausalModel, corpus: Corpus) -> tuple[RankTable, int]:
-    """Ranks in memory, and the peak memory in bytes."""
+    """Measure a model on a corpus. Returns the ranks, in memory, and the peak memory in bytes."""
     with TemporaryDirectory() as folder:
-        done = measure(model, corpus, ks=(1,), engine=EngineConfig(), folder=Path(folder))
-        return done.ranks, done.peak_memory_bytes
+        measurement = measure(model, corpus, ks=(1,), engine=EngineConfig(), folder=Path(folder))
+        return measurement.ranks, measurement.peak_memory_bytes
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -244,17 +251,22 @@ STEPS = {step.__name__: step for step in _ALL}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run every step and write the rows; returns the exit code."""
+    """Run the steps and write their rows as JSON. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=list(SCALES))
     parser.add_argument("--out", type=Path, default=Path("gpu-proof.json"))
-    parser.add_argument("--steps", default=",".join(STEPS), help="which: " + ",".join(STEPS))
+    parser.add_argument(
+        "--steps",
+        default=",".join(STEPS),
+        help="steps to run, separated by commas; all by default: " + ", ".join(STEPS),
+    )
     options = parser.parse_args(arguments)
     steps = [STEPS[name] for name in options.steps.split(",")]
     device: str = options.device
     if device == "cuda" and not torch.cuda.is_available():
         print(
-            "no GPU is available here; make gpu-proof DEVICE=cpu runs the same steps with small shapes", file=sys.stderr
+            "This machine has no GPU. `make gpu-proof DEVICE=cpu` runs the steps with small shapes on the CPU.",
+            file=sys.stderr,
         )
         return 2
     set_precision(False)

@@ -2,11 +2,13 @@
 
     python -m tools.processors [NAME ...]      # part of `make test-all`; about four minutes of processor time each
 
-torch and OpenBLAS hold kernels for several processors and choose by what they find. Here they are told which to take,
-so that sums are added in other orders. The lowest and the newest versions of pandas, NumPy, SciPy and lmfit
-that pyproject.toml permits are installed into environments of their own in build/. In each case the tests of stats,
-analysis, plugins and scoring run, then the demo. All that its analyzers print must equal what they print with this
-processor's own kernels and the installed versions. Exit code 1 if a test fails or a printed line differs.
+torch and OpenBLAS contain kernels for several processors, which add numbers in different orders. By default they choose
+a kernel for the processor that they find. This tool tells them which kernel to use. It also installs the lowest and the
+newest versions of pandas, NumPy, SciPy and lmfit that pyproject.toml permits, each set into an environment in build/.
+
+In each case the tool runs the tests of stats, analysis, plugins and scoring, and then the demo. The analyzers must
+print the same lines as with this processor's kernels and the installed versions. The exit code is 1 if a test fails or
+a line differs.
 """
 
 from __future__ import annotations
@@ -28,27 +30,27 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ("tests/stats", "tests/analysis", "tests/plugins", "tests/scoring")
 LIBRARIES = ("pandas", "numpy", "scipy", "lmfit")
-CHOSEN_BY = ("OPENBLAS_", "ATEN_", "MKL_", "OMP_")  # variables of this machine that would choose for us
+CHOSEN_BY = ("OPENBLAS_", "ATEN_", "MKL_", "OMP_")  # prefixes of variables that choose kernels; they are not inherited
 
 PRINT_ALL = """
 from rbptrack.discovery import ANALYZERS, find
 from rbptrack.reporting import analyse, show
 from rbptrack.tracking import Store
-for outcome in analyse(Store().runs(), [analyzer() for analyzer in find(ANALYZERS).chosen([])], processes=1):
-    print("#", outcome.name)
-    show(outcome)
+for analysis in analyse(Store().runs(), [analyzer() for analyzer in find(ANALYZERS).chosen([])], processes=1):
+    print("#", analysis.name)
+    show(analysis)
 """
 
 
 @dataclass(frozen=True)
 class Case:
-    """A processor or a set of versions.
+    """A processor, or a set of versions of the libraries.
 
     Attributes:
-        name: for the table.
-        variables: what tells torch and OpenBLAS what to take.
-        needs: flags of the processor, as Linux names them.
-        versions: "lowest" or "newest" of the libraries; empty for those that are installed.
+        name: the name of the case on the command line and in the output.
+        variables: the environment variables that tell torch and OpenBLAS which kernels to use.
+        needs: the flags that the processor must have, as Linux names them.
+        versions: `lowest` or `newest` versions of the libraries; empty for the installed versions.
 
     """
 
@@ -59,7 +61,7 @@ class Case:
 
 
 def kernels(torch: str, openblas: str, threads: int) -> dict[str, str]:
-    """The variables that choose kernels and the number of threads."""
+    """Return the environment variables that choose the kernels of torch and OpenBLAS and the number of threads."""
     number = str(threads)
     chosen = {"OMP_NUM_THREADS": number, "OPENBLAS_NUM_THREADS": number}
     return chosen | {"ATEN_CPU_CAPABILITY": torch, "OPENBLAS_CORETYPE": openblas}
@@ -77,15 +79,15 @@ CASES = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the cases that the command line names, or all; returns the exit code."""
+    """Run the cases that the command line names, or all cases. Returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     names = [case.name for case in CASES]
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"cases: {', '.join(names)}; all without one")
-    parser.add_argument("--without-demo", action="store_true", help="the tests alone")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"cases to run, all by default: {', '.join(names)}")
+    parser.add_argument("--without-demo", action="store_true", help="run only the tests")
     options = parser.parse_args(arguments)
     unknown = set(options.names) - set(names)
     if unknown:
-        parser.error(f"unknown: {', '.join(sorted(unknown))}. Cases: {', '.join(names)}")
+        parser.error(f"There is no case {', '.join(sorted(unknown))}. The cases are {', '.join(names)}.")
     failed = False
     expected = [] if options.without_demo else demo(CASES[0], Path(sys.executable))
     for case in CASES:
@@ -93,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         lacking = case.needs - flags()
         if lacking:
-            print(f"{case.name}: left out, as this processor lacks {', '.join(sorted(lacking))}", flush=True)
+            print(f"{case.name}: left out, because this processor lacks {', '.join(sorted(lacking))}", flush=True)
             continue
         python = environment(case.versions) if case.versions else Path(sys.executable)
         print(f"{case.name}: {versions_of(python)} {dict(case.variables)}", flush=True)
@@ -110,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def flags() -> set[str]:
-    """The flags of this processor; none if it is no x86 on Linux."""
+    """Return the flags of this processor. The set is empty if the machine is not x86-64 or does not run Linux."""
     cpuinfo = Path("/proc/cpuinfo")
     if platform.machine() != "x86_64" or not cpuinfo.exists():
         return set()
@@ -119,7 +121,10 @@ def flags() -> set[str]:
 
 
 def requirements(versions: str) -> list[str]:
-    """What pip installs: `numpy==2.0.*` for the lowest that pyproject.toml permits of `numpy>=2.0`."""
+    """Return the requirements that pip installs for the `lowest` or the `newest` versions.
+
+    For example, `numpy>=2.0` in pyproject.toml gives `numpy==2.0.*` as the lowest version.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     permitted = [text for text in project["dependencies"] if re.split(r"[^\w-]", text)[0] in LIBRARIES]
     if versions == "newest":
@@ -132,7 +137,10 @@ def requirements(versions: str) -> list[str]:
 
 
 def environment(versions: str) -> Path:
-    """The Python of an environment in build/ with these versions; all other packages are those of this one."""
+    """Make an environment in build/ with these versions. Returns its Python.
+
+    All other packages come from the environment of this process.
+    """
     folder = ROOT / "build" / versions
     python = folder / "bin" / "python"
     if not python.exists():
@@ -148,21 +156,21 @@ def environment(versions: str) -> Path:
             "--disable-pip-version-check",
         ]
         subprocess.run([*pip, *requirements(versions)], check=True)
-        own = subprocess.run(
+        packages = subprocess.run(
             [python, "-c", "import site; print(site.getsitepackages()[0])"], capture_output=True, text=True, check=True
         )
-        Path(own.stdout.strip(), "others.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+        Path(packages.stdout.strip(), "others.pth").write_text("\n".join(site.getsitepackages()) + "\n")
     return python
 
 
 def versions_of(python: Path) -> str:
-    """The versions of the libraries that a Python finds."""
+    """Return the versions of the libraries that a Python imports, as one line."""
     code = f"from importlib.metadata import version; print(*[f'{{n}} {{version(n)}}' for n in {LIBRARIES}], sep=', ')"
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def run(case: Case, words: Sequence[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command as the case's processor would."""
+    """Run a command with the variables of a case. Standard error is part of the output."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(CHOSEN_BY)}
     return subprocess.run(
         list(map(str, words)),
@@ -176,12 +184,12 @@ def run(case: Case, words: Sequence[str | Path], folder: Path) -> subprocess.Com
 
 
 def demo(case: Case, python: Path) -> list[str]:
-    """The lines that all analyzers print about the demo's measurements; those of the error if it fails."""
+    """Run the demo, and return the lines that all analyzers print. If the demo fails, return its output."""
     with tempfile.TemporaryDirectory() as name:
         measured = run(case, [python, "-m", "rbptrack", "demo", "analyzers=[]"], Path(name))
         if measured.returncode:
             return measured.stdout.splitlines()
-        wide = replace(case, variables={**case.variables, "COLUMNS": "400"})  # so that no table leaves columns out
+        wide = replace(case, variables={**case.variables, "COLUMNS": "400"})  # wide enough for all columns
         return run(wide, [python, "-W", "ignore", "-c", PRINT_ALL], Path(name)).stdout.splitlines()
 
 

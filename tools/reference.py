@@ -1,9 +1,10 @@
-"""Write docs/reference from the code. `make docs` does it before it builds the site, and a test says if it is stale.
+"""Write docs/reference from the code.
 
 python -m tools.reference
 
-Commands come from Typer, options from the comments in `rbptrack.config.schema`, models and datasets from conf/,
-analyzers from their docstrings, columns from `rbptrack.facts`. mkdocstrings writes the page of the Python API.
+`make docs` runs this tool before it builds the site, and a test fails if the pages are stale. The tool takes commands
+from Typer, options from the comments in `rbptrack.config.schema`, models and datasets from conf/, analyzers from their
+docstrings, and columns from `rbptrack.facts`. mkdocstrings fills the page of the Python API when the site is built.
 """
 
 from __future__ import annotations
@@ -87,36 +88,36 @@ The site that `make docs` builds has all signatures here.
 
 
 def math(source: str, language: str, class_name: str, options: Any, md: Any, **kwargs: Any) -> str:
-    """A block ```math as MathML, which browsers typeset without a script (see mkdocs.yml)."""
+    """Convert a ```math block to MathML, which browsers show without a script. mkdocs.yml names this function."""
     return convert(source.strip(), display="block")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table. Characters of Markdown in its cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     cells = [[_prose(str(cell)).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def code(text: object) -> str:
-    """Text as code; nothing where it is empty."""
+    """Format a text as code. An empty text stays empty."""
     return f"`{text}`" if str(text) else ""
 
 
 def commands() -> str:
-    """Every command of the program with its arguments and flags."""
+    """Return the page of the program's commands with their arguments and flags."""
     program = typer.main.get_command(app)
     return get_docs_for_click(obj=program, ctx=typer.Context(program), name="rbptrack", title="Commands")
 
 
 def options() -> str:
-    """Every key of a sweep's config."""
+    """Return the page of the keys of a sweep's config."""
     hints = get_type_hints(Config)
     parts = [
         "# Options",
-        "Every key of a sweep's config, typed as `key=value`. `rbptrack WORDS --cfg job --resolve` prints the values "
-        "that a command has. `reference=NAME` measures a second model in the same pass, and `reference.*` takes the "
-        "keys of `model.*`.",
+        "This page lists the keys of a sweep's config. On the command line, write them as `key=value`. `rbptrack "
+        "WORDS --cfg job --resolve` prints the values that a command uses. `reference=NAME` measures a second model in "
+        "the same pass, and `reference.*` takes the keys of `model.*`.",
         "## The sweep and the cell",
         _keys((Config, CellConfig), ""),
     ]
@@ -165,7 +166,7 @@ def _default(entry: Field[Any]) -> str:
 
 
 def configs() -> str:
-    """The models and datasets that ship."""
+    """Return the page of the models and datasets that come with the package."""
     families: dict[str, dict[str, dict[str, Any]]] = {}
     for path in sorted((ROOT / "conf/model").glob("*/*.yaml")):
         families.setdefault(path.parent.name, {})[path.stem] = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -181,7 +182,7 @@ def configs() -> str:
         names = ", ".join(config.get("fields", ["text"]))
         datasets.append((code(path.stem), config.get("repo", ""), names, config.get("documents") or "all", head))
     return "\n\n".join([
-        "# Models and datasets that ship",
+        "# Built-in models and datasets",
         "A name is a file: `model=pythia/70m` is `conf/model/pythia/70m.yaml`, and `'model=pythia/*'` is the whole "
         "family. [Models and datasets](../howto/models-and-datasets.md) says how to add yours.",
         table(["family", "sizes", "repositories on the Hub"], models),
@@ -190,11 +191,11 @@ def configs() -> str:
 
 
 def analyzers() -> str:
-    """Method, options and glossary of every analyzer that ships."""
+    """Return the page with the method, the options and the glossary of each built-in analyzer."""
     parts = [
         "# Analyzers",
-        "`rbptrack analyze NAME option=value` runs one, `rbptrack report` all. Every result has the columns family, "
-        "dataset, metric, estimate, a 95% interval, p, p corrected by Holm, and a verdict.",
+        "`rbptrack analyze NAME option=value` runs one analyzer, and `rbptrack report` runs all of them. Every result "
+        "has the columns family, dataset, metric, estimate, a 95% interval, p, p corrected by Holm, and a verdict.",
     ]
     for name, plugin in _built_in(ANALYZERS):
         module = inspect.getmodule(plugin)
@@ -210,11 +211,11 @@ def analyzers() -> str:
 
 
 def plugins() -> str:
-    """Every name that a plugin may import, and the columns of a rank table."""
+    """Return the page of the names that plugins may import, and of the columns of a rank table."""
     parts = [
         "# What plugins import",
-        "A plugin imports these names and nothing else of rbptrack. [Write a plugin](../howto/plugins.md) shows how "
-        "they are used.",
+        "A plugin may import these names of rbptrack and no others. [Write a plugin](../howto/plugins.md) shows how "
+        "to use them.",
     ]
     package = griffe.load("rbptrack", search_paths=[ROOT], resolve_aliases=True)
     for name in PUBLIC:
@@ -222,8 +223,8 @@ def plugins() -> str:
         rows = []
         for member in sorted(module.exports, key=str.lower):
             value = getattr(importlib.import_module(name), member)
-            own = inspect.getdoc(value) if inspect.isclass(value) or inspect.isfunction(value) else ""
-            about = own or (module[member].docstring.value if module[member].docstring else "")
+            docstring = inspect.getdoc(value) if inspect.isclass(value) or inspect.isfunction(value) else ""
+            about = docstring or (module[member].docstring.value if module[member].docstring else "")
             rows.append((code(member), about.partition("\n")[0]))
         parts += [f"## {name}", _prose(module.docstring.value.partition("\n")[0]), table(["name", "what it is"], rows)]
     rows = [(code(name), meaning) for name, meaning in COLUMNS.items()]
@@ -232,16 +233,17 @@ def plugins() -> str:
 
 
 def columns() -> str:
-    """Every column of `Runs.frame`, as `rbptrack.facts` describes it."""
+    """Return the page of the columns of `Runs.frame`, as `rbptrack.facts` describes them."""
     parts = [
         "# Columns of measurements",
         "`rbptrack.runs().frame` has a row for each measurement. A condition such as `--where 'ce < 4'` and "
         "`rbptrack list --format csv` use the same columns. The column `name` tells measurements apart. After the "
-        "columns below come `rbp_<k>` and its standard error `rbp_<k>_se` for each logged k. A tag in MLflow is called "
-        "`rbptrack.` and the name of the column; params and metrics are called as the column.",
-        "The runs of one **law** agree in the columns marked so, and so do the runs of one **point** of it; runs that "
-        "differ are taken apart. Measurements of the same **tokens** agree in the columns marked so, and can be "
-        "compared token by token. A table of results may be **imported** with the columns marked so.",
+        "columns below come `rbp_<k>` and its standard error `rbp_<k>_se` for each logged k. In MLflow, params and "
+        "metrics have the name of their column, and a tag has the prefix `rbptrack.` before it.",
+        "The last column of the tables says what a column decides. All runs of one law have the same values in the "
+        "columns marked **law**, and all runs of one point of a law in the columns marked **point**. Runs with other "
+        "values belong to another law or point. Measurements with the same values in the columns marked **tokens** "
+        "can be compared token by token. `rbptrack import` accepts tables with the columns marked **imported**.",
     ]
     for subject in Subject:
         rows = []
@@ -253,7 +255,7 @@ def columns() -> str:
 
 
 def _marks(fact: Fact) -> str:
-    """What a fact decides, in words: `law, tokens, imported`."""
+    """Say what a fact decides, as in `law, tokens, imported`."""
     marks = {
         "law": fact.agree is Agree.LAW,
         "point": fact.agree is Agree.SIZE,
@@ -270,7 +272,7 @@ def _built_in(kind: Kind[Any]) -> list[tuple[str, type[Plugin]]]:
 
 
 def _prose(text: str) -> str:
-    """Text of a docstring as Markdown: outside of `code`, signs of Markdown and HTML are shown as they stand."""
+    """Convert the text of a docstring to Markdown. Characters of Markdown and HTML are escaped, except in `code`."""
     parts = re.split(r"(`[^`]*`)", text.strip())
     return "".join(part if part.startswith("`") else re.sub(r"([<*_])", r"\\\1", part) for part in parts)
 
@@ -281,8 +283,8 @@ def _options_of(plugin: type[Plugin]) -> str:
 
 
 def pages() -> dict[str, str]:
-    """The text of every page, by name."""
-    made = {
+    """Return the text of every page by its name."""
+    texts = {
         "commands": commands(),
         "options": options(),
         "configs": configs(),
@@ -291,7 +293,7 @@ def pages() -> dict[str, str]:
         "columns": columns(),
         "api": API,
     }
-    return {name: f"{MARK}\n\n{text.rstrip()}\n" for name, text in made.items()}
+    return {name: f"{MARK}\n\n{text.rstrip()}\n" for name, text in texts.items()}
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
 """Release the version that pyproject.toml names.
 
-    python -m tools.release            # a dry run: every check, the built files, and the commands that would follow
-    python -m tools.release --tag      # tags the commit and makes dist/ anew; a person pushes the tag and uploads dist/
+    python -m tools.release            # a dry run: checks, builds, and prints the commands of a release
+    python -m tools.release --tag      # tags the commit and replaces dist/; then push the tag and upload dist/
 
-pyproject.toml, CITATION.cff and the newest heading of CHANGELOG.md must name one version, and sdist and wheel must
-build from the tracked files: else the exit code is 1. A release needs besides that both files name its date, a clean
-tree, and a tag that is new; a dry run prints what is missing.
+pyproject.toml, CITATION.cff and the newest heading of CHANGELOG.md must name the same version, and sdist and wheel must
+build from the tracked files. Otherwise the exit code is 1. A release also needs one date in CITATION.cff and
+CHANGELOG.md, a working tree without changes, and a tag that does not exist. A dry run prints what is missing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,19 @@ from tools.fresh_environment import ROOT, Failed, build
 
 
 def version() -> str:
-    """The version of pyproject.toml."""
+    """Return the version in pyproject.toml."""
     return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 
 
 def named(citation: str, changelog: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Versions and dates that the text of CITATION.cff and of CHANGELOG.md, the newest version first, name."""
+    """Read the versions and the dates in the texts of CITATION.cff and CHANGELOG.md.
+
+    Of CHANGELOG.md, the first heading with a version counts.
+
+    Returns:
+        The version by file and the date by file. A missing value is `none`.
+
+    """
     cited = dict(re.findall(r"""^(version|date-released): *["']?([^"'\s]+)""", citation, re.MULTILINE))
     newest = re.search(r"^## (\S+) \((.*)\)$", changelog, re.MULTILINE)
     versions = {"CITATION.cff": cited.get("version", "none"), "CHANGELOG.md": newest[1] if newest else "none"}
@@ -39,33 +46,45 @@ def named(citation: str, changelog: str) -> tuple[dict[str, str], dict[str, str]
 
 
 def git(*words: str) -> str:
-    """What git writes; Failed, with the first line of its complaint, where it refuses."""
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        complaint = done.stderr.strip().partition("\n")[0]
-        raise Failed(f"{shlex.join(['git', *words])}: {complaint or f'exit code {done.returncode}'}")
-    return done.stdout
+    """Run git and return what it prints. Raises Failed with git's first error line if it fails."""
+    process = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    if process.returncode:
+        complaint = process.stderr.strip().partition("\n")[0]
+        raise Failed(f"{shlex.join(['git', *words])}: {complaint or f'exit code {process.returncode}'}")
+    return process.stdout
 
 
 def missing(name: str, dates: dict[str, str]) -> list[str]:
-    """What a release of a version needs besides one version in all files; dates as of `named`."""
+    """List what a release of a version still needs, apart from the same version in all files.
+
+    Args:
+        name: the version.
+        dates: the date of the release by file, as `named` returns it.
+
+    """
     needed = []
     if len(set(dates.values())) > 1 or not all(re.fullmatch(r"\d{4}-\d\d-\d\d", date) for date in dates.values()):
-        needed.append(f"one date in both files, such as 2026-12-01: {dates}")
+        files = ", ".join(f"{file} has {date}" for file, date in dates.items())
+        needed.append(f"the same date, such as 2026-12-01, in both files ({files})")
     if git("status", "--porcelain"):
-        needed.append("a clean tree")
+        needed.append("a working tree without changes")
     if git("tag", "--list", f"v{name}"):
-        needed.append(f"a new version: the tag v{name} is there")
+        needed.append(f"a new version (the tag v{name} exists)")
     return needed
 
 
 def release(*, with_tag: bool) -> None:
-    """Check, build, and tag where asked; Failed where something is missing."""
+    """Check the version, build the distributions and, with `with_tag`, tag the commit and replace dist/.
+
+    Raises:
+        Failed: a file names another version, a build or git fails, or, with `with_tag`, something is missing.
+
+    """
     name = version()
     versions, dates = named((ROOT / "CITATION.cff").read_text(), (ROOT / "CHANGELOG.md").read_text())
-    for file, found in versions.items():
-        if found != name:
-            raise Failed(f"pyproject.toml names version {name}, {file} {found}")
+    for file, other in versions.items():
+        if other != name:
+            raise Failed(f"pyproject.toml names version {name}, but {file} names {other}")
     if needed := missing(name, dates):
         problem = f"a release of {name} needs {'; '.join(needed)}"
         if with_tag:
@@ -77,16 +96,18 @@ def release(*, with_tag: bool) -> None:
         print(f"built: {', '.join(sorted(path.name for path in built.iterdir()))}")
         if with_tag:
             git(*tag)
-            shutil.rmtree(ROOT / "dist", ignore_errors=True)  # files of an earlier version would be uploaded again
+            shutil.rmtree(ROOT / "dist", ignore_errors=True)  # so that no file of an earlier version is uploaded
             shutil.copytree(built, ROOT / "dist")
     print(f"{'done' if with_tag else 'would run'}: {shlex.join(['git', *tag])}")
     print(f"then: git push origin v{name}, and upload dist/ to the package index")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Release as the options say; returns the exit code."""
+    """Release as the options say. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tag", action="store_true", help="tag the commit; without, nothing changes")
+    parser.add_argument(
+        "--tag", action="store_true", help="tag the commit and replace dist/; without this option, nothing changes"
+    )
     options = parser.parse_args(arguments)
     try:
         release(with_tag=options.tag)

@@ -1,24 +1,27 @@
-"""Train the embedded `nano` family, and freeze it with its two held-out corpora.
+"""Train the embedded `nano` family, and save its weights and two held-out corpora in the package.
 
-    python -m tools.train_nano corpus --work DIR          # texts, split by file; tokenizer; token arrays
-    python -m tools.train_nano train --work DIR           # all sizes; resumes; curves in DIR/<size>.jsonl
-    python -m tools.train_nano checkpoints --work DIR     # at a constant rate, with the weights kept along the way
-    python -m tools.train_nano freeze --work DIR          # float16 safetensors and Parquet into rbptrack/embedded/
-    python -m tools.train_nano quantise --work DIR        # 115k in int8 and 4 bits by torchao, from the frozen one
+    python -m tools.train_nano corpus --work DIR          # write texts, split by file, the tokenizer and token arrays
+    python -m tools.train_nano train --work DIR           # train all sizes, or continue; curves in DIR/<size>.jsonl
+    python -m tools.train_nano checkpoints --work DIR     # train at a constant rate and keep weights on the way
+    python -m tools.train_nano freeze --work DIR          # save float16 weights and Parquet in rbptrack/embedded/
+    python -m tools.train_nano quantise --work DIR        # quantise the saved 115k to int8 and 4 bits with torchao
 
-Needs the packages of `make install` and a CPython 3.11 with its test package. On 2 cores that other work shared:
-1 minute for the corpus, then 85 minutes of one core's time, 55 of them for the largest size (with OMP_NUM_THREADS=1,
+The tool needs the packages of `make install` and a CPython 3.11 with its test package. On 2 shared cores, the corpus
+took 1 minute. Training took 85 minutes of one core's time, 55 of them for the largest size (with OMP_NUM_THREADS=1 and
 one process per core).
 
-Recipe: GPT-NeoX, rotary positions, tied embeddings, context 256; one seed, no choice among seeds or sizes. Muon for the
-layers' matrices and AdamW for everything else, at one peak rate 0.02 sqrt(56 / width), linear warm-up and linear decay
-to zero, weight decay 0.1 on matrices, gradients clipped at 1, 8 x 256 tokens a step, bfloat16 autocast. Training tokens
-grow as S^(2/3), from 0.25 million (6k) to 12.5 million (2m): between equal tokens (exponent 0) and tokens in
-proportion to size (1). The exponent 2/3 was chosen after seeing others: in S^0.3 (5 sizes) R^2 on `stdlib` was 0.988
-for CE and 0.976, 0.982, 0.989 for k = 1, 10, 100; in S^0.5 (6 sizes) 0.988 and 0.978, 0.985, 0.991; equal tokens (12.5
-million) bent the line and were stopped after four sizes. AdamW alone reached a held-out CE of 4.52 at 115k (1.5 million
-tokens), Muon 3.95. Shapes of 2 layers learned to copy later than those of 3, and were replaced. Five million more
-tokens for 2m moved its held-out CE from 2.417 to 2.400.
+Recipe: The models are GPT-NeoX models with rotary positions, tied embeddings and a context of 256 tokens. They were
+trained with one seed; no model was chosen among seeds or sizes. Muon trains the matrices of the layers, and AdamW
+trains everything else. Both have the peak rate 0.02 sqrt(56 / width), with linear warm-up and linear decay to zero.
+Weight decay is 0.1 on matrices. Gradients are clipped at 1. A step has 8 x 256 tokens. Autocast uses bfloat16. Training
+tokens grow as S^(2/3), from 0.25 million (6k) to 12.5 million (2m). An exponent of 0 would give equal tokens, and 1
+tokens in proportion to size.
+
+The exponent 2/3 was chosen after others were tried. With S^0.3 (5 sizes), R^2 on `stdlib` was 0.988 for CE and 0.976,
+0.982, 0.989 for k = 1, 10, 100. With S^0.5 (6 sizes), it was 0.988 and 0.978, 0.985, 0.991. Equal tokens (12.5 million)
+bent the line, and that training was stopped after four sizes. At 115k (1.5 million tokens), AdamW alone reached a
+held-out CE of 4.52, and Muon 3.95. Models of 2 layers learned to copy later than models of 3 layers, and were replaced.
+Five million more tokens for 2m moved its held-out CE from 2.417 to 2.400.
 
 Held-out CE (nats, a sample of 256 windows of `stdlib`) at 25, 50, 75 and 100% of training:
 
@@ -30,7 +33,7 @@ Held-out CE (nats, a sample of 256 windows of `stdlib`) at 25, 50, 75 and 100% o
      760k   6.46 M tokens  3.59  3.12  2.90  2.72
        2m  12.50 M tokens  3.10  2.82  2.60  2.42
 
-The law that the frozen family follows, alpha (R^2):
+Exponents alpha of the saved family, with R^2 in brackets:
 
     stdlib  CE 0.157 (0.991)  RBP_1 0.203 (0.986)  RBP_10 0.268 (0.991)  RBP_100 0.333 (0.995)
     pydocs  CE 0.112 (0.997)  RBP_1 0.175 (0.993)  RBP_10 0.231 (0.997)  RBP_100 0.283 (0.999)
@@ -62,7 +65,7 @@ from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerF
 EMBEDDED = Path(__file__).parent.parent / "rbptrack/embedded"
 CONTEXT = 256
 VOCABULARY = 4096
-SIZES = {  # layers, width, heads: S = layers (12 d^2 + 13 d) + 2 d, evenly spaced in ln S
+SIZES = {  # layers, width d, heads; S = layers (12 d^2 + 13 d) + 2 d is nearly evenly spaced in ln S
     "6k": (3, 12, 2),
     "15k": (3, 20, 2),
     "38k": (3, 32, 2),
@@ -71,7 +74,7 @@ SIZES = {  # layers, width, heads: S = layers (12 d^2 + 13 d) + 2 d, evenly spac
     "760k": (5, 112, 7),
     "2m": (6, 168, 7),
 }
-CHECKPOINTS = {  # steps at which weights are kept; D = step * BATCH * CONTEXT tokens
+CHECKPOINTS = {  # steps after which weights are kept, with D = step * BATCH * CONTEXT training tokens
     "6k": (64, 128, 256, 512, 1024),
     "15k": (64, 128, 256, 512, 1024),
     "38k": (64, 128, 256, 512, 1024),
@@ -79,21 +82,21 @@ CHECKPOINTS = {  # steps at which weights are kept; D = step * BATCH * CONTEXT t
 }
 BATCH = 8  # sequences of CONTEXT tokens in a step
 SEED = 1
-MAX_TOKENS = 12_500_000  # of the largest size; about 1.5 epochs
-TOKENS_EXPONENT = 2 / 3  # training tokens grow as S^(2/3), so that no size is starved while another is saturated
-HELD_OUT_SHARE = 0.14  # of the standard library's files
-DOCUMENT_CHARACTERS = 24_000  # a held-out document is the head of its file: no file weighs too much
-SHINGLE = 6  # consecutive non-blank lines that count as a copied passage
-MAX_COPIED = 0.10  # a held-out document with more of its shingles in the training text is dropped
+MAX_TOKENS = 12_500_000  # training tokens of the largest size, about 1.5 epochs
+TOKENS_EXPONENT = 2 / 3  # training tokens grow as S^(2/3); see the recipe
+HELD_OUT_SHARE = 0.14  # share of the standard library's files that are held out
+DOCUMENT_CHARACTERS = 24_000  # a held-out document is the beginning of its file, because long files weigh too much
+SHINGLE = 6  # number of consecutive non-blank lines that count as a copied passage
+MAX_COPIED = 0.10  # held-out documents of which a larger share occurs in the training text are dropped
 GENERATED = ("pydoc_data/", "encodings/cp", "encodings/iso", "encodings/mac", "_sysconfigdata", "config-")
 QUANTISED = "115k"
-GROUP = 28  # weights that share a scale in 4 bits: half a row of the narrower matrices
+GROUP = 28  # number of 4-bit weights that share a scale: half a row of the narrower matrices
 
 Document = tuple[str, str]  # name, text
 
 
 def source_files() -> Iterator[Document]:
-    """Readable, hand-written Python files of the running interpreter's standard library."""
+    """Yield the hand-written Python files of this interpreter's standard library that can be parsed."""
     root = Path(sysconfig.get_paths()["stdlib"])
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root).as_posix()
@@ -109,19 +112,19 @@ def source_files() -> Iterator[Document]:
 
 
 def docstrings(text: str) -> str:
-    """The docstrings of a module's text of at least 80 characters, in order, separated by blank lines."""
+    """Return the docstrings of a module that have at least 80 characters, separated by blank lines."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = []
+    long_docstrings = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, kinds):
             docstring = ast.get_docstring(node)
             if docstring and len(docstring) >= 80:
-                found.append(docstring)
-    return "\n\n".join(found)
+                long_docstrings.append(docstring)
+    return "\n\n".join(long_docstrings)
 
 
 def shingles(text: str) -> set[int]:
-    """Hashes of every run of SHINGLE consecutive non-blank stripped lines."""
+    """Return the hashes of all runs of SHINGLE consecutive lines, without blank lines and outer spaces."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     hashes = set()
     for i in range(max(1, len(lines) - SHINGLE + 1)):
@@ -131,7 +134,7 @@ def shingles(text: str) -> set[int]:
 
 
 def is_held_out(name: str) -> bool:
-    """Split by file: a hash of the path decides, so that the split does not depend on order or machine."""
+    """Decide by a hash of the path whether a file is held out. The result is the same on every machine."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") / 2**32 < HELD_OUT_SHARE
 
 
@@ -144,21 +147,21 @@ def build_corpus(work: Path) -> None:
             held.append((name, text))
         else:
             train.append((name, text))
-    of_train = [(f"{name}:docstrings", docstrings(text)) for name, text in train]
-    train += [(name, text) for name, text in of_train if len(text) >= 400]
+    training_docstrings = [(f"{name}:docstrings", docstrings(text)) for name, text in train]
+    train += [(name, text) for name, text in training_docstrings if len(text) >= 400]
     seen: set[int] = set()
     for _, text in train:
         seen |= shingles(text)
 
     def fresh(documents: Sequence[Document]) -> list[Document]:
-        """The heads of documents that copy little from the training text."""
-        kept = []
+        """Return the beginnings of the documents that copy little from the training text."""
+        heads = []
         for name, text in documents:
             head = text[:DOCUMENT_CHARACTERS]
-            own = shingles(head)
-            if len(own & seen) / len(own) <= MAX_COPIED:
-                kept.append((name, head))
-        return kept
+            head_shingles = shingles(head)
+            if len(head_shingles & seen) / len(head_shingles) <= MAX_COPIED:
+                heads.append((name, head))
+        return heads
 
     pydocs = [(f"topic:{name}", text.strip()) for name, text in sorted(topics.items())]
     pydocs += [(f"{name}:docstrings", docstrings(text)) for name, text in held]
@@ -175,7 +178,7 @@ def build_corpus(work: Path) -> None:
     bpe.save(str(work / "tokenizer.json"))
     tokens = np.concatenate([np.array([0, *bpe.encode(text).ids], dtype=np.uint16) for _, text in train])
     np.save(work / "train.npy", tokens)
-    windows = []  # of held-out text, a fixed sample of which makes the training curve
+    windows = []  # windows of held-out text; the training curve uses a fixed sample of them
     for _, text in texts["stdlib"]:
         ids = [0, *bpe.encode(text).ids]
         windows += [ids[i : i + CONTEXT + 1] for i in range(0, len(ids) - CONTEXT, 2 * CONTEXT)]
@@ -187,7 +190,7 @@ def build_corpus(work: Path) -> None:
 
 
 def train_tokenizer(texts: Sequence[str]) -> Tokenizer:
-    """A byte-level BPE of VOCABULARY entries."""
+    """Train a byte-level BPE tokenizer of VOCABULARY entries."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
@@ -206,9 +209,9 @@ class Run:
     """One training run.
 
     Attributes:
-        size: one of SIZES.
-        keep: steps whose weights are kept beside the last. A run with such steps ends at the last of them, and its rate
-            stays constant after the warm-up, so that every checkpoint was trained alike whatever follows it.
+        size: a key of SIZES.
+        keep: the steps after which weights are kept. If there are such steps, the run ends at the last of them, and its
+            rate stays constant after the warm-up. Each checkpoint is then what a shorter run would have trained.
 
     """
 
@@ -217,16 +220,19 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Names its files: 15k, 15k-checkpoints."""
+        """The name of the run's files, such as `15k` or `15k-checkpoints`."""
         return f"{self.size}-checkpoints" if self.keep else self.size
 
     @property
     def steps(self) -> int:
-        """How many steps it takes."""
+        """The number of steps."""
         return self.keep[-1] if self.keep else training_tokens(self.size) // (BATCH * CONTEXT)
 
     def rate(self, step: int) -> float:
-        """Learning rate of a 0-based step: linear warm-up, then linear decay to zero, or none for checkpoints."""
+        """Return the learning rate of a step, counted from 0.
+
+        The rate warms up linearly and then decays linearly to zero. In a run with checkpoints it does not decay.
+        """
         peak = 0.02 * math.sqrt(56 / SIZES[self.size][1])
         if self.keep:
             return peak * min(1.0, (step + 1) / 40)
@@ -234,19 +240,19 @@ class Run:
 
 
 def training_tokens(size: str) -> int:
-    """Tokens that a size is trained on: MAX_TOKENS (S / S_largest)^TOKENS_EXPONENT."""
+    """Return the number of tokens that a size is trained on, MAX_TOKENS (S / S_largest)^TOKENS_EXPONENT."""
     ratio = parameters(size) / max(parameters(other) for other in SIZES)
     return int(MAX_TOKENS * ratio**TOKENS_EXPONENT)
 
 
 def parameters(size: str) -> int:
-    """S of a size."""
+    """Return S, the number of parameters without embeddings, of a size."""
     layers, width, _ = SIZES[size]
     return layers * (12 * width**2 + 13 * width) + 2 * width
 
 
 def build_model(size: str) -> Any:
-    """A model of a size with random weights."""
+    """Make a model of a size with random weights."""
     layers, width, heads = SIZES[size]
     config = GPTNeoXConfig(
         vocab_size=VOCABULARY,
@@ -265,7 +271,7 @@ def build_model(size: str) -> Any:
 
 
 def optimizers(model: Any, rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of the layers, AdamW for embeddings, norms and biases, at one rate."""
+    """Make Muon for the matrices of the layers, and AdamW for embeddings, norms and biases, with the same rate."""
     matrices = []
     others = []
     for name, parameter in model.named_parameters():
@@ -280,7 +286,10 @@ def optimizers(model: Any, rate: float) -> list[torch.optim.Optimizer]:
 
 
 class Windows:
-    """Batches of training windows: every epoch reads every window once, in its own order and from its own offset."""
+    """Batches of training windows.
+
+    An epoch reads every window once. Each epoch has its own random order and its own offset in the text.
+    """
 
     def __init__(self, work: Path) -> None:
         self._tokens = torch.from_numpy(np.load(work / "train.npy").astype(np.int64))
@@ -290,7 +299,7 @@ class Windows:
         self._order = torch.empty(0)
 
     def batch(self, step: int) -> torch.Tensor:
-        """Token ids, (BATCH, CONTEXT + 1)."""
+        """Return the token ids of a step's windows, (BATCH, CONTEXT + 1)."""
         return torch.stack([self._window(i) for i in range(step * BATCH, (step + 1) * BATCH)])
 
     def _window(self, number: int) -> torch.Tensor:
@@ -305,7 +314,7 @@ class Windows:
 
 
 class Training:
-    """A run under way, which resumes from DIR/<name>.pt."""
+    """A training run, which continues from DIR/<name>.pt if that file exists."""
 
     def __init__(self, work: Path, run: Run) -> None:
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
@@ -325,13 +334,13 @@ class Training:
             self.start = state["step"]
 
     def loss(self, rows: torch.Tensor) -> torch.Tensor:
-        """CE in nats of windows (rows, CONTEXT + 1)."""
+        """Return the CE of windows of token ids, (rows, CONTEXT + 1), in nats per token."""
         hidden = self.model.gpt_neox(input_ids=rows[:, :-1]).last_hidden_state
         logits = hidden @ self.model.get_output_embeddings().weight.T
         return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].reshape(-1))
 
     def go(self) -> None:
-        """Train to the end; the curve goes to <name>.jsonl, kept steps to <name>-step<n>.pt."""
+        """Train to the end. Writes the curve to <name>.jsonl, and weights to keep to <name>-step<n>.pt."""
         windows = Windows(self.work)
         compiled = torch.compile(self.loss)
         steps = self.run.steps
@@ -374,13 +383,13 @@ class Training:
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": step,
         }
-        beside = self.file.with_suffix(".tmp")
-        torch.save(state, beside)
-        beside.replace(self.file)
+        partial_file = self.file.with_suffix(".tmp")
+        torch.save(state, partial_file)
+        partial_file.replace(self.file)
 
 
 def freeze(work: Path) -> None:
-    """Write float16 safetensors and config of every size and checkpoint, the tokenizer, both corpora, the file list."""
+    """Write the package's data: weights in float16, configs, the tokenizer, both corpora and the list of files."""
     for size in SIZES:
         _freeze_weights(size, work / f"{size}.pt", EMBEDDED / "models" / size)
     for size, steps in CHECKPOINTS.items():
@@ -406,7 +415,7 @@ def freeze(work: Path) -> None:
 
 
 def _freeze_weights(size: str, weights: Path, folder: Path) -> None:
-    if not weights.exists():  # not trained here
+    if not weights.exists():  # this machine has not trained the model
         return
     model = build_model(size)
     model.load_state_dict(torch.load(weights, weights_only=True)["model"])
@@ -415,10 +424,10 @@ def _freeze_weights(size: str, weights: Path, folder: Path) -> None:
 
 
 def quantise() -> None:
-    """Quantise the layers' matrices of one frozen model; embedding, head, norms and biases stay float16.
+    """Quantise the matrices of the layers of one saved model. Embedding, head, norms and biases stay in float16.
 
-    torchao stores 4-bit numbers on a CPU in a byte each (its packed formats need a GPU's kernels), so both files are as
-    large.
+    On a CPU, torchao stores each 4-bit number in a byte, because its packed formats need kernels of a GPU. The file
+    with 4 bits is therefore as large as the file with int8.
     """
     from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig, PerGroup  # type: ignore[import-untyped]
     from transformers import TorchAoConfig
@@ -437,10 +446,10 @@ def quantise() -> None:
 
 
 def main() -> None:
-    """Run one of the steps."""
+    """Run one command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["corpus", "train", "checkpoints", "freeze", "quantise"])
-    parser.add_argument("sizes", nargs="*", help=f"to train: {', '.join(SIZES)}; all by default")
+    parser.add_argument("sizes", nargs="*", help=f"sizes to train, all by default: {', '.join(SIZES)}")
     parser.add_argument("--work", type=Path, required=True, help="folder for texts, weights and curves")
     options = parser.parse_args()
     if options.command == "corpus":

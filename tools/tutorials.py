@@ -1,13 +1,14 @@
-"""Run the commands of the documentation, and compare what they print with what the pages say.
+"""Run the commands of the documentation, and compare what they print with what the pages show.
 
-python -m tools.tutorials                           # the tutorials and examples, each in a new folder
-python -m tools.tutorials --write                   # put what they print into the pages, and the README's lines with it
-python -m tools.tutorials docs/tutorials/your-models.md --folder /tmp/there      # one page, its folder kept
+python -m tools.tutorials                           # run the tutorials and examples, each in a new folder
+python -m tools.tutorials --write                   # write what they print into the pages and the README
+python -m tools.tutorials docs/tutorials/your-models.md --folder /tmp/there      # run one page and keep its folder
 
-A block ```console holds commands after `$ `, each with the lines that it prints; `...` stands for lines left out. A
-block with a title (```yaml title="conf/model/mine/1b.yaml") is a file, written before the next command. Commands run by
-bash, with an empty HOME, and this Python's `rbptrack` and `python` first in PATH. A page that says
-`<!-- continues first-law -->` runs in that page's folder, after it; an example runs in a copy of its own folder.
+A block ```console has commands after `$ `, and below each command the lines that it prints. `...` stands for lines that
+the page leaves out. A block with a title (```yaml title="conf/model/mine/1b.yaml") is a file, which is written before
+the next command. bash runs the commands with an empty HOME. The `rbptrack` and `python` of this environment come first
+in PATH. A page with `<!-- continues first-law -->` runs in the folder of that page, after it. An example runs in a copy
+of its folder.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 LEFT_OUT = "..."
-PATIENCE = 3600.0  # seconds that a command is given
+PATIENCE = 3600.0  # seconds that a command may take
 
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _CONTINUES = re.compile(r"^<!-- continues (\S+) -->$", re.MULTILINE)
@@ -45,7 +46,7 @@ _VARIES = (
 
 
 class Different(Exception):
-    """A command failed, or printed something else than its page says."""
+    """Raised if a command fails, or prints something else than its page shows."""
 
 
 @dataclass
@@ -58,13 +59,19 @@ class Command:
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: a file (with `title`), or a session of commands."""
+    """A fenced block of a page.
+
+    Attributes:
+        title: the path of the file that the block shows; empty for a block of commands.
+        text: the lines of the block.
+
+    """
 
     title: str
     text: str
 
     def commands(self) -> list[Command]:
-        """Its commands; a line that ends with a backslash continues."""
+        """Return the commands of the block. A command goes on in the next line if its line ends with a backslash."""
         commands: list[Command] = []
         for line in self.text.splitlines():
             if line.startswith("$ "):
@@ -77,27 +84,27 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """The pages whose commands are run, in an order in which a page follows the one that it continues."""
+    """List the pages with commands to run. A page comes after the page that it continues."""
     return [*sorted((ROOT / "docs/tutorials").glob("*.md")), *sorted((ROOT / "examples").glob("*/README.md"))]
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The files and sessions of a page, in their order."""
+    """Yield the files and the blocks of commands of a page, in their order."""
     for language, title, text in _FENCE.findall(page.read_text(encoding="utf-8")):
         if title or language == "console":
             yield Block(title, text)
 
 
 def run(page: Path, folder: Path, *, write: bool = False) -> None:
-    """Do what a page says.
+    """Write the files of a page, run its commands, and compare what they print with the page.
 
     Args:
         page: a Markdown file.
-        folder: where HOME and a folder for each page are made.
-        write: put what is printed into the page and the README in place of comparing it.
+        folder: the folder in which HOME and a folder for each page are made.
+        write: write what the commands print into the page and the README instead of comparing it.
 
     Raises:
-        Different: a command failed, or printed something else.
+        Different: a command fails, or prints something else than the page shows.
 
     """
     page = page.resolve()
@@ -129,29 +136,31 @@ def run(page: Path, folder: Path, *, write: bool = False) -> None:
 
 
 def _output(words: str, folder: Path, home: Path) -> list[str]:
-    """The lines that a command prints, standard error included."""
-    kept = {name: value for name, value in os.environ.items() if name in ("LANG", "LC_ALL", "CI", "OMP_NUM_THREADS")}
+    """Run a command, and return the lines of its standard output and standard error."""
+    inherited = {
+        name: value for name, value in os.environ.items() if name in ("LANG", "LC_ALL", "CI", "OMP_NUM_THREADS")
+    }
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     shell = {"PATH": programs, "HOME": str(home), "HF_HUB_OFFLINE": "1"}
     shell |= {"COLUMNS": "120", "TTY_COMPATIBLE": "1", "NO_COLOR": "1"}  # tables as in a terminal of this width
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", words],
         cwd=folder,
-        env=kept | shell,
+        env=inherited | shell,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=PATIENCE,
         check=False,
     )
-    if done.returncode:
-        raise Different(f"$ {words}\nended with {done.returncode}:\n{done.stdout}")
-    plain = _ESCAPE.sub("", done.stdout)
+    if process.returncode:
+        raise Different(f"$ {words}\nended with exit code {process.returncode}:\n{process.stdout}")
+    plain = _ESCAPE.sub("", process.stdout)
     return [line.rstrip() for line in plain.rstrip("\n").splitlines()]
 
 
 def check(command: Command, printed: Sequence[str]) -> None:
-    """Compare documented lines with those printed, in their order; raises Different."""
+    """Compare the lines that a page shows with the lines that the command printed. Raises Different."""
     at = 0
     loose = False
     for line in command.lines:
@@ -170,7 +179,7 @@ def check(command: Command, printed: Sequence[str]) -> None:
 
 
 def alike(documented: str, printed: str) -> bool:
-    """Whether two lines say the same, but for ids, times, speeds, spaces and two units of a number's last digit."""
+    """Compare two lines. Ids, times, speeds and spaces may differ, and numbers by two units of their last digit."""
     for varies, instead in _VARIES:
         documented = varies.sub(instead, documented)
         printed = varies.sub(instead, printed)
@@ -189,7 +198,7 @@ def _close(documented: str, printed: str) -> bool:
 
 
 def rewrite(page: Path, command: Command, printed: Sequence[str]) -> None:
-    """Put printed lines in place of documented ones: for each the one that is most like it."""
+    """Replace each line that a page shows by the printed line that is most similar to it."""
     lines: list[str] = []
     at = 0
     for line in command.lines:
@@ -198,7 +207,7 @@ def rewrite(page: Path, command: Command, printed: Sequence[str]) -> None:
             continue
         common = [_common(line, other) for other in printed[at:]]
         if not common:
-            raise Different(f"$ {command.words}\nprints nothing like\n{line}")
+            raise Different(f"$ {command.words}\nprints no line that is similar to\n{line}")
         at += common.index(max(common)) + 1
         lines.append(printed[at - 1])
     before = "\n".join([f"$ {command.words}", *command.lines, ""])
@@ -207,17 +216,17 @@ def rewrite(page: Path, command: Command, printed: Sequence[str]) -> None:
 
 
 def _common(documented: str, printed: str) -> tuple[int, float]:
-    """How alike two lines are: the characters that both have in order, then their share of both."""
+    """Measure how similar two lines are: by the number of characters that match in order, then by their share."""
     matcher = SequenceMatcher(None, documented, printed, autojunk=False)
     return sum(block.size for block in matcher.get_matching_blocks()), matcher.ratio()
 
 
 def main() -> int:
-    """Run the pages; returns how many differ from what happens."""
+    """Run the pages. Returns the number of pages that show something else than their commands print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path)
-    parser.add_argument("--write", action="store_true", help="put what is printed into the pages")
-    parser.add_argument("--folder", type=Path, help="where the commands run, kept; by default a temporary folder")
+    parser.add_argument("--write", action="store_true", help="write what the commands print into the pages")
+    parser.add_argument("--folder", type=Path, help="folder in which the commands run; a temporary folder by default")
     options = parser.parse_args()
     differ = 0
     with tempfile.TemporaryDirectory(prefix="tutorials-") as temporary:
