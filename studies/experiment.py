@@ -1,14 +1,14 @@
-"""What an experiment is, and what its claims are called.
+"""Defines experiments, and the claims that they check.
 
-A claim's first word says what is counted over the draws:
+The first word of a claim says what is computed from the draws:
 
     covers    how often an interval contains the truth; it should be 95%
-    false     how often a test finds a difference where there is none; it should be at most 5%
-    found     how often a test finds a difference that there is
-    promised  the same for the smallest difference that a report says would be found in 80% of cases
+    false     how often a test finds a difference although there is none; it should be at most 5%
+    found     how often a test finds a difference that exists
+    promised  how often a test finds the difference that reports say is found in 80% of cases
     made      how often a test is made at all
     share     how often something else happens
-    spread    90th percentile of a width over its median
+    spread    90th percentile of a width, divided by its median
     error     90th percentile of the absolute error of a number without an interval
     median    median of another number
 """
@@ -33,13 +33,13 @@ from rbptrack.stats.estimate import Estimate
 ROOT = Path(__file__).parent.parent
 
 NOMINAL = {"covers": 95, "false": 5, "promised": 80}
-"""The percentage that a claim should have, by its first word. Other claims have none."""
+"""The percentage that a claim should have, by its first word. Other claims have no such percentage."""
 
 ALPHA = 0.1
 """The exponent of most simulated laws."""
 
 APART = 0.03
-"""By how much RBP_100's exponent differs from CE's."""
+"""The difference between the exponents of RBP_100 and of CE in most simulated laws."""
 
 Settings = dict[str, Any]
 Outcomes = Mapping[str, float]
@@ -50,9 +50,10 @@ class Experiment:
     """A simulation.
 
     Attributes:
-        cells: the settings to go through.
-        draw: one draw: which claims hold in it. A claim is missing if the analyzer would refuse.
-        draws: how many draws of a cell are made together.
+        cells: the combinations of settings to simulate.
+        draw: the function that makes one draw and returns the outcome of each claim. A claim is missing if the analyzer
+            would refuse to answer.
+        draws: the number of draws in a slice, which one process makes together.
 
     """
 
@@ -62,46 +63,49 @@ class Experiment:
 
 
 def grid(**values: Sequence[Any]) -> list[Settings]:
-    """Every combination of settings."""
+    """Return all combinations of settings."""
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
 
 
 def covered(claim: str, number: Estimate, truth: float) -> dict[str, bool]:
-    """Whether the 95% interval holds the truth; nothing if there is no interval."""
+    """Return whether the 95% interval of a number contains the truth; an empty dict if there is no interval."""
     return {claim: abs(number.value - truth) <= number.half()} if number.known else {}
 
 
 def rejected(claim: str, number: Estimate, null: float = 0.0) -> dict[str, bool]:
-    """Whether a test rejects the null value; nothing if no test is made."""
+    """Return whether a test rejects the null value at 5%; an empty dict if no test is made."""
     p = number.p(null)
     return {} if np.isnan(p) else {claim: p < 0.05}
 
 
 @cache
 def plugin(name: str) -> Any:
-    """The module of a built-in analyzer."""
+    """Import the module of a built-in analyzer."""
     return import_file(ROOT / f"plugins/{name}.py")
 
 
 def law(s: FloatArray, counts: Sequence[DocumentCounts], statistic: Statistic) -> Law:
-    """The law of a statistic that is positive here at every size."""
+    """Fit the law of a statistic that is positive at every size."""
     [fitted] = laws(s, counts, statistic)
     assert fitted is not None
     return fitted
 
 
 def at(counts: Sequence[DocumentCounts], k: int) -> list[DocumentCounts]:
-    """The counts of every size at one k."""
-    return [of_size.select([k]) for of_size in counts]
+    """Return the counts of every size at one k."""
+    return [size_counts.select([k]) for size_counts in counts]
 
 
 def kind_of(claim: str) -> str:
-    """The first word of a claim."""
+    """Return the first word of a claim."""
     return claim.partition(":")[0]
 
 
 def summary(claim: str, outcomes: FloatArray) -> float:
-    """One number for the outcomes of all draws: a percentage, or what the claim's first word says."""
+    """Summarise the outcomes of all draws in one number, as the first word of the claim says.
+
+    Claims that count something give a percentage.
+    """
     kind = kind_of(claim)
     if kind == "spread":
         return float(np.quantile(outcomes, 0.9) / np.median(outcomes))

@@ -1,9 +1,10 @@
-"""When is a difference of exponents tested? Rules compared on the same draws: false alarms, power and widths.
+"""Compare rules that decide whether a difference of exponents is tested, by false alarms, power and widths.
 
     OMP_NUM_THREADS=1 python -m studies.gates    # five minutes: a table of docs/explanation/validity.md
 
-K says how many documents decide a number (`rbptrack.stats.documents.deciding`). K_L is the same of the documents'
-lengths alone: (sum t^2)^2 / sum t^4 of their tokens t. It does not depend on the models.
+All rules are applied to the same draws. K is the number of documents that decide a number
+(`rbptrack.stats.documents.deciding`). K_L is computed from the lengths of the documents alone, and does not depend on
+the models: K_L = (sum t^2)^2 / sum t^4, where t is the number of tokens of a document.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ LENGTHS = {"even": "as the others", "wild": "hundredfold", "extreme": "thousandf
 
 
 def draw(rng: np.random.Generator, family: Family, texts: Texts) -> dict[str, float]:
-    """One draw: the exponent of RBP_1 minus CE's, which is 0, and that of RBP_100, which is APART."""
+    """Make one draw: the exponents of RBP_1 and RBP_100 minus that of CE. The truth is 0 and APART."""
     documents = Documents.draw(rng, texts)
     counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
     squares = documents.length.astype(float) ** 2
-    row = {"of_lengths": squares.sum() ** 2 / (squares**2).sum(), "n": texts.documents}
+    row = {"k_of_lengths": squares.sum() ** 2 / (squares**2).sum(), "n": texts.documents}
     for name, k in (("equal", 1), ("apart", 100)):
-        [law] = laws(family.s, [of_size.select([k]) for of_size in counts], missed_over_ce)
+        [law] = laws(family.s, [size_counts.select([k]) for size_counts in counts], missed_over_ce)
         assert law is not None
         delta = law.alpha
         row |= {f"{name}_value": delta.value, f"{name}_sampling": delta.sampling, f"{name}_k": delta.deciding}
@@ -43,28 +44,28 @@ def draw(rng: np.random.Generator, family: Family, texts: Texts) -> dict[str, fl
 
 
 def half(rows: pd.DataFrame, name: str, df: FloatArray) -> FloatArray:
-    """Half of the widths of the 95% intervals, with these degrees of freedom over documents."""
-    return np.asarray(np.sqrt(_of_documents(rows, name, df) + rows[f"{name}_scatter"]))
+    """Return half the widths of the 95% intervals, with `df` degrees of freedom over documents."""
+    return np.asarray(np.sqrt(_document_part(rows, name, df) + rows[f"{name}_scatter"]))
 
 
-def _of_documents(rows: pd.DataFrame, name: str, df: FloatArray) -> FloatArray:
+def _document_part(rows: pd.DataFrame, name: str, df: FloatArray) -> FloatArray:
+    """Return the part of the squared half width that comes from the choice of documents."""
     return np.asarray(stdtrit(df, 0.975) ** 2 * rows[f"{name}_sampling"])
 
 
 def today(rows: pd.DataFrame, name: str) -> FloatArray:
-    """min(n - 1, 3K - 1)."""
+    """Return the degrees of freedom that the library uses, min(n - 1, 3K - 1)."""
     return np.asarray(np.minimum(rows["n"] - 1, 3 * rows[f"{name}_k"] - 1))
 
 
 def with_lengths(rows: pd.DataFrame, name: str) -> FloatArray:
-    """min(n - 1, 3K - 1, K_L)."""
-    return np.minimum(today(rows, name), rows["of_lengths"])
+    """Return the degrees of freedom min(n - 1, 3K - 1, K_L)."""
+    return np.minimum(today(rows, name), rows["k_of_lengths"])
 
 
 def mostly_scatter(rows: pd.DataFrame, name: str) -> FloatArray:
-    """Whether the documents' part of the squared half width is below a half."""
-    of_documents = _of_documents(rows, name, today(rows, name))
-    return np.asarray(of_documents < rows[f"{name}_scatter"])
+    """Return whether the scatter of models makes up more than half of the squared half width."""
+    return np.asarray(_document_part(rows, name, today(rows, name)) < rows[f"{name}_scatter"])
 
 
 Rule = Callable[[pd.DataFrame, str], FloatArray]
@@ -76,15 +77,15 @@ RULES: Mapping[str, tuple[Rule, Rule]] = {
         today,
     ),
     "all": (lambda rows, name: np.full(len(rows), True), today),
-    "K_L at least 4": (lambda rows, name: np.asarray(rows["of_lengths"] >= 4), today),
-    "K_L at least 6": (lambda rows, name: np.asarray(rows["of_lengths"] >= 6), today),
+    "K_L at least 4": (lambda rows, name: np.asarray(rows["k_of_lengths"] >= 4), today),
+    "K_L at least 6": (lambda rows, name: np.asarray(rows["k_of_lengths"] >= 6), today),
     "all, with d = min(n - 1, 3K - 1, K_L)": (lambda rows, name: np.full(len(rows), True), with_lengths),
 }
-"""Which draws are tested, and the degrees of freedom of the test."""
+"""For each rule, the function that says which draws are tested, and the degrees of freedom of the test."""
 
 
 def cells(lengths: str) -> list[pd.DataFrame]:
-    """The draws of every cell with such lengths."""
+    """Make the draws of every cell whose documents have such lengths."""
     drawn = []
     for documents, tails, tau in product((20, 50, 135), ("t3", "skewed"), (0.0, 0.005, 0.02)):
         rng = np.random.default_rng(zlib.crc32(f"gate {documents} {tails} {lengths} {tau}".encode()))
@@ -108,24 +109,25 @@ def main() -> None:
     print("|---|---|---:|---:|---:|---:|")
     drawn = {lengths: cells(lengths) for lengths in LENGTHS}
     for rule, (tested, df) in RULES.items():
-        for lengths, of_lengths in drawn.items():
-            made, false, found, spread = [], [], [], []
+        for lengths, cells_rows in drawn.items():
+            tested_percent, false_percent, found_percent, spread = [], [], [], []
             alarms = tests = 0
-            for rows in of_lengths:
+            for rows in cells_rows:
                 is_tested = tested(rows, "equal")
                 width = half(rows, "equal", df(rows, "equal"))
                 alarm = is_tested & (np.abs(rows["equal_value"]) > width)
-                made.append(100 * is_tested.mean())
+                tested_percent.append(100 * is_tested.mean())
                 alarms += int(alarm.sum())
                 tests += int(is_tested.sum())
                 if is_tested.sum() >= 20:
-                    false.append(100 * alarm.sum() / is_tested.sum())
+                    false_percent.append(100 * alarm.sum() / is_tested.sum())
                 beyond = np.abs(rows["apart_value"]) > half(rows, "apart", df(rows, "apart"))
-                found.append(100 * (tested(rows, "apart") & beyond).mean())
+                found_percent.append(100 * (tested(rows, "apart") & beyond).mean())
                 spread.append(float(np.quantile(width, 0.9) / np.median(width)))
             print(
-                f"| {rule} | {LENGTHS[lengths]} | {_range(made)} | {100 * alarms / tests:.1f}, {max(false):.1f} "
-                f"| {_range(found)} | at most {max(spread):.1f} |"
+                f"| {rule} | {LENGTHS[lengths]} | {_range(tested_percent)} "
+                f"| {100 * alarms / tests:.1f}, {max(false_percent):.1f} "
+                f"| {_range(found_percent)} | at most {max(spread):.1f} |"
             )
 
 

@@ -30,7 +30,7 @@ from studies.experiment import ALPHA, APART, Experiment, Outcomes, Settings, at,
 from studies.simulation import CE_OF_SMALLEST, Documents, Family, Texts
 
 MARGIN = 0.1
-"""A share of CE's exponent: differences below it count as the same, as in power_law."""
+"""Differences below this share of CE's exponent count as the same, as in the analyzer `power_law`."""
 
 TAILS = ("t3", "skewed")
 
@@ -47,7 +47,7 @@ def _documents(rng: np.random.Generator, cell: Settings) -> Documents:
 
 
 def exponents(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Laws in size: RBP_1 has CE's exponent, RBP_100 one that is larger by APART."""
+    """Simulate laws in size. RBP_1 has the exponent of CE, and the exponent of RBP_100 is larger by APART."""
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
     of_ce = law(family.s, counts, cross_entropy)
@@ -73,15 +73,15 @@ def exponents(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _error_of_tokens(of_1: Law, counts: Sequence[DocumentCounts]) -> float:
-    """The standard error of RBP_1's alpha if tokens were independent, and if models did not scatter."""
-    tokens = np.array([of_size.tokens.sum() for of_size in counts])
+    """Compute the standard error of RBP_1's alpha as if tokens were independent and models did not scatter."""
+    tokens = np.array([size_counts.tokens.sum() for size_counts in counts])
     share = np.exp(-of_1.y)
-    of_ln_y = (1 - share) / (tokens * share * of_1.y**2)
-    return float(np.sqrt(of_1.alpha_weights**2 @ of_ln_y))
+    variance_of_ln_y = (1 - share) / (tokens * share * of_1.y**2)
+    return float(np.sqrt(of_1.alpha_weights**2 @ variance_of_ln_y))
 
 
 def deciding(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Seven sizes: how often alpha is covered, and a difference rejected, if documents differ much in length."""
+    """Simulate seven sizes on documents of very different lengths: coverage of alpha, and tests of a difference."""
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
     of_ce = law(family.s, counts, cross_entropy).alpha
@@ -99,7 +99,7 @@ def deciding(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def edge(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """RBP_1's exponent is off by exactly the margin of `same`."""
+    """Simulate an exponent of RBP_1 that differs from that of CE by exactly the margin of the verdict `same`."""
     family = _family(cell)
     off = MARGIN * ALPHA
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + off, ALPHA))
@@ -110,7 +110,7 @@ def edge(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """One more model that is `times` as large as the largest; its value over the population of documents."""
+    """Forecast the value of a model that is `times` as large as the largest, over the population of documents."""
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
     s = cell["times"] * float(family.s[-1])
@@ -128,7 +128,7 @@ def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def forms(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """E + A S^-alpha and its rivals, where E is 0 or a share of CE at the largest size."""
+    """Compare E + A S^-alpha with other forms. E is 0 or a share of CE at the largest size."""
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
     of_ce = law(family.s, counts, cross_entropy)
@@ -154,7 +154,7 @@ def forms(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _predicts_better(of_ce: Law) -> bool:
-    """Whether E + A S^-alpha predicts the largest sizes better, as the headline of `forms` counts."""
+    """Return whether E + A S^-alpha predicts the largest sizes better, by the rule of the headline of `forms`."""
     module = plugin("forms")
     report = module.Report(module.GLOSSARY)
     nothing = np.full(of_ce.sizes, np.nan)
@@ -164,7 +164,7 @@ def _predicts_better(of_ce: Law) -> bool:
 
 
 def outlier(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """One model, at an end or in the middle, is off by 10%: Huber's alpha beside least squares."""
+    """Compare Huber's alpha with least squares if one model, at an end or in the middle, is off by 10%."""
     family = _family(cell)
     y = family.curve(ALPHA) * family.scatter(rng, 1)[:, 0]
     y[rng.integers(family.sizes)] *= 1.1
@@ -177,7 +177,7 @@ def outlier(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Effects as large as the smallest that such families are said to find in 80% of cases."""
+    """Simulate the smallest effects that tests in such families find in 80% of cases, as reports say."""
     of_bend, of_delta = _detectable(tuple(cell.items()))
     bent = replace(_family(cell), bend=of_bend)
     counts = bent.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
@@ -192,7 +192,7 @@ def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 @cache
 def _detectable(cell: tuple[tuple[str, object], ...]) -> tuple[float, float]:
-    """The medians of the smallest bend and Δα that are said to be found, over draws without either."""
+    """Return the smallest bend and the smallest Δα that reports say are found: medians over draws without effects."""
     settings = dict(cell)
     rng = np.random.default_rng(0)
     family = _family(settings)
@@ -207,7 +207,7 @@ def _detectable(cell: tuple[tuple[str, object], ...]) -> tuple[float, float]:
 
 
 def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """True effects of a size that matters: what the tests of power_law and contrasts find."""
+    """Simulate true effects of a relevant size: what the tests of `power_law` and `contrasts` find."""
     family = _family(cell)
     documents = _documents(rng, cell)
     counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
@@ -233,7 +233,7 @@ def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def families(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Two families with one exponent, measured on the same documents or on others."""
+    """Simulate two families with the same exponent, measured on the same documents or on different ones."""
     documents = _documents(rng, cell)
     one = Family(cell["m"], cell["tau"])
     other = Family(cell["m"], cell["tau"] * cell["other"], slope=cell["slope"])
@@ -251,7 +251,7 @@ def families(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """One family with one exponent on several datasets; part of the models' scatter is the same on all of them."""
+    """Simulate one family on several datasets. A part of the scatter of its models is the same on all datasets."""
     family = Family(cell["m"], 0.0)
     shared = Family(cell["m"], cell["tau"]).scatter(rng, 1)[:, 0]
     exponents = ALPHA + cell["sd"] * rng.standard_normal(cell["number"] + 1)
@@ -269,7 +269,7 @@ def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _of_mean(mean: Mean | None, over: str, further: float, *, differ: bool) -> dict[str, float]:
-    """What is claimed of a mean of exponents around ALPHA, and of one further exponent."""
+    """Return the outcomes of claims about a mean of exponents around ALPHA, and about one further exponent."""
     if mean is None:
         return {}
     outcomes: dict[str, float] = {}
@@ -282,7 +282,7 @@ def _of_mean(mean: Mean | None, over: str, further: float, *, differ: bool) -> d
 
 
 def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Several families on one dataset: the mean of their exponents, and errors from their pooled scatter."""
+    """Simulate several families on one dataset: the mean of their exponents, and errors from pooled scatter."""
     documents = _documents(rng, cell)
     exponents = ALPHA + cell["sd"] * rng.standard_normal(cell["number"] + 1)
     laws = []
@@ -298,7 +298,7 @@ def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Several seeds of each size, which are summed into one point. A size may have a part of its scatter in common."""
+    """Simulate several seeds of each size, which are summed into one point. They may share a part of their scatter."""
     family = Family(cell["m"], 0.0)
     documents = _documents(rng, cell)
     of_size = Family(cell["m"], cell["tau"] * cell["common"] ** 0.5).scatter(rng, 2)
@@ -323,7 +323,7 @@ def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def sources(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Documents of sources that share three quarters of their difficulty's variance."""
+    """Simulate documents from sources. Documents of one source share three quarters of the variance of difficulty."""
     family = _family(cell)
     documents = _documents(rng, cell)
     counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))

@@ -18,13 +18,13 @@ from studies.experiment import Experiment, Outcomes, Settings, covered, grid, pl
 from studies.simulation import TOKENS, Documents, Family, Texts, difficulty_of, of_one_document, population
 
 VOCABULARY = 2048
-_KINDS = 400  # of documents, whose mu differ
+_KINDS = 400  # number of kinds of documents, which differ in mu
 TAILS = ("t3", "skewed")
 LENGTHS = ("even", "uneven")
 
 
 def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Numbers of one measurement: CE, RBP_1, and the exponent in k."""
+    """Simulate one measurement: CE, RBP_1, and the exponent in k."""
     documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"]))
     ks = log_grid(100).tolist()
     beta = 0.5
@@ -39,7 +39,10 @@ def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 @cache
 def _ranks(tails: str, mu: float) -> FloatArray:
-    """The rank distribution of every kind of document, (kinds, V): lognormal, with means that spread around mu."""
+    """Return the rank distribution of every kind of document, (kinds, V).
+
+    The distributions are lognormal. Their means spread around mu.
+    """
     difficulty = difficulty_of(ndtri((np.arange(_KINDS) + 0.5) / _KINDS), tails)
     shifts = difficulty - difficulty.mean()
     ln_k = np.log(np.arange(1, VOCABULARY + 1))
@@ -54,7 +57,12 @@ def _cumulative(tails: str, mu: float) -> FloatArray:
 
 @cache
 def _best_fit(tails: str, mu: float) -> tuple[FloatArray, float]:
-    """Beta and gamma of the population's fit, and by how many nats a token it is better than Zipf's law."""
+    """Fit a lognormal to the population.
+
+    Returns:
+        Beta and gamma, and the gain over Zipf's law in nats per token.
+
+    """
     ln_k = np.log(np.arange(1, VOCABULARY + 1))
     pmf = _ranks(tails, mu)
     means = np.array([(pmf @ ln_k).mean(), (pmf @ ln_k**2).mean()])
@@ -64,7 +72,16 @@ def _best_fit(tails: str, mu: float) -> tuple[FloatArray, float]:
 
 
 def _draw_ranks(rng: np.random.Generator, tails: str, mu: float, kinds: Any, length: IntArray) -> IntArray:
-    """Ranks of all tokens, one document after the other. kinds: of each document."""
+    """Draw the ranks of all tokens, document by document.
+
+    Args:
+        rng: the generator of random numbers.
+        tails: the distribution of difficulty, `t3` or `skewed`.
+        mu: the mean of mu over the kinds of documents.
+        kinds: the kind of each document, (documents,).
+        length: the number of tokens of each document, (documents,).
+
+    """
     parts = []
     for kind, tokens in zip(kinds, length, strict=True):
         parts.append(1 + np.searchsorted(_cumulative(tails, mu)[kind], rng.random(tokens)))
@@ -72,7 +89,7 @@ def _draw_ranks(rng: np.random.Generator, tails: str, mu: float, kinds: Any, len
 
 
 def _fitted(rank: IntArray, length: IntArray) -> Any:
-    """The fits of the analyzer `lognormal` to ranks of documents of these lengths."""
+    """Fit the distributions of the analyzer `lognormal` to the ranks of documents of these lengths."""
     module = plugin("lognormal")
     ln = np.log(rank)
     document = np.repeat(np.arange(len(length)), length)
@@ -81,21 +98,21 @@ def _fitted(rank: IntArray, length: IntArray) -> Any:
 
 
 def _table(rank: IntArray, length: IntArray, vocab_size: int = VOCABULARY, **columns: FloatArray) -> RankTable:
-    """A rank table of documents of these lengths."""
-    nothing = np.zeros(len(rank))
+    """Make a rank table of documents of these lengths. `columns` replaces default columns."""
+    zeros = np.zeros(len(rank))
     position = np.arange(len(rank)) - np.repeat(np.cumsum(length) - length, length)
-    of_tokens: dict[str, Any] = {"field": nothing, "token": nothing, "ties": nothing, "logprob": nothing - 1, **columns}
+    all_columns: dict[str, Any] = {"field": zeros, "token": zeros, "ties": zeros, "logprob": zeros - 1, **columns}
     return RankTable.from_arrays(
         vocab_size=vocab_size,
         document=np.repeat(np.arange(len(length)), length),
         position=position,
         greater=rank - 1,
-        **of_tokens,
+        **all_columns,
     )
 
 
 def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Beta and gamma of the rank distribution where documents differ in mu; the truth is the population's fit."""
+    """Estimate beta and gamma of ranks if documents differ in mu. The truth is the fit to the population."""
     theta, gain = _best_fit(cell["tails"], 1.0)
     length = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"])).length
     kinds = rng.integers(_KINDS, size=cell["D"])
@@ -112,7 +129,7 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def slopes(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """How beta and gamma change with ln S; the truth is the line through the population's values."""
+    """Estimate how beta and gamma change with ln S. The truth is the line through the values of the population."""
     module = plugin("lognormal")
     s = Family(cell["m"], 0.0).s
     mus = np.round(np.linspace(1.0, 0.0, cell["m"]), 6)
@@ -131,12 +148,15 @@ def slopes(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _holds(claim: str, row: Any, truth: float) -> dict[str, bool]:
-    """Whether the interval in a row of a report holds the truth; nothing if there is none."""
+    """Return whether the interval in a row of a report contains the truth; an empty dict if it has no interval."""
     return {} if np.isnan(row["low"]) else {claim: bool(row["low"] <= truth <= row["high"])}
 
 
 def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Parts of CE at several sizes; ranks are lognormal, and p lacks an exponential number of nats to 1/R."""
+    """Estimate the parts of CE at several sizes.
+
+    Ranks are lognormal. The difference between -ln p and ln R has an exponential distribution.
+    """
     module = plugin("ce_parts")
     s = Family(cell["m"], 0.0).s
     mus = np.round(np.linspace(1.0, 0.0, cell["m"]), 6)
@@ -183,7 +203,7 @@ def _slopes_against(ce: FloatArray, parts: FloatArray) -> FloatArray:
 
 
 def entropy(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """The entropy of lognormal ranks among 50,304 entries, from samples of independent tokens."""
+    """Estimate the entropy of lognormal ranks among 50,304 entries from samples of independent tokens."""
     module = plugin("ce_parts")
     cumulative, truth = _many_ranks()
     rank = 1 + np.searchsorted(cumulative, rng.random(cell["tokens"])).clip(max=len(cumulative) - 1)
@@ -196,7 +216,7 @@ def entropy(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 @cache
 def _many_ranks() -> tuple[FloatArray, float]:
-    """The cumulative distribution of lognormal ranks among 50,304 entries, and its entropy."""
+    """Return the cumulative distribution of lognormal ranks among 50,304 entries, and its entropy in nats."""
     ln_k = np.log(np.arange(1, 50_305))
     pmf = np.exp(-((ln_k + 5.0) ** 2) / (2 * 4.0**2) - ln_k)
     pmf /= pmf.sum()
@@ -204,7 +224,7 @@ def _many_ranks() -> tuple[FloatArray, float]:
 
 
 def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Tokens that are hit independently of one another: N_eff is N."""
+    """Simulate tokens that succeed independently of each other. The true N_eff is N."""
     module = plugin("emergence")
     windows = _windows(rng.random(cell["D"] * TOKENS) < cell["RBP"], cell["D"], cell["N"])
     if _too_few(windows):
@@ -213,20 +233,20 @@ def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _windows(hit: Any, documents: int, n: int) -> FloatArray:
-    """Counts of windows of n, by document, (documents, 6), from whether tokens are hit."""
+    """Count windows of n tokens by document, (documents, 6). `hit` says for each token whether it succeeds."""
     rank: IntArray = np.where(hit, 1, 2)
     table = _table(rank, np.full(documents, len(rank) // documents))
     return np.asarray(plugin("emergence").count_windows(table, [1], [n])[:, 0, 0])
 
 
 def _too_few(windows: FloatArray) -> bool:
-    """Whether the analyzer leaves out such windows, with its default options."""
+    """Return whether the analyzer, with its default options, leaves out these counts."""
     runs = windows[:, plugin("emergence").RUNS]
     return bool(runs.sum() < 10 or np.count_nonzero(runs) < 5)
 
 
 def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Tokens that are independent within documents, which differ: nothing exceeds the mixture over documents."""
+    """Simulate tokens that are independent within documents. Documents differ, but tokens do not cluster in them."""
     module = plugin("emergence")
     y = -np.log(cell["RBP"]) * np.exp(cell["sd"] * rng.standard_normal(cell["D"]))
     share = np.repeat(np.exp(-y), TOKENS)
@@ -248,7 +268,7 @@ def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _sticky(rng: np.random.Generator, share: FloatArray) -> Any:
-    """Whether tokens are hit, if one in ten copies the token before it."""
+    """Draw whether tokens succeed if one token in ten copies the outcome of the token before it."""
     hit = rng.random(len(share)) < share
     copies = rng.random(len(share)) < 0.1
     copies[::TOKENS] = False
@@ -257,7 +277,7 @@ def _sticky(rng: np.random.Generator, share: FloatArray) -> Any:
 
 
 def alpha_n(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """The exponent of -ln p_N over sizes; the truth is the line through the population's values."""
+    """Estimate the exponent of -ln p_N over sizes. The truth is the line through the values of the population."""
     module = plugin("emergence")
     s = Family(cell["m"], 0.0).s
     missed = 0.5 * (s / s[0]) ** -0.1
@@ -286,7 +306,10 @@ def alpha_n(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Whole answers whose tokens are hit independently of one another: as many succeed as RBP^length says."""
+    """Simulate whole answers: first with tokens that succeed independently, then with answers that differ.
+
+    With independent tokens, as many answers succeed as RBP^length predicts.
+    """
     length = np.asarray(rng.integers(2, 8, size=cell["D"]))
     outcomes: dict[str, float] = {}
     outcomes |= _of_answers("false: whole answers differ from independent tokens", length, rng, cell["RBP"], 0.0)
@@ -299,14 +322,14 @@ def _of_answers(claim: str, length: IntArray, rng: np.random.Generator, share: f
     hits = rng.binomial(length, shares)
     lengths = np.unique(length)
     sums = np.column_stack([hits == length, hits, length[:, None] == lengths]).astype(np.float64)
-    if (hits == length).sum() < 10:  # as the analyzer's defaults
+    if (hits == length).sum() < 10:  # the analyzer leaves such counts out by default
         return {}
     against = partial(plugin("emergence").ln_against_expected, lengths.astype(np.float64))
     return rejected(claim, estimate(sums, against))
 
 
 def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Two measurements of the same tokens, of which neither is better: documents change sides at random."""
+    """Simulate two measurements of the same tokens. Neither is better: documents change at random."""
     documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"]))
     a, b = (documents.measure(rng, ce=3.0, missed=np.array([1.1, 0.25]), ks=(1, 100)) for _ in range(2))
     better = documents.measure(rng, ce=3.0, missed=np.array([1.02, 0.25]), ks=(1, 100))
@@ -328,13 +351,13 @@ def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _judged(a: DocumentCounts, b: DocumentCounts, worse_by: float) -> str:
-    """What `compare --tolerance 0.01` answers if b is worse by so many nats a token more."""
+    """Return the answer of `compare --tolerance 0.01` after b is made worse by `worse_by` nats per token."""
     slower = DocumentCounts(b.ks, b.document, b.tokens, b.nats + worse_by * b.tokens, b.hits)
     return judge([_paired(a, slower).change(CE)], 0.01, len(a.document))
 
 
 def rare(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """A measurement that damages few documents or sources, so that the mean damage is a multiple of the tolerance."""
+    """Simulate a measurement that is worse in few documents or sources. The mean damage is `times` the tolerance."""
     tolerance = 0.01
     documents = Documents.draw(rng, Texts(cell["D"], "skewed", cell["lengths"]))
     a = documents.measure(rng, ce=3.0, missed=np.array([1.1]), ks=(1,))
@@ -354,7 +377,10 @@ def rare(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _paired(a: DocumentCounts, b: DocumentCounts) -> Changes:
-    """As `stats.changes.compare` counts; of a document's hits of both, those in excess were gained or lost."""
+    """Pair two measurements by document.
+
+    If b has more hits in a document than a, the additional hits count as gained; if it has fewer, as lost.
+    """
     gained = np.maximum(b.hits[:, 0] - a.hits[:, 0], 0.0)
     lost = np.maximum(a.hits[:, 0] - b.hits[:, 0], 0.0)
     pairs = PairCounts(moved=gained + lost, same_top=a.tokens - gained - lost, lost=lost, gained=gained)
@@ -362,7 +388,7 @@ def _paired(a: DocumentCounts, b: DocumentCounts) -> Changes:
 
 
 def breakdown(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """A class of one token in five: as hard as the rest with the same exponent, or harder with another exponent."""
+    """Simulate a class of one token in five. It is like the rest, or it differs in level and exponent."""
     family = Family(cell["m"], 0.01)
     documents = Documents.draw(rng, Texts(cell["D"], "skewed", "uneven"))
     of_class = np.maximum(rng.binomial(documents.length, 0.2), 1)
@@ -383,7 +409,7 @@ def breakdown(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _of_classes(family: Family, pairs: Sequence[FloatArray], *, differ: bool) -> dict[str, float]:
-    """What the analyzer `breakdown` says of a class and the rest."""
+    """Compare a class of tokens with the rest, as the analyzer `breakdown` does."""
     module = plugin("breakdown")
     report = module.Report(module.GLOSSARY)
     case = {"family": "a", "dataset": "b", "by": "kind", "class": "number"}
@@ -405,9 +431,9 @@ def _of_classes(family: Family, pairs: Sequence[FloatArray], *, differ: bool) ->
 
 
 def draft(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Acceptance that differs between documents, and between tokens within them."""
+    """Simulate the acceptance of a draft, which differs between documents and between tokens of a document."""
     module = plugin("draft")
-    a, b = 6.0, 3.0  # of the Beta distribution of a document's acceptance
+    a, b = 6.0, 3.0  # parameters of the Beta distribution of a document's acceptance
     length = Documents.draw(rng, Texts(cell["D"], "skewed", cell["lengths"])).length
     share = np.repeat(rng.beta(a, b, size=cell["D"]), length)
     accept = rng.beta(3 * share, 3 * (1 - share))
@@ -423,7 +449,7 @@ def draft(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def proxies(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Sixteen models of four families, whose proxies know nothing of their scores, or three of them something."""
+    """Simulate sixteen models of four families. No proxies depend on the scores, or three of them do."""
     module = plugin("proxies")
     number = len(module.PROXIES)
     families = np.repeat(np.arange(4), 4)
@@ -448,7 +474,7 @@ def _largest_tau(values: FloatArray, scores: FloatArray) -> float:
 
 
 def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """E + A S^-alpha + B D^-beta with Hoffmann's exponents, where tokens go more or less with sizes."""
+    """Fit E + A S^-alpha + B D^-beta with Hoffmann's exponents, with training tokens that depend on size."""
     module = plugin("training")
     s, d = _checkpoints(cell["m"], cell["condition"])
     noise = rng.standard_normal((cell["m"], 6))
@@ -465,7 +491,7 @@ def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 @cache
 def _checkpoints(sizes: int, condition: float) -> tuple[FloatArray, FloatArray]:
-    """S and D of six checkpoints of each size, (6 sizes,), so that (ln S, ln D) has a condition number."""
+    """Return S and D of six checkpoints of each size, (6 sizes,), for which (ln S, ln D) has this condition number."""
     s = np.repeat(np.geomspace(1e7, 1e9, sizes), 6)
     if condition == 1:
         return s, np.tile(np.geomspace(1e9, 1e11, 6), sizes)

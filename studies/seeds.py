@@ -1,9 +1,9 @@
-"""Several runs of one size: is each a point of the law, or are they one point together?
+"""Compare two ways to fit a law if a size has several runs: each run as a point, or the runs of a size as one point.
 
     OMP_NUM_THREADS=1 python -m studies.seeds    # a minute: the table of docs/explanation/validity.md
 
-Models of one size share its deviation from the law (of the width, the depth and the recipe), and each run has a
-deviation of its own (of the seed). Both ways to fit are applied to the same draws, by the library's own function.
+Models of one size share a deviation from the law, because they share width, depth and recipe. Each run also has its own
+deviation, because of its seed. Both ways are applied to the same draws, with the library's function.
 """
 
 from __future__ import annotations
@@ -16,38 +16,44 @@ from rbptrack.ranks import FloatArray
 from rbptrack.stats import fit
 
 ALPHA = 0.1
-TAU = 0.02  # sd of ln y of a run around its law
+TAU = 0.02  # standard deviation of ln y of a run around its law
 DRAWS = 2000
 
 
 def draw(rng: np.random.Generator, runs: FloatArray, share: float) -> FloatArray:
-    """Ln y of each run without the law, (sum of runs,).
+    """Draw the deviation of each run from the law in ln y, (sum of runs,).
 
     Args:
-        rng: random numbers.
-        runs: how many runs each size has, (m,).
-        share: of the variance, what the runs of a size have in common.
+        rng: the generator of random numbers.
+        runs: the number of runs of each size, (m,).
+        share: the share of the variance that the runs of a size have in common.
 
     """
-    of_size = np.repeat(rng.standard_normal(len(runs)), runs.astype(int))
-    of_run = rng.standard_normal(len(of_size))
-    return np.asarray(TAU * (np.sqrt(share) * of_size + np.sqrt(1 - share) * of_run))
+    shared = np.repeat(rng.standard_normal(len(runs)), runs.astype(int))
+    separate = rng.standard_normal(len(shared))
+    return np.asarray(TAU * (np.sqrt(share) * shared + np.sqrt(1 - share) * separate))
 
 
 def cell(sizes: int, runs: FloatArray, share: float) -> tuple[float, float, float, float]:
-    """Percent of draws in which alpha is covered, and the median width: one point a size, then one point a run."""
+    """Simulate one design.
+
+    Returns:
+        The percentage of draws in which the interval covers alpha and the median width, with one point for each size;
+        then both numbers with one point for each run.
+
+    """
     rng = np.random.default_rng(round(1000 * share) + 10 * sizes + int(runs.sum()))
     s = np.geomspace(1e6, 1e9, sizes)
     number = np.repeat(np.arange(sizes), runs.astype(int))
-    of_draws = []
+    rows = []
     for _ in range(DRAWS):
         y = s[number] ** -ALPHA * np.exp(draw(rng, runs, share))
         together = fit(s, np.bincount(number, weights=y) / runs).alpha
         apart = fit(s[number], y).alpha
-        of_draws.append(
-            [part for one in (together, apart) for part in (abs(one.value - ALPHA) <= one.half(), one.half())]
+        rows.append(
+            [part for alpha in (together, apart) for part in (abs(alpha.value - ALPHA) <= alpha.half(), alpha.half())]
         )
-    columns = np.array(of_draws, dtype=np.float64)
+    columns = np.array(rows, dtype=np.float64)
     covered = 100 * columns[:, [0, 2]].mean(axis=0)
     widths = 2 * np.median(columns[:, [1, 3]], axis=0)
     return float(covered[0]), float(widths[0]), float(covered[1]), float(widths[1])

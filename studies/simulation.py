@@ -1,9 +1,9 @@
-"""Simulated documents with a known truth: what `studies.validity` analyses with the library's own functions.
+"""Simulates measurements with a known truth, which `studies.validity` analyses with the library's functions.
 
-A document has a length and a difficulty r with mean 1: a part that all models of a family share, a slope, by which it
-becomes easier with size faster or more slowly than others, and a part that is each model's own. Its CE is ce * r, and
-its RBP_k is exp(-y * r); y is chosen so that RBP_k over the population of documents is exactly what a law says. Tokens
-are then drawn, so that documents are measured with noise.
+A document has a length and a difficulty r with mean 1. The difficulty has three parts: one that all models of a family
+share, a slope that makes the document easier with size faster or more slowly than others, and one that each model draws
+separately. The CE of a document is ce * r, and its RBP_k is exp(-y * r). The value of y makes RBP_k over the population
+of documents exactly what the law says. Tokens are then drawn, which adds noise to each document.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ TOKENS = 300
 """The mean length of a document."""
 
 CE_OF_SMALLEST = 3.5
-"""CE of a family's smallest model, nats."""
+"""CE of a family's smallest model, in nats per token."""
 
-_OWN = 0.1  # sd of ln r of one model on one document, beside what all models share
-_SLOPE = 0.1  # sd of a document's change of ln r from the middle to either end of a family's sizes in ln S
-_SKEW = 0.8  # sd of ln r of skewed documents
+_OWN = 0.1  # standard deviation of the part of ln r that each model draws separately for each document
+_SLOPE = 0.1  # standard deviation of the change of ln r from the middle of a family's sizes in ln S to either end
+_SKEW = 0.8  # standard deviation of ln r of skewed documents
 _QUANTILES = 4000
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The documents that a family is measured on.
+    """A description of the documents that a family is measured on.
 
     Attributes:
-        documents: how many.
-        tails: of their difficulty: `t3` (heavy on both sides) or `skewed` (a few very hard ones).
-        lengths: `even`, or lognormal: the longest of 100 is ten times the median (`uneven`), a hundred times (`wild`)
-            or a thousand times (`extreme`).
-        sources: how many sources they come from; 0: each document is its own. Three quarters of the variance of
-            difficulties and slopes are then the source's.
+        documents: the number of documents.
+        tails: the distribution of their difficulty: `t3` (heavy tails on both sides) or `skewed` (a few very hard
+            documents).
+        lengths: the distribution of their lengths: `even`, or lognormal. The longest of 100 documents is ten times as
+            long as the median (`uneven`), a hundred times (`wild`) or a thousand times (`extreme`).
+        sources: the number of sources that the documents come from. Documents of one source share three quarters of the
+            variance of difficulties and slopes. With 0, the documents are independent.
 
     """
 
@@ -50,7 +51,7 @@ class Texts:
 
 
 def difficulty_of(normal: FloatArray, tails: str) -> FloatArray:
-    """Difficulty r > 0 with mean 1 from standard normal numbers."""
+    """Turn standard normal numbers into difficulties r > 0 with mean 1."""
     if tails == "skewed":
         return np.exp(_SKEW * normal - _SKEW**2 / 2)
     return _cut_t3(stdtrit(3, ndtr(normal))) / _mean_t3()
@@ -70,23 +71,23 @@ def _levels() -> FloatArray:
 
 
 def population(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
-    """Difficulties of one model over all documents there are, and their weights, which add up to 1.
+    """Return the difficulties of the population of documents for one model, and their weights, which add up to 1.
 
     Args:
-        tails: of the part that models share.
-        sd: of ln of the rest.
+        tails: the distribution of the part that models share, as in `Texts`.
+        sd: the standard deviation of ln of the other parts.
 
     """
     shared = difficulty_of(ndtri(_levels()), tails)
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
-    own = np.exp(sd * nodes - sd**2 / 2)
-    every = np.outer(shared / shared.mean(), own)
-    return every.ravel(), np.tile(weights / weights.sum() / _QUANTILES, _QUANTILES)
+    separate = np.exp(sd * nodes - sd**2 / 2)
+    difficulty = np.outer(shared / shared.mean(), separate)
+    return difficulty.ravel(), np.tile(weights / weights.sum() / _QUANTILES, _QUANTILES)
 
 
 @cache
 def _exponents(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
-    """-ln RBP over the population, and the y of a document with r = 1 that makes it, in logarithms."""
+    """Tabulate ln(-ln RBP) over the population against ln y of a document with r = 1. Returns both, in this order."""
     r, weights = population(tails, sd)
     y = np.geomspace(1e-4, 30, 300)
     missed = np.array([-np.log(weights @ np.exp(-value * r)) for value in y])
@@ -94,7 +95,7 @@ def _exponents(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
 
 
 def of_one_document(missed: FloatArray, tails: str, sd: float) -> FloatArray:
-    """The y of a document with r = 1 where -ln RBP over the population is `missed`."""
+    """Return the y of a document with r = 1 that makes -ln RBP over the population equal to `missed`."""
     return np.exp(np.interp(np.log(missed), *_exponents(tails, sd)))
 
 
@@ -103,11 +104,11 @@ class Documents:
     """One draw of documents.
 
     Attributes:
-        length: tokens, (documents,).
+        length: the number of tokens of each document, (documents,).
         difficulty: the part of r that all models share, (documents,).
-        slope: standard normal, (documents,).
-        source: number of the source of each, (documents,).
-        tails: of the difficulty.
+        slope: the slope of each document, a standard normal number, (documents,).
+        source: the number of each document's source, (documents,).
+        tails: the distribution of the difficulty, as in `Texts`.
 
     """
 
@@ -119,7 +120,7 @@ class Documents:
 
     @classmethod
     def draw(cls, rng: np.random.Generator, texts: Texts) -> Documents:
-        """Draw documents of a kind."""
+        """Draw documents as `texts` describes them."""
         count = texts.documents
         length = np.full(count, TOKENS)
         if texts.lengths != "even":
@@ -130,21 +131,22 @@ class Documents:
         source = np.arange(count)
         if texts.sources:
             source = rng.integers(texts.sources, size=count)
-            of_source = rng.standard_normal((2, texts.sources))[:, source]
-            normal = np.sqrt(0.75) * of_source + np.sqrt(0.25) * normal
+            shared = rng.standard_normal((2, texts.sources))[:, source]
+            normal = np.sqrt(0.75) * shared + np.sqrt(0.25) * normal
         return cls(length, difficulty_of(normal[0], texts.tails), normal[1], source, texts.tails)
 
     def measure(
         self, rng: np.random.Generator, *, ce: float, missed: FloatArray, ks: Sequence[int], place: float = 0.0
     ) -> DocumentCounts:
-        """What is counted of one model.
+        """Draw the sums by document of one model.
 
         Args:
-            rng: of the model's own part of the difficulty, and of the tokens; one token decides for all k.
-            ce: CE over the population, nats.
-            missed: -ln RBP_k over the population, falling in k, (ks,).
+            rng: the generator for the model's separate part of the difficulty and for the tokens. A token with a hit at
+                one k has hits at all larger k.
+            ce: CE over the population, in nats per token.
+            missed: -ln RBP_k over the population, which falls with k, (ks,).
             ks: the k.
-            place: of the model among the sizes of its family, -1 to 1 in ln S.
+            place: the place of the model among the sizes of its family, from -1 (smallest) to 1 (largest) in ln S.
 
         """
         count = len(self.length)
@@ -166,17 +168,17 @@ class Documents:
 
 @dataclass(frozen=True)
 class Family:
-    """Models of one family.
+    """The models of one family.
 
     Attributes:
-        sizes: how many, m, in equal steps of ln S over a factor of 1,000.
-        tau: sd of ln y of a model around its law; most of it is common to CE and RBP_k.
-        ends: the smallest and the largest model scatter so many times as much as the others.
-        grows: the largest model scatters so many times as much as the smallest one.
-        ar: correlation of the scatter of neighbouring sizes.
-        floor: share of y at the largest size that no size removes.
-        bend: square term of ln y over ln S.
-        slope: 1, or -1 if documents that become easier slowly in other families become easier fast in this one.
+        sizes: the number of sizes, m. They cover a factor of 1,000 in equal steps of ln S.
+        tau: the standard deviation of ln y of a model around its law. CE and RBP_k share 80% of its square.
+        ends: the factor by which the smallest and the largest model scatter more than the others.
+        grows: the factor by which the largest model scatters more than the smallest model.
+        ar: the correlation between the scatter of neighbouring sizes.
+        floor: the share of y at the largest size that does not fall with size.
+        bend: the coefficient of the square term of ln y over ln S.
+        slope: 1, or -1 for a family in which the slope of each document has the opposite sign.
 
     """
 
@@ -195,18 +197,18 @@ class Family:
         return np.geomspace(1e6, 1e9, self.sizes)
 
     def scatter(self, rng: np.random.Generator, metrics: int) -> FloatArray:
-        """Factors of y, (m, metrics)."""
+        """Draw the factors by which y of each model differs from the law, (m, metrics)."""
         shared = rng.standard_normal((self.sizes, 1))
-        own = rng.standard_normal((self.sizes, metrics))
-        of_models = np.sqrt(0.8) * shared + np.sqrt(0.2) * own
+        separate = rng.standard_normal((self.sizes, metrics))
+        deviations = np.sqrt(0.8) * shared + np.sqrt(0.2) * separate
         for i in range(1, self.sizes):
-            of_models[i] = self.ar * of_models[i - 1] + np.sqrt(1 - self.ar**2) * of_models[i]
+            deviations[i] = self.ar * deviations[i - 1] + np.sqrt(1 - self.ar**2) * deviations[i]
         tau = self.tau * np.geomspace(self.grows**-0.5, self.grows**0.5, self.sizes)[:, None]
         tau[[0, -1]] *= self.ends
-        return np.asarray(np.exp(tau * of_models))
+        return np.asarray(np.exp(tau * deviations))
 
     def curve(self, alpha: float) -> FloatArray:
-        """Return y of each size without scatter, 1 at the smallest size if there is no bend, (m,)."""
+        """Return y of each size without scatter, (m,). It is 1 at the smallest size if there is no bend."""
         x = np.log(self.s / self.s[0])
         fallen = np.exp(-alpha * x[-1])
         floor = self.floor * fallen / (1 - self.floor + self.floor * fallen)
@@ -214,19 +216,26 @@ class Family:
         return np.asarray((floor + (1 - floor) * np.exp(-alpha * x)) * bent)
 
     def floor_of(self, alpha: float) -> float:
-        """Return E of a law whose y is 1 at the smallest size."""
+        """Return the floor E of a law that has y = 1 at the smallest size."""
         return self.floor * float(self.curve(alpha)[-1])
 
     def measure(
         self, rng: np.random.Generator, documents: Documents, *, alpha_ce: float, alphas: Sequence[float]
     ) -> list[DocumentCounts]:
-        """Counts of every size, m of them, for laws of CE, -ln RBP_1 and -ln RBP_100 with these exponents."""
+        """Draw the sums by document of every size.
+
+        Args:
+            rng: the generator of random numbers.
+            documents: the documents.
+            alpha_ce: the exponent of CE.
+            alphas: the exponents of -ln RBP_1 and -ln RBP_100.
+
+        """
         factors = self.scatter(rng, 3)
         ce = CE_OF_SMALLEST * self.curve(alpha_ce) * factors[:, 0]
         missed = np.stack([self.curve(alpha) for alpha in alphas], axis=1) * [1.1, 0.25] * factors[:, 1:]
         place = self.slope * np.linspace(-1, 1, self.sizes)
         counts = []
         for i in range(self.sizes):
-            of_size = documents.measure(rng, ce=ce[i], missed=missed[i], ks=(1, 100), place=round(place[i], 6))
-            counts.append(of_size)
+            counts.append(documents.measure(rng, ce=ce[i], missed=missed[i], ks=(1, 100), place=round(place[i], 6)))
         return counts

@@ -1,9 +1,9 @@
-"""Ten sets of measurements with a known truth, and every sentence that the analyzers say about them.
+"""Print every sentence that the analyzers write about ten sets of simulated measurements with a known truth.
 
-    python -m studies.stores                  # all of them
-    python -m studies.stores no-law imports   # some of them; --tables adds the tables
+    python -m studies.stores                  # all sets
+    python -m studies.stores no-law imports   # some sets; --tables adds the tables
 
-A person reads the sentences: each must be true of the set, and clear. `truth` says what is true.
+Read the sentences, and check that each is clear and true of the set. The line TRUTH says what is true.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ TOKENS = 200
 
 @dataclass(frozen=True)
 class Law:
-    """The truth about one family: y = (1 - floor) A S^-alpha + floor, where y is CE or -ln RBP_k.
+    """The true law of one family, y / y(1e8) = (1 - floor) (S / 1e8)^-alpha + floor. y is CE or -ln RBP_k.
 
     Attributes:
-        alpha: exponent of CE and of RBP_1.
-        rise: by how much the exponent of RBP_k rises if k grows by a factor of e.
-        floor: the share of y at S = 1e8 that no size removes.
-        tau: sd of ln y of a model around its law.
+        alpha: the exponent of CE and of RBP_1.
+        rise: the amount by which the exponent of RBP_k rises if k grows by a factor of e.
+        floor: the share of y at S = 1e8 that does not fall with size.
+        tau: the standard deviation of ln y of a model around its law.
 
     """
 
@@ -60,12 +60,21 @@ def _k() -> FloatArray:
 
 
 def measured(law: Law, s: float, *, dataset: str = "texts", documents: int = DOCUMENTS, own: int = 0) -> RankTable:
-    """One model's ranks of a dataset. own: seed of what this model does not share with others."""
+    """Simulate the ranks of one model on a dataset.
+
+    Args:
+        law: the law of the model's family.
+        s: the size S.
+        dataset: the name of the dataset. Models share the difficulty of the tokens of a dataset.
+        documents: the number of documents.
+        own: the seed of the random numbers that the model does not share with other models.
+
+    """
     shared = np.random.default_rng(sum(map(ord, dataset)))
     rng = np.random.default_rng([own, int(s), int(1e6 * law.alpha)])
     tokens = documents * TOKENS
-    of_document = np.repeat(shared.standard_normal(documents), TOKENS)
-    difficulty = np.sqrt(0.1) * of_document + np.sqrt(0.7) * shared.standard_normal(tokens)
+    document_difficulty = np.repeat(shared.standard_normal(documents), TOKENS)
+    difficulty = np.sqrt(0.1) * document_difficulty + np.sqrt(0.7) * shared.standard_normal(tokens)
     uniform = ndtr(difficulty + np.sqrt(0.2) * rng.standard_normal(tokens))
     factor = np.exp(law.tau * rng.standard_normal())
     k = _k()
@@ -73,17 +82,17 @@ def measured(law: Law, s: float, *, dataset: str = "texts", documents: int = DOC
     rank = np.ceil(np.exp(np.interp(uniform, np.exp(-missed), np.log(k), left=0.0))).astype(np.int64)
     rank = np.clip(rank, 1, VOCABULARY)
     ce = 3.5 * float(law.falls(s, np.ones(1))[0]) * factor
-    rest = np.maximum(ce - np.log(rank).mean(), 0.05) * np.exp(0.3 * of_document - 0.3**2 / 2)
+    rest = np.maximum(ce - np.log(rank).mean(), 0.05) * np.exp(0.3 * document_difficulty - 0.3**2 / 2)
     logprob = -np.log(rank) - rest * rng.exponential(size=tokens)
-    nothing = np.zeros(tokens)
+    zeros = np.zeros(tokens)
     return RankTable.from_arrays(
         vocab_size=VOCABULARY,
         document=np.repeat(np.arange(documents), TOKENS),
         position=np.tile(np.arange(1, TOKENS + 1), documents),
-        field=nothing,
+        field=zeros,
         token=shared.zipf(1.3, tokens) % VOCABULARY,
         greater=rank - 1,
-        ties=nothing,
+        ties=zeros,
         logprob=logprob,
         entropy=rng.exponential(size=tokens),
         top=np.where(rank == 1, shared.integers(VOCABULARY, size=tokens), 1),
@@ -92,14 +101,24 @@ def measured(law: Law, s: float, *, dataset: str = "texts", documents: int = DOC
 
 
 class Measurements:
-    """Measurements in memory, as a store would give them."""
+    """A list of simulated measurements in memory."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
         self._tables: dict[str, RankTable] = {}
 
     def add(self, law: Law, s: float, *, family: str = "alpha", own: int = 0, ranks: bool = True, **facts: Any) -> None:
-        """Add one measurement. facts: columns of `Runs.frame` in place of the usual ones."""
+        """Simulate and add one measurement.
+
+        Args:
+            law: the law of the family.
+            s: the size S.
+            family: the name of the family.
+            own: the seed of the random numbers that the model does not share with other models.
+            ranks: whether the measurement has ranks. Without ranks it looks like imported results.
+            facts: values of columns of `Runs.frame` that replace the default values.
+
+        """
         dataset = facts.get("dataset", "texts")
         documents = facts.get("documents", DOCUMENTS)
         table = measured(law, s, dataset=dataset, documents=documents, own=own)
@@ -142,46 +161,46 @@ class Measurements:
         self._rows.append(row | facts)
 
     def runs(self) -> Runs:
-        """The measurements."""
+        """Return the measurements."""
         return Runs(pd.DataFrame(self._rows), Tables(self._tables))
 
 
 def one_family(law: Law, sizes: int = 6, **facts: Any) -> Runs:
-    """One family of sizes from 1M to 1B."""
-    made = Measurements()
+    """Simulate one family of sizes from 1M to 1B."""
+    measurements = Measurements()
     for s in np.geomspace(1e6, 1e9, sizes):
-        made.add(law, float(s), **facts)
-    return made.runs()
+        measurements.add(law, float(s), **facts)
+    return measurements.runs()
 
 
 def two_families(one: Law, other: Law) -> Runs:
-    """Two families on the same texts."""
-    made = Measurements()
+    """Simulate two families on the same texts."""
+    measurements = Measurements()
     for family, law in (("alpha", one), ("beta", other)):
         for s in np.geomspace(1e6, 1e9, 6):
-            made.add(law, float(s), family=family, own=ord(family[0]))
-    return made.runs()
+            measurements.add(law, float(s), family=family, own=ord(family[0]))
+    return measurements.runs()
 
 
 def seeds() -> Runs:
-    """Three seeds of each of four sizes."""
-    made = Measurements()
+    """Simulate three seeds of each of four sizes."""
+    measurements = Measurements()
     for s in np.geomspace(1e6, 1e9, 4):
         for seed in range(3):
-            made.add(Law(), float(s), own=seed, seed=seed, model=f"alpha-{s / 1e6:.0f}m-seed{seed}")
-    return made.runs()
+            measurements.add(Law(), float(s), own=seed, seed=seed, model=f"alpha-{s / 1e6:.0f}m-seed{seed}")
+    return measurements.runs()
 
 
 def checkpoints() -> Runs:
-    """Five checkpoints of each of four sizes; y falls with training tokens, too."""
-    made = Measurements()
+    """Simulate five checkpoints of each of four sizes. y also falls with the number of training tokens."""
+    measurements = Measurements()
     for s in np.geomspace(1e6, 1e9, 4):
         for step, tokens in ((1000, 2e9), (4000, 8e9), (16000, 3.2e10), (64000, 1.28e11), (128000, 2.56e11)):
-            of_step = float(s) / (1 + 4e9 / tokens)
+            effective_size = float(s) / (1 + 4e9 / tokens)
             size = f"{s / 1e6:.0f}m"
-            made.add(
+            measurements.add(
                 Law(),
-                of_step,
+                effective_size,
                 own=1,
                 non_embedding_params=int(s),
                 size=size,
@@ -189,7 +208,7 @@ def checkpoints() -> Runs:
                 revision=f"step{step}",
                 model=f"alpha-{size}@step{step}",
             )
-    return made.runs()
+    return measurements.runs()
 
 
 STORES: dict[str, tuple[str, Callable[[], Runs]]] = {
@@ -225,29 +244,29 @@ def sentences_of_page(page: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print what is said about each set."""
+    """Print what the analyzers and the page say about each set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stores", nargs="*", help=f"{', '.join(STORES)}; all by default")
+    parser.add_argument("stores", nargs="*", help=f"all by default: {', '.join(STORES)}")
     parser.add_argument("--tables", action="store_true", help="also print the tables of results")
     options = parser.parse_args()
     analyzers = [analyzer() for analyzer in find(ANALYZERS).chosen(["*"])]
     for name in options.stores or STORES:
-        truth, made = STORES[name]
+        truth, simulate = STORES[name]
         print(f"\n######## {name}\nTRUTH: {truth}")
-        runs = made()
-        outcomes = analyse(runs, analyzers, processes=1)
-        said = set()
-        for outcome in outcomes:
-            print(f"\n---- {outcome.name}: {outcome.sentence}")
+        runs = simulate()
+        analyses = analyse(runs, analyzers, processes=1)
+        printed = set()
+        for analysis in analyses:
+            print(f"\n---- {analysis.name}: {analysis.sentence}")
             if options.tables:
-                show(outcome)
-            elif outcome.report is not None:
-                print(*outcome.report.notes, sep="\n")
-            if outcome.report is not None:
-                said |= {outcome.report.headline, *outcome.report.notes}
-        print("\n---- further sentences of the page")
-        for sentence in dict.fromkeys(sentences_of_page(render(runs, outcomes))):
-            if sentence not in said:
+                show(analysis)
+            elif analysis.report is not None:
+                print(*analysis.report.notes, sep="\n")
+            if analysis.report is not None:
+                printed |= {analysis.report.headline, *analysis.report.notes}
+        print("\n---- other sentences of the page")
+        for sentence in dict.fromkeys(sentences_of_page(render(runs, analyses))):
+            if sentence not in printed:
                 print(sentence)
 
 

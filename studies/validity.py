@@ -1,13 +1,13 @@
-"""Do the intervals and tests hold? Draws from a known truth, analysed by the library's own functions.
+"""Check the intervals and tests of the library with draws from a known truth.
 
-    python -m studies.validity --jobs 2 --draws 1000             # all: studies/validity.csv
-    python -m studies.validity exponents emergence --minutes 5   # some experiments, whose rows are replaced
-    python -m studies.validity --minutes 7 --jobs 16 --out DIR   # all, for 7 minutes: DIR/validity.csv
-    python -m studies.validity --table                           # the documentation's tables and rates from the CSV
+    python -m studies.validity --jobs 2 --draws 1000             # run all experiments; writes studies/validity.csv
+    python -m studies.validity exponents emergence --minutes 5   # run some experiments and replace their rows
+    python -m studies.validity --minutes 7 --jobs 16 --out DIR   # run all for 7 minutes; writes DIR/validity.csv
+    python -m studies.validity --table                           # write tables and rates into the documentation
 
-Each row of the CSV is a claim in a cell (one combination of settings). `studies.experiment` says what claims are. Draws
-are made in slices. Each slice of a cell has a seed of its own, so more time adds draws and changes none. All cells get
-their first slice before any cell gets its second one.
+Each row of the CSV is a claim in a cell, which is one combination of settings. `studies.experiment` explains claims.
+Draws are made in slices. Each slice of a cell has its own seed. With more time, more draws are added, and earlier draws
+stay the same. All cells get their first slice before any cell gets its second slice.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ EXPERIMENTS = of_laws.EXPERIMENTS | of_measurements.EXPERIMENTS
 SECONDS_BETWEEN_WRITES = 20
 
 Task = tuple[str, int, int, int]
-"""The name of an experiment, the number of a cell, the number of a slice, and how many draws it has."""
+"""The name of an experiment, the number of a cell, the number of a slice, and the number of draws in the slice."""
 
 
 def where_of(cell: Settings) -> str:
-    """The settings of a cell, as the CSV has them: `m=4 D=20 t3`."""
+    """Write the settings of a cell as in the CSV, such as `m=4 D=20 t3`."""
     return " ".join(value if isinstance(value, str) else f"{key}={value:g}" for key, value in cell.items())
 
 
 def draw_slice(task: Task) -> dict[str, FloatArray]:
-    """Make the draws of one slice. Returns the outcomes of each claim."""
+    """Make the draws of one slice. Returns the outcomes of each claim, (draws,) or fewer."""
     name, number, part, draws = task
     experiment = EXPERIMENTS[name]
     cell = experiment.cells[number]
@@ -53,33 +53,33 @@ def draw_slice(task: Task) -> dict[str, FloatArray]:
     for _ in range(draws):
         for claim, outcome in experiment.draw(rng, cell).items():
             outcomes.setdefault(claim, []).append(float(outcome))
-    return {claim: np.array(of_claim) for claim, of_claim in outcomes.items()}
+    return {claim: np.array(values) for claim, values in outcomes.items()}
 
 
 def tasks_of(names: Sequence[str], draws: int, largest: int = 0) -> Iterator[Task]:
-    """Yield the first slice of every cell, then the second of every cell.
+    """Yield the first slice of every cell, then the second slice of every cell, and so on.
 
     Args:
-        names: the experiments.
-        draws: of a cell; 0: without end.
-        largest: the largest number of draws of a slice; 0 for each experiment's own number.
+        names: the names of the experiments.
+        draws: the number of draws of each cell; 0 for slices without end.
+        largest: the largest number of draws in a slice; 0 for the number that each experiment sets.
 
     """
     for part in count():
         last = True
         for name in names:
-            of_slice = min(EXPERIMENTS[name].draws, largest or EXPERIMENTS[name].draws)
-            left = draws - part * of_slice if draws else of_slice
+            slice_draws = min(EXPERIMENTS[name].draws, largest or EXPERIMENTS[name].draws)
+            left = draws - part * slice_draws if draws else slice_draws
             if left > 0:
                 last = False
                 for number in range(len(EXPERIMENTS[name].cells)):
-                    yield name, number, part, min(of_slice, left)
+                    yield name, number, part, min(slice_draws, left)
         if last:
             return
 
 
 class Results:
-    """The outcomes of all draws so far, in memory and in a CSV file."""
+    """The outcomes of all draws so far, in memory and in a CSV file. Rows of other experiments in the file stay."""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
         self.path = path
@@ -95,16 +95,16 @@ class Results:
         name, number, _, draws = task
         key = (name, number)
         self._draws[key] = self._draws.get(key, 0) + draws
-        of_cell = self._outcomes.setdefault(key, {})
-        for claim, of_claim in outcomes.items():
-            of_cell.setdefault(claim, []).append(of_claim)
+        cell_outcomes = self._outcomes.setdefault(key, {})
+        for claim, values in outcomes.items():
+            cell_outcomes.setdefault(claim, []).append(values)
 
     def frame(self) -> pd.DataFrame:
-        """The rows of the CSV: every claim in every cell."""
+        """Return the rows of the CSV, one for each claim in each cell."""
         rows = []
         for (name, number), outcomes in sorted(self._outcomes.items(), key=lambda item: item[0][1]):
-            for claim, of_slices in outcomes.items():
-                of_claim = np.concatenate(of_slices)
+            for claim, slices in outcomes.items():
+                values = np.concatenate(slices)
                 rows.append(
                     {
                         "experiment": name,
@@ -112,8 +112,8 @@ class Results:
                         "nominal": NOMINAL.get(kind_of(claim)),
                         "where": where_of(EXPERIMENTS[name].cells[number]),
                         "draws": self._draws[name, number],
-                        "judged": len(of_claim),
-                        "value": float(f"{summary(claim, of_claim):.4g}"),
+                        "judged": len(values),
+                        "value": float(f"{summary(claim, values):.4g}"),
                     }
                 )
         frame = pd.concat([part for part in (self._others, pd.DataFrame(rows)) if len(part)])
@@ -122,7 +122,7 @@ class Results:
         return frame.sort_values("experiment", key=lambda names: names.map(order), kind="stable")
 
     def write(self) -> None:
-        """Write the CSV. A reader sees the old file or the new one, never a part."""
+        """Write the CSV. Other programs read either the old file or the new file, never a part of it."""
         partial_file = self.path.with_suffix(".partial")
         self.frame().to_csv(partial_file, index=False)
         partial_file.replace(self.path)
@@ -132,12 +132,12 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, largest
     """Make the draws in several processes, and write results as they come.
 
     Args:
-        names: the experiments.
+        names: the names of the experiments.
         path: the CSV file.
         jobs: the number of processes.
-        draws: of each cell; 0 for as many as there is time for.
-        largest: the largest number of draws of a slice; 0 for each experiment's own number.
-        minutes: the time that there is; 0 if it is not limited.
+        draws: the number of draws of each cell; 0 for as many as the time allows.
+        largest: the largest number of draws in a slice; 0 for the number that each experiment sets.
+        minutes: the time limit in minutes; 0 for no limit.
 
     """
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # for the processes that are started
@@ -169,22 +169,22 @@ def simulate(names: Sequence[str], path: Path, *, jobs: int, draws: int, largest
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the experiments that the command line names, or write the documentation's tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("experiments", nargs="*", help=f"{', '.join(EXPERIMENTS)}; all by default")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes; by default one for each core")
-    parser.add_argument("--draws", type=int, default=0, help="for each cell; 1,000 if there is no --minutes")
-    parser.add_argument("--slice", type=int, default=0, help="the most draws of a slice, for a slow machine")
-    parser.add_argument("--minutes", type=float, default=0.0, help="stop after so long")
-    parser.add_argument("--out", type=Path, default=CSV.parent, help="the folder for validity.csv; by default studies/")
-    parser.add_argument("--table", action="store_true", help="write the documentation's tables and rates; run nothing")
+    parser.add_argument("experiments", nargs="*", help=f"all by default: {', '.join(EXPERIMENTS)}")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of processes; by default one per core")
+    parser.add_argument("--draws", type=int, default=0, help="number of draws per cell; 1,000 without --minutes")
+    parser.add_argument("--slice", type=int, default=0, help="largest number of draws in a slice, for slow machines")
+    parser.add_argument("--minutes", type=float, default=0.0, help="stop after this many minutes")
+    parser.add_argument("--out", type=Path, default=CSV.parent, help="folder for validity.csv; studies/ by default")
+    parser.add_argument("--table", action="store_true", help="only write the documentation's tables and rates")
     options = parser.parse_args()
     if options.table:
         validity_page.write(pd.read_csv(CSV))
         return
     unknown = sorted(set(options.experiments) - set(EXPERIMENTS))
     if unknown:
-        parser.error(f"no experiment {', '.join(unknown)}: there are {', '.join(EXPERIMENTS)}")
+        parser.error(f"There is no experiment {', '.join(unknown)}. The experiments are {', '.join(EXPERIMENTS)}.")
     options.out.mkdir(parents=True, exist_ok=True)
     simulate(
         options.experiments or list(EXPERIMENTS),

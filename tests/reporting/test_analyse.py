@@ -1,4 +1,4 @@
-"""Analyzers side by side: whatever one does, the others' reports are there."""
+"""Tests of `analyse`: an analyzer that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def by_name(analyses: list[Analysis]) -> dict[str, Analysis]:
     return {analysis.name: analysis for analysis in analyses}
 
 
-def test_a_failed_analyzer_is_a_line_and_the_others_go_on(tmp_path: Path, runs: Runs) -> None:
+def test_analyse_gives_a_failed_analyzer_a_problem_and_runs_the_others(tmp_path: Path, runs: Runs) -> None:
     names = ["raises", "leaves", "wrong", "refuses", "odd_table", "fine"]
     analyses = analyse(runs, analyzers(tmp_path, names), processes=1)
     assert [analysis.name for analysis in analyses] == names
@@ -71,7 +71,7 @@ def test_a_failed_analyzer_is_a_line_and_the_others_go_on(tmp_path: Path, runs: 
     assert "needs checkpoints" in found["refuses"].problem
 
 
-def test_a_process_that_dies_takes_no_other_report_with_it(tmp_path: Path, runs: Runs) -> None:
+def test_analyse_keeps_other_reports_if_a_process_dies(tmp_path: Path, runs: Runs) -> None:
     analyses = analyse(runs, analyzers(tmp_path, ["dies", "fine", "unsendable"]), processes=2)
     found = by_name(analyses)
     assert list(found) == ["dies", "fine", "unsendable"]

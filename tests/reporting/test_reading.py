@@ -1,4 +1,4 @@
-"""The reading page as data: spans, ranks and documents as worked out by hand."""
+"""Tests of the data of the reading page: spans, ranks and documents with known answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def only_set(runs: Runs, **options: Any) -> Any:
     return token_set
 
 
-def test_the_ranks_probabilities_and_first_choices_are_those_of_the_tables() -> None:
+def test_render_reading_has_ranks_probabilities_and_first_choices_of_the_tables() -> None:
     texts = [["a", "b", "c", "d", "e"]]
     runs = read_runs({"small": [[1, 7, 300, 40_000]], "large": [[2, 1, 90, 1]]}, texts)
     token_set = only_set(runs)
@@ -52,14 +52,14 @@ def test_the_ranks_probabilities_and_first_choices_are_those_of_the_tables() -> 
     assert document["rbp"] == [0.5, 0.75]
 
 
-def test_tokens_that_share_a_character_are_one_span() -> None:
+def test_spans_join_tokens_that_share_a_character() -> None:
     assert spans(["a", "\udce2\udc82", "\udcac", " b"]) == (["a", "€", " b"], [1, 2, 1])
     assert spans(["\udcf0\udc9f", "\udc98", "\udc80x\udcc3", "\udca9"]) == (["😀xé"], [4])
     assert spans(["\udcac", "a", "\udcc3"]) == (["\ufffd", "a", "\ufffd"], [1, 1, 1])
     assert spans([]) == ([], [])
 
 
-def test_the_page_shows_the_texts_and_keeps_what_they_hold_from_being_read_as_html() -> None:
+def test_render_reading_holds_texts_but_no_html_of_them() -> None:
     page, notes = render_reading(seeded_runs())
     assert notes == []
     assert EVIL not in page
@@ -71,7 +71,7 @@ def test_the_page_shows_the_texts_and_keeps_what_they_hold_from_being_read_as_ht
     assert all(document["scored"] == list(range(1, document["shown"])) for document in documents.values())
 
 
-def test_a_hostile_name_is_escaped() -> None:
+def test_render_reading_escapes_names() -> None:
     runs = seeded_runs()
     runs.frame["dataset"] = f"{EVIL}wiki"
     page = render_reading(runs, command=EVIL)[0]
@@ -79,7 +79,7 @@ def test_a_hostile_name_is_escaped() -> None:
 
 
 def law_runs(documents: int = 40, deciding: int = 17) -> Runs:
-    """Sizes whose ranks get better, everywhere alike but in one document."""
+    """Simulate sizes that get better by the same amount in all documents except one."""
     words = [[f"w{i}" for i in range(61)] for _ in range(documents)]
     rng = np.random.default_rng(1)
     difficulty = rng.random((documents, 60))
@@ -92,7 +92,7 @@ def law_runs(documents: int = 40, deciding: int = 17) -> Runs:
     return read_runs(ranks, words)
 
 
-def test_the_documents_that_decide_the_law_come_first() -> None:
+def test_render_reading_shows_documents_that_decide_the_law_first() -> None:
     token_set = only_set(law_runs())
     first = token_set["documents"][0]
     assert first["number"] == 17
@@ -103,7 +103,7 @@ def test_the_documents_that_decide_the_law_come_first() -> None:
     assert token_set["of"] == 40
 
 
-def test_documents_that_are_asked_for() -> None:
+def test_render_reading_shows_the_named_documents() -> None:
     runs = law_runs()
     by_id = only_set(runs, documents=["doc 3", "5"])
     assert [document["number"] for document in by_id["documents"]] == [3, 5]
@@ -111,7 +111,7 @@ def test_documents_that_are_asked_for() -> None:
         render_reading(runs, documents=["doc 99"])
 
 
-def test_no_more_tokens_than_asked_for() -> None:
+def test_render_reading_shows_at_most_the_given_number_of_tokens() -> None:
     runs = law_runs()
     for most in (1, 100, 1_000):
         assert sum(document["shown"] for document in only_set(runs, tokens=most)["documents"]) <= most
@@ -120,7 +120,7 @@ def test_no_more_tokens_than_asked_for() -> None:
     assert "1 document left out" in notes[0]
 
 
-def test_only_measurements_of_the_same_tokens_stand_together() -> None:
+def test_render_reading_groups_measurements_of_the_same_tokens() -> None:
     runs = seeded_runs()
     mixed = runs.frame.assign(documents_hash=["d", "d", "other"])
     page, _ = render_reading(Runs(mixed.drop(columns="name"), runs.store))
@@ -129,7 +129,7 @@ def test_only_measurements_of_the_same_tokens_stand_together() -> None:
     assert len(set(labels)) == 2
 
 
-def test_a_model_is_named_without_what_all_share() -> None:
+def test_render_reading_leaves_shared_tags_out_of_model_names() -> None:
     runs = seeded_runs()
     twice = pd.concat([runs.frame.assign(sequence="slide"), runs.frame.assign(sequence="truncate")])
     page, _ = render_reading(Runs(twice.drop(columns="name"), runs.store))
@@ -139,7 +139,7 @@ def test_a_model_is_named_without_what_all_share() -> None:
     assert labels == ["toy on hard, sequence slide", "toy on hard, sequence truncate"]
 
 
-def test_precisions_checkpoints_and_families_of_the_same_tokens_stand_side_by_side() -> None:
+def test_render_reading_puts_all_measurements_of_the_same_tokens_into_one_set() -> None:
     runs = seeded_runs()
     frame = runs.frame.assign(dtype=["float32", "bfloat16", "float32"], model=["toy-1", "toy-1", "other-1"])
     frame = frame.assign(non_embedding_params=1000, family=["toy", "toy", "other"])
@@ -148,13 +148,13 @@ def test_precisions_checkpoints_and_families_of_the_same_tokens_stand_side_by_si
     assert [model["smaller"] for model in token_set["models"]].count(None) == 2  # the first of each family
 
 
-def test_without_texts_there_is_nothing_to_read() -> None:
+def test_render_reading_refuses_measurements_without_texts() -> None:
     frame = pd.DataFrame([{"run_id": "a", "family": "toy", "model": "toy-1", "dataset": "text"}])
     with pytest.raises(BadInput, match="toy on text"):
         render_reading(Runs(frame, Tables({"a": ranked([1, 2, 3])})))
 
 
-def test_measurements_that_cannot_be_read_are_left_out_with_a_note() -> None:
+def test_render_reading_notes_measurements_that_cannot_be_read() -> None:
     runs = seeded_runs()
     more = pd.concat([runs.frame, runs.frame.tail(1).assign(run_id="lost", size="lost", model="toy-lost")])
     page, notes = render_reading(Runs(more.drop(columns="name"), runs.store))
@@ -162,7 +162,7 @@ def test_measurements_that_cannot_be_read_are_left_out_with_a_note() -> None:
     assert "toy-lost" in notes[0]
 
 
-def test_gaps_of_tokens_that_were_not_kept_are_shown() -> None:
+def test_render_reading_shows_gaps_of_tokens_that_were_not_kept() -> None:
     table = ranked([3, 1, 2], token=[0, 1, 2], position=[1, 2, 6])
     frame = pd.DataFrame([{"run_id": "a", "family": "toy", "model": "toy-1", "dataset": "text"}])
 
@@ -175,7 +175,7 @@ def test_gaps_of_tokens_that_were_not_kept_are_shown() -> None:
     assert document["scored"] == [1, 2, 4]
 
 
-def test_ten_models_and_five_documents_are_less_than_a_megabyte() -> None:
+def test_render_reading_of_ten_models_and_five_documents_is_less_than_a_megabyte() -> None:
     sizes = {str(i): 10 ** (i // 2 + 3) + i for i in range(10)}
     rng = np.random.default_rng(0)
     words = [[f" w{word}" for word in rng.zipf(1.3, 2_000) % 5_000] for _ in range(5)]
@@ -184,7 +184,7 @@ def test_ten_models_and_five_documents_are_less_than_a_megabyte() -> None:
     assert len(page) < 1_000_000
 
 
-def test_a_reference_is_shown() -> None:
+def test_render_reading_shows_ranks_of_a_reference() -> None:
     table = power_law_ranks(1000, documents=2, tokens=10)
     filled = {name: table.column(name) for name in table.table.column_names}
     zeros = np.zeros(20)
@@ -197,6 +197,6 @@ def test_a_reference_is_shown() -> None:
 
     tables = {"a": type(table).from_arrays(vocab_size=512, accept=zeros, **filled)}
     token_set = only_set(Runs(frame, Kept(tables)))
-    said = token_set["documents"][1]["models"][0]
-    assert said["reference_rank"] == list(range(10, 20))
-    assert {token_set["strings"][place] for place in said["reference_top"]} == {"one"}
+    model = token_set["documents"][1]["models"][0]
+    assert model["reference_rank"] == list(range(10, 20))
+    assert {token_set["strings"][place] for place in model["reference_top"]} == {"one"}

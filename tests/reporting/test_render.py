@@ -1,4 +1,4 @@
-"""The page as text: what stands in it, in which order, escaped, in one file."""
+"""Tests of the page's HTML: contents, order, escaping and size."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def measured(families: int, datasets: list[str], sizes: int) -> Runs:
 
 
 def law_report(runs: Runs, ks: list[int], *, known: bool = True) -> Report:
-    """A report as power_law makes it."""
+    """Make a report like those of the analyzer `power_law`."""
     glossary = {"alpha": Term("exponent", "α"), "delta": Term("minus CE's", "Δα vs. CE"), "A": "factor"}
     report = Report(glossary | {"doubt": Term("what speaks against the law", "fit")})
     points: list[dict[str, Any]] = []
@@ -82,7 +82,7 @@ def law_report(runs: Runs, ks: list[int], *, known: bool = True) -> Report:
 
 
 def further(name: str, runs: Runs) -> Analysis:
-    """Another analyzer's analysis, with a figure and a table."""
+    """Make the analysis of another analyzer, with a figure and a table."""
     report = Report({"beta": "slope"}, headline=f"{name} says something in about a dozen words of plain English.")
     for row in runs.frame.itertuples():
         keys = {"family": row.family, "dataset": row.dataset, "size": row.size}
@@ -92,7 +92,7 @@ def further(name: str, runs: Runs) -> Analysis:
 
 
 def visible_words(page: str) -> list[str]:
-    """Words that are not folded, nor in tables, controls, scripts."""
+    """Return the words that are neither folded nor in tables, controls or scripts."""
     body = page[page.index("<main>") : page.index("</main>")]
     body = re.sub(r"<(script|table|form)\b.*?</\1>", " ", body, flags=re.DOTALL)
     body = re.sub(r"<details.*?(<summary>.*?</summary>).*?</details>", r"\1", body, flags=re.DOTALL)
@@ -104,7 +104,7 @@ def unpack(packed: str) -> str:
 
 
 def figures(page: str) -> list[Any]:
-    """The page's figures as Vega-Lite, the explorer first."""
+    """Return the figures of a page as Vega-Lite, the explorer first."""
     packed = re.findall(r'<script type="application/gzip" class="spec">(.*?)</script>', page, flags=re.DOTALL)
     return [json.loads(unpack(text)) for text in packed]
 
@@ -119,7 +119,7 @@ def demo() -> str:
     return render(runs, analyses, command="rbptrack demo")
 
 
-def test_the_first_page_answers_first(demo: str) -> None:
+def test_render_puts_the_answer_before_the_details(demo: str) -> None:
     order = [
         "<h1>family0 on code and wiki</h1>",
         "RBP_10 improves with size",
@@ -136,7 +136,7 @@ def test_the_first_page_answers_first(demo: str) -> None:
     assert len(visible_words(demo)) <= 220
 
 
-def test_the_table_of_laws_has_rows_for_every_k_of_the_slider(demo: str) -> None:
+def test_render_has_rows_of_laws_for_every_k_of_the_slider(demo: str) -> None:
     packed = re.search(r'<script type="application/gzip" id="rows">(.*?)</script>', demo)
     assert packed
     rows = json.loads(unpack(packed[1]))
@@ -153,14 +153,14 @@ def test_the_table_of_laws_has_rows_for_every_k_of_the_slider(demo: str) -> None
     assert [unescape(re.sub("<[^>]*>", "", text)) for text in shown] == rows["rbp10"][0]
 
 
-def test_the_page_asks_for_nothing_outside(demo: str) -> None:
+def test_render_refers_to_no_other_file(demo: str) -> None:
     without_scripts = re.sub(r"<script>.*?</script>", "", demo, flags=re.DOTALL)
     assert not re.search(r"""(src|href)=["'](?!data:)""", without_scripts)
     assert "@import" not in without_scripts
     assert "url(" not in without_scripts
 
 
-def test_every_figure_and_table_of_the_page_can_be_read(demo: str) -> None:
+def test_render_holds_every_figure_and_table(demo: str) -> None:
     first, *folded = figures(demo)
     assert first["usermeta"]["explorer"]["ks"] == [1, 10, 100]
     assert len(folded) == 5
@@ -173,7 +173,7 @@ def test_every_figure_and_table_of_the_page_can_be_read(demo: str) -> None:
     assert html.unescape(link[1]).startswith("question,family")
 
 
-def test_whatever_data_say_is_only_text() -> None:
+def test_render_escapes_all_text_of_data() -> None:
     runs = measured(1, [EVIL], 3)
     report = law_report(runs, [1, 10])
     report.headline = EVIL
@@ -190,7 +190,7 @@ def test_whatever_data_say_is_only_text() -> None:
     assert pd.read_csv(pd.io.common.StringIO(table))["dataset"].eq(EVIL).all()
 
 
-def test_a_figure_that_cannot_be_drawn_is_a_line_in_its_place() -> None:
+def test_render_says_why_a_figure_cannot_be_drawn() -> None:
     class Broken:
         def to_dict(self, *, validate: bool) -> dict[str, Any]:
             raise ValueError("no such channel")
@@ -204,7 +204,7 @@ def test_a_figure_that_cannot_be_drawn_is_a_line_in_its_place() -> None:
     assert '"beta"' in json.dumps(figures(page))
 
 
-def test_below_20_documents_no_end_and_no_plus_minus_anywhere() -> None:
+def test_render_without_errors_shows_no_interval_anywhere() -> None:
     runs = measured(1, ["wiki"], 3)
     page = render(runs, [Analysis("power_law", law_report(runs, [1, 10, 100], known=False), leads=True)])
     body = page[page.index("<main>") : page.index("</main>")]
@@ -215,7 +215,7 @@ def test_below_20_documents_no_end_and_no_plus_minus_anywhere() -> None:
     assert "NaN" not in body
 
 
-def test_without_results_the_page_lists_what_is_there() -> None:
+def test_render_without_results_lists_measurements_and_notes() -> None:
     runs = measured(1, ["wiki"], 1)
     page = render(runs, [Analysis("training", Report({}, notes=["Needs checkpoints."]))])
     assert "family0-0/wiki" in page
@@ -223,7 +223,7 @@ def test_without_results_the_page_lists_what_is_there() -> None:
     assert 'id="chosen"' not in page
 
 
-def test_24_models_on_6_datasets_are_at_most_2_megabytes() -> None:
+def test_render_of_24_models_on_6_datasets_is_at_most_2_megabytes() -> None:
     runs = measured(4, ["a", "b", "c", "d", "e", "f"], 6)
     report = law_report(runs, log_grid(50257).tolist())
     assert len(report.tables["points"]) > 7000
@@ -238,7 +238,7 @@ def test_24_models_on_6_datasets_are_at_most_2_megabytes() -> None:
     assert len(table) == len(report.tables["laws"])
 
 
-def test_the_page_shows_the_commits_of_models_and_datasets() -> None:
+def test_render_shows_the_commits_of_models_and_datasets() -> None:
     runs = measured(1, ["wiki"], 2)
     runs.frame["repo"] = "EleutherAI/pythia-70m"
     runs.frame["commit"] = "EleutherAI/pythia-70m@a1b2c3d4e5f6"
@@ -248,7 +248,7 @@ def test_the_page_shows_the_commits_of_models_and_datasets() -> None:
     assert ">01234567<" in page
 
 
-def test_a_number_in_a_figure_that_is_none_is_null() -> None:
+def test_render_writes_nan_in_a_figure_as_null() -> None:
     class Chart:
         def to_dict(self, *, validate: bool) -> dict[str, Any]:
             return {"datasets": {"data": [{"x": math.nan, "y": [math.inf, 1.5]}]}}
@@ -259,14 +259,14 @@ def test_a_number_in_a_figure_that_is_none_is_null() -> None:
     ]
 
 
-def test_a_figure_with_other_data_of_its_own_has_no_controls() -> None:
+def test_render_shows_controls_only_above_an_explorer() -> None:
     runs = measured(1, ["wiki"], 3)
     report = law_report(runs, [1])
     report.figures["laws"].usermeta = {"ks": [1, 2]}
     assert 'id="controls"' not in render(runs, [Analysis("power_law", report, leads=True)])
 
 
-def test_a_name_in_brackets_is_printed_like_every_name() -> None:
+def test_render_makes_only_intervals_small_and_not_names_in_brackets() -> None:
     runs = measured(1, ["wiki (own)"], 3)
     page = render(runs, [Analysis("power_law", law_report(runs, [1]), leads=True)])
     assert "<small>(own)" not in page

@@ -1,4 +1,4 @@
-"""Reports in the store, as figures, and on the terminal."""
+"""Tests of reports in the store, of figures as files, and of reports on the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rbptrack.stats import Estimate
 
 
 class MemoryStore:
-    """What `keep` asks of a store."""
+    """A store that remembers what `keep` saves."""
 
     def __init__(self) -> None:
         self.saved: list[dict[str, Any]] = []
@@ -53,7 +53,7 @@ def analyses() -> list[Analysis]:
     return [broken, Analysis("power_law", law, leads=True), Analysis("training", nothing)]
 
 
-def test_reports_with_results_are_saved_and_the_page_with_the_leading_one(runs: Runs, analyses: list[Analysis]) -> None:
+def test_keep_saves_reports_with_results_and_the_page_in_the_leading_run(runs: Runs, analyses: list[Analysis]) -> None:
     store = MemoryStore()
     where = keep(store, runs, analyses, "<p>", command="rbptrack report")
     assert where == "1/report.html"
@@ -69,14 +69,14 @@ def test_reports_with_results_are_saved_and_the_page_with_the_leading_one(runs: 
     assert "rbptrack report" in saved["description"]
 
 
-def test_figures_as_files(tmp_path: Path, analyses: list[Analysis]) -> None:
+def test_save_figures_writes_a_file_for_each_figure(tmp_path: Path, analyses: list[Analysis]) -> None:
     [path], notes = save_figures(analyses, tmp_path / "new", "svg")
     assert notes == []
     assert path == tmp_path / "new" / "power_law-beta.svg"
     assert path.read_text().startswith("<svg")
 
 
-def test_a_figure_that_cannot_be_drawn_costs_no_other_figure(tmp_path: Path, analyses: list[Analysis]) -> None:
+def test_save_figures_draws_the_others_if_one_cannot_be_drawn(tmp_path: Path, analyses: list[Analysis]) -> None:
     figures = next(analysis.report.figures for analysis in analyses if analysis.report)
     figures["wrong"] = alt.Chart(alt.InlineData(values=[{"a": 1}])).mark_point().encode(x="a:nonsense")
     figures["last"] = figures["beta"]
@@ -85,7 +85,9 @@ def test_a_figure_that_cannot_be_drawn_costs_no_other_figure(tmp_path: Path, ana
     assert len(notes) == 1
 
 
-def test_a_report_on_the_terminal(analyses: list[Analysis], capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_headline_table_notes_and_problems(
+    analyses: list[Analysis], capsys: pytest.CaptureFixture[str]
+) -> None:
     for analysis in analyses:
         show(analysis)
     shown = capsys.readouterr()
@@ -95,14 +97,14 @@ def test_a_report_on_the_terminal(analyses: list[Analysis], capsys: pytest.Captu
     assert "broken failed: no" in shown.err
 
 
-def test_results_of_no_family_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_results_without_a_family(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report({"alpha": Term("exponent", "α")}, headline="One number.")
     report.add("alpha", Estimate(0.25, 1e-4), family="", dataset="wiki", metric="rbp_1")
     show(Analysis("all", report))
     assert "0.250 (0.230 to 0.270)" in capsys.readouterr().out
 
 
-def test_after_a_sweep_the_leading_report_and_a_line_for_the_rest(
+def test_show_summary_prints_the_leading_report_first(
     analyses: list[Analysis], capsys: pytest.CaptureFixture[str]
 ) -> None:
     show_summary(analyses)
@@ -130,7 +132,7 @@ def test_show_summary_without_headline_says_what_the_table_answers(
     assert capsys.readouterr().out.splitlines()[0] == "The law in size."
 
 
-def test_a_folder_in_place_of_a_figure_is_said_and_left_alone(analyses: list[Analysis], tmp_path: Path) -> None:
+def test_save_figures_keeps_a_folder_with_the_name_of_a_figure(analyses: list[Analysis], tmp_path: Path) -> None:
     (tmp_path / "power_law-beta.svg").mkdir()
     paths, notes = save_figures(analyses, tmp_path, "svg")
     assert paths == []

@@ -1,4 +1,4 @@
-"""Results as texts, files and metrics."""
+"""Tests of results as texts, as files and as metrics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def laws(*, known: bool = True) -> Report:
 
 
 @pytest.mark.parametrize(
-    ("given_", "text"),
+    ("number", "text"),
     [
         ((0.1123, 0.1042, 0.1211), "0.112 (0.104 to 0.121)"),
         ((0.00631, 0.005, 0.00763), "0.00631 (0.00500 to 0.00763)"),
@@ -51,24 +51,24 @@ def laws(*, known: bool = True) -> Report:
         ((0.3, 0.1, math.inf), "0.300 (0.100 to ∞)"),
     ],
 )
-def test_a_cell_holds_a_number_and_its_interval(given_: tuple, text: str) -> None:
-    assert cell(*given_) == text
+def test_cell_writes_a_number_and_its_interval(number: tuple, text: str) -> None:
+    assert cell(*number) == text
 
 
-def test_markdown_writes_plus_minus_in_one_cell() -> None:
+def test_cell_in_markdown_writes_plus_minus_for_a_symmetric_interval() -> None:
     assert cell(0.0618, 0.059, 0.0646, style="markdown") == "0.0618 ± 0.0028"
     assert cell(0.05, 0.01, 0.2, style="markdown") == "0.0500 (0.0100 to 0.2000)"
 
 
 @given(st.floats(-1e5, 1e5), st.sampled_from(["", "+.1%", "+.3g"]), st.sampled_from(["text", "markdown"]))
-def test_without_ends_there_is_never_a_plus_minus(value: float, form: str, style: str) -> None:
+def test_cell_without_ends_writes_no_interval(value: float, form: str, style: str) -> None:
     text = cell(value, math.nan, math.nan, form, style)
     assert "±" not in text
     assert "nan" not in text
     assert " to " not in text
 
 
-def test_questions_about_the_same_cases_share_a_table() -> None:
+def test_results_tables_join_questions_about_the_same_cases() -> None:
     table = results_tables(laws())[0].frame
     assert list(table) == ["family", "dataset", "metric", "α", "A", "Δα vs. CE", "verdict", "p", "held-out error"]
     assert table["metric"].tolist() == ["CE", "RBP_10"]
@@ -77,7 +77,7 @@ def test_questions_about_the_same_cases_share_a_table() -> None:
     assert table["p"].tolist() == ["", "<0.001"]
 
 
-def test_other_cases_have_a_table_of_their_own() -> None:
+def test_results_tables_separate_questions_about_other_cases() -> None:
     report = laws()
     report.add("beta", Estimate(0.4, 1e-4), family="pythia", dataset="wiki", null=0.0, size="70m", S=1.89e7)
     first, second = (table.frame for table in results_tables(report))
@@ -88,7 +88,7 @@ def test_other_cases_have_a_table_of_their_own() -> None:
     }
 
 
-def test_questions_without_a_metric_have_a_table_of_their_own() -> None:
+def test_results_tables_separate_questions_without_a_metric() -> None:
     report = laws()
     report.add("beta", Estimate(0.4, 1e-4), family="pythia", dataset="wiki", null=0.0)
     first, second = (table.frame for table in results_tables(report))
@@ -96,7 +96,7 @@ def test_questions_without_a_metric_have_a_table_of_their_own() -> None:
     assert list(second) == ["family", "dataset", "beta", "verdict", "p"]
 
 
-def test_two_columns_with_one_title_are_told_apart() -> None:
+def test_results_tables_add_the_name_to_a_title_that_is_taken() -> None:
     report = Report({"alpha": Term("exponent", "exponent"), "gamma": Term("another exponent", "exponent")})
     for question, value in (("alpha", 0.1), ("gamma", 0.2)):
         report.add(question, value, family="pythia", dataset="wiki")
@@ -105,7 +105,7 @@ def test_two_columns_with_one_title_are_told_apart() -> None:
     assert table.names["exponent (gamma)"] == "gamma"
 
 
-def test_the_terminal_shows_no_asides_and_a_single_family_not_at_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_leaves_out_asides_and_a_single_family(capsys: pytest.CaptureFixture[str]) -> None:
     report = laws()
     report.glossary = {**GLOSSARY, "held_out": Term("error", "held-out error", aside=True)}
     report.add("beta", 0.4, family="pythia", dataset="wiki", size="70m")
@@ -117,7 +117,7 @@ def test_the_terminal_shows_no_asides_and_a_single_family_not_at_all(capsys: pyt
     assert "70m" not in capsys.readouterr().out
 
 
-def test_below_20_documents_nothing_has_ends() -> None:
+def test_results_without_errors_have_no_interval_anywhere() -> None:
     report = laws(known=False)
     table = results_tables(report)[0].frame
     assert not [title for title in table if title.startswith(("verdict", "p"))]
@@ -127,23 +127,23 @@ def test_below_20_documents_nothing_has_ends() -> None:
     assert table_text(report.results, "csv").splitlines()[1].startswith("alpha,pythia,wiki,ce,0.1,,,,,")
 
 
-def test_metrics_are_named_by_question_family_dataset_metric_and_case() -> None:
+def test_metrics_have_names_from_question_family_dataset_metric_and_case() -> None:
     report = laws()
     report.add("beta", 0.4, family="my (own)", dataset="wiki", N=4, S=1.5e9)
-    found = metrics(report)
-    assert found["alpha/pythia/wiki/rbp_10"] == 0.25
-    assert found["alpha/pythia/wiki/rbp_10/low"] == pytest.approx(0.25 - 1.96e-2, abs=1e-4)
-    assert found["held_out/pythia/wiki/ce"] == pytest.approx(math.expm1(0.05))
-    assert found["beta/my :28own:29/wiki/4/1.5e:2b09"] == 0.4
-    assert all(math.isfinite(value) for value in found.values())
+    values = metrics(report)
+    assert values["alpha/pythia/wiki/rbp_10"] == 0.25
+    assert values["alpha/pythia/wiki/rbp_10/low"] == pytest.approx(0.25 - 1.96e-2, abs=1e-4)
+    assert values["held_out/pythia/wiki/ce"] == pytest.approx(math.expm1(0.05))
+    assert values["beta/my :28own:29/wiki/4/1.5e:2b09"] == 0.4
+    assert all(math.isfinite(value) for value in values.values())
 
 
-def test_no_results_no_table() -> None:
+def test_results_tables_and_metrics_of_an_empty_report_are_empty() -> None:
     assert results_tables(Report({})) == []
     assert metrics(Report({})) == {}
 
 
-def test_tables_as_text() -> None:
+def test_table_text_escapes_signs_of_each_format() -> None:
     frame = pd.DataFrame({"family": ["a|b", "50%_x"], "α": ["0.1 ± 0.2", math.nan]})
     assert table_text(frame, "csv") == "family,α\na|b,0.1 ± 0.2\n50%_x,\n"
     assert table_text(frame, "markdown").splitlines() == [
@@ -156,5 +156,5 @@ def test_tables_as_text() -> None:
 
 
 @pytest.mark.parametrize(("p", "text"), [(math.nan, ""), (1e-9, "<0.001"), (0.04, "0.040"), (1.0, "1.000")])
-def test_p(p: float, text: str) -> None:
+def test_p_text_has_three_decimals_or_a_bound(p: float, text: str) -> None:
     assert p_text(p) == text
