@@ -54,14 +54,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, Any, str
     return trainer, tokenizer, uri
 
 
-def test_evaluations_have_the_numbers(trained: tuple[Trainer, Any, str]) -> None:
+def test_callback_adds_its_metrics_to_each_evaluation(trained: tuple[Trainer, Any, str]) -> None:
     history = [entry for entry in trained[0].state.log_history if "eval_rbp_10" in entry]
     assert [entry["step"] for entry in history] == [1, 2, 3]
     assert all({"eval_loss", "eval_rbp_1", "eval_rank_ce"} <= set(entry) for entry in history)
     assert not any("eval_rbp_1000000" in entry for entry in history)
 
 
-def test_they_choose_the_best_model(trained: tuple[Trainer, Any, str]) -> None:
+def test_callback_metrics_can_choose_the_best_model(trained: tuple[Trainer, Any, str]) -> None:
     trainer, tokenizer, _ = trained
     measured = {e["step"]: e["eval_rbp_10"] for e in trainer.state.log_history if "eval_rbp_10" in e}
     best = max(measured.values())
@@ -74,7 +74,7 @@ def test_they_choose_the_best_model(trained: tuple[Trainer, Any, str]) -> None:
     assert rbptrack.measure(later, tokenizer, TEXTS, seq_len=64).rbp(10) == best
 
 
-def test_evaluations_are_checkpoints_of_one_family(trained: tuple[Trainer, Any, str]) -> None:
+def test_callback_logs_evaluations_as_checkpoints_of_one_family(trained: tuple[Trainer, Any, str]) -> None:
     runs = rbptrack.runs(family="mine", tracking_uri=trained[2])
     assert sorted(runs["revision"]) == ["step1", "step2", "step3"]
     logged = {e["step"]: e["eval_rank_ce"] for e in trained[0].state.log_history if "eval_rank_ce" in e}
@@ -83,7 +83,7 @@ def test_evaluations_are_checkpoints_of_one_family(trained: tuple[Trainer, Any, 
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_a_store_that_is_away_and_a_nan_do_not_end_the_training(
+def test_callback_does_not_end_training_without_a_store_or_with_nan(
     damaged: bool, trained: tuple[Trainer, Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -101,7 +101,7 @@ def test_a_store_that_is_away_and_a_nan_do_not_end_the_training(
 
 @pytest.fixture(scope="module")
 def two_sizes(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The tracking URI of two trainings of three evaluations each, whose Trainers log to MLflow."""
+    """Train two sizes with three evaluations each and Trainers that log to MLflow. Returns the tracking URI."""
     folder = tmp_path_factory.mktemp("sizes")
     uri = f"sqlite:///{folder}/mlflow.db"
     tokenizer = AutoTokenizer.from_pretrained(embedded("tokenizer"))
@@ -137,7 +137,7 @@ def two_sizes(tmp_path_factory: pytest.TempPathFactory) -> str:
     return uri
 
 
-def test_an_attached_callback_reaches_the_trainers_loggers(two_sizes: str) -> None:
+def test_attach_passes_metrics_to_the_loggers_of_the_trainer(two_sizes: str) -> None:
     client = MlflowClient(two_sizes)
     experiment = client.get_experiment_by_name("training")
     assert experiment is not None
@@ -148,7 +148,7 @@ def test_an_attached_callback_reaches_the_trainers_loggers(two_sizes: str) -> No
         assert [metric.step for metric in history] == [1, 2, 3]
 
 
-def test_logged_evaluations_know_their_training_tokens(two_sizes: str) -> None:
+def test_callback_logs_training_tokens(two_sizes: str) -> None:
     runs = rbptrack.runs(family="mine", tracking_uri=two_sizes)
     tokens = dict(zip(runs.frame["revision"], runs.frame["training_tokens"], strict=True))
     assert tokens == {"step1": 20, "step2": 40, "step3": 60}  # two examples of 10 tokens a step
@@ -157,7 +157,7 @@ def test_logged_evaluations_know_their_training_tokens(two_sizes: str) -> None:
 
 
 @pytest.mark.parametrize("texts", [None, "one text", ["", ""], [3]])
-def test_texts_that_cannot_be_measured_are_refused_at_once(texts: Any) -> None:
+def test_callback_refuses_texts_that_cannot_be_measured(texts: Any) -> None:
     tokenizer = AutoTokenizer.from_pretrained(embedded("tokenizer"))
     with pytest.raises(BadInput, match=r"text|nothing"):
         RankCallback(texts, tokenizer)

@@ -1,4 +1,4 @@
-"""Files are there whole or not at all, and what an option names is a file."""
+"""Tests that files are written completely or not at all, and that options accept only files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.files import read_small, regular_file, replacing, sha256, sync, sync_tree, write_whole
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_write_whole_replaces_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_whole(path, "one")
     write_whole(path, b"two")
@@ -22,7 +22,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_is_replaced_keeps_its_mode(tmp_path: Path) -> None:
+def test_write_whole_keeps_the_mode_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("private")
     path.chmod(0o600)
@@ -31,7 +31,7 @@ def test_a_file_that_is_replaced_keeps_its_mode(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_replacing_keeps_the_old_file_after_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_whole(path, "old")
 
@@ -46,9 +46,7 @@ def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path: P
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_content_and_name_are_synced_before_and_after_the_rename(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_write_whole_syncs_the_content_and_then_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
 
     def fsync(descriptor: int) -> None:
@@ -61,7 +59,7 @@ def test_content_and_name_are_synced_before_and_after_the_rename(
     assert synced[1] == tmp_path.name
 
 
-def test_a_tree_is_synced_with_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_tree_syncs_all_files_and_folders_and_the_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "cell"
     (folder / "blocks").mkdir(parents=True)
     (folder / "blocks/0.parquet").write_text("x")
@@ -71,7 +69,7 @@ def test_a_tree_is_synced_with_its_own_name(tmp_path: Path, monkeypatch: pytest.
     assert synced == ["blocks", "0.parquet", "cell", tmp_path.name]
 
 
-def test_a_file_system_that_cannot_sync_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_ignores_file_systems_that_cannot_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(number: int) -> None:
         def fsync(_: int) -> None:
             raise OSError(number, "no")
@@ -86,7 +84,7 @@ def test_a_file_system_that_cannot_sync_is_taken_as_it_is(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("kind", ["link", "broken link", "folder", "fifo"])
-def test_nothing_but_a_file_is_replaced(kind: str, tmp_path: Path) -> None:
+def test_write_whole_refuses_links_folders_and_pipes(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     target = tmp_path / "target"
     if kind == "folder":
@@ -103,18 +101,18 @@ def test_nothing_but_a_file_is_replaced(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder that takes no files")
-def test_a_folder_that_takes_no_files_is_said() -> None:
+def test_write_whole_names_a_folder_that_takes_no_files() -> None:
     with pytest.raises(BadInput, match="/proc"):
         write_whole(Path("/proc/x.html"), "x")
 
 
-def test_a_name_as_long_as_file_systems_take_is_written(tmp_path: Path) -> None:
+def test_write_whole_writes_a_name_of_the_largest_length(tmp_path: Path) -> None:
     path = tmp_path / ("é" * 125 + ".html")
     write_whole(path, "whole")
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_an_options_file_is_a_small_text(tmp_path: Path) -> None:
+def test_read_small_refuses_large_files_and_other_encodings(tmp_path: Path) -> None:
     path = tmp_path / "a.jinja"
     path.write_text("{{ é }}")
     assert read_small(path, "model.chat_template") == "{{ é }}"
@@ -133,7 +131,7 @@ def test_an_options_file_is_a_small_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["nothing", "folder", "fifo", "/dev/zero", "a" * 300, "zero\0byte", "loop", "missing/x"]
 )
-def test_what_is_no_file_is_refused_at_once(name: str, tmp_path: Path) -> None:
+def test_read_small_refuses_everything_but_files_at_once(name: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
@@ -152,7 +150,7 @@ def test_what_is_no_file_is_refused_at_once(name: str, tmp_path: Path) -> None:
     assert "\n" not in str(outcome[0])
 
 
-def test_a_file_of_any_size_is_regular(tmp_path: Path) -> None:
+def test_regular_file_accepts_any_size_and_links(tmp_path: Path) -> None:
     path = tmp_path / "weights"
     with path.open("wb") as file:
         file.truncate(2**40)
@@ -161,7 +159,7 @@ def test_a_file_of_any_size_is_regular(tmp_path: Path) -> None:
     assert regular_file(tmp_path / "link", "model.gguf") == tmp_path / "link"
 
 
-def test_sha256(tmp_path: Path) -> None:
+def test_sha256_of_abc_is_known(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     assert sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 

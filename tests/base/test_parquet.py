@@ -23,7 +23,7 @@ def table() -> pa.Table:
     return pa.table(columns).replace_schema_metadata({"about": "it"})
 
 
-def test_a_table_is_read_as_it_was_written(tmp_path: Path, table: pa.Table) -> None:
+def test_read_table_returns_what_write_table_wrote(tmp_path: Path, table: pa.Table) -> None:
     path = tmp_path / "t.parquet"
     write_table(path, table)
     read = read_table(path)
@@ -32,7 +32,9 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path, table: pa.Table) -> N
     assert read_table(path, ["id", "nothing"]).column_names == ["id"]
 
 
-def test_batches_have_as_many_rows_each(tmp_path: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_batches_yields_batches_of_equal_length(
+    tmp_path: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("rbptrack.base.parquet._ROWS", 1500)
     path = tmp_path / "t.parquet"
     with TableWriter(path, table.schema) as file:
@@ -45,7 +47,7 @@ def test_batches_have_as_many_rows_each(tmp_path: Path, table: pa.Table, monkeyp
     assert [batch.column_names for batch in read_batches(path, ["token"])] == [["token"], ["token"]]
 
 
-def test_an_interrupted_file_leaves_nothing(tmp_path: Path, table: pa.Table) -> None:
+def test_table_writer_leaves_no_file_after_an_interrupt(tmp_path: Path, table: pa.Table) -> None:
     def write() -> None:
         with TableWriter(tmp_path / "t.parquet", table.schema) as file:
             file.add(table)
@@ -56,7 +58,7 @@ def test_an_interrupted_file_leaves_nothing(tmp_path: Path, table: pa.Table) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cut_or_missing_file_is_one_line(tmp_path: Path, table: pa.Table) -> None:
+def test_read_table_reports_a_cut_or_missing_file_in_one_line(tmp_path: Path, table: pa.Table) -> None:
     path = tmp_path / "t.parquet"
     write_table(path, table)
     whole = path.read_bytes()
@@ -71,7 +73,7 @@ def test_a_cut_or_missing_file_is_one_line(tmp_path: Path, table: pa.Table) -> N
             read(path)
 
 
-def test_a_flipped_bit_in_a_page_is_never_another_number(tmp_path: Path, table: pa.Table) -> None:
+def test_read_table_never_returns_another_number_after_a_flipped_bit(tmp_path: Path, table: pa.Table) -> None:
     path = tmp_path / "t.parquet"
     write_table(path, table)
     whole = path.read_bytes()

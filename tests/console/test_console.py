@@ -39,7 +39,7 @@ def shown_in(columns: int, monkeypatch: pytest.MonkeyPatch, **options: object) -
     return re.sub(r"\x1b\[[\d;]*m", "", terminal.getvalue()).splitlines()
 
 
-def test_a_table_in_a_file_has_every_column(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_table_without_a_terminal_prints_every_column(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(FRAME, formats={"ce": ".3f"}, title="of today")
     title, header, first, second = capsys.readouterr().out.splitlines()
     assert title == "of today"
@@ -49,7 +49,7 @@ def test_a_table_in_a_file_has_every_column(capsys: pytest.CaptureFixture[str]) 
     assert first.index("1,200,000") + len("1,200,000") == second.index(" 3 ") + 2, "numbers end in one place"
 
 
-def test_a_narrow_terminal_drops_columns_and_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_print_table_in_a_narrow_terminal_names_the_columns_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown_in(30, monkeypatch)
     assert lines[0].split() == ["model", "dataset"]
     assert max(map(len, lines[:3])) <= 30
@@ -59,7 +59,7 @@ def test_a_narrow_terminal_drops_columns_and_names_them(monkeypatch: pytest.Monk
     assert len(shown_in(200, monkeypatch)) == 3
 
 
-def test_control_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_replaces_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     say("a\x1b[2Jb\u202ec")
     complain("no\x07")
     print_table(pd.DataFrame({"a": ["x\x1by"]}))
@@ -69,14 +69,14 @@ def test_control_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixt
     assert "\x1b" not in captured.out
 
 
-def test_bars_are_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bar_and_spinner_are_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with bar(10, "cell") as progress, spinner("loading"):
         progress.update(10)
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""
 
 
-def test_a_line_is_whole_beside_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_say_prints_a_whole_line_while_a_bar_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(sys, "stdout", terminal)
@@ -87,7 +87,7 @@ def test_a_line_is_whole_beside_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cell" in terminal.getvalue()
 
 
-def test_the_program_is_called_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_is_the_command_that_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/rbptrack", "list"])
     assert program() == "rbptrack"
     monkeypatch.setattr(sys, "argv", ["/x/__main__.py", "list"])

@@ -1,4 +1,4 @@
-"""Figures: what is drawn, what is left out, and the files that they become."""
+"""Tests of charts: what they show, what they leave out, and the files that they are saved as."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KS = [1, 3, 10, 30, 100]
 
 
 def law_tables(*, ends: bool = True, datasets: tuple[str, ...] = ("wiki", "code")) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Points and laws of y = S^-alpha with alpha = 0.1 + k / 1000, of CE with alpha 0.05, for two sizes."""
+    """Make points and laws y = S^-alpha for two sizes. Alpha is 0.1 + k / 1000 for RBP_k, and 0.05 for CE."""
     points: list[dict[str, Any]] = []
     laws: list[dict[str, Any]] = []
     width = 0.01 if ends else np.nan
@@ -50,21 +50,21 @@ def tables_of(chart: Any) -> list[pd.DataFrame]:
 
 
 def marks(spec: Any) -> set[str]:
-    """The kinds of marks anywhere in a specification."""
-    found = set()
+    """Return the kinds of marks anywhere in a specification."""
+    kinds = set()
     if isinstance(spec, dict):
         mark = spec.get("mark")
-        if isinstance(mark, dict) and "type" in mark:  # the theme has a mark, too
-            found.add(mark["type"])
+        if isinstance(mark, dict) and "type" in mark:  # the theme also has an entry `mark`, without a type
+            kinds.add(mark["type"])
         for value in spec.values():
-            found |= marks(value)
+            kinds |= marks(value)
     if isinstance(spec, list):
         for value in spec:
-            found |= marks(value)
-    return found
+            kinds |= marks(value)
+    return kinds
 
 
-def test_the_explorer_holds_every_number_of_its_tables() -> None:
+def test_explorer_holds_every_number_of_its_tables() -> None:
     points, laws = law_tables()
     measured, exponents, residuals = tables_of(explorer(points, laws))
     assert residuals.equals(measured)
@@ -77,7 +77,7 @@ def test_the_explorer_holds_every_number_of_its_tables() -> None:
     assert exponents["alpha"].to_numpy() == pytest.approx(laws["alpha"], rel=1e-3)
 
 
-def test_a_law_is_drawn_from_its_smallest_to_its_largest_size() -> None:
+def test_explorer_draws_a_law_from_its_smallest_to_its_largest_size() -> None:
     points, laws = law_tables()
     between = points[points["S"] == 1e6].assign(S=1e7, model="pythia-1e7")
     measured = tables_of(explorer(pd.concat([points, between]), laws))[0]
@@ -87,7 +87,7 @@ def test_a_law_is_drawn_from_its_smallest_to_its_largest_size() -> None:
     assert measured["miss"].to_numpy() == pytest.approx(residual, abs=1e-3)
 
 
-def test_axes_hold_all_points_laws_and_intervals() -> None:
+def test_explorer_axes_hold_all_points_laws_and_intervals() -> None:
     points, laws = law_tables()
     points.loc[points["k"] == 100, "high"] *= 1.8
     points.loc[points["k"] == 10, "y"] *= np.where(points["S"] == 1e6, 1.5, 1.0)[points["k"] == 10]
@@ -106,14 +106,14 @@ def test_axes_hold_all_points_laws_and_intervals() -> None:
     assert high > 0.6
 
 
-def test_the_explorer_has_panels_of_laws_and_of_exponents_for_each_dataset(tmp_path: Path) -> None:
+def test_explorer_has_three_panels_for_each_dataset(tmp_path: Path) -> None:
     datasets = ("first", "second", "third", "fourth")
     path = charts.save(explorer(*law_tables(datasets=datasets)), tmp_path / "x.svg")
     for name in datasets:
         assert path.read_text().count(f">{name}<") == 3
 
 
-def test_a_k_that_a_dataset_lacks_is_empty_and_not_another_k(tmp_path: Path) -> None:
+def test_explorer_leaves_a_panel_empty_if_its_dataset_lacks_k(tmp_path: Path) -> None:
     points, laws = law_tables()
     points = points[~((points["k"] == 10) & (points["dataset"] == "code"))]
     laws = laws[~((laws["k"] == 10) & (laws["dataset"] == "code"))]
@@ -123,7 +123,7 @@ def test_a_k_that_a_dataset_lacks_is_empty_and_not_another_k(tmp_path: Path) -> 
     assert text.count(">code<") == 3
 
 
-def test_without_ends_the_explorer_has_none(tmp_path: Path) -> None:
+def test_explorer_without_ends_shows_no_intervals(tmp_path: Path) -> None:
     chart = explorer(*law_tables(ends=False))
     for table in tables_of(chart):
         assert table[["low", "high"]].isna().all(axis=None)
@@ -132,14 +132,14 @@ def test_without_ends_the_explorer_has_none(tmp_path: Path) -> None:
     assert not re.search("null|NaN|undefined", text)
 
 
-def test_names_of_data_cannot_leave_the_expressions_that_hold_them(tmp_path: Path) -> None:
+def test_explorer_escapes_names_in_expressions(tmp_path: Path) -> None:
     name = """it's "quoted" \\ </script>"""
     charts.save(explorer(*law_tables(datasets=(name,))), tmp_path / "x.svg")
     assert "it" in (tmp_path / "x.svg").read_text()
 
 
 @pytest.mark.parametrize("alphas", [[0.1, 0.4], [-0.1, -0.1], [-0.2, -0.06], [-0.1, 0.3], [0.0], []])
-def test_the_axis_of_exponents_holds_0_and_all_of_them(alphas: list[float]) -> None:
+def test_explorer_axis_of_exponents_holds_0_and_all_exponents(alphas: list[float]) -> None:
     low, high = _ends_with_zero(pd.DataFrame({"alpha": alphas, "low": np.nan, "high": np.nan}, dtype=float))
     assert low < high
     assert all(low <= alpha <= high for alpha in [0.0, *alphas])
@@ -149,26 +149,26 @@ def test_the_axis_of_exponents_holds_0_and_all_of_them(alphas: list[float]) -> N
     ("k", "shown"),
     [(10, "−ln RBP_10"), (1, "−ln RBP_1"), (12, "−ln RBP_10"), (5000, "−ln RBP_100"), (0, "cross-entropy, nats")],
 )
-def test_a_picture_is_drawn_at_the_nearest_k_of_the_grid(tmp_path: Path, k: int, shown: str) -> None:
+def test_save_draws_the_explorer_at_the_nearest_k(tmp_path: Path, k: int, shown: str) -> None:
     path = charts.save(explorer(*law_tables()), tmp_path / "laws.svg", k=k)
     assert f"{shown}<" in path.read_text()
 
 
 @pytest.mark.parametrize(("form", "begins"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
-def test_files_of_each_format(tmp_path: Path, form: str, begins: bytes) -> None:
+def test_save_writes_files_of_each_format(tmp_path: Path, form: str, begins: bytes) -> None:
     frame = pd.DataFrame({"family": ["a", "a"], "dataset": "x", "S": [1e6, 1e7], "beta": [0.1, 0.2]})
     path = charts.save(charts.facets(frame, x="S", y="beta"), tmp_path / f"figure.{form}")
     assert path.read_bytes().startswith(begins)
 
 
-def test_another_format_is_refused(tmp_path: Path) -> None:
+def test_save_refuses_another_format(tmp_path: Path) -> None:
     frame = pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "beta": [0.1]})
     with pytest.raises(BadInput, match="gif"):
         charts.save(charts.facets(frame, x="S", y="beta"), tmp_path / "figure.gif")
     assert not list(tmp_path.iterdir())
 
 
-def test_facets_draw_intervals_only_where_there_are_some() -> None:
+def test_facets_draws_intervals_only_if_some_have_ends() -> None:
     frame = pd.DataFrame({"family": ["a", "b"], "dataset": ["x", "y"], "S": [1e6, 1e7], "beta": [0.1, 0.2]})
     assert marks(charts.facets(frame, x="S", y="beta").to_dict()) == {"line", "point"}
     missing = frame.assign(low=np.nan, high=np.nan)
@@ -178,13 +178,13 @@ def test_facets_draw_intervals_only_where_there_are_some() -> None:
     assert marks(charts.intervals(known, y="dataset", x="beta", facet="").to_dict()) == {"point", "rule"}
 
 
-def test_the_pointer_shows_the_whole_interval_where_an_axis_cuts_it(tmp_path: Path) -> None:
+def test_facets_tooltip_shows_an_interval_that_the_axis_cuts(tmp_path: Path) -> None:
     frame = pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "p": [0.1], "low": [0.001], "high": [0.2]})
     text = charts.save(charts.facets(frame, x="S", y="p", log="xy"), tmp_path / "x.svg").read_text()
     assert "95% interval: 0.001 to 0.2" in text
 
 
-def test_families_of_a_row_stand_below_each_other(tmp_path: Path) -> None:
+def test_intervals_puts_families_of_a_row_below_each_other(tmp_path: Path) -> None:
     frame = pd.DataFrame({"family": ["a", "b"], "dataset": "x", "metric": "ce", "alpha": [0.1, 0.1]})
     text = charts.save(charts.intervals(frame, x="alpha", y="metric"), tmp_path / "x.svg").read_text()
     assert len(set(re.findall(r'"point" transform="translate\([\d.]+,([\d.]+)\)"', text))) == 2

@@ -30,24 +30,24 @@ def drawing_processes() -> list[psutil.Process]:
     return [process for process in psutil.Process().children() if "drawing_process" in " ".join(process.cmdline())]
 
 
-def test_a_chart_that_is_refused_stops_no_other() -> None:
+def test_draw_goes_on_after_a_chart_that_is_refused() -> None:
     with pytest.raises(CannotDraw):
         draw("vegalite_to_svg", vl_spec={"mark": "nonsense"})
     assert draw("vegalite_to_svg", vl_spec=CHART).startswith(b"<svg")
 
 
-def test_numbers_that_are_none_are_left_out() -> None:
+def test_draw_leaves_out_numbers_that_are_not_finite() -> None:
     chart = CHART | {"data": {"values": [{"a": float("nan")}, {"a": float("inf")}, {"a": 1}]}}
     assert draw("vegalite_to_svg", vl_spec=chart).startswith(b"<svg")
 
 
-def test_all_pictures_are_drawn_by_one_process() -> None:
+def test_draw_uses_one_process_for_all_pictures() -> None:
     for _ in range(3):
         draw("vegalite_to_svg", vl_spec=CHART)
     assert len(drawing_processes()) == 1
 
 
-def test_a_process_that_dies_is_followed_by_another() -> None:
+def test_draw_starts_another_process_if_one_dies() -> None:
     draw("vegalite_to_svg", vl_spec=CHART)
     for process in drawing_processes():
         process.kill()
@@ -56,7 +56,7 @@ def test_a_process_that_dies_is_followed_by_another() -> None:
     assert draw("vegalite_to_svg", vl_spec=CHART).startswith(b"<svg")
 
 
-def test_where_v8_cannot_run_no_picture_is_drawn_and_all_else_goes_on(tmp_path: Path) -> None:
+def test_draw_fails_without_end_of_the_program_if_v8_cannot_run(tmp_path: Path) -> None:
     ended = subprocess.run(
         ["bash", "-c", 'ulimit -v 20000000; exec "$0" -W error -c "$1"', sys.executable, WITHOUT_ADDRESSES],
         cwd=tmp_path,

@@ -27,8 +27,8 @@ def counts(document: list[int], tokens: list[int], *, ks: tuple[int, ...] = (1, 
     return DocumentCounts(ks, np.array(document), values, values * 2.0, np.column_stack([values // 2, values]))
 
 
-def test_pieces_that_share_a_document_are_pooled() -> None:
-    """As if they were added one by one, and as narrow as they were."""
+def test_merge_adds_the_sums_of_shared_documents() -> None:
+    """The sums equal those of adding one piece after the other, and the dtype of the hits stays."""
     rng = np.random.default_rng(0)
     parts = [counts([i, i + 1, 99], [10, 20, 30 + i]) for i in range(12)]
     parts = [replace(part, nats=rng.random(3), hits=part.hits.astype(np.int32)) for part in parts]
@@ -42,7 +42,7 @@ def test_pieces_that_share_a_document_are_pooled() -> None:
         counts([0], [1]) + counts([0], [1], ks=(1, 5))
 
 
-def test_a_source_is_the_sum_of_its_documents() -> None:
+def test_in_groups_sums_the_documents_of_a_group() -> None:
     grouped = counts([0, 1, 2], [10, 20, 30]).in_groups(["b", "a", "b"])
     assert grouped.grouped
     assert grouped.tokens.tolist() == [20, 40]
@@ -50,7 +50,7 @@ def test_a_source_is_the_sum_of_its_documents() -> None:
     assert len(grouped.document) == 2
 
 
-def test_counts_by_group_are_not_added_to_counts_by_document() -> None:
+def test_add_refuses_counts_by_group_with_counts_by_document() -> None:
     by_document = counts([0, 1, 2], [10, 20, 30])
     by_group = by_document.in_groups(["a", "b", "a"])
     assert (by_group + by_group).tokens.tolist() == [80, 40]
@@ -60,7 +60,7 @@ def test_counts_by_group_are_not_added_to_counts_by_document() -> None:
             one + other
 
 
-def test_some_documents_and_some_k() -> None:
+def test_take_and_select_keep_some_documents_and_some_k() -> None:
     some = counts([0, 1, 2], [10, 20, 30]).take(np.array([True, False, True])).select((10,))
     assert some.tokens.tolist() == [10, 30]
     assert some.ks == (10,)
@@ -69,7 +69,7 @@ def test_some_documents_and_some_k() -> None:
     assert joined.tokens.tolist() == [10, 30, 10, 30]
 
 
-def test_names_of_rbp_go_there_and_back() -> None:
+def test_parse_rbp_name_inverts_rbp_name() -> None:
     assert [parse_rbp_name(rbp_name(k)) for k in (1, 10, 3000)] == [1, 10, 3000]
     others = ["ce", "rbp_", "rbp_0", "rbp_01", "rbp_x", "rbp_curve", "neg_log_rbp_1", "RBP_1", se_name(rbp_name(10))]
     assert [parse_rbp_name(name) for name in others] == [None] * len(others)
@@ -78,7 +78,7 @@ def test_names_of_rbp_go_there_and_back() -> None:
     assert metric_label("rbp_10") == "RBP_10"
 
 
-def test_the_grid_of_k() -> None:
+def test_log_grid_rises_from_1_to_the_vocabulary() -> None:
     grid = log_grid(50_304)
     assert grid[0] == 1
     assert grid[-1] == 50_304

@@ -13,7 +13,7 @@ VOCABULARY = 40
 
 
 def of_distributions(seed: int, tokens: int = 600, *, documents: int = 6) -> RankTable:
-    """Targets drawn from softmax distributions whose logits have ties."""
+    """Draw targets from softmax distributions of logits with ties."""
     rng = np.random.default_rng(seed)
     logits = rng.integers(0, 6, (tokens, VOCABULARY)) * rng.exponential(1, (tokens, 1))
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
@@ -29,7 +29,7 @@ def of_distributions(seed: int, tokens: int = 600, *, documents: int = 6) -> Ran
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_rank_and_rest_add_up_to_ce_and_are_at_least_0(strict: bool) -> None:
+def test_split_sums_of_rank_and_rest_add_up_to_ce_and_are_positive(strict: bool) -> None:
     table = of_distributions(0)
     table = RankTable(table.table, VOCABULARY, strict=strict)
     rank, rest, impossible = split_sums(table)
@@ -41,14 +41,14 @@ def test_rank_and_rest_add_up_to_ce_and_are_at_least_0(strict: bool) -> None:
     assert rank == pytest.approx(np.log(paper).sum(), rel=1e-12), "the paper's R, also under rank=strict"
 
 
-def test_the_rank_part_is_the_weighted_sum_of_every_rbp() -> None:
+def test_split_sums_gives_a_rank_part_that_is_a_weighted_sum_of_every_rbp() -> None:
     table = of_distributions(1)
     k = np.arange(1, VOCABULARY + 1)
     by_k = np.log1p(1 / k) * (1 - table.histogram().rbp_curve(k))
     assert split_sums(table)[0] / len(table) == pytest.approx(by_k.sum(), rel=1e-12)
 
 
-def test_ranks_and_probabilities_of_two_distributions_are_seen() -> None:
+def test_split_sums_counts_ranks_that_contradict_probabilities() -> None:
     table = of_distributions(2)
     columns: dict[str, Any] = {name: table.column(name) for name in ("document", "greater", "ties")}
     second = columns["greater"] + columns["ties"] == 1  # R = 2
@@ -61,8 +61,8 @@ def test_ranks_and_probabilities_of_two_distributions_are_seen() -> None:
 @pytest.mark.parametrize(
     ("imported", "excess", "impossible"), [(False, 9e-6, 0), (False, 2e-5, 4), (True, 1e-2, 0), (True, 2e-2, 4)]
 )
-def test_rounding_is_allowed_for_and_never_clipped(imported: bool, excess: float, impossible: int) -> None:
-    """ln p + ln R may exceed 0 by 1e-5; by 1.3e-2 where ln p was rounded to bfloat16 elsewhere."""
+def test_split_sums_tolerates_rounding_without_clipping(imported: bool, excess: float, impossible: int) -> None:
+    """ln p + ln R may exceed 0 by 1e-5, and by 1.3e-2 if ln p was imported, because it may be rounded to bfloat16."""
     columns: dict[str, Any] = {
         "document": np.zeros(4),
         "greater": np.ones(4),

@@ -37,7 +37,7 @@ def random_table(documents: npt.ArrayLike, *, strict: bool = False) -> RankTable
     return replace(ranked(1 + draw.integers(4000, size=n), vocab_size=4096, **columns), strict=strict)
 
 
-def test_the_two_ranks_and_every_metric_by_hand() -> None:
+def test_rank_table_has_known_ranks_and_metrics() -> None:
     t = table([0, 0, 4, 9], ties=[0, 2, 0, 0])
     assert t.rank.tolist() == [1, 3, 5, 10]
     assert t.strict_rank.tolist() == [1, 1, 5, 10]
@@ -48,7 +48,7 @@ def test_the_two_ranks_and_every_metric_by_hand() -> None:
     assert t.num_tokens == 4
 
 
-def test_a_histogram_says_what_the_table_says(tmp_path: Path) -> None:
+def test_histogram_has_the_metrics_of_its_table(tmp_path: Path) -> None:
     t = random_table(np.repeat(np.arange(5), 80))
     histogram = t.histogram()
     assert histogram.num_tokens == len(t)
@@ -68,13 +68,13 @@ def test_a_histogram_says_what_the_table_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, 51])
-def test_k_outside_the_vocabulary(k: int) -> None:
+def test_rbp_refuses_k_outside_the_vocabulary(k: int) -> None:
     for measured in (table([1]), table([1]).histogram()):
         with pytest.raises(BadInput):
             measured.rbp(k)
 
 
-def test_a_column_is_there_or_not(tmp_path: Path) -> None:
+def test_column_of_an_absent_name_is_refused(tmp_path: Path) -> None:
     t = table([0, 4, 9])
     for name in ("entropy", "kl"):
         with pytest.raises(MissingColumn):
@@ -99,7 +99,7 @@ def test_a_column_is_there_or_not(tmp_path: Path) -> None:
     assert full.to_pandas()["rank"].tolist() == [1, 2, 4]
 
 
-def test_ranks_with_an_unknown_number_of_ties(tmp_path: Path) -> None:
+def test_rank_is_known_if_ties_are_unknown(tmp_path: Path) -> None:
     whole = RankTable.from_arrays(vocab_size=9, document=[0, 0], greater=[0, 3], logprob=[-1, -2])
     whole.write(tmp_path / "r.parquet")
     for t in (whole, RankTable.read(tmp_path / "r.parquet"), RankTable.read(tmp_path / "r.parquet", ["rank"])):
@@ -113,7 +113,7 @@ def test_ranks_with_an_unknown_number_of_ties(tmp_path: Path) -> None:
     assert "greater" not in whole.to_pandas()
 
 
-def test_only_tables_of_one_vocabulary_and_one_rank_are_joined() -> None:
+def test_concatenate_refuses_tables_of_another_vocabulary_or_rank() -> None:
     for other in (table([1], v=60), replace(table([1]), strict=True)):
         with pytest.raises(RbptrackError, match="cannot be joined"):
             RankTable.concatenate([table([1]), other])
@@ -121,7 +121,7 @@ def test_only_tables_of_one_vocabulary_and_one_rank_are_joined() -> None:
     assert joined.column("greater").tolist() == [0, 4, 9]
 
 
-def test_documents_in_any_order() -> None:
+def test_documents_are_counted_in_any_order() -> None:
     for document in ([3, 3, 5, 9, 9], [5, 3, 9, 3, 9]):
         present, index = table([*range(5)], document=document).documents
         assert present.tolist() == [3, 5, 9]
@@ -135,7 +135,7 @@ def test_documents_in_any_order() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 20)), min_size=1), st.lists(st.integers(1, 30), min_size=1))
-def test_document_counts_are_counted(tokens: list[tuple[int, int]], ks: list[int]) -> None:
+def test_document_counts_equal_counts_by_definition(tokens: list[tuple[int, int]], ks: list[int]) -> None:
     document, rank = np.array(tokens).T
     counts = ranked(rank, vocab_size=20, document=document).document_counts(ks)
     for row, number in enumerate(counts.document):
@@ -153,7 +153,7 @@ def in_pieces(whole: RankTable, path: Path, *, groups: int) -> Path:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_pieces_hold_whole_documents_and_count_the_same(
+def test_read_pieces_yields_whole_documents_with_the_same_counts(
     tmp_path: Path, strict: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rbptrack.base.parquet._ROWS", 100)
@@ -179,7 +179,7 @@ def test_pieces_hold_whole_documents_and_count_the_same(
     assert narrow[0].table.column_names == ["document", "logprob"]
 
 
-def test_one_document_is_one_piece_and_documents_out_of_order_are_refused(tmp_path: Path) -> None:
+def test_read_pieces_yields_one_document_whole_and_refuses_documents_out_of_order(tmp_path: Path) -> None:
     whole = random_table([3] * 90)
     (piece,) = RankTable.read_pieces(in_pieces(whole, tmp_path / "one.parquet", groups=5))
     assert piece.table.equals(whole.table)
@@ -188,7 +188,7 @@ def test_one_document_is_one_piece_and_documents_out_of_order_are_refused(tmp_pa
         list(RankTable.read_pieces(path))
 
 
-def test_other_files_are_no_rank_tables(tmp_path: Path) -> None:
+def test_read_refuses_files_that_are_not_rank_tables(tmp_path: Path) -> None:
     write_table(tmp_path / "x.parquet", pa.table({"x": [1]}))
     write_table(tmp_path / "y.parquet", pa.table({"x": [1]}).replace_schema_metadata({"rbptrack.vocab_size": "9"}))
     for name in ("x", "y"):
