@@ -274,8 +274,8 @@ def _least_with_floor(x: FloatArray, ln_y: FloatArray, floor: float, lines: Iter
 def _least_sum(off: Callable[[FloatArray], FloatArray], start: Sequence[float]) -> float:
     """Return the smallest sum of squares, but at least `EXACT`, that a fit from one starting point reaches.
 
-    It calls the algorithm of lmfit's `leastsq`, with lmfit's settings, without lmfit: of a fit, only the sum of squares
-    is needed here, and the rest takes four fifths of lmfit's time.
+    It calls SciPy's `leastsq` with the settings of lmfit. lmfit itself would take five times as long, because it also
+    computes results that are not needed here.
     """
     with np.errstate(all="ignore"):
         *_, found, _, _ = scipy.optimize.leastsq(
