@@ -31,7 +31,7 @@ from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
 from rbptrack.ranks import FloatArray, RankTable, log_grid
 from rbptrack.ranks.measurement import RANKS_FILE, Measurement
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.tracking import Facts, Outbox, Store, lay_out
+from rbptrack.tracking import Facts, Outbox, Store, write_record
 
 ROOT = Path(__file__).parent.parent
 VOCABULARY = 50_304
@@ -138,7 +138,7 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
     rows = rows.assign(tokens=length, bytes=4 * length)
     unscored = pd.DataFrame({"document": range(documents), "position": 0, "token": 0})
     texts = {0: " the"}
-    lay_out(folder, measurement, facts, documents=rows, unscored=unscored, token_texts=texts, began=time.time())
+    write_record(folder, measurement, facts, documents=rows, unscored=unscored, token_texts=texts, began=time.time())
     Outbox(store).address(folder)
     Outbox(store).deliver(folder)
 

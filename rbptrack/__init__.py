@@ -1,6 +1,9 @@
-"""Exact ranks of next tokens for families of language models, and the scaling law that they follow.
+"""Measure how language models rank the right next token, and fit scaling laws to the results.
 
-In Python: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.laws`, `rbptrack.analyze`, `rbptrack.RankCallback`.
+- `rbptrack.measure` ranks every token of texts with a model in memory.
+- `rbptrack.runs` reads measurements from a tracking store.
+- `rbptrack.laws` fits laws in model size, and `rbptrack.analyze` runs an analyzer.
+- `rbptrack.RankCallback` measures a model while a Trainer trains it.
 """
 
 from importlib import import_module
@@ -29,7 +32,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    """Load the API when it is used: torch, transformers and MLflow take seconds."""
+    """Import the module of a public name on first use, because torch, transformers and MLflow take seconds to load."""
     if name not in _ROOMS:
         raise AttributeError(f"module 'rbptrack' has no attribute {name!r}")
     return getattr(import_module(f"rbptrack.{_ROOMS[name]}"), name)

@@ -1,4 +1,4 @@
-"""rbptrack in Python: `measure` a model that is in memory, read `runs` of a store, `analyze` them.
+"""The functions for Python: `measure` a model in memory, read `runs` from a store, fit `laws`, and `analyze` runs.
 
 These functions need no config file. A measurement is logged only if its method `log` is called.
 """
@@ -50,18 +50,18 @@ if TYPE_CHECKING:
 DEFAULT_KS = (1, 3, 10, 30, 100)
 DEFAULT_SEQ_LEN = 512
 
-_IN_MEMORY = "(in memory)"  # where weights and texts are
-_MODEL_IN_USE = threading.Lock()  # held while somebody's model is in evaluation mode
+_IN_MEMORY = "(in memory)"  # stands in the configuration in place of the paths of weights and texts
+_MODEL_IN_USE = threading.Lock()  # held while a user's model is in evaluation mode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LoggedMeasurement(Measurement):
-    """A measurement that can be shown and logged.
+    """A measurement made by `measure`. It can be printed, plotted and logged to MLflow.
 
     Attributes:
-        record: what a store keeps of it: its facts as tags and params, and its metrics. Its folder also holds tables of
-            the texts and of the tokens, like the artifacts of a run.
+        record: the tags, params and metrics that a tracking store keeps. `folder` holds the files that become the
+            run's artifacts, such as the tables of documents and tokens.
 
     """
 
@@ -69,43 +69,48 @@ class LoggedMeasurement(Measurement):
 
     @property
     def model(self) -> str:
-        """The model's name: `pythia-70m@step1000`."""
+        """The name of the model, such as `pythia-70m@step1000`."""
         return self.record.tags[Tag.MODEL]
 
     @property
     def dataset(self) -> str:
-        """The texts' name."""
+        """The name of the dataset."""
         return self.record.tags[Tag.DATASET]
 
     @property
     def non_embedding_params(self) -> int:
-        """S, counted from the module."""
+        """S: the number of parameters without embeddings and output head, counted from the module."""
         return int(self.record.metrics[Metric.NON_EMBEDDING_PARAMS])
 
     def metrics(self) -> dict[str, float]:
-        """CE and rbp_<k>, and from 20 documents on their standard errors over documents, `<metric>_se`."""
+        """Return the values of `ce` (in nats per token) and `rbp_<k>` by name.
+
+        With at least 20 documents, `<metric>_se` is the standard error over documents.
+        """
         values = self.record.metrics
         names = [name for metric in ("ce", *map(rbp_name, self.counts.ks)) for name in (metric, se_name(metric))]
         return {name: values[name] for name in names if name in values}
 
     def plot(self) -> altair.TopLevelMixin:
-        """A chart of how ranks are distributed."""
+        """Draw the distribution of ranks as an Altair chart."""
         chart: altair.TopLevelMixin = themed(rank_distribution(self.histogram, self.record.name))
         return chart
 
     def log(self, *, tracking_uri: str = "", experiment: str = "", sweep: str = "") -> str:
-        """Log as a run like those of the command line, and return its run id.
+        """Log the measurement as a run, as the command line does, and return the run id.
 
-        Logging equal numbers of one model and one dataset several times makes only one run.
+        If the store already has a measurement with equal ranks of this model on this dataset, no second run is made.
 
         Args:
-            tracking_uri: where; else MLFLOW_TRACKING_URI, else MLflow's own store in the working folder.
-            experiment: MLflow's.
-            sweep: a name that ties runs together; `runs(sweep=...)` finds them by it.
+            tracking_uri: the address of the tracking store; default: MLFLOW_TRACKING_URI, or else MLflow's own store
+                in the working folder.
+            experiment: the name of the MLflow experiment; default: MLFLOW_EXPERIMENT_NAME, or else `rbptrack`.
+            sweep: the name of the sweep that the run belongs to; `runs(sweep=...)` selects by it.
 
         Raises:
             BadInput: the store cannot be written.
-            StoreAway: the store does not answer; the measurement waits in mlruns/cells for the next command.
+            StoreAway: the store does not answer. The measurement waits in mlruns/cells for the next command.
+            StoreRefuses: the store refuses the request. The measurement waits in mlruns/cells for the next command.
 
         """
         if sweep != "":
@@ -164,32 +169,35 @@ def measure(
     batch_tokens: int = 0,
     progress: bool = True,
 ) -> LoggedMeasurement:
-    """Rank every token of texts with a causal language model of transformers that is in memory.
+    """Rank every token of some texts with a causal language model that is in memory.
 
-    The model stays on its device and keeps the precision of its weights, whether or not autocast or TF32 is on.
-    Afterwards each of its modules is again in the mode (training or evaluation) in which it was. Several threads may
-    call this function; they measure one after the other.
+    The model stays on its device and keeps the precision of its weights, even if autocast or TF32 is on. It is in
+    evaluation mode during the measurement; afterwards every module returns to its former mode. Several threads may call
+    this function; they measure one after the other.
 
     Args:
         model: a causal language model of transformers.
-        tokenizer: its fast tokenizer.
-        texts: one document each.
-        dataset: a name for them.
-        family: the model's; by default the architecture's name.
-        size: its size; by default S, shortened (`38.2k`).
-        seq_len: tokens that the model sees together; at most its maximum. None: 512, or its maximum if that is smaller.
-        context: with `slide`, the tokens that each sequence repeats of the one before.
-        sequence: `slide` (every token scored once), `truncate` (the first seq_len tokens of each text) or `pack`.
-        revision: the name of a checkpoint (`step1000`), if several checkpoints of one size are measured.
-        training_tokens: D, the number of tokens that the weights were trained on; 0 if it is not known.
-        k: of RBP_k, one or several, that are shown and logged; those above |V| are left out. The ranks hold every k.
-        batch_tokens: tokens of one forward pass; 0: chosen for the machine.
-        progress: show a bar in notebooks and on terminals.
+        tokenizer: the model's fast tokenizer.
+        texts: the texts; each is one document.
+        dataset: a name for the texts.
+        family: the name of the model's family; default: the model type of transformers, such as `gpt_neox`.
+        size: the name of the model's size; default: the number of non-embedding parameters, such as `38.2k`.
+        seq_len: the number of tokens in one sequence; default: 512, or the model's maximum if that is smaller.
+        context: the number of tokens that each sequence repeats from the one before, if `sequence` is `slide`.
+        sequence: how documents become sequences: `slide` (every token is scored once), `truncate` (only the first
+            `seq_len` tokens of each text) or `pack` (texts are joined).
+        revision: the name of the checkpoint, such as `step1000`, if you measure several checkpoints of one size.
+        training_tokens: the number D of tokens that the weights were trained on; 0 if it is unknown.
+        k: one or several k of RBP_k to show and log. Values above the size of the vocabulary are left out. The rank
+            table holds what any other k needs.
+        batch_tokens: the number of tokens in one forward pass; 0 lets rbptrack choose.
+        progress: whether to show a progress bar in notebooks and on terminals.
 
     Raises:
-        BadInput: an argument that the command line would refuse, too; nothing to score, sequences longer than the
-            model's maximum, a tokenizer that is not the model's, or a model whose logits cannot be split.
-        MeasurementError: the logits hold a NaN or an infinity.
+        BadInput: an argument has a value that is not allowed, nothing can be scored, `seq_len` is larger than the
+            model's maximum, the tokenizer does not belong to the model, or the model's logits are not the product of
+            its hidden states and its output head.
+        MeasurementError: a logit is NaN or infinite.
 
     """
     from rbptrack.corpus.documents import Document
@@ -233,7 +241,7 @@ def measure(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)  # its ranks live as long as it does
+    weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)  # the ranks are read from this folder
     return result
 
 
@@ -246,7 +254,7 @@ def _measure_in(
     *,
     show_bar: bool,
 ) -> LoggedMeasurement:
-    """Measure a corpus with a model that nobody else uses meanwhile; the ranks are in the folder."""
+    """Measure a corpus with a model that no other thread measures at the same time. Ranks are written to `folder`."""
     from rbptrack.models.causal import borrowed, split_model
     from rbptrack.models.tokenizer import rules_of
 
@@ -256,7 +264,7 @@ def _measure_in(
         config.model.size = config.model.size or compact(causal.non_embedding_params)
 
         def facts(measurement: Measurement) -> Facts:
-            """The ranks stand for the weights, which are in memory and may change."""
+            """Describe the measurement. A hash of the ranks identifies the weights, which have no commit in memory."""
             identity = identity_of(
                 config,
                 weights=f"ranks:{_hash_of(measurement.ranks)}",
@@ -287,28 +295,31 @@ def _ks(k: Any) -> list[Any]:
     return [int(each) if isinstance(each, np.integer) else each for each in ks]
 
 
-def as_texts(given: Iterable[str]) -> list[str]:
+def as_texts(texts: Iterable[str]) -> list[str]:
     """Return the texts as a list. Raises BadInput if one of them is not a text, or if all are empty."""
-    # Of a table or a mapping the names of its columns would be measured.
-    if isinstance(given, str | bytes | Mapping | pd.DataFrame) or not isinstance(given, Iterable):
-        raise BadInput(f"texts must be a list of texts, one document each; got {type(given).__name__}")
-    texts = list(given)
-    for number, text in enumerate(texts):
+    # A table or a mapping yields the names of its columns, which are not the texts.
+    if isinstance(texts, str | bytes | Mapping | pd.DataFrame) or not isinstance(texts, Iterable):
+        raise BadInput(f"texts must be a list of texts, one document each; got {type(texts).__name__}")
+    checked = list(texts)
+    for number, text in enumerate(checked):
         if not isinstance(text, str) or _SURROGATE.search(text):
             raise BadInput(f"texts[{number}] must be a text without half characters; got {text!r:.60}")
-    if not any(texts):
-        raise BadInput(f"nothing to score: {len(texts)} texts, none with a character in it")
-    return texts
+    if not any(checked):
+        raise BadInput(f"nothing to score: all {len(checked)} texts are empty")
+    return checked
 
 
 def _check_objects(model: Any, tokenizer: Any) -> None:
-    """Raise BadInput if the model is not a model of transformers, or if the tokenizer cannot be used."""
+    """Raise BadInput if the model is not a model of transformers, or if the tokenizer is not usable."""
     from rbptrack.models.tokenizer import check_tokenizer
 
     if not hasattr(model, "base_model"):
-        raise BadInput(f"model is a {type(model).__name__}: give the causal language model of transformers itself")
+        raise BadInput(f"model is a {type(model).__name__}: pass a causal language model of transformers")
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
-        raise BadInput(f"model is a {type(model).__name__} with virtual tokens (prompt learning): measure its base")
+        raise BadInput(
+            f"model is a {type(model).__name__} with virtual tokens (prompt learning), which cannot be measured: "
+            "measure its base model"
+        )
     check_tokenizer(tokenizer)
 
 
@@ -323,20 +334,22 @@ def runs(
     tracking_uri: str = "",
     experiment: str = "",
 ) -> Runs:
-    """Select finished measurements of a tracking store.
+    """Select finished measurements from a tracking store.
 
-    The attribute `frame` of the result has a row for each measurement. The method `ranks("nano-6k/stdlib")` of the
-    result reads ranks.
+    The attribute `frame` of the result has one row for each measurement. The method `ranks("nano-6k/stdlib")` of the
+    result reads a rank table. Each filter takes one pattern or several, such as `pythia*` or `!pythia-old`; a pattern
+    with `!` excludes.
 
     Args:
-        where: a condition of pandas' `query` over the frame: `seq_len == 256 and ce < 4`.
-        family: patterns (`pythia*`, `!pythia-old`), one or several.
+        where: a condition on the columns of `frame`, such as `seq_len == 256 and ce < 4`.
+        family: patterns of families.
         size: patterns of sizes.
-        model: patterns of models; `nano-6k` and `nano/6k` are the same.
+        model: patterns of models; `nano-6k` and `nano/6k` name the same model.
         dataset: patterns of datasets.
-        sweep: patterns of sweeps; a sweep includes the measurements that it reused.
-        tracking_uri: where; else MLFLOW_TRACKING_URI, else MLflow's own store in the working folder.
-        experiment: MLflow's.
+        sweep: patterns of sweeps. Measurements that a sweep reused belong to it, too.
+        tracking_uri: the address of the tracking store; default: MLFLOW_TRACKING_URI, or else MLflow's own store in
+            the working folder.
+        experiment: the name of the MLflow experiment; default: MLFLOW_EXPERIMENT_NAME, or else `rbptrack`.
 
     Raises:
         BadInput: the store cannot be read, or no measurement passes the filters. The message lists what the store has.
@@ -356,19 +369,23 @@ def runs(
     return Store(tracking_uri, experiment).runs(filters)
 
 
-def _patterns(name: str, given: str | Sequence[str]) -> list[str]:
-    patterns = [given] if isinstance(given, str) else given
+def _patterns(name: str, value: str | Sequence[str]) -> list[str]:
+    patterns = [value] if isinstance(value, str) else value
     if not isinstance(patterns, list | tuple) or not all(isinstance(pattern, str) for pattern in patterns):
-        raise BadInput(f"{name} must be a pattern or a list of patterns; got {given!r:.60}")
+        raise BadInput(f"{name} must be a pattern or a list of patterns; got {value!r:.60}")
     return list(patterns)
 
 
 def laws(runs: Runs, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
-    """Fit the laws in size of CE and of RBP_k, one row each: family, dataset, metric, alpha, low, high, A, R2, sizes.
+    """Fit the law y = A S^-alpha over the sizes S of each family, to CE and to y = -ln RBP_k.
 
     Args:
-        runs: of `rbptrack.runs`.
+        runs: measurements that `rbptrack.runs` selected.
         ks: the k of RBP_k.
+
+    Returns:
+        One row for each family, dataset and metric. `low` and `high` are the ends of alpha's 95% interval, and `sizes`
+        is the number of sizes. A family needs at least two sizes.
 
     """
     rows = []
@@ -384,17 +401,17 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> Report:
     """Run an analyzer on measurements and return its report. Nothing is logged.
 
     Args:
-        runs: of `rbptrack.runs`.
-        analyzer: its name, as `rbptrack plugins` lists it.
-        **options: its fields.
+        runs: measurements that `rbptrack.runs` selected.
+        analyzer: the name of the analyzer, as `rbptrack plugins` lists it.
+        **options: values for the analyzer's options, such as `ks=[1, 10]`.
 
     Raises:
-        BadInput: the analyzer or an option does not exist.
+        BadInput: the analyzer or an option does not exist, or an option has a value that is not allowed.
         RbptrackError: the analyzer cannot use these measurements, or it failed.
 
     """
     if not isinstance(runs, Runs):
-        raise BadInput(f"runs must be what rbptrack.runs() gives; got {type(runs).__name__}")
+        raise BadInput(f"runs must be the result of rbptrack.runs(); got {type(runs).__name__}")
     plugin = configured(find(ANALYZERS).select(str(analyzer)), options)
     report = run_analyzer(plugin, runs)
     report.figures = {name: themed(figure) for name, figure in report.figures.items()}

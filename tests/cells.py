@@ -17,7 +17,7 @@ from rbptrack.config.paths import cells_folder
 from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.tracking import Facts, Store, lay_out
+from rbptrack.tracking import Facts, Store, write_record
 from tests.made import power_law_ranks
 
 Measured = Callable[..., Path]
@@ -98,7 +98,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
         of_documents = of_documents.assign(tokens=20, bytes=80)
         if groups:
             of_documents["group"] = [f"site {i % groups}" for i in range(documents)]
-        lay_out(
+        write_record(
             folder,
             measurement,
             facts,

@@ -1,6 +1,7 @@
-"""The program: its commands, and what becomes of their errors.
+"""The command line: its commands, and how their errors become messages and exit codes.
 
-`measure` and `plan` take Hydra's words (key=value), all others flags. Nothing heavy is imported before a command runs.
+`measure`, `plan` and `demo` take Hydra's words (key=value). The other commands take flags. This file imports nothing
+slow, because `--help` and completion load it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from rbptrack.config.paths import home
 from rbptrack.console.log import logged
 from rbptrack.console.output import complain, program
 
-TRACEBACK = "--traceback"  # wherever it stands on the command line
+TRACEBACK = "--traceback"  # accepted at any place on the command line
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -82,16 +83,17 @@ def _root(
 
 
 def main() -> int:
-    """Run the command of `sys.argv`; returns the exit code: 0, 1 for a failure, 2 for bad input."""
+    """Run the command in `sys.argv`. Returns the exit code: 0 for success, 1 for a failure, 2 for bad input."""
     search_garbage_rarely()
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # threads that spin beside other work slow a small model 25-fold
+    # If other programs use the cores, OpenMP's spinning threads slow a small model 25-fold.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
         Path.home()
-    except RuntimeError:  # a user without an entry in /etc/passwd, and no HOME: MLflow and caches ask for one
+    except RuntimeError:  # the user has no HOME and no entry in /etc/passwd, but MLflow and caches need a home
         os.environ["HOME"] = tempfile.gettempdir()
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # an encoding without ± or α
+        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may have no ± or α
     words = [word for word in sys.argv[1:] if word != TRACEBACK]
     with logged(home() / "rbptrack.log", on_terminal=TRACEBACK in sys.argv):
         return _guarded(lambda: _run(words))
@@ -105,7 +107,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _with_command(words: Sequence[str]) -> list[str]:
-    """Add the command `measure` before a first word that is key=value or a flag. Without words, return --help.
+    """Add the command `measure` in front if the first word is key=value or a flag. Without words, return `--help`.
 
     Raises:
         BadInput: the command is unknown.
@@ -139,12 +141,12 @@ def _check_command(word: str) -> None:
 
 
 def _example(error: TyperException) -> str:
-    """The example in the help of the command that was called wrongly; without one, its usage."""
+    """Return the example from the help of the command that was called wrongly, or else the command's usage."""
     context = getattr(error, "ctx", None)
     if context is None:
         return ""
-    _, found, example = (context.command.help or "").partition("Example: ")
-    return f"{found}{example.partition(chr(10))[0]}" if found else str(context.get_usage())
+    _, label, example = (context.command.help or "").partition("Example: ")
+    return f"{label}{example.partition(chr(10))[0]}" if label else str(context.get_usage())
 
 
 def _guarded(command: Callable[[], int]) -> int:
@@ -154,7 +156,7 @@ def _guarded(command: Callable[[], int]) -> int:
     """
     try:
         code = command()
-        if code == INTERRUPTED:  # what Typer makes of a KeyboardInterrupt
+        if code == INTERRUPTED:  # Typer turns a KeyboardInterrupt into this exit code
             raise KeyboardInterrupt
         return code
     except (KeyboardInterrupt, Stopped) as error:
@@ -169,7 +171,7 @@ def _guarded(command: Callable[[], int]) -> int:
     except RecursionError:
         complain("a value on the command line or in a file is nested too deeply")
         return 2
-    except BrokenPipeError:  # `| head` has read enough
+    except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:

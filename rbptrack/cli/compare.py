@@ -13,7 +13,7 @@ import typer
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
 from rbptrack.base.words import counted, number, short_path
-from rbptrack.cli.options import ExtraPage, Selection, of_store, selects
+from rbptrack.cli.options import ExtraPage, Selection, selects, whole_store
 from rbptrack.config.patterns import split_list
 from rbptrack.console.output import command_line, say
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from rbptrack.stats.changes import Changes
 
 _K = re.compile(r"[1-9]\d{0,9}", re.ASCII)
-_FEW = 200  # documents; with fewer, what they cannot rule out is said
+_FEW = 200  # below this number of documents, the answer says how rare a damage may have been missed
 
-_WORST = 10  # tokens and documents that are shown
-_NAMED = 5  # of these documents, on the terminal
+_WORST = 10  # number of tokens and of documents in the report's tables
+_NAMED = 5  # number of documents that the terminal names
 
 
-@selects(of_store)
+@selects(whole_store)
 def compare(
     selection: Selection,
     a: Annotated[str, typer.Argument(metavar="A", help="a measurement, as `list` names it")],
@@ -82,8 +82,8 @@ def compare(
         _write_pages(both, analysis, out, title=pair, command=command_line())
     if tolerance is None:
         return 0
-    code, words = _answer(changes, tolerance)
-    say(f"with a tolerance of {tolerance:g}: {second['name']} is {words}")
+    code, answer = _answer(changes, tolerance)
+    say(f"with a tolerance of {tolerance:g}: {second['name']} is {answer}")
     if code == 0 and changes.units < _FEW:
         say(_not_ruled_out(changes))
         say(_largest_rises(rises))
@@ -91,29 +91,29 @@ def compare(
 
 
 def _answer(changes: Changes, tolerance: float) -> tuple[int, str]:
-    """Whether B is worse than A by more than the tolerance: the exit code, and in words."""
+    """Judge whether B is worse than A by more than the tolerance. Returns the exit code and the answer in words."""
     from rbptrack.stats.changes import MIN_WITHIN, judge
 
     answers = {
         "within": (0, "not worse by more"),
         "worse": (1, "worse by more"),
-        "rare": (3, f"undecided: at least {MIN_WITHIN} documents or groups are needed to see damage to 3% of all"),
-        "undecided": (3, "undecided: the documents cannot tell"),
+        "rare": (3, f"undecided: it takes at least {MIN_WITHIN} documents or groups to find damage to 3% of them"),
+        "undecided": (3, "undecided: the documents do not give enough evidence"),
     }
     return answers[judge(changes.changes, tolerance, changes.units)]
 
 
 def _not_ruled_out(changes: Changes) -> str:
-    """How rare damage can be that these documents may not hold."""
+    """Say how large a share of all documents may be damaged although these documents show no damage."""
     from rbptrack.stats.changes import RULE_OF_THREE
 
     units = counted(changes.units, "group" if changes.a.grouped else "document")
     share = number(RULE_OF_THREE / changes.units, ".1%")
-    return f"{units} cannot rule out damage that touches fewer than {share} of all documents"
+    return f"{units} cannot rule out damage to less than {share} of all documents"
 
 
 def _largest_rises(rises: pd.DataFrame) -> str:
-    """The documents or groups whose CE rises most, in a line."""
+    """Name the documents or groups with the largest rise of CE, in one line."""
     if rises.empty:
         return "CE rises in no document"
     unit = rises.columns[0]
@@ -123,7 +123,7 @@ def _largest_rises(rises: pd.DataFrame) -> str:
 
 
 def _write_pages(both: Runs, analysis: Analysis, out: Path, *, title: str, command: str) -> None:
-    """Write the page of a comparison and, if the measurements keep texts, the reading page in the same folder."""
+    """Write the page of a comparison. If the measurements keep texts, also write the reading page beside it."""
     from rbptrack.reporting import render, render_reading
 
     reading = out.with_name(f"{out.stem}-read.html")
@@ -134,7 +134,7 @@ def _write_pages(both: Runs, analysis: Analysis, out: Path, *, title: str, comma
         say(f"no reading page: {error}")
         write_whole(out, render(both, [analysis], title=title, command=command))
     else:
-        link = quote(os.fsencode(reading.name))  # whatever bytes the name has
+        link = quote(os.fsencode(reading.name))  # a file name may hold bytes that are not UTF-8
         write_whole(out, render(both, [analysis], title=title, command=command, reading=link))
         say(f"texts    {short_path(reading)}")
     say(f"page     {short_path(out)}")
@@ -143,6 +143,6 @@ def _write_pages(both: Runs, analysis: Analysis, out: Path, *, title: str, comma
 def _headline(changes: Changes, a: str, b: str) -> str:
     ce = changes.changes[0].difference.value
     size = number(abs(ce), ".4f")
-    if float(size) == 0:  # what is not printed is not said
+    if float(size) == 0:  # the printed digits show no difference
         return f"{b} has the same cross-entropy as {a}."
     return f"{b} has {size} nats {'more' if ce > 0 else 'less'} cross-entropy than {a}."

@@ -1,4 +1,4 @@
-"""Completion of words on the command line with Tab."""
+"""Complete words on the command line when the user presses Tab."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _GROUP_OF_KEY = {
 
 
 def words(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete a word of `measure` or `plan` to a key, or to a model or dataset that has a config.
+    """Return completions of a word of `measure` or `plan`: keys, or models and datasets that have a config.
 
     Bash splits `model=nano/` into the three words `model`, `=` and `nano/`, and asks to complete the last one. Other
     shells treat it as one word.
 
     Args:
-        context: holds the words before the one to complete.
-        incomplete: that word.
+        context: Typer's context; its parameter `words` holds the words before the one to complete.
+        incomplete: the word to complete.
 
     """
     from rbptrack.config.keys import keys
@@ -44,14 +44,17 @@ def words(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def analyzers(incomplete: str) -> list[str]:
-    """Return the names of analyzers that begin with a text."""
+    """Return the names of the analyzers that begin with `incomplete`."""
     from rbptrack.discovery import ANALYZERS, find
 
     return [name for name in find(ANALYZERS).names if name.startswith(incomplete)]
 
 
 def insert_measure(environment: MutableMapping[str, str]) -> None:
-    """Let `rbptrack model=<Tab>` complete as `rbptrack measure model=<Tab>`, by what shells tell in the environment."""
+    """Insert `measure` into the command line to complete, if it begins with a key: `rbptrack model=<Tab>`.
+
+    Shells pass the command line in environment variables, which this function changes.
+    """
     for variable in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS"):
         program, _, rest = environment.get(variable, "").replace("\n", " ").partition(" ")
         if rest.partition("=")[0].strip() in _GROUP_OF_KEY and "=" in rest:
@@ -60,7 +63,7 @@ def insert_measure(environment: MutableMapping[str, str]) -> None:
 
 
 def _values(key: str, value: str) -> list[str]:
-    """The values that a key may have, each behind the elements of the list that are there already."""
+    """Return completions of a key's value. If the value is a list with commas, only its last element is completed."""
     if key not in _GROUP_OF_KEY:
         return []
     from rbptrack.config.words import config_names

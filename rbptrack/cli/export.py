@@ -1,4 +1,4 @@
-"""The command `export`, which writes measurements for other people."""
+"""The command `export`, which writes measurements into a bundle or hands them to an exporter."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def export(
         folder.mkdir()
         line = guarded(exporter, lambda: exporter.export(runs, folder), str)
         if not line.strip():
-            raise BadInput(f"the exporter {to} says nothing about what it exported; nothing was written")
+            raise BadInput(f"the exporter {to} must return a line about what it exported; nothing was written")
         if folder.is_dir() and any(folder.iterdir()):
             shutil.move(folder, out)
     say(line)

@@ -1,4 +1,4 @@
-"""The command `import`, which takes measurements of other people."""
+"""The command `import`, which adds measurements from a file to a store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import listed
-from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, of_store, selects
+from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, selects, whole_store
 from rbptrack.config.paths import user_path
 from rbptrack.console.output import say
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rbptrack.discovery import Plugins
 
 
-@selects(of_store)
+@selects(whole_store)
 def import_(
     selection: Selection,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="a bundle, or a file that an importer can read")],
@@ -47,7 +47,7 @@ def import_(
         importers = find(IMPORTERS, plugins_path)
         chosen = importer or _importer_of(importers, path)
         plugin = with_options(importers.select(chosen), options)
-        source = guarded(plugin, lambda: checked(path, plugin.read(path), split=_splitter()), CheckedSource)
+        source = guarded(plugin, lambda: checked(path, plugin.read(path), split=_name_reader()), CheckedSource)
         lines = import_source(chosen, source, path, selection.store)
     for line in lines:
         say(line)
@@ -60,17 +60,21 @@ def _importer_of(importers: Plugins[Importer], path: Path) -> str:
     if len(takers) == 1:
         return takers[0]
     if takers:
-        raise BadInput(f"{path}: {listed(takers)} take it; say which: --importer {takers[0]}")
+        raise BadInput(f"{path}: {listed(takers)} can all read it. Choose one, for example --importer {takers[0]}")
     if path.suffix.lower() == ".zip":
-        raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: it holds no bundle.json, or is not a zip")
+        raise BadInput(
+            f"{path} is not a bundle of rbptrack, or it is damaged: it has no bundle.json, or it is not a zip file"
+        )
     if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
-        raise BadInput(f"{path} is a spreadsheet: save it as CSV, and import that")
+        raise BadInput(f"{path} is a spreadsheet: save it as CSV, and import the CSV file")
     if path.suffix.lower() == ".json" and path.is_file():
         from rbptrack.analysis.reading import load_json
 
-        load_json(path, finite=False)  # says what is wrong, if it is not JSON at all
+        load_json(path, finite=False)  # raises a more precise error if the file is not valid JSON
     names = ", ".join(importers.names)
-    raise BadInput(f"{path}: none of the importers takes it: {names}. --importer NAME says what one misses in it")
+    raise BadInput(
+        f"{path}: no importer can read it (tried {names}). With --importer NAME you learn why that one cannot"
+    )
 
 
 def _takes(importer: Importer, path: Path) -> bool:
@@ -79,14 +83,18 @@ def _takes(importer: Importer, path: Path) -> bool:
     return guarded(importer, lambda: importer.takes(path), bool)
 
 
-def _splitter() -> Callable[[str], tuple[str, str]]:
-    """Return what gives family and size of a model: by the config of its repository, else as its name has them."""
+def _name_reader() -> Callable[[str], tuple[str, str]]:
+    """Return a function that gives the family and the size of a model name.
+
+    If a config in conf/model names a repository of this name, the function returns that config's family and size.
+    Otherwise it reads both from the name.
+    """
     from rbptrack.analysis.importing import family_and_size
     from rbptrack.config.registration import published_names
 
-    published = cache(published_names)  # read if it is needed, once
+    published = cache(published_names)  # reads the configs on first use
 
-    def split(model: str) -> tuple[str, str]:
+    def read_name(model: str) -> tuple[str, str]:
         return published().get(model.lower().rpartition("/")[2]) or family_and_size(model)
 
-    return split
+    return read_name

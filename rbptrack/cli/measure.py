@@ -32,14 +32,14 @@ def measure(words: Words = UNSET) -> int:
 
 def demo(words: Words = UNSET) -> int:
     """Measure seven built-in models on two built-in datasets and fit their laws. Needs no network."""
-    chosen = []
+    defaults = []
     if not any(word.startswith("model=") for word in words):
-        chosen.append("model=nano/*")
+        defaults.append("model=nano/*")
     if not any(word.startswith("dataset=") for word in words):
-        # Of whole documents, a few long ones of pydocs would decide its exponents: that of CE hangs on effectively 2.3
-        # of 135 documents then.
-        chosen += ["dataset=pydocs,stdlib", "dataset.sequence=truncate"]
-    return measure([*chosen, *words])
+        # With whole documents, a few long ones of pydocs would decide the exponents. Effectively 2.3 of 135 documents
+        # would decide the exponent of CE.
+        defaults += ["dataset=pydocs,stdlib", "dataset.sequence=truncate"]
+    return measure([*defaults, *words])
 
 
 def job(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> int:

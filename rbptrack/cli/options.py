@@ -1,6 +1,6 @@
-"""Options that several commands have, and the measurements that they choose.
+"""Options that several commands share, and the selection of measurements that a user makes with them.
 
-Nothing heavy is imported here: `--help` and completion load this file and that of each command.
+This file imports nothing slow, because `--help` and completion load it together with the file of each command.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from rbptrack.analysis.runs import Filters, Runs
     from rbptrack.tracking import Store
 
-WORDS = {"ignore_unknown_options": True, "allow_extra_args": True}  # settings: Hydra's own flags are words, too
+# Typer's settings for a command that takes words: Hydra's own flags, such as --cfg, are passed on as words.
+WORDS = {"ignore_unknown_options": True, "allow_extra_args": True}
 UNSET: list[str] = []
 
 
 def several(metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> Any:
-    """An option that may be repeated and may hold a list: `--family nano,pythia`."""
+    """Make an option that may be repeated and may hold a list with commas, such as `--family nano,pythia`."""
     return typer.Option(metavar=metavar, help=text, callback=_split, autocompletion=complete)
 
 
@@ -50,14 +51,14 @@ def _check_page(out: Path | None) -> Path | None:
     if out.suffix != ".html":
         raise BadInput(f"--out {out}: a page's name ends in .html")
     if out.is_symlink() or (os.path.lexists(out) and not out.is_file()):
-        raise BadInput(f"--out {out} is {kind_of(out)}, which is not written through: give another name")
+        raise BadInput(f"--out {out} is {kind_of(out)}, which a page does not replace: give another name")
     if not out.absolute().parent.is_dir():
         raise BadInput(f"--out {out}: the folder {out.absolute().parent} does not exist; create it or choose another")
     return out
 
 
 def page_option(text: str) -> Any:
-    """The option --out of a command that writes a page."""
+    """Make the option --out of a command that writes a page. `text` is its help."""
     return typer.Option("--out", metavar="FILE.html", help=text, callback=_check_page)
 
 
@@ -66,7 +67,7 @@ Words = Annotated[
     typer.Argument(
         metavar="KEY=VALUE ...",
         autocompletion=completion.words,
-        help="model=NAMES dataset=NAMES k=1,10,100 and every other key of a config; --cfg job shows all of them",
+        help="model=NAMES dataset=NAMES k=1,10,100, or any other key of the configuration; --cfg job prints all keys",
     ),
 ]
 PluginOptions = Annotated[list[str], typer.Argument(metavar="OPTION=VALUE ...", help="options of the plugin")]
@@ -76,32 +77,40 @@ Figures = Annotated[
 ]
 FigureK = Annotated[
     int,
-    typer.Option("--k", min=0, metavar="K", help="k of the figure that has a slider on the page; 0: cross-entropy"),
+    typer.Option(
+        "--k", min=0, metavar="K", help="for the figure with a slider: write it at this k; 0 means cross-entropy"
+    ),
 ]
 ExtraPage = Annotated[Path | None, page_option("also write a page to this file")]
 OpenPage = Annotated[bool, typer.Option("--open", help="show the page in the browser")]
-Sweep = Annotated[list[str], several("NAME,...", "only what these sweeps measured or reused")]
+Sweep = Annotated[list[str], several("NAME,...", "only measurements that these sweeps made or reused")]
 Where = Annotated[
     str,
     typer.Option(metavar="CONDITION", help="condition on columns of `list --format csv`: 'seq_len == 256 and ce < 4'"),
 ]
 TrackingUri = Annotated[
     str,
-    typer.Option(metavar="URI", help="the tracking store; else MLFLOW_TRACKING_URI, else MLflow's own in this folder"),
+    typer.Option(
+        metavar="URI",
+        help="address of the tracking store; default: MLFLOW_TRACKING_URI, or else MLflow's own store in this folder",
+    ),
 ]
 Experiment = Annotated[
-    str, typer.Option(metavar="NAME", help="MLflow's experiment; else MLFLOW_EXPERIMENT_NAME, else rbptrack")
+    str,
+    typer.Option(
+        metavar="NAME", help="name of the MLflow experiment; default: MLFLOW_EXPERIMENT_NAME, or else rbptrack"
+    ),
 ]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Measurements of a store.
+    """The measurements that a command works on.
 
     Attributes:
-        uri: of the store; empty for the environment's or MLflow's own.
-        experiment: MLflow's.
-        filters: which of its measurements; None for all of them.
+        uri: the address of the tracking store; empty means MLFLOW_TRACKING_URI, or else MLflow's own store.
+        experiment: the name of the MLflow experiment; empty means MLFLOW_EXPERIMENT_NAME, or else `rbptrack`.
+        filters: the filters that measurements must pass; None selects all measurements.
 
     """
 
@@ -111,7 +120,7 @@ class Selection:
 
     @cached_property
     def store(self) -> Store:
-        """The store. On first use, measurements that wait on this disk are delivered to it."""
+        """The tracking store. The first access delivers measurements that wait on this disk to it."""
         from rbptrack.tracking import Outbox, Store
 
         store = Store(self.uri, self.experiment)
@@ -121,7 +130,7 @@ class Selection:
                 for delivered in outbox.deliver_waiting():
                     if delivered.error:
                         complain(f"{delivered.name} waits: {delivered.error}")
-            except RbptrackError as error:  # the command itself may still be answered, or says it again
+            except RbptrackError as error:  # the command may still work; if it does not, it prints its own error
                 complain(str(error))
         return store
 
@@ -130,8 +139,8 @@ class Selection:
         return self.store.runs(self.filters) if self.filters else self.store.runs()
 
 
-def of_store(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> Selection:
-    """All measurements of a store."""
+def whole_store(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> Selection:
+    """Select all measurements of a store."""
     return Selection(tracking_uri, experiment)
 
 
@@ -147,7 +156,7 @@ def filtered(
     tracking_uri: TrackingUri = "",
     experiment: Experiment = "",
 ) -> Selection:
-    """The measurements of a store that pass filters."""
+    """Select the measurements of a store that pass all filters."""
     from rbptrack.analysis.runs import Filters
 
     filters = Filters(where, family=family, size=size, model=model, dataset=dataset, sweep=sweep)
@@ -155,23 +164,25 @@ def filtered(
 
 
 def selects(choose: Callable[..., Selection]) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a command the options of `of_store` or `filtered`, in place of its parameter `selection`.
+    """Replace a command's parameter `selection` by options on the command line.
 
-    When the command runs, that function makes the selection from what the options hold.
+    Args:
+        choose: makes the selection when the command runs. Its parameters become options of the command.
+
     """
-    chosen = signature(choose, eval_str=True).parameters
+    selecting = signature(choose, eval_str=True).parameters
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         own = dict(signature(command, eval_str=True).parameters)
         del own["selection"]
 
-        def run(**given: Any) -> int:
-            selection = choose(**{name: given.pop(name) for name in chosen})
-            return command(selection=selection, **given)
+        def run(**values: Any) -> int:
+            selection = choose(**{name: values.pop(name) for name in selecting})
+            return command(selection=selection, **values)
 
         update_wrapper(run, command)
-        run.__annotations__ = {}  # Typer takes those of the signature
-        options = [*own.values(), *chosen.values()]
+        run.__annotations__ = {}  # Typer then reads the annotations of the signature
+        options = [*own.values(), *selecting.values()]
         run.__signature__ = Signature(  # type: ignore[attr-defined]
             [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
         )

@@ -1,4 +1,4 @@
-"""The command `plan`, which estimates what a sweep costs."""
+"""The command `plan`, which estimates the time, memory and downloads of a sweep."""
 
 from __future__ import annotations
 

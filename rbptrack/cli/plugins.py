@@ -34,11 +34,11 @@ def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
     rows = []
     broken = []
     for kind in KINDS:
-        of_kind: Plugins[Any] = find(kind, plugins_path)
-        for name, plugin in of_kind.load().items():
-            origin = short_path(of_kind.found[name].origin)
+        available: Plugins[Any] = find(kind, plugins_path)
+        for name, plugin in available.load().items():
+            origin = short_path(available.found[name].origin)
             rows.append({"name": name, "kind": kind.word, "does": summary_of(plugin), "from": origin})
-        broken.extend(of_kind.broken)
+        broken.extend(available.broken)
     print_table(pd.DataFrame(rows), last_to_go=["kind", "does"])
     for error in broken:
         complain(str(error), error.trace)
@@ -61,8 +61,8 @@ def new(
     existing = find(kind).found.get(name)
     file = Path("plugins") / kind.folder / f"{name}.py"
     if existing or file.exists():
-        there = short_path(existing.origin) if existing else file
-        raise BadInput(f"there is already a {word} {name} in {there}: give another name")
+        place = short_path(existing.origin) if existing else file
+        raise BadInput(f"{word} {name} exists already, in {place}: give another name")
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, template(kind, name))
     say(f"{file} is a working {word}. Try it, then change it: {program()} {_USE[word].format(name=name)}")

@@ -26,9 +26,10 @@ from rbptrack.console.output import command_line, say, show_page
 
 def read(
     models: Annotated[str, typer.Argument(metavar="MODELS", help="names or patterns: 'nano/*', gpt2-124m,gpt2-355m")],
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="a name, or patterns")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="names or patterns of datasets")],
     document: Annotated[
-        list[str], several("ID,...", "show these documents; by default those that say most about the models")
+        list[str],
+        several("ID,...", "show these documents; default: those that decide the law, and where models differ most"),
     ] = UNSET,
     tokens: Annotated[int, typer.Option(min=1, metavar="N", help="show at most this many tokens")] = 20_000,
     out: Annotated[Path, page_option("write the page to this file")] = Path("read.html"),

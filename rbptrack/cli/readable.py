@@ -1,4 +1,4 @@
-"""Measurements as people read them: few columns, and each number with its standard error."""
+"""Format measurements for people: few columns, and each number with its standard error."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from rbptrack.config.patterns import natural_key
 from rbptrack.ranks.names import HEADLINE_KS, is_rbp_column, metric_label, rbp_ks, rbp_name, se_name
 from rbptrack.stats.documents import MIN_UNITS
 
-_MAX_DIGITS = 6  # behind the point
-_MIN_SHOWN = 1e-6  # which has so many digits
+_MAX_DIGITS = 6  # digits after the decimal point
+_MIN_SHOWN = 1e-6  # the smallest standard error that these digits can show
 
 
 def sorted_by(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
-    """Sort measurements.
+    """Sort measurements by columns.
 
     Args:
-        frame: as `Runs.frame`.
-        sort: columns, `-ce` for the largest first; empty: by dataset, family and size.
+        frame: one row per measurement, with the columns of `Runs.frame`.
+        sort: names of columns, separated by commas; `-ce` sorts by `ce` from large to small. If it is empty,
+            measurements are sorted by dataset, family, size and name.
 
     Raises:
-        BadInput: there is no such column.
+        BadInput: a column does not exist.
 
     """
     columns = [name.strip() for name in sort.split(",") if name.strip()]
@@ -40,7 +41,7 @@ def sorted_by(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
 
 
 def _by_size(values: pd.Series[Any]) -> pd.Series[Any]:
-    """Keys to sort by: names by the sizes in them, numbers as they are."""
+    """Return sort keys: a number is its own key, and names are ordered by the sizes in them (`70m` before `1b`)."""
     if not pd.api.types.is_string_dtype(values):
         return values
     names = sorted(values.dropna().unique(), key=lambda name: natural_key(str(name).replace("-", "/")))
@@ -48,7 +49,7 @@ def _by_size(values: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def headline(frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns that people read first, each number with its standard error in one cell."""
+    """Return the most important columns, with each number and its standard error in one cell."""
     logged = rbp_ks(frame.columns)
     ks = [k for k in HEADLINE_KS if k in logged] or logged[:3]
     table = pd.DataFrame({"name": frame["name"], "dataset": frame["dataset"]})
@@ -62,7 +63,7 @@ def headline(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def details(row: pd.Series[Any]) -> dict[str, str]:
-    """Every column of one measurement that holds something, as people read it."""
+    """Return the columns of one measurement that have a value, formatted for people."""
     shown = {}
     for column in map(str, row.index):
         if pd.notna(row[column]) and not column.endswith("_se"):
@@ -72,7 +73,10 @@ def details(row: pd.Series[Any]) -> dict[str, str]:
 
 
 def value_text(column: str, row: Any) -> str:
-    """A value as people read it: `3.086 ± 0.025`; no error where documents are too few to know one."""
+    """Format a value with its standard error, such as `3.086 ± 0.025`.
+
+    The error is left out if it is unknown or zero, or if the measurement has fewer than 20 documents.
+    """
     value = row[column]
     if pd.isna(value):
         return ""

@@ -61,7 +61,7 @@ def report(
     reading = _reading_page(runs)
     html = render(runs, analyses, command=command_line(), reading=READING_FILE if reading else "")
     page = _keep_reports(selection, runs, analyses, html, reading)
-    if out is not None:  # without the reading page, which holds texts
+    if out is not None:  # users send this file to others, so it has no link to the page with the texts
         write_whole(out, render(runs, analyses, command=command_line()) if reading else html)
         page = str(out.absolute())
     if page:
@@ -114,7 +114,7 @@ def analyze(
 
 
 def _describe(name: str, analyzer: type[Analyzer]) -> None:
-    """Print what an analyzer answers, and its options."""
+    """Print the usage of an analyzer, the question that it answers, and its options."""
     import pandas as pd
 
     from rbptrack.analysis.plugin import options_of, summary_of
@@ -129,7 +129,7 @@ def _describe(name: str, analyzer: type[Analyzer]) -> None:
 
 
 def _reading_page(runs: Runs) -> str:
-    """The reading page of the measurements; empty if they keep no texts."""
+    """Return the reading page of the measurements, or an empty text if they keep no texts."""
     from rbptrack.reporting import render_reading
 
     try:

@@ -26,6 +26,6 @@ def sync(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> int:
             delivered += 1
     say(f"{counted(delivered, 'measurement')} delivered to {store.shown}")
     for (uri, its_experiment), number in outbox.waiting_elsewhere().items():
-        words = ["sync", "--tracking-uri", uri, "--experiment", its_experiment]
-        say(f"{counted(number, 'measurement')} waiting for another store: {program()} {shlex.join(words)}")
+        arguments = ["sync", "--tracking-uri", uri, "--experiment", its_experiment]
+        say(f"{counted(number, 'measurement')} waiting for another store: {program()} {shlex.join(arguments)}")
     return 1 if failed else 0

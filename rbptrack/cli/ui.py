@@ -12,30 +12,31 @@ from typing import Annotated
 
 import typer
 
-from rbptrack.cli.options import Selection, of_store, selects
+from rbptrack.cli.options import Selection, selects, whole_store
 from rbptrack.console.output import say, show_page
 
 _SECONDS_BETWEEN_QUESTIONS = 0.5
 
 
-@selects(of_store)
+@selects(whole_store)
 def ui(
     selection: Selection,
     host: Annotated[str, typer.Option(help="address at which the server listens")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 5000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="port at which the server listens")] = 5000,
     open_: Annotated[bool, typer.Option("--open", help="open the page in the browser when the server answers")] = False,
 ) -> int:
     """Start MLflow's web page for this tracking store."""
     store = selection.store
-    store.save_view()  # imports and runs that were logged have none yet
+    store.save_view()  # a store that was filled by `import` or from Python has no view yet
     page = store.view_page()
     if store.uri.startswith(("http://", "https://")):
         _show(f"{store.shown.rstrip('/')}/{page}", open_page=open_)
         return 0
-    words = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
-    # The address may hold a password, and other users can read a command line.
+    command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
+    # The store's address may hold a password, and other users can read command lines, but not the environment.
     env = os.environ | {"MLFLOW_BACKEND_STORE_URI": store.uri}
-    server = subprocess.Popen(words, env=env, start_new_session=True)  # whose processes can be stopped together
+    # MLflow starts several processes; in a session of their own they can be stopped together.
+    server = subprocess.Popen(command, env=env, start_new_session=True)
     address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"  # noqa: S104 - compared only
     try:
         while server.poll() is None and not _answers(f"{address}/health"):
@@ -50,7 +51,7 @@ def ui(
 
 
 def _answers(address: str) -> bool:
-    """Whether a server answers a request with OK."""
+    """Return whether a server answers a request with status 200."""
     import http.client
     import urllib.request
 

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from rbptrack.base.words import counted
-from rbptrack.cli.options import Selection, of_store, selects
+from rbptrack.cli.options import Selection, selects, whole_store
 from rbptrack.console.output import program, say
 
 
-@selects(of_store)
+@selects(whole_store)
 def verify(
     selection: Selection,
     repair: Annotated[
@@ -32,6 +32,6 @@ def verify(
     if repair:
         say(f"{counted(len(damaged), 'measurement')} marked: the next sweep measures them again")
     else:
-        found = counted(len(damaged), "measurement")
-        say(f"{found} damaged; {program()} verify --repair marks what is to be measured again")
+        number = counted(len(damaged), "measurement")
+        say(f"{number} damaged. To measure them again with the next sweep, run {program()} verify --repair")
     return 1

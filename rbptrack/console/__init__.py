@@ -1,1 +1,1 @@
-"""The terminal: lines, tables, progress."""
+"""Print lines, tables and progress on the terminal, and keep a log."""

@@ -1,4 +1,4 @@
-"""The log of a command: warnings, and tracebacks of unexpected errors."""
+"""Keep a log of warnings and of the tracebacks of unexpected errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOGGER = logging.getLogger("rbptrack")
 
 
 class _LogFile(logging.FileHandler):
-    """A file that is made, with its folder, when the first line comes. If it cannot be written, nothing is logged."""
+    """A log file that is created, with its folder, when the first line is logged. Errors of writing are ignored."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(file, delay=True, encoding="utf-8", errors="backslashreplace")
@@ -28,7 +28,13 @@ class _LogFile(logging.FileHandler):
 
 @contextmanager
 def logged(file: Path, *, on_terminal: bool = False) -> Iterator[None]:
-    """Keep what rbptrack logs in a file, and print tracebacks on standard error if `on_terminal` is set."""
+    """Write rbptrack's log to a file while the block runs.
+
+    Args:
+        file: the log file. New lines are appended.
+        on_terminal: whether to print errors with their tracebacks on standard error, too.
+
+    """
     handlers: list[logging.Handler] = [_LogFile(file)]
     if on_terminal:
         handlers.append(logging.StreamHandler(sys.stderr))
@@ -44,7 +50,7 @@ def logged(file: Path, *, on_terminal: bool = False) -> Iterator[None]:
 
 
 def keep_traceback(text: str, trace: str) -> str:
-    """Log a traceback after the line that tells of it. Returns where it is, or an empty text if nothing is logged."""
+    """Log an error message and its traceback. Returns the path of the log file, or an empty text if no log is open."""
     _LOGGER.error("%s\n%s", text, trace.rstrip())
     files = [handler for handler in _LOGGER.handlers if isinstance(handler, _LogFile)]
     return files[0].baseFilename if files else ""

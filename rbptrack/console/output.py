@@ -1,4 +1,4 @@
-"""Lines on the terminal: answers on standard output, errors on standard error, both above a progress bar."""
+"""Print lines on the terminal: answers on standard output, errors on standard error. A progress bar stays below."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def program() -> str:
-    """The command that the user typed to start the program."""
+    """Return the command that starts this program: `rbptrack` or `python -m rbptrack`."""
     return "rbptrack" if Path(sys.argv[0]).name == "rbptrack" else "python -m rbptrack"
 
 
 def command_line() -> str:
-    """The whole command line, as it can be typed again. Bytes that are not UTF-8 stand there as escapes."""
+    """Return the whole command line, quoted for a shell. Bytes that are not UTF-8 are written as escapes."""
     return shlex.join([program(), *sys.argv[1:]]).encode(errors="backslashreplace").decode()
 
 
@@ -32,7 +32,13 @@ def say(text: str) -> None:
 
 
 def complain(text: str, trace: str = "") -> None:
-    """Print an error or a warning on standard error. The traceback of an unexpected error goes to the log."""
+    """Print an error or a warning on standard error.
+
+    Args:
+        text: the message.
+        trace: the traceback of an unexpected error. It is logged, and the message says where.
+
+    """
     from tqdm import tqdm
 
     if trace and (file := keep_traceback(text, trace)):
@@ -42,7 +48,7 @@ def complain(text: str, trace: str = "") -> None:
 
 
 def show_page(address: str) -> None:
-    """Open an address in the browser. If no browser can be opened, say so."""
+    """Open an address in the browser. If no browser can be opened, print a warning."""
     import webbrowser
 
     if not webbrowser.open(address):
@@ -50,5 +56,5 @@ def show_page(address: str) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with `?` in place of control characters, which the terminal would obey."""
+    """Replace control characters by `?`, because a terminal would obey them."""
     return _CONTROL.sub("?", text)

@@ -1,4 +1,4 @@
-"""Progress on standard error, on a terminal and in a notebook; silent in files and pipes."""
+"""Show progress on standard error, if it is a terminal, and in notebooks. Files and pipes get no progress."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from tqdm.auto import tqdm
 
 
-def bar(total: float, title: str, *, hidden: bool = False) -> tqdm[Any]:
+def bar(total: float, label: str, *, hidden: bool = False) -> tqdm[Any]:
     """Make a progress bar over tokens.
 
-    Use it as a context manager, and call `update(n)` to advance it. The bar disappears at the end.
+    Use it as a context manager, and call `update(n)` to advance it by n tokens. The bar disappears at the end.
     """
     return tqdm(
-        total=total, desc=title, unit=" token", unit_scale=True, leave=False, disable=hidden or _nobody_watches()
+        total=total, desc=label, unit=" token", unit_scale=True, leave=False, disable=hidden or _nobody_watches()
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables on the terminal: no number is ever cut; in a narrow terminal whole columns make room."""
+"""Print tables on the terminal. If the terminal is narrow, whole columns are left out; numbers are never cut."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _SPACE = re.compile(r"\s+")
 def print_table(
     frame: pd.DataFrame, *, formats: Mapping[str, str] | None = None, last_to_go: Sequence[str] = (), title: str = ""
 ) -> None:
-    """Print a frame without its index: words to the left, numbers to the right, empty cells for missing values.
+    """Print a frame without its index. Texts are aligned left and numbers right; missing values are empty cells.
 
     If the table is wider than the terminal, some columns are left out, and a line below names them. Files and pipes
     get all columns.
 
     Args:
         frame: the table.
-        formats: the format of a column's numbers, such as `.3f`; the default is four significant digits.
+        formats: the format of a column's numbers, such as `.3f`, by column; default: four significant digits.
         last_to_go: the columns to keep if room is short, the most important first. Of the other columns, the leftmost
             are kept first. The first column of the frame is always shown.
-        title: a line above.
+        title: a line to print above the table.
 
     """
     console = Console(highlight=False)
@@ -52,10 +52,16 @@ def print_table(
 def table_lines(
     frame: pd.DataFrame, room: int, *, formats: Mapping[str, str] | None = None, last_to_go: Sequence[str] = ()
 ) -> tuple[list[str], list[str]]:
-    """Lay out a frame as `print_table` does, in lines of at most `room` characters.
+    """Format a frame as lines of text.
+
+    Args:
+        frame: the table.
+        room: the largest width of a line in characters. Columns that do not fit are left out.
+        formats: the format of a column's numbers, such as `.3f`, by column; default: four significant digits.
+        last_to_go: the columns to keep if room is short, the most important first.
 
     Returns:
-        The lines, the heads first, and the names of the columns that are left out.
+        The lines, beginning with the line of column names, and the names of the columns that are left out.
 
     """
     formats = formats or {}
@@ -68,7 +74,7 @@ def table_lines(
 
 
 def _fitting(widths: Mapping[str, int], room: int, last_to_go: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The columns that fit, and those that do not, both in their order."""
+    """Return the names of the columns that fit and of those that do not, both in the order of the table."""
     first, *others = widths
     important = [name for name in last_to_go if name in others]
     important += [name for name in others if name not in important]
@@ -82,7 +88,7 @@ def _fitting(widths: Mapping[str, int], room: int, last_to_go: Sequence[str]) ->
 
 
 def _padded(cells: Sequence[str], width: int, *, right: bool) -> list[str]:
-    """The cells of a column, each as wide as the column."""
+    """Pad the cells of a column with spaces to `width`."""
     spaces = [" " * (width - cell_len(cell)) for cell in cells]
     return [space + cell if right else cell + space for cell, space in zip(cells, spaces, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Sweeps: their cells, what is measured already, measuring here or in jobs, the summary; and plans of their cost."""
+"""Sweeps: resolve cells, skip those already measured, measure the rest here or in jobs, analyse; and estimate costs."""
 
 from rbptrack.sweep.backends import run_job
 from rbptrack.sweep.cells import Cell, Resolver, resolve

@@ -37,15 +37,15 @@ LARGE = 1e9
 """A model with at least this many parameters has one job per dataset. Several GPUs can then share its work."""
 
 Finished = Callable[[int, Outcome], None]
-"""Is told how a cell ended, by the cell's number."""
+"""A function that a backend calls when a cell has ended, with the cell's number and its outcome."""
 
 _POLL_SECONDS = 1.0
-_PATIENCE_SECONDS = 60.0  # for another command that delivers a job's result
-_GPU = re.compile(r"\d+|(GPU|MIG)-.+")  # in CUDA_VISIBLE_DEVICES
+_PATIENCE_SECONDS = 60.0  # how long to wait for another command that delivers the same result
+_GPU = re.compile(r"\d+|(GPU|MIG)-.+")  # name of a GPU in CUDA_VISIBLE_DEVICES
 _SCRIPT_FILE = "job.sh"
-_ARRAY_FILE = "array.txt"  # SLURM's number of it, and the fingerprints of its cells
+_ARRAY_FILE = "array.txt"  # holds the number of the SLURM array and the fingerprints of its cells
 
-# The limit's signal must not be TERM: a requeue and scancel send that, too, and a cancelled job would come back.
+# The time limit must not send TERM. scancel sends TERM, too, and a job that was cancelled would then be requeued.
 _SCRIPT = """\
 #!/bin/bash
 #SBATCH --array=0-{last}
@@ -65,11 +65,11 @@ class Backend(Protocol):
     """Measures the cells of a sweep somewhere."""
 
     def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
-        """Measure cells; every one of them is finished when this returns.
+        """Measure cells. Returns when all of them have ended.
 
         Args:
-            cells: by their number in the sweep.
-            finished: is called once for each cell.
+            cells: the cells, by their number in the sweep.
+            finished: called once for each cell, when it has ended.
 
         """
 
@@ -79,8 +79,8 @@ class Local:
     """Measures one cell after the other in this process.
 
     Attributes:
-        store: where measurements go.
-        deliver: whether they are delivered to the store.
+        store: the tracking store.
+        deliver: whether measurements are delivered to the store.
 
     """
 
@@ -88,22 +88,22 @@ class Local:
     deliver: bool = True
 
     def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
-        """Check every cell before the first is measured, and measure those that pass."""
+        """Check all cells first, then measure those that passed the check."""
         from rbptrack.sweep.load import Loader
 
         loader = Loader()
-        for number, cell in _accepted(cells, loader.fit, finished).items():
+        for number, cell in _accepted(cells, loader.check, finished).items():
             finished(number, measure_cell(cell, self.store, loader=loader, deliver=self.deliver))
 
 
 @dataclass(frozen=True)
 class Gpus:
-    """Runs jobs side by side, each on the next free GPU of this machine.
+    """Runs one job on each GPU of this machine. When a job ends, the next one begins on its GPU.
 
     Attributes:
-        store: where measurements go.
-        folder: for job files and the jobs' output.
-        names: of the GPUs, as in CUDA_VISIBLE_DEVICES; empty for all.
+        store: the tracking store.
+        folder: the folder for job files and for the output of the jobs.
+        names: the GPUs to use, named as in CUDA_VISIBLE_DEVICES; empty means all GPUs.
         deliver: whether measurements are delivered to the store.
 
     """
@@ -114,7 +114,7 @@ class Gpus:
     deliver: bool = True
 
     def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
-        """Run jobs to their end. If this process is interrupted, so are they."""
+        """Run jobs until all have ended. An interrupt of this process ends the jobs."""
         gpus = self.names or _all_gpus()
         jobs, sized = _jobs_of(cells, finished, self.folder, at_a_time=len(gpus))
         if not jobs:
@@ -128,13 +128,13 @@ class Gpus:
 
 @dataclass(frozen=True)
 class Slurm:
-    """Submits jobs as one array of SLURM, and waits for its end.
+    """Submits jobs as one SLURM array and waits for its end.
 
     Attributes:
-        store: where measurements go.
-        folder: for job files, the script and the jobs' output; every node must see it.
-        options: of sbatch, such as {"partition": "gpu", "gres": "gpu:1", "time": "4:00:00"}.
-        show: print the script and submit nothing.
+        store: the tracking store.
+        folder: the folder for job files, the script and the output of the jobs. All nodes must see it.
+        options: options of sbatch, such as {"partition": "gpu", "gres": "gpu:1", "time": "4:00:00"}.
+        show: if true, the script is printed and nothing is submitted.
         deliver: whether measurements are delivered to the store.
 
     """
@@ -146,10 +146,10 @@ class Slurm:
     deliver: bool = True
 
     def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
-        """Run jobs to their end. If this process is interrupted, the array goes on without it.
+        """Run jobs until all have ended. If this process is interrupted, the array goes on.
 
         Raises:
-            BadInput: SLURM is not here, refuses the script, or still measures some of these cells.
+            BadInput: sbatch is not installed or refuses the script, or an earlier array still measures some cells.
 
         """
         fingerprints = [cell.fingerprint for cell in cells.values()]
@@ -180,12 +180,12 @@ class Slurm:
 
 
 def backend_of(settings: Config, store: Store, name: str) -> Backend:
-    """The backend that a configuration asks for.
+    """Make the backend that a configuration asks for.
 
     Args:
-        settings: of the whole sweep.
-        store: where measurements go.
-        name: of the folder of job files.
+        settings: the configuration; `launch` and `deliver` are read.
+        store: the tracking store.
+        name: the name of the folder for job files.
 
     """
     launch = settings.launch
@@ -198,10 +198,13 @@ def backend_of(settings: Config, store: Store, name: str) -> Backend:
 
 
 def run_job(path: Path) -> int:
-    """Measure the cells of a job file and leave their finished folders; returns 1 if a cell failed.
+    """Measure the cells of a job file and leave the finished measurements on disk.
+
+    Returns:
+        The exit code: 1 if a cell failed, else 0.
 
     Raises:
-        BadInput: the file cannot be read, or is not a job.
+        BadInput: the file cannot be read, or is not a job file.
 
     """
     from rbptrack.sweep.load import Loader
@@ -223,13 +226,13 @@ def run_job(path: Path) -> int:
 
 
 class Collector:
-    """Delivers what jobs have finished, and says how each cell ended.
+    """Delivers the measurements that jobs have finished, and reports the outcome of each cell.
 
     Args:
-        cells: that jobs measure, by number.
-        store: where measurements go.
-        folder: of the jobs' output.
-        finished: is told how each cell ended.
+        cells: the cells that jobs measure, by their number in the sweep.
+        store: the tracking store.
+        folder: the folder with the output of the jobs.
+        finished: called once for each cell, when it has ended.
         deliver: whether measurements are delivered to the store.
 
     """
@@ -242,32 +245,37 @@ class Collector:
         self._folder = folder
         self._finished = finished
         self._deliver = deliver
-        self._before: set[str] | None = set()  # runs that were there before; None: the store was away
+        self._before: set[str] | None = set()  # runs that the store had before the jobs; None: the store was away
         for cell in cells.values():
-            failure_file(cell).unlink(missing_ok=True)  # of an earlier job
+            failure_file(cell).unlink(missing_ok=True)  # an earlier job may have left one
         if deliver and any(cell.config.force for cell in cells.values()):
-            found = self._found()
-            self._before = None if found is None else set(found.values())
+            run_ids = self._stored()
+            self._before = None if run_ids is None else set(run_ids.values())
 
     def __call__(self, patience: float = 0) -> None:
-        """Deliver what is finished now; `patience`: seconds to wait for another process that is delivering it."""
+        """Deliver the measurements that are finished now.
+
+        Args:
+            patience: how many seconds to wait for another process that is delivering one of them.
+
+        """
         for number, cell in list(self._cells.items()):
             outcome = deliver_finished(cell, self._store, deliver=self._deliver, patience=patience)
             if outcome is not None:
                 self._end(number, outcome)
 
     def end(self) -> None:
-        """Deliver the rest after the jobs have ended. A cell without a result failed, unless the store has it."""
+        """Deliver the rest after the jobs have ended. A cell without a result has failed, unless the store has it."""
         self(patience=_PATIENCE_SECONDS)
         if self._deliver and self._cells and self._before is not None:
-            for number, run_id in (self._found() or {}).items():  # another command may have delivered them
+            for number, run_id in (self._stored() or {}).items():  # another command may have delivered them
                 if run_id not in self._before:
                     self._end(number, Found(self._cells[number].title, run_id))
         for number, cell in list(self._cells.items()):
             self._end(number, Failed(cell.title, f"its job left no result; see {short_path(self._folder)}/*.log"))
 
-    def _found(self) -> dict[int, str] | None:
-        """The runs of the remaining cells that the store has; None if the store is away."""
+    def _stored(self) -> dict[int, str] | None:
+        """Return the run IDs of remaining cells that the store has, by number. Returns None if the store is away."""
         try:
             run_ids = self._store.find_all({cell.fingerprint for cell in self._cells.values()})
         except StoreAway:
@@ -282,20 +290,20 @@ class Collector:
 
 
 def group_into_jobs(cells: Sequence[tuple[Cell, int]], *, at_a_time: int = 0) -> list[list[Cell]]:
-    """The cells of each job, the job with the most parameters first.
+    """Group cells into jobs, and sort the jobs by their number of parameters, the largest first.
 
     A large model has one job for each dataset. A small model has one job for all of its datasets. If the number of jobs
     that run at a time is known, all small models share that number of jobs, because starting a process and loading its
     libraries takes longer than measuring a small model.
 
     Args:
-        cells: each with the parameters of its model.
-        at_a_time: jobs that run side by side; 0: not known.
+        cells: pairs of a cell and the number of parameters of its model.
+        at_a_time: the number of jobs that run at the same time; 0 means that it is unknown.
 
     """
     jobs: dict[str, list[Cell]] = {}
-    sizes: dict[str, int] = {}
-    small: dict[str, int] = {}  # parameters in all of each job of a small model
+    sizes: dict[str, int] = {}  # sum of the parameters over the cells of a job
+    small: dict[str, int] = {}  # the same sum, for the jobs of small models
     for cell, params in cells:
         key = repr((cell.config.model, cell.config.reference))
         if params >= LARGE:
@@ -313,20 +321,20 @@ def group_into_jobs(cells: Sequence[tuple[Cell, int]], *, at_a_time: int = 0) ->
 
 
 def job_command(path: Path) -> list[str]:
-    """The command that measures the cells of a job file."""
+    """Return the command that measures the cells of a job file."""
     return [sys.executable, "-m", "rbptrack", "job", str(path)]
 
 
 def run_side_by_side(
     commands: Sequence[list[str]], gpus: Sequence[str], folder: Path, collect: Callable[[], None]
 ) -> None:
-    """Run commands to their end, each on the next free GPU; an interrupt ends them.
+    """Run commands until all have ended, each on the next free GPU. An interrupt ends the commands.
 
     Args:
-        commands: in the order in which they begin.
-        gpus: names for CUDA_VISIBLE_DEVICES.
-        folder: for their output: 0.log, 1.log, ...
-        collect: is called again and again meanwhile.
+        commands: the commands, in the order in which they begin.
+        gpus: names of GPUs for CUDA_VISIBLE_DEVICES.
+        folder: the folder for the output of the commands: 0.log, 1.log, ...
+        collect: called about once a second while commands run.
 
     """
     waiting = deque(enumerate(commands))
@@ -354,15 +362,17 @@ def run_side_by_side(
 
 
 def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable[[], None]) -> None:
-    """Submit an array and wait for its end. After an interrupt its jobs go on; running the command again delivers them.
+    """Submit a SLURM array and wait for its end.
+
+    After an interrupt, the jobs of the array go on. The user runs the same command again to deliver their results.
 
     Args:
-        script: of the array.
-        fingerprints: of its cells.
-        collect: is called again and again meanwhile.
+        script: the script for sbatch.
+        fingerprints: the fingerprints of the cells that the array measures.
+        collect: called about once a second while the array runs.
 
     Raises:
-        BadInput: SLURM is not here, or refuses the script.
+        BadInput: sbatch is not installed, or refuses the script.
 
     """
     try:
@@ -371,10 +381,13 @@ def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is ours
+            start_new_session=True,  # Ctrl-C must reach this process, not sbatch
         )
     except FileNotFoundError as error:
-        raise BadInput("launch=slurm needs sbatch on this machine; launch.show=true prints the script") from error
+        raise BadInput(
+            "launch=slurm: this machine has no sbatch. Run the command on a login node of SLURM; "
+            "launch.show=true only prints the script"
+        ) from error
     with array:
         assert array.stdout is not None  # noqa: S101
         assert array.stderr is not None  # noqa: S101
@@ -394,7 +407,7 @@ def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable
 
 
 def _accepted(cells: Mapping[int, Cell], check: Callable[[Cell], object], finished: Finished) -> dict[int, Cell]:
-    """The cells that pass a check; the others have failed."""
+    """Return the cells that pass a check, and end the others as failed."""
     accepted = {}
     with spinner("checking models and tokenizers"):
         for number, cell in cells.items():
@@ -410,7 +423,7 @@ def _accepted(cells: Mapping[int, Cell], check: Callable[[Cell], object], finish
 def _jobs_of(
     cells: Mapping[int, Cell], finished: Finished, folder: Path, *, at_a_time: int = 0
 ) -> tuple[list[Path], dict[int, Cell]]:
-    """Write the job files of the cells whose models can be read; returns them and these cells."""
+    """Write job files for the cells whose models can be read. Returns the files, and these cells by number."""
     from rbptrack.sweep.load import Loader
 
     loader = Loader()
@@ -425,29 +438,36 @@ def _jobs_of(
 
 
 def _refuse_while_an_array_runs(folder: Path, fingerprints: Collection[str]) -> None:
-    """Refuse what an earlier array of SLURM is at work on: its tasks read this folder, or measure these cells."""
+    """Raise BadInput if an earlier SLURM array still runs that reads this folder or measures one of these cells."""
     for file in folder.parent.glob(f"*/{_ARRAY_FILE}"):
-        number, *theirs = file.read_text().split()
-        if file.parent != folder and set(theirs).isdisjoint(fingerprints):
+        number, *its_fingerprints = file.read_text().split()
+        if file.parent != folder and set(its_fingerprints).isdisjoint(fingerprints):
             continue
-        with suppress(FileNotFoundError):  # SLURM is not here
+        with suppress(FileNotFoundError):  # squeue is not installed
             command = ["squeue", "--noheader", f"--jobs={number}"]
             if subprocess.run(command, capture_output=True, check=False).stdout.strip():
                 raise BadInput(
-                    f"SLURM's array {number} still measures some of these cells; what it finishes is kept. "
-                    f"Repeat the command when it has ended, or after scancel {number}"
+                    f"the SLURM array {number} still measures some of these cells, and its results will be kept. "
+                    f"Repeat the command when the array has ended, or after scancel {number}"
                 )
 
 
 def _all_gpus() -> list[str]:
-    """The GPUs that this process sees: numbers, UUIDs, names of MIG."""
+    """Return the names of the GPUs that this process may use: numbers, UUIDs or MIG names.
+
+    Raises:
+        BadInput: this process sees no GPU.
+
+    """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         import torch
 
         gpus = [str(number) for number in range(torch.cuda.device_count())]
-    else:  # CUDA reads up to the first that is none: -1, SLURM's NoDevFiles
+    else:  # CUDA ignores everything from the first invalid name on, such as -1 or SLURM's NoDevFiles
         gpus = list(takewhile(_GPU.fullmatch, (name.strip() for name in visible.split(","))))
     if not gpus:
-        raise BadInput("launch=gpus: this process sees no CUDA device; launch.gpus=0,1 names them")
+        raise BadInput(
+            "launch=gpus: this process sees no CUDA device. If this machine has GPUs, name them: launch.gpus=0,1"
+        )
     return gpus

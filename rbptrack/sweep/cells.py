@@ -1,4 +1,4 @@
-"""Cells: what a config names, pinned, with the fingerprint of everything that determines its numbers."""
+"""Turn a configuration into a cell: pin its model and dataset, and hash everything that determines its numbers."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Cell:
-    """One model on one dataset, pinned.
+    """One model on one dataset, both pinned to a commit or a hash.
 
     Attributes:
-        config: as composed, with the split of its dataset.
-        weights: the model.
-        tokenizer: the model's own, or the one that `model.tokenizer` names.
-        texts: the dataset.
-        reference: the model that it is compared to, if any.
-        reference_tokenizer: the reference's.
-        identity: everything that determines the measurement's numbers; its hash is the fingerprint.
-        notes: what the user should know of how it is measured.
+        config: the configuration. `dataset.split` is filled in, and sequences are shortened to the model's maximum.
+        weights: the pinned model.
+        tokenizer: the pinned tokenizer: the model's own, or the one that `model.tokenizer` names.
+        texts: the pinned dataset.
+        reference: the pinned reference model; None without a reference.
+        reference_tokenizer: the pinned tokenizer of the reference; None without a reference.
+        identity: everything that determines the numbers of the measurement.
+        notes: remarks for the user, for example that sequences were shortened.
 
     """
 
@@ -53,17 +53,17 @@ class Cell:
 
     @property
     def fingerprint(self) -> str:
-        """What determines the measurement's numbers, as a hash."""
+        """The hash of the identity."""
         return fingerprint(self.identity)
 
     @property
     def title(self) -> str:
-        """`pythia-70m / wiki`."""
+        """The names of model and dataset, such as `pythia-70m / wiki`."""
         return title(self.config.model.name, self.config.dataset.name)
 
     @property
     def folder(self) -> Path:
-        """Where its measurement is kept until the store has it."""
+        """The folder that holds the measurement until the store has it."""
         return cells_folder() / self.fingerprint
 
 
@@ -71,19 +71,20 @@ _CELLS = TypeAdapter(list[Cell])
 
 
 class Resolver:
-    """Pins the models and datasets that cells name, each once."""
+    """Resolves configurations to cells. A model or dataset that several cells name is looked up once."""
 
     def __init__(self) -> None:
-        self._sources: dict[Key, Pinned] = {}
+        self._pins: dict[Key, Pinned] = {}
         self._splits: dict[Key, str] = {}
         self._rules: dict[str, str] = {}
         self._lengths: dict[str, int] = {}
 
     def resolve(self, config: Config) -> Cell:
-        """Resolve one cell.
+        """Resolve a configuration to a cell.
 
         Raises:
-            BadInput: a model, tokenizer or dataset is not there or not to be had, or the dataset has several splits.
+            BadInput: the model, tokenizer, dataset or reference cannot be found, or the dataset has several splits and
+                the configuration names none.
 
         """
         self._check_cached(config)
@@ -110,12 +111,12 @@ class Resolver:
         return Cell(config, weights, tokenizer, texts, reference, reference_tokenizer, identity, notes)
 
     def _pinned(self, key: Key, pin: Callable[[], Pinned]) -> Pinned:
-        if key not in self._sources:
-            self._sources[key] = pin()
-        return self._sources[key]
+        if key not in self._pins:
+            self._pins[key] = pin()
+        return self._pins[key]
 
     def _check_cached(self, config: Config) -> None:
-        """Look for everything that a cell needs. Raises NotCached with all that is missing, not only the first."""
+        """Look for everything that a cell needs. Raises NotCached with the list of everything that is missing."""
         missing: list[Missing] = []
         with _noting(missing):
             self._texts(config.dataset)
@@ -139,27 +140,32 @@ class Resolver:
         return self._pinned(("tokenizer", model.tokenizer), lambda: pin_tokenizer(model, weights))
 
     def _with_length(self, config: Config, weights: Pinned, reference: Pinned | None) -> tuple[Config, tuple[str, ...]]:
-        """The config with shorter sequences if a model reads fewer tokens, and a note that says so."""
+        """Shorten sequences to the maximum of the model and of the reference, if `dataset.shorten` allows it.
+
+        Returns:
+            The configuration, and a note if sequences were shortened.
+
+        """
         dataset = config.dataset
         if not dataset.shorten:
             return config, ()
         models = [(config.model, weights)]
         if config.reference is not None and reference is not None:
             models.append((config.reference, reference))
-        limits = {model.name: limit for model, source in models if (limit := self._longest(model, source))}
+        limits = {model.name: limit for model, pinned in models if (limit := self._longest(model, pinned))}
         name = min(limits, key=limits.__getitem__, default="")
         if not name or not MIN_SEQ_LEN <= limits[name] < dataset.seq_len:
             return config, ()
         length = limits[name]
         context = max(1, dataset.context * length // dataset.seq_len)
         reader = "the model" if name == config.model.name else f"the reference {name}"
-        note = f"sequences have {length} tokens, not {dataset.seq_len}, because {reader} reads no more"
+        note = f"sequences have {length} tokens instead of {dataset.seq_len}, the most that {reader} can read"
         return replace(config, dataset=replace(dataset, seq_len=length, context=context)), (note,)
 
-    def _longest(self, model: ModelConfig, source: Pinned) -> int:
-        if source.identity not in self._lengths:
-            self._lengths[source.identity] = _longest(model, source)
-        return self._lengths[source.identity]
+    def _longest(self, model: ModelConfig, weights: Pinned) -> int:
+        if weights.identity not in self._lengths:
+            self._lengths[weights.identity] = _longest(model, weights)
+        return self._lengths[weights.identity]
 
     def _tokenizer_rules(self, model: ModelConfig, tokenizer: Pinned) -> str:
         if tokenizer.identity not in self._rules:
@@ -175,7 +181,7 @@ class Resolver:
 
 @contextmanager
 def _noting(missing: list[Missing]) -> Iterator[None]:
-    """Add what is not cached to a list, and go on."""
+    """Suppress NotCached, and add what is missing to a list."""
     try:
         yield
     except NotCached as error:
@@ -183,30 +189,30 @@ def _noting(missing: list[Missing]) -> Iterator[None]:
 
 
 def write_job(path: Path, cells: Sequence[Cell]) -> None:
-    """Write the cells that one process measures, with their configuration and everything pinned, as JSON."""
+    """Write a job file: the cells that one process measures, as JSON."""
     write_whole(path, _CELLS.dump_json(list(cells), indent=1))
 
 
 def read_job(path: Path) -> list[Cell]:
-    """Read the cells of a job.
+    """Read the cells of a job file.
 
     Raises:
-        BadInput: the file cannot be read, or is not a job.
+        BadInput: the file cannot be read, or is not a job file.
 
     """
     try:
         return _CELLS.validate_json(path.read_bytes())
     except OSError as error:
-        raise BadInput(f"{path}: the job cannot be read: {error.strerror}") from error
+        raise BadInput(f"{path}: the job file cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        raise BadInput(f"{path} is not a job of rbptrack") from error
+        raise BadInput(f"{path} is not a job file of rbptrack") from error
 
 
 def check_unchanged(cell: Cell) -> None:
-    """Compare local files with those that the cell was resolved to, because a job may wait for hours before it begins.
+    """Check that local files did not change since the cell was resolved. A job may wait for hours before it begins.
 
     Raises:
-        BadInput: a model, tokenizer or dataset on this disk has changed, or is gone.
+        BadInput: the files of a model, tokenizer or dataset have changed or do not exist any more.
 
     """
     config = cell.config
@@ -225,19 +231,20 @@ def check_unchanged(cell: Cell) -> None:
 
 
 def resolve(config: Config) -> Cell:
-    """Resolve one cell.
+    """Resolve a configuration to a cell.
 
     Raises:
-        BadInput: its model, tokenizer or dataset cannot be found, or the dataset has several splits.
+        BadInput: the model, tokenizer, dataset or reference cannot be found, or the dataset has several splits and the
+            configuration names none.
 
     """
     return Resolver().resolve(config)
 
 
-def _rules(model: ModelConfig, source: Pinned) -> str:
-    """The hash of a tokenizer's rules. It is kept, because loading a tokenizer takes seconds.
+def _rules(model: ModelConfig, tokenizer: Pinned) -> str:
+    """Return the hash of the rules by which a tokenizer splits texts.
 
-    The rules are those of the files as this version of transformers reads them.
+    The hash is cached on disk, because loading a tokenizer takes seconds. It depends on the version of transformers.
     """
 
     def load() -> str:
@@ -245,26 +252,26 @@ def _rules(model: ModelConfig, source: Pinned) -> str:
         from rbptrack.models.tokenizer import load_tokenizer, rules_of
 
         check_folder(model)
-        return rules_of(load_tokenizer(source))
+        return rules_of(load_tokenizer(tokenizer))
 
-    return remembered(f"tokenizers/{cache_key(source=source.identity)}", load)
+    return remembered(f"tokenizers/{cache_key(source=tokenizer.identity)}", load)
 
 
-def _longest(model: ModelConfig, source: Pinned) -> int:
-    """The most tokens that a model reads at a time; 0 if nothing limits it. Kept like the tokenizer's rules."""
+def _longest(model: ModelConfig, weights: Pinned) -> int:
+    """Return the longest sequence that a model can read, in tokens; 0 if there is no limit. It is cached on disk."""
 
     def load() -> str:
         from rbptrack.models.architecture import load_config, longest_sequence
         from rbptrack.models.checkpoint import check_folder
 
         check_folder(model)
-        return str(longest_sequence(load_config(source)) or 0)
+        return str(longest_sequence(load_config(weights)) or 0)
 
-    return int(remembered(f"lengths/{cache_key(source=source.identity)}", load))
+    return int(remembered(f"lengths/{cache_key(source=weights.identity)}", load))
 
 
 def cache_key(**parts: str) -> str:
-    """Return a name under which something is kept: it changes with its parts and with the libraries that read them."""
+    """Return a key for the cache on disk. It depends on `parts` and on the versions of the libraries that read them."""
     versions = [version(library) for library in ("rbptrack", "tokenizers", "transformers")]
     return fingerprint({**parts, "versions": versions})
 
@@ -272,17 +279,18 @@ def cache_key(**parts: str) -> str:
 def identity_of(
     config: CellConfig, *, weights: str, tokenizer: str, tokenizer_rules: str, texts: object, reference: str = ""
 ) -> dict[str, Any]:
-    """Everything that determines a measurement's numbers: no batch or chunk size, no device, path or k.
+    """Return everything that determines the numbers of a measurement.
 
-    `rbptrack.facts` says by which facts each key is shown, and whether the runs of one law must agree in it.
+    Batch and chunk sizes, device, paths and k are not part of it. `rbptrack.facts` says which facts show each key, and
+    whether the runs of one law must agree in it.
 
     Args:
-        config: of the cell.
-        weights: what makes the weights the same on another machine.
-        tokenizer: what makes the tokenizer's files the same.
-        tokenizer_rules: the hash of the rules by which it cuts texts.
-        texts: what makes the documents the same.
-        reference: what makes the reference's weights the same; empty without a reference.
+        config: the configuration of the cell.
+        weights: a commit or hash that identifies the weights on every machine.
+        tokenizer: a commit or hash that identifies the files of the tokenizer.
+        tokenizer_rules: the hash of the rules by which the tokenizer splits texts.
+        texts: commits or hashes that identify the documents, and how they were selected.
+        reference: a commit or hash that identifies the weights of the reference; empty without a reference.
 
     """
     dataset = config.dataset
@@ -316,7 +324,7 @@ def _precision(model: ModelConfig) -> dict[str, str]:
 
 
 def _chat(config: CellConfig) -> str:
-    """Which chat template renders documents: none, the tokenizer's own, or a file's hash."""
+    """Say which chat template renders documents: empty for none, `own` for the tokenizer's, else the file's hash."""
     if not config.dataset.chat:
         return ""
     if not config.model.chat_template:

@@ -1,4 +1,4 @@
-"""What a sweep would cost, before it costs anything: no weights are loaded, no text is fetched."""
+"""Estimate time, memory and downloads of a sweep. No weights are loaded and no texts are downloaded."""
 
 from __future__ import annotations
 
@@ -27,19 +27,28 @@ if TYPE_CHECKING:
 COLUMNS = ["model", "dataset", "S", "parameters", "tokens", "FLOPs", "memory", "download", "seconds", "status", "error"]
 FREE = dict.fromkeys(("FLOPs", "memory", "download", "seconds"), 0.0)
 
-_SMALL_TEXTS = 50_000_000  # bytes of local texts that are read and tokenised for an exact number of tokens
-_BYTES_PER_TOKEN = 4.0  # of text, elsewhere: between code and English
+_SMALL_TEXTS = 50_000_000  # local texts of up to this many bytes are tokenised to count their tokens exactly
+_BYTES_PER_TOKEN = 4.0  # to estimate the tokens of other texts: a value between those of code and English
 _ITEM_BYTES = {Dtype.float32: 4, Dtype.bfloat16: 2, Dtype.float16: 2}
 
 
 def plan(configs: Sequence[Config]) -> pd.DataFrame:
-    """A row of `COLUMNS` per cell; NaN where a number is not known.
+    """Estimate what each cell of a sweep costs.
 
-    S and parameters are counted from the model's config. tokens are those that are scored: exact for local texts of at
-    most 50 MB, else estimated from bytes. FLOPs: 2 (S + head) for each token that is read. memory: the bytes of the
-    weights. download: the bytes of weights that are not cached. seconds: by a product measured on this device. status:
-    `to measure`, `measured`, `not cached` or `impossible`; error: why a cell cannot be measured, an RbptrackError. A
-    measured cell costs nothing, and its other numbers are those of its measurement.
+    Returns:
+        One row for each cell; a number is NaN if it is unknown. A cell that is already measured costs nothing, and its
+        S, parameters and tokens are those of its measurement. The columns are:
+
+        - `model`, `dataset`: names.
+        - `S`, `parameters`: counted from the model's config.
+        - `tokens`: the number of scored tokens; exact for local texts of at most 50 MB, otherwise estimated from bytes.
+        - `FLOPs`: 2 (S + head) for each token that the model reads.
+        - `memory`: the bytes of the weights.
+        - `download`: the bytes of weights that are not cached.
+        - `seconds`: FLOPs divided by the speed of a matrix product that is measured on this device.
+        - `status`: `to measure`, `measured`, `not cached` or `impossible`.
+        - `error`: the RbptrackError that says why a cell cannot be measured.
+
     """
     resolver = Resolver()
     planner = _Planner()
@@ -54,7 +63,7 @@ def plan(configs: Sequence[Config]) -> pd.DataFrame:
 
 
 def _resolved(resolver: Resolver, config: Config) -> Cell | RbptrackError:
-    """A cell, or the reason why it cannot be resolved."""
+    """Return the cell of a configuration, or the error if it cannot be resolved."""
     try:
         return resolver.resolve(config)
     except RbptrackError as error:
@@ -62,7 +71,7 @@ def _resolved(resolver: Resolver, config: Config) -> Cell | RbptrackError:
 
 
 def _measured(settings: Config, fingerprints: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """S, parameters and tokens of the cells that need not be measured, by fingerprint."""
+    """Return S, parameters and tokens of the cells that are already measured, by fingerprint."""
     if settings.force:
         return {}
     store = Store(settings.tracking.uri, settings.tracking.experiment)
@@ -82,7 +91,7 @@ def _measured(settings: Config, fingerprints: Sequence[str]) -> dict[str, dict[s
 def _cost_and_status(
     cell: Cell | RbptrackError, measured: Mapping[str, dict[str, Any]], planner: _Planner
 ) -> dict[str, Any]:
-    """A row of the plan without its names."""
+    """Return a row of the plan without the names of model and dataset."""
     if isinstance(cell, RbptrackError):
         return _impossible(cell)
     if cell.fingerprint in measured:
@@ -99,19 +108,19 @@ def _impossible(error: RbptrackError) -> dict[str, Any]:
 
 @dataclass
 class _Planner:
-    """Costs of cells; what several of them share is found out once."""
+    """Estimates the costs of cells. Facts that several cells share are determined once."""
 
     rates: dict[str, float] = field(default_factory=dict)  # FLOPs per second, by device and precision
-    extents: dict[str, tuple[float, float]] = field(default_factory=dict)  # of `_documents_and_bytes`, by dataset
+    extents: dict[str, tuple[float, float]] = field(default_factory=dict)  # documents and bytes of one, by dataset
 
     @cached_property
     def loader(self) -> Loader:
-        from rbptrack.sweep.load import Loader  # torch: only where a cell is to be measured
+        from rbptrack.sweep.load import Loader  # imports torch, which is not needed if all cells are measured
 
         return Loader()
 
     def cost(self, cell: Cell) -> dict[str, float]:
-        self.loader.fit(cell)
+        self.loader.check(cell)
         models = [(cell.config.model, cell.weights)]
         if cell.config.reference is not None and cell.reference is not None:
             models.append((cell.config.reference, cell.reference))
@@ -128,7 +137,7 @@ class _Planner:
         return cost
 
     def _tokens(self, cell: Cell) -> tuple[float, float]:
-        """Tokens that are scored, and that the model reads; NaN where nothing says how long the texts are."""
+        """Return the numbers of tokens that are scored and that the model reads; NaN if the length is unknown."""
         if _local_bytes(cell.texts) <= _SMALL_TEXTS:
             return self.loader.tokens(cell)
         dataset = cell.config.dataset
@@ -147,7 +156,7 @@ class _Planner:
         return documents * (tokens - 1), documents * read
 
     def _rate(self, model: ModelConfig) -> float:
-        """Floating-point operations per second of products of a layer's size, of this precision on this device."""
+        """Return the floating-point operations per second of a matrix product on the model's device."""
         from rbptrack.models.device import device_of
 
         device = device_of(model.device)
@@ -165,15 +174,15 @@ def _measured_rate(device: Any, dtype: str) -> float:
     factor = torch.ones(rows, width, device=device, dtype=getattr(torch, dtype))
     weight = torch.ones(4 * width, width, device=device, dtype=getattr(torch, dtype))
     seconds = []
-    for _ in range(4):  # the first warms up
+    for _ in range(4):  # the first time is not used, because it includes initialisation
         began = time.perf_counter()
-        float((factor @ weight.T)[0, 0])  # waits for the device
+        float((factor @ weight.T)[0, 0])  # reading a number waits until the device has finished
         seconds.append(time.perf_counter() - began)
     return 2.0 * rows * width * 4 * width / min(seconds[1:])
 
 
 def _local_bytes(texts: Pinned) -> float:
-    """Bytes of local texts; infinite for a repository of the hub."""
+    """Return the bytes of local texts; infinity if the texts are a repository of the hub."""
     if texts.files:
         return sum(path.stat().st_size for path in texts.files)
     if texts.revision is not None:
@@ -182,7 +191,7 @@ def _local_bytes(texts: Pinned) -> float:
 
 
 def _documents_and_bytes(dataset: DatasetConfig, texts: Pinned) -> tuple[float, float]:
-    """The number of a split's documents, and the bytes of one; NaN where nothing says so."""
+    """Return the number of documents of a split, and the mean bytes of a document; NaN if they are unknown."""
     if texts.files:
         documents = sum(_count_documents(path) for path in texts.files)
         return documents, _local_bytes(texts) / max(1, documents)
@@ -201,9 +210,10 @@ def _documents_and_bytes(dataset: DatasetConfig, texts: Pinned) -> tuple[float, 
 
 
 def _count_documents(path: Path) -> float:
-    """Documents of a local file: one of a text file, else a line each; of Parquet its rows; NaN where lines are none.
+    """Count the documents of a local file without parsing them.
 
-    A compressed file's length says little of its texts', and JSON may be one array.
+    A text file is one document, Parquet has one per row, JSON lines and CSV have about one per line. Other files give
+    NaN: a JSON array may be one line, and the lines of a compressed file are not known before it is unpacked.
     """
     kind = file_kind(path)
     if kind == ".txt":
@@ -219,7 +229,7 @@ def _count_documents(path: Path) -> float:
 
 
 def _to_download(model: ModelConfig, source: Pinned) -> float:
-    """Bytes of a model's weights that the hub's cache lacks; NaN where the hub cannot be asked."""
+    """Return the bytes of a model's weights that are not in the hub's cache; NaN if the hub cannot be asked."""
     if source.revision is None:
         return 0
     folder = hub.snapshot("model", source.location, source.revision)
@@ -239,9 +249,9 @@ def _to_download(model: ModelConfig, source: Pinned) -> float:
 
 
 def _weight_files(names: Iterable[str], *, pickles: bool) -> list[str]:
-    """The files that are loaded: safetensors, or pickles where there are none and they are asked for.
+    """Return the files of a repository that transformers loads: safetensors, or else pickles if they are allowed.
 
-    Others lie beside them: variants, and the same weights once more as consolidated.safetensors.
+    Repositories also hold files that are not loaded, such as variants of the weights and consolidated.safetensors.
     """
     safe = [name for name in names if re.fullmatch(r"model(-\d+-of-\d+)?\.safetensors", name)]
     if safe or not pickles:

@@ -1,4 +1,4 @@
-"""Sweeps by Hydra's own means: its flags such as `--cfg`, its launchers and its sweepers."""
+"""Run Hydra itself, for its own flags such as `--cfg`, its launchers and its sweepers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from rbptrack.sweep.cells import resolve
 from rbptrack.sweep.measuring import Failed, Found, measure_cell
 from rbptrack.tracking import Store
 
-register()  # processes of Hydra's launchers import this module, and compose there
+register()  # the processes that Hydra's launchers start import this module and compose configurations
 
 
 def run_by_hydra(words: Sequence[str]) -> int:
-    """Hand the words to Hydra itself and return the exit code."""
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors are raised here, where Hydra would print them
+    """Pass the words to Hydra and return the exit code."""
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises errors instead of printing them
     sys.argv[1:] = words_for_hydra(words)
     with readable_errors():
         hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(_measure)()
@@ -36,7 +36,7 @@ def run_by_hydra(words: Sequence[str]) -> int:
 
 
 def _measure(config: Any) -> float:
-    """Measure the one cell that Hydra composed and return its CE, which Optuna and other sweepers minimise."""
+    """Measure the cell that Hydra composed. Returns its CE, which Optuna and other sweepers minimise."""
     cell_config = checked_config(config)
     store = Store(cell_config.tracking.uri, cell_config.tracking.experiment)
     outcome = measure_cell(resolve(cell_config), store)
@@ -51,10 +51,10 @@ def _measure(config: Any) -> float:
 
 
 class SayBest(Callback):
-    """Prints what a sweeper that searches, such as Optuna's, has found. `conf/config.yaml` names this class."""
+    """Prints which words gave the lowest CE, if a sweeper such as Optuna's searched. `conf/config.yaml` uses it."""
 
     def on_multirun_end(self, config: Any, **_: Any) -> None:
-        """Read the file that the sweeper leaves, if it searches for one lowest value."""
+        """Read the best value from the file that such a sweeper writes, and print it."""
         file = Path(config.hydra.sweep.dir, "optimization_results.yaml")
         if not file.is_file():
             return

@@ -1,4 +1,4 @@
-"""A cell's model and texts, checked to fit each other, and kept for the next cell, which often asks for them again."""
+"""Load models and texts of cells, and check that they fit together. They are kept, in case the next cell needs them."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from rbptrack.sweep.cells import Cell, cache_key
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_MAX_TOKENS = 20_000_000  # of texts that are kept: some 20 bytes each
+_MAX_TOKENS = 20_000_000  # tokenised texts are kept up to this number of tokens; a token takes about 20 bytes
 
 
 @dataclass(frozen=True)
-class Fit:
-    """What was found out while a cell's model, tokenizer, texts and reference were checked to fit each other.
+class CheckResult:
+    """The settings that the check of a cell determined.
 
     Attributes:
-        candidates: how many rows of the head a target is ranked among.
-        without: rows among them that are left out, because the tokenizer cannot name them.
-        template: the chat template that renders documents; empty without dataset.chat.
-        reference_candidates: `candidates` of the reference.
-        entries: how many of both heads' first rows are compared.
+        candidates: the number of rows of the output head among which a target is ranked: the first ones.
+        without: those of these rows that are left out, because the tokenizer has no token for them.
+        template: the chat template that renders documents; empty if `dataset.chat` is false.
+        reference_candidates: the number of rows of the reference's output head among which a target is ranked.
+        entries: the number of vocabulary entries, from the first on, in which model and reference are compared.
 
     """
 
@@ -55,50 +55,50 @@ class Fit:
 
 
 class Loader:
-    """Loads cells; keeps the last model, its reference, and texts."""
+    """Loads models and texts of cells. It keeps the last model, the last reference, and texts, to use them again."""
 
     def __init__(self) -> None:
         self._configs: dict[str, Any] = {}
         self._tokenizers: dict[str, PreTrainedTokenizerBase] = {}
         self._parameters: dict[str, Parameters] = {}
-        self._fits: dict[str, Fit] = {}
+        self._checks: dict[str, CheckResult] = {}
         self._model = _LastModel()
         self._reference = _LastModel()
         self._corpora: dict[str, Corpus] = {}
 
     def load(self, cell: Cell) -> tuple[CausalModel, Corpus]:
-        """The model on its device, and the dataset as sequences of its tokens.
+        """Load the model of a cell onto its device, and the dataset as sequences of the model's tokens.
 
         Raises:
-            BadInput: model, tokenizer, texts and reference do not fit each other, or cannot be read.
+            BadInput: model, tokenizer, texts and reference do not fit together, or cannot be read.
 
         """
-        fit = self.fit(cell)
+        check = self.check(cell)
         with spinner(f"reading and tokenizing {cell.config.dataset.name}"):
             corpus = self.corpus(cell)
         with spinner(f"loading {cell.config.model.name}"):
-            model = self._model.load(cell.config.model, cell.weights, fit.candidates, fit.without)
+            model = self._model.load(cell.config.model, cell.weights, check.candidates, check.without)
             if cell.config.reference is None or cell.reference is None:
                 self._reference.drop()
                 return model, corpus
             reference = cell.config.reference
-            other = self._reference.load(reference, cell.reference, fit.reference_candidates, fit.without)
-        return replace(model, reference=Reference(reference.name, other, fit.entries)), corpus
+            other = self._reference.load(reference, cell.reference, check.reference_candidates, check.without)
+        return replace(model, reference=Reference(reference.name, other, check.entries)), corpus
 
-    def fit(self, cell: Cell) -> Fit:
-        """Check a cell as far as that goes without weights and texts.
+    def check(self, cell: Cell) -> CheckResult:
+        """Check that a cell can be measured, without loading weights or texts.
 
         Raises:
-            BadInput: a model's folder lacks something, or the tokenizer, the length of sequences or the reference does
-                not fit the model.
+            BadInput: the folder of a model is incomplete, or the tokenizer, the length of sequences or the reference
+                does not fit the model.
 
         """
-        if cell.fingerprint not in self._fits:
-            self._fits[cell.fingerprint] = self._checked(cell)
-        return self._fits[cell.fingerprint]
+        if cell.fingerprint not in self._checks:
+            self._checks[cell.fingerprint] = self._checked(cell)
+        return self._checks[cell.fingerprint]
 
     def corpus(self, cell: Cell) -> Corpus:
-        """The dataset as sequences of the model's tokens; of one tokenizer for all models of a family."""
+        """Return the dataset as sequences of tokens. Models with equal tokenizers share it."""
         key = self._corpus_key(cell)
         if key not in self._corpora:
             if sum(len(corpus.token) for corpus in self._corpora.values()) > _MAX_TOKENS:
@@ -106,14 +106,14 @@ class Loader:
             tokenizer = self.tokenizer(cell)
             dataset = cell.config.dataset
             documents = load_documents(dataset, cell.texts)
-            tokens = tokenise(documents, tokenizer, dataset.separator, self.fit(cell).template)
+            tokens = tokenise(documents, tokenizer, dataset.separator, self.check(cell).template)
             self._corpora[key] = build_corpus(tokens, tokenizer, dataset)
         return self._corpora[key]
 
     def tokens(self, cell: Cell) -> tuple[int, int]:
         """Return how many tokens of a cell are scored, and how many the model reads.
 
-        The numbers are kept on disk, because reading and tokenising the texts takes seconds.
+        The numbers are cached on disk, because reading and tokenising the texts takes seconds.
         """
 
         def count() -> str:
@@ -124,44 +124,44 @@ class Loader:
         return int(scored), int(read)
 
     def tokenizer(self, cell: Cell) -> PreTrainedTokenizerBase:
-        """The cell's tokenizer."""
+        """Return the tokenizer of a cell."""
         return self._tokenizer(cell.tokenizer)
 
-    def architecture(self, source: Pinned) -> Any:
-        """The transformers config of a model."""
-        if source.identity not in self._configs:
-            self._configs[source.identity] = load_config(source)
-        return self._configs[source.identity]
+    def architecture(self, weights: Pinned) -> Any:
+        """Return the transformers config of a model."""
+        if weights.identity not in self._configs:
+            self._configs[weights.identity] = load_config(weights)
+        return self._configs[weights.identity]
 
-    def parameters(self, source: Pinned) -> Parameters:
-        """A model's parameters, counted without weights.
+    def parameters(self, weights: Pinned) -> Parameters:
+        """Count the parameters of a model without loading its weights.
 
-        The numbers are kept on disk, because importing the code of a model takes seconds.
+        The numbers are cached on disk, because importing the code of a model takes seconds.
         """
 
         def count() -> str:
-            return json.dumps(asdict(count_parameters(self.architecture(source))))
+            return json.dumps(asdict(count_parameters(self.architecture(weights))))
 
-        if source.identity not in self._parameters:
-            line = remembered(f"parameters/{cache_key(source=source.identity)}", count)
-            self._parameters[source.identity] = Parameters(**json.loads(line))
-        return self._parameters[source.identity]
+        if weights.identity not in self._parameters:
+            line = remembered(f"parameters/{cache_key(source=weights.identity)}", count)
+            self._parameters[weights.identity] = Parameters(**json.loads(line))
+        return self._parameters[weights.identity]
 
     def _corpus_key(self, cell: Cell) -> str:
-        """Changes with the texts, the rules by which they are cut, and the libraries that read them."""
+        """Return a key that depends on the texts, on the rules that split them, and on the versions of libraries."""
         return cache_key(
             dataset=repr(replace(cell.config.dataset, name="")),
             texts=cell.texts.identity,
             rules=rules_of(self.tokenizer(cell)),
-            template=self.fit(cell).template,
+            template=self.check(cell).template,
         )
 
-    def _tokenizer(self, source: Pinned) -> PreTrainedTokenizerBase:
-        if source.identity not in self._tokenizers:
-            self._tokenizers[source.identity] = load_tokenizer(source)
-        return self._tokenizers[source.identity]
+    def _tokenizer(self, pinned: Pinned) -> PreTrainedTokenizerBase:
+        if pinned.identity not in self._tokenizers:
+            self._tokenizers[pinned.identity] = load_tokenizer(pinned)
+        return self._tokenizers[pinned.identity]
 
-    def _checked(self, cell: Cell) -> Fit:
+    def _checked(self, cell: Cell) -> CheckResult:
         config = cell.config
         check_folder(config.model)
         architecture = self.architecture(cell.weights)
@@ -173,13 +173,13 @@ class Loader:
         template = ""
         if config.dataset.chat:
             template = template_of(config.model.chat_template, tokenizer, config.model.name)
-        return self._with_reference(cell, Fit(rows, without, template))
+        return self._with_reference(cell, CheckResult(rows, without, template))
 
-    def _with_reference(self, cell: Cell, fit: Fit) -> Fit:
-        """Check a cell's reference, if it has one, and complete its fit."""
+    def _with_reference(self, cell: Cell, result: CheckResult) -> CheckResult:
+        """Check the reference of a cell, if there is one, and add what concerns it to the result."""
         reference = cell.config.reference
         if reference is None or cell.reference is None or cell.reference_tokenizer is None:
-            return fit
+            return result
         check_folder(reference)
         tokenizer = self._tokenizer(cell.tokenizer)
         own_tokenizer = self._tokenizer(cell.reference_tokenizer)
@@ -188,22 +188,22 @@ class Loader:
         check_same_tokenizer(reference.name, tokenizer, own_tokenizer)
         rows, _ = candidates(architecture, tokenizer, cell.config.candidates)
         named_rows = [
-            candidates(both, tokenizer, Candidates.tokenizer)[0]
-            for both in (self.architecture(cell.weights), architecture)
+            candidates(config, tokenizer, Candidates.tokenizer)[0]
+            for config in (self.architecture(cell.weights), architecture)
         ]
-        return replace(fit, reference_candidates=rows, entries=min(named_rows))
+        return replace(result, reference_candidates=rows, entries=min(named_rows))
 
 
 class _LastModel:
-    """The model that was loaded last."""
+    """Loads models, and keeps only the last one."""
 
     _key = ""
     _model: CausalModel | None = None
 
     def load(self, model: ModelConfig, weights: Pinned, rows: int, without: tuple[int, ...]) -> CausalModel:
-        key = repr((weights, model, rows, without))  # every option of loading is in the model's config
+        key = repr((weights, model, rows, without))  # the config holds all options of loading
         if self._model is None or self._key != key:
-            self.drop()  # before loading: two models need not fit
+            self.drop()  # before loading, because memory may not suffice for two models
             self._model = load_model(model, weights, candidates=rows, without=without)
             self._key = key
         return self._model

@@ -1,4 +1,4 @@
-"""Measures one cell under a lock in its own folder, lays it out as a record, and delivers it to the store."""
+"""Measure one cell under a lock in its own folder, write its record, and deliver it to the store."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from rbptrack.console.output import say
 from rbptrack.console.progress import bar
 from rbptrack.ranks import rbp_name
 from rbptrack.sweep.cells import Cell
-from rbptrack.tracking import Facts, Outbox, Record, Store, lay_out
+from rbptrack.tracking import Facts, Outbox, Record, Store, write_record
 from rbptrack.tracking.facts import title
 from rbptrack.tracking.names import RECORD_FILE, Metric, Tag
 
-if TYPE_CHECKING:  # torch and transformers load only where a model runs
+if TYPE_CHECKING:  # these modules import torch and transformers, which are loaded only to run a model
     from transformers import PreTrainedTokenizerBase
 
     from rbptrack.corpus.sequences import Corpus
@@ -37,19 +37,19 @@ if TYPE_CHECKING:  # torch and transformers load only where a model runs
 
 log = logging.getLogger(__name__)
 
-_WORSE_NATS = 0.5  # above a guess: fresh weights are a little worse than one
+_WORSE_NATS = 0.5  # a CE above ln |V| by more than this gets a note; untrained weights are only a little above
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A cell that was measured.
+    """The outcome of a cell that was measured.
 
     Attributes:
-        title: `pythia-70m / wiki`.
-        numbers: the metrics of its record.
-        notes: what a reader must know.
-        run_id: its run in the store; empty until it is delivered.
-        waits: why the finished measurement is on disk and not in the store; empty if it is not waiting.
+        title: the names of model and dataset, such as `pythia-70m / wiki`.
+        numbers: the metrics of the measurement, by name.
+        notes: remarks that a reader of the numbers must know.
+        run_id: the ID of the run in the store; empty if the measurement is not delivered.
+        waits: why the measurement waits on disk for the store; empty if it does not wait.
 
     """
 
@@ -60,7 +60,7 @@ class Measured:
     waits: str = ""
 
     def line(self) -> str:
-        """The outcome in a line."""
+        """Return the line that the terminal shows."""
         rbp = rbp_name(10)
         parts = [f"{self.title:<24} CE {self.numbers[Metric.CE]:.3f}"]
         if rbp in self.numbers:
@@ -75,11 +75,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class Found:
-    """A cell whose measurement is in the store already.
+    """The outcome of a cell that is already measured.
 
     Attributes:
-        title: `pythia-70m / wiki`.
-        run_id: its run.
+        title: the names of model and dataset, such as `pythia-70m / wiki`.
+        run_id: the ID of the run in the store.
 
     """
 
@@ -87,18 +87,18 @@ class Found:
     run_id: str
 
     def line(self) -> str:
-        """The outcome in a line."""
+        """Return the line that the terminal shows."""
         return f"{self.title:<24} already measured"
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A cell that could not be measured.
+    """The outcome of a cell that could not be measured.
 
     Attributes:
-        title: `pythia-70m / wiki`.
-        message: why.
-        bad_input: whether the reason is what the user asked for.
+        title: the names of model and dataset, such as `pythia-70m / wiki`.
+        message: the reason, in one line.
+        bad_input: whether the reason is a mistake in what the user asked for.
 
     """
 
@@ -108,7 +108,7 @@ class Failed:
 
     @classmethod
     def by(cls, title: str, error: Exception) -> Failed:
-        """The outcome of a cell that an error ended. An unexpected error is logged with its traceback."""
+        """Make the outcome of a cell that ended with an error. Logs the traceback of an unexpected error."""
         known = error if isinstance(error, RbptrackError) else disk_trouble(error, cells_folder())
         if known is None:
             log.error("%s failed", title, exc_info=error)
@@ -118,7 +118,7 @@ class Failed:
         return cls(title, message, bad_input=isinstance(error, BadInput))
 
     def line(self) -> str:
-        """The outcome in a line."""
+        """Return the line that the terminal shows."""
         return f"{self.title}  failed: {self.message}"
 
 
@@ -127,13 +127,15 @@ Outcome = Measured | Found | Failed
 
 
 def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deliver: bool = True) -> Outcome:
-    """Measure one cell and log it, unless the store has it. An error is returned as an outcome. The caller can go on.
+    """Measure one cell and log it, unless the store has it already.
+
+    Errors are not raised but returned as the outcome `Failed`. The caller can then go on with the next cell.
 
     Args:
-        cell: what to measure.
-        store: where it goes.
-        loader: keeps models and texts for the next cell.
-        deliver: false leaves the finished folder to the process that launched this one, and asks the store nothing.
+        cell: the cell to measure.
+        store: the tracking store.
+        loader: loads models and texts; pass the same one for several cells to use them again.
+        deliver: if false, the store is neither read nor written, and the finished folder stays on disk.
 
     """
     try:
@@ -154,15 +156,18 @@ def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deli
 
 
 def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience: float = 0) -> Outcome | None:
-    """Deliver a cell that another process has finished or given up; None while it has done neither.
+    """Deliver a measurement that another process has finished, or log its failure.
 
-    None, too, where another command delivers or has delivered it. An error is an outcome: other jobs go on.
+    Errors of the delivery are not raised but returned as the outcome `Failed`.
 
     Args:
-        cell: what was measured.
-        store: where it goes.
-        deliver: false leaves what it finds to the process that launched this one.
-        patience: seconds to wait for another process that holds the cell's lock.
+        cell: the cell that the other process measures.
+        store: the tracking store.
+        deliver: if false, the store is not written, and the finished folder stays on disk.
+        patience: how many seconds to wait for a process that holds the cell's lock.
+
+    Returns:
+        The outcome. None if the other process has not ended yet, or if another command delivers the measurement.
 
     """
     try:
@@ -184,21 +189,21 @@ def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience
 
 
 def log_failure(cell: Cell, store: Store, message: str) -> None:
-    """Log a run that says why the cell failed, if the store answers."""
-    facts = Facts.of(cell.config, cell.identity, _pins(cell))  # the model and the texts may not have been read
+    """Log a FAILED run that says why a cell failed. Does nothing if the store does not answer."""
+    facts = Facts.of(cell.config, cell.identity, _pins(cell))  # without facts that need the model and the texts
     with suppress(RbptrackError):
         store.fail(Record(facts.title, facts.tags(), facts.params()), message)
 
 
 def leave_failure(cell: Cell, message: str) -> None:
-    """Write why a cell failed, for the process that launched this one."""
+    """Write the reason why a cell failed to a file, for the process that launched this one."""
     with suppress(OSError):
         failure_file(cell).parent.mkdir(parents=True, exist_ok=True)
         write_whole(failure_file(cell), message)
 
 
 def failure_file(cell: Cell) -> Path:
-    """Where a job that delivers nothing says why its cell failed."""
+    """Return the path of the file in which a job writes why a cell failed."""
     return cell.folder.with_name(f"{cell.fingerprint}.failed")
 
 
@@ -208,13 +213,13 @@ def _lock_file(cell: Cell) -> Path:
 
 @contextmanager
 def _locked(cell: Cell) -> Iterator[None]:
-    """Hold the cell's lock: of two processes one measures, while the other waits and then finds it measured."""
+    """Hold the lock of a cell while the block runs. A second process waits, and then finds the cell measured."""
     cell.folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(_lock_file(cell))
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        say(f"{cell.title}: another process in this folder measures it; waiting")
+        say(f"{cell.title}: waiting for another process in this folder that measures it")
         lock.acquire()
     try:
         yield
@@ -223,7 +228,7 @@ def _locked(cell: Cell) -> Iterator[None]:
 
 
 def _find_run(cell: Cell, store: Store) -> str:
-    """Return the run ID of a finished measurement; empty if it is not in the store or the store is away."""
+    """Return the run ID of a finished measurement. It is empty if the store has none or does not answer."""
     try:
         return store.find(cell.fingerprint) or ""
     except StoreAway:
@@ -231,14 +236,14 @@ def _find_run(cell: Cell, store: Store) -> str:
 
 
 def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
-    """Measure a cell in its folder, and complete the folder with its record."""
+    """Measure a cell, and write its ranks and its record into its folder."""
     from rbptrack.sweep.load import Loader
 
     began = time.time()
     failure_file(cell).unlink(missing_ok=True)
     loader = loader or Loader()
     model, corpus = loader.load(cell)
-    facts = _facts(cell, model, corpus, loader.fit(cell).template)
+    facts = _facts(cell, model, corpus, loader.check(cell).template)
     cell.folder.mkdir(exist_ok=True)
     Outbox(store).address(cell.folder)
     measure_loaded(
@@ -265,22 +270,22 @@ def measure_loaded(
     notes: Sequence[str] = (),
     show_bar: bool = True,
 ) -> tuple[Measurement, Record]:
-    """Measure a corpus with a model, and complete a folder with the ranks and their record.
+    """Measure a corpus with a model, and write the ranks and the record into a folder.
 
     Args:
-        folder: where the measurement is kept.
-        config: what is measured and how.
-        model: on its device.
-        corpus: tokenised with the model's tokenizer.
-        tokenizer: the model's.
-        facts: gives the facts of the measurement.
+        folder: the folder for the files of the measurement.
+        config: the configuration of the cell.
+        model: the model, on its device.
+        corpus: the dataset as sequences of the model's tokens.
+        tokenizer: the model's tokenizer.
+        facts: a function that returns the facts of the finished measurement.
         began: when the measurement began, in seconds since 1970.
-        notes: what a reader must know.
-        show_bar: false shows no progress.
+        notes: remarks that a reader of the numbers must know.
+        show_bar: whether to show a progress bar.
 
     Raises:
-        BadInput: no k is within the vocabulary, or model and corpus do not fit each other.
-        MeasurementError: the logits hold a NaN or an infinity, or one sequence alone does not fit into memory.
+        BadInput: every k is larger than the vocabulary, or model and corpus do not fit together.
+        MeasurementError: a logit is NaN or infinite, or memory does not suffice for a single sequence.
 
     """
     from rbptrack import engine
@@ -297,7 +302,7 @@ def measure_loaded(
             strict=config.rank is Rank.strict,
             progress=progress.update,
         )
-    record = lay_out(
+    record = write_record(
         folder,
         measurement,
         facts(measurement),
@@ -311,10 +316,10 @@ def measure_loaded(
 
 
 def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The k that were asked for up to |V|, and a note on the others.
+    """Return the k of the configuration up to the size of the vocabulary, and a note on the larger ones.
 
     Raises:
-        BadInput: none is that small.
+        BadInput: every k is larger than the vocabulary.
 
     """
     asked = tuple(dict.fromkeys(config.k.values))
@@ -325,22 +330,22 @@ def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[
     if not above:
         return usable, ()
     verb = "are" if "," in above else "is"
-    return usable, (f"k={above} {verb} above the vocabulary ({vocab_size:,})",)
+    return usable, (f"k={above} {verb} left out: the vocabulary has only {vocab_size:,} entries",)
 
 
 def _worse_than_a_guess(dataset: str, measurement: Measurement, vocab_size: int) -> tuple[str, ...]:
-    """A note if a model predicts much worse than one that knows nothing."""
+    """Return a note if a model predicts much worse than a uniform guess over the vocabulary."""
     guess = math.log(vocab_size)
     if measurement.ce <= guess + _WORSE_NATS:
         return ()
     return (
-        f"CE {measurement.ce:.2f} on {dataset} is far above ln |V| = {guess:.2f}, which guessing gives: are weights "
-        "and tokenizer of one model?",
+        f"CE on {dataset} is {measurement.ce:.2f}, far above ln |V| = {guess:.2f}, the CE of a uniform guess: check "
+        "that weights and tokenizer belong to the same model",
     )
 
 
 def _facts(cell: Cell, model: CausalModel, corpus: Corpus, template: str) -> Facts:
-    """The facts of a cell whose model and texts are loaded."""
+    """Return the facts of a cell, including those that need the model and the texts."""
     further = _pins(cell)
     if template:
         further["chat_template"] = hashlib.sha256(template.encode()).hexdigest()
@@ -348,7 +353,7 @@ def _facts(cell: Cell, model: CausalModel, corpus: Corpus, template: str) -> Fac
 
 
 def _pins(cell: Cell) -> dict[str, object]:
-    """The facts that are known of a cell before anything is loaded."""
+    """Return the facts of a cell that are known before anything is loaded."""
     return {
         "sweep": cell.config.sweep,
         "commit": cell.weights.identity,
@@ -360,8 +365,9 @@ def _pins(cell: Cell) -> dict[str, object]:
 
 
 def _finished(cell: Cell, store: Store, *, deliver: bool) -> Measured:
-    """The outcome of a cell whose folder holds its record. A store that is away or refuses gets it with
-    the next command.
+    """Deliver a finished measurement from its folder, and return the outcome.
+
+    If the store does not answer or refuses, the measurement waits on disk, and the next command delivers it.
     """
     record = Record.read(cell.folder)
     notes = tuple(filter(None, record.tags.get(Tag.NOTES, "").split("; ")))

@@ -1,4 +1,4 @@
-"""What concerns many cells of a sweep is said once: why cells cannot be measured, and notes on measurements."""
+"""Combine messages of many cells: print each cause of failure and each note once."""
 
 from __future__ import annotations
 
@@ -10,21 +10,27 @@ from rbptrack.base.errors import RbptrackError, shortened
 from rbptrack.base.words import counted
 from rbptrack.sources.hub import NotCached, another_way
 
-_MAX_NAMES = 4  # in front of a note
+_MAX_NAMES = 4  # number of models that are named in front of a note
 
 
 def cause(title: str, message: str) -> str:
-    """Return why a cell failed, without the names of its model and dataset: equal for cells that fail alike."""
+    """Return the message of a failed cell without the names in its title. Cells with one cause then have equal texts.
+
+    Args:
+        title: the names of model and dataset, such as `pythia-70m / wiki`.
+        message: the message of the failure.
+
+    """
     for name in title.split(" / "):
         message = re.sub(rf"(?<![\w/-]){re.escape(name)}(?![\w/-])", "…", message)
     return message
 
 
 def failure_lines(failures: Sequence[tuple[str, RbptrackError]]) -> list[str]:
-    """Return one line for each cause, with the number of cells that it concerns.
+    """Return one line for each cause of failure, with the number of cells that failed for it.
 
     Args:
-        failures: the title and the error of each cell.
+        failures: pairs of a cell's title and its error.
 
     """
     not_cached = [error for _, error in failures if isinstance(error, NotCached)]
@@ -38,7 +44,7 @@ def failure_lines(failures: Sequence[tuple[str, RbptrackError]]) -> list[str]:
 
 
 def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
-    """Return each note once, after the names of the models that it is about.
+    """Return each note once, preceded by the names of the models that have it.
 
     Args:
         notes: pairs of a cell's title and a note on its measurement.
@@ -57,11 +63,11 @@ def _named(cells: Sequence[str]) -> str:
 
 
 def _downloads(errors: Sequence[NotCached]) -> list[str]:
-    """Return the commands that download what is missing, each with the number of cells that need it."""
+    """Return a text with the commands that download the missing repositories, and the cells that need each."""
     if not errors:
         return []
-    found = sorted((missing for error in errors for missing in error.missing), key=lambda missing: missing.kind)
-    cells = Counter(found)
+    needed = sorted((missing for error in errors for missing in error.missing), key=lambda missing: missing.kind)
+    cells = Counter(needed)
     width = max(len(missing.command) for missing in cells)
     head = (
         f"{counted(len(errors), 'cell')} failed: the hub cannot be reached, and these are not in the cache. "

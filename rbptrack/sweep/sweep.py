@@ -1,4 +1,4 @@
-"""A sweep from its cells to its report: resolve, skip what is measured, measure, deliver, analyse."""
+"""Run a sweep: resolve its cells, skip those already measured, measure and deliver the rest, and analyse all."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from rbptrack.tracking.names import READING_FILE, Kind
 
 
 def run(configs: Sequence[Config], words: Sequence[str]) -> int:
-    """Measure every cell, deliver, and analyse the sweep.
+    """Run a sweep: measure its cells, deliver the measurements, and analyse them.
 
     Args:
-        configs: of the cells, as `config.compose` makes them of the words.
-        words: of the command line, for the report.
+        configs: one configuration for each cell, from `config.compose`.
+        words: the words of the command line, which the report shows.
 
     Returns:
-        The exit code: 0; 1 if a cell or an analyzer failed or measurements wait for the store; 2 if nothing could be
-        measured as asked.
+        The exit code: 0 for success; 1 if a cell or an analyzer failed, or if measurements wait for the store; 2 if
+        all cells failed because of what the user asked for.
 
     """
     began = time.time()
-    settings = configs[0]  # of the whole sweep
+    settings = configs[0]  # the settings of the whole sweep are equal in all cells
     name = _name_of(configs)
     store = Store(settings.tracking.uri, settings.tracking.experiment)
     analyzers: list[Analyzer] = []
@@ -75,20 +75,20 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
 
 @dataclass
 class _Ended:
-    """How cells ended, by number; each is printed when it ends.
+    """The outcomes of the cells that have ended. Each is printed when it is added.
 
     Attributes:
-        total: number of cells of the sweep.
-        outcomes: of those that have ended.
+        total: the number of cells of the sweep.
+        outcomes: the outcomes, by the number of the cell.
 
     """
 
     total: int
     outcomes: dict[int, Outcome] = field(default_factory=dict)
-    _failures: dict[str, str] = field(default_factory=dict)  # cause -> title of the first cell that it ended
+    _failures: dict[str, str] = field(default_factory=dict)  # cause -> title of the first cell that failed for it
 
     def add(self, number: int, outcome: Outcome) -> None:
-        """Note how a cell ended, and print it."""
+        """Keep the outcome of a cell, and print it."""
         self.outcomes[number] = outcome
         if self.total == 1 and isinstance(outcome, Failed):
             complain(outcome.message)
@@ -97,47 +97,52 @@ class _Ended:
         label = f"[{len(self.outcomes):>{width}}/{self.total}] " if self.total > 1 else ""
         if isinstance(outcome, Failed):
             first = self._failures.setdefault(cause(outcome.title, outcome.message), outcome.title)
-            line = outcome.line() if first == outcome.title else f"{outcome.title}  failed as {first} did"
+            line = outcome.line() if first == outcome.title else f"{outcome.title}  failed: same reason as {first}"
             complain(f"{label}{line}")
         else:
             say(f"{label}{outcome.line()}")
 
     def add_unknown(self, errors: Mapping[int, tuple[str, RbptrackError]]) -> None:
-        """Note the cells that cannot be looked up, by number with title and error, and print a line for each cause."""
+        """Keep the failures of cells that could not be resolved, and print one line for each cause.
+
+        Args:
+            errors: the title and the error of each cell, by the cell's number.
+
+        """
         self.outcomes |= {number: Failed.by(title, error) for number, (title, error) in errors.items()}
         lines = failure_lines(list(errors.values())) if self.total > 1 else [str(error) for _, error in errors.values()]
         for line in lines:
             complain(line)
 
     def without(self, cells: Mapping[int, Cell]) -> dict[int, Cell]:
-        """The cells that have not ended."""
+        """Return those of `cells` that have not ended."""
         return {number: cell for number, cell in cells.items() if number not in self.outcomes}
 
     def notes(self) -> list[str]:
-        """Return the notes on all measurements, each once with the names of its models."""
+        """Return the notes on the measurements. Each note appears once, with the names of its models."""
         measured = [outcome for outcome in self.outcomes.values() if isinstance(outcome, Measured)]
         return note_lines((outcome.title, note) for outcome in measured for note in outcome.notes)
 
 
 def _name_of(configs: Sequence[Config]) -> str:
-    """The name of a sweep; empty for one cell without a name."""
+    """Return the name of a sweep. The default is the time and a random suffix; for a single cell it is empty."""
     if configs[0].sweep or len(configs) == 1:
         return configs[0].sweep
     return f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
 def _deliver_earlier_ones(store: Store) -> None:
-    """Deliver what earlier commands and jobs have finished."""
+    """Deliver measurements that earlier commands and jobs left on this disk."""
     outbox = Outbox(store)
     if not outbox.waiting():
         return
     with suppress(StoreAway):
         for delivered in outbox.deliver_waiting():
-            say(f"{delivered.name}: {delivered.error or 'delivered; it was measured before'}")
+            say(f"{delivered.name}: {delivered.error or 'delivered (an earlier command measured it)'}")
 
 
 def _resolve(configs: Sequence[Config], name: str, ended: _Ended) -> dict[int, Cell]:
-    """The cells of a sweep by number, without those whose model or dataset cannot be found."""
+    """Return the cells of a sweep by number. Cells whose model or dataset cannot be found end as failed."""
     resolver = Resolver()
     cells = {}
     errors = {}
@@ -153,16 +158,16 @@ def _resolve(configs: Sequence[Config], name: str, ended: _Ended) -> dict[int, C
 
 
 def _check_device(config: Config) -> None:
-    """Refuse a device that this machine does not have, before it is asked whether the cell is measured already."""
+    """Raise BadInput if a cell is to be measured in this process on a device that this machine does not have."""
     device = config.model.device
     if device not in ("auto", "cpu") and config.launch.kind is Launch.local:
-        from rbptrack.models.device import device_of  # torch
+        from rbptrack.models.device import device_of  # imports torch, which takes seconds
 
         device_of(device)
 
 
 def _skip_measured(cells: Mapping[int, Cell], store: Store, ended: _Ended) -> None:
-    """End the cells that the store has, asked once for all of them."""
+    """End the cells that are in the store already. The store is asked once for all cells."""
     try:
         run_ids = store.find_all({cell.fingerprint for cell in cells.values()})
     except StoreAway as error:
@@ -174,7 +179,7 @@ def _skip_measured(cells: Mapping[int, Cell], store: Store, ended: _Ended) -> No
 
 
 def _waiting_after_another_try(cells: Mapping[int, Cell], store: Store, ended: _Ended) -> int:
-    """Try once more to deliver what waits; returns how many measurements still do."""
+    """Try once more to deliver the measurements that wait. Returns the number of those that still wait."""
     waiting = {n: outcome for n, outcome in ended.outcomes.items() if isinstance(outcome, Measured) and outcome.waits}
     if not waiting:
         return 0
@@ -186,22 +191,22 @@ def _waiting_after_another_try(cells: Mapping[int, Cell], store: Store, ended: _
                 del waiting[number]
     for outcome in list(waiting.values())[:1]:
         complain(
-            f"{outcome.waits}: {counted(len(waiting), 'finished measurement')} wait on this disk. "
-            f"{program()} sync delivers them"
+            f"{outcome.waits}: {counted(len(waiting), 'finished measurement')} on this disk must still be delivered. "
+            f"Run {program()} sync later"
         )
     return len(waiting)
 
 
 @dataclass(frozen=True)
 class _Summary:
-    """Analyses what a sweep measured or found, and saves it as a run.
+    """Analyses the measurements of a sweep, and saves the results as a run.
 
     Attributes:
-        store: where it goes.
-        name: of the sweep.
-        command: that was typed.
-        began: in seconds since 1970.
-        outcomes: of the cells.
+        store: the tracking store.
+        name: the name of the sweep.
+        command: the command line.
+        began: when the sweep began, in seconds since 1970.
+        outcomes: the outcomes of all cells.
 
     """
 
@@ -212,7 +217,7 @@ class _Summary:
     outcomes: Sequence[Outcome]
 
     def analyse(self, analyzers: Sequence[Analyzer]) -> int:
-        """Print and save the analyses; returns how many analyzers failed."""
+        """Run analyzers, and print and save their results. Returns the number of analyzers that failed."""
         from rbptrack import reporting
         from rbptrack.reporting.save import PAGE, description, pages
 
@@ -231,7 +236,7 @@ class _Summary:
             run_id = self._save(run_ids, description=about, files=pages(page, reading))
             address = self.store.reports.page(run_id) or short_path(self.store.artifact(run_id, PAGE))
             say(f"report   {address}")
-        except RbptrackError as error:  # the measurements are in the store, and `report` makes the page again
+        except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis
             complain(f"the report is not logged: {error}")
         return sum(analysis.report is None for analysis in analyses)
 
@@ -240,7 +245,7 @@ class _Summary:
         return [outcome.run_id for outcome in ended if outcome.run_id]
 
     def _reading_page(self, runs: Runs) -> str:
-        """The reading page of the sweep; empty, and a line that says why, if its measurements keep no texts."""
+        """Return the reading page. If the measurements keep no texts, print a line and return an empty text."""
         from rbptrack import reporting
 
         try:
@@ -250,7 +255,7 @@ class _Summary:
             return ""
 
     def _save(self, run_ids: Sequence[str], *, description: str, files: Mapping[str, str]) -> str:
-        """Save the sweep as a run of its own, and the view of its measurements in MLflow; returns the run's id."""
+        """Save the sweep as a run, and the view of measurements in MLflow. Returns the ID of the run."""
         run_id = self.store.save(
             Kind.SWEEP,
             f"sweep {self.name}",
@@ -271,11 +276,11 @@ class _Summary:
 
 
 def _analyzers(settings: Config) -> list[Analyzer]:
-    """The analyzers that the config names, with their own options' defaults."""
+    """Return the analyzers that the configuration names, with default options."""
     if not settings.analyzers:
         return []
     plugins = find(ANALYZERS, settings.plugins.path)
     analyzers = [analyzer() for analyzer in plugins.chosen(settings.analyzers)]
     for line in plugins.broken:
-        complain(f"{line}; the others run", line.trace)
+        complain(f"{line}; the other plugins are used", line.trace)
     return analyzers

@@ -1,12 +1,12 @@
-"""Results in MLflow: finished measurements go in once and whole, and come out as `Runs`.
+"""Keep results in MLflow: log each finished measurement once and completely, and read measurements as `Runs`.
 
-No other room imports mlflow.
+No other package of rbptrack imports mlflow.
 """
 
 from rbptrack.tracking.facts import Facts
 from rbptrack.tracking.outbox import Outbox
-from rbptrack.tracking.record import Record, lay_out
+from rbptrack.tracking.record import Record, write_record
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.verify import Fault
 
-__all__ = ["Facts", "Fault", "Outbox", "Record", "Store", "lay_out"]
+__all__ = ["Facts", "Fault", "Outbox", "Record", "Store", "write_record"]

@@ -1,4 +1,4 @@
-"""The files of runs: read where they lie on this machine, or fetched once into the user's cache."""
+"""Read the artifacts of runs. Files on this machine are read in place; others are fetched once into a cache."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 
 class Artifacts(RankStore):
-    """Reads the artifacts of a store's runs; raises MissingArtifact, or StoreAway if the store does not answer.
+    """Reads the artifacts of runs. Its methods raise MissingArtifact, or StoreAway if the store does not answer.
 
     Attributes:
-        connection: the way to the store.
-        locations: run id -> the address of its artifacts, as far as it is known.
+        connection: the connection to the store.
+        locations: the addresses of artifacts by run ID, for the runs that were looked up.
 
     """
 
@@ -37,7 +37,7 @@ class Artifacts(RankStore):
         self.locations: dict[str, str] = {}
 
     def artifact(self, run_id: str, name: str) -> Path:
-        """An artifact as a file."""
+        """Return the path of an artifact. It is fetched into the cache if it is not on this machine."""
         here = local_path(self._location(run_id))
         if here is None:
             return self._fetched(run_id, name)
@@ -46,7 +46,7 @@ class Artifacts(RankStore):
         return here / name
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
-        """The rank table of a measurement."""
+        """Read the rank table of a measurement. If `columns` is None, all columns are read."""
         return self._read(run_id, RANKS_FILE, lambda path: RankTable.read(path, columns))
 
     def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
@@ -54,11 +54,11 @@ class Artifacts(RankStore):
         yield from RankTable.read_pieces(self.artifact(run_id, RANKS_FILE), columns)
 
     def histogram(self, run_id: str) -> RankHistogram:
-        """How often each rank occurs in a measurement."""
+        """Read the histogram of a measurement: how often each rank occurs."""
         return self._read(run_id, HISTOGRAM_FILE, RankHistogram.read)
 
     def token_texts(self, run_id: str) -> Mapping[int, str]:
-        """The texts of a measurement's tokens by id; empty if they were not kept."""
+        """Read the text of each token by token id. Returns an empty mapping if the texts were not kept."""
         try:
             texts = json.loads(self.artifact(run_id, TOKENS_FILE).read_text(encoding="utf-8"))
             return {int(token): text for token, text in texts.items()}
@@ -66,11 +66,16 @@ class Artifacts(RankStore):
             return {}
 
     def ranks_of(self, run_id: str, documents: Collection[int]) -> RankTable:
-        """The rank table of some documents of a measurement, by their numbers."""
+        """Read the rank table of the documents of a measurement that have these numbers."""
         return self._read(run_id, RANKS_FILE, lambda path: RankTable.read_documents(path, documents))
 
     def unscored(self, run_id: str) -> pd.DataFrame:
-        """The tokens that the model read and that have no rank: document, position, token; empty if not kept."""
+        """Read the tokens that the model read but that were not scored.
+
+        Returns:
+            The columns `document`, `position` and `token`. There are no rows if the tokens were not kept.
+
+        """
         try:
             frame: pd.DataFrame = self._read(run_id, UNSCORED_FILE, read_table).to_pandas()
         except MissingArtifact:
@@ -78,7 +83,12 @@ class Artifacts(RankStore):
         return frame
 
     def documents(self, run_id: str) -> pd.DataFrame:
-        """The documents of a measurement: document (its number), id, tokens; empty if not kept."""
+        """Read the list of the documents of a measurement.
+
+        Returns:
+            The columns `document` (the number), `id` and `tokens`. There are no rows if the list was not kept.
+
+        """
         columns = ["document", "id", "tokens"]
         try:
             frame: pd.DataFrame = self._read(run_id, DOCUMENTS_FILE, lambda path: read_table(path, columns)).to_pandas()
@@ -87,14 +97,14 @@ class Artifacts(RankStore):
         return frame
 
     def groups(self, run_id: str) -> Sequence[str]:
-        """The group of each document of a measurement, by its number."""
+        """Read the group of each document of a measurement, in the order of the documents' numbers."""
         table = self._read(run_id, DOCUMENTS_FILE, lambda path: read_table(path, ["group"]))
         if "group" not in table.column_names:
-            raise MissingArtifact(f"run {run_id} names no groups of its documents")
+            raise MissingArtifact(f"run {run_id} does not say to which groups its documents belong")
         return [str(group) for group in table.column("group").to_pylist()]
 
     def _read(self, run_id: str, name: str, read: Callable[[Path], T]) -> T:
-        """Read an artifact; a fetched copy that is damaged is fetched again."""
+        """Read an artifact. If a copy in the cache is damaged, fetch it again."""
         path = self.artifact(run_id, name)
         try:
             return read(path)
@@ -119,7 +129,7 @@ class Artifacts(RankStore):
         return kept
 
     def download(self, run_id: str, name: str, folder: Path) -> Path:
-        """Fetch an artifact, as it is in the store now, into a folder."""
+        """Fetch an artifact into a folder, past the cache. Returns its path."""
         here = local_path(self._location(run_id))
         if here is not None:
             return Path(shutil.copy(self.artifact(run_id, name), folder))
@@ -141,7 +151,7 @@ class Artifacts(RankStore):
 
 
 def local_path(address: str) -> Path | None:
-    """The path that an address of artifacts names on this machine; None of any other."""
+    """Return the path on this machine that an address of artifacts names. Returns None if it is on a server."""
     parts = urlsplit(address)
     if parts.scheme == "file":
         return Path(unquote(parts.path))

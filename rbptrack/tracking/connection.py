@@ -1,4 +1,4 @@
-"""The way to a store: which one is meant, its client, and a lock for whoever writes."""
+"""Connect to a tracking store: its address, MLflow's client, and a lock for writing."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _SERVERS = ("http", "databricks")
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "databricks")
 _ADDRESS_OF_A_FILE = "sqlite:///"
 
-_SETTINGS = {  # while a store is used, unless the user has set them
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # 5 s instead of 4 minutes until a server is away
+_SETTINGS = {  # environment variables that are set while a store is used, unless the user has set them
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # MLflow then gives up on a server after 5 s instead of 4 minutes
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 
 
 class Connection:
-    """A store's address and its client, which is made when it is first needed, in each process anew.
+    """The connection to a tracking store. Each process creates its own MLflow client on first use.
 
     Args:
-        uri: the address; empty: MLFLOW_TRACKING_URI, else what MLflow itself uses in this folder.
+        uri: the address; empty means MLFLOW_TRACKING_URI, or else the store that MLflow uses in this folder.
 
     Attributes:
-        uri: the address, absolute.
-        database: the SQLite file; None of any other store.
+        uri: the address. The path of a SQLite file is absolute.
+        database: the path of the SQLite file; None for other stores.
         writer: the name of the lock. Processes that share a lock have equal names.
 
     Raises:
@@ -54,13 +54,13 @@ class Connection:
     def __init__(self, uri: str) -> None:
         self.uri, self.database = _absolute_address(uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
         self._lock_file = (self.database.parent / "mlruns" if self.database else home()) / "store.lock"
-        # A SQLite file has one lock, beside it; a server is written to from many folders, each with a lock of its own.
+        # A SQLite file has one lock, next to the file. For a server, each folder of each machine has its own lock.
         self.writer = "beside the database" if self.database else f"{socket.gethostname()}:{home()}"
-        self._lock = FileLock(self._lock_file)  # may be taken again by the thread that holds it
+        self._lock = FileLock(self._lock_file)  # the thread that holds the lock may acquire it again
         self._client: MlflowClient | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state for another process, which opens the store itself."""
+        """Leave out the client and the lock when pickling. Another process creates its own."""
         return {name: value for name, value in vars(self).items() if name not in ("_client", "_lock")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -73,18 +73,18 @@ class Connection:
 
     @property
     def exists(self) -> bool:
-        """False for a SQLite file that is not made yet; True for every other store, whether it answers or not."""
+        """False for a SQLite file that does not exist yet. True for every other store, even if it does not answer."""
         return self.database is None or (self.database.exists() and self.database.stat().st_size > 0)
 
     @property
     def client(self) -> MlflowClient:
-        """MLflow's client; a SQLite file is made if it is not there. Use it within `explained`."""
+        """MLflow's client. The first access creates a missing SQLite file. Call its methods within `explained`."""
         if self._client is None:
-            import mlflow  # noqa: F401 - sets these levels
+            import mlflow  # noqa: F401 - the import sets the levels that the next lines change
 
-            for logger in ("mlflow", "alembic"):  # after the import, which sets them
+            for logger in ("mlflow", "alembic"):
                 logging.getLogger(logger).setLevel(logging.WARNING)
-            # It logs a traceback for what `explained` says in a line, of a full disk for example.
+            # This logger prints tracebacks of errors that `explained` reports in one line, such as a full disk.
             logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
             with self.explained():
                 if self.database and not self.exists:
@@ -104,21 +104,30 @@ class Connection:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the lock: of those who write into a SQLite file, or from this folder to a server, one at a time."""
+        """Hold the store's lock while the block runs.
+
+        One process at a time can hold it: for a SQLite file, of all processes that write to the file; for a server, of
+        all processes that write to it from this folder.
+        """
         with self.explained():
             self._lock_file.parent.mkdir(parents=True, exist_ok=True)
         with self._lock:
             yield
 
     def experiment_names(self) -> list[str]:
-        """The experiments that the store has, beside MLflow's own."""
+        """Return the names of the store's experiments, without MLflow's own experiment `Default`."""
         client = self.client
         with self.explained():
-            return [one.name for one in client.search_experiments() if one.name != "Default"]
+            return [experiment.name for experiment in client.search_experiments() if experiment.name != "Default"]
 
 
 def _absolute_address(uri: str) -> tuple[str, Path | None]:
-    """The address, absolute, and its SQLite file."""
+    """Return the address with an absolute path, and the path of its SQLite file (None for other stores).
+
+    Raises:
+        BadInput: the address does not name a tracking store.
+
+    """
     scheme = uri.partition(":")[0].partition("+")[0].lower()
     if not uri:
         database = Path.cwd() / "mlflow.db"
@@ -130,22 +139,22 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
             )
         return uri, None
     else:
-        path = unquote(uri.partition(":///")[2])  # a question mark is part of the name: these addresses take no options
+        path = unquote(uri.partition(":///")[2])  # "?" is part of the name, because these addresses have no options
         if not path:
-            raise BadInput(f"{uri} names no file: give sqlite:///FILE")
+            raise BadInput(f"{uri} does not name a file: give sqlite:///FILE")
         database = Path(path).absolute()
     if database.is_dir():
-        raise BadInput(f"{database} is a folder, no tracking store: give sqlite:///{database}/mlflow.db")
-    if database.exists() and not database.is_file():  # root would replace /dev/null by a file
-        raise BadInput(f"{database} is {kind_of(database)}, no tracking store: give sqlite:///FILE")
+        raise BadInput(f"{database} is a folder, not a tracking store: give sqlite:///{database}/mlflow.db")
+    if database.exists() and not database.is_file():  # as root, we would otherwise replace /dev/null by a file
+        raise BadInput(f"{database} is {kind_of(database)}, not a tracking store: give sqlite:///FILE")
     return _ADDRESS_OF_A_FILE + str(database).replace("%", "%25").replace("?", "%3F"), database
 
 
 def _make_client(uri: str) -> MlflowClient:
-    """Make MLflow's client.
+    """Create MLflow's client.
 
-    MLflow makes the folder of a SQLite file as the address spells it. If the folder's name has signs that an address
-    writes as %3F, this is another folder, which is removed.
+    MLflow also creates the folder of a SQLite file, but does not decode escapes such as %3F in the address. The folder
+    with the undecoded name is a wrong one, and is removed.
     """
     from mlflow import MlflowClient
 
@@ -159,7 +168,7 @@ def _make_client(uri: str) -> MlflowClient:
 
 
 def _try_to_connect(uri: str) -> None:
-    """Connect to a database once; MLflow itself would try for 100 seconds, and log each attempt."""
+    """Connect to a database once, because MLflow itself would try for 100 seconds and log each attempt."""
     import sqlalchemy
 
     engine = sqlalchemy.create_engine(uri)
@@ -171,7 +180,7 @@ def _try_to_connect(uri: str) -> None:
 
 @contextmanager
 def _settings(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of the environment that are not set, and remove them afterwards."""
+    """Set those environment variables that are not set yet, while the block runs."""
     missing = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(missing)
     try:
@@ -182,20 +191,20 @@ def _settings(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _make_database(database: Path) -> None:
-    """Make a store's SQLite file under another name and rename it. An interrupt then leaves no incomplete file.
+    """Create the SQLite file of a store under another name and rename it, so an interrupt leaves no incomplete file.
 
-    Two processes that make one at once break it, hence the caller's lock. With write-ahead logging,
-    writers wait a third of the time.
+    The caller must hold the store's lock, because two processes that create the file at the same time would damage it.
+    The file uses write-ahead logging, which cuts the time that writers wait to a third.
     """
     from mlflow import MlflowClient
 
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder, "mlflow.db")
+        template = Path(folder, "mlflow.db")
         with _settings({"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool"}):  # connections are closed after each use
-            MlflowClient(f"sqlite:///{made}").search_experiments(max_results=1)
+            MlflowClient(f"sqlite:///{template}").search_experiments(max_results=1)
         unfinished = database.with_name(f".{database.name}.new")
         unfinished.unlink(missing_ok=True)
-        with closing(sqlite3.connect(made)) as source, closing(sqlite3.connect(unfinished)) as target:
+        with closing(sqlite3.connect(template)) as source, closing(sqlite3.connect(unfinished)) as target:
             source.backup(target)
             target.execute("pragma journal_mode=WAL")
     sync(unfinished)

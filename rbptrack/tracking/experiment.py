@@ -1,4 +1,4 @@
-"""One of MLflow's experiments, which is made when something is logged to it."""
+"""Find and create one MLflow experiment, and search its runs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 _KIND = "mlflow.experimentKind"
-_TRAINING = "custom_model_development"  # else MLflow's page of the experiment is that for LLM applications
-_RUNS_OF_A_PAGE = 1000  # runs of one answer
+_TRAINING = "custom_model_development"  # without this tag, MLflow shows its page for LLM applications
+_RUNS_OF_A_PAGE = 1000  # number of runs in one answer of the server
 _SIGNS_OF_AN_ADDRESS = set("?#%")
 
 
 class Experiment:
-    """The runs of one experiment.
+    """One MLflow experiment and its runs. It is created when something is logged.
 
     Args:
-        connection: the way to the store.
-        name: the experiment's name.
+        connection: the connection to the store.
+        name: the name of the experiment.
 
     """
 
@@ -35,7 +35,7 @@ class Experiment:
         self._id: str | None = None
 
     def find(self) -> str | None:
-        """Return MLflow's id of the experiment; None if it is not there. Raises BadInput if it was deleted."""
+        """Return the ID of the experiment, or None if it does not exist. Raises BadInput if it was deleted."""
         if self._id is None and self.connection.exists:
             experiment = self._get()
             if experiment is not None:
@@ -43,8 +43,8 @@ class Experiment:
         return self._id
 
     def make(self) -> str:
-        """Return MLflow's id of the experiment, which is made if it is not there. Raises BadInput if it was deleted."""
-        client = self.connection.client  # makes the store
+        """Return the ID of the experiment, and create it if it does not exist. Raises BadInput if it was deleted."""
+        client = self.connection.client  # creates a missing SQLite file
         if self.find() is None:
             from mlflow.exceptions import MlflowException
 
@@ -52,12 +52,12 @@ class Experiment:
                 try:
                     self._id = client.create_experiment(self.name, self._location(), tags={_KIND: _TRAINING})
                 except MlflowException:
-                    if self.find() is None:  # else another machine was faster
+                    if self.find() is None:  # otherwise another machine has created it at the same time
                         raise
         return str(self._id)
 
     def check_writable(self) -> None:
-        """Write what is there already: the experiment's own tag. Raises BadInput if the store does not permit it."""
+        """Check that this user may write, by setting a tag to its present value. Raises an error if not."""
         experiment = self.make()
         client = self.connection.client
         with self.connection.explained():
@@ -65,11 +65,12 @@ class Experiment:
             client.set_experiment_tag(experiment, _KIND, kind)
 
     def search(self, condition: str, *, most: int = 0) -> Iterator[Run]:
-        """Yield the runs that fulfil a condition of MLflow, newest first; none if there is no store yet.
+        """Yield runs, the newest first. Yields nothing if the store or the experiment does not exist yet.
 
         Args:
-            condition: such as `attributes.status = 'FINISHED'`; empty for all runs that are not deleted.
-            most: how many are wanted; 0 for all.
+            condition: MLflow's filter, such as `attributes.status = 'FINISHED'`. If it is empty, all runs pass that
+                are not deleted.
+            most: the largest number of runs; 0 means all.
 
         """
         experiment = self.find()
@@ -90,7 +91,7 @@ class Experiment:
                 return
 
     def page(self, run_id: str) -> str:
-        """Return the address of a run's page; empty if the store is not a server."""
+        """Return the address of a run's page. It is empty if the store is not a server."""
         if not self.connection.uri.startswith("http"):
             return ""
         server = self.connection.shown.rstrip("/")
@@ -103,12 +104,12 @@ class Experiment:
         if experiment is not None and experiment.lifecycle_stage == "deleted":
             raise BadInput(
                 f"the experiment {experiment.name} was deleted. Restore it (mlflow experiments restore -x "
-                f"{experiment.experiment_id}), or choose another with tracking.experiment=NAME"
+                f"{experiment.experiment_id}), or choose another one with tracking.experiment=NAME"
             )
         return experiment
 
     def _location(self) -> str | None:
-        """Return where the artifacts go; None for MLflow's own place, which is ./mlruns/<id>."""
+        """Return the address for artifacts. None means MLflow's own place, which is ./mlruns/<id>."""
         database = self.connection.database
         if database is None or (database.parent == Path.cwd() and not _SIGNS_OF_AN_ADDRESS & set(str(database))):
             return None

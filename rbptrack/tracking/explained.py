@@ -1,4 +1,4 @@
-"""The errors of MLflow, of servers and of databases in one line for people."""
+"""Explain errors of MLflow, of servers and of databases in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuse
 from rbptrack.base.secrets import without_password
 
 _LIBRARIES = ("mlflow", "sqlalchemy", "requests", "urllib3")
-_AWAY = (429, 502, 503, 504)  # status codes of a server that is busy, or of a proxy before one that is away
+_AWAY = (429, 502, 503, 504)  # status codes of a busy server, and of a proxy whose server does not answer
 _NO_CONNECTION = (
     "ConnectionError",
     "Timeout",
@@ -22,21 +22,29 @@ _NO_CONNECTION = (
     "ChunkedEncodingError",
     "ProtocolError",
 )
-_MAX_QUOTED = 300  # characters of another program's message
-# What no type and no code says: a server's error page, and an answer that is cut off.
+_MAX_QUOTED = 300  # largest number of characters quoted from another program's message
+# These messages have no type or code of their own: an error page of a server, and an answer that is cut off.
 _NO_ANSWER = re.compile(r"failed with error code 50\d|not in a valid JSON format. Response body: '\{")
 
 
 @contextmanager
 def explained(uri: str) -> Iterator[None]:
-    """Turn errors of MLflow and of its database into a line: StoreAway if nothing answers now, else BadInput."""
+    """Turn errors of MLflow and its database, raised in the block, into errors with a message of one line.
+
+    Raises:
+        StoreAway: the store does not answer now.
+        StoreRefuses: the store does not let this user write, or its disk is full.
+        BadInput: the store cannot be used for another reason.
+
+    """
     try:
         yield
     except RbptrackError:
         raise
     except Exception as error:
         theirs = type(error).__module__.startswith(_LIBRARIES)
-        if not theirs and not isinstance(error, (OSError, sqlite3.Error, ImportError)):  # the last of a driver
+        # A missing database driver raises ImportError.
+        if not theirs and not isinstance(error, (OSError, sqlite3.Error, ImportError)):
             raise
         raise _in_words(error, without_password(uri)) from error
 
@@ -48,10 +56,11 @@ def _in_words(error: Exception, store: str) -> RbptrackError:
         import mlflow
 
         return BadInput(
-            f"the tracking store {store} was written by another MLflow than this one ({mlflow.__version__}). "
-            f"If it is older: mlflow db upgrade {store} (keep a copy); if it is newer: pip install --upgrade mlflow"
+            f"the tracking store {store} was written by another version of MLflow than this one "
+            f"({mlflow.__version__}). If the store is older, keep a copy and run: mlflow db upgrade {store}. "
+            "If it is newer, run: pip install --upgrade mlflow"
         )
-    for cause in reversed(causes):  # the innermost knows best
+    for cause in reversed(causes):  # the innermost error is the most precise
         explanation = (
             _of_system(cause, store) or _of_sqlite(cause, store, quoted) or _of_postgres(cause, store, quoted)
             or _of_server(cause, store, quoted)
@@ -64,17 +73,17 @@ def _in_words(error: Exception, store: str) -> RbptrackError:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and everything that it came from: its causes, and the errors that it carries."""
+    """Yield an error, then its causes and the errors in its attributes and arguments, and theirs in turn."""
     waiting: list[object] = [error]
     seen: set[int] = set()
     while waiting:
-        one = waiting.pop(0)
-        if not isinstance(one, BaseException) or id(one) in seen:
+        candidate = waiting.pop(0)
+        if not isinstance(candidate, BaseException) or id(candidate) in seen:
             continue
-        seen.add(id(one))
-        yield one
-        carried = [getattr(one, name, None) for name in ("orig", "reason")]
-        waiting += [one.__cause__, one.__context__, *carried, *one.args]
+        seen.add(id(candidate))
+        yield candidate
+        attributes = [getattr(candidate, name, None) for name in ("orig", "reason")]
+        waiting += [candidate.__cause__, candidate.__context__, *attributes, *candidate.args]
 
 
 def _of_system(error: BaseException, store: str) -> RbptrackError | None:
@@ -93,7 +102,7 @@ def _of_system(error: BaseException, store: str) -> RbptrackError | None:
 def _of_sqlite(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
     if not isinstance(error, sqlite3.Error):
         return None
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without what extends it
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code, without SQLite's extension bits
     if code == sqlite3.SQLITE_FULL:
         return _full(store)
     if code == sqlite3.SQLITE_READONLY:
@@ -104,13 +113,14 @@ def _of_sqlite(error: BaseException, store: str, quoted: str) -> RbptrackError |
 
 
 def _of_postgres(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
-    """Explain an error of psycopg, by the codes of PostgreSQL (its appendix A)."""
+    """Explain an error of psycopg by its code. Appendix A of PostgreSQL's manual lists the codes."""
     if not type(error).__module__.startswith("psycopg"):
         return None
     code = getattr(error, "sqlstate", None) or ""
     text = str(error)
     if code[:2] in ("28", "3D") or re.search(r'authentication failed|" does not exist|no password supplied', text):
-        return BadInput(f"the database {store} refuses: {quoted}")  # psycopg has no code while it connects
+        # While psycopg connects, its errors have no code.
+        return BadInput(f"the database {store} refuses the connection: {quoted}")
     if code == "42501":
         return StoreRefuses(f"the database {store} does not permit this: {quoted}")
     if code == "53100":
@@ -129,10 +139,10 @@ def _of_server(error: BaseException, store: str, quoted: str) -> RbptrackError |
             f"the tracking server {store} refuses this user or password: "
             "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         )
-    if status == 403 and "Permission denied" in quoted:  # else a server that does not accept this host's name
+    if status == 403 and "Permission denied" in quoted:  # other servers answer 403 to a host name that they reject
         return StoreRefuses(
-            f"the tracking server {store} does not give this user permission: ask for it on its experiment, or name "
-            "another one (tracking.experiment=NAME; --experiment NAME for other commands)"
+            f"the tracking server {store} does not give this user permission: ask its administrator for permission on "
+            "the experiment, or name another one (tracking.experiment=NAME; --experiment NAME for other commands)"
         )
     if status == 403:
         return StoreRefuses(f"the tracking server {store} does not permit this: {quoted}")
@@ -142,7 +152,7 @@ def _of_server(error: BaseException, store: str, quoted: str) -> RbptrackError |
 
 
 def _status(error: BaseException) -> int:
-    """Return the status code of an HTTP answer that an error is about; 0 if there is none."""
+    """Return the HTTP status code of an error, or 0 if it has none."""
     response = getattr(error, "response", None)
     if response is not None:
         return int(getattr(response, "status_code", 0))
@@ -151,4 +161,6 @@ def _status(error: BaseException) -> int:
 
 
 def _full(store: str) -> StoreRefuses:
-    return StoreRefuses(f"the disk of the tracking store {store} is full: free some space; measurements are kept")
+    return StoreRefuses(
+        f"the disk of the tracking store {store} is full: free some space. Finished measurements are kept"
+    )

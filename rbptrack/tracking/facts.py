@@ -1,4 +1,4 @@
-"""The facts of one measurement, as the tags and params of its run."""
+"""Collect the facts of one measurement, and turn them into tags and params of its run."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rbptrack.facts import Place, texts
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.tracking.names import Kind, Tag
 
-if TYPE_CHECKING:  # torch and transformers load only where a model runs
+if TYPE_CHECKING:  # these modules import torch and transformers, which are loaded only to run a model
     from rbptrack.corpus.sequences import Corpus
     from rbptrack.models.causal import CausalModel
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known of one measurement besides its numbers.
+    """The description of one measurement, without its numbers.
 
     Attributes:
-        config: as it was composed; a `Config` is kept whole as config.yaml.
-        identity: everything that determines the numbers; the fingerprint is its hash.
-        values: the facts by their names in `rbptrack.facts`. What is not known is empty, zero or left out.
+        config: the configuration, which config.yaml keeps.
+        identity: everything that determines the numbers; its hash is the fingerprint.
+        values: the facts by their names in `rbptrack.facts`. An unknown fact is empty, zero or left out.
 
     """
 
@@ -47,21 +47,21 @@ class Facts:
         """Collect the facts of a configuration, of a loaded model and of its texts.
 
         Args:
-            config: of the cell.
-            identity: of the measurement.
-            further: facts that none of the others knows, by name.
-            model: if it was loaded.
-            corpus: if it was read.
+            config: the configuration of the cell.
+            identity: everything that determines the numbers of the measurement.
+            further: facts that do not follow from the other arguments, by name.
+            model: the loaded model; None if it was not loaded.
+            corpus: the dataset as sequences; None if it was not read.
 
         """
-        values = _of_model_config(config.model) | _of_dataset_config(config.dataset)
+        values = _model_config_facts(config.model) | _dataset_config_facts(config.dataset)
         values |= {"candidates": config.candidates.value, "rank": config.rank.value}
         values |= {"tokenizer_rules": identity.get("tokenizer_rules", "")}
         values |= {"scoring": SCORING_VERSION, "software": software()}
         if config.reference is not None:
             values["reference"] = reference_title(config.reference)
         if model is not None:
-            values |= _of_model(model)
+            values |= _model_facts(model)
         if corpus is not None:
             values |= {"documents_hash": corpus.texts_hash, "documents": len(corpus.document_ids)}
         return cls(config=config, identity=identity, values={**values, **further})
@@ -73,19 +73,19 @@ class Facts:
 
     @property
     def title(self) -> str:
-        """The run's name: `pythia-70m / wiki`."""
+        """The name of the run, such as `pythia-70m / wiki`."""
         return title(self.config.model.name, self.config.dataset.name)
 
     def tags(self) -> dict[str, str]:
-        """The run's tags."""
+        """Return the tags of the run."""
         return tags_of({**self.values, "fingerprint": self.fingerprint})
 
     def params(self) -> dict[str, str]:
-        """The run's params, without defaults that say nothing."""
+        """Return the params of the run. Facts that are unknown are left out."""
         return texts(Place.PARAM, self.values)
 
     def yaml(self) -> str:
-        """The whole config without the address of the store: whoever reads it has a store of their own."""
+        """Return the whole configuration as YAML, without the address of the store, which other people do not need."""
         config = self.config
         tracking = getattr(config, "tracking", None)
         if isinstance(tracking, TrackingConfig):
@@ -94,30 +94,30 @@ class Facts:
 
 
 def title(model: str, dataset: str) -> str:
-    """A measurement's name: `pythia-70m / wiki`."""
+    """Return the name of a measurement, such as `pythia-70m / wiki`."""
     return f"{model} / {dataset}"
 
 
 def tags_of(values: Mapping[str, object]) -> dict[str, str]:
-    """The tags of a measurement's run, of facts by name."""
+    """Return the tags of a measurement's run for facts by name."""
     kind = {Tag.KIND: Kind.MEASUREMENT}
     return kind | {Tag.PREFIX + name: text for name, text in texts(Place.TAG, values).items()}
 
 
 def reference_title(reference: ModelConfig) -> str:
-    """A reference's name, with its precision if that is not float32: `pythia-1b bfloat16`."""
+    """Return the name of a reference. A precision other than float32 is added, as in `pythia-1b bfloat16`."""
     if reference.dtype is Dtype.float32:
         return reference.name
     return f"{reference.name} {reference.dtype.value}"
 
 
 def software() -> str:
-    """What measures now: `rbptrack 0.1.0, scoring 7, torch 2.13.0, transformers 5.23.0`."""
+    """Return the versions of the installed software: `rbptrack 0.1.0, scoring 7, torch 2.13.0, transformers 5.23.0`."""
     versions = [f"{name} {version(name)}" for name in ("torch", "transformers")]
     return ", ".join([f"rbptrack {version('rbptrack')}", f"scoring {SCORING_VERSION}", *versions])
 
 
-def _of_model_config(model: ModelConfig) -> dict[str, object]:
+def _model_config_facts(model: ModelConfig) -> dict[str, object]:
     return {
         "family": model.family,
         "size": model.size,
@@ -132,7 +132,7 @@ def _of_model_config(model: ModelConfig) -> dict[str, object]:
     }
 
 
-def _of_dataset_config(dataset: DatasetConfig) -> dict[str, object]:
+def _dataset_config_facts(dataset: DatasetConfig) -> dict[str, object]:
     return {
         "dataset": dataset.name,
         "dataset_repo": dataset.repo,
@@ -146,7 +146,7 @@ def _of_dataset_config(dataset: DatasetConfig) -> dict[str, object]:
     }
 
 
-def _of_model(model: CausalModel) -> dict[str, object]:
+def _model_facts(model: CausalModel) -> dict[str, object]:
     return {
         "weights": model.weights,
         "non_embedding_params": model.non_embedding_params,
@@ -158,7 +158,7 @@ def _of_model(model: CausalModel) -> dict[str, object]:
 
 
 def _selection(dataset: DatasetConfig) -> str:
-    """How documents were selected: `of the first 1000 rows, lang=en, longer than 200, 100 by shuffle, seed 42`."""
+    """Say how documents were selected: `of the first 1000 rows, lang=en, longer than 200, 100 by shuffle, seed 42`."""
     parts = []
     if dataset.head:
         parts.append(f"of the first {dataset.head} rows")

@@ -1,7 +1,7 @@
-"""A LoggedModel of MLflow for each measured model; the metrics of its measurements point to it.
+"""Create one LoggedModel of MLflow for each measured model. The metrics of its measurements point to it.
 
-MLflow's Models tab then compares models and datasets, and `mlflow.search_logged_models` answers. The weights stay where
-they are: to MLflow these are external models.
+The Models tab of MLflow and `mlflow.search_logged_models` then show each model with its metrics on all datasets. MLflow
+does not get the weights: the models are registered as external models.
 """
 
 from __future__ import annotations
@@ -20,20 +20,25 @@ from rbptrack.tracking.record import Record
 if TYPE_CHECKING:
     from mlflow.entities import LoggedModel
 
-_NOT_IN_NAMES = str.maketrans(dict.fromkeys("/:.%\"'", "_"))  # MLflow refuses these
+_NOT_IN_NAMES = str.maketrans(dict.fromkeys("/:.%\"'", "_"))  # MLflow refuses names with these characters
 
 
 class Models:
-    """Finds and creates the LoggedModels of one experiment; the caller holds the store's lock."""
+    """Finds and creates the LoggedModels of one experiment. The caller must hold the store's lock."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
         self._connection = experiment.connection
 
     def find_or_create(self, record: Record, run_id: str) -> str | None:
-        """The id of a measurement's model, which is created if it is new; None where the server is too old for them.
+        """Return the ID of the LoggedModel of a measurement, and create the LoggedModel if it does not exist.
 
-        A model whose creation was cut short is completed. It keeps naming the run that created it, which is deleted.
+        If an earlier process was interrupted while it created the LoggedModel, this method completes it. Its source run
+        is then the unfinished run of that process, which is deleted.
+
+        Returns:
+            The ID, or None if the server is too old for LoggedModels.
+
         """
         from mlflow.entities import LoggedModelStatus
         from mlflow.exceptions import MlflowException
@@ -59,7 +64,7 @@ class Models:
         return models[0] if models else None
 
     def _create(self, record: Record, run_id: str) -> LoggedModel:
-        """A new model, without the file that describes it: its status is PENDING."""
+        """Create a LoggedModel with the status PENDING. The file that describes it is still missing."""
         from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
 
         names = [fact.name for fact in FACTS if fact.of_model]
@@ -74,10 +79,10 @@ class Models:
         )
 
     def _complete(self, model: LoggedModel) -> None:
-        """Write the file that describes a model, without which MLflow registers none, and make it READY.
+        """Write the file that describes a LoggedModel, which MLflow needs to register it, and set its status to READY.
 
-        The description is made by MLflow's inner functions: the public `mlflow.create_external_model` writes to the
-        store of the process, not to that of this connection, and cannot complete a model.
+        This uses private functions of MLflow. The public `mlflow.create_external_model` writes to the default store of
+        the process instead of this connection's, and it cannot complete an existing model.
         """
         from mlflow.entities import LoggedModelStatus
         from mlflow.models.model import MLMODEL_FILE_NAME
@@ -91,13 +96,13 @@ class Models:
 
 
 def _name(record: Record) -> str:
-    """The model's name, as MLflow takes it: `pythia-1_4b@step1000`, `opt-6_7b bfloat16`, `gemma-270m Q4_K_M`."""
+    """Return a name that MLflow accepts: `pythia-1_4b@step1000`, `opt-6_7b bfloat16`, `gemma-270m Q4_K_M`."""
     dtype = record.params.get("dtype", "float32")
-    words = [record.tags[Tag.MODEL], record.params.get("weights", ""), dtype if dtype != "float32" else ""]
-    return " ".join(filter(None, words)).translate(_NOT_IN_NAMES)
+    parts = [record.tags[Tag.MODEL], record.params.get("weights", ""), dtype if dtype != "float32" else ""]
+    return " ".join(filter(None, parts)).translate(_NOT_IN_NAMES)
 
 
 def _identity(record: Record) -> str:
-    """The hash of what tells a model from others: its weights, precision, tokenizer and number of training tokens."""
-    decides = [record.fact(fact.name) for fact in FACTS if fact.of_model and fact.decides]
-    return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:32]
+    """Hash the facts that distinguish models: weights, precision, tokenizer and number of training tokens."""
+    facts = [record.fact(fact.name) for fact in FACTS if fact.of_model and fact.decides]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]

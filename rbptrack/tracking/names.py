@@ -1,4 +1,4 @@
-"""The names of tags, metrics, artifacts and experiments in a store. `rbptrack.facts` explains those that are facts."""
+"""The names of tags, metrics, artifacts and experiments in a store. `rbptrack.facts` explains the names of facts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Kind:
 
 
 class Tag:
-    """Names of tags. A fact that is kept as a tag is PREFIX and its name."""
+    """Names of tags. The tag of a fact is PREFIX followed by the fact's name."""
 
     PREFIX = "rbptrack."
     KIND = PREFIX + "kind"
@@ -29,32 +29,32 @@ class Tag:
     IMPORTED = PREFIX + "imported"
     IMPORTED_FROM = PREFIX + "imported_from"
     WITHOUT_RANKS = PREFIX + "without_ranks"
-    FORCED = PREFIX + "forced"  # "true": measured again, so delivered in addition to an earlier one
+    FORCED = PREFIX + "forced"  # "true" if force=true; the measurement is then logged in addition to an earlier one
     FAILURE = PREFIX + "failure"  # why a measurement failed
-    DAMAGED = PREFIX + "damaged"  # what `verify` found wrong with a measurement that it marked
-    LOGGED_MODEL = PREFIX + "logged_model"  # of a LoggedModel: what tells it from others
-    COVERS = PREFIX + "covers"  # of a sweep or analysis: how many measurements it is about
-    WRITER = PREFIX + "writer"  # under whose lock a run was begun
+    DAMAGED = PREFIX + "damaged"  # the faults of a measurement that `verify --repair` marked
+    LOGGED_MODEL = PREFIX + "logged_model"  # tag of a LoggedModel: the hash of the facts that distinguish models
+    COVERS = PREFIX + "covers"  # tag of a sweep or analysis: the number of measurements that it used
+    WRITER = PREFIX + "writer"  # the name of the lock that the process held when it began the run
     NOTE = "mlflow.note.content"  # the description on MLflow's page
 
 
 class Metric:
-    """Names of metrics; those of RBP_k are made by `rbptrack.ranks.rbp_name`, of standard errors by `se_name`."""
+    """Names of metrics. `rbptrack.ranks.rbp_name` makes those of RBP_k, and `se_name` those of standard errors."""
 
     CE = "ce"
-    CE_RANK = "ce_rank"  # mean of ln R: the part of CE that ranks fix
-    CE_REST = "ce_rest"  # mean of -ln(p R): the rest
+    CE_RANK = "ce_rank"  # mean of ln R, the part of CE that ranks determine
+    CE_REST = "ce_rest"  # mean of -ln(p R), the rest of CE
     BITS_PER_BYTE = "bits_per_byte"
     NUM_TOKENS = "num_tokens"
     TIE_RATE = "tie_rate"
     NON_EMBEDDING_PARAMS = "non_embedding_params"
-    LOG10_NON_EMBEDDING_PARAMS = "log10_non_embedding_params"  # MLflow's charts of points have no log axis
-    SECONDS = "seconds"  # of forward passes and scoring
+    LOG10_NON_EMBEDDING_PARAMS = "log10_non_embedding_params"  # kept because MLflow's scatter charts have no log axis
+    SECONDS = "seconds"  # time of forward passes and scoring
     TOKENS_PER_SECOND = "tokens_per_second"
     PEAK_MEMORY_BYTES = "peak_memory_bytes"
     BATCH_TOKENS = "batch_tokens"
     CHUNK_TOKENS = "chunk_tokens"
-    RBP_CURVE = "rbp_curve"  # its step is k
+    RBP_CURVE = "rbp_curve"  # MLflow's step of a value is k
 
 
 RECORD_FILE = "record.json"
@@ -63,16 +63,16 @@ HISTOGRAM_FILE = "histogram.parquet"
 DOCUMENTS_FILE = "documents.parquet"
 CONFIG_FILE = "config.yaml"
 TOKENS_FILE = "tokens.json"
-UNSCORED_FILE = "unscored.parquet"  # the tokens that a model read and that have no rank
+UNSCORED_FILE = "unscored.parquet"  # the tokens that the model read but that were not scored
 PICTURE_FILE = "rank_distribution.png"
-SEAL_FILE = ".seal"  # of a folder: the seal of its record, which a tag of the run has later
-STORE_FILE = "store.json"  # of a folder, not of a run: to which store it goes
+SEAL_FILE = ".seal"  # in a cell's folder: the seal of the record, which becomes a tag of the run
+STORE_FILE = "store.json"  # in a cell's folder: the store that will get the measurement; not an artifact
 SCORES_FILE = "scores.csv"
-COVERS_FILE = "covers.json"
-READING_FILE = "read.html"  # of a sweep, an analysis or a bundle: the texts with their ranks
+COVERS_FILE = "covers.json"  # the IDs of the runs that a sweep or analysis used
+READING_FILE = "read.html"  # the reading page of a sweep, an analysis or a bundle
 
 EXPERIMENT = "rbptrack"
-"""The experiment of measurements if nobody names another one."""
+"""The default name of the experiment of measurements."""
 
 REPORTS = "-reports"
-"""The ending of the experiment that holds sweeps, analyses and scores; the other one holds measurements only."""
+"""This suffix makes the name of the experiment that holds sweeps, analyses and scores."""

@@ -1,4 +1,4 @@
-"""Finished measurements on this disk that wait for a store: each is a folder with a record."""
+"""Deliver finished measurements from folders on this disk to a store."""
 
 from __future__ import annotations
 
@@ -19,12 +19,19 @@ from rbptrack.tracking.picture import draw_picture
 from rbptrack.tracking.record import Record, seal_of
 from rbptrack.tracking.store import Store
 
-_DELIVERED = ".delivered"  # ending of a folder that is being removed
+_DELIVERED = ".delivered"  # suffix of a delivered folder while it is being removed
 
 
 @dataclass(frozen=True)
 class Delivered:
-    """What became of a folder that waited: the run's id, or why it still waits."""
+    """The result of an attempt to deliver a folder.
+
+    Attributes:
+        name: the name of the measurement, or the beginning of its fingerprint.
+        run_id: the ID of the run; empty if the folder still waits.
+        error: why the folder still waits; empty if it was delivered.
+
+    """
 
     name: str
     run_id: str
@@ -32,10 +39,10 @@ class Delivered:
 
 
 class Outbox:
-    """The measurements in mlruns/cells that go to one store.
+    """The finished measurements in mlruns/cells that wait for one store.
 
     Args:
-        store: where they go.
+        store: the tracking store.
 
     """
 
@@ -43,11 +50,11 @@ class Outbox:
         self.store = store
 
     def address(self, folder: Path) -> None:
-        """Write into a cell's folder to which store it goes; the next command delivers it there."""
+        """Write the store's address into a cell's folder. Later commands deliver the folder to that store."""
         write_whole(folder / STORE_FILE, json.dumps(self._address))
 
     def keep(self, folder: Path) -> None:
-        """Copy a finished folder that could not be delivered to those that wait for this store."""
+        """Copy a finished folder into mlruns/cells. The next command delivers it to this store."""
         waiting = cells_folder() / folder.name
         waiting.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(waiting.with_name(f"{waiting.name}.lock")):
@@ -56,20 +63,26 @@ class Outbox:
             shutil.copytree(folder, waiting, ignore=shutil.ignore_patterns(RECORD_FILE), dirs_exist_ok=True)
             self.address(waiting)
             sync_tree(waiting)
-            write_whole(waiting / RECORD_FILE, (folder / RECORD_FILE).read_bytes())  # last: now it is complete
+            # The record is written last, because a folder with a record counts as complete.
+            write_whole(waiting / RECORD_FILE, (folder / RECORD_FILE).read_bytes())
 
     def deliver(self, folder: Path, *, keep: bool = False) -> str:
-        """Log a finished measurement, whole, and remove its folder; once, however often this is called.
+        """Log a finished measurement as a run, and remove its folder.
 
-        If the fingerprint has a finished run already and was not measured again by force, that run is returned. A
-        folder that waits for another store goes on waiting for it.
+        If the store has a finished run with this fingerprint already, no second run is created, unless the measurement
+        was forced. A folder that waits for another store is logged here, too, but not removed.
 
         Args:
-            folder: holds record.json and the files that it names.
-            keep: leave the folder as it is.
+            folder: the folder with record.json and the files that it names.
+            keep: if true, the folder is not removed.
+
+        Returns:
+            The ID of the new or the existing run.
 
         Raises:
             MissingArtifact: the folder is damaged.
+            StoreAway: the store does not answer.
+            StoreRefuses: the store does not let this user write.
 
         """
         address = _address_of(folder)
@@ -87,21 +100,21 @@ class Outbox:
         return run_id
 
     def waiting(self) -> list[Path]:
-        """Return the folders of finished measurements that this store has not got yet."""
+        """Return the folders of finished measurements that wait for this store."""
         return [folder for folder in sorted(cells_folder().glob("*")) if _address_of(folder) == self._address]
 
     def waiting_elsewhere(self) -> dict[tuple[str, str], int]:
-        """Count the finished measurements of this folder that wait for other stores, by address and experiment."""
+        """Count the finished measurements in mlruns/cells that wait for other stores, by address and experiment."""
         addresses = [address for folder in sorted(cells_folder().glob("*")) if (address := _address_of(folder))]
         others = [address for address in addresses if address != self._address]
         return Counter((address.get("uri", ""), address.get("experiment", "")) for address in others)
 
     def deliver_waiting(self) -> list[Delivered]:
-        """Deliver every folder that waits for this store and that no other process is at work on."""
+        """Deliver every folder that waits for this store. Folders that another process has locked are skipped."""
         for leftover in cells_folder().glob(f"*{_DELIVERED}"):
             shutil.rmtree(leftover, ignore_errors=True)
         results = []
-        closed = ""  # why the store takes nothing: the other folders need not wait for it again
+        closed = ""  # why the store takes nothing; after the first such error, no other folder is tried
         for folder in self.waiting():
             with suppress(Timeout, FileNotFoundError), FileLock(folder.with_name(f"{folder.name}.lock"), timeout=0):
                 name = folder.name[:12]
@@ -120,7 +133,10 @@ class Outbox:
 
     @property
     def _address(self) -> dict[str, str]:
-        """The store as a folder names it; a SQLite file beside `mlruns` without its path, as they move together."""
+        """The store's address as a folder names it.
+
+        A SQLite file next to `mlruns` is named without its path, so both can be moved together.
+        """
         uri = self.store.shown.rstrip("/")
         database = self.store.connection.database
         if database and database.parent == home().parent:
@@ -129,7 +145,7 @@ class Outbox:
 
 
 def _checked_record(folder: Path) -> tuple[Record, str]:
-    """Return the record of a folder and its seal. MissingArtifact if it or one of its files is damaged."""
+    """Return the record of a folder, and its seal. Raises MissingArtifact if the record or a file is damaged."""
     try:
         text = (folder / RECORD_FILE).read_bytes()
         record = Record.parse(text)
@@ -144,7 +160,7 @@ def _checked_record(folder: Path) -> tuple[Record, str]:
 
 
 def _address_of(folder: Path) -> dict[str, str] | None:
-    """Return to which store a folder goes, if it is finished."""
+    """Return the address of the store that a folder waits for, or None if the folder is not finished or names none."""
     if not (folder / RECORD_FILE).exists() or folder.name.endswith(_DELIVERED):
         return None
     with suppress(OSError, ValueError):
@@ -154,8 +170,8 @@ def _address_of(folder: Path) -> dict[str, str] | None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a delivered folder. It is renamed first: half removed, it must not look as if it waited."""
-    gone = folder.with_name(folder.name + _DELIVERED)
-    shutil.rmtree(gone, ignore_errors=True)
-    folder.rename(gone)
-    shutil.rmtree(gone, ignore_errors=True)
+    """Remove a delivered folder. It is renamed first, because a partly removed folder must not look as if it waited."""
+    delivered = folder.with_name(folder.name + _DELIVERED)
+    shutil.rmtree(delivered, ignore_errors=True)
+    folder.rename(delivered)
+    shutil.rmtree(delivered, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The picture of a measurement's ranks: drawn by the process that delivers the measurement, after it is sealed."""
+"""Draw the rank distribution of a measurement as a picture for MLflow, when the measurement is delivered."""
 
 from __future__ import annotations
 
@@ -14,9 +14,17 @@ from rbptrack.tracking.record import Record
 
 
 def draw_picture(folder: Path) -> list[Path]:
-    """Draw the ranks of a finished folder, and return the file: none if it holds no ranks, or cannot be drawn.
+    """Draw the rank distribution of a finished measurement.
 
-    The picture is not part of the record. A measurement is complete without it.
+    The picture is not part of the record. If it cannot be drawn, a warning is printed, and the measurement is complete
+    without it.
+
+    Args:
+        folder: the folder of the measurement.
+
+    Returns:
+        The file of the picture in a list. The list is empty if there is no picture.
+
     """
     if not (folder / HISTOGRAM_FILE).is_file():
         return []
@@ -29,11 +37,11 @@ def draw_picture(folder: Path) -> list[Path]:
         path.parent.mkdir(exist_ok=True)
         write_whole(path, content)
     except (RbptrackError, OSError, ValueError, TypeError, KeyError) as error:
-        _say_once(f"no picture of the ranks in MLflow: {error}")
+        _complain_once(f"MLflow gets no picture of the ranks: {error}")
         return []
     return [path]
 
 
 @functools.cache
-def _say_once(line: str) -> None:
+def _complain_once(line: str) -> None:
     complain(line)

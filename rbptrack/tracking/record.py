@@ -1,6 +1,7 @@
-"""A finished measurement as a folder: its artifacts, and record.json, which names them and holds every number.
+"""Write and read the folder of a finished measurement: its artifacts, and record.json with all its numbers.
 
-A folder without record.json is unfinished. With it the folder is complete on the disk, and may go to a store.
+record.json is written last. A folder with record.json is complete on disk and can be delivered to a store; a folder
+without it is unfinished.
 """
 
 from __future__ import annotations
@@ -43,26 +44,26 @@ from rbptrack.tracking.names import (
 
 _NO_ARTIFACTS = (RECORD_FILE, SEAL_FILE, STORE_FILE)
 MAX_TEXT_LENGTH = 5000
-"""Characters of a tag or param; MLflow cuts longer ones, which then differ from the seal."""
+"""Largest number of characters in a tag or param. MLflow would cut longer ones, and the seal would not match."""
 
-_DIGEST = 8  # characters of the texts' hash that MLflow shows beside a dataset; all of it is a tag
+_DIGEST = 8  # characters of the texts' hash that MLflow shows for a dataset; a param holds the whole hash
 
 
 @dataclass
 class Record:
-    """Everything that a measurement says.
+    """The content of a run: its tags, params, metrics and the hashes of its files.
 
     Attributes:
-        name: the run's name, `pythia-70m / wiki`.
-        tags: its identity: fingerprint, family, model, dataset, commits.
-        params: what tells runs apart.
-        metrics: its numbers, all of them finite.
-        curves: metric -> pairs of step and value; of `rbp_curve` the step is k.
+        name: the name of the run, such as `pythia-70m / wiki`.
+        tags: the tags of the run, such as fingerprint, family, model, dataset and commits.
+        params: the params of the run.
+        metrics: the metrics of the run; all are finite.
+        curves: metrics with several values: pairs of step and value, by name. The step of `rbp_curve` is k.
         dataset: name, digest, source and profile of MLflow's dataset input.
-        identity: what the fingerprint is the hash of; empty where that is not known, as of imported numbers.
-        files: artifact -> SHA-256.
-        began: seconds since 1970.
-        ended: seconds since 1970.
+        identity: everything that determines the numbers; the fingerprint is its hash. It may be empty.
+        files: the SHA-256 of each artifact, by name.
+        began: when the measurement began, in seconds since 1970.
+        ended: when the measurement ended, in seconds since 1970.
 
     """
 
@@ -79,17 +80,17 @@ class Record:
 
     @property
     def fingerprint(self) -> str:
-        """What determines the measurement's numbers, as a hash."""
+        """The hash of everything that determines the numbers."""
         return self.tags[Tag.FINGERPRINT]
 
     def fact(self, name: str) -> str:
-        """A fact that a tag or param states; empty if it is not known."""
+        """Return a fact from the tags or params. It is empty if it is unknown."""
         if BY_NAME[name].place is Place.TAG:
             return self.tags.get(Tag.PREFIX + name, "")
         return self.params.get(name, "")
 
     def write(self, folder: Path) -> None:
-        """Hash and sync the folder's artifacts, and write record.json last, after its seal."""
+        """Hash the artifacts in a folder and sync them to disk, then write the seal, and record.json last."""
         self.ended = self.ended or time.time()
         artifacts = [path for path in sorted(folder.iterdir()) if _is_artifact(path)]
         self.files = {path.name: sha256(path) for path in artifacts}
@@ -101,7 +102,7 @@ class Record:
 
     @classmethod
     def parse(cls, text: bytes) -> Record:
-        """Read record.json; raises ValueError, TypeError or KeyError if it is not a record."""
+        """Parse the content of record.json. Raises ValueError, TypeError or KeyError if it is not a record."""
         data = json.loads(text)
         try:
             data["curves"] = {
@@ -113,16 +114,16 @@ class Record:
 
     @classmethod
     def read(cls, folder: Path) -> Record:
-        """Read the record of a folder."""
+        """Read record.json in a folder."""
         return cls.parse((folder / RECORD_FILE).read_bytes())
 
 
 def seal_of(text: bytes) -> str:
-    """The seal of a record: the SHA-256 of record.json."""
+    """Return the seal of a record: the SHA-256 of record.json."""
     return hashlib.sha256(text).hexdigest()
 
 
-def lay_out(
+def write_record(
     folder: Path,
     measurement: Measurement,
     facts: Facts,
@@ -133,17 +134,19 @@ def lay_out(
     began: float,
     notes: Sequence[str] = (),
 ) -> Record:
-    """Complete the folder of a measurement, which holds its ranks.parquet, and write its record.
+    """Write the files of a measurement and its record into a folder that already holds ranks.parquet.
 
     Args:
-        folder: of the cell.
-        measurement: its numbers.
-        facts: what it is of.
-        documents: document (its number in the rank table), id, tokens, bytes, and group where groups are known.
-        unscored: document, position and token of the tokens that the model read and that have no rank.
-        token_texts: the text of every token that occurs or that the model ranks first, by id.
+        folder: the folder of the cell.
+        measurement: the ranks and numbers of the measurement.
+        facts: the description of the measurement.
+        documents: one row per document, with the columns `document` (its number in the rank table), `id`, `tokens`,
+            `bytes`, and `group` if groups are known.
+        unscored: the columns `document`, `position` and `token` of the tokens that the model read but that were not
+            scored.
+        token_texts: the text of every token that occurs or that the model ranks first, by token id.
         began: when the measurement began, in seconds since 1970.
-        notes: beside the measurement's own, what a reader must know.
+        notes: remarks that a reader of the numbers must know, in addition to those of the measurement.
 
     """
     record = _record_of(measurement, facts, documents, (*measurement.notes, *notes), began)
@@ -159,7 +162,7 @@ def lay_out(
 def _record_of(
     measurement: Measurement, facts: Facts, documents: pd.DataFrame, notes: Sequence[str], began: float
 ) -> Record:
-    """The record of a measurement, still without its files."""
+    """Make the record of a measurement. The hashes of its files are still missing."""
     counts = measurement.counts
     values = facts.values
     tags = facts.tags()
@@ -183,18 +186,22 @@ def _record_of(
             "source": json.dumps({"source": values.get("dataset_commit", ""), "split": facts.config.dataset.split}),
             "profile": json.dumps({"documents": len(documents), "scored_tokens": measurement.num_tokens}),
         },
-        identity=json.loads(json.dumps(dict(facts.identity), default=str)),  # as whoever reads the file has it
+        identity=json.loads(json.dumps(dict(facts.identity), default=str)),  # equal to what is read from record.json
         began=began,
     )
 
 
 def histogram_of(ranks: Path) -> RankHistogram:
-    """The histogram of a rank table, read in pieces."""
+    """Compute the histogram of a rank table, which is read in pieces to save memory."""
     return reduce(operator.add, (piece.histogram() for piece in RankTable.read_pieces(ranks, COUNTED)))
 
 
 def numbers(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:
-    """CE and rbp_<k> for the k of the counts, with standard errors over documents (or groups) where they suffice."""
+    """Return CE (in nats) and rbp_<k> for the k of the counts, with standard errors.
+
+    Standard errors are over documents, or over groups if the counts are of groups. They are left out if there are too
+    few of them.
+    """
     names = [Metric.CE, *map(rbp_name, counts.ks)]
     values = [histogram.ce, *(histogram.rbp(k) for k in counts.ks)]
     variances = covariance(influences(counts, ce_and_rbp)[1]).diagonal()
@@ -204,7 +211,7 @@ def numbers(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float
 
 
 def size_metrics(non_embedding_params: int) -> dict[str, float]:
-    """S and its logarithm."""
+    """Return S and its decimal logarithm as metrics."""
     return {
         Metric.NON_EMBEDDING_PARAMS: float(non_embedding_params),
         Metric.LOG10_NON_EMBEDDING_PARAMS: math.log10(max(1, non_embedding_params)),
@@ -212,13 +219,13 @@ def size_metrics(non_embedding_params: int) -> dict[str, float]:
 
 
 def rbp_curve(histogram: RankHistogram) -> list[tuple[int, float]]:
-    """RBP_k over a log grid of k up to |V|."""
+    """Return pairs of k and RBP_k on a logarithmic grid of k up to the size of the vocabulary."""
     grid = log_grid(histogram.vocab_size)
     return list(zip(grid.tolist(), histogram.rbp_curve(grid).tolist(), strict=True))
 
 
 def _metrics_of_run(measurement: Measurement) -> dict[str, float]:
-    """What is known beside CE and RBP_k: the parts of CE, ties, a reference's comparison, time and memory."""
+    """Return the metrics other than CE and RBP_k: parts of CE, ties, the comparison with a reference, time, memory."""
     metrics: dict[str, float] = {
         Metric.BITS_PER_BYTE: measurement.bits_per_byte if measurement.num_bytes else math.nan,
         Metric.TIE_RATE: measurement.tie_rate,

@@ -1,4 +1,4 @@
-"""From MLflow's runs to the frame of `Runs`."""
+"""Turn MLflow's runs into the frame of `Runs`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def frame_of(runs: Iterable[Run]) -> pd.DataFrame:
-    """A row per run, with the columns of `rbptrack.facts`, and rbp_<k> with its standard errors."""
+    """Make a frame with one row per run: the columns of `rbptrack.facts`, and each rbp_<k> with its standard error."""
     frame = pd.DataFrame([_row(run) for run in runs])
     present = set(frame.columns)
     shares = [name for k in rbp_ks(present) for name in (rbp_name(k), se_name(rbp_name(k))) if name in present]
@@ -26,7 +26,7 @@ def frame_of(runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def _row(run: Run) -> dict[str, Any]:
-    """The facts of a run, and its metrics."""
+    """Return the facts and the metrics of a run."""
     row: dict[str, Any] = run.data.params | run.data.metrics
     row |= {"run_id": run.info.run_id, "started": run.info.start_time}
     for fact in FACTS:

@@ -1,6 +1,6 @@
-"""The store: measurements and reports as runs of MLflow, in and out.
+"""Write measurements and reports to MLflow as runs, and read them.
 
-A run is made when there is something to log: a measurement that is finished, or one that failed with its reason.
+A run is created only when its data are complete: a finished measurement, or the reason why a measurement failed.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from rbptrack.tracking.names import (
 )
 from rbptrack.tracking.record import Record, seal_of
 from rbptrack.tracking.rows import frame_of
-from rbptrack.tracking.verify import Fault, faults_of_store
+from rbptrack.tracking.verify import Fault, find_faults
 from rbptrack.tracking.writer import RunWriter, describe, shortened_text
 
 _FINISHED = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'"
-_ONE_BY_ONE = 20  # fingerprints that are asked for one by one; for more all measurements are read once
+_ONE_BY_ONE = 20  # up to this number, fingerprints are searched one by one; for more, all measurements are read once
 
 
 class Store(Artifacts):
-    """The measurements of one experiment of MLflow, and the reports of another one.
+    """The measurements in one MLflow experiment, and the reports in another one.
 
-    Nothing is contacted before it is asked for something. Every method raises StoreAway if the store does not answer,
-    and BadInput if it refuses.
+    Creating a Store does not contact the server. Every method raises StoreAway if the store does not answer,
+    StoreRefuses if it does not permit the access, and BadInput if it cannot be used for another reason.
 
     Args:
-        uri: the address; empty: MLFLOW_TRACKING_URI, else MLflow's own default in this folder, sqlite:///mlflow.db.
-        experiment: the name of the experiment of measurements; empty: MLFLOW_EXPERIMENT_NAME, else `rbptrack`.
+        uri: the address; empty means MLFLOW_TRACKING_URI, or else MLflow's default in this folder, sqlite:///mlflow.db.
+        experiment: the name of the experiment of measurements; empty means MLFLOW_EXPERIMENT_NAME, or else `rbptrack`.
 
     Attributes:
         measurements: the experiment of measurements.
@@ -75,7 +75,7 @@ class Store(Artifacts):
 
     @property
     def uri(self) -> str:
-        """The address, absolute."""
+        """The address. The path of a SQLite file is absolute."""
         return self.connection.uri
 
     @property
@@ -89,23 +89,23 @@ class Store(Artifacts):
         return self.measurements.name
 
     def check_writable(self) -> None:
-        """Make the experiments, and see whether the store lets this user write. Raises BadInput if it does not."""
+        """Create the experiments if they do not exist, and check that the store lets this user write."""
         with self.connection.alone():
             self.measurements.check_writable()
             self.reports.check_writable()
 
-    # Measurements, in
+    # Write measurements
 
     def find(self, fingerprint: str) -> str | None:
-        """The newest finished run of a fingerprint."""
+        """Return the ID of the newest finished run with a fingerprint, or None if there is no such run."""
         run = self._newest(fingerprint)
         return run.info.run_id if run else None
 
     def find_same(self, record: Record) -> str | None:
-        """The newest finished run of a record's fingerprint, unless the record corrects it.
+        """Return the ID of the newest finished run that is equivalent to a record, or None if there is no such run.
 
-        The fingerprint of imported numbers says what they are of and not what they are: a newer import with others
-        takes the place of the older one, as the newest run of a fingerprint counts.
+        A run with the same fingerprint is equivalent, unless the record is a newer import with other numbers. The
+        fingerprint of imported numbers does not depend on the numbers, so such a record is logged as a correction.
         """
         run = self._newest(record.fingerprint)
         if run is None:
@@ -118,10 +118,10 @@ class Store(Artifacts):
         return run_id
 
     def find_all(self, fingerprints: Collection[str]) -> dict[str, str]:
-        """The newest finished run of each fingerprint that has one."""
+        """Return the IDs of the newest finished runs by fingerprint. A fingerprint without a run is left out."""
         if len(fingerprints) <= _ONE_BY_ONE:
-            found = {fingerprint: self.find(fingerprint) for fingerprint in fingerprints}
-            return {fingerprint: run_id for fingerprint, run_id in found.items() if run_id}
+            run_ids = {fingerprint: self.find(fingerprint) for fingerprint in fingerprints}
+            return {fingerprint: run_id for fingerprint, run_id in run_ids.items() if run_id}
         runs: dict[str, str] = {}
         for run in self.measurements.search(_FINISHED):  # newest first
             fingerprint = run.data.tags.get(Tag.FINGERPRINT, "")
@@ -130,20 +130,25 @@ class Store(Artifacts):
         return runs
 
     def find_delivered(self, record: Record, seal: str) -> str | None:
-        """Return the finished run of a record, or that of an equivalent measurement if that suffices."""
+        """Return the ID of the finished run of a record, or None if the record must still be logged.
+
+        If the measurement was not forced, an equivalent run of another measurement counts, too.
+        """
         if not record.tags.get(Tag.FORCED):
             return self.find_same(record)
         condition = f"{_FINISHED} and tags.`{Tag.SEAL}` = '{seal}'"
         return next((run.info.run_id for run in self.measurements.search(condition, most=1)), None)
 
     def log(self, folder: Path, record: Record, seal: str, pictures: Sequence[Path] = ()) -> str:
-        """Log a measurement as a run, whole or not at all; the caller holds the lock of the connection.
+        """Log a measurement as a run, and return the ID of the run. If this fails, the incomplete run is deleted.
+
+        The caller must hold the lock of the connection.
 
         Args:
-            folder: holds record.json and the files that it names.
-            record: what record.json says.
+            folder: the folder with record.json and the files that it names.
+            record: the content of record.json.
             seal: the seal of record.json.
-            pictures: further artifacts, which the record does not name.
+            pictures: additional artifacts, which the record does not name.
 
         """
         self._writer.delete_unfinished(f" and tags.`{Tag.FINGERPRINT}` = '{record.fingerprint}'")
@@ -157,13 +162,13 @@ class Store(Artifacts):
             self._writer.add_files(run, [*files, *pictures])
             self._writer.end(run_id, "FINISHED", record.ended)
         except BaseException:
-            with suppress(RbptrackError):  # if it cannot be removed now, the next delivery does it
+            with suppress(RbptrackError):  # a run that cannot be deleted now is deleted by the next delivery
                 self._writer.delete(run_id)
             raise
         return run_id
 
     def fail(self, record: Record, why: str) -> str:
-        """Log that a measurement failed, and why."""
+        """Log a FAILED run for a measurement, with the reason in a tag. Returns the ID of the run."""
         with self.connection.alone():
             tags = record.tags | {Tag.FAILURE: why}
             run_id: str = self._writer.create(record.name, tags, record.began).run_id
@@ -172,12 +177,12 @@ class Store(Artifacts):
         return run_id
 
     def mark_damaged(self, run_id: str, why: str) -> None:
-        """Let a finished measurement no longer count as measured."""
+        """Mark a measurement as damaged and its run as FAILED. It then no longer counts as measured."""
         with self.connection.explained():
             self.connection.client.set_tag(run_id, Tag.DAMAGED, shortened_text(why))
             self.connection.client.update_run(run_id, status="FAILED")
 
-    # Sweeps, analyses and scores, in
+    # Write sweeps, analyses and scores
 
     def save(
         self,
@@ -192,18 +197,18 @@ class Store(Artifacts):
         covers: Sequence[str] = (),
         began: float = 0.0,
     ) -> str:
-        """Save a sweep or an analysis as a run of its own in the experiment of reports.
+        """Save a sweep, an analysis or scores as a run in the experiment of reports. Returns the ID of the run.
 
         Args:
             kind: a value of `Kind`.
-            name: the run's name.
-            sweep: the sweep that it belongs to.
-            description: Markdown on the run's page.
-            metrics: finite numbers.
-            files: artifacts, by name.
-            tags: further ones.
-            covers: run ids of the measurements that it is about; a sweep's filter finds these, whoever measured them.
-            began: seconds since 1970; 0: now.
+            name: the name of the run.
+            sweep: the name of the sweep that the run belongs to.
+            description: Markdown for the run's page.
+            metrics: the metrics of the run; all are finite.
+            files: the contents of the artifacts, by file name.
+            tags: additional tags.
+            covers: the run IDs of the measurements that a sweep or analysis used. The filter `sweep` finds them, too.
+            began: when it began, in seconds since 1970; 0 means now.
 
         """
         own = {
@@ -233,20 +238,25 @@ class Store(Artifacts):
         return run_id
 
     def save_scores(self, table: pd.DataFrame, name: str) -> bool:
-        """Keep scores of tasks, with the columns of `SCORES`.
+        """Save scores of tasks.
 
-        Returns False, and keeps nothing, if each of them is already the score that counts. Scores that an import of
-        other values has replaced since count again.
+        Args:
+            table: one row per score, with the columns `SCORES`.
+            name: a name for the scores.
+
+        Returns:
+            False if `scores` returns all these scores already. Nothing is saved then.
+
         """
         content = table[list(SCORES)].to_csv(index=False)
-        given = _read_scores(io.StringIO(content)).astype(str)
-        if len(given.merge(self.scores().astype(str))) == len(given):
+        new = _read_scores(io.StringIO(content)).astype(str)
+        if len(new.merge(self.scores().astype(str))) == len(new):
             return False
         self.save(Kind.SCORES, f"scores {name}", files={SCORES_FILE: content})
         return True
 
     def save_view(self) -> None:
-        """Save our view of the measurements in the Views menu of MLflow's page, and give datasets their colours."""
+        """Save the view *CE and RBP_k* in the Views menu of MLflow's page, and give each dataset a colour."""
         experiment = self.measurements.make()
         client = self.connection.client
         runs = list(self.measurements.search(_FINISHED))
@@ -259,23 +269,28 @@ class Store(Artifacts):
                 client.set_experiment_tag(experiment, view.TAG, value)
 
     def view_page(self) -> str:
-        """The part of an address, below a server's, that opens our view of the measurements."""
+        """Return the end of the address that opens the saved view. The address of the server comes before it."""
         return view.link(self.measurements.make())
 
-    # Out
+    # Read
 
     def runs(self, filters: Filters = EVERYTHING, *, run_ids: Sequence[str] | None = None) -> Runs:
-        """Finished measurements, of each fingerprint the newest: those that pass, or those with these run IDs.
+        """Return finished measurements. Of several runs with one fingerprint, only the newest is used.
+
+        Args:
+            filters: the filters that measurements must pass. They are applied even if `run_ids` is given, except for
+                the filter `sweep`.
+            run_ids: if given, only these runs.
 
         Raises:
-            BadInput: nothing was measured yet, or nothing passes.
+            BadInput: nothing was measured yet, or no measurement passes.
 
         """
         frame = frame_of(self.finished())
         if run_ids is not None:
             frame = frame[frame["run_id"].isin(list(run_ids))]
             if not len(frame):
-                raise BadInput(f"{self.shown} has none of the {len(run_ids)} runs that were asked for")
+                raise BadInput(f"the tracking store {self.shown} has none of the {len(run_ids)} runs with these IDs")
         elif filters.sweep and len(frame):
             frame = self._of_sweeps(frame, filters.sweep)
         if not len(frame):
@@ -284,7 +299,7 @@ class Store(Artifacts):
         return Runs(ordered, self).select(replace(filters, sweep=()))
 
     def finished(self) -> Iterator[Any]:
-        """Finished measurements as MLflow's runs, of each fingerprint the newest; newest first."""
+        """Yield MLflow's runs of finished measurements, newest first. Of each fingerprint, only the newest is used."""
         seen = set()
         for run in self.measurements.search(_FINISHED):
             fingerprint = run.data.tags.get(Tag.FINGERPRINT) or run.info.run_id
@@ -294,7 +309,12 @@ class Store(Artifacts):
                 yield run
 
     def sealed_record(self, run_id: str) -> Record:
-        """The record of a measurement; MissingArtifact where it or one of its files is not what was sealed."""
+        """Return the record of a measurement.
+
+        Raises:
+            MissingArtifact: the record does not match its seal, or a file is missing or does not match the record.
+
+        """
         with self.connection.explained():
             run = self.connection.client.get_run(run_id)
         text = self.artifact(run_id, RECORD_FILE).read_bytes()
@@ -304,11 +324,11 @@ class Store(Artifacts):
             damaged = [name for name, digest in record.files.items() if sha256(self.artifact(run_id, name)) != digest]
         if damaged:
             names = ", ".join(damaged)
-            raise MissingArtifact(f"{run.info.run_name}: not what was sealed: {names}. rbptrack verify says more")
+            raise MissingArtifact(f"{run.info.run_name}: altered since it was sealed: {names}. Run rbptrack verify")
         return record
 
     def scores(self) -> pd.DataFrame:
-        """The scores of tasks that were imported; of one model's scores in one task the newest."""
+        """Return the imported scores of tasks. Of several scores of a model in one task, only the newest is used."""
         condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SCORES}'"
         tables = [_read_scores(self.artifact(run.info.run_id, SCORES_FILE)) for run in self.reports.search(condition)]
         if not tables:
@@ -316,16 +336,17 @@ class Store(Artifacts):
         return pd.concat(tables, ignore_index=True).drop_duplicates(["model", "revision", "task"])
 
     def verify(self, *, repair: bool = False) -> Iterator[Fault]:
-        """Compare every finished run with its sealed record, and its numbers with its ranks.
+        """Compare every run with its sealed record, and its numbers with its ranks. Yields the faults.
 
         Args:
-            repair: mark damaged runs. The next sweep measures a marked measurement again.
+            repair: whether to mark damaged runs, after all faults were yielded. The next sweep measures the marked
+                measurements again.
 
         """
         if not self.connection.exists or self.measurements.find() is None:
             raise self._empty()
         texts: dict[str, list[str]] = {}
-        for fault in faults_of_store(self, self.measurements, self.reports):
+        for fault in find_faults(self, self.measurements, self.reports):
             yield fault
             if not fault.lost:
                 texts.setdefault(fault.run_id, []).append(fault.text)
@@ -333,7 +354,7 @@ class Store(Artifacts):
             if repair:
                 self.mark_damaged(run_id, "; ".join(faults))
 
-    # Steps
+    # Helpers
 
     def _newest(self, fingerprint: str) -> Any:
         condition = f"{_FINISHED} and tags.`{Tag.FINGERPRINT}` = '{fingerprint}'"
@@ -346,16 +367,16 @@ class Store(Artifacts):
         for run in self.reports.search(condition):
             if Tag.COVERS in run.data.tags and fits([run.data.tags.get(Tag.SWEEP, "")], patterns):
                 covered |= set(json.loads(self.artifact(run.info.run_id, COVERS_FILE).read_text()))
-        made = frame["sweep"].map(lambda name: fits([str(name)], patterns))
-        chosen = frame[made | frame["run_id"].isin(covered)]
+        measured = frame["sweep"].map(lambda name: fits([str(name)], patterns))
+        chosen = frame[measured | frame["run_id"].isin(covered)]
         if not len(chosen):
             names = ", ".join(sorted({str(name) for name in frame["sweep"].dropna()})[-10:]) or "none"
-            raise BadInput(f"no measurement has sweep={','.join(patterns)}. The store has {names}")
+            raise BadInput(f"no measurement has sweep={','.join(patterns)}. The newest sweeps of the store: {names}")
         return chosen
 
     def _empty(self) -> BadInput:
         if not self.connection.exists:
-            return BadInput(f"no tracking store {self.shown} yet: measure something first")
+            return BadInput(f"the tracking store {self.shown} does not exist yet: measure something first")
         if self.measurements.find() is None:
             names = ", ".join(self.connection.experiment_names()) or "none"
             return BadInput(

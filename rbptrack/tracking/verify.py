@@ -1,6 +1,6 @@
-"""Whether a store still says what was logged: every run against its sealed record, its files' hashes, and its ranks.
+"""Find alterations of a store: compare every run with its sealed record, its files with their hashes, and its ranks.
 
-A seal does not protect against somebody who can write to the store and seal again.
+This does not protect against a person who can write to the store and compute a new seal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rbptrack.tracking.experiment import Experiment
 
 CLOSE = 1e-9
-"""How far a number may be from the one that its ranks give: sums in another order."""
+"""How much a number may differ from the one computed from its ranks, because sums may be in another order."""
 
 _NOT_IN_RECORDS = (Tag.SEAL, Tag.WRITER)
 _FILES_THAT_ARE_READ = (
@@ -49,13 +49,13 @@ _FILES_THAT_ARE_READ = (
 
 @dataclass(frozen=True)
 class Fault:
-    """What `verify` found wrong with a run.
+    """A fault of a run that `verify` found.
 
     Attributes:
-        run_id: the run.
-        name: its name, or what names it.
+        run_id: the ID of the run.
+        name: the name of the run, or the name of the sweep that lacks it.
         text: what is wrong.
-        lost: whether the run is no longer finished. Such a run cannot be marked.
+        lost: whether the run is missing, not FINISHED any more, or in another experiment. It cannot be marked then.
 
     """
 
@@ -65,8 +65,8 @@ class Fault:
     lost: bool = False
 
 
-def faults_of_store(store: Artifacts, measurements: Experiment, reports: Experiment) -> Iterator[Fault]:
-    """Yield every way in which runs differ from their records, and the measurements of sweeps that are lost."""
+def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment) -> Iterator[Fault]:
+    """Yield the differences between runs and their records, and the measurements of sweeps that are lost."""
     present: set[str] = set()
     sweeps: dict[str, str] = {}
     for experiment in (measurements, reports):
@@ -74,35 +74,35 @@ def faults_of_store(store: Artifacts, measurements: Experiment, reports: Experim
             run_id = run.info.run_id
             name = run.info.run_name or ""
             tags = run.data.tags
-            store.locations[run_id] = run.info.artifact_uri  # as the store has it now
+            store.locations[run_id] = run.info.artifact_uri  # replaces an address that may be out of date
             if Tag.DAMAGED in tags:
-                present.add(run_id)  # `verify --repair` has said so
+                present.add(run_id)  # an earlier `verify --repair` reported it
             elif run.info.status != "FINISHED":
-                if Tag.SEAL in tags and run.info.end_time:  # neither under way nor a cell that failed
+                if Tag.SEAL in tags and run.info.end_time:  # it is not being written, and it is not a failed cell
                     present.add(run_id)
                     yield Fault(run_id, name, f"its status is {run.info.status}; it was FINISHED", lost=True)
-            elif Tag.SEAL in tags or Tag.KIND in tags:  # others are not ours
+            elif Tag.SEAL in tags or Tag.KIND in tags:  # runs of other programs have neither tag
                 present.add(run_id)
                 if tags.get(Tag.KIND) == Kind.SWEEP:
                     sweeps[run_id] = name
                 is_measurement = tags.get(Tag.KIND) == Kind.MEASUREMENT
                 if is_measurement != (experiment is measurements):
                     yield Fault(run_id, name, f"it was moved to the experiment {experiment.name}", lost=True)
-                for text in faults_of_run(store, run):
+                for text in differences_from_record(store, run):
                     yield Fault(run_id, name, text)
     yield from _lost_measurements(store, sweeps, present)
 
 
 def _lost_measurements(store: Artifacts, sweeps: dict[str, str], present: set[str]) -> Iterator[Fault]:
-    """Yield a fault for each measurement that a sweep covers and that is not among the runs that are present."""
-    said = set(present)
+    """Yield a fault for each measurement that a sweep used and that is not among the runs in `present`."""
+    reported = set(present)
     for sweep, name in sweeps.items():
         try:
             covered = json.loads(store.artifact(sweep, COVERS_FILE).read_bytes())
-        except (MissingArtifact, ValueError):  # a sweep without measurements; a damaged file was noticed
+        except (MissingArtifact, ValueError):  # a sweep without measurements; a damaged file is reported elsewhere
             continue
-        for run_id in (run_id for run_id in covered if isinstance(run_id, str) and run_id not in said):
-            said.add(run_id)
+        for run_id in (run_id for run_id in covered if isinstance(run_id, str) and run_id not in reported):
+            reported.add(run_id)
             yield Fault(run_id, name, f"this measurement of the sweep {_what_became_of(store, run_id)}", lost=True)
 
 
@@ -123,15 +123,15 @@ def _what_became_of(store: Artifacts, run_id: str) -> str:
     return f"is {run.info.status} in the experiment {run.info.experiment_id}"
 
 
-def faults_of_run(store: Artifacts, run: Run) -> Iterator[str]:
-    """Yield every way in which a finished run differs from its record. StoreAway if the store does not answer."""
+def differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
+    """Yield the differences between a finished run and its record. Raises StoreAway if the store does not answer."""
     run_id = run.info.run_id
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
             text = store.download(run_id, RECORD_FILE, folder).read_bytes()
             if seal_of(text) != run.data.tags.get(Tag.SEAL):
-                yield f"{RECORD_FILE} is not what was sealed"
+                yield f"{RECORD_FILE} does not match its seal"
                 return
             record = Record.parse(text)
         except StoreAway:
@@ -152,21 +152,21 @@ def faults_of_run(store: Artifacts, run: Run) -> Iterator[str]:
 
 
 def numbers_that_disagree(record: Record, ranks: Path) -> Iterator[str]:
-    """CE and RBP_k of a record that its rank table does not give."""
+    """Yield the numbers of a record (CE, RBP_k, tokens) that differ from those computed from its rank table."""
     histogram = histogram_of(ranks)
     if record.metrics.get(Metric.NUM_TOKENS) != histogram.num_tokens:
-        yield f"num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}, and {histogram.num_tokens} by its ranks"
+        yield f"num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}, but the ranks give {histogram.num_tokens}"
         return
     steps = dict(record.curves.get(Metric.RBP_CURVE, []))
     stored = [(name, value, _value_by_ranks(histogram, name)) for name, value in record.metrics.items()]
     stored += [(f"RBP_{k}", value, histogram.rbp(k)) for k, value in steps.items() if k <= histogram.vocab_size]
     for name, value, by_ranks in stored:
         if by_ranks is not None and not math.isclose(value, by_ranks, rel_tol=CLOSE, abs_tol=CLOSE):
-            yield f"{name} is {value}, and {by_ranks} by its ranks"
+            yield f"{name} is {value}, but the ranks give {by_ranks}"
 
 
 def _value_by_ranks(histogram: RankHistogram, name: str) -> float | None:
-    """CE or rbp_<k>; NaN for a k that cannot be; None of another metric."""
+    """Compute CE or rbp_<k> from a histogram. Returns NaN if k exceeds the vocabulary, and None for other metrics."""
     if name == Metric.CE:
         return histogram.ce
     k = parse_rbp_name(name)
@@ -182,16 +182,16 @@ def _differences(what: str, sealed: dict[str, Any], stored: dict[str, Any]) -> I
         elif name not in sealed:
             yield f"the {what} {name} = {stored[name]} was added"
         elif stored[name] != sealed[name]:
-            yield f"the {what} {name} is {stored[name]}, and was {sealed[name]}"
+            yield f"the {what} {name} is {stored[name]}; it was {sealed[name]}"
 
 
 def _own_tags(tags: dict[str, str]) -> dict[str, str]:
-    """Return the tags that are ours and that a record holds. Whoever uses MLflow may add others."""
+    """Return the tags of rbptrack that a record holds. Users of MLflow may add other tags."""
     return {name: value for name, value in tags.items() if name.startswith(Tag.PREFIX) and name not in _NOT_IN_RECORDS}
 
 
 def _times(began: float, ended: float) -> dict[str, int]:
-    """Return when a run began and ended, in milliseconds as MLflow keeps them."""
+    """Return the times of a run in milliseconds, the unit of MLflow."""
     return {"began": int(began * 1000), "ended": int(ended * 1000)}
 
 
@@ -200,7 +200,7 @@ def _stored_times(run: Run) -> dict[str, int]:
 
 
 def _named(dataset: dict[str, str]) -> dict[str, str]:
-    """Return the digest of a dataset under its name; nothing if a record has no dataset."""
+    """Return the digest of a record's dataset by name. The result is empty if the record has no dataset."""
     return {dataset["name"]: dataset["digest"]} if dataset else {}
 
 
@@ -210,7 +210,7 @@ def _stored_datasets(run: Run) -> dict[str, str]:
     Source and profile are not compared. MLflow keeps those of the first run that logged this name and digest.
     """
     inputs = run.inputs.dataset_inputs if run.inputs else []
-    return {one.dataset.name: one.dataset.digest for one in inputs}
+    return {entry.dataset.name: entry.dataset.digest for entry in inputs}
 
 
 def _files_that_were_added(store: Artifacts, run_id: str, record: Record) -> list[str]:
@@ -221,7 +221,7 @@ def _files_that_were_added(store: Artifacts, run_id: str, record: Record) -> lis
 
 
 def _own_single_metrics(metrics: dict[str, float], curves: dict[str, Any]) -> dict[str, float]:
-    """The metrics that are no curves; MLflow's own of the machine are none of ours."""
+    """Return the metrics of rbptrack that have one value. MLflow's own metrics of the machine are left out."""
     return {name: value for name, value in metrics.items() if name not in curves and not name.startswith("system/")}
 
 
@@ -234,7 +234,7 @@ def _altered_curves(store: Artifacts, run_id: str, record: Record) -> Iterator[s
 
 
 def _faults_of_file(store: Artifacts, run_id: str, file: str, record: Record, folder: Path) -> Iterator[str]:
-    """Compare an artifact, which is fetched into the folder, with its record."""
+    """Fetch an artifact into a folder and yield its differences from the record."""
     try:
         path = store.download(run_id, file, folder)
     except MissingArtifact:

@@ -1,7 +1,7 @@
-"""Our view of the measurements in the Views menu of MLflow's page: view.json, and a colour for each dataset.
+"""Make the saved view *CE and RBP_k* for the Views menu of MLflow's page, and choose a colour for each dataset.
 
-MLflow keeps a saved view as a tag of the experiment. The format is not documented: it is what MLflow 3.15 and later
-write when a user saves a view.
+MLflow keeps a saved view as a tag of the experiment. view.json holds our view in the format that MLflow 3.15 and later
+write when a user saves a view. MLflow does not document this format.
 """
 
 from __future__ import annotations
@@ -38,18 +38,24 @@ _PALETTE = (
 
 
 def link(experiment: str) -> str:
-    """The part of an address, below a server's, that opens the view."""
+    """Return the end of the address that opens the view. The address of the server comes before it.
+
+    Args:
+        experiment: the ID of the experiment.
+
+    """
     return (
         f"#/experiments/{experiment}/runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={KEY}"
     )
 
 
 def tag_value(metrics: Collection[str], before: str = "") -> str:
-    """The value of the view's tag.
+    """Return the value of the tag that keeps the view.
 
     Args:
-        metrics: of the runs; MLflow would add a chart of its own for each that has none here.
-        before: the tag's value until now; it stays where the view is the same.
+        metrics: the names of all metrics of the runs. A metric without a chart gets a deleted one, because MLflow would
+            otherwise add a chart for it.
+        before: the present value of the tag. It is returned if the view has not changed.
 
     """
     state = json.loads(Path(__file__).with_name("view.json").read_text())
@@ -71,10 +77,12 @@ def tag_value(metrics: Collection[str], before: str = "") -> str:
 
 
 def missing_colours(runs: Sequence[Run]) -> dict[str, str]:
-    """The colour of each run that lacks that of its dataset: run id -> colour. Datasets keep the colour they have.
+    """Return the colours that runs must still get, by run ID. All runs of a dataset have one colour.
+
+    A dataset keeps the colour that its oldest coloured run has.
 
     Args:
-        runs: of measurements, newest first.
+        runs: the runs of measurements, newest first.
 
     """
     oldest_first = [(run, run.data.tags.get(Tag.DATASET, "")) for run in reversed(runs)]

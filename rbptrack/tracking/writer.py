@@ -1,4 +1,4 @@
-"""Single steps of writing a run: creating and ending it, numbers, inputs, files; and its description."""
+"""Write a run step by step (create it, log numbers, inputs and files, end it), and describe it in Markdown."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from rbptrack.tracking.record import Record
 if TYPE_CHECKING:
     from mlflow.entities import Metric, RunInfo
 
-_MAX_TAG_LENGTH = 8000  # characters that MLflow keeps
-_METRICS_OF_A_CALL = 900  # MLflow takes 1000
-_PARAMS_OF_A_CALL = 100
+_MAX_TAG_LENGTH = 8000  # largest number of characters in a tag of MLflow
+_METRICS_OF_A_CALL = 900  # number of metrics in one request; MLflow accepts 1000
+_PARAMS_OF_A_CALL = 100  # number of params in one request
 _CE = names.Metric.CE
-_K_OF_DESCRIPTIONS = 10  # of RBP_k, in the description of a run
+_K_OF_DESCRIPTIONS = 10  # k of the RBP_k in the description of a run
 
 
 class RunWriter:
-    """Writes into one experiment.
+    """Writes the runs of one experiment.
 
-    The caller holds the lock of the connection. Runs that this process began under it and that are still RUNNING can
-    then be deleted safely.
+    The caller must hold the lock of the connection. Then no other process that shares the lock is writing a run, and
+    runs that were begun under it and are still RUNNING can be deleted safely.
     """
 
     def __init__(self, experiment: Experiment) -> None:
@@ -44,7 +44,14 @@ class RunWriter:
         self._connection = experiment.connection
 
     def create(self, name: str, tags: Mapping[str, str], began: float) -> RunInfo:
-        """Begin a run; of its tags those that say something, shortened to what MLflow keeps."""
+        """Begin a run.
+
+        Args:
+            name: the name of the run.
+            tags: the tags. Empty tags are left out, and long ones are shortened to what MLflow keeps.
+            began: when the run began, in seconds since 1970.
+
+        """
         experiment = self._experiment.make()
         own = {"mlflow.user": _user(), "mlflow.source.name": "rbptrack", "mlflow.source.type": "LOCAL"}
         own[Tag.WRITER] = self._connection.writer
@@ -58,7 +65,7 @@ class RunWriter:
     def log(
         self, run_id: str, *, params: Mapping[str, str] | None = None, metrics: Mapping[str, float] | None = None
     ) -> None:
-        """Log params, and metrics of this moment."""
+        """Log params and metrics. The time of the metrics is now."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
@@ -67,7 +74,14 @@ class RunWriter:
         )
 
     def log_record(self, run_id: str, record: Record, model_id: str | None) -> None:
-        """Log the params and numbers of a measurement; all but its curves point to its LoggedModel, if it has one."""
+        """Log the params, metrics and curves of a measurement.
+
+        Args:
+            run_id: the ID of the run.
+            record: the record of the measurement.
+            model_id: the ID of the LoggedModel that the metrics point to, or None. Curves do not point to it.
+
+        """
         from mlflow.entities import Metric
 
         ended = int(record.ended * 1000)
@@ -85,7 +99,7 @@ class RunWriter:
         self._log_batches(run_id, {name: record.params[name] for name in in_order(record.params)}, metrics)
 
     def _log_batches(self, run_id: str, params: Mapping[str, str], metrics: Sequence[Metric]) -> None:
-        """Log in as few calls as MLflow allows."""
+        """Log params and metrics in as few requests as MLflow allows."""
         from mlflow.entities import Param
 
         entries = [Param(name, value) for name, value in params.items()]
@@ -110,9 +124,9 @@ class RunWriter:
                 self._connection.client.log_inputs(run_id, datasets, models)
 
     def add_files(self, run: RunInfo, paths: Sequence[Path]) -> None:
-        """Log artifacts, and sync them where they lie on this machine: before the run is FINISHED.
+        """Log artifacts, before the metrics, because MLflow reads the whole run for each file.
 
-        MLflow reads the whole run for each file. Files are therefore added before the metrics.
+        Artifacts on this machine are synced to disk. A run that is FINISHED then has all its files.
         """
         if not paths:
             return
@@ -126,30 +140,35 @@ class RunWriter:
                     sync(folder)
 
     def end(self, run_id: str, status: str, ended: float) -> None:
-        """End a run, FINISHED or FAILED."""
+        """End a run with the status FINISHED or FAILED. `ended` is in seconds since 1970."""
         with self._connection.explained():
             self._connection.client.set_terminated(run_id, status, end_time=int(ended * 1000))
 
     def delete_unfinished(self, condition: str = "") -> None:
-        """Remove the runs that a process which died began under the lock that the caller holds.
+        """Delete the unfinished runs of processes that died while they held the same lock.
 
-        A run of another folder may be under way, and is left alone. That of a machine that died stays RUNNING until
-        a command writes from that folder again, or somebody deletes it in MLflow; only FINISHED runs count anywhere.
+        Runs that were begun under another lock are left alone, because their processes may still be writing. Such a run
+        stays RUNNING until a command writes from its folder again, or until somebody deletes it in MLflow. rbptrack
+        reads only FINISHED runs.
+
+        Args:
+            condition: an additional condition of MLflow's filter, beginning with ` and `.
+
         """
         for run in self._experiment.search(f"attributes.status = 'RUNNING'{condition}"):
             if run.data.tags.get(Tag.WRITER) == self._connection.writer:
                 self.delete(run.info.run_id)
 
     def delete(self, run_id: str) -> None:
-        """Remove a run that was not completed."""
+        """Delete a run."""
         with self._connection.explained():
             self._connection.client.delete_run(run_id)
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Sort metrics or params as people read them: CE, RBP_k by k, then as in the table of facts, costs last.
+    """Sort names of metrics or params for people: CE, RBP_k by k, the order of the table of facts, all others.
 
-    MLflow's page of a run lists metrics in the order in which they were logged.
+    The order matters because MLflow's page of a run lists metrics in the order in which they were logged.
     """
     places = {name: place for place, name in enumerate(COLUMNS, start=1)}
 
@@ -162,7 +181,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def describe(record: Record) -> str:
-    """Markdown for whoever meets a measurement's run in MLflow: what it is of, and where its numbers come from."""
+    """Describe a measurement in Markdown, for its page in MLflow: model, dataset, main numbers, and their origin."""
     tags = record.tags
     params = record.params
     lines = [f"**{markup.markdown_text(tags[Tag.MODEL])}** on **{markup.markdown_text(tags[Tag.DATASET])}**"]
@@ -191,13 +210,13 @@ def describe(record: Record) -> str:
     if Tag.IMPORTED in tags:
         source = tags.get(Tag.IMPORTED_FROM, "")
         lines.append(
-            f"Imported ({tags[Tag.IMPORTED]} {markup.markdown_text(source)}); what is missing was not in the source."
+            f"Imported ({tags[Tag.IMPORTED]} {markup.markdown_text(source)}). What is missing here was not in the source."
         )
     return "  \n".join(lines)
 
 
 def _with_error(name: str, metrics: Mapping[str, float]) -> str:
-    """Return `**RBP_10** 0.512 ± 0.004`, without an error if there is none; empty if there is no such metric."""
+    """Format a metric as `**RBP_10** 0.512 ± 0.004`. An unknown error is left out, and so is an unknown metric."""
     if name not in metrics:
         return ""
     error = metrics.get(se_name(name), 0.0)
@@ -208,7 +227,7 @@ def _with_error(name: str, metrics: Mapping[str, float]) -> str:
 
 
 def shortened_text(text: str) -> str:
-    """A text without passwords, and cut to what MLflow keeps."""
+    """Remove passwords from a text, and shorten it to the length that MLflow keeps."""
     text = without_password(text)
     if len(text) <= _MAX_TAG_LENGTH:
         return text
@@ -218,5 +237,5 @@ def shortened_text(text: str) -> str:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container whose user has no name
+    except (KeyError, OSError, ImportError):  # in some containers the user has no name
         return "unknown"

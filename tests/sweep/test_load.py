@@ -20,12 +20,12 @@ def test_a_tokenizer_larger_than_the_model_is_refused(configs: Configs, tmp_path
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 4000}))
     with pytest.raises(BadInput, match="4000"):
-        Loader().fit(resolve(*configs("model.path=broken")))
+        Loader().check(resolve(*configs("model.path=broken")))
 
 
 def test_sequences_longer_than_the_model_are_refused(configs: Configs) -> None:
     with pytest.raises(BadInput, match="513"):
-        Loader().fit(resolve(*configs("dataset.seq_len=513")))
+        Loader().check(resolve(*configs("dataset.seq_len=513")))
 
 
 def test_a_reference_with_another_tokenizer_is_refused(configs: Configs, tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_reference_with_another_tokenizer_is_refused(configs: Configs, tmp_pat
     said["normalizer"] = {"type": "Lowercase"}
     (folder / "tokenizer.json").write_text(json.dumps(said))
     with pytest.raises(BadInput, match="normalizer"):
-        Loader().fit(resolve(*configs("reference=nano/15k", "reference.tokenizer=other")))
+        Loader().check(resolve(*configs("reference=nano/15k", "reference.tokenizer=other")))
 
 
 def test_the_last_model_and_the_texts_of_a_family_are_kept(configs: Configs) -> None:
