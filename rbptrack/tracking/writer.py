@@ -210,7 +210,7 @@ def describe(record: Record) -> str:
     if Tag.IMPORTED in tags:
         source = tags.get(Tag.IMPORTED_FROM, "")
         lines.append(
-            f"Imported ({tags[Tag.IMPORTED]} {markup.markdown_text(source)}). What is missing here was not in the source."
+            f"Imported ({tags[Tag.IMPORTED]} {markup.markdown_text(source)}). The source did not hold what is missing."
         )
     return "  \n".join(lines)
 
