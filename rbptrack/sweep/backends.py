@@ -1,4 +1,4 @@
-"""Where the cells of a sweep are measured: in this process, on each GPU of this machine, or as one array of SLURM.
+"""Measure the cells of a sweep in this process, on the GPUs of this machine, or as one SLURM array.
 
 `Gpus` and `Slurm` write the cells into job files. `rbptrack job FILE` measures the cells of one file, leaves finished
 records in their folders, and never touches the tracking store. The process that launched the jobs delivers the records

@@ -191,8 +191,8 @@ def _waiting_after_another_try(cells: Mapping[int, Cell], store: Store, ended: _
                 del waiting[number]
     for outcome in list(waiting.values())[:1]:
         complain(
-            f"{outcome.waits}: {counted(len(waiting), 'finished measurement')} on this disk must still be delivered. "
-            f"Run {program()} sync later"
+            f"{outcome.waits}: {counted(len(waiting), 'finished measurement')} wait on this disk. "
+            f"{program()} sync delivers them"
         )
     return len(waiting)
 

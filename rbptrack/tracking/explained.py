@@ -42,9 +42,9 @@ def explained(uri: str) -> Iterator[None]:
     except RbptrackError:
         raise
     except Exception as error:
-        theirs = type(error).__module__.startswith(_LIBRARIES)
+        from_library = type(error).__module__.startswith(_LIBRARIES)
         # A missing database driver raises ImportError.
-        if not theirs and not isinstance(error, (OSError, sqlite3.Error, ImportError)):
+        if not from_library and not isinstance(error, (OSError, sqlite3.Error, ImportError)):
             raise
         raise _in_words(error, without_password(uri)) from error
 
@@ -62,8 +62,8 @@ def _in_words(error: Exception, store: str) -> RbptrackError:
         )
     for cause in reversed(causes):  # the innermost error is the most precise
         explanation = (
-            _of_system(cause, store) or _of_sqlite(cause, store, quoted) or _of_postgres(cause, store, quoted)
-            or _of_server(cause, store, quoted)
+            _system_error(cause, store) or _sqlite_error(cause, store, quoted) or _postgres_error(cause, store, quoted)
+            or _server_error(cause, store, quoted)
         )  # fmt: skip
         if explanation is not None:
             return explanation
@@ -86,7 +86,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         waiting += [candidate.__cause__, candidate.__context__, *attributes, *candidate.args]
 
 
-def _of_system(error: BaseException, store: str) -> RbptrackError | None:
+def _system_error(error: BaseException, store: str) -> RbptrackError | None:
     number = getattr(error, "errno", None)
     if not isinstance(error, OSError) or number is None:
         return None
@@ -99,7 +99,7 @@ def _of_system(error: BaseException, store: str) -> RbptrackError | None:
     return None
 
 
-def _of_sqlite(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
+def _sqlite_error(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
     if not isinstance(error, sqlite3.Error):
         return None
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code, without SQLite's extension bits
@@ -112,7 +112,7 @@ def _of_sqlite(error: BaseException, store: str, quoted: str) -> RbptrackError |
     return BadInput(f"the tracking store {store} cannot be used: {quoted}")
 
 
-def _of_postgres(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
+def _postgres_error(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
     """Explain an error of psycopg by its code. Appendix A of PostgreSQL's manual lists the codes."""
     if not type(error).__module__.startswith("psycopg"):
         return None
@@ -130,7 +130,7 @@ def _of_postgres(error: BaseException, store: str, quoted: str) -> RbptrackError
     return None
 
 
-def _of_server(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
+def _server_error(error: BaseException, store: str, quoted: str) -> RbptrackError | None:
     if type(error).__name__ in _NO_CONNECTION and type(error).__module__.startswith(("requests", "urllib3")):
         return StoreAway(f"the tracking store {store} does not answer: {quoted}")
     status = _status(error)

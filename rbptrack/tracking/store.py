@@ -292,7 +292,7 @@ class Store(Artifacts):
             if not len(frame):
                 raise BadInput(f"the tracking store {self.shown} has none of the {len(run_ids)} runs with these IDs")
         elif filters.sweep and len(frame):
-            frame = self._of_sweeps(frame, filters.sweep)
+            frame = self._in_sweeps(frame, filters.sweep)
         if not len(frame):
             raise self._empty()
         ordered = frame.sort_values(["family", "non_embedding_params", "dataset"], kind="stable", na_position="last")
@@ -360,7 +360,7 @@ class Store(Artifacts):
         condition = f"{_FINISHED} and tags.`{Tag.FINGERPRINT}` = '{fingerprint}'"
         return next(iter(self.measurements.search(condition, most=1)), None)
 
-    def _of_sweeps(self, frame: pd.DataFrame, patterns: Sequence[str]) -> pd.DataFrame:
+    def _in_sweeps(self, frame: pd.DataFrame, patterns: Sequence[str]) -> pd.DataFrame:
         """Return the measurements that these sweeps made or reused. Raises BadInput if there are none."""
         condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SWEEP}'"
         covered: set[str] = set()
@@ -376,7 +376,7 @@ class Store(Artifacts):
 
     def _empty(self) -> BadInput:
         if not self.connection.exists:
-            return BadInput(f"the tracking store {self.shown} does not exist yet: measure something first")
+            return BadInput(f"there is no tracking store {self.shown} yet: measure something first")
         if self.measurements.find() is None:
             names = ", ".join(self.connection.experiment_names()) or "none"
             return BadInput(

@@ -103,7 +103,7 @@ def test_show_takes_every_name_of_a_measurement(on_store: Typed) -> None:
     run_id = re.search(r"run_id +(\w+)", shown)
     assert run_id
     assert on_store(f"show {run_id[1][:10]}")[1] == shown
-    for wrong in ("nano-6k", "nano-7k/code", "ce"):  # two, none, a column
+    for wrong in ("nano-6k", "nano-7k/code", "rbp_10"):  # two, none, a column (no run ID begins with this one)
         code, out, err = on_store(f"show {wrong}")
         assert (code, out) == (2, "")
         assert "nano-6k/code" in err
