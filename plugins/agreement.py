@@ -27,6 +27,7 @@ from rbptrack.analysis import (
     add_changes,
     compare_runs,
     counted,
+    listed,
     number,
     pair_name,
     same_tokens,
@@ -37,7 +38,7 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import intervals
 from rbptrack.ranks import CE, HEADLINE_KS
-from rbptrack.stats import OtherTokens
+from rbptrack.stats import MIN_UNITS, OtherTokens
 
 Pair = tuple[pd.Series, pd.Series]
 
@@ -96,6 +97,12 @@ class Agreement(Analyzer):
         report.tables["worst_tokens"] = pd.concat(tables, ignore_index=True)
         changes_of_ce = report.frame("change")
         changes_of_ce = changes_of_ce[changes_of_ce["metric"] == CE]
+        without_ends = changes_of_ce[changes_of_ce["low"].isna()]
+        if len(without_ends):
+            cases = [f"{pair} on {dataset}" for pair, dataset in without_ends[["pair", "dataset"]].to_numpy().tolist()]
+            report.notes.append(
+                f"{listed(cases)}: no intervals, because fewer than {MIN_UNITS} documents were measured."
+            )
         title = "CE of the second minus the first, nats"
         drawn = changes_of_ce.rename(columns={"change": title})
         report.figures["change"] = intervals(drawn, x=title, y="pair", null=0.0)

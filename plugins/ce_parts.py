@@ -37,7 +37,7 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import facets, intervals
 from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram, RankTable, split_sums
-from rbptrack.stats import MIN_UNITS, Estimate, laws
+from rbptrack.stats import MIN_UNITS, Estimate, laws, why_no_interval
 
 PARTS = {
     "ce": Term("cross-entropy, nats per token", "CE"),
@@ -190,11 +190,9 @@ class CeParts(Analyzer):
                     report.notes.append(
                         f"{family}, {family.labels[i]}: no E[ln R] and E[-ln(pR)], because some p(target) is above 1/R."
                     )
-            fewest = min(len(size.sums) for size in sizes)
-            if fewest < MIN_UNITS:
-                few = f"{fewest} documents or groups, and at least {MIN_UNITS} are needed"
-                report.notes.append(f"{family}: no intervals: {few}.")
             if len(sizes) > 1:
+                if len(sizes) == 2 or min(len(size.sums) for size in sizes) < MIN_UNITS:
+                    report.notes.append(f"{family}: no intervals: {why_no_interval(sizes)}.")
                 sums = [size.sums for size in sizes]
                 self._laws(report, family, sums)
                 _shares(report, family, sums)

@@ -40,6 +40,7 @@ from rbptrack.stats import (
     missed,
     pooled_scatter,
     random_effects,
+    why_no_interval,
 )
 
 GLOSSARY: Glossary = {
@@ -123,6 +124,10 @@ class Contrasts(Analyzer):
         fitted = [_exponents(family, counts) for family, counts in reading if len(family.s) >= MIN_SIZES]
         report.notes += reading.notes
         for exponents in fitted:
+            unknown = [metric_label(metric) for metric, law in exponents.laws.items() if not law.alpha.known]
+            if unknown:
+                why = why_no_interval(exponents.counts)
+                report.notes.append(f"{exponents.family}: no interval for the law of {listed(unknown)}: {why}.")
             self._against_rbp_1(report, exponents)
         self._datasets(report, fitted)
         self._families(report, fitted)

@@ -33,7 +33,7 @@ from pydantic import PositiveInt
 from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families, sentence, spanned, verdicts
 from rbptrack.figures import facets
 from rbptrack.ranks import HEADLINE_KS, DocumentSums, FloatArray, RankTable, metric_label, rbp_name
-from rbptrack.stats import MIN_UNITS, estimate, laws
+from rbptrack.stats import MIN_UNITS, estimate, laws, why_no_interval
 
 # The columns of counts of windows.
 WINDOWS = 0  # windows
@@ -275,10 +275,12 @@ class Emergence(Analyzer):
         reading = read_families(runs, load)
         for family, sizes in reading:
             ks = family.ks_below_vocab(self.ks)
-            fewest = min(len(size.windows) for size in sizes)
-            if fewest < MIN_UNITS:
-                few = f"{fewest} documents or groups, and at least {MIN_UNITS} are needed"
-                report.notes.append(f"{family}: no intervals: {few}.")
+            windows_of = [size.windows for size in sizes]
+            fewest = min(windows_of, key=len)
+            if len(fewest) < MIN_UNITS:
+                report.notes.append(f"{family}: no intervals: {why_no_interval([fewest])}.")
+            elif len(sizes) == 2:
+                report.notes.append(f"{family}: no intervals of α_N: {why_no_interval(windows_of)}.")
             if not ks:
                 report.notes.append(f"{family}: no window can fail, because no k is below |V| = {family.vocab_size}.")
             for i, k in enumerate(ks):

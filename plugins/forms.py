@@ -49,6 +49,7 @@ from rbptrack.stats import (
     ks_with_enough_misses,
     laws_by_metric,
     power_law_aicc,
+    why_no_interval,
 )
 
 GLOSSARY: Glossary = {
@@ -104,7 +105,12 @@ class Forms(Analyzer):
         for family, all_counts in reading:
             ks = ks_with_enough_misses(all_counts)
             d = family.column("training_tokens")
-            for metric, law in laws_by_metric(family.s, [counts.select(ks) for counts in all_counts]).items():
+            by_metric = laws_by_metric(family.s, [counts.select(ks) for counts in all_counts])
+            unknown = [metric_label(metric) for metric, law in by_metric.items() if not law.alpha.known]
+            if unknown:
+                why = why_no_interval(all_counts)
+                report.notes.append(f"{family}: no interval for the law of {listed(unknown)}: {why}.")
+            for metric, law in by_metric.items():
                 keys = {**family.keys, "metric": metric}
                 report.add("alpha", law.alpha, **keys, beside={"huber": huber_alpha(law.s, law.y), "R2": law.r2})
                 if law.sizes >= 5:

@@ -40,7 +40,7 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import as_data, axis_of, by_colour, facets, legend_choice
 from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram
-from rbptrack.stats import Estimate, estimate, fit, from_influences, influences
+from rbptrack.stats import Estimate, estimate, fit, from_influences, influences, why_no_interval
 
 QUANTITIES = ("beta", "gamma", "mu_over_sigma")
 MIN_RANKS = 8
@@ -354,7 +354,10 @@ def _implied(fitted: Fitted) -> dict[str, float]:
 def _add_lines(report: Report, family: Family, s: FloatArray, fits: Sequence[Fitted]) -> None:
     """Add the slopes of beta and gamma over ln S. The slope of mu/sigma is added if every size has mu and sigma."""
     determined = all(fitted.determined for fitted in fits)
-    if not determined:
+    enough = all(len(fitted.counts.sums) >= MIN_DOCUMENTS for fitted in fits)  # otherwise a note says so
+    if enough and len(fits) == 2:
+        report.notes.append(f"{family}: no intervals of slopes: {why_no_interval([fitted.counts for fitted in fits])}.")
+    if enough and not determined:
         report.notes.append(f"{family}: mu/sigma has no line in ln S, because it is not determined at every size.")
     for i, quantity in enumerate(QUANTITIES):
         if quantity == "mu_over_sigma" and not determined:

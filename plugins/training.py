@@ -244,7 +244,7 @@ def _comparable(frame: pd.DataFrame) -> tuple[list[tuple[str, str, pd.DataFrame]
             notes += [f"{name} on {dataset}: {line}" for line in replaced]
             twins = _named_twice(counting)
             if twins.any():
-                models = listed(sorted(set(counting.loc[twins, "model"])))
+                models = listed(list(dict.fromkeys(counting.loc[twins, "model"])))
                 notes.append(f"{name} on {dataset}: {models} left out, the same checkpoint under another name.")
             comparable.append((name, str(dataset), counting[~twins]))
     return comparable, notes

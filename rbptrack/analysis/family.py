@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.comparable import disagreeing, mixture, newest, parts, without_twins
+from rbptrack.analysis.comparable import by_number, disagreeing, mixture, newest, parts, without_twins
 from rbptrack.analysis.rank_reader import whole_ks
 from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
 from rbptrack.analysis.runs import Runs
@@ -169,9 +169,14 @@ class Reading(Generic[T]):
     def __iter__(self) -> Iterator[tuple[Family, list[T]]]:
         """Yield each family with the sums of its sizes, ascending in S. Runs that cannot be read are left out."""
         comparable, self.notes = families(self.runs, min_sizes=self.min_sizes)
+        without_ranks = []
+        only_metrics = []
         for whole in comparable:
             values, notes = _read_runs(self.runs, whole, self.load)
             self.notes += notes
+            if values is None:
+                without_ranks.append(str(whole))
+                continue
             if not values:
                 continue
             family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
@@ -179,8 +184,14 @@ class Reading(Generic[T]):
                 self.notes.append(_few_sizes(family, self.min_sizes))
                 continue
             if any(isinstance(value, DocumentCounts) and only_totals(value) for value in values.values()):
-                self.notes.append(f"{family}: imported without ranks. Intervals include the scatter of models only.")
+                only_metrics.append(str(family))
             yield family, [reduce(operator.add, [values[run_id] for run_id in run_ids]) for run_ids in family.run_ids]
+        if only_metrics:
+            self.notes.append(
+                f"Imported without ranks: {listed(only_metrics)}. Their intervals include the scatter of models only."
+            )
+        if without_ranks:
+            self.notes.append(f"Left out, because they were imported without ranks: {listed(without_ranks)}.")
 
 
 @overload
@@ -209,8 +220,11 @@ def read_families(runs: Runs, read: Any, *, min_sizes: int = 1) -> Reading[Any]:
     return Reading(runs, read if callable(read) else _counts_at(runs, whole_ks(read)), min_sizes)
 
 
-def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> tuple[dict[str, T], list[str]]:
-    """Return the sums of each run of a family, by run ID, and notes that name the runs that cannot be read."""
+def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> tuple[dict[str, T] | None, list[str]]:
+    """Return the sums of each run of a family, by run ID, and notes that name the runs that cannot be read.
+
+    The sums are None if `load` needs ranks and all runs were imported without them.
+    """
     values: dict[str, T] = {}
     notes = []
     without_ranks = []
@@ -230,8 +244,8 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> 
             del values[run_id]
             notes.append(f"{models[run_id]} on {family.dataset} is left out: {runs.unread_groups[run_id]}.")
     if len(without_ranks) == len(models):
-        notes.append(f"{family} is left out: its runs were imported without ranks.")
-    elif without_ranks:
+        return None, notes
+    if without_ranks:
         notes.append(f"{family}: {listed(without_ranks)} left out, imported without ranks.")
     return values, notes
 
@@ -255,7 +269,7 @@ def families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]
         where = f"{name} on {dataset}"
         rows = all_rows[all_rows["non_embedding_params"].notna()]
         if len(rows) < len(all_rows):
-            models = sorted(set(all_rows.loc[all_rows["non_embedding_params"].isna(), "model"]))
+            models = sorted(set(all_rows.loc[all_rows["non_embedding_params"].isna(), "model"]), key=by_number)
             notes.append(f"{where}: {listed(models)} left out: the size S is unknown.")
         keys = disagreeing(rows)
         if keys:

@@ -241,6 +241,8 @@ class AnalyzerContract:
         if isinstance(report, Report) and len(report.results) and not runs["without_ranks"].fillna(False).any():
             assert report.results[["low", "high", "p"]].isna().all(axis=None)
             assert (report.results["verdict"] == "").all()
+            never = self.report().results["low"].isna().all()  # also if there are enough documents
+            assert never or report.notes, "no number has an interval, and no note says why"
 
     def test_one_run_is_no_error(self) -> None:
         """Check that a single run leads to a report, or to an RbptrackError with a message."""
@@ -281,3 +283,11 @@ class NeedsSizes(AnalyzerContract):
         smallest = runs.frame["non_embedding_params"].min()
         outcome = self._report_or_error(runs[runs.frame["non_embedding_params"] == smallest])
         assert isinstance(outcome, str) or outcome.results["p"].isna().all()
+
+    def test_two_sizes_show_no_scatter(self) -> None:
+        """Check that a note says why laws of two sizes have no interval."""
+        runs = self.runs()
+        smallest = sorted(set(runs.frame["non_embedding_params"]))[:2]
+        outcome = self._report_or_error(runs[runs.frame["non_embedding_params"].isin(smallest)])
+        if isinstance(outcome, Report) and outcome.results["low"].isna().any():
+            assert outcome.notes, "numbers have no interval, and no note says why"

@@ -20,7 +20,7 @@ def program() -> str:
 
 def command_line() -> str:
     """Return the whole command line, quoted for a shell. Bytes that are not UTF-8 are written as escapes."""
-    return shlex.join([program(), *sys.argv[1:]]).encode(errors="backslashreplace").decode()
+    return f"{program()} {shlex.join(sys.argv[1:])}".rstrip().encode(errors="backslashreplace").decode()
 
 
 def say(text: str) -> None:

@@ -331,22 +331,29 @@ def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[L
     return by_value
 
 
-def why_no_interval(counts: Sequence[DocumentCounts]) -> str:
+def why_no_interval(sizes: Sequence[Summed]) -> str:
     """Return a clause that says why a law over sizes has no interval.
 
     Args:
-        counts: the counts of each size.
+        sizes: the sums of each size.
 
     """
-    if len(counts) == 2:
-        return "2 sizes do not show the scatter around it"
-    few = [size_counts for size_counts in counts if len(size_counts.document) < MIN_UNITS]
-    return _too_few(few[0]) if few else "if one certain document were left out, it would be 0 or 1 at some size"
+    if len(sizes) == 2:
+        return "2 sizes do not show the scatter around the law"
+    fewest = min(sizes, key=_units)
+    if _units(fewest) < MIN_UNITS:
+        return _too_few(fewest)
+    return "if one certain document were left out, the values at some size would be 0 or 1"
 
 
-def _too_few(counts: DocumentCounts) -> str:
-    unit = "group" if counts.grouped else "document"
-    return f"{counted(len(counts.document), unit)}, and at least {MIN_UNITS} are needed"
+def _units(sums: Summed) -> int:
+    return len(sums if isinstance(sums, np.ndarray) else sums.sums)
+
+
+def _too_few(sums: Summed) -> str:
+    """Return a clause that says how many documents or groups there are, and how many an interval needs."""
+    unit = "group" if getattr(sums, "grouped", False) else "document"
+    return f"{counted(_units(sums), unit)}, and at least {MIN_UNITS} are needed"
 
 
 MIN_KS = 3

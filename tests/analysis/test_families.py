@@ -89,6 +89,15 @@ def test_checkpoints_of_a_size_are_no_seeds() -> None:
     assert sorted(len(labels) for _, labels in found) == [1, 2]
 
 
+def test_checkpoints_are_in_the_order_of_their_numbers() -> None:
+    names = ["step1000", "step128000", "step16000", "step512"]
+    found, notes = parts(*(row(6, run_id=name, revision=name) for name in names))
+    in_order = ["step512", "step1000", "step16000", "step128000"]
+    assert [name.rpartition(" ")[2] for name, _ in found] == in_order
+    places = [" ".join(notes).index(name) for name in in_order]
+    assert places == sorted(places)
+
+
 def test_two_quantisations_of_a_model_are_no_seeds() -> None:
     rows = [row(size, run_id=f"{size} {kind}", weights=kind) for size in (6, 15) for kind in (None, "Q4_K_M", "Q8_0")]
     found, notes = parts(*rows)
