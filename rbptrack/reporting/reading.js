@@ -157,8 +157,8 @@ function reasonSentences(why, influence, percent) {
   if (why.includes("first")) sentences.push("It is one of the first documents of the dataset.");
   if (influence !== undefined) {
     const change = `${Math.abs(influence).toPrecision(2)} ${influence > 0 ? "lower" : "higher"}`;
-    const part = percent ? `, and it causes ${percent}% of the variance of α over documents` : "";
-    sentences.push(`Without this document α would be ${change}${part}.`);
+    sentences.push(`Without this document α would be ${change}.`);
+    if (percent) sentences.push(`${percent}% of the sampling variance of α comes from this document.`);
   }
   return sentences.join(" ");
 }
@@ -307,20 +307,20 @@ function answer(against, counts) {
 }
 
 function showKey(against, counts) {
-  const entry = (className, name, count) => {
+  const entry = (className, name, text = "") => {
     const item = element("li");
-    item.append(element("span", name, className), element("small", count === undefined ? "" : share(count, doc.scored.length)));
+    item.append(element("span", name, className), element("small", text));
     return item;
   };
   const unscored = entry("unscored", "not scored");
   const items = doc.scored.length < doc.shown ? [unscored] : [];
   if (state.mode === "changes") {
-    const entries = Object.entries(CHANGES).map(([name, title]) => entry(name, title, counts[name]));
+    const entries = Object.entries(CHANGES).map(([name, title]) => entry(name, title, share(counts[name], doc.scored.length)));
     $("key").replaceChildren(...(against === null ? [] : entries), ...items);
     return;
   }
-  const shares = distribution(state.model);
-  const entries = NAMES.map((name, i) => entry(`k${i}`, name, state.mode === "pair" ? undefined : shares[i]));
+  const shares = sharesOf(distribution(state.model));
+  const entries = NAMES.map((name, i) => entry(`k${i}`, name, state.mode === "pair" ? "" : shares[i]));
   if (state.mode === "pair") items.unshift(entry("only", "first on this side only"));
   $("key").replaceChildren(...entries, ...items);
 }
@@ -354,7 +354,7 @@ function showStrip(against) {
     return name;
   });
   $("names").replaceChildren(...names);
-  $("names").hidden = $("bar").clientWidth / names.length < 70;
+  $("names").classList.toggle("ends", $("bar").clientWidth / names.length < 70); // room for two names only
   $("model").style.setProperty("--inset", `calc(${50 / names.length}% - 8px)`); // puts the knob below the model's column
 }
 
@@ -483,9 +483,23 @@ function visible(text) {
 // Numbers
 
 function share(part, of) {
-  if (!of) return "–";
-  const value = (100 * part) / of;
-  return `${value.toFixed(value > 0 && value < 10 ? 1 : 0)}%`;
+  return of ? `${((100 * part) / of).toFixed(1)}%` : "–";
+}
+
+// Returns the shares of classes as texts. Their sums from the first class on are rounded, so the texts add up to 100%
+// and agree with the shares of "first" and "among its first 10" in the answer.
+function sharesOf(counts) {
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  let sum = 0;
+  let before = 0;
+  return counts.map((count) => {
+    if (!total) return share(count, total);
+    sum += count;
+    const upTo = Math.round((1000 * sum) / total);
+    const permille = upTo - before;
+    before = upTo;
+    return share(permille, 1000);
+  });
 }
 
 function probability(steps) {

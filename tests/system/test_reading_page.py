@@ -225,3 +225,29 @@ def test_many_models_and_tokens_answer_at_once(browser: Browser, tmp_path: Path)
         for _ in range(5):
             page.keyboard.press("ArrowLeft")
         assert "toy-18" in page.locator("#name").inner_text()
+
+
+def test_shares_of_ranks_add_up_and_agree_with_the_sentence(page: Page) -> None:
+    key = page.locator("#key small").all_inner_texts()
+    shares = [float(text.removesuffix("%")) for text in key if text]
+    assert sum(shares) == pytest.approx(100)
+    told = [float(text) for text in re.findall(r"([\d.]+)%", page.locator("#answer").inner_text())]
+    assert told == pytest.approx([shares[0], shares[0] + shares[1]])
+
+
+@pytest.mark.parametrize("mode", ["ranks", "pair"])
+def test_long_blanks_stay_in_their_column(browser: Browser, tmp_path: Path, mode: str) -> None:
+    texts = [["a", " " * 300, "b", "\n", "| word", " " * 90, "|"]]
+    file = tmp_path / "blanks.html"
+    ranks = {size: [[1] * (len(texts[0]) - 1)] for size in ("small", "large")}
+    file.write_text(render_reading(read_runs(ranks, texts))[0], encoding="utf-8")
+    for page in opened(browser, file):
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.click(f"button[value={mode}]")
+            outside = page.eval_on_selector_all(
+                "#text .part span",
+                """spans => spans.flatMap(span => [...span.getClientRects()].map(
+                    box => box.right - span.parentElement.getBoundingClientRect().right)).filter(past => past > 1)""",
+            )
+            assert outside == []
