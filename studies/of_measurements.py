@@ -339,12 +339,12 @@ def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
     of_documents = DocumentCounts(a.ks, a.document, a.tokens, a.nats + differ * a.tokens, a.hits)
     unchanged, at_tolerance, at_twice = (_judged(a, of_documents, worse_by) for worse_by in (0.0, 0.01, 0.02))
     return {
-        **rejected("false: top tokens flip to one side (McNemar)", pair.flips),
+        **rejected("false: top tokens flip to one side (McNemar)", pair.mcnemar),
         **covered("covers: change of CE", ce.difference, 0.0),
         **covered("covers: change of RBP_1", pair.change("rbp_1").difference, 0.0),
         "false: compare says worse, at the tolerance": at_tolerance == "worse",
         "false: compare says within, at the tolerance": at_tolerance == "within",
-        "found: top tokens flip to one side, RBP_1 33 to 36% (McNemar)": _paired(a, better).flips.p() < 0.05,
+        "found: top tokens flip to one side, RBP_1 33 to 36% (McNemar)": _paired(a, better).mcnemar.p() < 0.05,
         "found: compare says worse, at twice the tolerance of 0.01 nats": at_twice == "worse",
         "found: compare says within (or rare), if nothing changed": unchanged in ("within", "rare"),
     }

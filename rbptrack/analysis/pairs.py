@@ -141,7 +141,7 @@ def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, 
     if isfinite(changes.same_top.value):  # NaN if a table does not hold the top tokens
         report.add("same_top", changes.same_top, **keys, show=end_of_share, beside={"moved": changes.moved})
     beside = {"lost": changes.lost, "gained": changes.gained}
-    report.add("flips", changes.flips, **keys, null=0.0, beside=beside)
+    report.add("flips", changes.mcnemar, **keys, null=0.0, ends=changes.flips.interval(), beside=beside)
 
 
 def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToken]) -> pd.DataFrame:

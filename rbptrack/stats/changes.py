@@ -173,10 +173,15 @@ class Changes:
 
     @property
     def flips(self) -> Estimate:
-        """The share of gained tokens minus the share of lost tokens.
+        """The share of gained tokens minus the share of lost tokens, with its error. It is the change of RBP_1."""
+        return estimate(np.column_stack([self.pairs.gained - self.pairs.lost, self.a.tokens]), _per_token)
 
-        The variance is that under the hypothesis that both shares are equal. `flips.p()` is therefore McNemar's test
-        for clustered data, with documents as clusters. Source: Obuchowski, Statistics in Medicine 17, 1998. This
+    @property
+    def mcnemar(self) -> Estimate:
+        """McNemar's test of `flips` for clustered data, with documents as clusters: `mcnemar.p()`.
+
+        The variance is that under the hypothesis that as many tokens are gained as lost. If they differ, the interval
+        of this estimate is too wide; use that of `flips`. Source: Obuchowski, Statistics in Medicine 17, 1998. This
         implementation replaces the normal distribution by Student's t.
         """
         net = self.pairs.gained - self.pairs.lost

@@ -109,6 +109,17 @@ def test_sources_are_the_unit_where_they_are_known() -> None:
     assert np.isnan(changes.change("ce").difference.half()), "10 groups are too few"
 
 
+def test_the_interval_of_flips_is_that_of_the_change_of_rbp_1() -> None:
+    rng = np.random.default_rng(4)
+    ranks = rng.integers(1, 4, 900)
+    better = np.where(rng.random(900) < 0.3, 1, ranks)
+    changes = compare([ranked(ranks, documents=30)], [ranked(better, documents=30)])
+    assert changes.flips.value > 0.1
+    assert changes.flips == changes.change("rbp_1").difference
+    assert changes.mcnemar.value == changes.flips.value
+    assert changes.mcnemar.half() > 1.5 * changes.flips.half(), "its variance is that of no change"
+
+
 def test_the_p_of_flips_is_mcnemars() -> None:
     rng = np.random.default_rng(2)
     a = ranked(rng.integers(1, 4, 900), documents=30)
@@ -117,7 +128,7 @@ def test_the_p_of_flips_is_mcnemars() -> None:
     net = (changes.pairs.gained - changes.pairs.lost).astype(float)
     statistic = abs(net.sum()) / np.sqrt((net**2).sum())  # Obuchowski, Statistics in Medicine 17, 1998
     df = min(29, 3 * (net**2).sum() ** 2 / (net**4).sum() - 1)
-    assert changes.flips.p() == pytest.approx(2 * stats.t.sf(statistic, df))
+    assert changes.mcnemar.p() == pytest.approx(2 * stats.t.sf(statistic, df))
 
 
 def test_intervals_of_changes_hold_their_rate() -> None:
