@@ -40,7 +40,7 @@ from rbptrack.stats import (
 )
 
 KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
-DECADES = ("1e-2 and more", "1e-3 to 1e-2", "1e-4 to 1e-3", "1e-5 to 1e-4", "below 1e-5")
+DECADES = ("1% and more", "0.1% to 1%", "0.01% to 0.1%", "0.001% to 0.01%", "below 0.001%")
 POSITION = "position"
 GROUP = "group"
 MIN_REACH = 5  # the last bin of positions must be reached by so many documents, and by half of all

@@ -436,5 +436,5 @@ def _headline(report: Report, documents: int) -> str:
         better = f"the lognormal is better than Zipf's law by {spanned(known['gain'], '.3f')} nats a token"
     else:
         better = ""
-    too_few = f"too few documents to test gamma: {documents}, and {MIN_DOCUMENTS} are needed"
+    too_few = f"too few documents to test gamma: at most {documents} in a measurement, and {MIN_DOCUMENTS} are needed"
     return sentence(tested, better, off) if tested else sentence(off, too_few)

@@ -18,6 +18,7 @@ from altair import datum, expr
 from altair.utils import update_nested
 from altair.utils.schemapi import debug_mode
 
+from rbptrack.analysis.report import key_text
 from rbptrack.base.errors import BadInput, first_line, unknown
 from rbptrack.base.files import write_whole
 from rbptrack.config.patterns import natural_key
@@ -361,8 +362,14 @@ def _check(frame: pd.DataFrame, needed: Sequence[str], keys: Sequence[str]) -> N
 
 
 def _shown(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return those of the named columns that a frame has, then low and high if it has them."""
-    return frame[[name for name in dict.fromkeys([*names, "low", "high"]) if name in frame]]
+    """Return those of the named columns that a frame has, then low and high if it has them.
+
+    Metrics get the names that tables show, such as `RBP_10`.
+    """
+    shown = frame[[name for name in dict.fromkeys([*names, "low", "high"]) if name in frame]]
+    if "metric" in shown:
+        shown = shown.assign(metric=[key_text("metric", metric) for metric in shown["metric"]])
+    return shown
 
 
 def _has_ends(frame: pd.DataFrame) -> bool:

@@ -98,6 +98,7 @@ async function explore(place, controls) {
     k.value = ks[chosen.value].toLocaleString("en");
     chosen.setAttribute("aria-valuetext", `k = ${ks[chosen.value]}`);
     chosen.disabled = metric.value !== "rbp";
+    document.querySelector(".slider").style.visibility = chosen.disabled ? "hidden" : ""; // cross-entropy has no k
     fillLaws();
     toAddress();
     return view.signal("chosen", +chosen.value).signal("metric", metric.value).runAsync();

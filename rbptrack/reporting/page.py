@@ -30,7 +30,7 @@ from rbptrack.base.words import compact, counted, listed, short_hash
 from rbptrack.console.output import complain
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw, draw
-from rbptrack.ranks import HEADLINE_KS, rbp_name
+from rbptrack.ranks import CE, HEADLINE_KS, rbp_name
 from rbptrack.reporting.analyse import Analysis
 from rbptrack.reporting.tables import ResultsTable, cell, p_text, results_tables, table_text, value_text, verdict_text
 from rbptrack.sources.cache import cached
@@ -142,7 +142,7 @@ def _is_shown(analysis: Analysis) -> bool:
 def _first_page(report: Report | None) -> dict[str, Any]:
     """Return the template's values for the leading report: its headline, its first figure and its first table."""
     report = report or Report({})
-    figures = [_figure(name, chart) for name, chart in list(report.figures.items())[:1]]
+    figures = [_figure(report.term(name).title, chart) for name, chart in list(report.figures.items())[:1]]
     explorer = figures[0] if figures else None
     controls = explorer.controls if explorer else None
     laws = _laws_by_k(report) if controls else None
@@ -186,6 +186,7 @@ _LAW_COLUMNS = (
     _LawColumn("doubt"),
 )
 _LAW_KEYS = ["family", "dataset", "metric", "k"]
+_UNTESTED = "not tested at this k"
 
 
 class _Laws(NamedTuple):
@@ -203,7 +204,7 @@ class _Laws(NamedTuple):
 
 
 def _laws_by_k(report: Report) -> _Laws | None:
-    """Return the laws of the leading report at each k, with verdicts for the k that were tested.
+    """Return the laws of the leading report at each k. At a k that was not tested, the verdict says so.
 
     Returns None if the report has no table of laws.
     """
@@ -216,11 +217,13 @@ def _laws_by_k(report: Report) -> _Laws | None:
         for tested in report.frame("delta").to_dict("records"):
             case = tested["family"], tested["dataset"], tested["metric"]
             verdicts[case] = verdict_text(tested["verdict"], tested["p"]), tested["detectable"]
+    tested_metrics = {metric for (_, _, metric), (verdict, _) in verdicts.items() if verdict}
     texts: dict[tuple[str, ...], dict[str, str]] = {}
     for row in laws.to_dict("records"):
         metric = rbp_name(row["k"]) if row["metric"] == "rbp" else row["metric"]
         case = row["family"], row["dataset"], metric
-        row["verdict"], row["detectable"] = verdicts.get(case, ("", math.nan))
+        untested = _UNTESTED if tested_metrics and row["metric"] != CE and metric not in tested_metrics else ""
+        row["verdict"], row["detectable"] = verdicts.get(case, (untested, math.nan))
         key = (f"{row['metric']}{row['k']}", row["family"], row["dataset"])
         texts[key] = {column.name: _law_text(report, row, column) for column in _LAW_COLUMNS}
     filled = [column.name for column in _LAW_COLUMNS if any(row[column.name] for row in texts.values())]
@@ -268,7 +271,9 @@ def _part(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
         "name": analysis.name.replace("_", " "),
         "line": f"{begins.removesuffix('.')}.",
         "sentence": sentence if len(begins) > _LONG or begins != sentence else "",
-        "figures": [_figure(name, chart) for name, chart in list(report.figures.items())[1 if leads else 0 :]],
+        "figures": [
+            _figure(report.term(name).title, chart) for name, chart in list(report.figures.items())[1 if leads else 0 :]
+        ],
         "tables": [_table(table, most=_MAX_ROWS) for table in results_tables(report)],
         "glossary": _glossary(report),
         "notes": report.notes,
@@ -308,7 +313,6 @@ class Figure(NamedTuple):
 
 
 def _figure(name: str, chart: Any) -> Figure:
-    name = name.replace("_", " ")
     try:
         spec = chart.to_dict(validate=False)  # validation takes two thirds of the time; the browser reports errors
     except Exception as error:  # a plugin's chart may break any rule of Vega-Lite

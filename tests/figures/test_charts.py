@@ -190,6 +190,12 @@ def test_intervals_puts_families_of_a_row_below_each_other(tmp_path: Path) -> No
     assert len(set(re.findall(r'"point" transform="translate\([\d.]+,([\d.]+)\)"', text))) == 2
 
 
+def test_intervals_names_metrics_as_tables_do(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"family": "a", "metric": ["ce", "rbp_1", "own_score"], "alpha": 0.1})
+    text = charts.save(charts.intervals(frame, x="alpha", y="metric"), tmp_path / "x.svg").read_text()
+    assert {"CE", "RBP_1", "own score"} <= set(re.findall(r">([^<]+)</text>", text))
+
+
 def test_columns_that_a_chart_does_not_show_are_not_in_it() -> None:
     frame = pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "beta": [0.1], "secret": ["not here"]})
     assert "not here" not in json.dumps(charts.facets(frame, x="S", y="beta").to_dict())

@@ -153,6 +153,16 @@ def test_render_has_rows_of_laws_for_every_k_of_the_slider(demo: str) -> None:
     assert [unescape(re.sub("<[^>]*>", "", text)) for text in shown] == rows["rbp10"][0]
 
 
+def test_render_says_that_a_k_was_not_tested() -> None:
+    runs = measured(1, ["wiki"], 3)
+    page = render(runs, [Analysis("power_law", law_report(runs, [1, 10, 50, 100]), leads=True)])
+    packed = re.search(r'<script type="application/gzip" id="rows">(.*?)</script>', page)
+    assert packed
+    rows = json.loads(unpack(packed[1]))
+    assert "not tested" in rows["rbp50"][0][5]
+    assert rows["rbp10"][0][5] == "above"
+
+
 def test_render_refers_to_no_other_file(demo: str) -> None:
     without_scripts = re.sub(r"<script>.*?</script>", "", demo, flags=re.DOTALL)
     assert not re.search(r"""(src|href)=["'](?!data:)""", without_scripts)

@@ -123,6 +123,7 @@ def test_the_address_holds_what_is_chosen(browser: Browser, page: Page, page_fil
         assert [row.split()[:2] for row in rows] == [["nano", "wiki"]]
     for again in opened(browser, page_file, address="#metric=ce"):
         assert again.locator("#at-k").inner_text() == "cross-entropy"
+        assert not again.locator("#k").is_visible()
 
 
 def test_residuals_are_drawn_for_every_dataset(page: Page) -> None:
