@@ -274,7 +274,7 @@ class PowerLaw(Analyzer):
             power=True,
         )
         if not verdict:
-            return f"{label}: α = {spanned(rows['α'])}, without a test; the page says why."
+            return f"{label}: α = {spanned(rows['α'])}, without a test; the report's notes say why."
         caution = _caution(report, metric, families)
         worse = [name for name in self._metrics if (alpha[alpha["metric"] == name]["verdict"] == "below").any()]
         if worse and metric not in worse:

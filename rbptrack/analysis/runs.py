@@ -150,7 +150,10 @@ class Runs:
             if not len(passed):
                 present = shortened(list(dict.fromkeys(rows[column].dropna())))
                 where = "The store has" if len(rows) == len(self.frame) else "Those that pass the other filters have"
-                raise BadInput(f"no measurement has {column}={','.join(patterns)}. {where} {present}")
+                families = [name for name in patterns if column == "model" and (rows["family"] == name).any()]
+                all_sizes = [f"'{family}/*'" for family in families]
+                meant = f" Did you mean {' or '.join(all_sizes)}?" if families else ""
+                raise BadInput(f"no measurement has {column}={','.join(patterns)}.{meant} {where} {present}")
             rows = passed
         if filters.where:
             rows = rows_that_pass(rows, filters.where)

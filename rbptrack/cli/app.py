@@ -140,6 +140,18 @@ def _check_command(word: str) -> None:
     raise BadInput(f"no command {word}; {program()} --help lists them")
 
 
+def _message(error: TyperException) -> str:
+    """The message of an error. If an unknown option is a column of measurements, it suggests a condition on it."""
+    from rbptrack.facts import BY_NAME
+
+    context = getattr(error, "ctx", None)
+    column = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
+    if column not in BY_NAME or context is None or all(option.name != "where" for option in context.command.params):
+        return f"{error.format_message().rstrip('.')}."
+    value = "'VALUE'" if BY_NAME[column].dtype == "string" else "VALUE"
+    return f'{error.message}. Did you mean --where "{column} == {value}"?'
+
+
 def _example(error: TyperException) -> str:
     """Return the example from the help of the command that was called wrongly, or else the command's usage."""
     context = getattr(error, "ctx", None)
@@ -163,7 +175,7 @@ def _guarded(command: Callable[[], int]) -> int:
         complain("interrupted; finished measurements are saved")
         return error.code if isinstance(error, Stopped) else INTERRUPTED
     except TyperException as error:
-        complain(" ".join(f"{error.format_message().rstrip('.')}. {_example(error)}".split()))
+        complain(" ".join(f"{_message(error)} {_example(error)}".split()))
         return error.exit_code
     except RbptrackError as error:
         complain(without_password(str(error)), without_password(error.trace))

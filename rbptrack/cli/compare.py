@@ -29,6 +29,7 @@ _FEW = 200  # below this number of documents, the answer says how rare a damage 
 
 _WORST = 10  # number of tokens and of documents in the report's tables
 _NAMED = 5  # number of documents that the terminal names
+_EXPLAINED = ("deciding", "moved", "lost", "gained")  # columns that a line below the tables explains
 
 
 @selects(whole_store)
@@ -77,6 +78,10 @@ def compare(
         "compare", report, leads=True, question=f"what {second['name']} changes, against {first['name']}"
     )
     show(analysis)
+    say("")
+    for name in _EXPLAINED:
+        if name in report.results:
+            say(f"{name}: {report.term(name).meaning}")
     if out is not None:
         both = runs[runs["run_id"].isin([first["run_id"], second["run_id"]])]
         _write_pages(both, analysis, out, title=pair, command=command_line())
@@ -95,8 +100,8 @@ def _answer(changes: Changes, tolerance: float) -> tuple[int, str]:
     from rbptrack.stats.changes import MIN_WITHIN, judge
 
     answers = {
-        "within": (0, "not worse by more"),
-        "worse": (1, "worse by more"),
+        "within": (0, "not worse by more than the tolerance"),
+        "worse": (1, "worse by more than the tolerance"),
         "rare": (3, f"undecided: it takes at least {MIN_WITHIN} documents or groups to find damage to 3% of them"),
         "undecided": (3, "undecided: the documents do not give enough evidence"),
     }

@@ -10,7 +10,7 @@ from rbptrack.console.output import say
 
 
 def plan(words: Words = UNSET) -> int:
-    """Estimate time, memory and downloads of a sweep without running it."""
+    """Estimate the time of a sweep, the size of its weights, and its downloads, without running it."""
     import pandas as pd
 
     from rbptrack.config.compose import compose
@@ -25,19 +25,19 @@ def plan(words: Words = UNSET) -> int:
     shown = table.drop(columns="error")
     forms: dict[str, Callable[[float], str]] = dict.fromkeys(("S", "parameters", "tokens"), compact)
     forms |= {"FLOPs": "{:.1e}".format}
-    forms |= {"memory": compact_bytes, "download": compact_bytes, "seconds": duration}
+    forms |= {"weights": compact_bytes, "download": compact_bytes, "seconds": duration}
     for column, form in forms.items():
         shown[column] = [form(value) if pd.notna(value) else "" for value in table[column]]
-    last_to_go = ["dataset", "status", "S", "tokens", "time", "memory", "download"]
+    last_to_go = ["dataset", "status", "S", "tokens", "time", "weights", "download"]
     print_table(shown.rename(columns={"seconds": "time"}), last_to_go=last_to_go)
     if not failed.all():
         seconds, flops = (to_measure[column].sum(skipna=False) for column in ("seconds", "FLOPs"))
-        weights = to_measure.drop_duplicates("model")["download"].sum(skipna=False)
+        download = to_measure.drop_duplicates("model")["download"].sum(skipna=False)
         say(
             f"{counted(len(to_measure), 'cell')} to measure: "
             f"{duration(seconds) if pd.notna(seconds) else 'an unknown time'} on this device, "
             f"{f'{flops:.1e}' if pd.notna(flops) else 'unknown'} FLOPs, "
-            f"{compact_bytes(weights) if pd.notna(weights) else 'unknown bytes'} to download"
+            f"{compact_bytes(download) if pd.notna(download) else 'unknown bytes'} to download"
         )
     if not failed.any():
         return 0

@@ -36,10 +36,11 @@ def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
     for kind in KINDS:
         available: Plugins[Any] = find(kind, plugins_path)
         for name, plugin in available.load().items():
-            origin = short_path(available.found[name].origin)
-            rows.append({"name": name, "kind": kind.word, "does": summary_of(plugin), "from": origin})
+            found = available.found[name]
+            origin = "built-in" if found.built_in else short_path(found.origin)
+            rows.append({"name": name, "kind": kind.word, "from": origin, "does": summary_of(plugin)})
         broken.extend(available.broken)
-    print_table(pd.DataFrame(rows), last_to_go=["kind", "does"])
+    print_table(pd.DataFrame(rows), wrap=True)
     for error in broken:
         complain(str(error), error.trace)
     return 1 if broken else 0

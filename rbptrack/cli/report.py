@@ -125,7 +125,7 @@ def _describe(name: str, analyzer: type[Analyzer]) -> None:
     if options:
         say("")
         rows = [{"option": f"{option.name}=", "default": option.default, "meaning": option.help} for option in options]
-        print_table(pd.DataFrame(rows), last_to_go=["option", "meaning"])
+        print_table(pd.DataFrame(rows), wrap=True)
 
 
 def _reading_page(runs: Runs) -> str:

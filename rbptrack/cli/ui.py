@@ -38,6 +38,8 @@ def ui(
     # MLflow starts several processes; in a session of their own they can be stopped together.
     server = subprocess.Popen(command, env=env, start_new_session=True)
     address = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{port}"  # noqa: S104 - compared only
+    say(f"MLflow is starting; it will answer at {address}. This can take a minute.")
+    sys.stdout.flush()
     try:
         while server.poll() is None and not _answers(f"{address}/health"):
             time.sleep(_SECONDS_BETWEEN_QUESTIONS)

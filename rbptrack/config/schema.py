@@ -140,7 +140,7 @@ class DatasetConfig:
 class KConfig:
     """The k of the metrics rbp_<k>. They are not part of a measurement's identity, because its ranks give every k."""
 
-    values: list[int] = MISSING
+    values: list[int] = MISSING  # the k: k=1,5,50, or k=NAME for a file of conf/k; without k=, those of default.yaml
 
 
 @dataclass

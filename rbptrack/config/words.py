@@ -212,9 +212,16 @@ def _check_key(word: str, key: str, choices: Choices) -> None:
     if key in _GROUPS or is_key(key) or key.startswith(_HYDRAS_OWN) or "@" in key:
         return
     options = [*_GROUPS, "reference", *(name for name in keys() if not name.startswith("reference."))]
-    near = nearest(key, options) or [name for name in options if name.endswith(f".{key.rpartition('.')[2]}")]
+    near = nearest(key, options) or _with_last_part_like(key, options)
     meant = f" Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
     raise BadInput(f"no option {key}.{meant} --cfg job shows all options and their values")
+
+
+def _with_last_part_like(key: str, options: Sequence[str]) -> list[str]:
+    """Return the options with a last part that is spelled like that of a key: `seqlen` gives `dataset.seq_len`."""
+    last_parts = {name: name.rpartition(".")[2] for name in options}
+    near = nearest(key.rpartition(".")[2], last_parts.values())[:1]
+    return [name for name, last_part in last_parts.items() if last_part in near]
 
 
 def _unknown_flag(word: str) -> BadInput:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,12 @@ _SPACE = re.compile(r"\s+")
 
 
 def print_table(
-    frame: pd.DataFrame, *, formats: Mapping[str, str] | None = None, last_to_go: Sequence[str] = (), title: str = ""
+    frame: pd.DataFrame,
+    *,
+    formats: Mapping[str, str] | None = None,
+    last_to_go: Sequence[str] = (),
+    title: str = "",
+    wrap: bool = False,
 ) -> None:
     """Print a frame without its index. Texts are aligned left and numbers right; missing values are empty cells.
 
@@ -35,11 +41,15 @@ def print_table(
         last_to_go: the columns to keep if room is short, the most important first. Of the other columns, the leftmost
             are kept first. The first column of the frame is always shown.
         title: a line to print above the table.
+        wrap: whether to break the last column into lines if room is short. No column is left out.
 
     """
     console = Console(highlight=False)
     room = console.width if console.is_terminal else sys.maxsize
-    (head, *rows), left_out = table_lines(frame, room, formats=formats, last_to_go=last_to_go)
+    (head, *rows), left_out = table_lines(frame, sys.maxsize if wrap else room, formats=formats, last_to_go=last_to_go)
+    if wrap:
+        indent = " " * min(head.rindex(str(frame.columns[-1])), room // 2)
+        rows = [line for row in rows for line in textwrap.wrap(row, room, subsequent_indent=indent)]
     with tqdm.external_write_mode(file=sys.stdout):
         for text in (printable(title), head) if title else (head,):
             console.print(Text(text, style="bold"), soft_wrap=True)

@@ -187,7 +187,8 @@ def _numbers_beside(report: Report, question: str, frame: pd.DataFrame) -> list[
     columns = []
     for name in report.beside_columns(question):
         term = report.term(name)
-        columns.append(_Column(term.title, name, [value_text(value, term) for value in frame[name].tolist()]))
+        texts = [key_text(name, value) if name == "S" else value_text(value, term) for value in frame[name].tolist()]
+        columns.append(_Column(term.title, name, texts))
     return columns
 
 

@@ -24,8 +24,20 @@ from rbptrack.tracking import Store
 if TYPE_CHECKING:
     from rbptrack.sweep.load import Loader
 
-COLUMNS = ["model", "dataset", "S", "parameters", "tokens", "FLOPs", "memory", "download", "seconds", "status", "error"]
-FREE = dict.fromkeys(("FLOPs", "memory", "download", "seconds"), 0.0)
+COLUMNS = [
+    "model",
+    "dataset",
+    "S",
+    "parameters",
+    "tokens",
+    "FLOPs",
+    "weights",
+    "download",
+    "seconds",
+    "status",
+    "error",
+]
+FREE = dict.fromkeys(("FLOPs", "weights", "download", "seconds"), 0.0)
 
 _SMALL_TEXTS = 50_000_000  # local texts of up to this many bytes are tokenised to count their tokens exactly
 _BYTES_PER_TOKEN = 4.0  # to estimate the tokens of other texts: a value between those of code and English
@@ -43,7 +55,7 @@ def plan(configs: Sequence[Config]) -> pd.DataFrame:
         - `S`, `parameters`: counted from the model's config.
         - `tokens`: the number of scored tokens; exact for local texts of at most 50 MB, otherwise estimated from bytes.
         - `FLOPs`: 2 (S + head) for each token that the model reads.
-        - `memory`: the bytes of the weights.
+        - `weights`: the bytes of the weights in memory.
         - `download`: the bytes of weights that are not cached.
         - `seconds`: FLOPs divided by the speed of a matrix product that is measured on this device.
         - `status`: `to measure`, `measured`, `not cached` or `impossible`.
@@ -131,7 +143,7 @@ class _Planner:
             count = self.loader.parameters(source)
             flops = 2.0 * (count.non_embedding + count.head) * read
             cost["FLOPs"] += flops
-            cost["memory"] += count.total * _ITEM_BYTES[model.dtype]
+            cost["weights"] += count.total * _ITEM_BYTES[model.dtype]
             cost["download"] += _to_download(model, source)
             cost["seconds"] += flops / self._rate(model)
         return cost

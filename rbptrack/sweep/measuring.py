@@ -21,7 +21,7 @@ from rbptrack.config.paths import cells_folder
 from rbptrack.config.schema import Config, Rank
 from rbptrack.console.output import say
 from rbptrack.console.progress import bar
-from rbptrack.ranks import rbp_name
+from rbptrack.ranks import rbp_ks, rbp_name
 from rbptrack.sweep.cells import Cell
 from rbptrack.tracking import Facts, Outbox, Record, Store, write_record
 from rbptrack.tracking.facts import title
@@ -61,10 +61,11 @@ class Measured:
 
     def line(self) -> str:
         """Return the line that the terminal shows."""
-        rbp = rbp_name(10)
         parts = [f"{self.title:<24} CE {self.numbers[Metric.CE]:.3f}"]
-        if rbp in self.numbers:
-            parts.append(f"RBP_10 {self.numbers[rbp]:.3f}")
+        ks = rbp_ks(self.numbers)
+        if ks:
+            nearest = min(ks, key=lambda k: abs(math.log(k / 10)))
+            parts.append(f"RBP_{nearest} {self.numbers[rbp_name(nearest)]:.3f}")
         parts.append(f"{self.numbers[Metric.NUM_TOKENS]:>11,.0f} tokens")
         if Metric.TOKENS_PER_SECOND in self.numbers:
             parts.append(f"{self.numbers[Metric.TOKENS_PER_SECOND]:,.0f} tok/s")

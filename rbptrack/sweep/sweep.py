@@ -13,7 +13,7 @@ from datetime import datetime
 from rbptrack.analysis import Analyzer, Runs
 from rbptrack.base import markup
 from rbptrack.base.errors import RbptrackError, StoreAway
-from rbptrack.base.words import counted, short_path
+from rbptrack.base.words import counted, listed, short_path
 from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
@@ -70,6 +70,7 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     if analyzers and len(configs) > 1 and not waiting:
         summary = _Summary(store, name, f"{program()} {shlex.join(words)}", began, tuple(ended.outcomes.values()))
         problems += summary.analyse(analyzers)
+        _say_other_ks(settings.k.values, analyzers, name)
     return int(problems > 0)
 
 
@@ -195,6 +196,16 @@ def _waiting_after_another_try(cells: Mapping[int, Cell], store: Store, ended: _
             f"{program()} sync delivers them"
         )
     return len(waiting)
+
+
+def _say_other_ks(ks: Sequence[int], analyzers: Sequence[Analyzer], sweep: str) -> None:
+    """Print the command for the laws at the sweep's own k, if the table of the leading analyzer has other k."""
+    lead = next((analyzer for analyzer in analyzers if analyzer.leads), None)
+    shown = getattr(lead, "ks", ())
+    own = [str(k) for k in ks if k not in shown]
+    if lead is not None and own and not set(shown) <= set(ks):
+        words = shlex.join(["analyze", lead.name, f"ks={','.join(own)}", "--sweep", sweep])
+        say(f"for k = {listed(own)}: {program()} {words}")
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,8 @@ def test_a_filter_that_nothing_passes_lists_what_the_others_leave() -> None:
         runs.select(Filters(family=["pythia"], size=["6k"]))
     with pytest.raises(BadInput, match=r"The store has 6k, 70m"):
         runs.select(Filters(size=["1b"]))
+    with pytest.raises(BadInput, match=r"pythia/\*"):  # the name of a family where a model is expected
+        runs.select(Filters(model=["pythia"]))
 
 
 def test_a_misspelt_column_of_ranks_is_named() -> None:

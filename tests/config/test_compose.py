@@ -135,6 +135,8 @@ def test_configs_of_ones_own_are_found(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"bad\.yaml"):
         compose(["model=bad"])
     (tmp_path / "conf/model/odd.yaml").write_text("family: x\nsise: 1m\n")
+    with pytest.raises(BadInput, match=r"dataset\.seq_len="):
+        compose(["seqlen=256"])
     with pytest.raises(BadInput, match="sise"):
         compose(["model=odd"])
     (tmp_path / "conf/model/part.yaml").write_text("size: 1m\npath: /m\n")

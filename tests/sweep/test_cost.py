@@ -22,7 +22,7 @@ def test_the_embedded_models(store: Store, configs: Configs) -> None:
     assert (small["S"], small["parameters"]) == (5676, 5676 + 4096 * 12)
     assert small["tokens"] == store.runs().frame["num_tokens"].iloc[0]
     assert small["FLOPs"] > 2 * small["tokens"] * (5676 + 4096 * 12)
-    assert small["memory"] == 4 * small["parameters"]
+    assert small["weights"] == 4 * small["parameters"]
     assert small["download"] == 0
     assert small["seconds"] > 0
     assert plan["status"].tolist()[::2] == ["to measure", "measured"]
@@ -36,7 +36,7 @@ def test_the_embedded_models(store: Store, configs: Configs) -> None:
 def test_a_reference_costs_too(store: Store, configs: Configs) -> None:
     alone = sweep.plan(configs("model=nano/6k,nano/115k"))
     both = sweep.plan(configs("reference=nano/115k"))
-    for column in ("FLOPs", "memory"):
+    for column in ("FLOPs", "weights"):
         assert both[column].iloc[0] == alone[column].sum()
 
 
