@@ -7,8 +7,8 @@ python -m tools.tutorials docs/tutorials/your-models.md --folder /tmp/there     
 A block ```console has commands after `$ `, and below each command the lines that it prints. `...` stands for lines that
 the page leaves out. A block with a title (```yaml title="conf/model/mine/1b.yaml") is a file, which is written before
 the next command. bash runs the commands with an empty HOME. The `rbptrack` and `python` of this environment come first
-in PATH. A page with `<!-- continues first-law -->` runs in the folder of that page, after it. An example runs in a copy
-of its folder.
+in PATH. A page with `<!-- continues first-law -->` runs in the folder of that page, after it; such a page may be an
+explanation. An example runs in a copy of its folder.
 """
 
 from __future__ import annotations
@@ -85,7 +85,10 @@ class Block:
 
 def pages() -> list[Path]:
     """List the pages with commands to run. A page comes after the page that it continues."""
-    return [*sorted((ROOT / "docs/tutorials").glob("*.md")), *sorted((ROOT / "examples").glob("*/README.md"))]
+    explanations = sorted((ROOT / "docs/explanation").glob("*.md"))
+    continued = [page for page in explanations if _CONTINUES.search(page.read_text(encoding="utf-8"))]
+    tutorials = sorted((ROOT / "docs/tutorials").glob("*.md"))
+    return [*tutorials, *continued, *sorted((ROOT / "examples").glob("*/README.md"))]
 
 
 def blocks(page: Path) -> Iterator[Block]:

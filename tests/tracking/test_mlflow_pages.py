@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 from mlflow.entities import LoggedModelStatus
 
 from rbptrack.config.schema import Dtype
-from rbptrack.tracking import Outbox, Store
+from rbptrack.tracking import Outbox, Record, Store
 from tests.cells import Measured
 
 
@@ -99,6 +99,17 @@ def test_the_view_is_in_the_menu_with_a_table_and_charts(
     removed = {c["metricKey"] for c in state["compareRunCharts"] if c["deleted"]}
     assert "tokens_per_second" in removed  # else MLflow adds a chart of its own
     assert store.view_page().endswith("viewStateShareKey=rbptrack")
+
+
+def test_the_view_leaves_out_cells_that_failed(store: Store, client: MlflowClient, measured: Measured) -> None:
+    finished = Outbox(store).deliver(measured())
+    failed = store.fail(Record.read(measured(2000)), "out of memory")
+    store.save_view()
+    _, state = view_of(client)
+    experiment = experiment_of(client).experiment_id
+    assert {run.info.run_id for run in client.search_runs([experiment])} == {finished, failed}
+    shown = client.search_runs([experiment], filter_string=state["searchFilter"])
+    assert [run.info.run_id for run in shown] == [finished]
 
 
 def test_datasets_have_a_colour_each_which_they_keep(store: Store, client: MlflowClient, measured: Measured) -> None:
