@@ -71,6 +71,18 @@ def test_checkpoints_go_from_one_to_the_next(tmp_path: Path) -> None:
     save(report.figures["change"], tmp_path / "change.svg")
 
 
+def test_gained_minus_lost_has_the_interval_of_the_change_of_rbp_1() -> None:
+    ranks = np.tile([1, 1, 2, 3, 4], 30 * TOKENS // 5)
+    worse = np.where(np.random.default_rng(0).random(len(ranks)) < 0.4, 5, ranks)
+    tables = {"a": ranked(ranks, documents=30), "b": ranked(worse, documents=30)}
+    report = Agreement(ks=[1]).analyze(measured(tables, dtype=["float32", "bfloat16"]))
+    change = report.frame("change").set_index("metric").loc["rbp_1"]
+    (flips,) = report.frame("flips").to_dict("records")
+    assert flips["flips"] < -0.1
+    assert [flips[name] for name in ("flips", "low", "high")] == [change[name] for name in ("change", "low", "high")]
+    assert flips["p"] != change["p"], "its p is McNemar's"
+
+
 def test_models_are_chosen_by_name() -> None:
     tables = {"a": table(0), "b": table(1), "c": table(2)}
     given = measured(tables, model=["base-1m", "small-1m", "tiny-1m"], family=["base", "small", "tiny"])
