@@ -47,7 +47,7 @@ _SHOTS = ("shots", "num_fewshot", "n-shot", "n_shot")  # names of a table's colu
 _OTHER_SHAPE = (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError, yaml.YAMLError)
 _OFF = ("", "0", "None", "none", "null", "False", "false", None, False, 0)
 _PROVIDERS = ("hf/", "vllm/", "sglang/", "transformer_lens/", "nnterp/")  # inspect_ai writes them before a model's id
-_LONGEST = 80  # an argument in a name has at most so many characters
+_LONGEST = 80  # characters that an argument has at most in a name
 
 _SAME_WEIGHTS = (
     "add_bos_token", "api_key", "attn_implementation", "backend", "base_url", "batch_size", "cache_dir",
@@ -97,7 +97,7 @@ class LeftOut(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A task for which one of several values was used, and a sentence on which one."""
+    """A task that has several values. `why` says which one was used."""
 
     what: str
     why: str
@@ -107,10 +107,10 @@ Found = Score | LeftOut | Taken
 
 
 class Scores(Importer):
-    """Scores of tasks: a table with the columns model, task, score; lm-evaluation-harness; lighteval; inspect_ai;
-    `.eval_results`.
+    """Scores of tasks: a table, or files of lm-evaluation-harness, lighteval, inspect_ai and `.eval_results`.
 
-    - A table has a row for each model and task. It may have the columns revision, n, metric, filter and shots, too.
+    - A table has a row for each model and task, with the columns model, task and score. It may also have the columns
+      revision, n, metric, filter and shots.
     - A JSON file with `results` is read as one of lm-evaluation-harness. If it also has `config_general`, it is read as
       one of lighteval.
     - A JSON file with `eval` is read as a log of inspect_ai. `inspect log convert --to json` converts an .eval file.
@@ -197,7 +197,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _opened(file: Path) -> Source | None:
-    """Recognise the format of a file: `table`, `harness`, `lighteval`, `inspect` or `hub`. None for other files."""
+    """Recognise the format of a file. Returns None if the file holds no scores in a known format."""
     suffix = file.suffix.lower()
     if suffix in _YAML and file.parent.name == ".eval_results":
         return Source(file, "hub", None)
@@ -216,9 +216,9 @@ def _opened(file: Path) -> Source | None:
 
 
 def _scores(source: Source, metric: str) -> Iterator[tuple[str, Found]]:
-    """Yield the scores of a file, and remarks about it, each with its place.
+    """Yield the scores of a file and remarks about it, each with its place in the file.
 
-    The place is empty for scores that model and task identify.
+    The place is empty if model and task identify the score.
     """
     if source.form == "table":
         yield from _table(source.file)

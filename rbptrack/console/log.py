@@ -5,25 +5,44 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _LOGGER = logging.getLogger("rbptrack")
 
 
 class _LogFile(logging.FileHandler):
-    """A log file that is created, with its folder, when the first line is logged. Errors of writing are ignored."""
+    """A log file that is created, with its folder, when the first line is logged.
+
+    A file that cannot be created or written is ignored.
+
+    Attributes:
+        failed: whether the last line could not be written.
+
+    """
 
     def __init__(self, file: Path) -> None:
         super().__init__(file, delay=True, encoding="utf-8", errors="backslashreplace")
+        self.failed = False
         self.setFormatter(logging.Formatter("%(asctime)s %(process)d %(message)s"))
 
     def _open(self):  # type: ignore[no-untyped-def]
         Path(self.baseFilename).parent.mkdir(exist_ok=True)
         return super()._open()
 
+    def emit(self, record: logging.LogRecord) -> None:
+        self.failed = False
+        try:
+            super().emit(record)
+        except OSError:
+            self.failed = True
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        pass
+        self.failed = True
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
 
 @contextmanager
@@ -50,7 +69,10 @@ def logged(file: Path, *, on_terminal: bool = False) -> Iterator[None]:
 
 
 def keep_traceback(text: str, trace: str) -> str:
-    """Log an error message and its traceback. Returns the path of the log file, or an empty text if no log is open."""
+    """Log an error message and its traceback.
+
+    Returns the path of the log file, or an empty text if no log is open or the file cannot be written.
+    """
     _LOGGER.error("%s\n%s", text, trace.rstrip())
-    files = [handler for handler in _LOGGER.handlers if isinstance(handler, _LogFile)]
+    files = [handler for handler in _LOGGER.handlers if isinstance(handler, _LogFile) and not handler.failed]
     return files[0].baseFilename if files else ""

@@ -28,7 +28,8 @@ def guarded(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
     Raises:
         RbptrackError: the call raised an exception (including SystemExit, but not KeyboardInterrupt or Stopped), or it
             returned a type other than `expects`. The error names the plugin, its file and the line in the file. `trace`
-            holds the whole traceback. An RbptrackError that the plugin raised keeps its text and type.
+            holds the whole traceback. An RbptrackError that the plugin raised keeps its type and its `trace`, and the
+            plugin's name is put in front of its text.
 
     """
     try:
@@ -36,7 +37,9 @@ def guarded(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
     except (KeyboardInterrupt, Stopped):
         raise
     except RbptrackError as error:
-        raise type(error)(f"{plugin.name}: {error}") from error
+        failure = type(error)(f"{plugin.name}: {error}")
+        failure.trace = error.trace
+        raise failure from error
     except BaseException as error:
         file = _file_of(plugin)
         failure = RbptrackError(f"{plugin.name} failed: {one_line(error)} ({short_path(file)}{line_in(error, file)})")
@@ -97,7 +100,7 @@ def _check(report: Report) -> None:
         raise TypeError("the headline must be a text")
     if not isinstance(report.notes, list) or not all(isinstance(note, str) for note in report.notes):
         raise TypeError("the notes must be a list of texts")
-    "".join([report.headline, *report.notes]).encode()  # UnicodeEncodeError for half characters
+    "".join([report.headline, *report.notes]).encode()  # UnicodeEncodeError for a half of a surrogate pair
     for name, table in report.tables.items():
         if not isinstance(name, str) or not isinstance(table, pd.DataFrame):
             raise TypeError(f"the table {name} must be a DataFrame, and its name a text")

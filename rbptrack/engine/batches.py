@@ -68,7 +68,10 @@ class Batch:
         return first, second
 
     def to(self, device: torch.device) -> Batch:
-        """Return this batch on a device. Copies to CUDA are asynchronous, through page-locked memory."""
+        """Return this batch with its model inputs and targets on a device. `target_index` stays on the CPU.
+
+        Copies to CUDA are asynchronous, through page-locked memory.
+        """
         if device.type == "cuda":
             return self._mapped(lambda tensor: tensor.pin_memory().to(device, non_blocking=True))
         return self._mapped(lambda tensor: tensor.to(device))
@@ -113,7 +116,7 @@ def batch_of(corpus: Corpus, sequences: Sequence[int]) -> Batch:
         token_ids[row, : len(inputs)] = inputs
         targets = corpus.targets(sequence, sequence + 1)
         target_index.append(targets)
-        shift = len(inputs) - int(corpus.stop[sequence])  # added to an index in the corpus, gives one in this row
+        shift = len(inputs) - int(corpus.stop[sequence])  # index in the corpus + shift = column of this row
         state_index.append(row * length + targets + shift - 1)  # the state of the token before a target predicts it
     index = np.concatenate(target_index)
     return Batch(

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SECTION = 131_072
-"""The number of tokens in a section. A section is also one row group of the finished table."""
+"""The largest number of tokens in a section. Only a section of a single sequence can be longer.
+
+A section is also one row group of the finished table.
+"""
 
 _NAME = re.compile(r"(\d+)-(\d+)\.parquet")
 _CORPUS = "corpus.txt"

@@ -370,8 +370,11 @@ class Store(Artifacts):
         measured = frame["sweep"].map(lambda name: fits([str(name)], patterns))
         chosen = frame[measured | frame["run_id"].isin(covered)]
         if not len(chosen):
-            names = ", ".join(sorted({str(name) for name in frame["sweep"].dropna()})[-10:]) or "none"
-            raise BadInput(f"no measurement has sweep={','.join(patterns)}. The newest sweeps of the store: {names}")
+            by_time = frame.sort_values("started", ascending=False)["sweep"].dropna().unique()
+            names = ", ".join(map(str, by_time[:10])) or "none"
+            raise BadInput(
+                f"no measurement has sweep={','.join(patterns)}. Sweeps of the store, the newest first: {names}"
+            )
         return chosen
 
     def _empty(self) -> BadInput:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from rbptrack.console.log import logged
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import bar, spinner
 from rbptrack.console.tables import print_table
@@ -85,6 +87,25 @@ def test_say_prints_a_whole_line_while_a_bar_is_shown(monkeypatch: pytest.Monkey
         say("a line")
     assert "a line\n" in terminal.getvalue()
     assert "cell" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("place", ["folder/under/a/file.log", "file/file.log", "/dev/full"])
+def test_an_error_is_shown_though_the_log_cannot_be_written(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    with logged(tmp_path / place):
+        complain("the first error", "the trace")
+        complain("the second error", "the trace")
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[2] for line in lines] == ["the first error", "the second error"]
+
+
+def test_an_error_names_the_log_that_holds_its_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with logged(tmp_path / "home/file.log"):
+        complain("the error", "the trace")
+    assert "file.log" in capsys.readouterr().err
+    assert "the trace" in (tmp_path / "home/file.log").read_text()
 
 
 def test_program_is_the_command_that_was_called(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,10 @@ def test_an_error_for_people_keeps_its_text_and_type(plugins):
     plugins("mine.py", "from rbptrack.analysis import BadInput; raise BadInput('ks must be above 0')")
     with pytest.raises(BadInput, match="mine: ks must be above 0"):
         run("mine")
+    plugins("own.py", "from rbptrack.analysis import BadInput; e = BadInput('no'); e.trace = 'line 7'; raise e")
+    with pytest.raises(BadInput) as raised:
+        run("own")
+    assert raised.value.trace == "line 7"
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, Stopped])

@@ -51,7 +51,7 @@ def test_columns_are_those_of_both_distributions(rows: int, reference_rows: int,
 
 
 def test_a_small_kl_is_not_lost_in_rounding() -> None:
-    """Of models that differ as float32 and bfloat16 do, KL is far below what one rounded ln p is good for."""
+    """KL of two nearly equal models is smaller than the rounding error of one ln p. Check that it is still exact."""
     parts = parts_of(2000, 2000, close=1e-3)
     found, _ = scored(parts, entries=2000)
     hidden, weight, reference_hidden, other = (part.double() for part in parts)
@@ -63,7 +63,7 @@ def test_a_small_kl_is_not_lost_in_rounding() -> None:
 
 
 def test_padding_is_left_out_and_its_mass_is_noted() -> None:
-    """Rows that the tokenizer cannot name may hold anything: neither KL nor accept move."""
+    """Rows of the head without a token of the tokenizer may hold any values. They change neither KL nor accept."""
     hidden, weight, reference_hidden, other = parts_of(600, 600)
     padded = torch.cat([other, 3 * torch.randn(40, 8)])
     plain, nothing = scored((hidden, weight, reference_hidden, other), entries=600)

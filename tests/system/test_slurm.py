@@ -171,8 +171,8 @@ def test_the_script_is_shown(cluster: dict[str, str], tmp_path: Path) -> None:
 def test_a_task_is_requeued_and_another_cancelled(
     cluster: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first goes on where it stopped; the second does with the next command, here."""
-    # Long enough to be met at work, with blocks that show how far it is.
+    """The requeued task continues and finishes. The cancelled one is finished by the next command, without SLURM."""
+    # The cells run long enough to be interrupted, and their blocks show how far they are.
     words = ["model=nano/760k,nano/2m", "dataset=stdlib", "dataset.documents=100", "sweep=mine"]
     environment = cluster | {"PYTHONPATH": str(with_short_blocks(tmp_path / "start"))}
     with (tmp_path / "out.log").open("wb") as log:
@@ -184,7 +184,10 @@ def test_a_task_is_requeued_and_another_cancelled(
     ask(cluster, "scancel", f"{array}_0")
 
     def begin_now() -> bool:
-        """A requeued task waits for two minutes."""
+        """Start the requeued task without SLURM's delay of two minutes.
+
+        Returns whether it runs and the other one has stopped.
+        """
         states = ask(cluster, "squeue", "--noheader", "--format=%K %T", "--array").splitlines()
         if "1 PENDING" in states:
             ask(cluster, "scontrol", "update", f"JobId={array}_1", "StartTime=now")

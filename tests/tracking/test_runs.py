@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import mlflow
 import pandas as pd
 import pytest
@@ -66,6 +68,15 @@ def test_a_sweep_has_what_it_measured_and_what_it_found(store: Store, measured: 
     store.save("sweep", "second", sweep="second", covers=[before, new])
     assert store.runs(Filters(sweep=["sec*"]))["run_id"].tolist() == [before, new]
     assert store.runs(Filters(sweep=["first"]))["run_id"].tolist() == [before]
+
+
+def test_an_unknown_sweep_is_answered_with_the_newest_sweeps(store: Store, measured: Measured) -> None:
+    made = [f"sweep{number:02d}" for number in range(12, 0, -1)]  # the newest is alphabetically first
+    for number, name in enumerate(made):
+        Outbox(store).deliver(measured(1000 + number, sweep=name))
+    with pytest.raises(BadInput) as refused:
+        store.runs(Filters(sweep=["other"]))
+    assert re.findall(r"sweep\d\d", str(refused.value)) == made[:1:-1]
 
 
 def test_runs_of_others_in_the_experiment_are_left_alone(store: Store, measured: Measured) -> None:
