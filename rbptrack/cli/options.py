@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, update_wrapper
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -133,6 +133,13 @@ class Selection:
             except RbptrackError as error:  # the command may still work; if it does not, it prints its own error
                 complain(str(error))
         return store
+
+    def options(self) -> dict[str, str]:
+        """Return the options of the command line that make this selection, such as `{"family": "nano*"}`."""
+        values = {"tracking-uri": self.uri, "experiment": self.experiment}
+        for name, value in asdict(self.filters).items() if self.filters else ():
+            values[name] = value if isinstance(value, str) else ",".join(value)
+        return {name: value for name, value in values.items() if value}
 
     def runs(self) -> Runs:
         """Return the measurements that pass the filters. Raises BadInput if there are none."""

@@ -59,10 +59,12 @@ def report(
         analyses = analyse(runs, chosen)
     show_summary(analyses)
     reading = _reading_page(runs)
-    html = render(runs, analyses, command=command_line(), reading=READING_FILE if reading else "")
+    filters = selection.options()
+    link = READING_FILE if reading else ""
+    html = render(runs, analyses, command=command_line(), reading=link, filters=filters)
     page = _keep_reports(selection, runs, analyses, html, reading)
     if out is not None:  # users send this file to others, so it has no link to the page with the texts
-        write_whole(out, render(runs, analyses, command=command_line()) if reading else html)
+        write_whole(out, render(runs, analyses, command=command_line(), filters=filters) if reading else html)
         page = str(out.absolute())
     if page:
         say(f"report   {short_path(page)}")
@@ -105,7 +107,8 @@ def analyze(
         complain(analyses[0].problem, analyses[0].trace)
         return 1
     show(analyses[0])
-    page = _keep_reports(selection, runs, analyses, render(runs, analyses, command=command_line()))
+    html = render(runs, analyses, command=command_line(), filters=selection.options())
+    page = _keep_reports(selection, runs, analyses, html)
     if page:
         say(f"report   {short_path(page)}")
     if figures:

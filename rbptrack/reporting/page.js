@@ -148,10 +148,12 @@ async function explore(place, controls) {
     }
     const command = document.getElementById("paper-state");
     if (!command) return;
-    const flags = [`--k ${metric.value === "rbp" ? ks[chosen.value] : 0}`];
-    if (!families.all()) flags.push(`--family ${families.pressed().map(quoted).join()}`);
-    if (!datasets.all()) flags.push(`--dataset ${datasets.pressed().map(quoted).join()}`);
-    command.textContent = flags.join(" ");
+    const filters = JSON.parse(command.dataset.filters);
+    if (!families.all()) filters.family = families.pressed().map(quoted).join();
+    if (!datasets.all()) filters.dataset = datasets.pressed().map(quoted).join();
+    const flags = Object.entries(filters).map(([name, value]) => `--${name} ${value}`);
+    command.textContent = [`--k ${metric.value === "rbp" ? ks[chosen.value] : 0}`, ...flags].join(" ");
+    document.getElementById("paper-ce").textContent = metric.value === "rbp" ? "" : " (--k 0 stands for cross-entropy)";
   }
 
   function fromAddress() {

@@ -13,9 +13,11 @@ import json
 import math
 import platform
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -32,7 +34,16 @@ from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import CE, HEADLINE_KS, rbp_name
 from rbptrack.reporting.analyse import Analysis
-from rbptrack.reporting.tables import ResultsTable, cell, p_text, results_tables, table_text, value_text, verdict_text
+from rbptrack.reporting.tables import (
+    KEYS,
+    ResultsTable,
+    cell,
+    p_text,
+    results_tables,
+    table_text,
+    value_text,
+    verdict_text,
+)
 from rbptrack.sources.cache import cached
 from rbptrack.sources.fingerprint import fingerprint
 
@@ -44,7 +55,14 @@ _SENTENCE_END = re.compile(r"; |(?<=[a-z)])\. (?=[A-Z])")
 _GLYPHS = "●■▲◆✚▼◀▶"  # the signs of charts.SHAPES in their order
 
 
-def render(runs: Runs, analyses: Sequence[Analysis], title: str = "", command: str = "", reading: str = "") -> str:
+def render(
+    runs: Runs,
+    analyses: Sequence[Analysis],
+    title: str = "",
+    command: str = "",
+    reading: str = "",
+    filters: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Render analyses as an HTML page.
 
     The page opens with the headline, the first figure and the first table of the leading report. Below, each analysis
@@ -57,6 +75,8 @@ def render(runs: Runs, analyses: Sequence[Analysis], title: str = "", command: s
         title: the title of the page. If it is empty, the title names what was measured.
         command: the command line that made the page. The end of the page shows it.
         reading: the file name of the reading page in the same folder; empty if there is none.
+        filters: the options of the command line that select the measurements, such as `{"sweep": "first"}`. The command
+            that saves a figure repeats them.
 
     Returns:
         The HTML.
@@ -85,6 +105,8 @@ def render(runs: Runs, analyses: Sequence[Analysis], title: str = "", command: s
         made=f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC",
         command=command,
         reading=reading,
+        lead=lead.name if lead else "",
+        filters={name: shlex.quote(value) for name, value in filters.items()},
         colours=charts.COLOURS,
         glyphs=_GLYPHS,
         config=charts.theme(),
@@ -262,6 +284,7 @@ def _part(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
     nothing to show, its line says why.
     """
     report = analysis.report or Report({})
+    tables = results_tables(report)
     sentence = analysis.sentence
     begins = _SENTENCE_END.split(sentence)[0]
     links = [_link_to(f"{analysis.name}-{name}.csv", table) for name, table in report.tables.items()]
@@ -269,30 +292,35 @@ def _part(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
         links.insert(0, _link_to(f"{analysis.name}.csv", report.results))
     return {
         "name": analysis.name.replace("_", " "),
-        "line": f"{begins.removesuffix('.')}.",
+        "line": begins if begins.endswith((".", "?")) else f"{begins}.",
         "sentence": sentence if len(begins) > _LONG or begins != sentence else "",
         "figures": [
             _figure(report.term(name).title, chart) for name, chart in list(report.figures.items())[1 if leads else 0 :]
         ],
-        "tables": [_table(table, most=_MAX_ROWS) for table in results_tables(report)],
-        "glossary": _glossary(report),
+        "tables": [_table(table, most=_MAX_ROWS) for table in tables],
+        "glossaries": _glossaries(report, tables),
         "notes": report.notes,
         "links": links,
         "without": "" if _is_shown(analysis) else sentence,
     }
 
 
-def _glossary(report: Report) -> list[tuple[str, str]]:
-    """Return the title and the meaning of each question and of each column in the tables of the questions."""
-    names = []
-    for question in report.questions:
-        names += [question, *report.case_columns(question), *report.beside_columns(question)]
-    results = report.results
-    names += [
-        name for name in ("verdict", "detectable") if name in results and results[name].replace("", None).notna().any()
-    ]
-    terms = [report.term(name) for name in dict.fromkeys(names)]
-    return [(term.title, term.meaning) for term in terms if term.meaning]
+def _glossaries(report: Report, tables: Sequence[ResultsTable]) -> list[list[tuple[str, str]]]:
+    """Return for each table the titles and meanings of its columns that no earlier table has.
+
+    Two tables may have different columns with the same title. Their meanings are below their own tables.
+    """
+    told = {*KEYS, "p_holm"}
+    glossaries = []
+    for table in tables:
+        entries = []
+        for name in map(table.names.__getitem__, table.titles):
+            term = report.term(name)
+            if name not in told and term.meaning:
+                entries.append((term.title, term.meaning))
+            told.add(name)
+        glossaries.append(entries)
+    return glossaries
 
 
 class Figure(NamedTuple):

@@ -239,7 +239,8 @@ class _Summary:
         say("")
         reporting.show_summary(analyses)
         reading = self._reading_page(runs)
-        page = reporting.render(runs, analyses, command=self.command, reading=READING_FILE if reading else "")
+        link = READING_FILE if reading else ""
+        page = reporting.render(runs, analyses, command=self.command, reading=link, filters={"sweep": self.name})
         lead = next((analysis for analysis in analyses if analysis.leads), None)
         about = description(lead, self.command) if lead else markup.fenced(self.command)
         try:

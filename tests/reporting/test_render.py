@@ -8,6 +8,7 @@ import html
 import json
 import math
 import re
+import shlex
 from dataclasses import replace
 from html import unescape
 from typing import Any
@@ -151,6 +152,29 @@ def test_render_has_rows_of_laws_for_every_k_of_the_slider(demo: str) -> None:
     assert doubt == "few misses"
     shown = re.findall(r"<td[^>]*>(.*?)</td>", demo[demo.index('id="laws"') :])[: len(rows["rbp10"][0])]
     assert [unescape(re.sub("<[^>]*>", "", text)) for text in shown] == rows["rbp10"][0]
+
+
+def test_render_repeats_the_filters_in_the_command_for_a_figure() -> None:
+    runs = measured(1, ["wiki"], 3)
+    page = render(
+        runs,
+        [Analysis("power_law", law_report(runs, [1, 10]), leads=True)],
+        filters={"where": "ce < 4 and dtype == 'float32'"},
+    )
+    assert "rbptrack analyze power_law" in page
+    state = re.search(r'data-filters="([^"]*)"', page)
+    assert state
+    assert shlex.split(json.loads(unescape(state[1]))["where"]) == ["ce < 4 and dtype == 'float32'"]
+
+
+def test_render_explains_columns_of_one_title_below_their_own_tables() -> None:
+    report = Report({"one": Term("the first meaning", "Δ"), "other": Term("the second meaning", "Δ")})
+    report.add("one", Estimate(0.4, 1e-4), family="a", dataset="wiki")
+    report.add("other", Estimate(0.4, 1e-4), family="a", dataset="wiki", versus="b")
+    page = render(measured(1, ["wiki"], 3), [Analysis("contrasts", report)])
+    for list_ in re.findall(r"<dl>.*?</dl>", page, flags=re.DOTALL):
+        assert list_.count("<dt>Δ</dt>") == 1
+    assert page.index("the first meaning</dd>") < page.index("the second meaning</dd>")
 
 
 def test_render_says_that_a_k_was_not_tested() -> None:
