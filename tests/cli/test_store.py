@@ -77,4 +77,4 @@ def test_a_server_that_cannot_start_ends_ui(on_store: Typed, tmp_path: Path, mon
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     code, out, _ = on_store(f"ui --port {free_port()}")
     assert code == 3
-    assert "http" not in out
+    assert "/experiments/" not in out  # the address of the page

@@ -113,3 +113,19 @@ def test_program_is_the_command_that_was_called(monkeypatch: pytest.MonkeyPatch)
     assert program() == "rbptrack"
     monkeypatch.setattr(sys, "argv", ["/x/__main__.py", "list"])
     assert program() == "python -m rbptrack"
+
+
+def test_a_wrapped_table_keeps_all_columns_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    purpose = "says what a plugin does in a sentence of many words"
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    print_table(
+        pd.DataFrame({"name": ["law", "best"], "from": ["built-in"] * 2, "does": [purpose, "short"]}), wrap=True
+    )
+    lines = re.sub(r"\x1b\[[\d;]*m", "", terminal.getvalue()).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert lines[0].split() == ["name", "from", "does"]
+    assert lines[-1].split() == ["best", "built-in", "short"]
+    assert " ".join(line[lines[0].index("does") :] for line in lines[1:-1]) == purpose

@@ -158,3 +158,12 @@ def test_table_text_escapes_signs_of_each_format() -> None:
 @pytest.mark.parametrize(("p", "text"), [(math.nan, ""), (1e-9, "<0.001"), (0.04, "0.040"), (1.0, "1.000")])
 def test_p_text_has_three_decimals_or_a_bound(p: float, text: str) -> None:
     assert p_text(p) == text
+
+
+def test_a_size_beside_an_estimate_is_written_as_in_the_keys() -> None:
+    report = Report(GLOSSARY)
+    for s in (5676.0, 2_045_568.0):
+        case = {"family": "nano", "dataset": "wiki", "size": f"{s:g}"}
+        report.add("beta", Estimate(0.1, sampling=1e-4), **case, beside={"S": s})
+    (table,) = results_tables(report)
+    assert table.frame["S"].tolist() == ["5.68k", "2.05M"]

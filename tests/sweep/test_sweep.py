@@ -47,6 +47,18 @@ def test_a_cell_is_measured_once(store: Store, configs: Configs, capsys: pytest.
     assert store.runs().frame.iloc[0]["ce"] == row["ce"]
 
 
+def test_the_terminal_shows_the_k_of_the_sweep(
+    store: Store, configs: Configs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=power_law", "k=1,5,50"), []) == 0
+    said = capsys.readouterr().out
+    assert all(f"RBP_5 {row['rbp_5']:.3f}" in said for row in store.runs())
+    assert "analyze power_law ks=5,50" in said
+    assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=power_law"), []) == 0
+    assert "ks=" not in capsys.readouterr().out
+
+
 def test_a_sweep_is_analysed_and_saved(
     store: Store, configs: Configs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
