@@ -258,8 +258,11 @@ _VARIED = r"^(?!.*(?:ends|grows|ar)=)"  # models scatter alike
 QUOTES = [
     Quote(
         PAGE,
-        "Intervals of α contain the true value in {}% of the draws,",
-        (Rate("covers: CE's α", _VARIED, experiment="exponents", digits=1),),
+        "Intervals of α contain the true value in {}% of the draws for CE, in {}% for RBP_1 and in {}% for RBP_100,",
+        tuple(
+            Rate(f"covers: {metric}'s α", _VARIED, experiment="exponents", digits=1)
+            for metric in ("CE", "RBP_1", "RBP_100")
+        ),
     ),
     Quote(
         PAGE,

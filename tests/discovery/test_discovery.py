@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from rbptrack.analysis import BadInput, RbptrackError
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.process import Stopped
-from rbptrack.discovery import ANALYZERS, IMPORTERS, find, guarded, run_analyzer
+from rbptrack.discovery import ANALYZERS, IMPORTERS, KINDS, find, guarded, run_analyzer
 
 GOOD = '''
 from dataclasses import dataclass
@@ -199,3 +200,10 @@ def test_a_plugin_of_a_folder_goes_to_another_process(plugins, tmp_path):
     code = "import pickle; p = pickle.load(open('plugin', 'rb')); print(p.name, p.analyze(None).headline)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert told.stdout.split() == ["mine", "xxxx"]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.word)
+def test_the_summary_of_each_built_in_plugin_is_whole(kind):
+    """The summary is the first line of the docstring, so the sentence must not go on in the second line."""
+    for name, plugin in find(kind).load().items():
+        assert inspect.cleandoc(plugin.__doc__).partition("\n")[2][:1] in ("", "\n"), name
