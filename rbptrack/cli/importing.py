@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rbptrack.base.errors import BadInput
+from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.words import listed
 from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, selects, whole_store
 from rbptrack.config.paths import user_path
-from rbptrack.console.output import say
+from rbptrack.console.output import complain, say
 
 if TYPE_CHECKING:
     from rbptrack.analysis.importing import Importer
@@ -45,7 +45,7 @@ def import_(
         lines = import_bundle(path, selection.store)
     else:
         importers = find(IMPORTERS, plugins_path)
-        chosen = importer or _importer_of(importers, path)
+        chosen = importer or _importer_for(importers, path)
         plugin = with_options(importers.select(chosen), options)
         source = guarded(plugin, lambda: checked(path, plugin.read(path), split=_name_reader()), CheckedSource)
         lines = import_source(chosen, source, path, selection.store)
@@ -54,9 +54,24 @@ def import_(
     return 0
 
 
-def _importer_of(importers: Plugins[Importer], path: Path) -> str:
-    """Return the name of the importer that can read a file. Raises BadInput if there is not exactly one."""
-    takers = [name for name in importers.names if _takes(importers.select(name)(), path)]
+def _importer_for(importers: Plugins[Importer], path: Path) -> str:
+    """Return the name of the importer that can read a file. Raises BadInput if there is not exactly one.
+
+    A broken importer is skipped, and a line on stderr says why.
+    """
+    from rbptrack.discovery import guarded
+
+    takers = []
+    faults: list[RbptrackError] = []
+    for plugin in importers.chosen(["*"]):
+        importer = plugin()
+        try:
+            if guarded(importer, partial(importer.takes, path), bool):
+                takers.append(plugin.name)
+        except RbptrackError as error:
+            faults.append(error)
+    for fault in [*importers.broken, *faults]:
+        complain(str(fault), fault.trace)
     if len(takers) == 1:
         return takers[0]
     if takers:
@@ -73,14 +88,8 @@ def _importer_of(importers: Plugins[Importer], path: Path) -> str:
         load_json(path, finite=False)  # raises a more precise error if the file is not valid JSON
     names = ", ".join(importers.names)
     raise BadInput(
-        f"{path}: no importer can read it (tried {names}). With --importer NAME you learn why that one cannot"
+        f"{path}: no importer can read it (tried {names}). To learn why one of them cannot, add --importer NAME"
     )
-
-
-def _takes(importer: Importer, path: Path) -> bool:
-    from rbptrack.discovery import guarded
-
-    return guarded(importer, lambda: importer.takes(path), bool)
 
 
 def _name_reader() -> Callable[[str], tuple[str, str]]:

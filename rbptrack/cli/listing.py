@@ -42,7 +42,7 @@ def list_(
         print_table(headline(frame), last_to_go=["dataset", "CE", "RBP_10"])
         say(counted(len(frame), "measurement"))
     else:
-        from rbptrack.reporting import table_text  # imports Altair, which doubles the time that the command takes
+        from rbptrack.reporting import table_text  # imports Altair, which doubles the running time
 
         sys.stdout.write(table_text(headline(frame), form))
     return 0

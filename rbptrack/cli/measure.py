@@ -32,18 +32,21 @@ def measure(words: Words = UNSET) -> int:
 
 def demo(words: Words = UNSET) -> int:
     """Measure seven built-in models on two built-in datasets and fit their laws. Needs no network."""
+    given = {word.lstrip("+").partition("=")[0] for word in words}
     defaults = []
-    if not any(word.startswith("model=") for word in words):
+    if "model" not in given:
         defaults.append("model=nano/*")
-    if not any(word.startswith("dataset=") for word in words):
-        # With whole documents, a few long ones of pydocs would decide the exponents. Effectively 2.3 of 135 documents
-        # would decide the exponent of CE.
-        defaults += ["dataset=pydocs,stdlib", "dataset.sequence=truncate"]
+    if "dataset" not in given:
+        defaults.append("dataset=pydocs,stdlib")
+        if "dataset.sequence" not in given:
+            # With whole documents, a few long documents of pydocs would dominate its exponents. The exponent of CE
+            # would depend on effectively 2.3 of 135 documents.
+            defaults.append("dataset.sequence=truncate")
     return measure([*defaults, *words])
 
 
 def job(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> int:
-    """Measure the cells of a job file, which `launch=gpus` and `launch=slurm` write, and leave the results on disk."""
+    """Measure the cells of a job file of `launch=gpus` or `launch=slurm`, and leave the results on disk."""
     from rbptrack.sweep import run_job
 
     return run_job(file)

@@ -57,8 +57,17 @@ def new(
     from rbptrack.discovery import KINDS, find, template
 
     (kind,) = [kind for kind in KINDS if kind.word == word]
-    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_") or name in {k.folder for k in KINDS}:
-        raise BadInput(f"{name}: the name of a plugin must be a word of letters, digits and _, such as my_law")
+    if not name.isidentifier():
+        raise BadInput(
+            f"{name}: the name of a plugin must be a word of letters, digits and _ that begins with a letter, "
+            f"such as my_law"
+        )
+    if name.startswith("_"):
+        raise BadInput(f"{name}: files that begin with _ are not plugins: give a name that begins with a letter")
+    if keyword.iskeyword(name):
+        raise BadInput(f"{name} is a keyword of Python: give another name, such as my_law")
+    if name in {k.folder for k in KINDS}:
+        raise BadInput(f"{name} is the name of a folder of plugins: give another name, such as my_law")
     existing = find(kind).found.get(name)
     file = Path("plugins") / kind.folder / f"{name}.py"
     if existing or file.exists():

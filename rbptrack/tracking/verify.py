@@ -56,6 +56,7 @@ class Fault:
         name: the name of the run, or the name of the sweep that lacks it.
         text: what is wrong.
         lost: whether the run is missing, not FINISHED any more, or in another experiment. It cannot be marked then.
+        is_measurement: whether the run is a measurement. Other runs hold sweeps, analyses or scores.
 
     """
 
@@ -63,6 +64,7 @@ class Fault:
     name: str
     text: str
     lost: bool = False
+    is_measurement: bool = True
 
 
 def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment) -> Iterator[Fault]:
@@ -74,22 +76,24 @@ def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment)
             run_id = run.info.run_id
             name = run.info.run_name or ""
             tags = run.data.tags
+            is_measurement = tags.get(Tag.KIND) == Kind.MEASUREMENT
             store.locations[run_id] = run.info.artifact_uri  # replaces an address that may be out of date
             if Tag.DAMAGED in tags:
                 present.add(run_id)  # an earlier `verify --repair` reported it
             elif run.info.status != "FINISHED":
                 if Tag.SEAL in tags and run.info.end_time:  # it is not being written, and it is not a failed cell
                     present.add(run_id)
-                    yield Fault(run_id, name, f"its status is {run.info.status}; it was FINISHED", lost=True)
+                    text = f"its status is {run.info.status}; it was FINISHED"
+                    yield Fault(run_id, name, text, lost=True, is_measurement=is_measurement)
             elif Tag.SEAL in tags or Tag.KIND in tags:  # runs of other programs have neither tag
                 present.add(run_id)
                 if tags.get(Tag.KIND) == Kind.SWEEP:
                     sweeps[run_id] = name
-                is_measurement = tags.get(Tag.KIND) == Kind.MEASUREMENT
                 if is_measurement != (experiment is measurements):
-                    yield Fault(run_id, name, f"it was moved to the experiment {experiment.name}", lost=True)
+                    text = f"it was moved to the experiment {experiment.name}"
+                    yield Fault(run_id, name, text, lost=True, is_measurement=is_measurement)
                 for text in differences_from_record(store, run):
-                    yield Fault(run_id, name, text)
+                    yield Fault(run_id, name, text, is_measurement=is_measurement)
     yield from _lost_measurements(store, sweeps, present)
 
 

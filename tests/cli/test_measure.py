@@ -122,7 +122,9 @@ def test_the_demo_takes_other_words(typed: Typed, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("rbptrack.cli.measure.measure", lambda words: asked.append(list(words)) or 0)
     typed("demo")
     typed("demo dataset=pydocs k=1,10")
+    typed("demo dataset.sequence=slide")
     assert asked == [
         ["model=nano/*", "dataset=pydocs,stdlib", "dataset.sequence=truncate"],
         ["model=nano/*", "dataset=pydocs", "k=1,10"],
+        ["model=nano/*", "dataset=pydocs,stdlib", "dataset.sequence=slide"],
     ]

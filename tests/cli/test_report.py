@@ -66,8 +66,15 @@ def test_a_new_plugin_works_at_once(on_store: Typed, tmp_path: Path, kind: str, 
     code, _, err = on_store(f"{use} --tracking-uri {store}")
     assert (code, err) == (0, "")
     assert on_store(f"plugins new mine --kind {kind}")[0] == 2
-    assert on_store("plugins new a-b")[0] == 2
     assert on_store("plugins")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["a-b", "1law", "_law", "class", "importers"])
+def test_a_name_that_a_plugin_cannot_have_is_refused(name: str, typed: Typed, tmp_path: Path) -> None:
+    code, _, err = typed(f"plugins new {name}")
+    assert code == 2
+    assert ("letters, digits" in err) == (name in ("a-b", "1law")), "a word of letters is refused for another reason"
+    assert not (tmp_path / "plugins").exists()
 
 
 def test_analyze_takes_options(on_store: Typed) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rbptrack.tracking import Store
 from tests.conftest import Typed
 from tests.system.servers import free_port
 
@@ -34,6 +35,22 @@ def test_a_damaged_file_is_found_and_marked(
     assert code == 1
     assert "ranks.parquet" in out
     assert on_store(f"verify --repair {uri}")[0] == 1
+
+
+def test_a_sweep_does_not_repair_reports_and_lost_runs(typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "results.csv").write_text("model,dataset,ce,rbp_10\nmine-1m,wiki,3.4,0.7\n")
+    assert typed("import results.csv")[0] == 0
+    store = Store("sqlite:///mlflow.db")
+    sweep = store.save("sweep", "s", sweep="first", files={"report.html": "<p>"}, covers=["0" * 32])
+    code, out, _ = typed("verify --repair")
+    assert code == 1
+    assert "next sweep" not in out
+    store.artifact(sweep, "report.html").write_text("<p>altered")
+    code, out, _ = typed("verify")
+    assert (code, "next sweep" in out) == (1, False)
+    code, out, _ = typed("verify --repair")
+    assert (code, "next sweep" in out) == (1, False)
+    assert typed("verify")[0] == 0  # the marked sweep is not read any more
 
 
 SERVER = """

@@ -26,6 +26,19 @@ class Lines(Exporter):
         return f"{len(runs)} lines"
 '''
 
+IMPORTER = """
+from rbptrack.analysis.importing import Importer
+
+class Faulty(Importer):
+    {option}
+
+    def takes(self, path):
+        return {answer}
+
+    def read(self, path):
+        raise ValueError("nothing")
+"""
+
 
 def test_a_bundle_goes_out_and_comes_in(on_store: Typed, tmp_path: Path) -> None:
     bundle = tmp_path / "code.zip"
@@ -54,6 +67,26 @@ def test_tables_of_others_come_in(on_store: Typed, tmp_path: Path) -> None:
     code, _, err = on_store(f"import {tmp_path / 'picture.png'} {uri}")
     assert code == 2
     assert "table" in err
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "import nonsense_that_is_not_there",
+        IMPORTER.format(option="sheet: int", answer="False"),
+        IMPORTER.format(option="sheet: int = 1", answer="1 / 0"),
+    ],
+)
+def test_a_broken_importer_does_not_stop_an_import(fault: str, typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "plugins/importers").mkdir(parents=True)
+    (tmp_path / "plugins/importers/faulty.py").write_text(fault)
+    (tmp_path / "results.csv").write_text("model,dataset,ce,rbp_10\nmine-1m,wiki,3.4,0.7\n")
+    code, _, err = typed("import results.csv")
+    assert code == 0
+    assert err.count("faulty") >= 1
+    assert typed("list")[1].splitlines()[-1] == "1 measurement"
+    assert typed("import results.csv --importer table")[2] == ""
+    assert typed("import results.csv --importer faulty")[0] != 0
 
 
 def test_a_store_is_one_file_when_the_command_has_ended(program: Program, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_files_of_a_report_are_compared(store: Store, reported: tuple[str, str],
     path = store.artifact(sweep, name)
     content = path.read_bytes()
     path.write_bytes(content + b" ")
-    assert {fault.run_id for fault in store.verify()} == {sweep}
+    assert {(fault.run_id, fault.is_measurement) for fault in store.verify()} == {(sweep, False)}
     path.unlink()
     assert {fault.run_id for fault in store.verify()} == {sweep}
     path.write_bytes(content)
@@ -155,7 +155,7 @@ def test_a_measurement_that_a_sweep_names_and_that_is_gone_is_noticed(
     with closing(sqlite3.connect("mlflow.db")) as database:
         assert database.execute(statement, (run_id,)).rowcount > 0
         database.commit()
-    assert {fault.run_id for fault in store.verify(repair=True)} == {run_id}
+    assert {(fault.run_id, fault.is_measurement) for fault in store.verify(repair=True)} == {(run_id, True)}
 
 
 def test_a_run_that_is_removed_from_the_database_is_noticed(store: Store, reported: tuple[str, str]) -> None:
