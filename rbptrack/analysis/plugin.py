@@ -50,7 +50,7 @@ class Plugin(BaseModel, ABC):
     )
 
     name: ClassVar[str] = ""
-    """The name of the plugin's file, folder or entry point. It is set when the plugin is found."""
+    """The name of the plugin's file, folder or entry point. It is set when the plugin is imported."""
 
     def __init__(self, **options: Any) -> None:
         values = {}

@@ -1,14 +1,15 @@
 """The report of an analyzer: results in one tidy table, further tables, figures and notes.
 
-Analyzers add estimates, and the report decides all tests. It corrects p by Holm's method over all rows of a question.
+Analyzers add estimates, and the report tests them. It corrects p by Holm's method over all rows of a question.
 The verdict of a row is then one of these:
 
 - `above` or `below`: the estimate differs from the null value at the corrected level.
-- `same`: the whole interval lies within the margin around the null value.
+- `same`: the whole interval lies within the margin around the null value. This verdict takes precedence: the estimate
+  may differ significantly from the null value.
 - `undecided`: none of these. The row then contains the smallest effect that the test finds in 80% of cases.
 
-A row without a p has no verdict. If fewer than 4 documents decide a number, its row has an interval but no p, and a
-note names it.
+A row without a p has no verdict. A number depends on effectively K documents, where K is `Estimate.deciding`. If K is
+less than 4, the number is not tested: its row has an interval but no p, and a note names it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
-from math import isfinite, nan
+from math import floor, isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ MEANINGS: Mapping[str, str | Term] = {
     "high": "upper end of the 95% interval",
     "p": "two-sided p-value of the null value",
     "p_holm": "p corrected by Holm's method over all rows of the question",
-    "verdict": "above or below the null value at the corrected level; same: the interval lies inside the margin",
+    "verdict": "same: interval within the margin; otherwise above or below the null value at the corrected level",
     "detectable": Term(
         "if undecided: the smallest difference from the null value that would be found in 80% of cases, after Holm",
         title="detectable from",
@@ -117,6 +118,7 @@ class Report:
     _answers: list[_Answer] = field(default_factory=list, repr=False)
     _few: dict[tuple[str, str, str], list[str]] = field(default_factory=dict, repr=False)
     _judged: pd.DataFrame | None = field(default=None, repr=False)
+    _pickled: bool = field(default=False, repr=False)
 
     def add(
         self,
@@ -143,29 +145,36 @@ class Report:
             metric: the quantity, such as `rbp_10`.
             null: the null value, on the estimate's scale. The report tests whether the number is above or below it.
             margin: the report also tests whether the whole interval lies within this distance of the null value.
-            ends: the ends of an interval of another kind, such as a profile interval, on the scale that is shown.
+            ends: the ends of an interval of another kind, such as a profile interval, on the scale that is shown. They
+                are only shown: p and the verdict use the interval of the estimate.
             beside: further numbers of the row, such as R2.
             show: a function from the estimate's scale to the scale that is shown, such as `numpy.expm1`. It must be
                 monotonic.
             **case: further keys of the row, such as S or N. They become part of the name of the MLflow metric.
 
+        Raises:
+            ValueError: the report was pickled or copied. Copies lack the functions `show`, which the column
+                `detectable` needs.
+
         """
-        number = estimate if isinstance(estimate, Estimate) else Estimate(float(estimate), df=nan)
-        low, high = number.interval(LEVEL)
+        if self._pickled:
+            raise ValueError("an answer cannot be added to a report that was pickled or copied: make a new report")
+        added = estimate if isinstance(estimate, Estimate) else Estimate(float(estimate), df=nan)
+        low, high = added.interval(LEVEL)
         if ends is None:
             ends = float(show(low)), float(show(high))
         keys = {"question": question, "family": family, "dataset": dataset, "metric": metric}
         if ends[0] > ends[1]:  # `show` falls
             ends = ends[::-1]
-        numbers = {"estimate": float(show(number.value)), "low": ends[0], "high": ends[1]}
-        if null is not None and number.known and not number.testable:
-            self._note_few(question, family, dataset, _few_row(metric, case, number.deciding))
+        numbers = {"estimate": float(show(added.value)), "low": ends[0], "high": ends[1]}
+        if null is not None and added.known and not added.testable:
+            self._note_few(question, family, dataset, _few_row(metric, case, added.deciding))
         beside = dict(beside or {})
         answer = _Answer(keys | numbers | case | beside, list(case), list(beside), isfinite(margin))
         if null is not None:
-            side = "above" if number.value > null else "below"
+            side = "above" if added.value > null else "below"
             within = low >= null - margin and high <= null + margin
-            answer = replace(answer, p=number.p(null), side=side, within=within, estimate=number, null=null, show=show)
+            answer = replace(answer, p=added.p(null), side=side, within=within, estimate=added, null=null, show=show)
         self._answers.append(answer)
         self._judged = None
 
@@ -241,11 +250,11 @@ class Report:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the functions `show`, because lambdas cannot be pickled.
 
-        Verdicts are computed before, because they need these functions.
+        The results are computed before, because the column `detectable` needs these functions.
         """
         judged = self.results
         answers = [replace(answer, show=None) for answer in self._answers]
-        return self.__dict__ | {"_answers": answers, "_judged": judged}
+        return self.__dict__ | {"_answers": answers, "_judged": judged, "_pickled": True}
 
     def _repr_html_(self) -> str:
         """Return the headline, a table for each question, and the notes as HTML for notebooks."""
@@ -278,12 +287,15 @@ class Report:
 
 
 def _few_row(metric: str, case: Mapping[str, Any], deciding: float) -> str:
-    """Name a row that few documents decide, for a note: `RBP_1, N = 4, 3.6 documents`."""
+    """Name a row that few documents decide, for a note: `RBP_1, N = 4, 3.6 documents`.
+
+    The number of documents is rounded down, because it is less than `MIN_DECIDING`.
+    """
     parts = [key_text("metric", metric)]
     for name, value in case.items():
         text = key_text(name, value)
         parts.append(f"{name} = {text}" if isinstance(value, int | float) else text)
-    return ", ".join([*filter(None, parts), f"{deciding:.1f} documents"])
+    return ", ".join([*filter(None, parts), f"{floor(10 * deciding) / 10:.1f} documents"])
 
 
 def _few_decide(where: str, rows: list[str]) -> str:

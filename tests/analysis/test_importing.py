@@ -1,4 +1,4 @@
-"""The one door through which everything goes that importers yield."""
+"""Checks of everything that importers yield."""
 
 from __future__ import annotations
 
@@ -187,6 +187,6 @@ def test_ranks_decide_and_must_agree() -> None:
             checked(Path("t"), [ImportedMeasurement(about | wrong, "row 1", ranks=table)])
 
 
-def test_nothing_is_refused(tmp_path: Path) -> None:
+def test_an_import_without_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="nothing"):
         checked(tmp_path, [])

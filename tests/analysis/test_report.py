@@ -52,6 +52,12 @@ def test_verdicts_are_above_below_same_and_undecided() -> None:
     assert answers(known(7.0), null=7.5, margin=2.6)["verdict"].tolist() == ["same"]
 
 
+def test_a_row_within_the_margin_is_the_same_even_if_it_differs() -> None:
+    frame = answers(known(0.5, 0.1), margin=1.0)
+    assert frame["p_holm"][0] < 0.05
+    assert frame["verdict"].tolist() == ["same"]
+
+
 def test_nothing_is_the_same_without_a_margin() -> None:
     assert answers(known(0.0, 1e-6), known(1e-9, 1e-6))["verdict"].tolist() == ["undecided", "undecided"]
 
@@ -98,7 +104,7 @@ def test_without_an_interval_there_is_no_p_and_no_verdict() -> None:
 
 def test_a_number_that_few_documents_decide_has_an_interval_and_a_note_but_no_verdict() -> None:
     report = Report({})
-    for i, deciding in enumerate((1.5, 3.9, 4.0)):
+    for i, deciding in enumerate((1.5, 3.97, 4.0)):
         number = Estimate(5.0, sampling=1.0, sampling_df=3 * deciding - 1, deciding=deciding)
         report.add("alpha", number, **WHERE, metric=f"rbp_{i + 1}", null=0.0, margin=20.0)
     frame = report.frame("alpha")
@@ -162,6 +168,10 @@ def test_a_report_pickles() -> None:
     copy = pickle.loads(pickle.dumps(report))
     pd.testing.assert_frame_equal(copy.results, report.results)
     assert copy.has_margin("alpha") is False
+    with pytest.raises(ValueError, match="pickled"):
+        copy.add("alpha", known(0.2), **WHERE, null=0.0, k=2)
+    report.add("alpha", known(0.2), **WHERE, null=0.0, k=2)
+    assert report.results["detectable"].notna().all()
 
 
 def test_a_notebook_shows_the_answers_with_their_titles() -> None:

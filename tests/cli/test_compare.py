@@ -41,7 +41,7 @@ def two_runs(documents: int) -> Runs:
 def test_what_cannot_be_ruled_out_is_said(
     documents: int, code: int, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From 100 documents on exit 0 is possible; up to 200 the rule of three, 3/n, stands beside it."""
+    """Exit code 0 is possible with at least 100 documents. With fewer than 200, the rule of three, 3/n, is printed."""
     runs = two_runs(documents)
     monkeypatch.setattr(Selection, "runs", lambda _: runs)
     found, out, _ = typed("compare toy-1m toy-2m --k 1 --tolerance 1.0")

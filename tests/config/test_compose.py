@@ -48,7 +48,7 @@ def test_cells_are_those_that_hydra_composes_itself() -> None:
     assert ours.dataset.documents == 7
 
 
-def test_lists_are_values_where_nobody_sweeps() -> None:
+def test_lists_are_values_if_the_key_is_not_swept() -> None:
     words = ["k=1,10", "analyzers=power_law,k_*", "dataset=files", "dataset.files=a.txt,b c.txt", "plugins.path=x,~"]
     (config,) = compose(words)
     assert config.k.values == [1, 10]
@@ -254,14 +254,14 @@ def test_words_for_hydra_have_their_patterns_expanded() -> None:
     assert words_for_hydra(["hydra/sweeper=optuna", "dataset.seq_len=64"])[0] == "--multirun"
 
 
-def test_globs_of_hydra_see_all_folders() -> None:
+def test_globs_of_hydra_match_configs_in_subfolders() -> None:
     words = read_words(["model=glob(nano/*,exclude=*/?m)", "model.seed=choice(1,2)"]).overrides
     assert words == ["model=nano/6k,nano/15k,nano/38k,nano/115k,nano/311k,nano/760k", "model.seed=choice(1,2)"]
     assert len(compose(["dataset=glob([*],exclude=[wiki,p*])", "dataset.head=64"])) > 5
 
 
 def test_every_config_composes() -> None:
-    """Of each family one size: the others differ in two words."""
+    """Composes one size of each family. The configs of the other sizes differ in two words."""
     by_family = {name.partition("/")[0]: name for name in config_names("model") if name != "hf"}
     chosen = ",".join(by_family.values())
     assert len(compose([f"model={chosen}"])) == len(by_family) > 20

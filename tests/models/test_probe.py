@@ -1,4 +1,4 @@
-"""Models that would give wrong ranks are refused when they are loaded; the others are the model's own logits."""
+"""A model that would give wrong ranks is refused when it is loaded. The logits of other models are the model's own."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ Llama: Any = transformers.LlamaForCausalLM
 
 
 class Mixed(Llama):  # type: ignore[misc]
-    """Adds to its logits what depends on its states."""
+    """Adds to the logits of each token the logits of the token before it."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         output = super().forward(*args, **kwargs)
@@ -90,7 +90,7 @@ class Masked(Llama):  # type: ignore[misc]
         return output
 
 
-class Shifted(Llama):  # type: ignore[misc]
+class Scaled(Llama):  # type: ignore[misc]
     """Multiplies its logits by a number that its config does not name."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -99,8 +99,8 @@ class Shifted(Llama):  # type: ignore[misc]
         return output
 
 
-@pytest.mark.parametrize("kind", [Mixed, Masked, Shifted])
-def test_what_a_model_does_to_its_logits_unsaid_is_refused(kind: Any, shape: dict[str, Any]) -> None:
+@pytest.mark.parametrize("kind", [Mixed, Masked, Scaled])
+def test_undeclared_changes_of_logits_are_refused(kind: Any, shape: dict[str, Any]) -> None:
     torch.manual_seed(0)
     with pytest.raises(BadInput, match="its logits are not its hidden states times its head"):
         split_model(kind(transformers.LlamaConfig(**shape)), "toy")
