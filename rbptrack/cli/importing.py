@@ -75,10 +75,10 @@ def _importer_for(importers: Plugins[Importer], path: Path) -> str:
     if len(takers) == 1:
         return takers[0]
     if takers:
-        raise BadInput(f"{path}: {listed(takers)} can all read it. Choose one, for example --importer {takers[0]}")
+        raise BadInput(f"{path}: several importers can read it: {listed(takers)}. Choose one with --importer NAME")
     if path.suffix.lower() == ".zip":
         raise BadInput(
-            f"{path} is not a bundle of rbptrack, or it is damaged: it has no bundle.json, or it is not a zip file"
+            f"{path} is not a bundle of rbptrack, or it is damaged: it is not a zip file, or it holds no bundle.json"
         )
     if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
         raise BadInput(f"{path} is a spreadsheet: save it as CSV, and import the CSV file")
