@@ -78,7 +78,7 @@ Figures = Annotated[
 FigureK = Annotated[
     int,
     typer.Option(
-        "--k", min=0, metavar="K", help="for the figure with a slider: write it at this k; 0 means cross-entropy"
+        "--k", min=0, metavar="K", help="if a figure has a slider for k: write it at this k; 0 means cross-entropy"
     ),
 ]
 ExtraPage = Annotated[Path | None, page_option("also write a page to this file")]
@@ -129,7 +129,10 @@ class Selection:
             try:
                 for delivered in outbox.deliver_waiting():
                     if delivered.error:
-                        complain(f"{delivered.name} waits: {delivered.error}")
+                        complain(
+                            f"{delivered.name} was not sent to the tracking store and stays on this disk: "
+                            f"{delivered.error}"
+                        )
             except RbptrackError as error:  # the command may still work; if it does not, it prints its own error
                 complain(str(error))
         return store

@@ -19,7 +19,7 @@ def sync(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> int:
     delivered = 0
     for folder in outbox.deliver_waiting():
         if folder.error:
-            complain(f"{folder.name} waits: {folder.error}")
+            complain(f"{folder.name} was not sent to the tracking store and stays on this disk: {folder.error}")
             failed += 1
         else:
             say(f"{folder.name}: delivered")

@@ -39,7 +39,8 @@ class Tokens:
 
     Attributes:
         token: token ids, int32 (tokens,).
-        field: number of the field in which the token's last character lies, int8 (tokens,).
+        field: number of the document's field that contains the token's last character, int8 (tokens,). In a
+            conversation: the number of the last field for tokens of the answer, and 0 for all other tokens.
         num_bytes: UTF-8 bytes of the text that the token stands for, int32 (tokens,).
         lengths: number of tokens of each document, int64 (documents,).
         document_ids: the id in the dataset of each selected document, in order.
@@ -73,8 +74,8 @@ def tokenise(
         template: a chat template, or an empty string.
 
     Raises:
-        BadInput: tokenising a document would need more memory than is free, the chat template fails, or the tokenizer
-            does not know most of the texts.
+        BadInput: tokenising a document would need more memory than is free, the chat template or the tokenizer fails,
+            more than half of the tokens are unknown to the tokenizer, or it leaves out more than a tenth of the text.
 
     """
     pieces: list[tuple[IntArray, IntArray, IntArray]] = []
@@ -182,7 +183,10 @@ def _decoded(content: bytes) -> str:
 
 
 def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
-    """Yield batches of consecutive documents. Raises BadInput if a document needs more memory than is free."""
+    """Yield batches of consecutive documents.
+
+    Raises BadInput if a document of more than `_BATCH_CHARACTERS` characters needs more memory than is free.
+    """
     batch: list[Document] = []
     characters = 0
     for document in documents:
@@ -192,7 +196,7 @@ def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
         if length > _BATCH_CHARACTERS and needed > available:
             raise BadInput(
                 f"document {document.id} has {length:,} characters: tokenising it would take about "
-                f"{needed / 1e9:.0f} GB of memory, and {available / 1e9:.0f} GB are free. Split it into documents"
+                f"{needed / 1e9:.1f} GB of memory, and {available / 1e9:.1f} GB are free. Split it into documents"
             )
         if batch and (len(batch) == _BATCH_DOCUMENTS or characters + length > _BATCH_CHARACTERS):
             yield batch
@@ -245,9 +249,10 @@ def _answer_and_bytes(talk: Conversation, offsets: Offsets, field: int) -> tuple
 
 
 def _bytes(text: str, offsets: Offsets, start: int, stop: int) -> IntArray:
-    """Return the UTF-8 bytes of each token among characters start..stop-1 of a text.
+    """Return, for each token, how many UTF-8 bytes of text[start:stop] it stands for.
 
-    If several tokens share a character, it counts for the first of them only.
+    Bytes that no token covers count for the next token. If several tokens share a character, all its bytes count for
+    the first of them.
     """
     # The number of bytes before each character. In an ASCII text it is the number of characters.
     before: Sequence[int] = range(len(text) + 1)

@@ -1,6 +1,7 @@
-"""Compare computed numbers without regard to rounding errors. The results are the same on every processor.
+"""Compare computed numbers without regard to rounding errors, so that answers do not depend on the processor.
 
-Processors and libraries add in different orders. Two sums of equal numbers then differ by about 1e-15 of the numbers.
+The order of additions differs between processors and libraries. Two sums of the same numbers can differ by a relative
+error of about 1e-15.
 """
 
 from __future__ import annotations
@@ -46,7 +47,11 @@ def all_equal(values: FloatArray | Sequence[float]) -> bool:
 
 
 def significant(values: FloatArray, digits: int = 12) -> FloatArray:
-    """Round values to `digits` significant digits. Values that differ only by rounding errors become equal."""
+    """Round values to `digits` significant digits.
+
+    Values that differ only by rounding errors become equal, unless a boundary between two rounded values lies between
+    them.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         magnitude = np.floor(np.log10(np.abs(values)))
         scale = 10.0 ** np.where(np.isfinite(magnitude), np.minimum(digits - 1 - magnitude, 300), 0.0)

@@ -51,7 +51,10 @@ def _measure(config: Any) -> float:
 
 
 class SayBest(Callback):
-    """Prints which words gave the lowest CE, if a sweeper such as Optuna's searched. `conf/config.yaml` uses it."""
+    """After a search with a sweeper such as Optuna's, prints the lowest CE and the options that gave it.
+
+    `conf/config.yaml` names this callback.
+    """
 
     def on_multirun_end(self, config: Any, **_: Any) -> None:
         """Read the best value from the file that such a sweeper writes, and print it."""

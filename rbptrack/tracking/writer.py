@@ -124,9 +124,9 @@ class RunWriter:
                 self._connection.client.log_inputs(run_id, datasets, models)
 
     def add_files(self, run: RunInfo, paths: Sequence[Path]) -> None:
-        """Log artifacts, before the metrics, because MLflow reads the whole run for each file.
+        """Log files as artifacts, and sync those that are stored on this machine to disk.
 
-        Artifacts on this machine are synced to disk. A run that is FINISHED then has all its files.
+        Call this before `end`. A run that is FINISHED then has all its files.
         """
         if not paths:
             return
@@ -210,13 +210,17 @@ def describe(record: Record) -> str:
     if Tag.IMPORTED in tags:
         source = tags.get(Tag.IMPORTED_FROM, "")
         lines.append(
-            f"Imported ({tags[Tag.IMPORTED]} {markup.markdown_text(source)}). The source did not hold what is missing."
+            f"Imported ({tags[Tag.IMPORTED]} {markup.markdown_text(source)}). "
+            "Values that are missing here were not in the imported source."
         )
     return "  \n".join(lines)
 
 
 def _with_error(name: str, metrics: Mapping[str, float]) -> str:
-    """Format a metric as `**RBP_10** 0.512 ± 0.004`. An unknown error is left out, and so is an unknown metric."""
+    """Format a metric as `**RBP_10** 0.5120 ± 0.0040`.
+
+    If the standard error is unknown, only the value is written. If the metric is unknown, the result is empty.
+    """
     if name not in metrics:
         return ""
     error = metrics.get(se_name(name), 0.0)

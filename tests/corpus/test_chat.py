@@ -81,7 +81,8 @@ def gemma() -> Any:
     return made
 
 
-# What the model reads of the prompt "2+2" and the answer "4 é" or " 4.1\n", token by token; and what is scored of it.
+# By family, for the prompt "2+2": the function that makes the tokenizer, the answer, all tokens that the model reads,
+# the tokens that are scored, and the number of bytes of the scored tokens.
 BY_HAND: dict[str, tuple[Callable[[], Any], str, list[str], list[str], int]] = {
     "chatml": (
         chatml,
@@ -143,7 +144,7 @@ def test_a_template_without_a_beginning_of_text_is_given_the_tokenizers(build: B
         "{{ messages[1]['content'] + 1 }}",
     ],
 )
-def test_what_no_template_can_render_is_refused_in_a_line(template: str) -> None:
+def test_a_template_that_fails_or_loses_the_answer_is_refused_in_one_line(template: str) -> None:
     with pytest.raises(BadInput) as refused:
         conversation(Document("a", ("1+1", "2 = 2")), chatml(), template, "\n")
     assert "\n" not in str(refused.value)

@@ -25,7 +25,7 @@ class TestContract(NeedsRanks, NeedsSizes):
 
 
 def report_of(curve, sizes=8, noise=1e-3, analyzer=None, seed=0, **columns):
-    """A family of metrics without ranks with -ln RBP_1 = curve(S)."""
+    """Analyse a family of logged metrics without ranks, in which -ln RBP_1 is curve(S) times lognormal noise."""
     rng = np.random.default_rng(seed)
     rows = []
     for s in np.geomspace(1e6, 1e10, sizes).round():
@@ -94,7 +94,7 @@ def test_one_model_far_from_the_law_moves_alpha_more_than_hubers() -> None:
     ("sizes", "asked"),
     [(4, {"alpha", "prediction"}), (5, {"alpha", "bend", "prediction"}), (6, {"alpha", "bend", "floor", "prediction"})],
 )
-def test_what_is_asked_is_what_can_be_asked(sizes, asked) -> None:
+def test_each_question_is_answered_if_the_sizes_are_enough_for_it(sizes, asked) -> None:
     assert set(report_of(power_law, sizes).questions) == asked
 
 
@@ -105,7 +105,7 @@ def test_a_form_of_ones_own_has_its_parameters_and_its_errors() -> None:
     assert row["of_form"] == pytest.approx(row["prediction"], rel=1e-3)
 
 
-def test_a_form_that_cannot_be_fitted_is_said_where() -> None:
+def test_a_form_with_too_few_sizes_or_no_training_tokens_is_refused() -> None:
     with pytest.raises(BadInput, match="sizes"):
         report_of(power_law, 5, analyzer=Forms(form="A*S**-a+B*S**-b+C"))
     with pytest.raises(BadInput, match="D"):

@@ -101,7 +101,7 @@ def test_an_inverse_law_is_below():
         (6, {"alpha", "delta", "held_out"}),
     ],
 )
-def test_what_is_asked_is_what_can_be_asked(sizes, asked):
+def test_each_question_is_answered_if_the_sizes_are_enough_for_it(sizes, asked):
     report = report_of(totals("f", 0.2, 0.1, sizes))
     assert set(report.questions) == asked
     tested = report.results

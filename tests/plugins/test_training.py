@@ -107,8 +107,26 @@ def test_checkpoints_on_a_ray_are_refused() -> None:
     frame["training_tokens"] = 20.0 * frame["non_embedding_params"].astype(float) * np.tile([0.95, 1.0, 1.05, 1, 1], 4)
     report = Training().analyze(Runs(frame, Tables({})))
     assert "law" not in report.tables
-    assert any("tokens go with sizes" in note for note in report.notes)
+    assert any("condition" in note for note in report.notes)
     assert design_condition(np.array([1.0, 2.0, 4.0]), np.array([3.0, 6.0, 12.0])) == np.inf
+
+
+def test_the_condition_is_the_ratio_of_spreads_if_sizes_and_tokens_are_uncorrelated() -> None:
+    s = np.repeat([1e8, 1e9, 1e10], 3)
+    d = np.tile([1e9, 1e10, 1e11], 3)
+    assert design_condition(s, d) == pytest.approx(1)
+    assert design_condition(s**0.1, d) == pytest.approx(10)
+
+
+def test_the_headline_is_about_one_family_on_one_dataset() -> None:
+    first = checkpoints(2).frame.drop(columns="name")
+    other = first.assign(family="zoo", run_id="zoo " + first["run_id"], model="zoo " + first["model"])
+    other["training_tokens"] = 8.0 * first["training_tokens"]
+    other["ce"] = first["ce"] ** 2
+    both = Runs(pd.concat([first, other], ignore_index=True), Tables({}))
+    alone = Training(ks=(1,)).analyze(checkpoints(2)).headline
+    assert "toy on text" in alone
+    assert Training(ks=(1,)).analyze(both).headline == alone
 
 
 def test_two_sizes_are_too_few_for_a_law_and_have_alpha_without_an_interval() -> None:
