@@ -7,17 +7,19 @@ a kernel for the processor that they find. This tool tells them which kernel to 
 newest versions of pandas, NumPy, SciPy and lmfit that pyproject.toml permits, each set into an environment in build/.
 
 In each case the tool runs the tests of stats, analysis, plugins and scoring, and then the demo. The analyzers must
-print the same lines as with this processor's kernels and the installed versions. The exit code is 1 if a test fails or
-a line differs.
+print the same lines as with this processor's kernels and the installed versions. The exit code is 1 if a test or a demo
+fails or a line differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import hashlib
 import os
 import platform
 import re
+import shutil
 import site
 import subprocess
 import sys
@@ -89,7 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"There is no case {', '.join(sorted(unknown))}. The cases are {', '.join(names)}.")
     failed = False
-    expected = [] if options.without_demo else demo(CASES[0], Path(sys.executable))
+    expected = None if options.without_demo else demo(CASES[0], Path(sys.executable))
+    if expected is None and not options.without_demo:
+        return 1
     for case in CASES:
         if options.names and case.name not in options.names:
             continue
@@ -102,9 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tests = run(case, [python, "-m", "pytest", "-p", "no:cacheprovider", *TESTS], ROOT)
         failed = failed or tests.returncode != 0
         print(tests.stdout if tests.returncode else tests.stdout.splitlines()[-1], flush=True)
-        if options.without_demo or case is CASES[0]:
+        if expected is None or case is CASES[0]:
             continue
         printed = demo(case, python)
+        if printed is None:
+            failed = True
+            continue
         different = list(difflib.unified_diff(expected, printed, CASES[0].name, case.name, n=0, lineterm=""))
         failed = failed or bool(different)
         print(*different or [f"the demo prints the same {len(printed)} lines"], sep="\n", flush=True)
@@ -139,11 +146,15 @@ def requirements(versions: str) -> list[str]:
 def environment(versions: str) -> Path:
     """Make an environment in build/ with these versions. Returns its Python.
 
-    All other packages come from the environment of this process.
+    All other packages come from the environment of this process. An environment that is complete is used again, unless
+    pyproject.toml has changed.
     """
     folder = ROOT / "build" / versions
     python = folder / "bin" / "python"
-    if not python.exists():
+    complete = folder / "made-for.sha256"  # written last: the hash of the pyproject.toml that it was made for
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    if not complete.exists() or complete.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         pip = [
             sys.executable,
@@ -160,6 +171,7 @@ def environment(versions: str) -> Path:
             [python, "-c", "import site; print(site.getsitepackages()[0])"], capture_output=True, text=True, check=True
         )
         Path(packages.stdout.strip(), "others.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+        complete.write_text(wanted)
     return python
 
 
@@ -183,14 +195,17 @@ def run(case: Case, words: Sequence[str | Path], folder: Path) -> subprocess.Com
     )
 
 
-def demo(case: Case, python: Path) -> list[str]:
-    """Run the demo, and return the lines that all analyzers print. If the demo fails, return its output."""
+def demo(case: Case, python: Path) -> list[str] | None:
+    """Run the demo, and return the lines that all analyzers print. If a command fails, print why and return None."""
+    wide = replace(case, variables={**case.variables, "COLUMNS": "400"})  # wide enough for all columns
     with tempfile.TemporaryDirectory() as name:
-        measured = run(case, [python, "-m", "rbptrack", "demo", "analyzers=[]"], Path(name))
-        if measured.returncode:
-            return measured.stdout.splitlines()
-        wide = replace(case, variables={**case.variables, "COLUMNS": "400"})  # wide enough for all columns
-        return run(wide, [python, "-W", "ignore", "-c", PRINT_ALL], Path(name)).stdout.splitlines()
+        done = run(case, [python, "-m", "rbptrack", "demo", "analyzers=[]"], Path(name))
+        if done.returncode == 0:
+            done = run(wide, [python, "-W", "ignore", "-c", PRINT_ALL], Path(name))
+    if done.returncode:
+        print(f"{case.name}: the demo failed with exit code {done.returncode}:", done.stdout, sep="\n", flush=True)
+        return None
+    return done.stdout.splitlines()
 
 
 if __name__ == "__main__":

@@ -68,8 +68,9 @@ def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]]
 
     Returns:
         The table without asides, and the titles of its columns, the most important first. A narrow terminal drops
-        columns from the end of this list: p values first, then the smallest effects found in 80% of cases, then
-        verdicts, then estimates. None if the table has no estimate.
+        columns from the end of this list: first the columns that the report adds to its estimates (`beside`), then
+        p values, the smallest effects found in 80% of cases, verdicts, and estimates. The result is None if the table
+        has no estimate.
 
     """
     table = table.without_asides()
@@ -84,4 +85,5 @@ def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]]
     last_to_go = []
     for names in ([*KEYS, *cases], questions, ["verdict"], ["detectable"], ["p_holm"]):
         last_to_go += [title for title in shown if table.names[title] in names]
+    last_to_go += [title for title in shown if title not in last_to_go]
     return table.frame[shown], last_to_go

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rbptrack.analysis import Report, Term
 from rbptrack.reporting import Analysis, show
 from rbptrack.reporting.tables import cell, metrics, p_text, results_tables, table_text
+from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.stats import Estimate
 
 GLOSSARY = {
@@ -167,3 +168,12 @@ def test_a_size_beside_an_estimate_is_written_as_in_the_keys() -> None:
         report.add("beta", Estimate(0.1, sampling=1e-4), **case, beside={"S": s})
     (table,) = results_tables(report)
     assert table.frame["S"].tolist() == ["5.68k", "2.05M"]
+
+
+def test_a_narrow_terminal_drops_added_columns_before_p_and_verdicts_before_estimates() -> None:
+    shown = columns_by_importance(results_tables(laws())[0])
+    assert shown is not None
+    frame, last_to_go = shown
+    assert sorted(last_to_go) == sorted(frame.columns)
+    places = [last_to_go.index(title) for title in ("metric", "α", "verdict", "p", "A")]
+    assert places == sorted(places)
