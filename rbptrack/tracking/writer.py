@@ -145,11 +145,11 @@ class RunWriter:
             self._connection.client.set_terminated(run_id, status, end_time=int(ended * 1000))
 
     def delete_unfinished(self, condition: str = "") -> None:
-        """Delete the unfinished runs of processes that died while they held the same lock.
+        """Delete the unfinished runs of processes that died while they held the lock that this process holds.
 
-        Runs that were begun under another lock are left alone, because their processes may still be writing. Such a run
-        stays RUNNING until a command writes from its folder again, or until somebody deletes it in MLflow. rbptrack
-        reads only FINISHED runs.
+        Runs that were begun under another lock are left alone, because their processes may still be writing. If such a
+        process died, its run stays RUNNING until a command that uses the same lock writes again, or until somebody
+        deletes the run in MLflow. rbptrack reads only FINISHED runs.
 
         Args:
             condition: an additional condition of MLflow's filter, beginning with ` and `.
