@@ -69,7 +69,7 @@ def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
         second: the row of the second measurement.
 
     Returns:
-        The name. It contains hashes only if nothing else differs.
+        The name. It contains hashes only if nothing else differs, and no value that the model's name already contains.
 
     """
     differing = []
@@ -84,8 +84,11 @@ def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
         named = [fact for fact in differing if fact.is_hash]
     names = []
     for row in (first, second):
-        marks = ["" if pd.isna(row[fact.name]) else f"@{fact.text(row[fact.name])}" for fact in named]
-        names.append(f"{row['model']}{''.join(marks)}")
+        model = str(row["model"])
+        values = [fact.text(row[fact.name]) for fact in named if pd.notna(row[fact.name])]
+        # The name `nano-quant-115k-int8` contains `int8` of the weights `int8 torchao`.
+        marks = [f"@{value}" for value in values if value and value.split()[0] not in model]
+        names.append(f"{model}{''.join(marks)}")
     return " / ".join(names)
 
 
