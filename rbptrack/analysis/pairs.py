@@ -69,7 +69,8 @@ def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
         second: the row of the second measurement.
 
     Returns:
-        The name. It contains hashes only if nothing else differs, and no value that the model's name already contains.
+        The name. It contains hashes only if nothing else differs. It leaves out a quantisation that is a part of the
+        model's name, and no other difference.
 
     """
     differing = []
@@ -85,9 +86,13 @@ def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
     names = []
     for row in (first, second):
         model = str(row["model"])
-        values = [fact.text(row[fact.name]) for fact in named if pd.notna(row[fact.name])]
-        # The name `nano-quant-115k-int8` contains `int8` of the weights `int8 torchao`.
-        marks = [f"@{value}" for value in values if value and value.split()[0] not in model]
+        marks = []
+        for fact in named:
+            value = "" if pd.isna(row[fact.name]) else fact.text(row[fact.name])
+            # The name `nano-quant-115k-int8` contains `int8` of the weights `int8 torchao`.
+            in_name = fact.name == "weights" and value != "" and value.split()[0] in model.split("-")
+            if value and not in_name:
+                marks.append(f"@{value}")
         names.append(f"{model}{''.join(marks)}")
     return " / ".join(names)
 
