@@ -133,6 +133,7 @@ class Interruptions(RuleBasedStateMachine):
             self._mount()
         self._folder = self._place / "sweep"
         self._folder.mkdir()
+        os.sync()  # the sweep's folder is older than every interruption
 
     def _mount(self) -> None:
         subprocess.run(["mount", "-o", "loop", self._image, self._place], check=True)
