@@ -26,7 +26,7 @@ from rbptrack.analysis.plugin import configured
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Filters, Runs
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
-from rbptrack.base.words import compact
+from rbptrack.base.formatting import compact
 from rbptrack.config.check import check_name
 from rbptrack.config.compose import config_from_values
 from rbptrack.config.schema import Config, SequenceRule

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from rbptrack.base.words import compact, short_hash
+from rbptrack.base.formatting import compact, short_hash
 
 
 class Subject(Enum):

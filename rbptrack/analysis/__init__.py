@@ -45,8 +45,8 @@ from rbptrack.analysis.runs import Filters, Runs
 from rbptrack.analysis.scores import hub_id, join_scores, last_checkpoints, plain_name, unused_scores
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, shortened
 from rbptrack.base.escape import file_part
+from rbptrack.base.formatting import counted, listed, number, short_hash
 from rbptrack.base.markup import csv_text, markdown_text
-from rbptrack.base.words import counted, listed, number, short_hash
 from rbptrack.facts import IMPORTABLE, ONE_POINT
 
 __all__ = [

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from rbptrack.base.words import counted, listed
+from rbptrack.base.formatting import counted, listed
 from rbptrack.facts import BY_NAME, ONE_LAW, ONE_POINT, SAME_RANKS
 
 

@@ -24,7 +24,7 @@ from rbptrack.analysis.comparable import by_number, disagreeing, mixture, newest
 from rbptrack.analysis.rank_reader import whole_ks
 from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
 from rbptrack.analysis.runs import Runs
-from rbptrack.base.words import compact, counted, listed
+from rbptrack.base.formatting import compact, counted, listed
 from rbptrack.facts import BY_NAME, ONE_LAW, Subject
 from rbptrack.ranks import DocumentCounts, FloatArray, MissingColumn, rbp_ks
 from rbptrack.stats.documents import only_totals

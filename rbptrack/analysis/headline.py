@@ -7,7 +7,7 @@ from math import isfinite
 
 import pandas as pd
 
-from rbptrack.base.words import counted, number
+from rbptrack.base.formatting import counted, number
 
 _WIDELY = 3.0  # times the smallest effect: beyond it, one number does not speak for all rows
 

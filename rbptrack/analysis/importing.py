@@ -36,8 +36,8 @@ from rbptrack.analysis.rules import ROUNDED, ScoreRow
 from rbptrack.analysis.rules import ImportedRow as ImportedRow  # for importers of rows
 from rbptrack.analysis.scores import plain_name
 from rbptrack.base.errors import BadInput
+from rbptrack.base.formatting import listed
 from rbptrack.base.validation import faults_of
-from rbptrack.base.words import listed
 from rbptrack.config.patterns import without_size
 from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
 

@@ -13,7 +13,7 @@ import pandas as pd
 from rbptrack.analysis.report import Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.base.words import spans
+from rbptrack.base.formatting import spans
 from rbptrack.facts import BY_NAME, SAME_TOKENS, TELL_APART
 from rbptrack.ranks import HEADLINE_KS
 from rbptrack.stats.changes import ChangedToken, Changes, OtherTokens, compare

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rbptrack.analysis.rank_store import COUNTED, RankStore, Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
-from rbptrack.base.words import counted, listed
+from rbptrack.base.formatting import counted, listed
 from rbptrack.ranks import (
     SCHEMA,
     DocumentCounts,

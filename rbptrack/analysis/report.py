@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rbptrack.base.words import compact, number
+from rbptrack.base.formatting import compact, number
 from rbptrack.ranks.names import metric_label, parse_rbp_name
 from rbptrack.stats.estimate import MIN_DECIDING, Estimate
 

@@ -15,7 +15,7 @@ from rbptrack.analysis.rank_reader import RankReader
 from rbptrack.analysis.rank_store import RankStore
 from rbptrack.base.errors import BadInput, shortened, unknown
 from rbptrack.base.expression import rows_that_pass
-from rbptrack.base.words import counted, readable
+from rbptrack.base.formatting import counted, readable
 from rbptrack.config.patterns import fits, natural_key
 from rbptrack.facts import BY_NAME, COLUMNS, TELL_APART
 from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name

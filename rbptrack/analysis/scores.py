@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rbptrack.base.words import listed
+from rbptrack.base.formatting import listed
 
 _CACHED = re.compile(r"models--(?P<repo>[^/]+)(?:/snapshots/(?P<commit>[0-9a-f]{7,64}))?(?:/|$)")
 _VARIANT = re.compile(r"\+[A-Za-z_]\w*=.*", re.DOTALL)  # the part of a name with arguments that change the weights

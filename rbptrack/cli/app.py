@@ -132,7 +132,7 @@ def _check_command(word: str) -> None:
         return
     if near := nearest(word, commands):
         raise BadInput(f"no command {word}. Did you mean '{near[0]}'?")
-    from rbptrack.config.words import config_names
+    from rbptrack.config.command_line import config_names
 
     for key in ("model", "dataset"):
         if near := nearest(word, config_names(key)):

@@ -12,7 +12,7 @@ import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
-from rbptrack.base.words import counted, number, short_path
+from rbptrack.base.formatting import counted, number, short_path
 from rbptrack.cli.options import ExtraPage, Selection, selects, whole_store
 from rbptrack.config.patterns import split_list
 from rbptrack.console.output import command_line, say

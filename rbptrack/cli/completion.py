@@ -66,7 +66,7 @@ def _values(key: str, value: str) -> list[str]:
     """Return completions of a key's value. If the value is a list with commas, only its last element is completed."""
     if key not in _GROUP_OF_KEY:
         return []
-    from rbptrack.config.words import config_names
+    from rbptrack.config.command_line import config_names
 
     names = config_names(_GROUP_OF_KEY[key])
     begun, comma, last = value.rpartition(",")

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.words import compact_bytes, counted, listed
+from rbptrack.base.formatting import compact_bytes, counted, listed
 from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, filtered, selects
 from rbptrack.config.paths import user_path
 from rbptrack.console.output import command_line, say

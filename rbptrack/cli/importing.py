@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.base.words import listed
+from rbptrack.base.formatting import listed
 from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, selects, whole_store
 from rbptrack.config.paths import user_path
 from rbptrack.console.output import complain, say

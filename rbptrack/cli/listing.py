@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from rbptrack.base import markup
-from rbptrack.base.words import counted
+from rbptrack.base.formatting import counted
 from rbptrack.cli.options import Selection, filtered, selects, whole_store
 from rbptrack.console.output import say
 

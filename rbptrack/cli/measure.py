@@ -16,9 +16,9 @@ def measure(words: Words = UNSET) -> int:
     Example: rbptrack measure model=pythia/* dataset=wiki,humaneval. Cells that were measured before are skipped. Quote
     patterns in zsh, and in every shell if they contain !: 'model=pythia/*,!pythia/12b'.
     """
-    from rbptrack.config.words import read_words
+    from rbptrack.config.command_line import read_command_line
 
-    if read_words(words).is_hydras_own:
+    if read_command_line(words).is_hydras_own:
         from rbptrack.sweep.hydra import run_by_hydra
 
         return run_by_hydra(words)

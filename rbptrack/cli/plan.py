@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rbptrack.base.words import compact, compact_bytes, counted, duration
+from rbptrack.base.formatting import compact, compact_bytes, counted, duration
 from rbptrack.cli.options import UNSET, Words
 from rbptrack.console.output import say
 

@@ -10,7 +10,7 @@ import typer
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import write_whole
-from rbptrack.base.words import short_path
+from rbptrack.base.formatting import short_path
 from rbptrack.cli.options import UNSET, PluginsPath
 from rbptrack.console.output import complain, program, say
 

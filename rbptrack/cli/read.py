@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rbptrack.base.files import write_whole
-from rbptrack.base.words import compact_bytes, short_path
+from rbptrack.base.formatting import compact_bytes, short_path
 from rbptrack.cli.options import (
     UNSET,
     Experiment,

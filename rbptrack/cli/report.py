@@ -10,7 +10,7 @@ import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import kind_of, write_whole
-from rbptrack.base.words import counted, short_path
+from rbptrack.base.formatting import counted, short_path
 from rbptrack.cli import completion
 from rbptrack.cli.options import (
     UNSET,

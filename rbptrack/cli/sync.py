@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from rbptrack.base.words import counted
+from rbptrack.base.formatting import counted
 from rbptrack.cli.options import Experiment, TrackingUri
 from rbptrack.console.output import complain, program, say
 

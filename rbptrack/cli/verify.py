@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rbptrack.base.words import counted
+from rbptrack.base.formatting import counted
 from rbptrack.cli.options import Selection, selects, whole_store
 from rbptrack.console.output import program, say
 

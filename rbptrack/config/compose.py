@@ -19,12 +19,12 @@ from yaml import YAMLError
 
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.config.check import check
+from rbptrack.config.command_line import CommandLine, parse_override, read_command_line
 from rbptrack.config.keys import leaves
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.patterns import choose, is_pattern, split_list
 from rbptrack.config.registration import training_steps
 from rbptrack.config.schema import CellConfig, Config
-from rbptrack.config.words import Words, parse_override, read_words
 
 MAX_CELLS = 10_000
 
@@ -138,12 +138,12 @@ def _sentence(error: Exception) -> str:
     return text if key in text else f"{key}: {text}"
 
 
-def _read_and_expand(words: Sequence[str]) -> Words:
+def _read_and_expand(words: Sequence[str]) -> CommandLine:
     """Read the words of a command line, and expand patterns of revisions such as `model.revision=step*`.
 
     The pattern chooses among the training steps that all models of the command line have in their configs.
     """
-    command = read_words(words)
+    command = read_command_line(words)
     overrides = []
     for override in command.overrides:
         key, _, value = override.partition("=")
@@ -155,7 +155,7 @@ def _read_and_expand(words: Sequence[str]) -> Words:
     return replace(command, overrides=overrides)
 
 
-def _common_steps(command: Words, part: str) -> list[int]:
+def _common_steps(command: CommandLine, part: str) -> list[int]:
     """Return the training steps that all models of a command line have in common.
 
     Args:
@@ -189,6 +189,6 @@ def _cells(overrides: Sequence[str]) -> Iterator[list[str]]:
     return (list(cell) for cell in product(*axes))
 
 
-def _compose_cell(overrides: Sequence[str], command: Words) -> DictConfig:
+def _compose_cell(overrides: Sequence[str], command: CommandLine) -> DictConfig:
     with readable_errors(), initialize_config_dir(str(conf_folder()), version_base="1.3"):
         return hydra_compose("config", overrides=[*overrides, *command.search_path])

@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from rbptrack.base.words import short_path
+from rbptrack.base.formatting import short_path
 from rbptrack.console.log import keep_traceback
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -16,7 +16,7 @@ import pyarrow as pa
 import yaml
 
 from rbptrack.base.errors import BadInput, first_line
-from rbptrack.base.words import counted
+from rbptrack.base.formatting import counted
 from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.console.output import say
 from rbptrack.corpus import rows

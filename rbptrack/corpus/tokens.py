@@ -157,7 +157,7 @@ def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[
     """Return the text of each token id, with the space before a word.
 
     Decoding ids one by one would lose that space in many vocabularies. A token may hold a part of a character. Its
-    bytes become lone surrogates (Python's "surrogateescape"), which `rbptrack.base.words.readable` makes printable.
+    bytes become lone surrogates (Python's "surrogateescape"), and `rbptrack.base.formatting.readable` replaces them.
     """
     pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
     if "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder):

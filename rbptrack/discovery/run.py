@@ -15,8 +15,8 @@ from rbptrack.analysis.plugin import Analyzer, Plugin
 from rbptrack.analysis.report import COLUMNS, Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError, first_line
+from rbptrack.base.formatting import short_path
 from rbptrack.base.process import Stopped
-from rbptrack.base.words import short_path
 
 T = TypeVar("T")
 _MAX_FAULT_LENGTH = 300  # characters of a plugin's exception

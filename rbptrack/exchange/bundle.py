@@ -19,7 +19,7 @@ from rbptrack.analysis.reading import parse_json
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.base.files import regular_file, replacing
-from rbptrack.base.words import counted
+from rbptrack.base.formatting import counted
 from rbptrack.exchange.contents import faults_of_measurement
 from rbptrack.exchange.intake import imported_line
 from rbptrack.tracking import Outbox, Record, Store

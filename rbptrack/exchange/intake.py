@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rbptrack.analysis.importing import CheckedMeasurement, CheckedSource, ImportedRow
-from rbptrack.base.words import counted
+from rbptrack.base.formatting import counted
 from rbptrack.facts import BY_NAME, IMPORTABLE, Place, texts
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Outbox, Record, Store

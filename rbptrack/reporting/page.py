@@ -28,7 +28,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 import rbptrack
 from rbptrack.analysis import Report, Runs
 from rbptrack.base.errors import first_line
-from rbptrack.base.words import compact, counted, listed, short_hash
+from rbptrack.base.formatting import compact, counted, listed, short_hash
 from rbptrack.console.output import complain
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw, draw

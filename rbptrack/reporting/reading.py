@@ -23,7 +23,7 @@ import rbptrack
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import Unreadable
 from rbptrack.base.errors import BadInput, RbptrackError, unknown
-from rbptrack.base.words import counted, listed, spans
+from rbptrack.base.formatting import counted, listed, spans
 from rbptrack.config.patterns import natural_key
 from rbptrack.facts import SAME_TOKENS
 from rbptrack.ranks import DocumentCounts, FloatArray, IntArray, RankTable

@@ -10,7 +10,7 @@ from rbptrack.analysis import Runs
 from rbptrack.base import markup
 from rbptrack.base.errors import BadInput
 from rbptrack.base.escape import file_part
-from rbptrack.base.words import counted
+from rbptrack.base.formatting import counted
 from rbptrack.console.tables import table_lines
 from rbptrack.figures import charts
 from rbptrack.figures.charts import SHOWN_K

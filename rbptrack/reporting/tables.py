@@ -13,7 +13,7 @@ from rbptrack.analysis import Report, Term
 from rbptrack.analysis.report import LEVEL, key_text
 from rbptrack.base import markup
 from rbptrack.base.escape import metric_part
-from rbptrack.base.words import compact, number
+from rbptrack.base.formatting import compact, number
 from rbptrack.ranks.names import CE, parse_rbp_name
 
 Style = Literal["text", "markdown"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from rbptrack.base.words import counted
+from rbptrack.base.formatting import counted
 from rbptrack.console.output import complain, say
 from rbptrack.console.tables import print_table
 from rbptrack.reporting.analyse import Analysis

@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
-from rbptrack.base.words import listed
+from rbptrack.base.formatting import listed
 from rbptrack.sources import cache
 
 Kind = Literal["model", "dataset"]

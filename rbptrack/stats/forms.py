@@ -21,7 +21,7 @@ import numpy as np
 import scipy
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.words import listed
+from rbptrack.base.formatting import listed
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.laws import FLOOR, fit
 from rbptrack.stats.rounding import first_smallest

@@ -21,7 +21,7 @@ from math import exp, nan
 import numpy as np
 import scipy
 
-from rbptrack.base.words import counted
+from rbptrack.base.formatting import counted
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, rbp_name
 from rbptrack.stats.documents import (
     MIN_UNITS,

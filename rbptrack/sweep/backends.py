@@ -24,7 +24,7 @@ from typing import Protocol
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
 from rbptrack.base.escape import file_part
 from rbptrack.base.files import write_whole
-from rbptrack.base.words import counted, short_path
+from rbptrack.base.formatting import counted, short_path
 from rbptrack.config.paths import home
 from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import say

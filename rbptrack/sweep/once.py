@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rbptrack.base.errors import RbptrackError, shortened
-from rbptrack.base.words import counted
+from rbptrack.base.formatting import counted
 from rbptrack.sources.hub import NotCached, another_way
 
 _MAX_NAMES = 4  # number of models that are named in front of a note

@@ -13,7 +13,7 @@ from datetime import datetime
 from rbptrack.analysis import Analyzer, Runs
 from rbptrack.base import markup
 from rbptrack.base.errors import RbptrackError, StoreAway
-from rbptrack.base.words import counted, listed, short_path
+from rbptrack.base.formatting import counted, listed, short_path
 from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from rbptrack.base import markup
 from rbptrack.base.files import sync, sync_tree
+from rbptrack.base.formatting import counted
 from rbptrack.base.secrets import without_password
-from rbptrack.base.words import counted
 from rbptrack.facts import COLUMNS
 from rbptrack.ranks.names import metric_label, parse_rbp_name, rbp_name, se_name
 from rbptrack.tracking import names

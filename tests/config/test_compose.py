@@ -9,11 +9,11 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 
 from rbptrack.base.errors import BadInput
+from rbptrack.config.command_line import config_names, read_command_line
 from rbptrack.config.compose import checked_config, compose, config_from_values, words_for_hydra
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.registration import published_names, training_steps
 from rbptrack.config.schema import Dtype, Launch, Rank, Sampling, SequenceRule
-from rbptrack.config.words import config_names, read_words
 
 
 @pytest.fixture(autouse=True)
@@ -239,9 +239,9 @@ def test_many_cells_are_refused_before_they_are_made() -> None:
 
 
 def test_hydras_own_words_are_told_from_ours() -> None:
-    assert not read_words(["-m", "model=nano/*", "hydra.searchpath=[file:///]"]).is_hydras_own
+    assert not read_command_line(["-m", "model=nano/*", "hydra.searchpath=[file:///]"]).is_hydras_own
     for word in ("--cfg=job", "--info", "hydra/launcher=joblib", "hydra.sweeper.n_trials=3", "--hydra-help"):
-        assert read_words(["model=nano/6k", word]).is_hydras_own
+        assert read_command_line(["model=nano/6k", word]).is_hydras_own
 
 
 def test_words_for_hydra_have_their_patterns_expanded() -> None:
@@ -255,7 +255,7 @@ def test_words_for_hydra_have_their_patterns_expanded() -> None:
 
 
 def test_globs_of_hydra_match_configs_in_subfolders() -> None:
-    words = read_words(["model=glob(nano/*,exclude=*/?m)", "model.seed=choice(1,2)"]).overrides
+    words = read_command_line(["model=glob(nano/*,exclude=*/?m)", "model.seed=choice(1,2)"]).overrides
     assert words == ["model=nano/6k,nano/15k,nano/38k,nano/115k,nano/311k,nano/760k", "model.seed=choice(1,2)"]
     assert len(compose(["dataset=glob([*],exclude=[wiki,p*])", "dataset.head=64"])) > 5
 

@@ -17,7 +17,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.words import readable
+from rbptrack.base.formatting import readable
 from rbptrack.config.paths import embedded
 from rbptrack.config.schema import DatasetConfig, SequenceRule
 from rbptrack.corpus.documents import Document

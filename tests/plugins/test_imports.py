@@ -25,7 +25,7 @@ def test_a_plugin_imports_what_is_public(file: Path) -> None:
         "import rbptrack",
         "import rbptrack.analysis",
         "from torch.nn import Linear",
-        "from rbptrack.base.words import counted",
+        "from rbptrack.base.formatting import counted",
         "from rbptrack.analysis import compose",
         "from rbptrack import runs",
     ],

@@ -10,7 +10,7 @@ import pandas as pd
 
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import Tables
-from rbptrack.base.words import readable
+from rbptrack.base.formatting import readable
 from rbptrack.ranks import RankTable
 
 EVIL = "</script><img src=x onerror=alert(1)>"

@@ -16,7 +16,7 @@ import pytest
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import Tables
 from rbptrack.base.errors import BadInput
-from rbptrack.base.words import spans
+from rbptrack.base.formatting import spans
 from rbptrack.reporting import render_reading
 from rbptrack.reporting.reading import P_STEP
 from tests.made import power_law_ranks, ranked

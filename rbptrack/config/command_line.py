@@ -39,7 +39,7 @@ _FLAGS.add_argument("--hydra-help", action="store_const", const="--hydra-help")
 
 
 @dataclass(frozen=True)
-class Words:
+class CommandLine:
     """The content of a command line.
 
     Attributes:
@@ -104,7 +104,7 @@ def config_names(group: str) -> list[str]:
     return Choices(config_folders()).names(group)
 
 
-def read_words(words: Sequence[str]) -> Words:
+def read_command_line(words: Sequence[str]) -> CommandLine:
     """Read the words of a command line: Hydra's overrides and flags, and four forms that Hydra does not have.
 
     The four forms are patterns (`model=pythia/*,!pythia/12b`), a list of k (`k=1,10`), a model as the reference
@@ -133,7 +133,7 @@ def read_words(words: Sequence[str]) -> Words:
     if "dataset.seq_len" in typed and "dataset.shorten" not in typed:
         overrides.append("dataset.shorten=false")  # the user named a length, so it is not changed
     further = [_quoted(f"file://{folder}") for folder in choices.folders[1:]]  # Hydra knows the first folder
-    return Words(
+    return CommandLine(
         overrides=overrides,
         search_path=[f"{_SEARCH}[{','.join(further)}]"] if further else [],
         show_flags=_show_flags(flags),

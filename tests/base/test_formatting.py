@@ -13,8 +13,8 @@ from mlflow.utils.validation import _validate_metric_name
 
 from rbptrack.base.errors import BadInput, RbptrackError, disk_trouble, first_line, nearest, shortened, unknown
 from rbptrack.base.escape import file_part, metric_part
+from rbptrack.base.formatting import compact, compact_bytes, counted, duration, listed, number, short_hash, short_path
 from rbptrack.base.secrets import names_a_secret, refuse_password, without_password
-from rbptrack.base.words import compact, compact_bytes, counted, duration, listed, number, short_hash, short_path
 
 STRANGE = [
     "nano (v2)",
