@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent.parent
-Typed = Callable[[str], tuple[int, str, str]]
-Program = Callable[..., subprocess.CompletedProcess[str]]
+RunCommand = Callable[[str], tuple[int, str, str]]
+RunProgram = Callable[..., subprocess.CompletedProcess[str]]
 
 SHORT = 40
 settings.register_profile(
@@ -53,7 +53,7 @@ def _seeded() -> None:
 
 
 @pytest.fixture
-def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Typed:
+def run_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunCommand:
     """Run a command line in an empty folder, in this process; returns exit code, output and errors."""
     from rbptrack.cli import app
 
@@ -69,7 +69,7 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Program:
+def run_program(tmp_path: Path) -> RunProgram:
     """Run `python -m rbptrack WORDS` in a folder of its own; the result holds its output."""
 
     def run(

@@ -11,7 +11,7 @@ from rbptrack.analysis.rank_store import Tables, WithoutRanks
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput
 from rbptrack.stats import Sums
-from tests.made import ranked
+from tests.rank_tables import rank_table
 
 PLAIN = {
     "dataset": "wiki",
@@ -37,7 +37,7 @@ def row(size: int, **columns):
 
 def runs_of(*rows, tables=None):
     if tables is None:
-        tables = {one["run_id"]: ranked([1, 2, 5, 1], documents=2) for one in rows}
+        tables = {one["run_id"]: rank_table([1, 2, 5, 1], documents=2) for one in rows}
     return Runs(pd.DataFrame(rows), Tables(tables))
 
 
@@ -168,7 +168,11 @@ def test_families_on_datasets_are_apart() -> None:
 
 
 def test_seeds_are_summed_into_one_point() -> None:
-    tables = {"a": ranked([1, 2], documents=2), "b": ranked([1, 1], documents=2), "r15": ranked([1, 9], documents=2)}
+    tables = {
+        "a": rank_table([1, 2], documents=2),
+        "b": rank_table([1, 1], documents=2),
+        "r15": rank_table([1, 9], documents=2),
+    }
     runs = runs_of(row(6, run_id="a"), row(6, run_id="b", model="nano-6k-seed1"), row(15), tables=tables)
     reading = read_families(runs, [1])
     [(family, counts)] = reading
@@ -206,7 +210,7 @@ def test_k_beyond_the_vocabulary_are_left_out() -> None:
 
 
 def test_a_run_whose_ranks_are_gone_is_named_and_the_others_stay() -> None:
-    tables = {"r6": ranked([1, 2], documents=2), "r38": ranked([1, 1], documents=2)}
+    tables = {"r6": rank_table([1, 2], documents=2), "r38": rank_table([1, 1], documents=2)}
     reading = read_families(runs_of(row(6), row(15), row(38), tables=tables), [1])
     [(family, counts)] = reading
     assert family.labels == ["6k", "38k"]
@@ -239,7 +243,7 @@ def test_sums_of_ones_own_add_and_come_by_source() -> None:
         def groups(self, run_id):
             return ["x", "x"]
 
-    table = ranked([1, 2, 5, 1], documents=2)
+    table = rank_table([1, 2, 5, 1], documents=2)
     rows = [row(6, run_id="a", groups=1), row(6, run_id="b", groups=1, model="nano-6k-seed1")]
     runs = Runs(pd.DataFrame(rows), Grouped({"a": table, "b": table}))
 

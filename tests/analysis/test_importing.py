@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rbptrack.analysis.importing import ImportedMeasurement, ImportedRow, ImportedScore, ImportNote, checked
 from rbptrack.base.errors import BadInput
-from tests.made import ranked
+from tests.rank_tables import rank_table
 
 ROW = {"model": "a-1", "dataset": "w", "non_embedding_params": "5", "ce": "2"}
 DIGITS = "9" * 400
@@ -176,7 +176,7 @@ def test_any_row_is_imported_whole_or_refused_in_words(columns: dict[str, Any]) 
 
 
 def test_ranks_decide_and_must_agree() -> None:
-    table = ranked([1, 2, 3, 40], documents=2)
+    table = rank_table([1, 2, 3, 40], documents=2)
     about = {"model": "a", "dataset": "w"}
     (measurement,) = checked(Path("t"), [ImportedMeasurement(about | {"rbp_2": 0.5}, ranks=table)]).measurements
     assert measurement.row.rbp == {1: 0.25, 2: 0.5, 10: 0.75}

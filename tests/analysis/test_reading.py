@@ -8,7 +8,7 @@ import pytest
 
 from rbptrack.analysis.reading import column_names, parse_json, read_pairs, read_rows, whole_number
 from rbptrack.base.errors import BadInput
-from tests.made import write_file
+from tests.imported_files import write_file
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from rbptrack.base.errors import MissingArtifact
 from rbptrack.facts import COLUMNS
 from rbptrack.ranks import MissingColumn, RankTable
 from rbptrack.stats.documents import only_totals
-from tests.made import ranked
+from tests.rank_tables import rank_table
 
 
 def row(run_id="a1", family="nano", size="6k", dataset="wiki", **columns):
@@ -35,7 +35,7 @@ class Grouped(RankStore):
         self.of_run = groups
 
     def ranks(self, run_id, columns=None):
-        return ranked([1, 3, 2, 1, 5, 1, 1, 9], documents=4)
+        return rank_table([1, 3, 2, 1, 5, 1, 1, 9], documents=4)
 
     def rank_pieces(self, run_id, columns=None):
         whole = self.ranks(run_id)
@@ -130,7 +130,7 @@ def test_a_filter_that_nothing_passes_lists_what_the_others_leave() -> None:
 
 
 def test_a_misspelt_column_of_ranks_is_named() -> None:
-    runs = runs_of(row("a"), tables={"a": ranked([1, 2], documents=1)})
+    runs = runs_of(row("a"), tables={"a": rank_table([1, 2], documents=1)})
     for ask in (lambda: runs.ranks("a", ["tokn"]), lambda: list(runs.rank_pieces("a", ["tokn"]))):
         with pytest.raises(MissingColumn, match=r"tokn.*token"):
             ask()

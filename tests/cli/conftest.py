@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rbptrack.config.paths import embedded
-from tests.conftest import Typed
+from tests.conftest import RunCommand
 from tests.tiny_models import TEXT
 
 TEXTS = [TEXT[300 * i : 300 * (i + 1)] for i in range(24)]
@@ -36,7 +36,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def on_store(store: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> Typed:
-    """`typed` in the folder of that store."""
+def on_store(store: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
+    """`run_command` in the folder of that store."""
     monkeypatch.chdir(store)
-    return typed
+    return run_command

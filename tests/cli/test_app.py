@@ -11,22 +11,22 @@ import pytest
 from rbptrack.base.errors import MeasurementError, StoreAway
 from rbptrack.base.process import Stopped
 from rbptrack.cli.app import main
-from tests.conftest import Typed
+from tests.conftest import RunCommand
 
 COMMANDS = ["measure", "plan", "demo", "list", "show", "compare", "report", "analyze"]
 COMMANDS += ["export", "import", "verify", "sync", "plugins", "ui"]
 
 
-def test_bare_it_prints_help(typed: Typed) -> None:
-    code, out, err = typed("")
+def test_bare_it_prints_help(run_command: RunCommand) -> None:
+    code, out, err = run_command("")
     assert (code, err) == (0, "")
     assert all(command in out for command in COMMANDS)
-    assert typed("--version")[1].startswith("rbptrack ")
+    assert run_command("--version")[1].startswith("rbptrack ")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command: str, typed: Typed) -> None:
-    code, out, err = typed(f"{command} --help")
+def test_every_command_has_help(command: str, run_command: RunCommand) -> None:
+    code, out, err = run_command(f"{command} --help")
     assert (code, err) == (0, "")
     assert "Usage" in out
 
@@ -95,8 +95,8 @@ TYPOS = {
 
 
 @pytest.mark.parametrize("line", TYPOS)
-def test_what_is_wrong_gets_a_line(line: str, typed: Typed, tmp_path: Path) -> None:
-    code, out, err = typed(line)
+def test_what_is_wrong_gets_a_line(line: str, run_command: RunCommand, tmp_path: Path) -> None:
+    code, out, err = run_command(line)
     assert code == 2
     assert TYPOS[line] in err
     assert len(err.splitlines()) <= 2
@@ -105,10 +105,10 @@ def test_what_is_wrong_gets_a_line(line: str, typed: Typed, tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
 
 
-def test_a_page_is_not_written_through_a_link(typed: Typed, tmp_path: Path) -> None:
+def test_a_page_is_not_written_through_a_link(run_command: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "page.html").symlink_to(tmp_path / "secret")
     for line in ("report --out page.html", "compare a b --out page.html"):
-        code, _, err = typed(line)
+        code, _, err = run_command(line)
         assert code == 2
         assert "link" in err
 
@@ -125,13 +125,13 @@ def test_a_page_is_not_written_through_a_link(typed: Typed, tmp_path: Path) -> N
     ],
 )
 def test_errors_are_a_line_and_an_exit_code(
-    error: BaseException, code: int, said: str, typed: Typed, monkeypatch: pytest.MonkeyPatch
+    error: BaseException, code: int, said: str, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(words: object) -> None:
         raise error
 
     monkeypatch.setattr("rbptrack.config.compose.compose", fail)
-    found, _, err = typed("model=nano/6k")
+    found, _, err = run_command("model=nano/6k")
     assert found == code
     assert said in err
     assert "hunter2" not in err

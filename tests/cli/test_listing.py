@@ -12,21 +12,21 @@ import pandas as pd
 import pytest
 
 from rbptrack.cli.readable import value_text
-from tests.conftest import Typed
+from tests.conftest import RunCommand
 
 
 def names(out: str) -> list[str]:
     return [line.split()[0] + "/" + line.split()[1] for line in out.splitlines()[1:-1]]
 
 
-def test_the_table_is_in_order_of_size(on_store: Typed) -> None:
+def test_the_table_is_in_order_of_size(on_store: RunCommand) -> None:
     code, out, _ = on_store("list")
     assert code == 0
     assert names(out) == ["nano-6k/code", "nano-15k/code", "nano-6k/few", "nano-15k/few"]
     assert out.splitlines()[-1] == "4 measurements"
 
 
-def test_no_error_is_shown_below_20_documents(on_store: Typed) -> None:
+def test_no_error_is_shown_below_20_documents(on_store: RunCommand) -> None:
     for line in on_store("list")[1].splitlines()[1:-1]:
         assert ("±" in line) == (" code " in line)
     assert "±" in on_store("show nano-6k/code")[1]
@@ -45,7 +45,7 @@ def test_no_error_is_shown_below_20_documents(on_store: Typed) -> None:
         ("--sort size,-dataset", ["nano-6k/few", "nano-6k/code", "nano-15k/few", "nano-15k/code"]),
     ],
 )
-def test_filters_and_order(flags: str, found: list[str], on_store: Typed) -> None:
+def test_filters_and_order(flags: str, found: list[str], on_store: RunCommand) -> None:
     code, out, err = on_store(f"list {flags}")
     assert (code, err) == (0, "")
     assert names(out) == found
@@ -61,13 +61,13 @@ def test_filters_and_order(flags: str, found: list[str], on_store: Typed) -> Non
         ("--experiment other", "other"),
     ],
 )
-def test_what_selects_nothing_says_what_there_is(flags: str, said: str, on_store: Typed) -> None:
+def test_what_selects_nothing_says_what_there_is(flags: str, said: str, on_store: RunCommand) -> None:
     code, out, err = on_store(f"list {flags}")
     assert (code, out) == (2, "")
     assert said in err
 
 
-def test_csv_and_json_hold_every_column_as_numbers(on_store: Typed) -> None:
+def test_csv_and_json_hold_every_column_as_numbers(on_store: RunCommand) -> None:
     frame = pd.read_csv(io.StringIO(on_store("list --format csv --sort -ce")[1]))
     assert frame["ce"].is_monotonic_decreasing
     assert {"name", "run_id", "seq_len", "rbp_10", "rbp_10_se", "documents", "started"} <= set(frame)
@@ -76,7 +76,7 @@ def test_csv_and_json_hold_every_column_as_numbers(on_store: Typed) -> None:
     assert rows[0]["ce"] == pytest.approx(frame.set_index("name").loc["nano-6k/code", "ce"], abs=1e-6)
 
 
-def test_csv_and_json_agree_to_the_last_digit(on_store: Typed) -> None:
+def test_csv_and_json_agree_to_the_last_digit(on_store: RunCommand) -> None:
     cells = list(csv.DictReader(io.StringIO(on_store("list --format csv")[1])))
     text = on_store("list --format json")[1]
     assert '"nano-6k/code"' in text
@@ -87,7 +87,7 @@ def test_csv_and_json_agree_to_the_last_digit(on_store: Typed) -> None:
         assert row["reference"] is None
 
 
-def test_tables_for_papers_have_a_number_and_its_error_in_a_cell(on_store: Typed) -> None:
+def test_tables_for_papers_have_a_number_and_its_error_in_a_cell(on_store: RunCommand) -> None:
     markdown = on_store("list --dataset code --format markdown")[1].splitlines()
     assert markdown[0].startswith("| measurement |")
     assert len(markdown) == 4
@@ -97,7 +97,7 @@ def test_tables_for_papers_have_a_number_and_its_error_in_a_cell(on_store: Typed
     assert r"RBP\_10" in latex
 
 
-def test_show_takes_every_name_of_a_measurement(on_store: Typed) -> None:
+def test_show_takes_every_name_of_a_measurement(on_store: RunCommand) -> None:
     shown = on_store("show nano-6k/code")[1]
     assert shown == on_store("show nano/6k/code")[1]
     run_id = re.search(r"run_id +(\w+)", shown)

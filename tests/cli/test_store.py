@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from rbptrack.tracking import Store
-from tests.conftest import Typed
+from tests.conftest import RunCommand
 from tests.system.servers import free_port
 
 
-def test_an_untouched_store_verifies(on_store: Typed) -> None:
+def test_an_untouched_store_verifies(on_store: RunCommand) -> None:
     code, _, err = on_store("verify")
     assert (code, err) == (0, "")
 
 
 def test_a_damaged_file_is_found_and_marked(
-    store: Path, on_store: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Path, on_store: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a store whose artifacts lie in this folder: MLflow keeps absolute addresses."""
     uri = f"--tracking-uri sqlite:///{tmp_path}/mlflow.db"
@@ -37,20 +37,20 @@ def test_a_damaged_file_is_found_and_marked(
     assert on_store(f"verify --repair {uri}")[0] == 1
 
 
-def test_a_sweep_does_not_repair_reports_and_lost_runs(typed: Typed, tmp_path: Path) -> None:
+def test_a_sweep_does_not_repair_reports_and_lost_runs(run_command: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "results.csv").write_text("model,dataset,ce,rbp_10\nmine-1m,wiki,3.4,0.7\n")
-    assert typed("import results.csv")[0] == 0
+    assert run_command("import results.csv")[0] == 0
     store = Store("sqlite:///mlflow.db")
     sweep = store.save("sweep", "s", sweep="first", files={"report.html": "<p>"}, covers=["0" * 32])
-    code, out, _ = typed("verify --repair")
+    code, out, _ = run_command("verify --repair")
     assert code == 1
     assert "next sweep" not in out
     store.artifact(sweep, "report.html").write_text("<p>altered")
-    code, out, _ = typed("verify")
+    code, out, _ = run_command("verify")
     assert (code, "next sweep" in out) == (1, False)
-    code, out, _ = typed("verify --repair")
+    code, out, _ = run_command("verify --repair")
     assert (code, "next sweep" in out) == (1, False)
-    assert typed("verify")[0] == 0  # the marked sweep is not read any more
+    assert run_command("verify")[0] == 0  # the marked sweep is not read any more
 
 
 SERVER = """
@@ -70,7 +70,7 @@ HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).
 
 
 def test_ui_starts_mlflows_server_and_opens_the_page_when_it_answers(
-    on_store: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    on_store: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In place of MLflow runs a server that answers once. The store's address is not on its command line."""
     (tmp_path / "mlflow.py").write_text(SERVER)
@@ -89,7 +89,9 @@ def test_ui_starts_mlflows_server_and_opens_the_page_when_it_answers(
     assert not any("sqlite" in word for word in started["words"])
 
 
-def test_a_server_that_cannot_start_ends_ui(on_store: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_cannot_start_ends_ui(
+    on_store: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mlflow.py").write_text("raise SystemExit(3)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     code, out, _ = on_store(f"ui --port {free_port()}")

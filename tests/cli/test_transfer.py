@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Program, Typed
+from tests.conftest import RunCommand, RunProgram
 
 EXPORTER = '''
 from pathlib import Path
@@ -40,7 +40,7 @@ class Faulty(Importer):
 """
 
 
-def test_a_bundle_goes_out_and_comes_in(on_store: Typed, tmp_path: Path) -> None:
+def test_a_bundle_goes_out_and_comes_in(on_store: RunCommand, tmp_path: Path) -> None:
     bundle = tmp_path / "code.zip"
     code, out, _ = on_store(f"export {bundle} --dataset code")
     assert code == 0
@@ -54,7 +54,7 @@ def test_a_bundle_goes_out_and_comes_in(on_store: Typed, tmp_path: Path) -> None
         assert on_store(line)[0] == 2
 
 
-def test_tables_of_others_come_in(on_store: Typed, tmp_path: Path) -> None:
+def test_tables_of_others_come_in(on_store: RunCommand, tmp_path: Path) -> None:
     table = tmp_path / "results.csv"
     table.write_text("model,dataset,ce,rbp_10\nEleutherAI/pythia-70m,wiki,3.4,0.7\nmine-1.4b,wiki,3.0,0.75\n")
     uri = f"--tracking-uri sqlite:///{tmp_path}/other.db"
@@ -77,27 +77,29 @@ def test_tables_of_others_come_in(on_store: Typed, tmp_path: Path) -> None:
         IMPORTER.format(option="sheet: int = 1", answer="1 / 0"),
     ],
 )
-def test_a_broken_importer_does_not_stop_an_import(fault: str, typed: Typed, tmp_path: Path) -> None:
+def test_a_broken_importer_does_not_stop_an_import(fault: str, run_command: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "plugins/importers").mkdir(parents=True)
     (tmp_path / "plugins/importers/faulty.py").write_text(fault)
     (tmp_path / "results.csv").write_text("model,dataset,ce,rbp_10\nmine-1m,wiki,3.4,0.7\n")
-    code, _, err = typed("import results.csv")
+    code, _, err = run_command("import results.csv")
     assert code == 0
     assert err.count("faulty") >= 1
-    assert typed("list")[1].splitlines()[-1] == "1 measurement"
-    assert typed("import results.csv --importer table")[2] == ""
-    assert typed("import results.csv --importer faulty")[0] != 0
+    assert run_command("list")[1].splitlines()[-1] == "1 measurement"
+    assert run_command("import results.csv --importer table")[2] == ""
+    assert run_command("import results.csv --importer faulty")[0] != 0
 
 
-def test_a_store_is_one_file_when_the_command_has_ended(program: Program, tmp_path: Path) -> None:
+def test_a_store_is_one_file_when_the_command_has_ended(run_program: RunProgram, tmp_path: Path) -> None:
     (tmp_path / "others.csv").write_text("model,dataset,ce,rbp_10\nmine-1m,wiki,3.4,0.7\n")
-    done = program("import", "others.csv")
+    done = run_program("import", "others.csv")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in tmp_path.glob("mlflow.db*")] == ["mlflow.db"]
 
 
 @pytest.mark.parametrize(("option", "code"), [("file=mine.txt", 0), ("file=nothing", 2), ("fle=x", 2)])
-def test_an_exporter_fills_a_folder_or_leaves_none(option: str, code: int, on_store: Typed, tmp_path: Path) -> None:
+def test_an_exporter_fills_a_folder_or_leaves_none(
+    option: str, code: int, on_store: RunCommand, tmp_path: Path
+) -> None:
     (tmp_path / "plugins/exporters").mkdir(parents=True)
     (tmp_path / "plugins/exporters/lines.py").write_text(EXPORTER)
     out = tmp_path / "out"

@@ -23,13 +23,13 @@ from rbptrack.exchange import export_bundle, import_bundle, import_source, is_bu
 from rbptrack.ranks import RankTable
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Outbox, Record, Store
-from tests.cells import Measured
+from tests.store_fixtures import WriteCell
 
 
 @pytest.fixture
-def exported(store: Store, measured: Measured) -> Path:
+def exported(store: Store, write_cell: WriteCell) -> Path:
     """A bundle of one measurement."""
-    Outbox(store).deliver(measured(documents=60, groups=20))
+    Outbox(store).deliver(write_cell(documents=60, groups=20))
     export_bundle(store.runs(), Path("shared.zip"))
     return Path("shared.zip").absolute()
 
@@ -40,9 +40,9 @@ def other(store: Store) -> Store:
     return Store(store.uri, "other")
 
 
-def test_what_was_exported_is_the_same_when_imported(store: Store, measured: Measured, other: Store) -> None:
+def test_what_was_exported_is_the_same_when_imported(store: Store, write_cell: WriteCell, other: Store) -> None:
     for s in (1000, 2000):
-        Outbox(store).deliver(measured(s, documents=60, groups=20))
+        Outbox(store).deliver(write_cell(s, documents=60, groups=20))
     assert export_bundle(store.runs(), Path("shared.zip")) == 2
     assert is_bundle(Path("shared.zip"))
     assert import_bundle(Path("shared.zip"), other)
@@ -65,10 +65,10 @@ def test_importing_again_adds_nothing(exported: Path, other: Store, store: Store
 
 
 def test_an_import_that_was_cut_short_is_completed_by_the_same_command(
-    store: Store, measured: Measured, other: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, write_cell: WriteCell, other: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for s in (1000, 2000):
-        Outbox(store).deliver(measured(s))
+        Outbox(store).deliver(write_cell(s))
     export_bundle(store.runs(), Path("shared.zip"))
     deliver = Outbox.deliver
 
@@ -189,9 +189,9 @@ def test_records_that_their_ranks_or_fingerprint_do_not_bear_out_are_refused(exp
     assert list(other.finished()) == []
 
 
-def test_of_two_measurements_none_is_kept_if_one_is_false(store: Store, measured: Measured, other: Store) -> None:
+def test_of_two_measurements_none_is_kept_if_one_is_false(store: Store, write_cell: WriteCell, other: Store) -> None:
     for s in (1000, 2000):
-        Outbox(store).deliver(measured(s))
+        Outbox(store).deliver(write_cell(s))
     export_bundle(store.runs(), Path("shared.zip"))
     let_in = []
     for what, change in FALSE_RECORDS.items():
@@ -354,9 +354,9 @@ def test_flipped_bits_are_refused(exported: Path, other: Store) -> None:
 
 @pytest.mark.parametrize(("file", "old"), [("record.json", b'"tie_rate": 0'), ("documents.parquet", b"PAR1")])
 def test_what_its_seal_does_not_confirm_is_not_exported(
-    file: str, old: bytes, store: Store, measured: Measured
+    file: str, old: bytes, store: Store, write_cell: WriteCell
 ) -> None:
-    artifact = store.artifact(Outbox(store).deliver(measured()), file)
+    artifact = store.artifact(Outbox(store).deliver(write_cell()), file)
     content = artifact.read_bytes()
     assert old in content
     artifact.write_bytes(content.replace(old, old[:-1] + b"2"))
@@ -365,8 +365,8 @@ def test_what_its_seal_does_not_confirm_is_not_exported(
     assert not Path("shared.zip").exists()
 
 
-def test_an_export_does_not_write_through_a_link(store: Store, measured: Measured) -> None:
-    Outbox(store).deliver(measured())
+def test_an_export_does_not_write_through_a_link(store: Store, write_cell: WriteCell) -> None:
+    Outbox(store).deliver(write_cell())
     Path("shared.zip").symlink_to("elsewhere.zip")
     with pytest.raises(BadInput, match="link"):
         export_bundle(store.runs(), Path("shared.zip"))

@@ -13,7 +13,7 @@ from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedS
 from rbptrack.analysis.rank_store import WithoutRanks
 from rbptrack.exchange import export_bundle, import_bundle, import_source
 from rbptrack.tracking import Store
-from tests.made import power_law_ranks
+from tests.rank_tables import power_law_rank_table
 
 TABLE = Path("table.csv")
 
@@ -40,7 +40,7 @@ def test_numbers_without_ranks_are_measurements_whose_ranks_are_not_known(store:
 
 
 def test_ranks_give_all_numbers_with_their_errors(store: Store) -> None:
-    table = power_law_ranks(1000, documents=30, tokens=20)
+    table = power_law_rank_table(1000, documents=30, tokens=20)
     take(store, [ImportedMeasurement({"model": "mine-1k", "dataset": "wiki"}, ranks=table)])
     runs = store.runs()
     row = runs["mine-1k/wiki"]

@@ -10,7 +10,7 @@ import pytest
 
 from rbptrack.analysis import Report, Runs
 from rbptrack.ranks import RankTable
-from tests.made import TableSource
+from tests.rank_tables import MemoryRankStore
 
 
 def runs_of(
@@ -30,7 +30,7 @@ def runs_of(
         numbers = {"non_embedding_params": round(s), "vocab_size": table.vocab_size, "num_tokens": len(table)}
         group_count = {"groups": len(set(groups)) if groups else None}
         rows.append(names | numbers | group_count | columns)
-    source = TableSource(by_run, groups=dict.fromkeys(by_run, groups), texts=texts)
+    source = MemoryRankStore(by_run, groups=dict.fromkeys(by_run, groups), texts=texts)
     return Runs(pd.DataFrame(rows), source)
 
 

@@ -14,7 +14,7 @@ from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.base.errors import BadInput
 from rbptrack.figures.charts import save
 from rbptrack.ranks import RankTable
-from tests.made import TableSource, ranked
+from tests.rank_tables import MemoryRankStore, rank_table
 
 TOKENS = 20
 
@@ -26,7 +26,7 @@ def table(seed: int, *, documents: int = 30, worse: float = 0.0, **columns: Any)
     rank = rng.integers(1, 6, n)
     logprob = np.minimum(-np.log(rank) - worse - 0.3 * rng.random(n), 0)
     about = {"token": np.arange(n) % 64, "top": rng.integers(0, 2, n), "logprob": logprob}
-    return ranked(rank, documents=documents, **about | columns)
+    return rank_table(rank, documents=documents, **about | columns)
 
 
 def measured(tables: dict[str, RankTable], **columns: list[Any]) -> Runs:
@@ -34,7 +34,7 @@ def measured(tables: dict[str, RankTable], **columns: list[Any]) -> Runs:
     ids = list(tables)
     frame = pd.DataFrame({"run_id": ids, "family": "toy", "size": "1m", "model": "toy-1m", "dataset": "text"})
     frame = frame.assign(non_embedding_params=10**6, vocab_size=64, documents_hash="h", sequence="slide", **columns)
-    return Runs(frame, TableSource(tables, texts={i: f" w{i}" for i in range(64)}))
+    return Runs(frame, MemoryRankStore(tables, texts={i: f" w{i}" for i in range(64)}))
 
 
 def pairs(report: Any) -> list[str]:
@@ -74,7 +74,7 @@ def test_checkpoints_go_from_one_to_the_next(tmp_path: Path) -> None:
 def test_gained_minus_lost_has_the_interval_of_the_change_of_rbp_1() -> None:
     ranks = np.tile([1, 1, 2, 3, 4], 30 * TOKENS // 5)
     worse = np.where(np.random.default_rng(0).random(len(ranks)) < 0.4, 5, ranks)
-    tables = {"a": ranked(ranks, documents=30), "b": ranked(worse, documents=30)}
+    tables = {"a": rank_table(ranks, documents=30), "b": rank_table(worse, documents=30)}
     report = Agreement(ks=[1]).analyze(measured(tables, dtype=["float32", "bfloat16"]))
     change = report.frame("change").set_index("metric").loc["rbp_1"]
     (flips,) = report.frame("flips").to_dict("records")

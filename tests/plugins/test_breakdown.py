@@ -17,7 +17,7 @@ from plugins.breakdown import (
 )
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
-from tests.made import ranked
+from tests.rank_tables import rank_table
 
 SIZES = (1e6, 1e7, 1e8, 1e9)
 TEXTS = {0: " the", 1: "ing", 2: "(", 3: "x_1"}
@@ -42,7 +42,7 @@ def test_tokens_are_classed_by_text_frequency_and_position() -> None:
 
 
 def test_counts_by_position_by_hand() -> None:
-    table = ranked([1, 2, 3, 4, 5, 6], documents=2, position=np.array([0, 1, 2, 0, 3, 4]))
+    table = rank_table([1, 2, 3, 4, 5, 6], documents=2, position=np.array([0, 1, 2, 0, 3, 4]))
     classifications = classifications_of(np.zeros(0, dtype=int), np.array([6]), 4, ())
     sums = sum_by_class(table, classifications, [2])["position"]
     assert classifications["position"].names == ("0", "1", "2 to 3", "4 to 7")
@@ -72,7 +72,7 @@ def classed(
     missed = 1.5 * (s / 1e6) ** -np.asarray(alphas)[token]
     difficulty = np.random.default_rng(seed).random(len(token))  # of the same texts at every size
     rank = np.where(difficulty < np.exp(-missed), 1, 30)
-    return ranked(rank, documents=documents, token=token, logprob=-missed * np.array([3, 6])[token])
+    return rank_table(rank, documents=documents, token=token, logprob=-missed * np.array([3, 6])[token])
 
 
 def test_a_class_with_another_exponent_is_found(in_memory: Any, is_complete: Any) -> None:
@@ -104,7 +104,7 @@ def test_positions_alike_are_not_told_apart(in_memory: Any) -> None:
 
 def test_fields_are_classes(in_memory: Any) -> None:
     field = np.tile(np.repeat([0, 1], 200), 40)
-    table = ranked(np.where(field, 1, 9), documents=40, field=field, logprob=-1.0 - field)
+    table = rank_table(np.where(field, 1, 9), documents=40, field=field, logprob=-1.0 - field)
     level = Breakdown().analyze(in_memory({1e6: table})).frame("level").set_index(["by", "class", "metric"])["level"]
     assert level["field", "field 1", "ce"] == pytest.approx(1.0)
 
@@ -115,7 +115,7 @@ def test_a_group_is_compared_over_its_own_documents(in_memory: Any, is_complete:
     harder = np.repeat([0.0, 0.5, 0.2], [3000, 3000, 300])
     noise = np.random.default_rng(0).normal(0, 0.1, 63).repeat(100)
     tables = {
-        s: ranked(np.ones(6300), documents=63, logprob=-(2 + harder + noise) / (1 + i)) for i, s in enumerate(SIZES)
+        s: rank_table(np.ones(6300), documents=63, logprob=-(2 + harder + noise) / (1 + i)) for i, s in enumerate(SIZES)
     }
     report = Breakdown().analyze(in_memory(tables, groups=groups))
     assert is_complete(report)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plugins.ce_parts import PARTS, CeParts, decompose, means, part_sums
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes
 from rbptrack.ranks import RankHistogram, RankTable
-from tests.made import ranked
+from tests.rank_tables import rank_table
 
 SIZES = (1e6, 1e7, 1e8, 1e9)
 V = 64
@@ -26,7 +26,7 @@ def model(s: float, *, documents: int = 40, tokens: int = 50, seed: int = 0) -> 
     share = ease**-0.2 / 2 * difficulty  # of tokens of rank 64: ln 64 = 4.16
     rank = np.where(np.tile(np.arange(tokens), documents) < np.rint(share * tokens), 64, 1)
     logprob = -np.log(rank) - 2 * ease**-0.1 * difficulty
-    return ranked(rank, documents=documents, vocab_size=V, logprob=logprob)
+    return rank_table(rank, documents=documents, vocab_size=V, logprob=logprob)
 
 
 def test_the_parts_of_the_second_identity_by_hand() -> None:
@@ -43,7 +43,7 @@ def test_the_parts_of_the_second_identity_by_hand() -> None:
 def test_both_identities_hold_for_any_ranks(tokens: list[tuple[int, float]]) -> None:
     tokens = tokens[: len(tokens) // 2 * 2]
     rank, share = map(np.array, zip(*tokens, strict=True))
-    table = ranked(rank, documents=2, logprob=np.log(share / rank))
+    table = rank_table(rank, documents=2, logprob=np.log(share / rank))
     sums = part_sums([table], table.histogram())
     parts = dict(zip(PARTS, means(sums.sums.sum(axis=0)), strict=True))
     assert parts["ce"] == pytest.approx(table.ce, abs=1e-9)
@@ -61,18 +61,18 @@ def test_documents_move_the_parts_as_leaving_them_out_does() -> None:
     """The sums of H(P) and -ln Z are their first order: without one of 200 documents they are those of the rest."""
     rng = np.random.default_rng(0)
     rank = np.minimum(rng.geometric(0.3, 200 * 50), V)
-    table = ranked(rank, documents=200, vocab_size=V, logprob=-np.log(rank) - rng.random(len(rank)))
+    table = rank_table(rank, documents=200, vocab_size=V, logprob=-np.log(rank) - rng.random(len(rank)))
     sums = part_sums([table], table.histogram()).sums
     keep = table.column("document") > 0
-    rest = ranked(rank[keep], documents=199, vocab_size=V, logprob=table.column("logprob")[keep])
+    rest = rank_table(rank[keep], documents=199, vocab_size=V, logprob=table.column("logprob")[keep])
     moved = means(sums[1:].sum(axis=0))[3:] - means(sums.sum(axis=0))[3:]
     truth = decompose(rest.histogram()) - decompose(table.histogram())
     np.testing.assert_allclose(moved, truth, atol=0.1 * abs(truth).max())
 
 
 def test_a_histogram_of_other_ranks_is_refused() -> None:
-    table = ranked([1, 2, 3, 4], documents=2)
-    other = ranked([1, 2, 3, 4], documents=2, logprob=np.full(4, -2.0))
+    table = rank_table([1, 2, 3, 4], documents=2)
+    other = rank_table([1, 2, 3, 4], documents=2, logprob=np.full(4, -2.0))
     with pytest.raises(Exception, match="cross-entropy"):
         part_sums([table], other.histogram())
 
@@ -108,7 +108,7 @@ def test_confidence_has_no_logarithm_and_kl_no_interval(in_memory: Any) -> None:
 
 
 def test_miller_and_madow_add_the_ranks_seen(in_memory: Any) -> None:
-    table = ranked([1, 1, 2, 3] * 10, documents=20)
+    table = rank_table([1, 1, 2, 3] * 10, documents=20)
     (row,) = CeParts().analyze(in_memory({1e6: table})).tables["parts"].to_dict("records")
     assert row["miller_madow"] == pytest.approx(row["error_entropy"] + 2 / 80)
 
@@ -123,7 +123,9 @@ def test_two_runs_of_a_size_are_averaged(in_memory: Any) -> None:
 
 
 def test_probabilities_above_1_over_r_have_no_rank_and_rest(in_memory: Any, is_complete: Any) -> None:
-    wrong = {s: ranked([4, 1, 2, 1] * 20, documents=20, logprob=np.full(80, -0.1 - i)) for i, s in enumerate(SIZES[:3])}
+    wrong = {
+        s: rank_table([4, 1, 2, 1] * 20, documents=20, logprob=np.full(80, -0.1 - i)) for i, s in enumerate(SIZES[:3])
+    }
     report = CeParts().analyze(in_memory(wrong))
     assert is_complete(report)
     assert np.isnan(report.tables["parts"]["rank"].iat[0])

@@ -10,7 +10,7 @@ from rbptrack.analysis import Runs
 from rbptrack.analysis.plugin import import_file
 from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes
-from tests.made import power_law_ranks
+from tests.rank_tables import power_law_rank_table
 
 Contrasts = import_file(Path(__file__).parents[2] / "plugins" / "contrasts.py").Contrasts
 SIZES = np.geomspace(1e6, 1e9, 5).round()
@@ -32,7 +32,7 @@ def cells(family: str = "f", dataset: str = "text", alpha: float = 0.1, seeds: i
             row |= {"non_embedding_params": s, "vocab_size": 512, "num_tokens": 9000, "documents_hash": dataset}
             rows.append(row | columns)
             factor = 3.0 * np.exp(np.random.default_rng(int(s) + number).normal(0, 0.01))
-            tables[run_id] = power_law_ranks(s, alpha=alpha, factor=factor, tokens=300, seed=seed)
+            tables[run_id] = power_law_rank_table(s, alpha=alpha, factor=factor, tokens=300, seed=seed)
     return rows, tables
 
 

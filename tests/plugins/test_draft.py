@@ -16,7 +16,7 @@ from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.base.errors import BadInput
 from rbptrack.figures.charts import save
 from rbptrack.ranks import RankTable
-from tests.made import TableSource, ranked
+from tests.rank_tables import MemoryRankStore, rank_table
 
 DOCUMENTS = 20
 LENGTH = 60
@@ -26,7 +26,7 @@ def table(accept: Any, documents: int = DOCUMENTS, **columns: Any) -> RankTable:
     """A draft of some documents, each with the same acceptance."""
     n = documents * LENGTH
     about = {"kl": np.full(n, 0.25), "reference_top": np.zeros(n), "reference_rank": np.ones(n), "top": np.zeros(n)}
-    return ranked(np.ones(n), documents=documents, **about | {"accept": np.resize(accept, n)} | columns)
+    return rank_table(np.ones(n), documents=documents, **about | {"accept": np.resize(accept, n)} | columns)
 
 
 def measured(*tables: RankTable, sizes: tuple[float, ...] = (1e6,)) -> Runs:
@@ -35,7 +35,7 @@ def measured(*tables: RankTable, sizes: tuple[float, ...] = (1e6,)) -> Runs:
         family="toy", size=[f"{s:.0f}" for s in sizes], model=[f"toy-{s:.0f}" for s in sizes], dataset="text",
         total_params=sizes, vocab_size=64, reference="large", reference_commit="c", reference_params=10**7,
     )  # fmt: skip
-    return Runs(frame, TableSource({f"r{i}": one for i, one in enumerate(tables)}))
+    return Runs(frame, MemoryRankStore({f"r{i}": one for i, one in enumerate(tables)}))
 
 
 def speed_up(rate: float, length: int, cost: float) -> float:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plugins.emergence import MIXTURE, RUNS, SUCCEEDED, WINDOWS, Emergence, count_windows, expected, whole_answers
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
-from tests.made import ranked
+from tests.rank_tables import rank_table
 
 SIZES = (1e6, 1e7, 1e8, 1e9)
 
@@ -26,24 +26,24 @@ def hits(table: RankTable) -> dict[int, tuple[int, int, int]]:
 
 def independent(share: float, *, documents: int = 60, tokens: int = 300, seed: int = 0) -> RankTable:
     ranks = 1 + (np.random.default_rng(seed).random(documents * tokens) >= share)
-    return ranked(ranks, documents=documents)
+    return rank_table(ranks, documents=documents)
 
 
 def sticky(share: float, run: int, *, documents: int = 60, tokens: int = 300, seed: int = 0) -> RankTable:
     """Blocks of `run` tokens that succeed or fail together."""
     blocks = np.random.default_rng(seed).random(documents * tokens // run) < share
-    return ranked(np.where(np.repeat(blocks, run), 1, 2), documents=documents)
+    return rank_table(np.where(np.repeat(blocks, run), 1, 2), documents=documents)
 
 
 def test_windows_by_hand() -> None:
     """Two documents, hits as 1: 1 1 1 0 1 and 1 1 0 0 0."""
-    table = ranked([1, 1, 1, 2, 1, 1, 1, 2, 2, 2], documents=2)
+    table = rank_table([1, 1, 1, 2, 1, 1, 1, 2, 2, 2], documents=2)
     assert hits(table) == {1: (10, 6, 3), 2: (8, 3, 2), 3: (6, 1, 1), 4: (4, 0, 0)}
 
 
 def test_the_mixture_by_hand() -> None:
     """Of 5 tokens 4 are hits, of another 5 tokens 2: two of them are hits in 6 and in 1 of 10 pairs."""
-    table = ranked([1, 1, 1, 2, 1, 1, 1, 2, 2, 2], documents=2)
+    table = rank_table([1, 1, 1, 2, 1, 1, 1, 2, 2, 2], documents=2)
     counts = count_windows(table, [1], [1, 2, 5])[:, 0, :, MIXTURE]
     np.testing.assert_allclose(counts, [[4, 4 * 0.6, 0], [2, 4 * 0.1, 0]])
 
@@ -52,7 +52,7 @@ def test_documents_that_differ_do_not_cluster_within(in_memory: Any, is_complete
     """Half of the documents have RBP_1 = .9, half .5, tokens independent: p_4 is the mean of .9^4 and .5^4."""
     shares = np.repeat(np.tile([0.9, 0.5], 60), 300)
     ranks = 1 + (np.random.default_rng(0).random(len(shares)) >= shares)
-    report = Emergence(ks=(1,), lengths=(4,)).analyze(in_memory({1e6: ranked(ranks, documents=120)}))
+    report = Emergence(ks=(1,), lengths=(4,)).analyze(in_memory({1e6: rank_table(ranks, documents=120)}))
     assert is_complete(report)
     assert report.frame("n_eff")["verdict"].iat[0] == "below", "documents that differ are no independent tokens"
     row = report.frame("clustering").iloc[0]
@@ -63,14 +63,14 @@ def test_documents_that_differ_do_not_cluster_within(in_memory: Any, is_complete
 
 
 def test_a_masked_token_breaks_a_window() -> None:
-    table = ranked([1, 1, 1, 1], position=np.array([0, 1, 3, 4]))
+    table = rank_table([1, 1, 1, 1], position=np.array([0, 1, 3, 4]))
     assert hits(table) == {1: (4, 4, 2), 2: (2, 2, 2), 3: (0, 0, 0), 4: (0, 0, 0)}
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(1, 6), st.integers(1, 5))
 def test_windows_are_those_that_one_counts_one_by_one(succeeds: list[bool], n: int, documents: int) -> None:
     ranks = np.where(np.tile(succeeds, documents), 1, 2)
-    counts = count_windows(ranked(ranks, documents=documents), [1], [n])[:, 0, 0]
+    counts = count_windows(rank_table(ranks, documents=documents), [1], [n])[:, 0, 0]
     windows = [succeeds[i : i + n] for i in range(len(succeeds) - n + 1)]
     assert counts[:, 0].tolist() == [len(windows)] * documents
     assert counts[:, 1].tolist() == [sum(all(window) for window in windows)] * documents
@@ -99,7 +99,7 @@ def test_short_documents_that_are_harder_do_not_make_long_windows_of_others_look
     ranks = np.concatenate([1 + (rng.random(n) >= (0.6 if n == 24 else 0.9)) for n in lengths])
     document = np.repeat(np.arange(len(lengths)), lengths)
     position = np.concatenate([np.arange(n) for n in lengths])
-    runs = in_memory({1e6: ranked(ranks, document=document, position=position)})
+    runs = in_memory({1e6: rank_table(ranks, document=document, position=position)})
     row = Emergence(ks=(1,), lengths=(32,)).analyze(runs).frame("n_eff").iloc[0]
     assert row["n_eff"] == pytest.approx(32, abs=3)
     assert row["verdict"] == "undecided"
@@ -121,7 +121,7 @@ def test_an_n_with_few_runs_is_refused(in_memory: Any) -> None:
     ranks = np.full((40, 100), 2)
     ranks[:, ::2] = 1
     ranks[:3, :90] = 1  # runs of 90 in three documents only
-    report = Emergence(ks=(1,), lengths=(8,)).analyze(in_memory({1e6: ranked(ranks, documents=40)}))
+    report = Emergence(ks=(1,), lengths=(8,)).analyze(in_memory({1e6: rank_table(ranks, documents=40)}))
     row = report.tables["windows"].set_index("N").loc[8]
     assert row["documents"] == 3
     assert np.isnan(row["p_n"])
@@ -147,7 +147,7 @@ def test_two_sizes_have_a_law_without_an_interval(in_memory: Any) -> None:
 
 
 def test_where_every_token_succeeds_nothing_is_asked(in_memory: Any) -> None:
-    runs = in_memory({s: ranked(np.ones(2000), documents=40) for s in SIZES[:3]})
+    runs = in_memory({s: rank_table(np.ones(2000), documents=40) for s in SIZES[:3]})
     report = Emergence(ks=(1,)).analyze(runs)
     assert not len(report.results)
     assert (report.tables["windows"]["p_n"].dropna() == 1).all()
@@ -165,7 +165,7 @@ def answers(documents: int = 40, tokens: int = 4, question: int = 3, seed: int =
     whole = np.repeat(np.where(rng.random(documents) < 0.75, 1, 2)[:, None], tokens, axis=1)
     ranks = np.concatenate([rng.integers(1, 9, (documents, question)), whole], axis=1)
     field = np.tile(np.repeat([0, 1], [question, tokens]), documents)
-    return ranked(ranks, documents=documents, **({"field": field} | columns))
+    return rank_table(ranks, documents=documents, **({"field": field} | columns))
 
 
 def test_whole_answers_by_hand() -> None:
@@ -173,10 +173,10 @@ def test_whole_answers_by_hand() -> None:
     document = np.array([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])
     position = np.array([0, 1, 2, 3, 4, 0, 2, 3, 0, 1])
     # The second answer lacks its first token, the third is not there.
-    table = ranked([1] * 2 + [1, 5, 1] + [1] * 5, field=field, document=document, position=position)
+    table = rank_table([1] * 2 + [1, 5, 1] + [1] * 5, field=field, document=document, position=position)
     assert whole_answers(table, [1, 10], 1, np.inf).tolist() == [[3, 2, 3], [0, 0, 0], [0, 0, 0]]
     assert not whole_answers(table, [1], 1, 5).any()  # the answer reaches the cut
-    assert not whole_answers(ranked([1, 1]), [1], 0, np.inf).any()  # one field only
+    assert not whole_answers(rank_table([1, 1]), [1], 0, np.inf).any()  # one field only
 
 
 def test_expected_answers_by_hand() -> None:

@@ -10,7 +10,7 @@ from rbptrack.analysis import Runs
 from rbptrack.analysis.plugin import import_file
 from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.testing import NeedsRanks
-from tests.made import ranked
+from tests.rank_tables import rank_table
 
 KLaw = import_file(Path(__file__).parents[2] / "plugins" / "k_law.py").KLaw
 
@@ -35,7 +35,7 @@ def runs_of(betas: dict[float, tuple[float, float]], documents: int = 20) -> Run
     for s, (beta, b) in betas.items():
         run_id = f"r{s:.0f}"
         rank = law_in_k(beta, b, documents)
-        tables[run_id] = ranked(rank, documents=documents, vocab_size=4096)
+        tables[run_id] = rank_table(rank, documents=documents, vocab_size=4096)
         rows.append(
             {"run_id": run_id, "family": "f", "size": str(s), "model": f"f-{s}", "dataset": "d", "vocab_size": 4096}
             | {"non_embedding_params": s, "num_tokens": len(rank), "ce": 1.0}
@@ -72,7 +72,7 @@ def test_imported_numbers_without_ranks_have_a_slope_and_no_interval():
 
 def test_five_documents_have_a_slope_and_a_reason_for_no_interval():
     row = {"run_id": "a", "family": "f", "size": "1m", "model": "m", "dataset": "d", "vocab_size": 64}
-    tables = {"a": ranked(np.tile([1, 1, 2, 3, 5, 9, 20, 40], 50), documents=5)}
+    tables = {"a": rank_table(np.tile([1, 1, 2, 3, 5, 9, 20, 40], 50), documents=5)}
     report = KLaw().analyze(Runs(pd.DataFrame([row | {"non_embedding_params": 1e6}]), Tables(tables)))
     assert np.isnan(report.frame("beta")["low"].iat[0])
     assert any("no interval of β at 1m" in note and "5 documents" in note for note in report.notes)
@@ -83,7 +83,7 @@ def test_the_grid_of_k_ends_with_too_few_misses_and_missing_ends_have_a_reason()
     rank = np.tile([1, 1, 2, 3, 4, 5, 7, 9, 12, 1], 30)
     rank[9::10] = np.repeat([1, 20, 60], [11, 10, 9])
     alone = np.repeat([20, 1], [15, 285])
-    tables = {"spread": ranked(rank, documents=30), "alone": ranked(alone, documents=20)}
+    tables = {"spread": rank_table(rank, documents=30), "alone": rank_table(alone, documents=20)}
     row = {"family": "f", "dataset": "d", "vocab_size": 64}
     rows = [row | {"run_id": name, "model": name, "size": name, "non_embedding_params": len(name)} for name in tables]
     report = KLaw().analyze(Runs(pd.DataFrame(rows), Tables(tables)))

@@ -10,7 +10,7 @@ import pytest
 from plugins.lognormal import Lognormal, RankSums, fit_ranks, integral_of_p1, largest_difference, maximum_likelihood
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
-from tests.made import ranked
+from tests.rank_tables import rank_table
 
 V = 512
 SIZES = (1e6, 1e7, 1e8, 1e9)
@@ -24,7 +24,7 @@ def pmf(beta: float, gamma: float, vocab_size: int = V) -> np.ndarray:
 
 def drawn(beta: float, gamma: float, *, documents: int = 200, tokens: int = 100, seed: int = 0) -> RankTable:
     ranks = np.random.default_rng(seed).choice(np.arange(1, V + 1), size=documents * tokens, p=pmf(beta, gamma))
-    return ranked(ranks, documents=documents, vocab_size=V)
+    return rank_table(ranks, documents=documents, vocab_size=V)
 
 
 def sums_of(table: RankTable, *, documents: int) -> RankSums:
@@ -51,7 +51,7 @@ def test_zipf_is_fitted_to_the_mean_logarithm_of_ranks() -> None:
 
 
 def test_the_largest_difference_by_hand() -> None:
-    histogram = ranked([1, 1, 1, 3], vocab_size=4).histogram()
+    histogram = rank_table([1, 1, 1, 3], vocab_size=4).histogram()
     assert largest_difference(histogram, np.log(np.full(4, 0.25))) == pytest.approx(0.5)  # RBP_1 is 0.75 against 0.25
 
 
@@ -125,7 +125,7 @@ def test_few_documents_decide_nothing(in_memory: Any) -> None:
 
 
 def test_too_few_ranks_are_named(in_memory: Any) -> None:
-    runs = in_memory({1e6: drawn(0.5, 0.1), 1e7: ranked([1, 2, 1, 3] * 5000, documents=200, vocab_size=V)})
+    runs = in_memory({1e6: drawn(0.5, 0.1), 1e7: rank_table([1, 2, 1, 3] * 5000, documents=200, vocab_size=V)})
     report = Lognormal().analyze(runs)
     assert len(report.frame("gamma")) == 1
     assert "1e+07" in report.notes[0]

@@ -11,7 +11,7 @@ from rbptrack.analysis import BadInput, Runs
 from rbptrack.analysis.plugin import import_file, with_options
 from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes, example_runs
-from tests.made import ranked
+from tests.rank_tables import rank_table
 
 power_law = import_file(Path(__file__).parents[2] / "plugins" / "power_law.py")
 PowerLaw = power_law.PowerLaw
@@ -214,7 +214,7 @@ def test_the_grid_of_k_ends_where_fewer_than_ten_tokens_miss():
         rank = np.ones(3000, dtype=int)
         rank[: 600 - 100 * i] = 5  # missed at k = 1 to 4
         rank[:9] = 90  # nine tokens miss at k = 5 to 89
-        tables[f"r{i}"] = ranked(rank, documents=30, vocab_size=100, logprob=np.full(3000, -2.0 + 0.3 * i))
+        tables[f"r{i}"] = rank_table(rank, documents=30, vocab_size=100, logprob=np.full(3000, -2.0 + 0.3 * i))
         row = {"run_id": f"r{i}", "family": "f", "size": str(i), "model": f"f-{i}", "dataset": "d", "vocab_size": 100}
         rows.append(row | {"non_embedding_params": s, "num_tokens": 3000, "ce": 2.0 - 0.3 * i})
     report = PowerLaw().analyze(Runs(pd.DataFrame(rows), Tables(tables)))

@@ -15,7 +15,7 @@ from rbptrack.analysis import Runs
 from rbptrack.analysis.testing import AnalyzerContract
 from rbptrack.figures.charts import save
 from rbptrack.ranks import RankTable
-from tests.made import TableSource, ranked
+from tests.rank_tables import MemoryRankStore, rank_table
 
 V = 200
 DOCUMENTS = 20
@@ -23,7 +23,7 @@ QUESTION = 5
 ANSWER = 25
 
 
-class Scored(TableSource):
+class Scored(MemoryRankStore):
     """Rank tables and scores in memory."""
 
     def __init__(self, tables: dict[str, RankTable], scores: pd.DataFrame) -> None:
@@ -39,7 +39,7 @@ def model(skill: float, confidence: float, rng: np.random.Generator) -> RankTabl
     n = DOCUMENTS * (QUESTION + ANSWER)
     rank = 1 + np.minimum(np.floor(rng.exponential(1 / skill, n)), V - 1)
     top = -rng.exponential(1 / confidence, n)
-    return ranked(
+    return rank_table(
         rank,
         documents=DOCUMENTS,
         vocab_size=V,
@@ -170,7 +170,7 @@ def test_statistics_of_an_answer_by_hand() -> None:
     """A question of one token and an answer of three: ranks 1, 2, 4 with p of 1/2, 1/4 and 1/8."""
     columns: dict[str, Any] = {"entropy": [9.0, 1.0, 2.0, 5.0], "top_logprob": -np.log([2, 2, 2, 4])}
     columns |= {"field": [0, 1, 1, 1], "logprob": -np.log([8, 2, 4, 8])}
-    values = proxies_of_answers(ranked([8, 1, 2, 4], vocab_size=8, **columns), 1, k=2)
+    values = proxies_of_answers(rank_table([8, 1, 2, 4], vocab_size=8, **columns), 1, k=2)
     by = dict(zip(PROXIES, values[0], strict=True))
     ln2 = np.log(2)
     assert by["p", ""] == pytest.approx((1 / 2 + 1 / 4 + 1 / 8) / 3)
@@ -186,7 +186,7 @@ def test_statistics_of_an_answer_by_hand() -> None:
 
 
 def test_texts_without_answers_and_stores_without_scores_are_said(population: Runs) -> None:
-    table = ranked([1, 2, 3])
+    table = rank_table([1, 2, 3])
     frame = population.frame.head(1).drop(columns="name")
     report = Proxies().analyze(Runs(frame, Scored({frame["run_id"].iat[0]: table}, population.scores())))
     assert any("answers" in note for note in report.notes)

@@ -16,7 +16,7 @@ from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.testing import NeedsSizes, example_runs
 from rbptrack.figures.charts import save
 from rbptrack.ranks import RankTable, log_grid
-from tests.made import ranked
+from tests.rank_tables import rank_table
 
 GPT2 = {"small": 85_056_000, "medium": 302_311_424, "large": 708_390_400, "xl": 1_475_561_600}
 EXPONENTS = {"ce": 0.0584, "rbp_1": 0.0560, "rbp_10": 0.0932, "rbp_100": 0.1257, "rbp_10000": -0.0901}
@@ -45,7 +45,7 @@ def measured(alpha: float, sizes: int = 10) -> Runs:
     for i, s in enumerate(np.geomspace(1e6, 1e10, sizes)):
         y = 3.0 * s**-alpha
         rank = np.where(luck < np.exp(-y), 1, 1 + np.ceil(40 * luck))
-        tables[str(i)] = ranked(rank, documents=40, logprob=-y * difficulty / difficulty.mean())
+        tables[str(i)] = rank_table(rank, documents=40, logprob=-y * difficulty / difficulty.mean())
         row = {"run_id": str(i), "family": "pythia", "size": f"{i}b", "model": f"pythia-{i}b", "dataset": "c4"}
         rows.append(row | {"non_embedding_params": int(s), "vocab_size": 64, "sequence": "slide", "seq_len": 256})
     return Runs(pd.DataFrame(rows), Tables(tables))
@@ -102,7 +102,7 @@ def test_the_law_in_k_is_least_squares_in_ln_k() -> None:
     rank = np.minimum(np.floor(rng.random(40_000) ** -1.5), 200)
     rank[rank > 80] = 80
     rank[:9] = 200  # fewer than 10 tokens miss above 80
-    table: RankTable = ranked(rank, documents=40, vocab_size=200)
+    table: RankTable = rank_table(rank, documents=40, vocab_size=200)
     row = {"run_id": "r", "family": "pythia", "size": "14m", "model": "pythia-14m", "dataset": "wiki"}
     frame = pd.DataFrame([row | {"non_embedding_params": 10**6, "vocab_size": 200}])
     (beta,) = Reproduction().analyze(Runs(frame, Tables({"r": table}))).frame("beta").to_dict("records")

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
 from rbptrack.base.parquet import write_table
 from rbptrack.ranks import DocumentCounts, MissingColumn, RankHistogram, RankTable
-from tests.made import ranked
+from tests.rank_tables import rank_table
 
 
 def table(greater: list[int], *, ties: list[int] | None = None, document: npt.ArrayLike = 0, v: int = 50) -> RankTable:
     n = len(greater)
     columns: dict[str, Any] = {"document": np.broadcast_to(document, n), "ties": ties or [0] * n}
-    return ranked(np.array(greater) + 1, vocab_size=v, logprob=-0.5 * np.arange(1, n + 1), **columns)
+    return rank_table(np.array(greater) + 1, vocab_size=v, logprob=-0.5 * np.arange(1, n + 1), **columns)
 
 
 def random_table(documents: npt.ArrayLike, *, strict: bool = False) -> RankTable:
@@ -34,7 +34,7 @@ def random_table(documents: npt.ArrayLike, *, strict: bool = False) -> RankTable
         "ties": draw.integers(2, size=n),
         "logprob": -draw.exponential(size=n),
     }
-    return replace(ranked(1 + draw.integers(4000, size=n), vocab_size=4096, **columns), strict=strict)
+    return replace(rank_table(1 + draw.integers(4000, size=n), vocab_size=4096, **columns), strict=strict)
 
 
 def test_rank_table_has_known_ranks_and_metrics() -> None:
@@ -137,7 +137,7 @@ def test_documents_are_counted_in_any_order() -> None:
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 20)), min_size=1), st.lists(st.integers(1, 30), min_size=1))
 def test_document_counts_equal_counts_by_definition(tokens: list[tuple[int, int]], ks: list[int]) -> None:
     document, rank = np.array(tokens).T
-    counts = ranked(rank, vocab_size=20, document=document).document_counts(ks)
+    counts = rank_table(rank, vocab_size=20, document=document).document_counts(ks)
     for row, number in enumerate(counts.document):
         of_it = rank[document == number]
         assert counts.tokens[row] == len(of_it)

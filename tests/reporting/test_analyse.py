@@ -11,7 +11,7 @@ from rbptrack.analysis import Analyzer, Runs
 from rbptrack.analysis.rank_store import Tables
 from rbptrack.discovery import ANALYZERS, find
 from rbptrack.reporting import Analysis, analyse
-from tests.made import power_law_ranks
+from tests.rank_tables import power_law_rank_table
 
 PLUGIN = '''"""A plugin of the tests."""
 import os, sys
@@ -40,7 +40,7 @@ BODIES = {
 
 @pytest.fixture
 def runs() -> Runs:
-    ranks = power_law_ranks(1e6, documents=4, tokens=10)
+    ranks = power_law_rank_table(1e6, documents=4, tokens=10)
     row = {"run_id": "1", "family": "a", "size": "1m", "model": "a-1m", "dataset": "wiki", "vocab_size": 512}
     return Runs(pd.DataFrame([row]), Tables({"1": ranks}))
 

@@ -19,7 +19,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import spans
 from rbptrack.reporting import render_reading
 from rbptrack.reporting.reading import P_STEP
-from tests.made import power_law_ranks, ranked
+from tests.rank_tables import power_law_rank_table, rank_table
 from tests.reporting.reading_pages import EVIL, SIZES, TEXTS, read_runs, seeded_runs, shown
 
 
@@ -151,7 +151,7 @@ def test_render_reading_puts_all_measurements_of_the_same_tokens_into_one_set() 
 def test_render_reading_refuses_measurements_without_texts() -> None:
     frame = pd.DataFrame([{"run_id": "a", "family": "toy", "model": "toy-1", "dataset": "text"}])
     with pytest.raises(BadInput, match="toy on text"):
-        render_reading(Runs(frame, Tables({"a": ranked([1, 2, 3])})))
+        render_reading(Runs(frame, Tables({"a": rank_table([1, 2, 3])})))
 
 
 def test_render_reading_notes_measurements_that_cannot_be_read() -> None:
@@ -163,7 +163,7 @@ def test_render_reading_notes_measurements_that_cannot_be_read() -> None:
 
 
 def test_render_reading_shows_gaps_of_tokens_that_were_not_kept() -> None:
-    table = ranked([3, 1, 2], token=[0, 1, 2], position=[1, 2, 6])
+    table = rank_table([3, 1, 2], token=[0, 1, 2], position=[1, 2, 6])
     frame = pd.DataFrame([{"run_id": "a", "family": "toy", "model": "toy-1", "dataset": "text"}])
 
     class Kept(Tables):
@@ -185,7 +185,7 @@ def test_render_reading_of_ten_models_and_five_documents_is_less_than_a_megabyte
 
 
 def test_render_reading_shows_ranks_of_a_reference() -> None:
-    table = power_law_ranks(1000, documents=2, tokens=10)
+    table = power_law_rank_table(1000, documents=2, tokens=10)
     filled = {name: table.column(name) for name in table.table.column_names}
     zeros = np.zeros(20)
     filled |= {"top": zeros, "reference_top": np.ones(20), "reference_rank": np.arange(20), "kl": zeros}

@@ -14,15 +14,15 @@ from rbptrack.ranks import RankTable
 from rbptrack.stats.changes import Change, OtherTokens, compare, judge
 from rbptrack.stats.documents import estimate as documents_estimate
 from rbptrack.stats.estimate import Estimate
-from tests.made import ranked
+from tests.rank_tables import rank_table
 
 
 def test_what_is_planted_is_counted() -> None:
     """Three documents of four tokens: one token lost, two gained, and the loss rises by .5 nats at one token."""
-    a = ranked([1, 1, 2, 9, 1, 5, 5, 1, 3, 2, 1, 1], documents=3, top=np.arange(12))
+    a = rank_table([1, 1, 2, 9, 1, 5, 5, 1, 3, 2, 1, 1], documents=3, top=np.arange(12))
     logprob = np.full(12, -1.0)
     logprob[5] = -1.5
-    b = ranked([2, 1, 1, 9, 1, 6, 1, 1, 3, 2, 1, 1], documents=3, top=np.arange(12) // 2 * 2, logprob=logprob)
+    b = rank_table([2, 1, 1, 9, 1, 6, 1, 1, 3, 2, 1, 1], documents=3, top=np.arange(12) // 2 * 2, logprob=logprob)
     changes = compare([a], [b], ks=(1, 5, 100), worst=3)
     assert changes.tokens == 12
     assert changes.moved == pytest.approx(4 / 12)
@@ -42,8 +42,8 @@ def test_what_is_planted_is_counted() -> None:
 
 def test_pieces_may_end_at_other_documents() -> None:
     rng = np.random.default_rng(0)
-    a = ranked(rng.integers(1, 60, 300), documents=30)
-    b = ranked(rng.integers(1, 60, 300), documents=30)
+    a = rank_table(rng.integers(1, 60, 300), documents=30)
+    b = rank_table(rng.integers(1, 60, 300), documents=30)
     whole = compare([a], [b])
     parts = compare(pieces(a, 7, 19), pieces(b, 12))
     assert len(parts.a.tokens) == 30
@@ -68,31 +68,31 @@ def pieces(table: RankTable, *ends: int) -> list[RankTable]:
     ],
 )
 def test_other_tokens_are_refused(change: dict[str, Any]) -> None:
-    a = ranked(np.ones(12), documents=3, token=np.arange(12) + 1)
-    b = ranked(np.ones(12), **{"documents": 3, "token": np.arange(12) + 1} | change)
+    a = rank_table(np.ones(12), documents=3, token=np.arange(12) + 1)
+    b = rank_table(np.ones(12), **{"documents": 3, "token": np.arange(12) + 1} | change)
     with pytest.raises(OtherTokens):
         compare([a], [b])
 
 
 def test_some_k_is_among_the_candidates() -> None:
-    table = ranked([1, 2, 3, 4], documents=2)
+    table = rank_table([1, 2, 3, 4], documents=2)
     assert [change.metric for change in compare([table], [table], ks=()).changes] == ["ce"]
     with pytest.raises(BadInput, match="64"):
         compare([table], [table], ks=[1000])
 
 
 def test_one_that_scored_more_is_refused() -> None:
-    a = ranked(np.ones(12), documents=3)
-    b = ranked(np.ones(16), documents=4)
-    nothing = ranked([], documents=1)
+    a = rank_table(np.ones(12), documents=3)
+    b = rank_table(np.ones(16), documents=4)
+    nothing = rank_table([], documents=1)
     for first, second in ((a, b), (b, a), (a, nothing), (nothing, nothing)):
         with pytest.raises(OtherTokens):
             compare([first], [second])
 
 
 def test_ids_that_an_import_leaves_out_are_no_difference() -> None:
-    a = ranked([1, 2, 3], token=[5, 6, 7])
-    b = ranked([1, 2, 4], token=[-1, -1, -1])
+    a = rank_table([1, 2, 3], token=[5, 6, 7])
+    b = rank_table([1, 2, 4], token=[-1, -1, -1])
     changes = compare([a], [b])
     assert changes.moved == pytest.approx(1 / 3)
     assert np.isnan(changes.same_top.value)
@@ -102,8 +102,8 @@ def test_ids_that_an_import_leaves_out_are_no_difference() -> None:
 
 def test_sources_are_the_unit_where_they_are_known() -> None:
     rng = np.random.default_rng(1)
-    a = ranked(rng.integers(1, 9, 400), documents=40)
-    b = ranked(rng.integers(1, 9, 400), documents=40)
+    a = rank_table(rng.integers(1, 9, 400), documents=40)
+    b = rank_table(rng.integers(1, 9, 400), documents=40)
     changes = compare([a], [b], groups=[str(i // 4) for i in range(40)])
     assert len(changes.a.tokens) == 10
     assert np.isnan(changes.change("ce").difference.half()), "10 groups are too few"
@@ -113,7 +113,7 @@ def test_the_interval_of_flips_is_that_of_the_change_of_rbp_1() -> None:
     rng = np.random.default_rng(4)
     ranks = rng.integers(1, 4, 900)
     better = np.where(rng.random(900) < 0.3, 1, ranks)
-    changes = compare([ranked(ranks, documents=30)], [ranked(better, documents=30)])
+    changes = compare([rank_table(ranks, documents=30)], [rank_table(better, documents=30)])
     assert changes.flips.value > 0.1
     assert changes.flips == changes.change("rbp_1").difference
     assert changes.mcnemar.value == changes.flips.value
@@ -122,8 +122,8 @@ def test_the_interval_of_flips_is_that_of_the_change_of_rbp_1() -> None:
 
 def test_the_p_of_flips_is_mcnemars() -> None:
     rng = np.random.default_rng(2)
-    a = ranked(rng.integers(1, 4, 900), documents=30)
-    b = ranked(rng.integers(1, 4, 900), documents=30)
+    a = rank_table(rng.integers(1, 4, 900), documents=30)
+    b = rank_table(rng.integers(1, 4, 900), documents=30)
     changes = compare([a], [b])
     net = (changes.pairs.gained - changes.pairs.lost).astype(float)
     statistic = abs(net.sum()) / np.sqrt((net**2).sum())  # Obuchowski, Statistics in Medicine 17, 1998
@@ -205,8 +205,8 @@ def per_token(sums: Any) -> Any:
 
 
 def test_the_rises_of_documents_by_hand() -> None:
-    a = ranked(np.ones(6), documents=3)
-    b = ranked(np.ones(6), documents=3, logprob=np.array([-1, -1, -1, -2, -1, -0.5]))
+    a = rank_table(np.ones(6), documents=3)
+    b = rank_table(np.ones(6), documents=3, logprob=np.array([-1, -1, -1, -2, -1, -0.5]))
     changes = compare([a], [b], ks=(1,))
     assert changes.units == 3
     np.testing.assert_allclose(changes.rises, [0, 0.5, -0.25])

@@ -9,7 +9,7 @@ import pytest
 
 from rbptrack.config.compose import compose
 from rbptrack.config.schema import Config
-from tests.cells import empty_database, store
+from tests.store_fixtures import empty_database, store
 
 __all__ = ["empty_database", "store"]
 

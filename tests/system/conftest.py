@@ -1,3 +1,3 @@
-from tests.cells import empty_database, measured, store
+from tests.store_fixtures import empty_database, store, write_cell
 
-__all__ = ["empty_database", "measured", "store"]
+__all__ = ["empty_database", "store", "write_cell"]

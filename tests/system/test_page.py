@@ -15,7 +15,7 @@ from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import Tables
 from rbptrack.discovery import ANALYZERS, find
 from rbptrack.reporting import analyse, render
-from tests.made import power_law_ranks
+from tests.rank_tables import power_law_rank_table
 
 FAMILIES = {"nano": 0.10, "pico": 0.14}
 DATASETS = {"code": 1, "wiki": 2}
@@ -32,7 +32,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 about = {"run_id": run_id, "family": family, "size": f"{s:g}", "model": f"{family}-{s:g}"}
                 numbers = {"non_embedding_params": int(s), "total_params": int(2 * s), "vocab_size": 512}
                 rows.append(about | numbers | {"dataset": dataset, "documents_hash": dataset, "num_tokens": 6000})
-                tables[run_id] = power_law_ranks(s, alpha=alpha, seed=seed)
+                tables[run_id] = power_law_rank_table(s, alpha=alpha, seed=seed)
     runs = Runs(pd.DataFrame(rows), Tables(tables))
     classes = find(ANALYZERS).load()
     outcomes = analyse(runs, [classes["power_law"](), classes["k_law"]()], processes=1)

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,12 @@ from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.writer import RunWriter
+from tests.store_fixtures import WriteCell
 from tests.system.servers import PASSWORD, Door, Server, free_port, postgres_binaries, running
 
 pytestmark = [
     pytest.mark.skipif(postgres_binaries() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),
 ]
-Measured = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +54,9 @@ def holds_no_password(folder: Path) -> bool:
     return not [path for path in folder.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
 
 
-def test_a_measurement_goes_through_the_server_and_back(server: Server, measured: Measured, user: Path) -> None:
+def test_a_measurement_goes_through_the_server_and_back(server: Server, write_cell: WriteCell, user: Path) -> None:
     store = Store(server.uri, "whole")
-    run_id = Outbox(store).deliver(measured(documents=60, groups=20))
+    run_id = Outbox(store).deliver(write_cell(documents=60, groups=20))
     saved = store.save("sweep", "first", sweep="first", files={"report.html": "<p>"}, covers=[run_id])
     store.save_view()
     runs = store.runs(Filters(sweep=["first"]))
@@ -70,13 +70,13 @@ def test_a_measurement_goes_through_the_server_and_back(server: Server, measured
     assert holds_no_password(user)
 
 
-def test_what_is_measured_while_the_server_is_away_is_delivered_once(server: Server, measured: Measured) -> None:
+def test_what_is_measured_while_the_server_is_away_is_delivered_once(server: Server, write_cell: WriteCell) -> None:
     door = Door(server.port)
     store = Store(door.uri, "away")
-    first = measured(1000)
+    first = write_cell(1000)
     Outbox(store).deliver(first)
     door.close()
-    waits = measured(2000)
+    waits = write_cell(2000)
     with pytest.raises(StoreAway):
         Outbox(store).deliver(waits)
     assert [d.error != "" for d in Outbox(store).deliver_waiting()] == [True]
@@ -88,11 +88,11 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(server: Ser
 
 @pytest.mark.parametrize("step", ["log_record", "log_inputs", "add_files", "end"])
 def test_a_server_that_goes_away_in_the_middle_gets_the_run_whole_later(
-    step: str, server: Server, measured: Measured, monkeypatch: pytest.MonkeyPatch
+    step: str, server: Server, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door = Door(server.port)
     store = Store(door.uri, f"middle-{step}")
-    folder = measured()
+    folder = write_cell()
     done = getattr(RunWriter, step)
 
     def shut(self: RunWriter, *args: Any, **options: Any) -> object:
@@ -125,10 +125,10 @@ for attempt in range(20):
 """
 
 
-def test_two_machines_that_deliver_the_same_at_once(server: Server, measured: Measured, user: Path) -> None:
+def test_two_machines_that_deliver_the_same_at_once(server: Server, write_cell: WriteCell, user: Path) -> None:
     """Each has folders, and so a lock, of its own."""
     for s in (1000, 2000, 3000):
-        measured(s)
+        write_cell(s)
     shutil.copytree(user / "mlruns", user / "second" / "mlruns")
     words = [sys.executable, "-W", "ignore", "-c", DELIVER, server.uri]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
@@ -142,10 +142,10 @@ def test_two_machines_that_deliver_the_same_at_once(server: Server, measured: Me
 
 
 def test_remote_artifacts_are_fetched_once_and_again_where_the_copy_is_damaged(
-    server: Server, measured: Measured, user: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, write_cell: WriteCell, user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RBPTRACK_CACHE", str(user / "cache"))
-    run_id = Outbox(Store(server.uri, "fetched")).deliver(measured())
+    run_id = Outbox(Store(server.uri, "fetched")).deliver(write_cell())
     names = []
     download = mlflow.artifacts.download_artifacts
 
@@ -166,10 +166,10 @@ def test_remote_artifacts_are_fetched_once_and_again_where_the_copy_is_damaged(
     assert names.count("ranks.parquet") == 2
 
 
-def test_verify_of_a_server_that_is_away_finds_no_damage_but_says_so(server: Server, measured: Measured) -> None:
+def test_verify_of_a_server_that_is_away_finds_no_damage_but_says_so(server: Server, write_cell: WriteCell) -> None:
     door = Door(server.port)
     store = Store(door.uri, "verified")
-    Outbox(store).deliver(measured())
+    Outbox(store).deliver(write_cell())
     faults = store.verify(repair=True)
     assert list(faults) == []
     search = store.measurements.search
@@ -185,11 +185,11 @@ def test_verify_of_a_server_that_is_away_finds_no_damage_but_says_so(server: Ser
 
 
 def test_a_database_without_a_server(
-    server: Server, measured: Measured, user: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, write_cell: WriteCell, user: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.database())
     store = Store()
-    Outbox(store).deliver(measured())
+    Outbox(store).deliver(write_cell())
     assert len(store.runs()) == 1
     assert list(store.verify()) == []
     assert holds_no_password(user)
@@ -218,14 +218,14 @@ def test_wrong_passwords_and_addresses(server: Server, monkeypatch: pytest.Monke
 
 
 def test_a_user_who_may_only_read_is_told_before_and_in_the_middle_of_a_sweep(
-    server: Server, measured: Measured, monkeypatch: pytest.MonkeyPatch
+    server: Server, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The measurement waits on this disk, and is delivered when the permission is there."""
-    Outbox(Store(server.uri, "guarded")).deliver(measured(1000))
+    Outbox(Store(server.uri, "guarded")).deliver(write_cell(1000))
     user = {"username": "reader", "password": "read only, please"}
     answer = requests.post(f"{server.uri}/api/2.0/mlflow/users/create", json=user, auth=("admin", PASSWORD), timeout=60)
     assert answer.status_code == 200, answer.text
-    folder = measured(2000)
+    folder = write_cell(2000)
     with monkeypatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_USERNAME", "reader")
         patch.setenv("MLFLOW_TRACKING_PASSWORD", "read only, please")
@@ -246,10 +246,10 @@ def test_a_user_who_may_only_read_is_told_before_and_in_the_middle_of_a_sweep(
 
 
 def test_verify_of_a_server_draws_no_bars(
-    server: Server, measured: Measured, capfd: pytest.CaptureFixture[str]
+    server: Server, write_cell: WriteCell, capfd: pytest.CaptureFixture[str]
 ) -> None:
     store = Store(server.uri, "quiet")
-    Outbox(store).deliver(measured())
+    Outbox(store).deliver(write_cell())
     assert list(store.verify()) == []
     out, err = capfd.readouterr()
     assert "%" not in out + err

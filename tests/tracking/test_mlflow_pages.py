@@ -13,7 +13,7 @@ from mlflow.entities import LoggedModelStatus
 
 from rbptrack.config.schema import Dtype
 from rbptrack.tracking import Outbox, Record, Store
-from tests.cells import Measured
+from tests.store_fixtures import WriteCell
 
 
 @pytest.fixture
@@ -37,11 +37,11 @@ def view_of(client: MlflowClient) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_a_model_is_one_logged_model_to_which_its_measurements_point(
-    store: Store, client: MlflowClient, measured: Measured
+    store: Store, client: MlflowClient, write_cell: WriteCell
 ) -> None:
-    first = Outbox(store).deliver(measured(1000, dataset="wiki"))
-    Outbox(store).deliver(measured(1000, dataset="code"))
-    Outbox(store).deliver(measured(2000, dataset="wiki"))
+    first = Outbox(store).deliver(write_cell(1000, dataset="wiki"))
+    Outbox(store).deliver(write_cell(1000, dataset="code"))
+    Outbox(store).deliver(write_cell(2000, dataset="wiki"))
     experiment = experiment_of(client).experiment_id
     models = {model.name: model for model in client.search_logged_models([experiment])}
     assert set(models) == {"nano-1000", "nano-2000"}
@@ -58,12 +58,12 @@ def test_a_model_is_one_logged_model_to_which_its_measurements_point(
 
 @pytest.mark.parametrize("step", ["log_model_artifacts", "finalize_logged_model"])
 def test_a_logged_model_whose_creation_was_cut_short_is_completed_by_the_next_delivery(
-    step: str, store: Store, client: MlflowClient, measured: Measured, monkeypatch: pytest.MonkeyPatch
+    step: str, store: Store, client: MlflowClient, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    folder = measured()
+    folder = write_cell()
     with monkeypatch.context() as patch:
         patch.setattr(MlflowClient, step, interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -77,17 +77,17 @@ def test_a_logged_model_whose_creation_was_cut_short_is_completed_by_the_next_de
 
 @pytest.mark.parametrize("other", [{"dtype": Dtype.bfloat16}, {"tokenizer": "org/other"}, {"revision": "step1.5"}])
 def test_other_weights_precision_or_tokenizer_are_another_model(
-    other: dict[str, Any], store: Store, client: MlflowClient, measured: Measured
+    other: dict[str, Any], store: Store, client: MlflowClient, write_cell: WriteCell
 ) -> None:
-    Outbox(store).deliver(measured(1000))
-    Outbox(store).deliver(measured(1000, **other))
+    Outbox(store).deliver(write_cell(1000))
+    Outbox(store).deliver(write_cell(1000, **other))
     assert len(client.search_logged_models([experiment_of(client).experiment_id])) == 2
 
 
 def test_the_view_is_in_the_menu_with_a_table_and_charts(
-    store: Store, client: MlflowClient, measured: Measured
+    store: Store, client: MlflowClient, write_cell: WriteCell
 ) -> None:
-    Outbox(store).deliver(measured())
+    Outbox(store).deliver(write_cell())
     store.save_view()
     envelope, state = view_of(client)
     assert envelope["name"]
@@ -101,9 +101,9 @@ def test_the_view_is_in_the_menu_with_a_table_and_charts(
     assert store.view_page().endswith("viewStateShareKey=rbptrack")
 
 
-def test_the_view_leaves_out_cells_that_failed(store: Store, client: MlflowClient, measured: Measured) -> None:
-    finished = Outbox(store).deliver(measured())
-    failed = store.fail(Record.read(measured(2000)), "out of memory")
+def test_the_view_leaves_out_cells_that_failed(store: Store, client: MlflowClient, write_cell: WriteCell) -> None:
+    finished = Outbox(store).deliver(write_cell())
+    failed = store.fail(Record.read(write_cell(2000)), "out of memory")
     store.save_view()
     _, state = view_of(client)
     experiment = experiment_of(client).experiment_id
@@ -112,7 +112,7 @@ def test_the_view_leaves_out_cells_that_failed(store: Store, client: MlflowClien
     assert [run.info.run_id for run in shown] == [finished]
 
 
-def test_datasets_have_a_colour_each_which_they_keep(store: Store, client: MlflowClient, measured: Measured) -> None:
+def test_datasets_have_a_colour_each_which_they_keep(store: Store, client: MlflowClient, write_cell: WriteCell) -> None:
     def colours() -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
         for run in client.search_runs([experiment_of(client).experiment_id]):
@@ -121,13 +121,13 @@ def test_datasets_have_a_colour_each_which_they_keep(store: Store, client: Mlflo
 
     for s in (1000, 2000):
         for dataset in ("wiki", "code"):
-            Outbox(store).deliver(measured(s, dataset=dataset))
+            Outbox(store).deliver(write_cell(s, dataset=dataset))
     store.save_view()
     before = colours()
     assert [len(found) for found in before.values()] == [1, 1]
     assert before["wiki"] != before["code"]
-    Outbox(store).deliver(measured(3000, dataset="wiki"))
-    Outbox(store).deliver(measured(1000, dataset="books"))
+    Outbox(store).deliver(write_cell(3000, dataset="wiki"))
+    Outbox(store).deliver(write_cell(1000, dataset="books"))
     store.save_view()
     after = colours()
     assert {name: after[name] for name in before} == before
@@ -135,9 +135,9 @@ def test_datasets_have_a_colour_each_which_they_keep(store: Store, client: Mlflo
 
 
 def test_a_measurement_is_described_for_those_who_meet_it(
-    store: Store, client: MlflowClient, measured: Measured
+    store: Store, client: MlflowClient, write_cell: WriteCell
 ) -> None:
-    run_id = Outbox(store).deliver(measured(1000, repo="org/nano"))
+    run_id = Outbox(store).deliver(write_cell(1000, repo="org/nano"))
     text = client.get_run(run_id).data.tags["mlflow.note.content"]
     assert "**nano-1000** on **wiki**" in text
     assert "600 scored tokens" in text

@@ -18,14 +18,14 @@ from rbptrack.facts import FACTS, Place
 from rbptrack.ranks import RankHistogram, RankTable, is_rbp_column
 from rbptrack.tracking import Record
 from rbptrack.tracking.record import numbers
-from tests.cells import Measured
+from tests.store_fixtures import WriteCell
 
 NAMES = st.text(min_size=1, max_size=20)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 
-def test_the_folder_holds_all_artifacts_and_a_record_of_their_hashes(measured: Measured) -> None:
-    folder = measured()
+def test_the_folder_holds_all_artifacts_and_a_record_of_their_hashes(write_cell: WriteCell) -> None:
+    folder = write_cell()
     record = Record.read(folder)
     assert set(record.files) == {
         "ranks.parquet",
@@ -40,8 +40,8 @@ def test_the_folder_holds_all_artifacts_and_a_record_of_their_hashes(measured: M
     assert json.loads((folder / "tokens.json").read_text()) == {"0": " the", "1": "<s>"}
 
 
-def test_all_that_a_run_gets_is_a_fact(measured: Measured) -> None:
-    record = Record.read(measured(documents=60, groups=20))
+def test_all_that_a_run_gets_is_a_fact(write_cell: WriteCell) -> None:
+    record = Record.read(write_cell(documents=60, groups=20))
     tags = {name.removeprefix("rbptrack.") for name in record.tags} - {"kind"}
     metrics = {name for name in record.metrics if not is_rbp_column(name.removesuffix("_se"))}
     for place, names in ((Place.TAG, tags), (Place.PARAM, record.params), (Place.METRIC, metrics)):
@@ -49,8 +49,8 @@ def test_all_that_a_run_gets_is_a_fact(measured: Measured) -> None:
         assert set(names) <= facts | {"log10_non_embedding_params"}
 
 
-def test_its_numbers_are_those_of_the_ranks(measured: Measured) -> None:
-    folder = measured()
+def test_its_numbers_are_those_of_the_ranks(write_cell: WriteCell) -> None:
+    folder = write_cell()
     record = Record.read(folder)
     table = RankTable.read(folder / "ranks.parquet")
     histogram = RankHistogram.read(folder / "histogram.parquet")
@@ -61,29 +61,31 @@ def test_its_numbers_are_those_of_the_ranks(measured: Measured) -> None:
     assert record.metrics["tokens_per_second"] == len(table) / 2
 
 
-def test_standard_errors_need_20_documents_or_20_groups(measured: Measured) -> None:
-    assert {"ce_se", "rbp_10_se"} <= set(Record.read(measured(documents=20)).metrics)
-    for few in (measured(1000, documents=19), measured(2000, documents=60, groups=19)):
+def test_standard_errors_need_20_documents_or_20_groups(write_cell: WriteCell) -> None:
+    assert {"ce_se", "rbp_10_se"} <= set(Record.read(write_cell(documents=20)).metrics)
+    for few in (write_cell(1000, documents=19), write_cell(2000, documents=60, groups=19)):
         assert not [name for name in Record.read(few).metrics if name.endswith("_se")]
 
 
-def test_groups_are_the_unit_where_they_are_known(measured: Measured) -> None:
-    by_document = Record.read(measured(documents=60))
-    by_group = Record.read(measured(documents=60, groups=20, folder=Path("by_group")))
+def test_groups_are_the_unit_where_they_are_known(write_cell: WriteCell) -> None:
+    by_document = Record.read(write_cell(documents=60))
+    by_group = Record.read(write_cell(documents=60, groups=20, folder=Path("by_group")))
     assert by_group.tags["rbptrack.groups"] == "20"
     assert by_group.metrics["ce"] == by_document.metrics["ce"]
     assert by_group.metrics["ce_se"] != by_document.metrics["ce_se"]
 
 
-def test_the_standard_error_of_a_mean_over_equal_documents_is_the_known_one(measured: Measured) -> None:
-    table = RankTable.read(measured() / "ranks.parquet")
+def test_the_standard_error_of_a_mean_over_equal_documents_is_the_known_one(write_cell: WriteCell) -> None:
+    table = RankTable.read(write_cell() / "ranks.parquet")
     nats = -table.column("logprob").astype(float).reshape(30, 20).mean(axis=1)
     found = numbers(table.histogram(), table.document_counts([1]))
     assert found["ce_se"] == pytest.approx(nats.std(ddof=1) / math.sqrt(30))
 
 
-def test_params_are_few_and_say_no_commit(measured: Measured) -> None:
-    record = Record.read(measured(training_tokens=3e11, repo="org/nano", seed=2, tokenizer="org/other", gguf="x.gguf"))
+def test_params_are_few_and_say_no_commit(write_cell: WriteCell) -> None:
+    record = Record.read(
+        write_cell(training_tokens=3e11, repo="org/nano", seed=2, tokenizer="org/other", gguf="x.gguf")
+    )
     assert len(record.params) <= 25
     assert not [name for name in record.params if "." in name or "commit" in name]
     assert record.tags["rbptrack.commit"] == "org/nano@38000"
@@ -91,8 +93,8 @@ def test_params_are_few_and_say_no_commit(measured: Measured) -> None:
     assert record.params["training_tokens"] == "300000000000.0"
 
 
-def test_the_config_is_kept_without_the_address_of_the_store(measured: Measured) -> None:
-    config = OmegaConf.load(measured() / "config.yaml")
+def test_the_config_is_kept_without_the_address_of_the_store(write_cell: WriteCell) -> None:
+    config = OmegaConf.load(write_cell() / "config.yaml")
     assert config.model.family == "nano"
     assert config.tracking.uri == ""
 

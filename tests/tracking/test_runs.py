@@ -13,12 +13,12 @@ from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Outbox, Record, Store
-from tests.cells import Measured
+from tests.store_fixtures import WriteCell
 
 
-def test_columns_are_typed_and_named_without_prefix(store: Store, measured: Measured) -> None:
-    Outbox(store).deliver(measured(2000))
-    smaller = measured(1000)
+def test_columns_are_typed_and_named_without_prefix(store: Store, write_cell: WriteCell) -> None:
+    Outbox(store).deliver(write_cell(2000))
+    smaller = write_cell(1000)
     began = Record.read(smaller).began
     Outbox(store).deliver(smaller)
     frame = store.runs().frame
@@ -35,20 +35,20 @@ def test_columns_are_typed_and_named_without_prefix(store: Store, measured: Meas
     assert not [name for name in frame.columns if "." in name or name in ("kind", "seal", "rbp_curve")]
 
 
-def test_params_are_columns_with_their_types(store: Store, measured: Measured) -> None:
-    Outbox(store).deliver(measured(1000))
-    Outbox(store).deliver(measured(1000, seed=2, tokenizer="org/other"))
-    Outbox(store).deliver(measured(1000, seed=3))
+def test_params_are_columns_with_their_types(store: Store, write_cell: WriteCell) -> None:
+    Outbox(store).deliver(write_cell(1000))
+    Outbox(store).deliver(write_cell(1000, seed=2, tokenizer="org/other"))
+    Outbox(store).deliver(write_cell(1000, seed=3))
     frame = store.runs().frame
     assert sorted(frame["seed"].dropna()) == [2, 3]
     assert frame["tokenizer"].dropna().tolist() == ["org/other"]
     assert frame["device"].tolist() == ["cpu"] * 3
 
 
-def test_filters_and_conditions(store: Store, measured: Measured) -> None:
+def test_filters_and_conditions(store: Store, write_cell: WriteCell) -> None:
     for s in (1000, 2000):
         for dataset in ("wiki", "code"):
-            Outbox(store).deliver(measured(s, dataset=dataset))
+            Outbox(store).deliver(write_cell(s, dataset=dataset))
     assert set(store.runs(Filters(dataset=["w*"]))["dataset"]) == {"wiki"}
     assert set(store.runs(Filters(size=["!1000"], dataset=["code"]))["name"]) == {"nano-2000/code"}
     assert len(store.runs(Filters("non_embedding_params > 1500"))) == 2
@@ -61,26 +61,26 @@ def test_filters_and_conditions(store: Store, measured: Measured) -> None:
             store.runs(Filters(**arguments))
 
 
-def test_a_sweep_has_what_it_measured_and_what_it_found(store: Store, measured: Measured) -> None:
-    before = Outbox(store).deliver(measured(1000, sweep="first"))
-    new = Outbox(store).deliver(measured(2000, sweep="second"))
+def test_a_sweep_has_what_it_measured_and_what_it_found(store: Store, write_cell: WriteCell) -> None:
+    before = Outbox(store).deliver(write_cell(1000, sweep="first"))
+    new = Outbox(store).deliver(write_cell(2000, sweep="second"))
     assert store.runs(Filters(sweep=["second"]))["run_id"].tolist() == [new]
     store.save("sweep", "second", sweep="second", covers=[before, new])
     assert store.runs(Filters(sweep=["sec*"]))["run_id"].tolist() == [before, new]
     assert store.runs(Filters(sweep=["first"]))["run_id"].tolist() == [before]
 
 
-def test_an_unknown_sweep_is_answered_with_the_newest_sweeps(store: Store, measured: Measured) -> None:
+def test_an_unknown_sweep_is_answered_with_the_newest_sweeps(store: Store, write_cell: WriteCell) -> None:
     made = [f"sweep{number:02d}" for number in range(12, 0, -1)]  # the newest is alphabetically first
     for number, name in enumerate(made):
-        Outbox(store).deliver(measured(1000 + number, sweep=name))
+        Outbox(store).deliver(write_cell(1000 + number, sweep=name))
     with pytest.raises(BadInput) as refused:
         store.runs(Filters(sweep=["other"]))
     assert re.findall(r"sweep\d\d", str(refused.value)) == made[:1:-1]
 
 
-def test_runs_of_others_in_the_experiment_are_left_alone(store: Store, measured: Measured) -> None:
-    run_id = Outbox(store).deliver(measured())
+def test_runs_of_others_in_the_experiment_are_left_alone(store: Store, write_cell: WriteCell) -> None:
+    run_id = Outbox(store).deliver(write_cell())
     mlflow.set_tracking_uri(store.uri)
     try:
         mlflow.set_experiment("rbptrack")
@@ -92,8 +92,8 @@ def test_runs_of_others_in_the_experiment_are_left_alone(store: Store, measured:
     assert store.runs()["run_id"].tolist() == [run_id]
 
 
-def test_ranks_texts_and_sources_are_read_on_demand(store: Store, measured: Measured) -> None:
-    folder = measured(documents=60, groups=20)
+def test_ranks_texts_and_sources_are_read_on_demand(store: Store, write_cell: WriteCell) -> None:
+    folder = write_cell(documents=60, groups=20)
     table = RankTable.read(folder / "ranks.parquet")
     run_id = Outbox(store).deliver(folder)
     runs = store.runs()
@@ -106,17 +106,17 @@ def test_ranks_texts_and_sources_are_read_on_demand(store: Store, measured: Meas
     assert len(runs.document_counts(run_id, [10]).tokens) == 20
 
 
-def test_a_missing_artifact_is_one_line(store: Store, measured: Measured) -> None:
-    run_id = Outbox(store).deliver(measured())
+def test_a_missing_artifact_is_one_line(store: Store, write_cell: WriteCell) -> None:
+    run_id = Outbox(store).deliver(write_cell())
     store.artifact(run_id, "ranks.parquet").unlink()
     with pytest.raises(Unreadable, match=run_id):
         store.runs().ranks(run_id)
 
 
-def test_what_a_store_has_is_said_where_nothing_was_measured(store: Store, measured: Measured) -> None:
+def test_what_a_store_has_is_said_where_nothing_was_measured(store: Store, write_cell: WriteCell) -> None:
     with pytest.raises(BadInput, match="no experiment rbptrack"):
         store.runs()
-    Outbox(store).deliver(measured())
+    Outbox(store).deliver(write_cell())
     with pytest.raises(BadInput, match="Experiments: rbptrack"):
         Store(experiment="other").runs()
 

@@ -21,8 +21,8 @@ from rbptrack.base.errors import BadInput, MissingArtifact, StoreAway
 from rbptrack.config.paths import cells_folder
 from rbptrack.tracking import Outbox, Record, Store
 from rbptrack.tracking.writer import RunWriter
-from tests.cells import Measured
-from tests.conftest import Typed
+from tests.conftest import RunCommand
+from tests.store_fixtures import WriteCell
 
 
 def runs_of(store: Store, experiment: str = "rbptrack") -> list[mlflow.entities.Run]:
@@ -31,8 +31,8 @@ def runs_of(store: Store, experiment: str = "rbptrack") -> list[mlflow.entities.
     return list(client.search_runs([found.experiment_id])) if found else []
 
 
-def test_a_measurement_is_one_finished_run_with_all_it_holds(store: Store, measured: Measured) -> None:
-    folder = measured()
+def test_a_measurement_is_one_finished_run_with_all_it_holds(store: Store, write_cell: WriteCell) -> None:
+    folder = write_cell()
     record = Record.read(folder)
     run_id = Outbox(store).deliver(folder)
     assert not folder.exists()
@@ -53,10 +53,10 @@ def test_a_measurement_is_one_finished_run_with_all_it_holds(store: Store, measu
 
 
 def test_the_default_store_is_what_mlflow_itself_uses_in_the_folder(
-    measured: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write_cell: WriteCell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run_id = Outbox(Store()).deliver(measured())
+    run_id = Outbox(Store()).deliver(write_cell())
     assert mlflow.search_runs(experiment_names=["rbptrack"])["run_id"].tolist() == [run_id]
     assert mlflow.get_run(run_id).info.artifact_uri == f"{tmp_path}/mlruns/1/{run_id}/artifacts"
     databases = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.db*")]
@@ -65,11 +65,11 @@ def test_the_default_store_is_what_mlflow_itself_uses_in_the_folder(
         assert database.execute("pragma journal_mode").fetchone() == ("wal",)
 
 
-def test_a_file_elsewhere_keeps_its_artifacts_beside_it(store: Store, measured: Measured, tmp_path: Path) -> None:
+def test_a_file_elsewhere_keeps_its_artifacts_beside_it(store: Store, write_cell: WriteCell, tmp_path: Path) -> None:
     (tmp_path / "team").mkdir()
     (tmp_path / "mlflow.db").rename(tmp_path / "team" / "runs.db")
     store = Store(f"sqlite:///{tmp_path}/team/runs.db")
-    run_id = Outbox(store).deliver(measured())
+    run_id = Outbox(store).deliver(write_cell())
     assert (tmp_path / "team" / "mlruns" / "rbptrack" / run_id / "artifacts" / "ranks.parquet").exists()
 
 
@@ -94,8 +94,8 @@ def test_an_interrupt_while_the_database_is_made_leaves_none(tmp_path: Path, mon
     assert not (tmp_path / "mlflow.db").exists()
 
 
-def test_delivering_again_makes_no_second_run(store: Store, measured: Measured, tmp_path: Path) -> None:
-    folder = measured()
+def test_delivering_again_makes_no_second_run(store: Store, write_cell: WriteCell, tmp_path: Path) -> None:
+    folder = write_cell()
     shutil.copytree(folder, tmp_path / "copy")
     first = Outbox(store).deliver(folder)
     assert Outbox(store).deliver(tmp_path / "copy") == first
@@ -103,8 +103,8 @@ def test_delivering_again_makes_no_second_run(store: Store, measured: Measured, 
     assert len(runs_of(store)) == 1
 
 
-def test_several_threads_make_one_run(store: Store, measured: Measured, tmp_path: Path) -> None:
-    folders = [measured(folder=tmp_path / f"copy {i}") for i in range(4)]
+def test_several_threads_make_one_run(store: Store, write_cell: WriteCell, tmp_path: Path) -> None:
+    folders = [write_cell(folder=tmp_path / f"copy {i}") for i in range(4)]
     results: list[str] = []
     threads = [threading.Thread(target=lambda f=f: results.append(Outbox(store).deliver(f))) for f in folders]
     for thread in threads:
@@ -118,9 +118,9 @@ def test_several_threads_make_one_run(store: Store, measured: Measured, tmp_path
 
 @pytest.mark.parametrize("step", ["create", "log_record", "log_inputs", "add_files", "end"])
 def test_a_delivery_that_is_cut_short_is_made_whole_by_the_next(
-    step: str, store: Store, measured: Measured, monkeypatch: pytest.MonkeyPatch
+    step: str, store: Store, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = measured()
+    folder = write_cell()
     with monkeypatch.context() as patch:
         patch.setattr(RunWriter, step, _after(getattr(RunWriter, step)))
         patch.setattr(RunWriter, "delete", _interrupt)  # as if the process had been killed
@@ -134,8 +134,8 @@ def test_a_delivery_that_is_cut_short_is_made_whole_by_the_next(
     assert list(store.verify()) == []
 
 
-def test_an_error_leaves_no_run(store: Store, measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = measured()
+def test_an_error_leaves_no_run(store: Store, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_cell()
     with monkeypatch.context() as patch:
         patch.setattr(RunWriter, "add_files", _interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -144,10 +144,10 @@ def test_an_error_leaves_no_run(store: Store, measured: Measured, monkeypatch: p
     assert Outbox(store).deliver(folder)
 
 
-def test_of_several_runs_of_a_fingerprint_the_newest_counts(store: Store, measured: Measured) -> None:
-    first = Outbox(store).deliver(measured())
+def test_of_several_runs_of_a_fingerprint_the_newest_counts(store: Store, write_cell: WriteCell) -> None:
+    first = Outbox(store).deliver(write_cell())
     time.sleep(0.01)
-    folder = measured(forced=True)
+    folder = write_cell(forced=True)
     name = folder.name
     shutil.copytree(folder, "copy")
     second = Outbox(store).deliver(folder)
@@ -158,16 +158,16 @@ def test_of_several_runs_of_a_fingerprint_the_newest_counts(store: Store, measur
     assert store.runs()["run_id"].tolist() == [second]
 
 
-def test_many_fingerprints_are_found_as_one_is(store: Store, measured: Measured) -> None:
-    folders = [measured(1000 * i) for i in (1, 2)]
+def test_many_fingerprints_are_found_as_one_is(store: Store, write_cell: WriteCell) -> None:
+    folders = [write_cell(1000 * i) for i in (1, 2)]
     names = [folder.name for folder in folders]
     run_ids = [Outbox(store).deliver(folder) for folder in folders]
     absent = [f"{i:064x}" for i in range(30)]
     assert store.find_all([*names, *absent]) == dict(zip(names, run_ids, strict=True))
 
 
-def test_a_failure_is_a_run_that_says_why(store: Store, measured: Measured) -> None:
-    record = Record.read(measured())
+def test_a_failure_is_a_run_that_says_why(store: Store, write_cell: WriteCell) -> None:
+    record = Record.read(write_cell())
     run_id = store.fail(record, "out of memory at 1 token, see http://ann:pass@host")
     run = MlflowClient(store.uri).get_run(run_id)
     assert run.info.status == "FAILED"
@@ -176,9 +176,9 @@ def test_a_failure_is_a_run_that_says_why(store: Store, measured: Measured) -> N
     assert store.find(record.fingerprint) is None
 
 
-def test_folders_wait_while_the_store_is_away(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_wait_while_the_store_is_away(write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    folders = [measured(1000), measured(2000)]
+    folders = [write_cell(1000), write_cell(2000)]
     store = Store("http://127.0.0.1:9")  # nobody listens there
     for folder in folders:
         with pytest.raises(StoreAway):
@@ -192,18 +192,18 @@ def test_folders_wait_while_the_store_is_away(measured: Measured, monkeypatch: p
 
 
 def test_what_waits_for_one_store_waits_on_when_another_gets_it(
-    store: Store, measured: Measured, typed: Typed, tmp_path: Path
+    store: Store, write_cell: WriteCell, run_command: RunCommand, tmp_path: Path
 ) -> None:
     away = Store("http://127.0.0.1:9/")  # nobody listens there
-    folder = measured()
+    folder = write_cell()
     Outbox(away).address(folder)
     assert Outbox(store).deliver(folder) == Outbox(store).deliver(folder)
     assert Outbox(Store("http://127.0.0.1:9")).waiting() == [folder]
-    assert "sync --tracking-uri http://127.0.0.1:9 --experiment rbptrack" in typed("sync")[1]
+    assert "sync --tracking-uri http://127.0.0.1:9 --experiment rbptrack" in run_command("sync")[1]
 
 
-def test_what_waits_moves_with_its_folder(store: Store, measured: Measured, tmp_path: Path) -> None:
-    Outbox(store).address(measured())
+def test_what_waits_moves_with_its_folder(store: Store, write_cell: WriteCell, tmp_path: Path) -> None:
+    Outbox(store).address(write_cell())
     (tmp_path / "moved").mkdir()
     for name in ("mlflow.db", "mlruns"):
         (tmp_path / name).rename(tmp_path / "moved" / name)
@@ -212,11 +212,11 @@ def test_what_waits_moves_with_its_folder(store: Store, measured: Measured, tmp_
 
 
 def test_what_waits_is_delivered_to_its_own_store_unless_another_process_has_it(
-    store: Store, measured: Measured
+    store: Store, write_cell: WriteCell
 ) -> None:
-    ours = measured(1000)
-    held = measured(2000)
-    unaddressed = measured(3000)
+    ours = write_cell(1000)
+    held = write_cell(2000)
+    unaddressed = write_cell(3000)
     for folder in (ours, held):
         Outbox(store).address(folder)
     with FileLock(held.with_name(f"{held.name}.lock")):
@@ -227,8 +227,8 @@ def test_what_waits_is_delivered_to_its_own_store_unless_another_process_has_it(
 
 
 @pytest.mark.parametrize(("name", "flip"), [("documents.parquet", b"PAR1"), ("record.json", b'"bits_per_byte": ')])
-def test_a_damaged_folder_is_not_delivered(name: str, flip: bytes, store: Store, measured: Measured) -> None:
-    folder = measured()
+def test_a_damaged_folder_is_not_delivered(name: str, flip: bytes, store: Store, write_cell: WriteCell) -> None:
+    folder = write_cell()
     Outbox(store).address(folder)
     content = bytearray((folder / name).read_bytes())
     content[content.index(flip) + len(flip)] ^= 1  # of a number: another number
@@ -240,8 +240,8 @@ def test_a_damaged_folder_is_not_delivered(name: str, flip: bytes, store: Store,
     assert runs_of(store) == []
 
 
-def test_a_half_removed_folder_is_cleared_away(store: Store, measured: Measured) -> None:
-    folder = measured()
+def test_a_half_removed_folder_is_cleared_away(store: Store, write_cell: WriteCell) -> None:
+    folder = write_cell()
     folder.rename(folder.with_name(f"{folder.name}.delivered"))
     assert Outbox(store).deliver_waiting() == []
     assert [path.name for path in cells_folder().iterdir()] == []
@@ -256,19 +256,19 @@ def test_addresses_with_passwords_or_of_no_store_are_refused(uri: str) -> None:
     assert "pass@" not in str(refused.value)
 
 
-def test_a_password_of_the_environment_is_not_shown(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_of_the_environment_is_not_shown(write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:pass@127.0.0.1:9")
     store = Store()
-    folder = measured()
+    folder = write_cell()
     with pytest.raises(StoreAway) as away:
         Outbox(store).deliver(folder)
     assert "pass" not in f"{store.shown}{away.value}{(folder / 'store.json').read_text()}"
     assert Outbox(store).waiting() == [folder]
 
 
-def test_sweeps_and_analyses_are_in_an_experiment_of_their_own(store: Store, measured: Measured) -> None:
-    run_id = Outbox(store).deliver(measured())
+def test_sweeps_and_analyses_are_in_an_experiment_of_their_own(store: Store, write_cell: WriteCell) -> None:
+    run_id = Outbox(store).deliver(write_cell())
     saved = store.save(
         "sweep",
         "first",
@@ -298,8 +298,8 @@ def test_a_report_that_was_cut_short_is_removed_by_the_next(store: Store, monkey
     ]
 
 
-def test_what_another_folder_has_under_way_is_left_alone(store: Store, measured: Measured) -> None:
-    folder = measured()
+def test_what_another_folder_has_under_way_is_left_alone(store: Store, write_cell: WriteCell) -> None:
+    folder = write_cell()
     record = Record.read(folder)
     other = Store()
     other.connection.writer = "another machine:/home/ann/mlruns"
@@ -317,19 +317,19 @@ def test_a_long_description_is_cut_rather_than_refused(store: Store) -> None:
     assert run.data.tags["mlflow.note.content"].endswith("...")
 
 
-def test_a_deleted_experiment_is_named_and_not_made_again(store: Store, measured: Measured) -> None:
-    Outbox(store).deliver(measured(1000))
+def test_a_deleted_experiment_is_named_and_not_made_again(store: Store, write_cell: WriteCell) -> None:
+    Outbox(store).deliver(write_cell(1000))
     client = MlflowClient(store.uri)
     client.delete_experiment(client.get_experiment_by_name("rbptrack").experiment_id)
     again = Store()
-    folder = measured(2000)
+    folder = write_cell(2000)
     with pytest.raises(BadInput, match="restore"):
         Outbox(again).deliver(folder)
     assert folder.exists()
 
 
 def test_artifacts_are_synced_before_the_run_is_finished(
-    store: Store, measured: Measured, monkeypatch: pytest.MonkeyPatch
+    store: Store, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
     order: list[str] = []
@@ -347,15 +347,15 @@ def test_artifacts_are_synced_before_the_run_is_finished(
         order.extend(path.name for path in wanted if path.stat().st_ino not in synced)
         end(self, run_id, status, ended)
 
-    folder = measured()
+    folder = write_cell()
     monkeypatch.setattr(os, "fsync", note)
     monkeypatch.setattr(RunWriter, "end", noted_end)
     Outbox(store).deliver(folder)
     assert order == []
 
 
-def test_a_store_pickles_and_opens_itself_elsewhere(store: Store, measured: Measured) -> None:
-    run_id = Outbox(store).deliver(measured())
+def test_a_store_pickles_and_opens_itself_elsewhere(store: Store, write_cell: WriteCell) -> None:
+    run_id = Outbox(store).deliver(write_cell())
     runs = pickle.loads(pickle.dumps(store.runs()))
     assert runs.histogram(run_id).num_tokens == 600
     assert runs.store.find(runs["fingerprint"][0]) == run_id
@@ -387,7 +387,7 @@ def test_signs_of_an_address_stay_in_the_folders_name(
     name: str,
     given: bool,
     new: bool,
-    measured: Measured,
+    write_cell: WriteCell,
     empty_database: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -398,7 +398,7 @@ def test_signs_of_an_address_stay_in_the_folders_name(
     uri = f"sqlite:///{str(place / 'sub').replace('%', '%25')}/mlflow.db" if given else ""
     if not new:
         shutil.copy(empty_database, place / ("sub/mlflow.db" if given else "mlflow.db"))
-    run_id = Outbox(Store(uri)).deliver(measured(folder=place / "cell"))
+    run_id = Outbox(Store(uri)).deliver(write_cell(folder=place / "cell"))
     again = Store(Store(uri).uri)
     assert again.runs()["run_id"].tolist() == [run_id]
     assert again.artifact(run_id, "ranks.parquet").is_relative_to(place)

@@ -12,7 +12,7 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Outbox, Record, Store
-from tests.cells import Measured
+from tests.store_fixtures import WriteCell
 
 FILES = (
     "ranks.parquet",
@@ -56,22 +56,22 @@ ALTERATIONS = {
 }
 
 
-def test_a_store_that_nobody_touched_has_no_fault(store: Store, measured: Measured) -> None:
-    Outbox(store).deliver(measured(1000))
-    Outbox(store).deliver(measured(2000, documents=40, groups=20))
+def test_a_store_that_nobody_touched_has_no_fault(store: Store, write_cell: WriteCell) -> None:
+    Outbox(store).deliver(write_cell(1000))
+    Outbox(store).deliver(write_cell(2000, documents=40, groups=20))
     store.save_view()
     assert list(store.verify(repair=True)) == []
     assert len(store.runs()) == 2
 
 
-def test_an_experiment_that_is_not_there_is_not_sound(store: Store, measured: Measured) -> None:
-    Outbox(store).deliver(measured())
+def test_an_experiment_that_is_not_there_is_not_sound(store: Store, write_cell: WriteCell) -> None:
+    Outbox(store).deliver(write_cell())
     with pytest.raises(BadInput, match="other"):
         list(Store(store.uri, "other").verify())
 
 
-def test_every_alteration_is_noticed(store: Store, measured: Measured) -> None:
-    run_id = Outbox(store).deliver(measured())
+def test_every_alteration_is_noticed(store: Store, write_cell: WriteCell) -> None:
+    run_id = Outbox(store).deliver(write_cell())
     noticed = []
     with closing(sqlite3.connect("mlflow.db")) as database, closing(sqlite3.connect(":memory:")) as before:
         database.backup(before)
@@ -98,9 +98,9 @@ REPORT_ALTERATIONS = {
 
 
 @pytest.fixture
-def reported(store: Store, measured: Measured) -> tuple[str, str]:
+def reported(store: Store, write_cell: WriteCell) -> tuple[str, str]:
     """A measurement, and the sweep that covers it and holds scores, too."""
-    run_id = Outbox(store).deliver(measured())
+    run_id = Outbox(store).deliver(write_cell())
     scores = pd.DataFrame({"model": ["nano"], "revision": [""], "task": ["arc"], "score": [0.5], "n": [9.0]})
     files = {"report.html": "<p>", "scores.csv": scores.to_csv(index=False)}
     sweep = store.save("sweep", "s", sweep="first", metrics={"alpha": 0.1}, files=files, covers=[run_id])
@@ -184,8 +184,8 @@ def test_what_belongs_to_the_user_is_no_fault(store: Store, reported: tuple[str,
     assert list(store.verify()) == []
 
 
-def test_flipped_bits_and_missing_files_are_noticed(store: Store, measured: Measured) -> None:
-    run_id = Outbox(store).deliver(measured())
+def test_flipped_bits_and_missing_files_are_noticed(store: Store, write_cell: WriteCell) -> None:
+    run_id = Outbox(store).deliver(write_cell())
     rng = np.random.default_rng(0)
     for name in FILES:
         path = store.artifact(run_id, name)
@@ -202,9 +202,9 @@ def test_flipped_bits_and_missing_files_are_noticed(store: Store, measured: Meas
 
 
 def test_numbers_that_the_ranks_do_not_give_are_noticed_though_they_are_sealed(
-    store: Store, measured: Measured
+    store: Store, write_cell: WriteCell
 ) -> None:
-    folder = measured()
+    folder = write_cell()
     table = RankTable.read(folder / "ranks.parquet")
     greater = table.column("greater").copy()
     greater[0] = 200
@@ -215,16 +215,16 @@ def test_numbers_that_the_ranks_do_not_give_are_noticed_though_they_are_sealed(
     assert any("rbp_100" in fault.text for fault in store.verify())
 
 
-def test_repair_lets_the_next_sweep_measure_again(store: Store, measured: Measured) -> None:
-    folder = measured()
+def test_repair_lets_the_next_sweep_measure_again(store: Store, write_cell: WriteCell) -> None:
+    folder = write_cell()
     name = folder.name
     damaged = Outbox(store).deliver(folder)
-    sound = Outbox(store).deliver(measured(1000))
+    sound = Outbox(store).deliver(write_cell(1000))
     store.artifact(damaged, "ranks.parquet").unlink()
     assert len(list(store.verify(repair=True))) == 1
     assert store.find(name) is None
     assert store.runs()["run_id"].tolist() == [sound]
     assert store.connection.client.get_run(damaged).data.tags["rbptrack.damaged"]
-    again = Outbox(store).deliver(measured())
+    again = Outbox(store).deliver(write_cell())
     assert store.find(name) == again
     assert list(store.verify()) == []

@@ -9,7 +9,7 @@ import pytest
 
 from plugins.importers.authors import Authors
 from rbptrack.base.errors import BadInput
-from tests.made import read_checked, write_file
+from tests.imported_files import read_checked, write_file
 
 DIGITS = "9" * 400
 

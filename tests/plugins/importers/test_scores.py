@@ -14,7 +14,7 @@ from plugins.importers.scores import Scores
 from plugins.importers.served import Served
 from plugins.importers.table import Table
 from rbptrack.base.errors import BadInput
-from tests.made import read_checked, write_file
+from tests.imported_files import read_checked, write_file
 
 CASES = Path(__file__).parent / "cases"
 

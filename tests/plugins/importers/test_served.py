@@ -12,7 +12,7 @@ from plugins.importers.served import Served
 from rbptrack.analysis.importing import CheckedMeasurement
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import MissingColumn, RankTable
-from tests.made import read_checked, write_file
+from tests.imported_files import read_checked, write_file
 
 TOKENS = [[(5, -0.5, 1), (7, -2.0, 3)], [(5, -1.0, 2), (6, -4.0, 40), (5, -0.25, 1)]]  # id, ln p, rank; by document
 

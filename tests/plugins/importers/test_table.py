@@ -16,7 +16,7 @@ import pytest
 from plugins.importers.table import Table
 from rbptrack.analysis.importing import checked
 from rbptrack.base.errors import BadInput
-from tests.made import read_checked, write_file
+from tests.imported_files import read_checked, write_file
 
 CASES = Path(__file__).parent / "cases"
 START = "model,dataset,non_embedding_params,"

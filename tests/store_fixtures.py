@@ -18,9 +18,9 @@ from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Facts, Store, write_record
-from tests.made import power_law_ranks
+from tests.rank_tables import power_law_rank_table
 
-Measured = Callable[..., Path]
+WriteCell = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +41,7 @@ def store(empty_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
+def write_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteCell:
     """Lay a finished cell of 38,000 parameters into its folder, or another one."""
     monkeypatch.chdir(tmp_path)
 
@@ -60,7 +60,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
         name = fingerprint(identity)
         folder = folder or cells_folder() / name
         folder.mkdir(parents=True)
-        table = power_law_ranks(s, documents=documents, tokens=20)
+        table = power_law_rank_table(s, documents=documents, tokens=20)
         table.write(folder / "ranks.parquet")
         measurement = Measurement(
             folder,

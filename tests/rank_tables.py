@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rbptrack.analysis.importing import CheckedSource, Importer, checked
 from rbptrack.analysis.rank_store import Tables
 from rbptrack.ranks import RankTable
 
 
-def ranked(rank: npt.ArrayLike, *, documents: int = 1, vocab_size: int = 64, **columns: Any) -> RankTable:
+def rank_table(rank: npt.ArrayLike, *, documents: int = 1, vocab_size: int = 64, **columns: Any) -> RankTable:
     """A table of these ranks, in documents of one length, without ties and with ln p = -1; or as columns say."""
     ranks = np.ravel(np.asarray(rank))
     length = len(ranks) // documents
@@ -26,7 +24,7 @@ def ranked(rank: npt.ArrayLike, *, documents: int = 1, vocab_size: int = 64, **c
     return RankTable.from_arrays(vocab_size=vocab_size, **filled | columns)
 
 
-class TableSource(Tables):
+class MemoryRankStore(Tables):
     """Rank tables in memory by run ID, with the source of each document and the texts of tokens."""
 
     def __init__(
@@ -48,7 +46,7 @@ class TableSource(Tables):
         return self._groups.get(run_id, ())
 
 
-def power_law_ranks(
+def power_law_rank_table(
     s: float,
     *,
     documents: int = 30,
@@ -68,17 +66,4 @@ def power_law_ranks(
     rest = np.maximum(difficulty - hit, 0) / (1 - hit)
     rank = np.where(difficulty < hit, 1, 2 + np.floor((vocab_size - 1) ** rest - 1)).astype(np.int64)
     logprob = -np.log(rank) - 0.5 * factor * s**-alpha
-    return ranked(np.minimum(rank, vocab_size), documents=documents, vocab_size=vocab_size, logprob=logprob)
-
-
-def write_file(path: Path, content: str | bytes) -> Path:
-    """Write a file, and the folders above it; returns the path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def read_checked(importer: Importer, path: Path) -> CheckedSource:
-    """All that an importer reads of a path that it takes, held to the rules."""
-    assert importer.takes(path)
-    return checked(path, importer.read(path))
+    return rank_table(np.minimum(rank, vocab_size), documents=documents, vocab_size=vocab_size, logprob=logprob)
