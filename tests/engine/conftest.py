@@ -1,4 +1,4 @@
-"""A tiny causal model without transformers, and documents of random tokens."""
+"""Fixtures: a tiny causal model in plain PyTorch, and a corpus of random tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class TinyModel:
-    """What the engine asks of a CausalModel: each state is a decaying sum of the embeddings up to its token."""
+    """Stands for `CausalModel`: it has the attributes and methods that the engine uses."""
 
     backbone: Callable[[Tensor], Tensor]
     head: Head
@@ -43,24 +43,19 @@ class TinyModel:
             raise BadInput("too long")
 
 
-@pytest.fixture(scope="session")
-def model() -> TinyModel:
-    return tiny_model(0)
+@dataclass(frozen=True)
+class TinyReference:
+    """Stands for `Reference`: a second tiny model, and the number of vocabulary entries that are compared."""
 
-
-@pytest.fixture(scope="session")
-def compared_model() -> TinyModel:
-    """The model with a reference, whose head has padding."""
-
-    @dataclass(frozen=True)
-    class Reference:
-        model: TinyModel
-        entries: int = VOCABULARY
-
-    return replace(tiny_model(0), reference=Reference(tiny_model(1, rows=VOCABULARY + 20)))
+    model: TinyModel
+    entries: int = VOCABULARY
 
 
 def tiny_model(seed: int, rows: int = VOCABULARY) -> TinyModel:
+    """Make a model with random weights whose head has the given number of rows.
+
+    The hidden state at token t is the embedding of t plus half of the hidden state at t - 1.
+    """
     generator = torch.Generator().manual_seed(seed)
     embedding = torch.randn(VOCABULARY, WIDTH, generator=generator).round(decimals=2)
     weight = torch.randn(rows, WIDTH, generator=generator)
@@ -75,8 +70,21 @@ def tiny_model(seed: int, rows: int = VOCABULARY) -> TinyModel:
 
 
 @pytest.fixture(scope="session")
+def model() -> TinyModel:
+    """A tiny model without a reference."""
+    return tiny_model(0)
+
+
+@pytest.fixture(scope="session")
+def model_with_reference() -> TinyModel:
+    """The tiny model of the fixture `model` with a reference. The head of the reference has 20 padding rows."""
+    reference = TinyReference(tiny_model(1, rows=VOCABULARY + 20))
+    return replace(tiny_model(0), reference=reference)
+
+
+@pytest.fixture(scope="session")
 def corpus() -> Corpus:
-    """40 documents of 16 to 48 tokens; some tokens are not scored."""
+    """40 documents of 16 to 48 random tokens, each document one sequence. About 10% of the tokens are not scored."""
     draw = np.random.default_rng(0)
     lengths = draw.integers(16, 49, size=40)
     total = int(lengths.sum())

@@ -1,4 +1,4 @@
-"""The loop against the definition, its blocks, interrupts, and numbers that do not depend on any of it."""
+"""Tests of `measure`: ranks by the definition, blocks on disk, interrupts, bad logits and lack of memory."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ from rbptrack.engine import blocks, measure
 from rbptrack.ranks import RankTable
 from rbptrack.scoring import Head, Scores, scores_by_definition
 
-measuring = sys.modules["rbptrack.engine.measure"]  # the function hides the module
+measure_module = sys.modules["rbptrack.engine.measure"]  # `rbptrack.engine.measure` is the function
 ENGINE = EngineConfig(batch_tokens=200, chunk_tokens=16, threads=1)
 
 
-def definition(model: Any, corpus: Corpus) -> tuple[np.ndarray, Scores]:
-    """Indices of the targets, and the scores of full logits, one sequence at a time."""
+def scores_of_full_logits(model: Any, corpus: Corpus) -> tuple[np.ndarray, Scores]:
+    """Score a corpus by the definition, one sequence at a time, with the full logits in memory.
+
+    Returns the indices of the scored tokens in the corpus, and their scores.
+    """
     index = corpus.targets(0, len(corpus.start))
     logits = []
     for start, stop in zip(corpus.start, corpus.stop, strict=True):
         states = model.backbone(torch.from_numpy(corpus.token[None, start:stop].astype(np.int64)))[0]
+        # The logits at a token predict the next one. Nothing predicts the first token of a sequence.
         logits.append(torch.cat([torch.zeros(1, model.vocab_size), model.head.logits(states)[:-1]]))
     targets = torch.from_numpy(corpus.token[index].astype(np.int64))
     return index, scores_by_definition(torch.cat(logits)[index], targets)
@@ -38,174 +42,209 @@ def definition(model: Any, corpus: Corpus) -> tuple[np.ndarray, Scores]:
 
 @pytest.fixture(autouse=True)
 def _short_sections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "SECTION", 400)  # tokens: four sections
+    """Give sections 400 tokens, so that the corpus has four of them."""
+    monkeypatch.setattr(blocks, "SECTION", 400)
 
 
-def test_every_token_is_ranked_by_the_definition(model: Any, corpus: Corpus, tmp_path: Path) -> None:
-    seen: list[int] = []
-    found = measure(model, corpus, ks=(1, 10), engine=ENGINE, folder=tmp_path, progress=seen.append)
-    index, want = definition(model, corpus)
-    table = found.ranks
+def test_measure_writes_a_rank_table_by_the_definition(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+    table = measure(model, corpus, ks=(1, 10), engine=ENGINE, folder=tmp_path).ranks
+    index, expected = scores_of_full_logits(model, corpus)
     for name in ("document", "position", "field", "token"):
         assert np.array_equal(table.column(name), getattr(corpus, name)[index])
     for name in ("greater", "ties", "top"):
-        assert np.array_equal(table.column(name), want.columns[name].numpy())
+        assert np.array_equal(table.column(name), expected.columns[name].numpy())
     for name in ("logprob", "entropy", "top_logprob"):
-        np.testing.assert_allclose(table.column(name), want.columns[name].numpy(), atol=1e-5)
-    assert sum(seen) == found.num_tokens == found.fresh_tokens == corpus.num_targets == len(index)
-    assert found.ce == pytest.approx(-float(want.logprob.double().mean()), abs=1e-6)
-    assert found.rbp(10) == table.rbp(10)
-    assert found.counts.hits.sum(0).tolist() == [(table.rank <= k).sum() for k in (1, 10)]
-    assert found.split is not None
-    assert sum(found.split) == pytest.approx(found.ce, abs=1e-9)
-    assert found.num_bytes == len(index)
-    assert found.peak_memory_bytes > 0
-    assert pq.read_metadata(found.path).num_row_groups > 2
+        np.testing.assert_allclose(table.column(name), expected.columns[name].numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("options", [(1, 512, 1), (64, 16, 1), (1000, 100, 3), (96, 1, 2)])
-def test_the_numbers_do_not_depend_on_sizes_and_threads(
-    options: tuple[int, int, int], model: Any, corpus: Corpus, tmp_path: Path
+def test_measure_returns_the_metrics_of_its_rank_table(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+    measurement = measure(model, corpus, ks=(1, 10), engine=ENGINE, folder=tmp_path)
+    index, expected = scores_of_full_logits(model, corpus)
+    table = measurement.ranks
+    assert measurement.ce == pytest.approx(-float(expected.logprob.double().mean()), abs=1e-6)
+    assert measurement.rbp(10) == table.rbp(10)
+    assert measurement.counts.hits.sum(0).tolist() == [(table.rank <= k).sum() for k in (1, 10)]
+    assert measurement.split is not None
+    assert sum(measurement.split) == pytest.approx(measurement.ce, abs=1e-9)
+    assert measurement.num_bytes == len(index)
+    assert measurement.peak_memory_bytes > 0
+
+
+def test_measure_reports_every_scored_token_as_progress(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+    progress: list[int] = []
+    measurement = measure(model, corpus, ks=(1, 10), engine=ENGINE, folder=tmp_path, progress=progress.append)
+    index = corpus.targets(0, len(corpus.start))
+    assert sum(progress) == measurement.num_tokens == measurement.fresh_tokens == corpus.num_targets == len(index)
+
+
+def test_measure_writes_a_row_group_for_each_section(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+    measurement = measure(model, corpus, ks=(1, 10), engine=ENGINE, folder=tmp_path)
+    assert pq.read_metadata(measurement.path).num_row_groups > 2
+
+
+@pytest.mark.parametrize(
+    ("batch_tokens", "chunk_tokens", "threads"), [(1, 512, 1), (64, 16, 1), (1000, 100, 3), (96, 1, 2)]
+)
+def test_measure_gives_the_same_numbers_for_all_sizes_and_threads(
+    batch_tokens: int, chunk_tokens: int, threads: int, model: Any, corpus: Corpus, tmp_path: Path
 ) -> None:
-    batch, chunk, threads = options
-    engine = EngineConfig(batch_tokens=batch, chunk_tokens=chunk, threads=threads)
+    engine = EngineConfig(batch_tokens=batch_tokens, chunk_tokens=chunk_tokens, threads=threads)
+    table = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path).ranks
+    _, expected = scores_of_full_logits(model, corpus)
+    assert np.array_equal(table.column("greater"), expected.greater.numpy())
+    np.testing.assert_allclose(table.column("logprob"), expected.logprob.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_measure_restores_the_number_of_torch_threads(threads: int, model: Any, corpus: Corpus, tmp_path: Path) -> None:
     before = torch.get_num_threads()
-    found = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path)
+    measure(model, corpus, ks=(1,), engine=replace(ENGINE, threads=threads), folder=tmp_path)
     assert torch.get_num_threads() == before
-    _, want = definition(model, corpus)
-    assert np.array_equal(found.ranks.column("greater"), want.greater.numpy())
-    np.testing.assert_allclose(found.ranks.column("logprob"), want.logprob.numpy(), atol=1e-5)
 
 
-def test_a_reference_adds_its_columns(model: Any, compared_model: Any, corpus: Corpus, tmp_path: Path) -> None:
-    found = measure(compared_model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "both")
+def test_measure_with_a_reference_adds_columns_and_keeps_ranks(
+    model: Any, model_with_reference: Any, corpus: Corpus, tmp_path: Path
+) -> None:
     plain = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "alone")
-    assert np.array_equal(found.ranks.column("greater"), plain.ranks.column("greater"))
-    assert found.compared is not None
-    assert found.compared.kl == pytest.approx(float(found.ranks.column("kl").astype(float).mean()))
-    assert 0 < found.compared.acceptance < 1
-    assert 0 < found.compared.padding_mass < 1
+    compared = measure(model_with_reference, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "both")
+    assert np.array_equal(compared.ranks.column("greater"), plain.ranks.column("greater"))
+    assert compared.compared is not None
+    assert compared.compared.kl == pytest.approx(float(compared.ranks.column("kl").astype(float).mean()))
+    assert 0 < compared.compared.acceptance < 1
+    assert 0 < compared.compared.padding_mass < 1
     assert plain.compared is None
-    without = replace(compared_model, head=compared_model.head.without([0]))  # the reference has it
+
+
+def test_measure_refuses_a_token_that_only_the_reference_can_predict(
+    model_with_reference: Any, corpus: Corpus, tmp_path: Path
+) -> None:
+    without_0 = replace(model_with_reference, head=model_with_reference.head.without([0]))
+    no_target_is_0 = replace(corpus, token=np.maximum(corpus.token, 1))
     with pytest.raises(MeasurementError, match="the model gives probability 0"):
-        measure(without, replace(corpus, token=np.maximum(corpus.token, 1)), ks=(1,), engine=ENGINE, folder=tmp_path)
+        measure(without_0, no_target_is_0, ks=(1,), engine=ENGINE, folder=tmp_path)
 
 
-class Stops:
-    """Raises at the first progress after so many tokens."""
+class InterruptingProgress:
+    """A progress callback that raises an error at the first call after more than `limit` tokens."""
 
-    def __init__(self, after: int, error: BaseException) -> None:
-        self.left = after
+    def __init__(self, limit: int, error: BaseException) -> None:
+        self.limit = limit
         self.error = error
-        self.done = 0
+        self.tokens = 0
 
     def __call__(self, tokens: int) -> None:
-        self.done += tokens
-        if self.done > self.left:
+        self.tokens += tokens
+        if self.tokens > self.limit:
             raise self.error
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143)])
-def test_an_interrupt_saves_finished_work_and_the_rest_gives_the_same_file(
+def test_measure_after_an_interrupt_measures_the_rest_and_writes_the_same_file(
     error: BaseException, threads: int, model: Any, corpus: Corpus, tmp_path: Path
 ) -> None:
     engine = replace(ENGINE, threads=threads)
-    whole = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "whole")
-    stops = Stops(500, error)
+    uninterrupted = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "whole")
+    interrupt = InterruptingProgress(500, error)
     with pytest.raises(type(error)):
-        measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "cut", progress=stops)
-    seen: list[int] = []
-    again = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "cut", progress=seen.append)
-    assert seen[0] == stops.done
-    assert again.fresh_tokens == whole.num_tokens - stops.done
-    assert sum(seen) == whole.num_tokens
-    assert again.path.read_bytes() == whole.path.read_bytes()
+        measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "cut", progress=interrupt)
+    progress: list[int] = []
+    resumed = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "cut", progress=progress.append)
+    assert progress[0] == interrupt.tokens
+    assert resumed.fresh_tokens == uninterrupted.num_tokens - interrupt.tokens
+    assert sum(progress) == uninterrupted.num_tokens
+    assert resumed.path.read_bytes() == uninterrupted.path.read_bytes()
 
 
-def test_a_kill_loses_one_block_and_a_damaged_one_is_measured_again(
+def test_measure_after_a_kill_repeats_only_lost_and_damaged_blocks(
     model: Any, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "whole")
+    uninterrupted = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "whole")
     assert len(list((tmp_path / "whole/blocks").glob("*.parquet"))) == 1
-    monkeypatch.setattr(measuring, "BLOCK_SECONDS", 0.0)
-    with pytest.raises(ZeroDivisionError):  # nothing is saved at the end, as when the process is killed
-        measure(
-            model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "cut", progress=Stops(500, ZeroDivisionError())
-        )
+    monkeypatch.setattr(measure_module, "BLOCK_SECONDS", 0.0)
+    # `measure` saves nothing at this error. So the folder is as if the process had been killed.
+    kill = InterruptingProgress(500, ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "cut", progress=kill)
     saved = sorted((tmp_path / "cut/blocks").glob("*.parquet"))
     rows = [pq.read_metadata(path).num_rows for path in saved]
     assert len(saved) > 2
     assert sum(rows) > 500
     saved[1].write_bytes(saved[1].read_bytes()[:-100])
     saved[2].write_bytes(b"")
-    again = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "cut")
-    assert again.fresh_tokens == whole.num_tokens - sum(rows) + rows[1] + rows[2]
-    assert again.path.read_bytes() == whole.path.read_bytes()
+    resumed = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "cut")
+    assert resumed.fresh_tokens == uninterrupted.num_tokens - sum(rows) + rows[1] + rows[2]
+    assert resumed.path.read_bytes() == uninterrupted.path.read_bytes()
 
 
-def test_finished_work_is_not_measured_again(model: Any, corpus: Corpus, tmp_path: Path) -> None:
-    whole = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
-    before = whole.path.read_bytes()
+def test_measure_in_a_finished_folder_measures_nothing(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+    first = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+    before = first.path.read_bytes()
     other_sizes = EngineConfig(batch_tokens=77, chunk_tokens=50, threads=1)
-    again = measure(model, corpus, ks=(1, 2), engine=other_sizes, folder=tmp_path)
-    assert again.fresh_tokens == 0
-    assert again.path.read_bytes() == before
-    assert again.ce == whole.ce
+    second = measure(model, corpus, ks=(1, 2), engine=other_sizes, folder=tmp_path)
+    assert second.fresh_tokens == 0
+    assert second.path.read_bytes() == before
+    assert second.ce == first.ce
 
 
-def test_a_folder_of_another_corpus_is_refused(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+def test_measure_refuses_a_folder_of_another_corpus(model: Any, corpus: Corpus, tmp_path: Path) -> None:
     measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
     other = replace(corpus, token=np.roll(corpus.token, 1))
     with pytest.raises(MeasurementError):
         measure(model, other, ks=(1,), engine=ENGINE, folder=tmp_path)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_bad_logits_are_refused_with_document_and_position(
-    bad: float, model: Any, corpus: Corpus, tmp_path: Path
+@pytest.mark.parametrize("bad_value", [float("nan"), float("inf")])
+def test_measure_names_document_and_position_of_bad_logits(
+    bad_value: float, model: Any, corpus: Corpus, tmp_path: Path
 ) -> None:
     index = corpus.targets(0, len(corpus.start))[333]
 
-    def backbone(tokens: Tensor) -> Tensor:
+    def damaged_backbone(tokens: Tensor) -> Tensor:
+        """Put the bad value into the hidden state that predicts the token at `index`."""
         states = model.backbone(tokens)
         document = corpus.document[index]
         start = int(corpus.start[document])
-        row = torch.from_numpy(corpus.token[start : corpus.stop[document]].astype(np.int64))
-        for number, sequence in enumerate(tokens):
-            if torch.equal(sequence[: len(row)], row):
-                states[number, corpus.position[index] - 1, 3] = bad
+        damaged_sequence = torch.from_numpy(corpus.token[start : corpus.stop[document]].astype(np.int64))
+        for row, sequence in enumerate(tokens):
+            if torch.equal(sequence[: len(damaged_sequence)], damaged_sequence):
+                states[row, corpus.position[index] - 1, 3] = bad_value
         return states
 
-    where = rf"document id-{corpus.document[index]}, position {corpus.position[index]}\b"
-    with pytest.raises(MeasurementError, match=where):
-        measure(replace(model, backbone=backbone), corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+    place = rf"document id-{corpus.document[index]}, position {corpus.position[index]}\b"
+    with pytest.raises(MeasurementError, match=place):
+        measure(replace(model, backbone=damaged_backbone), corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
     assert not (tmp_path / "ranks.parquet").exists()
 
 
-def test_a_model_that_cannot_read_the_texts_is_refused_first(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+def test_measure_refuses_sequences_longer_than_the_models_limit_before_it_makes_a_folder(
+    model: Any, corpus: Corpus, tmp_path: Path
+) -> None:
     with pytest.raises(BadInput):
         measure(replace(model, longest=40), corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
-def cpu_fails() -> None:
-    torch.empty(1 << 50)  # more than any address space: the allocator's own error
+def exhaust_cpu_memory() -> None:
+    """Make torch's allocator fail: a PiB is more than any address space."""
+    torch.empty(1 << 50)
 
 
-def cuda_fails() -> None:
+def exhaust_cuda_memory() -> None:
+    """Raise the error of torch's CUDA allocator."""
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 PiB")
 
 
-def library_fails() -> None:
+def exhaust_numpy_memory() -> None:
+    """Make NumPy's allocator fail."""
     np.empty(1 << 60, dtype=np.int8)
 
 
-def cramped(model: Any, most: int, fail: Callable[[], None]) -> Any:
-    """The model on a device that has no room for more than so many tokens."""
+def with_little_memory(model: Any, max_tokens: int, fail: Callable[[], None]) -> Any:
+    """Make a copy of a model that calls `fail` for a forward pass of more than `max_tokens` tokens."""
 
     def backbone(tokens: Tensor) -> Tensor:
-        if tokens.numel() > most:
+        if tokens.numel() > max_tokens:
             fail()
         return model.backbone(tokens)
 
@@ -213,40 +252,45 @@ def cramped(model: Any, most: int, fail: Callable[[], None]) -> Any:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("fail", [cpu_fails, cuda_fails, library_fails])
-def test_running_out_of_memory_halves_and_goes_on(
+@pytest.mark.parametrize("fail", [exhaust_cpu_memory, exhaust_cuda_memory, exhaust_numpy_memory])
+def test_measure_halves_chunk_and_batch_if_memory_runs_out(
     fail: Callable[[], None], threads: int, model: Any, corpus: Corpus, tmp_path: Path
 ) -> None:
     engine = EngineConfig(batch_tokens=400, chunk_tokens=64, threads=threads)
-    seen: list[int] = []
-    found = measure(cramped(model, 100, fail), corpus, ks=(1,), engine=engine, folder=tmp_path, progress=seen.append)
-    assert found.chunk_tokens < 64
-    assert found.batch_tokens <= 100
-    assert len(found.notes) >= 2  # one of the chunk, one of the batch; how many more hangs on the threads' order
-    assert sum(seen) == found.num_tokens  # no batch was counted twice
-    _, want = definition(model, corpus)
-    assert np.array_equal(found.ranks.column("greater"), want.greater.numpy())
+    progress: list[int] = []
+    cramped = with_little_memory(model, 100, fail)
+    measurement = measure(cramped, corpus, ks=(1,), engine=engine, folder=tmp_path, progress=progress.append)
+    assert measurement.chunk_tokens < 64
+    assert measurement.batch_tokens <= 100
+    # At least one note of the chunk and one of the batch. The order of the threads decides how many more there are.
+    assert len(measurement.notes) >= 2
+    assert sum(progress) == measurement.num_tokens  # no batch was counted twice
+    _, expected = scores_of_full_logits(model, corpus)
+    assert np.array_equal(measurement.ranks.column("greater"), expected.greater.numpy())
 
 
-def test_one_sequence_that_does_not_fit_says_what_to_do(model: Any, corpus: Corpus, tmp_path: Path) -> None:
-    with pytest.raises(
-        MeasurementError, match=r"one sequence of \d+ tokens at a time; give a smaller dataset\.seq_len"
-    ):
-        measure(cramped(model, 10, cpu_fails), corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+def test_measure_names_seq_len_if_one_sequence_does_not_fit_into_memory(
+    model: Any, corpus: Corpus, tmp_path: Path
+) -> None:
+    cramped = with_little_memory(model, 10, exhaust_cpu_memory)
+    with pytest.raises(MeasurementError, match=r"one sequence of \d+ tokens .*dataset\.seq_len"):
+        measure(cramped, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
 
 
-def test_other_errors_are_not_taken_for_a_lack_of_memory(model: Any, corpus: Corpus, tmp_path: Path) -> None:
-    def fail() -> None:
+def test_measure_raises_other_errors_of_torch_as_they_are(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+    def multiply_wrong_shapes() -> None:
         torch.randn(2, 3) @ torch.randn(2, 3)
 
+    faulty = with_little_memory(model, 10, multiply_wrong_shapes)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        measure(cramped(model, 10, fail), corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+        measure(faulty, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
 
 
-def test_strict_ranks_are_those_that_metrics_count(model: Any, corpus: Corpus, tmp_path: Path) -> None:
-    tied = replace(model, head=Head(model.head.weight.round()), backbone=lambda tokens: model.backbone(tokens).round())
-    paper = measure(tied, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "paper")
-    strict = measure(tied, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "strict", strict=True)
+def test_measure_with_strict_counts_strict_ranks(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+    rounded_head = Head(model.head.weight.round())
+    with_ties = replace(model, head=rounded_head, backbone=lambda tokens: model.backbone(tokens).round())
+    paper = measure(with_ties, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "paper")
+    strict = measure(with_ties, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "strict", strict=True)
     assert paper.tie_rate > 0
     assert strict.rbp(1) > paper.rbp(1)
     assert RankTable.read(strict.path).strict

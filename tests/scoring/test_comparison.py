@@ -1,6 +1,11 @@
-"""Two models in one pass: every column against both full distributions in float64."""
+"""Tests of `PairScorer`: the columns that compare two models, against both full distributions in float64.
+
+p are the probabilities of the measured model, q those of its reference.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -8,89 +13,140 @@ from torch import Tensor
 
 from rbptrack.scoring import Head, PairScorer, Scorer, Scores
 
-Parts = tuple[Tensor, Tensor, Tensor, Tensor]  # hidden states and weights of a model, and of its reference
+TOKENS = 60
+WIDTH = 8
 
 
-def parts_of(rows: int, reference_rows: int, *, close: float = 1.0) -> Parts:
+@dataclass(frozen=True)
+class Pair:
+    """Hidden states (tokens, width) and head weights (vocabulary, width) of a model and of its reference."""
+
+    hidden: Tensor
+    weight: Tensor
+    reference_hidden: Tensor
+    reference_weight: Tensor
+
+    def log_probabilities(self, entries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ln p and ln q over some vocabulary entries, (tokens, entries), float64."""
+        logits = self.hidden.double() @ self.weight.double().T
+        reference_logits = self.reference_hidden.double() @ self.reference_weight.double().T
+        return logits[:, entries].log_softmax(1), reference_logits[:, entries].log_softmax(1)
+
+
+def random_pair(rows: int, reference_rows: int, *, distance: float = 1.0) -> Pair:
+    """Make a pair with random values.
+
+    Args:
+        rows: the number of rows of the model's head.
+        reference_rows: the number of rows of the reference's head.
+        distance: the standard deviation of the differences between the two models' values.
+    """
     generator = torch.Generator().manual_seed(7)
-    hidden = torch.randn(60, 8, generator=generator)
-    weight = torch.randn(rows, 8, generator=generator)
-    other = torch.randn(reference_rows, 8, generator=generator)
+    hidden = torch.randn(TOKENS, WIDTH, generator=generator)
+    weight = torch.randn(rows, WIDTH, generator=generator)
+    reference_weight = torch.randn(reference_rows, WIDTH, generator=generator)
     shared = min(rows, reference_rows)
-    other[:shared] = weight[:shared] + close * other[:shared]
-    return hidden, weight, hidden + close * torch.randn(60, 8, generator=generator), other
+    reference_weight[:shared] = weight[:shared] + distance * reference_weight[:shared]
+    reference_hidden = hidden + distance * torch.randn(TOKENS, WIDTH, generator=generator)
+    return Pair(hidden, weight, reference_hidden, reference_weight)
 
 
-def scored(parts: Parts, *, entries: int, chunk: int = 7, without: list[int] | None = None) -> tuple[Scores, float]:
-    hidden, weight, reference_hidden, other = parts
-    heads = [Head(weight), Head(other)]
-    if without:
-        heads = [head.without(without) for head in heads]
-    pair = PairScorer(*(Scorer(head, chunk_tokens=chunk) for head in heads), entries=entries)
-    scores = pair(hidden, reference_hidden, (torch.arange(60) + 100) % entries)
-    return scores, float(pair.padding)
+def targets(entries: int) -> Tensor:
+    return (torch.arange(TOKENS) + 100) % entries
+
+
+def score_pair(pair: Pair, *, entries: int, left_out: list[int] | None = None) -> tuple[Scores, float]:
+    """Score the targets of a pair in chunks of 7 tokens.
+
+    Args:
+        pair: the model and its reference.
+        entries: the number of vocabulary entries that are compared.
+        left_out: vocabulary entries that both heads leave out.
+
+    Returns:
+        The scores, and the largest total probability of padding rows at any token.
+    """
+    head = Head(pair.weight)
+    reference_head = Head(pair.reference_weight)
+    if left_out:
+        head = head.without(left_out)
+        reference_head = reference_head.without(left_out)
+    scorer = PairScorer(Scorer(head, chunk_tokens=7), Scorer(reference_head, chunk_tokens=7), entries=entries)
+    scores = scorer(pair.hidden, pair.reference_hidden, targets(entries))
+    return scores, float(scorer.padding)
+
+
+def kl_of_definition(log_p: Tensor, log_q: Tensor) -> Tensor:
+    """Compute KL(q || p) in nats, (tokens,), from ln p and ln q, (tokens, entries)."""
+    return (log_q.exp() * (log_q - log_p)).sum(1)
 
 
 @pytest.mark.parametrize(("rows", "reference_rows", "entries"), [(600, 600, 600), (600, 640, 590), (512, 300, 300)])
-def test_columns_are_those_of_both_distributions(rows: int, reference_rows: int, entries: int) -> None:
-    parts = parts_of(rows, reference_rows)
-    found, _ = scored(parts, entries=entries)
-    hidden, weight, reference_hidden, other = (part.double() for part in parts)
-    log_p = (hidden @ weight.T)[:, :entries].log_softmax(1)
-    log_q = (reference_hidden @ other.T)[:, :entries].log_softmax(1)
-    assert found.kl is not None
-    assert found.accept is not None
-    kl = (log_q.exp() * (log_q - log_p)).sum(1)
-    torch.testing.assert_close(found.kl.double(), kl, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(found.accept.double(), torch.minimum(log_p, log_q).exp().sum(1), rtol=1e-5, atol=1e-6)
-    rank = (log_p >= log_p.gather(1, log_q.argmax(1, keepdim=True))).sum(1)
-    assert found.columns["reference_top"].tolist() == log_q.argmax(1).tolist()
-    assert found.columns["reference_rank"].tolist() == rank.tolist()
-    plain = Scorer(Head(parts[1]), chunk_tokens=7)(parts[0], (torch.arange(60) + 100) % entries)
-    assert all(torch.equal(found.columns[name], column) for name, column in plain.columns.items())
+def test_pair_scorer_columns_equal_those_of_both_distributions(rows: int, reference_rows: int, entries: int) -> None:
+    pair = random_pair(rows, reference_rows)
+    scores, _ = score_pair(pair, entries=entries)
+    log_p, log_q = pair.log_probabilities(torch.arange(entries))
+    assert scores.kl is not None
+    assert scores.accept is not None
+    torch.testing.assert_close(scores.kl.double(), kl_of_definition(log_p, log_q), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(scores.accept.double(), torch.minimum(log_p, log_q).exp().sum(1), rtol=1e-5, atol=1e-6)
+    reference_top = log_q.argmax(1)
+    reference_rank = (log_p >= log_p.gather(1, reference_top[:, None])).sum(1)
+    assert scores.columns["reference_top"].tolist() == reference_top.tolist()
+    assert scores.columns["reference_rank"].tolist() == reference_rank.tolist()
 
 
-def test_a_small_kl_is_not_lost_in_rounding() -> None:
-    """KL of two nearly equal models is smaller than the rounding error of one ln p. Check that it is still exact."""
-    parts = parts_of(2000, 2000, close=1e-3)
-    found, _ = scored(parts, entries=2000)
-    hidden, weight, reference_hidden, other = (part.double() for part in parts)
-    log_p = (hidden @ weight.T).log_softmax(1)
-    log_q = (reference_hidden @ other.T).log_softmax(1)
-    kl = (log_q.exp() * (log_q - log_p)).sum(1)
-    assert kl.max() < 1e-4
-    assert (found.columns["kl"] - kl).abs().max() < 5e-7
+@pytest.mark.parametrize(("rows", "reference_rows", "entries"), [(600, 600, 600), (600, 640, 590), (512, 300, 300)])
+def test_pair_scorer_keeps_the_columns_of_the_model_alone(rows: int, reference_rows: int, entries: int) -> None:
+    pair = random_pair(rows, reference_rows)
+    scores, _ = score_pair(pair, entries=entries)
+    alone = Scorer(Head(pair.weight), chunk_tokens=7)(pair.hidden, targets(entries))
+    for name, column in alone.columns.items():
+        assert torch.equal(scores.columns[name], column)
 
 
-def test_padding_is_left_out_and_its_mass_is_noted() -> None:
-    """Rows of the head without a token of the tokenizer may hold any values. They change neither KL nor accept."""
-    hidden, weight, reference_hidden, other = parts_of(600, 600)
-    padded = torch.cat([other, 3 * torch.randn(40, 8)])
-    plain, nothing = scored((hidden, weight, reference_hidden, other), entries=600)
-    found, mass = scored((hidden, weight, reference_hidden, padded), entries=600)
-    torch.testing.assert_close(found.columns, plain.columns)
-    largest = (reference_hidden @ padded.T).double().softmax(1)[:, 600:].sum(1).max()
-    assert nothing == 0.0
-    assert mass == pytest.approx(float(largest), rel=1e-4)
+def test_pair_scorer_computes_a_kl_below_the_rounding_error_of_ln_p() -> None:
+    pair = random_pair(2000, 2000, distance=1e-3)
+    scores, _ = score_pair(pair, entries=2000)
+    expected = kl_of_definition(*pair.log_probabilities(torch.arange(2000)))
+    assert expected.max() < 1e-4
+    assert (scores.columns["kl"] - expected).abs().max() < 5e-7
 
 
-def test_the_same_model_differs_by_nothing() -> None:
-    hidden, weight, _, _ = parts_of(600, 600)
-    found, _ = scored((hidden, weight, hidden, weight), entries=600)
-    assert found.columns["kl"].max() == 0.0
-    assert found.columns["accept"].min() == pytest.approx(1.0, abs=1e-6)
-    assert torch.equal(found.columns["reference_top"], found.top)
-    assert (found.columns["reference_rank"] == 1).all()
+def test_pair_scorer_leaves_padding_rows_out_of_its_columns() -> None:
+    pair = random_pair(600, 600)
+    padding_rows = 3 * torch.randn(40, WIDTH)
+    padded = replace(pair, reference_weight=torch.cat([pair.reference_weight, padding_rows]))
+    plain_scores, plain_padding = score_pair(pair, entries=600)
+    padded_scores, _ = score_pair(padded, entries=600)
+    torch.testing.assert_close(padded_scores.columns, plain_scores.columns)
+    assert plain_padding == 0.0
 
 
-def test_entries_that_both_heads_leave_out_have_no_part() -> None:
-    parts = parts_of(600, 600)
-    holes = [3, 44]
-    found, _ = scored(parts, entries=600, without=holes)
-    keep = torch.tensor([i for i in range(600) if i not in holes])
-    hidden, weight, reference_hidden, other = (part.double() for part in parts)
-    log_p = (hidden @ weight.T)[:, keep].log_softmax(1)
-    log_q = (reference_hidden @ other.T)[:, keep].log_softmax(1)
-    kl = (log_q.exp() * (log_q - log_p)).sum(1)
-    torch.testing.assert_close(found.columns["kl"].double(), kl, rtol=1e-5, atol=1e-6)
-    assert not torch.isin(found.columns["reference_top"], torch.tensor(holes)).any()
+def test_pair_scorer_padding_is_the_largest_probability_of_padding_rows() -> None:
+    pair = random_pair(600, 600)
+    padding_rows = 3 * torch.randn(40, WIDTH)
+    padded = replace(pair, reference_weight=torch.cat([pair.reference_weight, padding_rows]))
+    _, padding = score_pair(padded, entries=600)
+    probabilities = (pair.reference_hidden @ padded.reference_weight.T).double().softmax(1)
+    assert padding == pytest.approx(float(probabilities[:, 600:].sum(1).max()), rel=1e-4)
+
+
+def test_pair_scorer_of_two_equal_models_has_kl_0_and_accept_1() -> None:
+    pair = random_pair(600, 600)
+    equal = Pair(pair.hidden, pair.weight, pair.hidden, pair.weight)
+    scores, _ = score_pair(equal, entries=600)
+    assert scores.columns["kl"].max() == 0.0
+    assert scores.columns["accept"].min() == pytest.approx(1.0, abs=1e-6)
+    assert torch.equal(scores.columns["reference_top"], scores.top)
+    assert (scores.columns["reference_rank"] == 1).all()
+
+
+def test_pair_scorer_ignores_entries_that_both_heads_leave_out() -> None:
+    pair = random_pair(600, 600)
+    left_out = [3, 44]
+    scores, _ = score_pair(pair, entries=600, left_out=left_out)
+    kept = torch.tensor([entry for entry in range(600) if entry not in left_out])
+    expected = kl_of_definition(*pair.log_probabilities(kept))
+    torch.testing.assert_close(scores.columns["kl"].double(), expected, rtol=1e-5, atol=1e-6)
+    assert not torch.isin(scores.columns["reference_top"], torch.tensor(left_out)).any()
