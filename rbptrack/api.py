@@ -30,7 +30,7 @@ from rbptrack.base.formatting import compact
 from rbptrack.config.check import check_name
 from rbptrack.config.compose import config_from_values
 from rbptrack.config.schema import Config, SequenceRule
-from rbptrack.discovery import ANALYZERS, find, run_analyzer
+from rbptrack.discovery import ANALYZERS, find_plugins, run_analyzer
 from rbptrack.figures.charts import rank_distribution, themed
 from rbptrack.ranks import RankTable
 from rbptrack.ranks.measurement import Measurement
@@ -412,7 +412,7 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> Report:
     """
     if not isinstance(runs, Runs):
         raise BadInput(f"runs must be the result of rbptrack.runs(); got {type(runs).__name__}")
-    plugin = configured(find(ANALYZERS).select(str(analyzer)), options)
+    plugin = configured(find_plugins(ANALYZERS).select(str(analyzer)), options)
     report = run_analyzer(plugin, runs)
     report.figures = {name: themed(figure) for name, figure in report.figures.items()}
     return report

@@ -22,7 +22,7 @@ from scipy.special import ndtr
 
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import Tables
-from rbptrack.discovery import ANALYZERS, find
+from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.ranks import FloatArray, RankTable, log_grid, rbp_name, se_name
 from rbptrack.reporting import analyse, render, show
 
@@ -249,7 +249,7 @@ def main() -> None:
     parser.add_argument("stores", nargs="*", help=f"all by default: {', '.join(STORES)}")
     parser.add_argument("--tables", action="store_true", help="also print the tables of results")
     options = parser.parse_args()
-    analyzers = [analyzer() for analyzer in find(ANALYZERS).chosen(["*"])]
+    analyzers = [analyzer() for analyzer in find_plugins(ANALYZERS).chosen(["*"])]
     for name in options.stores or STORES:
         truth, simulate = STORES[name]
         print(f"\n######## {name}\nTRUTH: {truth}")

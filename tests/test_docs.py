@@ -22,7 +22,7 @@ from rbptrack.analysis.testing import NeedsRanks, example_runs
 from rbptrack.cli.app import app
 from rbptrack.config.compose import compose, words_for_hydra
 from rbptrack.config.paths import embedded
-from rbptrack.discovery import ANALYZERS, find
+from rbptrack.discovery import ANALYZERS, find_plugins
 from studies import validity_page
 from tests.conftest import ROOT
 from tools import reference, tutorials
@@ -89,8 +89,8 @@ def test_commands_are_understood(page: str, line: str, tmp_path: Path, monkeypat
     options = [word for word in words[1:] if word.startswith("--")]
     known = {flag for parameter in command.params for flag in parameter.opts} | {"--help"}
     assert {option.partition("=")[0] for option in options} <= known
-    if words[0] == "analyze" and len(words) > 1 and words[1] in find(ANALYZERS).names:
-        fields = find(ANALYZERS).select(words[1]).model_fields
+    if words[0] == "analyze" and len(words) > 1 and words[1] in find_plugins(ANALYZERS).names:
+        fields = find_plugins(ANALYZERS).select(words[1]).model_fields
         assert {word.partition("=")[0] for word in words[2:] if "=" in word and word[0] != "-"} <= set(fields)
 
 
@@ -115,7 +115,7 @@ def test_the_readmes_analyzer_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins/best.py").write_text(source)
     monkeypatch.chdir(tmp_path)
-    best: Any = find(ANALYZERS).select("best")
+    best: Any = find_plugins(ANALYZERS).select("best")
     report = best(k=1).analyze(example_runs())
     found = report.frame("rbp")
     assert sorted(found["dataset"]) == ["code", "prose"]
@@ -127,7 +127,7 @@ def test_the_plugin_pages_analyzer_keeps_the_contract(tmp_path: Path, monkeypatc
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins/spread.py").write_text(source)
     monkeypatch.chdir(tmp_path)
-    spread = find(ANALYZERS).select("spread")
+    spread = find_plugins(ANALYZERS).select("spread")
 
     class Contract(NeedsRanks):
         analyzer = spread()

@@ -29,7 +29,7 @@ from rbptrack.analysis.testing import PUBLIC
 from rbptrack.cli.app import app
 from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import CellConfig, Config
-from rbptrack.discovery import ANALYZERS, EXPORTERS, IMPORTERS, Kind, find
+from rbptrack.discovery import ANALYZERS, EXPORTERS, IMPORTERS, Kind, find_plugins
 from rbptrack.facts import FACTS, Agree, Fact, Subject
 from rbptrack.ranks import COLUMNS
 
@@ -266,9 +266,9 @@ def _marks(fact: Fact) -> str:
 
 
 def _built_in(kind: Kind[Any]) -> list[tuple[str, type[Plugin]]]:
-    plugins = find(kind)
+    plugins = find_plugins(kind)
     classes = plugins.load()
-    return [(name, cls) for name, cls in classes.items() if plugins.found[name].built_in]
+    return [(name, cls) for name, cls in classes.items() if plugins.entries[name].built_in]
 
 
 def _prose(text: str) -> str:

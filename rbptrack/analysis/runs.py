@@ -16,7 +16,7 @@ from rbptrack.analysis.rank_store import RankStore
 from rbptrack.base.errors import BadInput, shortened, unknown
 from rbptrack.base.expression import rows_that_pass
 from rbptrack.base.formatting import counted, readable
-from rbptrack.config.patterns import fits, natural_key
+from rbptrack.config.patterns import natural_key, passes
 from rbptrack.facts import BY_NAME, COLUMNS, TELL_APART
 from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name
 
@@ -146,7 +146,7 @@ class Runs:
             names = [rows[column].astype("string").fillna("")]
             if column == "model":  # a model can also be named by family and size, such as nano/6k
                 names.append(_family_and_size(rows).fillna(""))
-            passed = rows[[fits(run_names, patterns) for run_names in zip(*names, strict=True)]]
+            passed = rows[[passes(run_names, patterns) for run_names in zip(*names, strict=True)]]
             if not len(passed):
                 present = shortened(list(dict.fromkeys(rows[column].dropna())))
                 where = "The store has" if len(rows) == len(self.frame) else "Those that pass the other filters have"

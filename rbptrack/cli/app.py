@@ -35,7 +35,7 @@ from rbptrack.cli.report import analyze, report
 from rbptrack.cli.sync import sync
 from rbptrack.cli.ui import ui
 from rbptrack.cli.verify import verify
-from rbptrack.config.paths import home
+from rbptrack.config.paths import mlruns_folder
 from rbptrack.console.log import logged
 from rbptrack.console.output import complain, program
 
@@ -95,7 +95,7 @@ def main() -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may have no ± or α
     words = [word for word in sys.argv[1:] if word != TRACEBACK]
-    with logged(home() / "rbptrack.log", on_terminal=TRACEBACK in sys.argv):
+    with logged(mlruns_folder() / "rbptrack.log", on_terminal=TRACEBACK in sys.argv):
         return _guarded(lambda: _run(words))
 
 

@@ -45,9 +45,9 @@ def words(context: typer.Context, incomplete: str) -> list[str]:
 
 def analyzers(incomplete: str) -> list[str]:
     """Return the names of the analyzers that begin with `incomplete`."""
-    from rbptrack.discovery import ANALYZERS, find
+    from rbptrack.discovery import ANALYZERS, find_plugins
 
-    return [name for name in find(ANALYZERS).names if name.startswith(incomplete)]
+    return [name for name in find_plugins(ANALYZERS).names if name.startswith(incomplete)]
 
 
 def insert_measure(environment: MutableMapping[str, str]) -> None:

@@ -33,7 +33,7 @@ def import_(
     """Import measurements from a bundle, from tables of metrics or ranks, or from scores of tasks."""
     from rbptrack.analysis.importing import CheckedSource, checked
     from rbptrack.analysis.plugin import with_options
-    from rbptrack.discovery import IMPORTERS, find, guarded
+    from rbptrack.discovery import IMPORTERS, find_plugins, guarded
     from rbptrack.exchange import import_bundle, import_source, is_bundle
 
     path = user_path(str(path))
@@ -44,7 +44,7 @@ def import_(
             raise BadInput(f"a bundle has no options; got {listed(list(options))}")
         lines = import_bundle(path, selection.store)
     else:
-        importers = find(IMPORTERS, plugins_path)
+        importers = find_plugins(IMPORTERS, plugins_path)
         chosen = importer or _importer_for(importers, path)
         plugin = with_options(importers.select(chosen), options)
         source = guarded(plugin, lambda: checked(path, plugin.read(path), split=_name_reader()), CheckedSource)

@@ -29,14 +29,14 @@ def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
 
     from rbptrack.analysis.plugin import summary_of
     from rbptrack.console.tables import print_table
-    from rbptrack.discovery import KINDS, Plugins, find
+    from rbptrack.discovery import KINDS, Plugins, find_plugins
 
     rows = []
     broken = []
     for kind in KINDS:
-        available: Plugins[Any] = find(kind, plugins_path)
+        available: Plugins[Any] = find_plugins(kind, plugins_path)
         for name, plugin in available.load().items():
-            found = available.found[name]
+            found = available.entries[name]
             origin = "built-in" if found.built_in else short_path(found.origin)
             rows.append({"name": name, "kind": kind.word, "from": origin, "does": summary_of(plugin)})
         broken.extend(available.broken)
@@ -54,7 +54,7 @@ def new(
     ] = "analyzer",
 ) -> int:
     """Create a working plugin in plugins/ of this folder, as a file to start from."""
-    from rbptrack.discovery import KINDS, find, template
+    from rbptrack.discovery import KINDS, find_plugins, plugin_template
 
     (kind,) = [kind for kind in KINDS if kind.word == word]
     if not name.isidentifier():
@@ -68,12 +68,12 @@ def new(
         raise BadInput(f"{name} is a keyword of Python: give another name, such as my_law")
     if name in {k.folder for k in KINDS}:
         raise BadInput(f"{name} is the name of a folder of plugins: give another name, such as my_law")
-    existing = find(kind).found.get(name)
+    existing = find_plugins(kind).entries.get(name)
     file = Path("plugins") / kind.folder / f"{name}.py"
     if existing or file.exists():
         place = short_path(existing.origin) if existing else file
         raise BadInput(f"{word} {name} exists already, in {place}: give another name")
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, template(kind, name))
+    write_whole(file, plugin_template(kind, name))
     say(f"{file} is a working {word}. Try it, then change it: {program()} {_USE[word].format(name=name)}")
     return 0

@@ -46,11 +46,11 @@ def report(
 ) -> int:
     """Analyse existing measurements and write one page with the results."""
     from rbptrack.console.progress import spinner
-    from rbptrack.discovery import ANALYZERS, find
+    from rbptrack.discovery import ANALYZERS, find_plugins
     from rbptrack.reporting import analyse, render, show_summary
     from rbptrack.tracking.names import READING_FILE
 
-    plugins = find(ANALYZERS, plugins_path)
+    plugins = find_plugins(ANALYZERS, plugins_path)
     chosen = [analyzer() for analyzer in plugins.chosen(analyzers)]
     for line in plugins.broken:
         complain(str(line), line.trace)
@@ -92,10 +92,10 @@ def analyze(
         return 0 if help_ else 2
     from rbptrack.analysis.plugin import with_options
     from rbptrack.console.progress import spinner
-    from rbptrack.discovery import ANALYZERS, find
+    from rbptrack.discovery import ANALYZERS, find_plugins
     from rbptrack.reporting import analyse, render, show
 
-    chosen = find(ANALYZERS, plugins_path).select(analyzer)
+    chosen = find_plugins(ANALYZERS, plugins_path).select(analyzer)
     if help_:
         _describe(analyzer, chosen)
         return 0

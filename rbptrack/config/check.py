@@ -27,7 +27,7 @@ _MAX_THREADS = 1024  # more threads do not help, and operating systems may refus
 
 
 def check(config: Config) -> None:
-    """Check the values of a config whose types are right already.
+    """Check the values of a config. Their types must be right already.
 
     Raises:
         BadInput: a value is outside its range, two values contradict each other, or a key names a secret. The message

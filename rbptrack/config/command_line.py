@@ -67,12 +67,12 @@ class Choices:
 
     Attributes:
         folders: folders of configs, with `model/<family>/<size>.yaml`, `dataset/*.yaml` and so on.
-        made_up: names of configs that were added for folders, files and repositories that have none.
+        added: names of configs that were added for folders, files and repositories that have none.
 
     """
 
     folders: Sequence[Path]
-    made_up: list[str] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
 
     def names(self, group: str) -> list[str]:
         """Return the names of all configs of a group, such as `pythia/70m`, sorted by size."""
@@ -95,7 +95,7 @@ class Choices:
         """
         name = f"given/{re.sub(r'[^A-Za-z0-9]+', '-', element).strip('-') or 'here'}"
         add_choice(group, name, values, based_on=based_on)
-        self.made_up.append(name)
+        self.added.append(name)
         return name
 
 
@@ -188,9 +188,9 @@ def _override(word: str, choices: Choices) -> str:
     if key == "k" and value not in choices.names("k"):
         return _override_of_ks(value, choices.names("k"))
     if key == "reference":
-        return f"+model@reference={_chosen(word, key, value, choices)}"
+        return f"+model@reference={_expanded(word, key, value, choices)}"
     if key in _GROUPS:
-        return f"{prefixed_key}={_chosen(word, key, value, choices)}"
+        return f"{prefixed_key}={_expanded(word, key, value, choices)}"
     if get_origin(keys().get(key)) is list:  # `a,b` is one list, not two values to sweep over
         return f"{prefixed_key}=[{','.join(map(_quoted, split_list(value)))}]"
     if value.startswith("~"):
@@ -239,7 +239,7 @@ def _override_of_ks(value: str, config_names_of_k: Sequence[str]) -> str:
     return f"k.values=[{','.join(numbers)}]"
 
 
-def _chosen(word: str, key: str, value: str, choices: Choices) -> str:
+def _expanded(word: str, key: str, value: str, choices: Choices) -> str:
     """Expand the value of a group, such as `model=`, to a list of configs in Hydra's grammar.
 
     Names, patterns and Hydra's `glob(a/*,exclude=a/b)` are expanded. Models and datasets without a config get one.
@@ -253,8 +253,8 @@ def _chosen(word: str, key: str, value: str, choices: Choices) -> str:
         elements = [*function.include, *(f"!{pattern}" for pattern in function.exclude)]
     group = "model" if key == "reference" else key
     names = choices.names(group)
-    elements = [_choice_of(group, element, names, choices) for element in _with_families(elements, names)]
-    chosen = choose(key, elements, [*names, *(element for element in elements if element in choices.made_up)])
+    elements = [_config_for(group, element, names, choices) for element in _with_families(elements, names)]
+    chosen = choose(key, elements, [*names, *(element for element in elements if element in choices.added)])
     return ",".join(map(_quoted, chosen))
 
 
@@ -271,7 +271,7 @@ def _with_families(elements: Sequence[str], names: Sequence[str]) -> list[str]:
     return completed
 
 
-def _choice_of(group: str, element: str, names: Sequence[str], choices: Choices) -> str:
+def _config_for(group: str, element: str, names: Sequence[str], choices: Choices) -> str:
     """Return the name of the config for an element of a group's value.
 
     A name or pattern is returned unchanged. For a folder, file or repository, a config is added and its name returned.

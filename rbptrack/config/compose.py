@@ -27,6 +27,7 @@ from rbptrack.config.registration import training_steps
 from rbptrack.config.schema import CellConfig, Config
 
 MAX_CELLS = 10_000
+"""The largest number of cells that one command line may ask for."""
 
 _CELL_KEYS = {entry.name for entry in fields(CellConfig)}
 _SWEEP_KEYS = [entry.name for entry in fields(Config) if entry.name not in _CELL_KEYS]

@@ -14,33 +14,33 @@ from pathlib import Path
 from rbptrack.base.errors import BadInput
 
 _PACKAGE = Path(__file__).parent.parent
-CONFIG_POINTS = "rbptrack.configs"
+CONFIG_ENTRY_POINTS = "rbptrack.configs"
 """The group of entry points through which other packages offer configs (model/<family>/<size>.yaml, dataset/*.yaml)."""
 
 
 def conf_folder() -> Path:
     """Return the folder of the configs that ship with rbptrack."""
-    return _shipped("conf")
+    return _shipped_folder("conf")
 
 
 def builtin_plugins() -> Path:
     """Return the folder of the plugins that ship with rbptrack."""
-    return _shipped("plugins")
+    return _shipped_folder("plugins")
 
 
 def embedded(path: str) -> Path:
-    """Return the path of a file or folder among the models and texts that ship with rbptrack."""
+    """Return the path of a file or folder in `rbptrack/embedded`, which holds small models and texts."""
     return _PACKAGE / "embedded" / path
 
 
-def home() -> Path:
+def mlruns_folder() -> Path:
     """Return the folder of unfinished cells and of MLflow's artifacts: `mlruns` in the working folder."""
     return Path.cwd() / "mlruns"
 
 
 def cells_folder() -> Path:
     """Return the folder with one subfolder per unfinished measurement, named by the measurement's fingerprint."""
-    return home() / "cells"
+    return mlruns_folder() / "cells"
 
 
 def user_path(text: str) -> Path:
@@ -62,18 +62,19 @@ def user_path(text: str) -> Path:
 def config_folders() -> list[Path]:
     """Return the folders that are always searched for configs.
 
-    They are rbptrack's own, `conf/` in the working folder, and those of other packages with entry points.
+    They are rbptrack's own folder, `conf/` in the working folder, and the folders that other packages offer through
+    entry points.
     """
     own = Path.cwd() / "conf"
     folders = [conf_folder()]
     if own.is_dir() and own.resolve() != folders[0].resolve():
         folders.append(own)
-    folders.extend(_packages())
+    folders.extend(_package_folders())
     return folders
 
 
-def _packages() -> Iterator[Path]:
-    for point in entry_points(group=CONFIG_POINTS):
+def _package_folders() -> Iterator[Path]:
+    for point in entry_points(group=CONFIG_ENTRY_POINTS):
         folder = package_folder(point.value)
         if folder is None:
             raise BadInput(
@@ -93,7 +94,7 @@ def package_folder(name: str) -> Path | None:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def _shipped(name: str) -> Path:
+def _shipped_folder(name: str) -> Path:
     inside = _PACKAGE / name
     if inside.is_dir():
         return inside

@@ -27,8 +27,8 @@ _BY_NAME_ONLY = ("hf", "files", "default")
 def natural_key(name: str) -> tuple[object, ...]:
     """Return a key that sorts names by size: 70m < 1b < 1.4b, small < large < xl, step512 < step1000.
 
-    Other names are sorted by their text, and by a number at their end. In each part of the key, the first number is the
-    kind (0 a number, 1 a word for a size, 2 another name). The second number orders names of the kind.
+    Other names are sorted by their text and then by the number at their end. In the key, numbers come before words for
+    sizes, and words for sizes come before other names.
     """
     key: list[object] = []
     for part in name.split("/"):
@@ -45,15 +45,19 @@ def natural_key(name: str) -> tuple[object, ...]:
     return tuple(key)
 
 
-def fits(names: Iterable[str], patterns: Sequence[str]) -> bool:
-    """Whether an object with some names passes a filter of patterns.
+def passes(names: Iterable[str], patterns: Sequence[str]) -> bool:
+    """Whether an object passes a filter of patterns.
 
-    It passes if a name matches one of the patterns (or all patterns are exclusions), and no name matches an exclusion,
-    which begins with `!`. A `*` matches any text, slashes included.
+    It passes if one of its names matches a pattern, and none of its names matches an exclusion. If all patterns are
+    exclusions, the second condition is enough.
+
+    Args:
+        names: the names of the object.
+        patterns: patterns and exclusions. An exclusion begins with `!`. `*` matches any text, slashes included.
 
     Examples:
-        >>> fits(["pythia-1b"], ["pythia*", "!pythia-12b"]), fits(["gpt2"], ["!pythia*"]), fits(["gpt2"], ["pythia*"])
-        (True, True, False)
+        >>> passes(["pythia-1b"], ["pythia*", "!pythia-12b"]), passes(["gpt2"], ["pythia*"])
+        (True, False)
 
     """
     known = list(names)
@@ -97,27 +101,27 @@ def choose(group: str, elements: Sequence[str], names: Sequence[str]) -> list[st
     included = [element for element in elements if not element.startswith("!")]
     if not included:
         raise BadInput(f"{group}={value}: give a name, a pattern or a list of them, such as '{group}=a/*,!a/b'")
-    excluded = {name for element in elements if element.startswith("!") for name in _match(group, element, names)}
-    chosen = dict.fromkeys(name for element in included for name in _match(group, element, names))
+    excluded = {name for element in elements if element.startswith("!") for name in _matching(group, element, names)}
+    chosen = dict.fromkeys(name for element in included for name in _matching(group, element, names))
     left = [name for name in chosen if name not in excluded]
     if not left:
         raise BadInput(f"{group}={value} excludes every name that it selects: {shortened(list(chosen))}")
     return left
 
 
-def _match(group: str, element: str, names: Sequence[str]) -> list[str]:
+def _matching(group: str, element: str, names: Sequence[str]) -> list[str]:
     """Return the names that a name, pattern or exclusion matches, sorted by size. Raises BadInput if there is none."""
     pattern = element.removeprefix("!")
     if pattern in names:
         return [pattern]
     if is_pattern(pattern):
-        matching = [name for name in names if name not in _BY_NAME_ONLY and _matches(name, pattern)]
+        matching = [name for name in names if name not in _BY_NAME_ONLY and _matches_path(name, pattern)]
         if matching:
             return sorted(matching, key=natural_key)
     raise no_match(group, element, names)
 
 
-def _matches(name: str, pattern: str) -> bool:
+def _matches_path(name: str, pattern: str) -> bool:
     """Whether a pattern matches a name. `*` matches within one folder, `**` across folders."""
     if "**" in pattern:
         return fnmatchcase(name, pattern)

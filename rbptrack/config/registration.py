@@ -65,7 +65,9 @@ def family_and_size(repo: str, path: str) -> tuple[str, str]:
 
 
 def published_names() -> dict[str, tuple[str, str]]:
-    """Return family and size of each configured repository, by the last part of its name in lower case (`pythia-70m`).
+    """Return family and size of each repository that a config names.
+
+    The key is the last part of the repository's name in lower case, such as `pythia-70m`.
 
     Raises:
         BadInput: a config cannot be read.

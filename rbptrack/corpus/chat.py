@@ -35,7 +35,7 @@ class Conversation:
     stop: int
 
 
-def template_of(file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> str:
+def find_chat_template(file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> str:
     """Return the chat template in a file. If `file` is empty, return the tokenizer's own template.
 
     Args:
@@ -59,7 +59,9 @@ def template_of(file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> st
     return str(own)
 
 
-def conversation(document: Document, tokenizer: PreTrainedTokenizerBase, template: str, separator: str) -> Conversation:
+def render_conversation(
+    document: Document, tokenizer: PreTrainedTokenizerBase, template: str, separator: str
+) -> Conversation:
     """Render a document as a conversation and find the answer in it.
 
     The last field is the assistant's answer. The fields before it, joined with `separator`, are the user's prompt. The

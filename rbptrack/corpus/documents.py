@@ -22,7 +22,7 @@ from rbptrack.console.output import say
 from rbptrack.corpus import rows
 from rbptrack.corpus.rows import Row
 from rbptrack.sources import hub
-from rbptrack.sources.cache import cached, writable
+from rbptrack.sources.cache import cached_table, writable
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import Pinned, check_file, file_kind, needed_files
 
@@ -51,13 +51,13 @@ class Document:
     group: str = ""
 
 
-def selection_identity(config: DatasetConfig, source: Pinned) -> dict[str, object]:
+def selection_identity(config: DatasetConfig, pinned: Pinned) -> dict[str, object]:
     """Return the settings that decide which texts are read.
 
     They are part of a measurement's fingerprint and the key of the cache of documents.
     """
     return {
-        "dataset": source.identity,
+        "dataset": pinned.identity,
         "config": config.config,
         "files": config.files if config.repo else [],
         "split": config.split,
@@ -84,7 +84,7 @@ def texts_hash(documents: Sequence[Document], *, chat: bool = False) -> str:
     return total.hexdigest()
 
 
-def load_documents(config: DatasetConfig, source: Pinned) -> list[Document]:
+def load_documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
     """Read a dataset and return its selected documents.
 
     The documents of a hub dataset are cached. The next call with the same settings reads the cache.
@@ -93,11 +93,13 @@ def load_documents(config: DatasetConfig, source: Pinned) -> list[Document]:
         BadInput: the dataset cannot be read, does not have the split or field, or holds no text.
 
     """
-    if source.revision is None:
-        documents = _read(config, source)
+    if pinned.revision is None:
+        documents = _read_uncached(config, pinned)
     else:
-        key = {**selection_identity(config, source), "group": config.group}
-        table = cached(f"documents/{fingerprint(key)}", _COLUMNS, lambda: _to_table(_read(config, source)))
+        key = {**selection_identity(config, pinned), "group": config.group}
+        table = cached_table(
+            f"documents/{fingerprint(key)}", _COLUMNS, lambda: _to_table(_read_uncached(config, pinned))
+        )
         documents = [Document(row["id"], tuple(row["fields"]), row["group"]) for row in table.to_pylist()]
     without = [document for document in documents if not any(document.fields)]
     if without:
@@ -118,7 +120,7 @@ def _to_table(documents: Sequence[Document]) -> pa.Table:
     return pa.table(columns, _COLUMNS)
 
 
-def only_split(config: DatasetConfig, source: Pinned) -> str:
+def only_split(config: DatasetConfig, pinned: Pinned) -> str:
     """Return the name of a dataset's only split.
 
     Raises:
@@ -127,22 +129,22 @@ def only_split(config: DatasetConfig, source: Pinned) -> str:
     """
     import datasets
 
-    if source.files:
+    if pinned.files:
         return "train"  # the name that `datasets` gives to local files
 
     def read_names() -> list[str]:
         names = datasets.get_dataset_split_names(
-            source.location, config.config or None, data_files=list(config.files) or None, revision=source.revision
+            pinned.location, config.config or None, data_files=list(config.files) or None, revision=pinned.revision
         )
         return list(map(str, names))
 
-    splits = _through(config, source, read_names)
+    splits = _call_reader(config, pinned, read_names)
     if len(splits) != 1:
         raise BadInput(f"dataset {config.name} has several splits: give dataset.split=... Splits: {', '.join(splits)}")
     return splits[0]
 
 
-def _read(config: DatasetConfig, source: Pinned) -> list[Document]:
+def _read_uncached(config: DatasetConfig, pinned: Pinned) -> list[Document]:
     """Read and select documents without the cache. Raises BadInput if the dataset cannot be read or holds no text."""
     import datasets
 
@@ -150,9 +152,9 @@ def _read(config: DatasetConfig, source: Pinned) -> list[Document]:
     logging.getLogger("datasets").setLevel(logging.CRITICAL)  # our error message repeats what it would log
     patience = datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN
     try:
-        if source.revision is None:
+        if pinned.revision is None:
             datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = _SHUTDOWN_SECONDS
-        documents = _through(config, source, lambda: _documents(config, source))
+        documents = _call_reader(config, pinned, lambda: _documents(config, pinned))
     finally:
         datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = patience
     if not any(any(document.fields) for document in documents):
@@ -164,53 +166,53 @@ def _read(config: DatasetConfig, source: Pinned) -> list[Document]:
     return documents
 
 
-def _through(config: DatasetConfig, source: Pinned, read: Callable[[], T]) -> T:
-    """Call a function that reads with `datasets`. Raises BadInput if the data cannot be read or the hub fails."""
+def _call_reader(config: DatasetConfig, pinned: Pinned, read: Callable[[], T]) -> T:
+    """Call a function that uses `datasets`, and return its result. Raises BadInput if the data cannot be read."""
     import datasets
 
     try:
-        if source.revision is None:
+        if pinned.revision is None:
             return read()
-        return hub.call("dataset", source.location, config.revision, read)
+        return hub.call("dataset", pinned.location, config.revision, read)
     except (*_READING, yaml.YAMLError, datasets.exceptions.DatasetsError) as error:
-        where = source.location or ", ".join(map(str, source.files[:3]))
+        where = pinned.location or ", ".join(map(str, pinned.files[:3]))
         reason = first_line(error)
         if isinstance(error, UnicodeDecodeError):
             reason = f"it is not UTF-8 text ({reason}); convert it, for example with iconv -f latin1 -t utf-8"
         raise BadInput(f"dataset {config.name} cannot be read from {where}: {reason}") from error
 
 
-def _documents(config: DatasetConfig, source: Pinned) -> list[Document]:
+def _documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
     documents: list[Document] = []
     grouped = False
-    for number, row in enumerate(_selected(config, source)):
+    for number, row in enumerate(_selected_rows(config, pinned)):
         id_ = str(row[config.id_field]) if config.id_field else str(row.get(rows.ID, number))
         group = ""
         if config.group:
-            value = _value(row, config.group)
+            value = _field_value(row, config.group)
             has_group = value not in (None, "")
             grouped = grouped or has_group
             # A document without a group forms a group alone.
             group = str(value) if has_group else f"document {number} (no {config.group})"
-        documents.append(Document(id_, _fields(row, config), group))
+        documents.append(Document(id_, _field_texts(row, config), group))
     if config.group and documents and not grouped:
         raise BadInput(f"dataset.group={config.group}: no document of {config.name} has this field")
     return documents
 
 
-def _selected(config: DatasetConfig, source: Pinned) -> Iterable[Row]:
+def _selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
     """Return the rows that a config selects. The order is: head, filters, selection with the seed."""
     import datasets
 
     whole = config.sampling is Sampling.shuffle and bool(config.documents) and not config.head
     wanted = _named_columns(config)
     csv: dict[str, Any] = {}
-    if source.files:
-        for path in source.files:
+    if pinned.files:
+        for path in pinned.files:
             check_file(path)
-        files: Sequence[str] = [str(path) for path in source.files]
+        files: Sequence[str] = [str(path) for path in pinned.files]
     else:
-        location, revision = _reachable(config, source)
+        location, revision = _reachable(config, pinned)
         names = {
             "path": location,
             "name": config.config or None,
@@ -221,15 +223,15 @@ def _selected(config: DatasetConfig, source: Pinned) -> Iterable[Row]:
         builder = datasets.load_dataset_builder(**names)
         files, csv = _files_of(builder, config.split)
         if not files:
-            return _select(_rows_of_library(builder, names, config, streaming=not whole), config)
-    for file in files if source.revision is None else files[:1]:  # a repository may have thousands of files
+            return _select_rows(_rows_of_library(builder, names, config, streaming=not whole), config)
+    for file in files if pinned.revision is None else files[:1]:  # a repository may have thousands of files
         _check_fields(rows.columns_of(file, wanted, csv), wanted, config)
     if whole:
-        if source.revision is not None:  # downloaded first, because the files are read twice
+        if pinned.revision is not None:  # downloaded first, because the files are read twice
             files = datasets.DownloadManager().download(files)
         return _drawn_from_all(lambda: rows.read_rows(files, wanted, csv), config)
     arguments = {"files": list(files), "columns": tuple(wanted), "csv": csv}
-    return _select(datasets.IterableDataset.from_generator(rows.read_rows, gen_kwargs=arguments), config)
+    return _select_rows(datasets.IterableDataset.from_generator(rows.read_rows, gen_kwargs=arguments), config)
 
 
 def _files_of(builder: Any, split: str) -> tuple[Sequence[str], dict[str, Any]]:
@@ -258,16 +260,16 @@ def _is_readable(file: str) -> bool:
         return False
 
 
-def _reachable(config: DatasetConfig, source: Pinned) -> tuple[str, str | None]:
+def _reachable(config: DatasetConfig, pinned: Pinned) -> tuple[str, str | None]:
     """Return the location and revision to give to `datasets`.
 
     Without a network, the location is the folder of the hub's cache, and the revision is None.
     """
-    if source.revision is None or hub.online():
-        return source.location, source.revision
-    folder = hub.snapshot("dataset", source.location, source.revision)
+    if pinned.revision is None or hub.online():
+        return pinned.location, pinned.revision
+    folder = hub.snapshot("dataset", pinned.location, pinned.revision)
     if folder is None:
-        missing = hub.Missing("dataset", source.location, config.revision, needed_files(config))
+        missing = hub.Missing("dataset", pinned.location, config.revision, needed_files(config))
         raise hub.NotCached([missing])
     return str(folder), None
 
@@ -286,7 +288,7 @@ def _rows_of_library(builder: Any, names: dict[str, Any], config: DatasetConfig,
     return datasets.load_dataset(split=config.split, streaming=streaming, **names, **columns)
 
 
-def _select(stream: Any, config: DatasetConfig) -> Iterable[Row]:
+def _select_rows(stream: Any, config: DatasetConfig) -> Iterable[Row]:
     """Apply head, filters and selection of a config to a dataset that `datasets` has opened."""
     keep = _filter(config)
     if config.head:
@@ -339,14 +341,14 @@ def _check_fields(columns: Sequence[str], wanted: Sequence[str], config: Dataset
 
 def _filter(config: DatasetConfig) -> Callable[[Row], bool]:
     def keep(row: Row) -> bool:
-        if config.longer_than and len(config.separator.join(_fields(row, config))) <= config.longer_than:
+        if config.longer_than and len(config.separator.join(_field_texts(row, config))) <= config.longer_than:
             return False
-        return all(str(_value(row, key)) == str(wanted) for key, wanted in config.where.items())
+        return all(str(_field_value(row, key)) == str(wanted) for key, wanted in config.where.items())
 
     return keep
 
 
-def _value(row: Row, key: str) -> object:
+def _field_value(row: Row, key: str) -> object:
     """Return the value of a field, or of a part of a field (`meta.site`). Return None if the row does not have it.
 
     Raises:
@@ -366,7 +368,7 @@ def _value(row: Row, key: str) -> object:
     return value
 
 
-def _fields(row: Row, config: DatasetConfig) -> tuple[str, ...]:
+def _field_texts(row: Row, config: DatasetConfig) -> tuple[str, ...]:
     return tuple(_as_text(row[name], name, config) for name in config.fields)
 
 

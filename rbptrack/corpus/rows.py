@@ -21,7 +21,7 @@ ID = "__rbptrack_id__"
 """The key under which `read_rows` adds a document ID to a row. The ID is the file's name and the row's number."""
 
 _CSV: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_filter": False}
-_ROWS_OF_A_PIECE = 1000
+_ROWS_PER_PIECE = 1000
 _MAX_SEARCHED = 10_000  # a column of a JSON file must appear in the first so many rows
 
 Row = dict[str, Any]
@@ -56,12 +56,12 @@ def columns_of(file: str, wanted: Collection[str], csv: Mapping[str, Any]) -> li
     if kind == "parquet":
         import pyarrow.parquet as pq
 
-        with _opened(file) as data:
+        with _open(file) as data:
             return list(pq.read_schema(data).names)
     if kind == "csv":
         import pandas as pd
 
-        with _opened(file) as data:
+        with _open(file) as data:
             return list(map(str, pd.read_csv(data, **_csv_options(file, csv) | {"nrows": 0}).columns))
     columns: dict[str, None] = {}
     for number, row in enumerate(_rows_of_file(file, wanted, csv)):
@@ -73,7 +73,7 @@ def columns_of(file: str, wanted: Collection[str], csv: Mapping[str, Any]) -> li
 
 def _rows_of_file(file: str, columns: Collection[str], csv: Mapping[str, Any]) -> Iterator[Row]:
     kind = FILE_KINDS[file_kind(file)]
-    with _opened(file) as data:
+    with _open(file) as data:
         if kind == "text":
             with io.TextIOWrapper(data, encoding="utf-8-sig", newline="") as text:  # keeps carriage returns
                 yield {"text": text.read()}
@@ -143,7 +143,7 @@ def _csv_options(file: str, csv: Mapping[str, Any]) -> dict[str, Any]:
 def _csv_rows(data: IO[bytes], options: dict[str, Any]) -> Iterator[Row]:
     import pandas as pd
 
-    with pd.read_csv(data, **options | {"chunksize": _ROWS_OF_A_PIECE}) as pieces:
+    with pd.read_csv(data, **options | {"chunksize": _ROWS_PER_PIECE}) as pieces:
         for piece in pieces:
             if not isinstance(piece.index, pd.RangeIndex):  # pandas took the first cells as names of rows
                 raise ValueError("its rows have more cells than its first line has names")
@@ -156,12 +156,12 @@ def _parquet_rows(data: IO[bytes], columns: Collection[str]) -> Iterator[Row]:
 
     with pq.ParquetFile(data) as file:
         present = [column for column in columns if column in file.schema_arrow.names]
-        for batch in file.iter_batches(_ROWS_OF_A_PIECE, columns=present):
+        for batch in file.iter_batches(_ROWS_PER_PIECE, columns=present):
             yield from batch.to_pylist()
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[IO[bytes]]:
+def _open(file: str) -> Iterator[IO[bytes]]:
     """Open a local file or an address, and decompress it if its name ends in .gz or .zst."""
     with ExitStack() as stack:
         if "://" in file:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import psutil
 
 from rbptrack.base.errors import BadInput, first_line, is_panic
-from rbptrack.corpus.chat import Conversation, conversation
+from rbptrack.corpus.chat import Conversation, render_conversation
 from rbptrack.corpus.documents import Document, texts_hash
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ def tokenise(
     prefix = text_prefix(tokenizer)
     for batch in _batches(documents):
         if template:
-            talks = [conversation(document, tokenizer, template, separator) for document in batch]
-            encoded = _encoded(tokenizer, [talk.text for talk in talks], special=False)
-            for document, talk, (ids, offsets) in zip(batch, talks, encoded, strict=True):
+            conversations = [render_conversation(document, tokenizer, template, separator) for document in batch]
+            encoded = _encoded(tokenizer, [conversation.text for conversation in conversations], special=False)
+            for document, conversation, (ids, offsets) in zip(batch, conversations, encoded, strict=True):
                 if not np.array_equal(ids[: len(prefix)], prefix):
                     ids = np.concatenate([prefix, ids])
                     offsets = [(0, 0)] * len(prefix) + list(offsets)
-                pieces.append((ids, *_answer_and_bytes(talk, offsets, len(document.fields) - 1)))
+                pieces.append((ids, *_answer_and_bytes(conversation, offsets, len(document.fields) - 1)))
         else:
             texts = [separator.join(document.fields) for document in batch]
             encoded = _encoded(tokenizer, texts, special=True)
@@ -238,14 +238,14 @@ def _fields_and_bytes(document: Document, text: str, offsets: Offsets, separator
     return np.array(field, np.int8), _bytes(text, offsets, 0, len(text))
 
 
-def _answer_and_bytes(talk: Conversation, offsets: Offsets, field: int) -> tuple[IntArray, IntArray]:
+def _answer_and_bytes(conversation: Conversation, offsets: Offsets, field: int) -> tuple[IntArray, IntArray]:
     """Return the field number and the number of answer bytes of each token of a conversation, both (tokens,).
 
     A token that holds a character of the answer gets the number `field`. All other tokens get 0.
     """
-    answers = [begin < talk.stop and end > talk.start and end > begin for begin, end in offsets]
+    answers = [begin < conversation.stop and end > conversation.start and end > begin for begin, end in offsets]
     fields = np.where(answers, field, 0).astype(np.int8)
-    return fields, _bytes(talk.text, offsets, talk.start, talk.stop)
+    return fields, _bytes(conversation.text, offsets, conversation.start, conversation.stop)
 
 
 def _bytes(text: str, offsets: Offsets, start: int, stop: int) -> IntArray:

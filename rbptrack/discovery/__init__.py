@@ -1,6 +1,16 @@
 """Find plugins, run each one guarded, and check what they return. A failing plugin does not stop the others."""
 
-from rbptrack.discovery.find import ANALYZERS, EXPORTERS, IMPORTERS, KINDS, Found, Kind, Plugins, find, template
+from rbptrack.discovery.find import (
+    ANALYZERS,
+    EXPORTERS,
+    IMPORTERS,
+    KINDS,
+    Kind,
+    PluginEntry,
+    Plugins,
+    find_plugins,
+    plugin_template,
+)
 from rbptrack.discovery.run import guarded, run_analyzer
 
 __all__ = [
@@ -8,11 +18,11 @@ __all__ = [
     "EXPORTERS",
     "IMPORTERS",
     "KINDS",
-    "Found",
     "Kind",
+    "PluginEntry",
     "Plugins",
-    "find",
+    "find_plugins",
     "guarded",
+    "plugin_template",
     "run_analyzer",
-    "template",
 ]

@@ -23,7 +23,7 @@ from rbptrack.analysis.plugin import Analyzer, Plugin, configured, import_file
 from rbptrack.base.errors import BadInput, unknown
 from rbptrack.base.process import Stopped
 from rbptrack.config.paths import builtin_plugins, user_path
-from rbptrack.config.patterns import fits
+from rbptrack.config.patterns import passes
 from rbptrack.discovery.run import line_in, one_line
 
 P = TypeVar("P", bound=Plugin)
@@ -57,7 +57,7 @@ KINDS: tuple[Kind[Any], ...] = (ANALYZERS, IMPORTERS, EXPORTERS)
 
 
 @dataclass(frozen=True)
-class Found:
+class PluginEntry:
     """A plugin that was found but is not yet imported.
 
     Attributes:
@@ -80,31 +80,31 @@ class Plugins(Generic[P]):
 
     Attributes:
         kind: the kind of the plugins.
-        found: the plugins that were found, by name.
+        entries: the plugins that were found, by name.
         broken: an error for each plugin that cannot be used. The error names the plugin's file.
 
     """
 
     kind: Kind[P]
-    found: dict[str, Found] = field(default_factory=dict)
+    entries: dict[str, PluginEntry] = field(default_factory=dict)
     broken: list[BadInput] = field(default_factory=list)
     _classes: dict[str, type[P]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
         """All names, sorted. A plugin may turn out to be broken when it is imported."""
-        return sorted(self.found)
+        return sorted(self.entries)
 
-    def add(self, plugin: Found) -> None:
+    def add(self, plugin: PluginEntry) -> None:
         """Add a plugin. If its name is taken or is not a word, list it in `broken` instead."""
         if not plugin.name.isidentifier():
             self.broken.append(BadInput(f"{plugin.origin}: a plugin's name must be a word like my_law"))
-        elif plugin.name in self.found:
-            there = self.found[plugin.name].origin
+        elif plugin.name in self.entries:
+            there = self.entries[plugin.name].origin
             fault = f"there is already a {self.kind.word} {plugin.name} in {there}; rename one"
             self.broken.append(BadInput(f"{plugin.origin}: {fault}"))
         else:
-            self.found[plugin.name] = plugin
+            self.entries[plugin.name] = plugin
 
     def load(self) -> dict[str, type[P]]:
         """Import all plugins. Return the usable ones by name, and list the others in `broken`."""
@@ -113,38 +113,42 @@ class Plugins(Generic[P]):
         return {name: self._classes[name] for name in self.names}
 
     def chosen(self, patterns: Sequence[str]) -> list[type[P]]:
-        """Import the plugins with names that match the patterns.
+        """Import the plugins with names that match some patterns, and return their classes.
 
-        A plugin that needs options is left out and listed in `broken`.
+        Plugins that cannot be imported, and plugins with options that have no default, are left out and listed in
+        `broken`.
+
+        Args:
+            patterns: patterns of names and exclusions, such as `*` and `!forms`.
 
         Raises:
             BadInput: a pattern matches no name.
 
         """
         for pattern in patterns:
-            if not any(fits([name], [pattern.removeprefix("!")]) for name in self.names):
+            if not any(passes([name], [pattern.removeprefix("!")]) for name in self.names):
                 raise unknown(self.kind.word, pattern, self.names)
         usable = []
-        for name in [name for name in self.names if fits([name], patterns)]:
+        for name in [name for name in self.names if passes([name], patterns)]:
             if self._load(name):
                 continue
             try:
                 configured(self._classes[name], {})
             except BadInput as error:
-                self.broken.append(BadInput(f"{self.found[name].origin}: {error}"))
+                self.broken.append(BadInput(f"{self.entries[name].origin}: {error}"))
             else:
                 usable.append(self._classes[name])
         return usable
 
     def select(self, name: str) -> type[P]:
-        """Import the plugin with a name.
+        """Import the plugin with a name, and return its class.
 
         Raises:
             BadInput: no plugin has the name (the error lists all names), or the plugin cannot be used (the error says
                 why).
 
         """
-        if name not in self.found:
+        if name not in self.entries:
             error = unknown(self.kind.word, name, self.names)
             raise BadInput("\n".join([str(error), *(f"broken: {fault}" for fault in self.broken)]))
         fault = self._load(name)
@@ -156,7 +160,7 @@ class Plugins(Generic[P]):
         """Import one plugin. If the import fails, move the plugin to `broken` and return the error."""
         if name in self._classes:
             return None
-        plugin = self.found[name]
+        plugin = self.entries[name]
         try:
             self._classes[name] = _import(self.kind, plugin)
         except (KeyboardInterrupt, Stopped):
@@ -169,16 +173,16 @@ class Plugins(Generic[P]):
                 fault = BadInput(f"{place}: the plugin cannot be imported: {one_line(error)}")
                 fault.trace = "".join(format_exception(error))
             self.broken.append(fault)
-            del self.found[name]
+            del self.entries[name]
             return fault
         return None
 
 
-def find(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
+def find_plugins(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
     """Find the plugins of a kind without importing them.
 
     Args:
-        kind: the kind to find.
+        kind: the kind of the plugins.
         paths: further folders to search (`plugins.path`).
 
     Raises:
@@ -195,15 +199,21 @@ def find(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
         folders.append(folder)
     for folder in dict.fromkeys(folder.resolve() for folder in folders):
         for path in _files(folder / kind.folder):
-            plugins.add(Found(path.stem, str(path), partial(import_file, path), folder == built_in))
+            plugins.add(PluginEntry(path.stem, str(path), partial(import_file, path), folder == built_in))
     for point in entry_points(group=kind.entry_points):
         package = point.dist.name if point.dist else "a package"
-        plugins.add(Found(point.name, f"{package}: {point.value}", point.load))
+        plugins.add(PluginEntry(point.name, f"{package}: {point.value}", point.load))
     return plugins
 
 
-def template(kind: Kind[Any], name: str) -> str:
-    """Return the source of a working plugin to start from. Its class is named after the plugin."""
+def plugin_template(kind: Kind[Any], name: str) -> str:
+    """Return the Python source of a working plugin, as a start for a new one.
+
+    Args:
+        kind: the kind of the plugin.
+        name: the name of the plugin, such as `my_law`. The class in the source is named after it (`MyLaw`).
+
+    """
     source = (Path(__file__).parent / "templates" / f"{kind.word}.py").read_text(encoding="utf-8")
     return source.replace("Example", "".join(part.capitalize() for part in name.split("_")))
 
@@ -220,7 +230,7 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _import(kind: Kind[P], plugin: Found) -> type[P]:
+def _import(kind: Kind[P], plugin: PluginEntry) -> type[P]:
     """Import a plugin, check its class and return it."""
     target = plugin.load()
     cls = _class_in(kind, target) if isinstance(target, ModuleType) else target

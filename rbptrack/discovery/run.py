@@ -23,7 +23,12 @@ _MAX_FAULT_LENGTH = 300  # characters of a plugin's exception
 
 
 def guarded(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
-    """Call a function of a plugin. If it fails, raise an error of one line.
+    """Call a function of a plugin and return its result. If it fails, raise an error with a message of one line.
+
+    Args:
+        plugin: the plugin, for the message.
+        call: the function, without arguments.
+        expects: the type that the function must return.
 
     Raises:
         RbptrackError: the call raised an exception (including SystemExit, but not KeyboardInterrupt or Stopped), or it
@@ -62,14 +67,17 @@ def one_line(error: BaseException) -> str:
 
 
 def line_in(error: BaseException, file: str) -> str:
-    """Return the last line of a plugin's file in a traceback, as `, line 12`. Empty if the file is not in it."""
-    if isinstance(error, SyntaxError) and error.filename and _is_of(error.filename, file):
+    """Return the line of a plugin's file at which an exception was raised, as `, line 12`.
+
+    Return an empty text if the traceback does not contain the file.
+    """
+    if isinstance(error, SyntaxError) and error.filename and _is_in_plugin(error.filename, file):
         return f", line {error.lineno}"
-    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if _is_of(frame.filename, file)]
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if _is_in_plugin(frame.filename, file)]
     return f", line {lines[-1]}" if lines else ""
 
 
-def _is_of(filename: str, file: str) -> bool:
+def _is_in_plugin(filename: str, file: str) -> bool:
     """Whether a file is a plugin's file, or in its folder."""
     return filename == file or Path(file) in Path(filename).parents
 
@@ -122,6 +130,6 @@ def _check(report: Report) -> None:
 
 
 def _file_of(plugin: Plugin) -> str:
-    """The file of a plugin's class."""
+    """Return the path of the file that defines a plugin's class."""
     module = sys.modules.get(type(plugin).__module__)
     return str(getattr(module, "__file__", None) or inspect.getmodule(type(plugin)))

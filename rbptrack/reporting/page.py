@@ -44,7 +44,7 @@ from rbptrack.reporting.tables import (
     value_text,
     verdict_text,
 )
-from rbptrack.sources.cache import cached
+from rbptrack.sources.cache import cached_table
 from rbptrack.sources.fingerprint import fingerprint
 
 _PLAIN_CSV = 20_000  # bytes; the page holds larger tables compressed
@@ -153,7 +153,7 @@ def _vega() -> str:
         return pa.table({"script": [draw("javascript_bundle", snippet=_SNIPPET).decode()]})
 
     parts = {"snippet": _SNIPPET} | {name: version(name) for name in ("vl-convert-python", "altair")}
-    table = cached(f"vega/{fingerprint(parts)}", pa.schema({"script": pa.string()}), bundle)
+    table = cached_table(f"vega/{fingerprint(parts)}", pa.schema({"script": pa.string()}), bundle)
     return str(table["script"][0].as_py()).replace("</script", "<\\/script")
 
 

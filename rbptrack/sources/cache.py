@@ -28,7 +28,10 @@ def folder() -> Path:
 
 @functools.cache
 def writable(folder: Path) -> Path:
-    """Return the folder. If it cannot be written, return a temporary folder that is removed when the process ends."""
+    """Create a folder if it is missing, and return it.
+
+    If the folder cannot be written, return a temporary folder instead. It is removed when the process ends.
+    """
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
     if os.access(folder, os.W_OK):
@@ -38,7 +41,7 @@ def writable(folder: Path) -> Path:
     return Path(temporary)
 
 
-def cached(name: str, schema: pa.Schema, make: Callable[[], pa.Table]) -> pa.Table:
+def cached_table(name: str, schema: pa.Schema, make: Callable[[], pa.Table]) -> pa.Table:
     """Return the table that is cached under a name. If it is missing or damaged, make and cache it first.
 
     If several processes need the table, one makes it and the others wait. If the folder cannot be written, the table
@@ -48,7 +51,7 @@ def cached(name: str, schema: pa.Schema, make: Callable[[], pa.Table]) -> pa.Tab
         name: the name of the table in the cache. It must change with everything that the table depends on.
         schema: the table's columns and types. The cached file is checked against them, because Parquet's checksums do
             not cover them.
-        make: makes the table.
+        make: the function that makes the table.
 
     """
     path = folder() / f"{name}.parquet"
@@ -68,12 +71,12 @@ def cached(name: str, schema: pa.Schema, make: Callable[[], pa.Table]) -> pa.Tab
         return table
 
 
-def remembered(name: str, find_out: Callable[[], str]) -> str:
+def cached_line(name: str, find_out: Callable[[], str]) -> str:
     """Return the line that is cached under a name. If it is missing or damaged, compute and cache it first.
 
     Args:
         name: the name of the line in the cache. It must change with everything that the line depends on.
-        find_out: computes the line.
+        find_out: the function that computes the line.
 
     """
     path = folder() / f"{name}.txt"

@@ -77,12 +77,12 @@ class NotCached(BadInput):
         verb = "is" if len(missing) == 1 else "are"
         super().__init__(
             f"{listed([one.name for one in missing])} {verb} not in the cache and the hub cannot be reached. "
-            f"On a machine with a network: {'; '.join(one.command for one in missing)}. {another_way(missing)}"
+            f"On a machine with a network: {'; '.join(one.command for one in missing)}. {other_ways(missing)}"
         )
 
 
-def another_way(missing: Sequence[Missing]) -> str:
-    """Return a sentence on other ways to give some repositories, without a download."""
+def other_ways(missing: Sequence[Missing]) -> str:
+    """Return a sentence that names the ways to give missing models and datasets without a download."""
     options = [f"{kind}.path=FOLDER" for kind in dict.fromkeys(one.kind for one in missing)]
     return f"Or point HF_HOME at a cache that holds {'it' if len(missing) == 1 else 'them'}, or give {listed(options)}"
 
@@ -186,13 +186,13 @@ def snapshot(kind: Kind, repo: str, revision: str) -> Path | None:
 
 
 def call(kind: Kind, repo: str, revision: str, action: Callable[[], T]) -> T:
-    """Call a function that asks the hub, and replace its errors by messages for the user.
+    """Call a function that asks the hub, and translate its exceptions to errors for the user.
 
     Args:
         kind: "model" or "dataset".
         repo: the repository's id, `organisation/name`.
         revision: the revision, for the error message.
-        action: the function.
+        action: the function to call, without arguments.
 
     Raises:
         BadInput: the repository or revision is unknown, access is denied, or the file is not cached while the hub

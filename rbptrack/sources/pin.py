@@ -57,13 +57,13 @@ def pin_model(config: ModelConfig) -> Pinned:
 
     """
     if not config.gguf:
-        return _resolve("model", repo=config.repo, path=config.path, revision=config.revision)
+        return _pin("model", repo=config.repo, path=config.path, revision=config.revision)
     if config.path:
         file = regular_file(user_path(config.path).absolute() / config.gguf, "model.gguf")
         return Pinned(str(file.parent), None, f"sha256:{files_hash([file])}", gguf=file.name)
     patterns = (config.gguf, "*.json")
-    source = _resolve("model", repo=config.repo, path="", revision=config.revision, patterns=patterns)
-    return replace(source, identity=f"{source.identity}/{config.gguf}", gguf=config.gguf)
+    pinned = _pin("model", repo=config.repo, path="", revision=config.revision, patterns=patterns)
+    return replace(pinned, identity=f"{pinned.identity}/{config.gguf}", gguf=config.gguf)
 
 
 def pin_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
@@ -76,8 +76,8 @@ def pin_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
     if not config.tokenizer:
         return model
     if user_path(config.tokenizer).is_dir():
-        return _resolve("model", repo="", path=config.tokenizer, revision="")
-    return _resolve("model", repo=config.tokenizer, path="", revision="main")
+        return _pin("model", repo="", path=config.tokenizer, revision="")
+    return _pin("model", repo=config.tokenizer, path="", revision="main")
 
 
 def pin_dataset(config: DatasetConfig) -> Pinned:
@@ -91,15 +91,15 @@ def pin_dataset(config: DatasetConfig) -> Pinned:
 
     """
     if config.files and not config.repo:
-        return _of_files(_matching(config.files))
+        return _pin_files(_matching_files(config.files))
     if config.path and not config.repo:
-        folder = _folder("dataset", config.path)
+        folder = _existing_folder("dataset", config.path)
         files = visible_files(folder)
         data = [path for path in files if path.name.lower().endswith(tuple(FILE_KINDS))]
         if data and all(FILE_KINDS[file_kind(path)] == "text" for path in data) and folder / "README.md" not in files:
-            return _of_files(sorted(data, key=lambda path: natural_key(str(path))))
+            return _pin_files(sorted(data, key=lambda path: natural_key(str(path))))
     patterns = needed_files(config)
-    return _resolve("dataset", repo=config.repo, path=config.path, revision=config.revision, patterns=patterns)
+    return _pin("dataset", repo=config.repo, path=config.path, revision=config.revision, patterns=patterns)
 
 
 def needed_files(config: DatasetConfig) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def needed_files(config: DatasetConfig) -> tuple[str, ...]:
     return ("README.md", f"{config.config}/*") if config.config else ()
 
 
-def _resolve(kind: Kind, *, repo: str, path: str, revision: str, patterns: tuple[str, ...] = ()) -> Pinned:
+def _pin(kind: Kind, *, repo: str, path: str, revision: str, patterns: tuple[str, ...] = ()) -> Pinned:
     """Pin a repository to its commit, or a folder to the hash of its files.
 
     Args:
@@ -128,24 +128,24 @@ def _resolve(kind: Kind, *, repo: str, path: str, revision: str, patterns: tuple
 
     """
     if path:
-        folder = _folder(kind, path)
+        folder = _existing_folder(kind, path)
         return Pinned(str(folder), None, f"sha256:{folder_hash(folder)}")
     commit = hub.commit(kind, repo, revision, patterns)
     return Pinned(repo, commit, f"{repo}@{commit}", requested=revision)
 
 
-def _folder(kind: Kind, path: str) -> Path:
+def _existing_folder(kind: Kind, path: str) -> Path:
     folder = user_path(path).absolute()
     if not folder.is_dir():
         raise BadInput(f"{kind}.path={path}: this folder does not exist")
     return folder
 
 
-def _of_files(files: Sequence[Path]) -> Pinned:
+def _pin_files(files: Sequence[Path]) -> Pinned:
     return Pinned("", None, f"sha256:{files_hash(files)}", tuple(files))
 
 
-def _matching(patterns: Sequence[str]) -> list[Path]:
+def _matching_files(patterns: Sequence[str]) -> list[Path]:
     """Return the files that match some patterns, without repetition, in natural order for each pattern.
 
     Raises BadInput if a pattern matches no file, or if a file cannot be read.

@@ -25,7 +25,7 @@ from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
 from rbptrack.base.escape import file_part
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import counted, short_path
-from rbptrack.config.paths import home
+from rbptrack.config.paths import mlruns_folder
 from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import say
 from rbptrack.console.progress import spinner
@@ -191,7 +191,7 @@ def backend_of(settings: Config, store: Store, name: str) -> Backend:
     launch = settings.launch
     if launch.kind is Launch.local:
         return Local(store, deliver=settings.deliver)
-    folder = home() / "launch" / file_part(name)
+    folder = mlruns_folder() / "launch" / file_part(name)
     if launch.kind is Launch.gpus:
         return Gpus(store, folder, launch.gpus, deliver=settings.deliver)
     return Slurm(store, folder, launch.options, launch.show, deliver=settings.deliver)

@@ -17,7 +17,7 @@ from rbptrack.config.check import MIN_SEQ_LEN
 from rbptrack.config.paths import cells_folder, user_path
 from rbptrack.config.schema import CellConfig, Config, DatasetConfig, ModelConfig, SequenceRule
 from rbptrack.corpus.documents import only_split, selection_identity
-from rbptrack.sources.cache import remembered
+from rbptrack.sources.cache import cached_line
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.sources.hub import Missing, NotCached
 from rbptrack.sources.pin import Pinned, pin_dataset, pin_model, pin_tokenizer
@@ -254,7 +254,7 @@ def _rules(model: ModelConfig, tokenizer: Pinned) -> str:
         check_folder(model)
         return rules_of(load_tokenizer(tokenizer))
 
-    return remembered(f"tokenizers/{cache_key(source=tokenizer.identity)}", load)
+    return cached_line(f"tokenizers/{cache_key(source=tokenizer.identity)}", load)
 
 
 def _longest(model: ModelConfig, weights: Pinned) -> int:
@@ -267,7 +267,7 @@ def _longest(model: ModelConfig, weights: Pinned) -> int:
         check_folder(model)
         return str(longest_sequence(load_config(weights)) or 0)
 
-    return int(remembered(f"lengths/{cache_key(source=weights.identity)}", load))
+    return int(cached_line(f"lengths/{cache_key(source=weights.identity)}", load))
 
 
 def cache_key(**parts: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rbptrack.config.schema import Candidates, ModelConfig
 from rbptrack.console.progress import spinner
-from rbptrack.corpus.chat import template_of
+from rbptrack.corpus.chat import find_chat_template
 from rbptrack.corpus.documents import load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.corpus.tokens import tokenise
@@ -24,7 +24,7 @@ from rbptrack.models.causal import CausalModel, Reference
 from rbptrack.models.checkpoint import check_folder, check_own_tokens
 from rbptrack.models.loading import load_model
 from rbptrack.models.tokenizer import load_tokenizer, rules_of
-from rbptrack.sources.cache import remembered
+from rbptrack.sources.cache import cached_line
 from rbptrack.sources.pin import Pinned
 from rbptrack.sweep.cells import Cell, cache_key
 
@@ -120,7 +120,7 @@ class Loader:
             corpus = self.corpus(cell)
             return f"{corpus.num_targets} {int(corpus.lengths.sum())}"
 
-        scored, read = remembered(f"tokens/{self._corpus_key(cell)}", count).split()
+        scored, read = cached_line(f"tokens/{self._corpus_key(cell)}", count).split()
         return int(scored), int(read)
 
     def tokenizer(self, cell: Cell) -> PreTrainedTokenizerBase:
@@ -143,7 +143,7 @@ class Loader:
             return json.dumps(asdict(count_parameters(self.architecture(weights))))
 
         if weights.identity not in self._parameters:
-            line = remembered(f"parameters/{cache_key(source=weights.identity)}", count)
+            line = cached_line(f"parameters/{cache_key(source=weights.identity)}", count)
             self._parameters[weights.identity] = Parameters(**json.loads(line))
         return self._parameters[weights.identity]
 
@@ -172,7 +172,7 @@ class Loader:
         rows, without = candidates(architecture, tokenizer, config.candidates)
         template = ""
         if config.dataset.chat:
-            template = template_of(config.model.chat_template, tokenizer, config.model.name)
+            template = find_chat_template(config.model.chat_template, tokenizer, config.model.name)
         return self._with_reference(cell, CheckResult(rows, without, template))
 
     def _with_reference(self, cell: Cell, result: CheckResult) -> CheckResult:

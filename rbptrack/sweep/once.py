@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from rbptrack.base.errors import RbptrackError, shortened
 from rbptrack.base.formatting import counted
-from rbptrack.sources.hub import NotCached, another_way
+from rbptrack.sources.hub import NotCached, other_ways
 
 _MAX_NAMES = 4  # number of models that are named in front of a note
 
@@ -74,4 +74,4 @@ def _downloads(errors: Sequence[NotCached]) -> list[str]:
         "On a machine with a network:"
     )
     commands = [f"    {missing.command:<{width}}  # {counted(number, 'cell')}" for missing, number in cells.items()]
-    return ["\n".join([head, *commands, another_way(list(cells))])]
+    return ["\n".join([head, *commands, other_ways(list(cells))])]

@@ -17,7 +17,7 @@ from rbptrack.base.formatting import counted, listed, short_path
 from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
-from rbptrack.discovery import ANALYZERS, find
+from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.sweep.backends import backend_of
 from rbptrack.sweep.cells import Cell, Resolver
 from rbptrack.sweep.measuring import Failed, Found, Measured, Outcome
@@ -291,7 +291,7 @@ def _analyzers(settings: Config) -> list[Analyzer]:
     """Return the analyzers that the configuration names, with default options."""
     if not settings.analyzers:
         return []
-    plugins = find(ANALYZERS, settings.plugins.path)
+    plugins = find_plugins(ANALYZERS, settings.plugins.path)
     analyzers = [analyzer() for analyzer in plugins.chosen(settings.analyzers)]
     for line in plugins.broken:
         complain(f"{line}; the other plugins are used", line.trace)

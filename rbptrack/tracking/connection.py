@@ -18,7 +18,7 @@ from filelock import FileLock
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import kind_of, sync
 from rbptrack.base.secrets import shown_address, without_password
-from rbptrack.config.paths import home
+from rbptrack.config.paths import mlruns_folder
 from rbptrack.tracking.explained import explained
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class Connection:
 
     def __init__(self, uri: str) -> None:
         self.uri, self.database = _absolute_address(uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
-        self._lock_file = (self.database.parent / "mlruns" if self.database else home()) / "store.lock"
+        self._lock_file = (self.database.parent / "mlruns" if self.database else mlruns_folder()) / "store.lock"
         # A SQLite file has one lock, next to the file. For a server, each folder of each machine has its own lock.
-        self.writer = "beside the database" if self.database else f"{socket.gethostname()}:{home()}"
+        self.writer = "beside the database" if self.database else f"{socket.gethostname()}:{mlruns_folder()}"
         self._lock = FileLock(self._lock_file)  # the thread that holds the lock may acquire it again
         self._client: MlflowClient | None = None
 

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from rbptrack.base.errors import MissingArtifact, RbptrackError, StoreAway, StoreRefuses, first_line
 from rbptrack.base.files import sha256, sync_tree, write_whole
-from rbptrack.config.paths import cells_folder, home
+from rbptrack.config.paths import cells_folder, mlruns_folder
 from rbptrack.tracking.names import RECORD_FILE, SEAL_FILE, STORE_FILE
 from rbptrack.tracking.picture import draw_picture
 from rbptrack.tracking.record import Record, seal_of
@@ -139,7 +139,7 @@ class Outbox:
         """
         uri = self.store.shown.rstrip("/")
         database = self.store.connection.database
-        if database and database.parent == home().parent:
+        if database and database.parent == mlruns_folder().parent:
             uri = f"sqlite:///{database.name}"
         return {"uri": uri, "experiment": self.store.experiment}
 

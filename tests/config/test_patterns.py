@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.patterns import choose, families, fits, natural_key, split_list
+from rbptrack.config.patterns import choose, families, natural_key, passes, split_list
 
 PYTHIA = ["14m", "31m", "70m", "160m", "410m", "1b", "1.4b", "2.8b", "6.9b", "12b"]
 NAMES = [*(f"pythia/{size}" for size in PYTHIA), "gpt2/small", "hf", "default"]
@@ -73,15 +73,15 @@ def test_a_pattern_of_many_stars_is_answered() -> None:
     """A search that tries every way to match them would not end."""
     with pytest.raises(BadInput):
         choose("model", ["*a" * 30 + "/b"], ["a" * 60 + "/c", *NAMES])
-    assert not fits(["a" * 200], ["*a" * 40 + "b"])
+    assert not passes(["a" * 200], ["*a" * 40 + "b"])
 
 
 def test_filters_over_names() -> None:
-    assert fits(["pythia-1b", "pythia/1b"], ["pythia/*"])
-    assert fits(["gpt2"], [])
-    assert fits(["gpt2"], ["!pythia*"])
-    assert not fits(["pythia-12b"], ["pythia*", "!*12b"])
-    assert not fits(["gpt2"], ["pythia*"])
+    assert passes(["pythia-1b", "pythia/1b"], ["pythia/*"])
+    assert passes(["gpt2"], [])
+    assert passes(["gpt2"], ["!pythia*"])
+    assert not passes(["pythia-12b"], ["pythia*", "!*12b"])
+    assert not passes(["gpt2"], ["pythia*"])
 
 
 def test_lists_are_split_at_commas() -> None:

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig
-from rbptrack.corpus.chat import conversation, template_of
+from rbptrack.corpus.chat import find_chat_template, render_conversation
 from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import Corpus
 
@@ -118,7 +118,7 @@ BY_HAND: dict[str, tuple[Callable[[], Any], str, list[str], list[str], int]] = {
 def test_the_answers_tokens_are_scored_and_nothing_else(family: str, build: Build) -> None:
     make, answer, tokens, scored, num_bytes = BY_HAND[family]
     tokenizer = make()
-    template = template_of("", tokenizer, "toy")
+    template = find_chat_template("", tokenizer, "toy")
     corpus = build([Document("a", ("2+2", answer))], tokenizer, CONFIG, template)
     assert tokenizer.convert_ids_to_tokens(corpus.token.tolist()) == tokens
     targets = corpus.targets(0, len(corpus.start))
@@ -146,26 +146,26 @@ def test_a_template_without_a_beginning_of_text_is_given_the_tokenizers(build: B
 )
 def test_a_template_that_fails_or_loses_the_answer_is_refused_in_one_line(template: str) -> None:
     with pytest.raises(BadInput) as refused:
-        conversation(Document("a", ("1+1", "2 = 2")), chatml(), template, "\n")
+        render_conversation(Document("a", ("1+1", "2 = 2")), chatml(), template, "\n")
     assert "\n" not in str(refused.value)
 
 
 def test_templates_come_from_a_file_or_the_tokenizer(tmp_path: Path) -> None:
     path = tmp_path / "chat.jinja"
     path.write_text(PLAIN)
-    assert template_of(str(path), chatml(), "toy") == PLAIN
+    assert find_chat_template(str(path), chatml(), "toy") == PLAIN
     tokenizer = chatml()
-    assert template_of("", tokenizer, "toy") == tokenizer.chat_template
+    assert find_chat_template("", tokenizer, "toy") == tokenizer.chat_template
     tokenizer.chat_template = None
     for file in ("", str(tmp_path / "nothing.jinja"), str(tmp_path)):
         with pytest.raises(BadInput):
-            template_of(file, tokenizer, "toy")
+            find_chat_template(file, tokenizer, "toy")
 
 
 @pytest.mark.parametrize("call", ["strftime_now('%d %b %Y')", 'strftime_now ( "%d %b %Y" )', "strftime_now(form)"])
 def test_templates_that_print_the_date_print_the_same_one_every_day(call: str) -> None:
     template = "{% set form = '%d %b %Y' %}{{ " + call + " }}:{% for m in messages %}{{ m['content'] }};{% endfor %}"
     for before, shown in (("", ""), ("\n", "\n"), ("  {% if true %}x{% endif %}", "x")):  # as without the date
-        talk = conversation(Document("a", ("2", "+2", " 4 ")), chatml(), before + template, "\n")
-        assert talk.text == f"{shown}26 Jul 2024:2\n+2; 4 ;"
-        assert talk.text[talk.start : talk.stop] == " 4 "
+        conversation = render_conversation(Document("a", ("2", "+2", " 4 ")), chatml(), before + template, "\n")
+        assert conversation.text == f"{shown}26 Jul 2024:2\n+2; 4 ;"
+        assert conversation.text[conversation.start : conversation.stop] == " 4 "

@@ -13,7 +13,7 @@ import pytest
 from rbptrack.analysis import BadInput, RbptrackError
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.process import Stopped
-from rbptrack.discovery import ANALYZERS, IMPORTERS, KINDS, find, guarded, run_analyzer
+from rbptrack.discovery import ANALYZERS, IMPORTERS, KINDS, find_plugins, guarded, run_analyzer
 
 GOOD = '''
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ def plugins(tmp_path, monkeypatch):
 
 
 def run(name: str):
-    return run_analyzer(find(ANALYZERS).select(name)(), example_runs(documents=5))
+    return run_analyzer(find_plugins(ANALYZERS).select(name)(), example_runs(documents=5))
 
 
 def test_a_file_and_a_folder_are_plugins_named_after_it(plugins):
@@ -54,11 +54,11 @@ def test_a_file_and_a_folder_are_plugins_named_after_it(plugins):
     plugins("yours/__init__.py", text="from .inner import Mine\n")
     plugins("yours/inner.py")
     plugins("_helper.py")
-    found = find(ANALYZERS)
+    found = find_plugins(ANALYZERS)
     assert {"mine", "yours", "power_law", "k_law"} <= set(found.names)
     assert "_helper" not in found.names
-    assert not found.found["mine"].built_in
-    assert found.found["power_law"].built_in
+    assert not found.entries["mine"].built_in
+    assert found.entries["power_law"].built_in
     assert run("mine").headline == run("yours").headline == "Good."
     assert found.select("mine").name == "mine"
 
@@ -67,26 +67,26 @@ def test_further_folders_are_searched_and_a_wrong_one_is_named(plugins, tmp_path
     other = tmp_path / "other"
     other.mkdir()
     (other / "theirs.py").write_text(GOOD.format(body="return Report({})"))
-    assert "theirs" in find(ANALYZERS, ["other"]).names
+    assert "theirs" in find_plugins(ANALYZERS, ["other"]).names
     with pytest.raises(BadInput, match="nowhere"):
-        find(ANALYZERS, ["other", "nowhere"])
+        find_plugins(ANALYZERS, ["other", "nowhere"])
 
 
 def test_listing_imports_nothing(plugins, tmp_path):
     plugins("loud.py", text="open('imported', 'w')\n")
-    assert "loud" in find(ANALYZERS).names
+    assert "loud" in find_plugins(ANALYZERS).names
     assert not (tmp_path / "imported").exists()
 
 
 def test_kinds_have_folders_of_their_own(plugins):
-    assert "importers" not in find(ANALYZERS).names
-    assert "table" in find(IMPORTERS).names
+    assert "importers" not in find_plugins(ANALYZERS).names
+    assert "table" in find_plugins(IMPORTERS).names
 
 
 def test_the_name_of_a_built_in_plugin_is_taken(plugins):
     path = plugins("power_law.py")
-    found = find(ANALYZERS)
-    assert found.found["power_law"].built_in
+    found = find_plugins(ANALYZERS)
+    assert found.entries["power_law"].built_in
     assert any(str(path) in str(fault) for fault in found.broken)
 
 
@@ -108,7 +108,7 @@ def test_the_name_of_a_built_in_plugin_is_taken(plugins):
 def test_a_broken_plugin_is_named_with_its_file_and_hides_no_other(plugins, text):
     path = plugins("broken.py", text=text)
     plugins("mine.py")
-    found = find(ANALYZERS)
+    found = find_plugins(ANALYZERS)
     loaded = found.load()
     assert "broken" not in loaded
     assert {"mine", "power_law"} <= set(loaded)
@@ -120,7 +120,7 @@ def test_a_broken_plugin_is_named_with_its_file_and_hides_no_other(plugins, text
 
 def test_a_name_that_does_not_exist_lists_those_that_do() -> None:
     with pytest.raises(BadInput, match="power_law"):
-        find(ANALYZERS).select("power_lav")
+        find_plugins(ANALYZERS).select("power_lav")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_an_error_names_the_line_of_the_plugin_and_keeps_the_traceback(plugins):
     assert "in helper" in raised.value.trace
     broken = plugins("broken.py", text="x = 1\n\ny = x +\n")
     with pytest.raises(BadInput, match="SyntaxError") as refused:
-        find(ANALYZERS).select("broken")
+        find_plugins(ANALYZERS).select("broken")
     assert f"{broken}, line 3" in str(refused.value)
 
 
@@ -181,13 +181,13 @@ def test_what_an_analyzer_changes_no_other_sees(plugins):
     plugins("mine.py", "runs.frame['ce'] = 0.0; return Report({})")
     runs = example_runs(documents=5)
     before = runs.frame.copy()
-    run_analyzer(find(ANALYZERS).select("mine")(), runs)
+    run_analyzer(find_plugins(ANALYZERS).select("mine")(), runs)
     assert runs.frame.equals(before)
 
 
 def test_results_of_a_call_are_checked(plugins):
     plugins("mine.py")
-    plugin = find(ANALYZERS).select("mine")()
+    plugin = find_plugins(ANALYZERS).select("mine")()
     assert guarded(plugin, lambda: 3, int) == 3
     with pytest.raises(RbptrackError, match="str"):
         guarded(plugin, lambda: "3", int)
@@ -195,7 +195,7 @@ def test_results_of_a_call_are_checked(plugins):
 
 def test_a_plugin_of_a_folder_goes_to_another_process(plugins, tmp_path):
     plugins("mine.py", "return Report({}, headline='x' * self.times)")
-    plugin = find(ANALYZERS).select("mine")(times=4)
+    plugin = find_plugins(ANALYZERS).select("mine")(times=4)
     (tmp_path / "plugin").write_bytes(pickle.dumps(plugin))
     code = "import pickle; p = pickle.load(open('plugin', 'rb')); print(p.name, p.analyze(None).headline)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
@@ -205,5 +205,5 @@ def test_a_plugin_of_a_folder_goes_to_another_process(plugins, tmp_path):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.word)
 def test_the_summary_of_each_built_in_plugin_is_whole(kind):
     """The summary is the first line of the docstring, so the sentence must not go on in the second line."""
-    for name, plugin in find(kind).load().items():
+    for name, plugin in find_plugins(kind).load().items():
         assert inspect.cleandoc(plugin.__doc__).partition("\n")[2][:1] in ("", "\n"), name

@@ -9,7 +9,7 @@ import pytest
 
 from rbptrack.analysis import Analyzer, Runs
 from rbptrack.analysis.rank_store import Tables
-from rbptrack.discovery import ANALYZERS, find
+from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.reporting import Analysis, analyse
 from tests.rank_tables import power_law_rank_table
 
@@ -48,7 +48,7 @@ def runs() -> Runs:
 def analyzers(folder: Path, names: list[str]) -> list[Analyzer]:
     for name in names:
         (folder / f"{name}.py").write_text(PLUGIN.format(name=name, body=BODIES[name]))
-    plugins = find(ANALYZERS, [str(folder)])
+    plugins = find_plugins(ANALYZERS, [str(folder)])
     return [plugins.select(name)() for name in names]
 
 

@@ -12,7 +12,7 @@ import pytest
 from rbptrack import engine, sweep
 from rbptrack.analysis.runs import Filters
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
-from rbptrack.config.paths import cells_folder, home
+from rbptrack.config.paths import cells_folder, mlruns_folder
 from rbptrack.console.log import logged
 from rbptrack.sweep.backends import read_job
 from rbptrack.sweep.measuring import Failed, Measured, deliver_finished, failure_file, measure_cell
@@ -105,13 +105,13 @@ def test_one_failed_cell_does_not_stop_the_others(
         return real(model, *args, **options)
 
     monkeypatch.setattr(engine, "measure", measure)
-    with logged(home() / "rbptrack.log"):
+    with logged(mlruns_folder() / "rbptrack.log"):
         assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=[]"), []) == 1
     assert store.runs().frame["model"].tolist() == ["nano-15k"]
     (failed,) = failed_runs(store)
     assert failed.data.tags["rbptrack.failure"] == "RuntimeError: CUDA error: the device is gone"
     assert "the device is gone" in capsys.readouterr().err
-    assert "Traceback" in (home() / "rbptrack.log").read_text()
+    assert "Traceback" in (mlruns_folder() / "rbptrack.log").read_text()
 
 
 def test_one_broken_model_does_not_stop_the_jobs_of_others(

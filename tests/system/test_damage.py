@@ -109,7 +109,7 @@ def cached_documents() -> Damaged:
     table = pa.table({"id": ["a", "b"] * 50, "text": ["Some words.", "Others."] * 50})
 
     def read() -> pa.Table:
-        return cache.cached("damage", table.schema, lambda: table)
+        return cache.cached_table("damage", table.schema, lambda: table)
 
     def check() -> None:
         assert read().equals(table)

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import Tables
-from rbptrack.discovery import ANALYZERS, find
+from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.reporting import analyse, render
 from tests.rank_tables import power_law_rank_table
 
@@ -34,7 +34,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 rows.append(about | numbers | {"dataset": dataset, "documents_hash": dataset, "num_tokens": 6000})
                 tables[run_id] = power_law_rank_table(s, alpha=alpha, seed=seed)
     runs = Runs(pd.DataFrame(rows), Tables(tables))
-    classes = find(ANALYZERS).load()
+    classes = find_plugins(ANALYZERS).load()
     outcomes = analyse(runs, [classes["power_law"](), classes["k_law"]()], processes=1)
     assert not [outcome.problem for outcome in outcomes if outcome.problem]
     path = tmp_path_factory.mktemp("page") / "report.html"
