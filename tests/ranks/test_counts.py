@@ -1,4 +1,4 @@
-"""Sums by document: pooled, selected, taken by group; names and grids of k."""
+"""Tests of `DocumentCounts`, of the names of RBP metrics, and of `log_grid`."""
 
 from __future__ import annotations
 
@@ -22,59 +22,98 @@ from rbptrack.ranks import (
 )
 
 
-def counts(document: list[int], tokens: list[int], *, ks: tuple[int, ...] = (1, 10)) -> DocumentCounts:
-    values = np.array(tokens)
-    return DocumentCounts(ks, np.array(document), values, values * 2.0, np.column_stack([values // 2, values]))
+def document_counts(documents: list[int], tokens: list[int], *, ks: tuple[int, int] = (1, 10)) -> DocumentCounts:
+    """Make counts of documents with the given numbers of tokens.
+
+    Each token costs 2 nats. Half of the tokens have a rank of at most the first k, all of at most the second k.
+    """
+    counts = np.array(tokens)
+    return DocumentCounts(ks, np.array(documents), counts, counts * 2.0, np.column_stack([counts // 2, counts]))
 
 
-def test_merge_adds_the_sums_of_shared_documents() -> None:
-    """The sums equal those of adding one piece after the other, and the dtype of the hits stays."""
+def test_merge_equals_the_sum_of_its_parts() -> None:
     rng = np.random.default_rng(0)
-    parts = [counts([i, i + 1, 99], [10, 20, 30 + i]) for i in range(12)]
-    parts = [replace(part, nats=rng.random(3), hits=part.hits.astype(np.int32)) for part in parts]
+    parts = []
+    for i in range(12):
+        part = document_counts([i, i + 1, 99], [10, 20, 30 + i])
+        parts.append(replace(part, nats=rng.random(3), hits=part.hits.astype(np.int32)))
     merged = DocumentCounts.merge(parts)
-    added = reduce(add, parts)
-    assert merged.tokens.tolist() == added.tokens.tolist() == [10, *[30] * 11, 20, 30 * 12 + 66]
-    assert merged.nats.tolist() == added.nats.tolist()
-    assert merged.hits.tolist() == added.hits.tolist()
+    total = reduce(add, parts)
+    assert merged.tokens.tolist() == total.tokens.tolist() == [10, *[30] * 11, 20, 30 * 12 + 66]
+    assert merged.nats.tolist() == total.nats.tolist()
+    assert merged.hits.tolist() == total.hits.tolist()
     assert merged.hits.dtype == np.int32
+
+
+def test_add_refuses_counts_for_other_k() -> None:
     with pytest.raises(RbptrackError, match="cannot be added"):
-        counts([0], [1]) + counts([0], [1], ks=(1, 5))
+        document_counts([0], [1], ks=(1, 10)) + document_counts([0], [1], ks=(1, 5))
 
 
 def test_in_groups_sums_the_documents_of_a_group() -> None:
-    grouped = counts([0, 1, 2], [10, 20, 30]).in_groups(["b", "a", "b"])
-    assert grouped.grouped
-    assert grouped.tokens.tolist() == [20, 40]
-    assert grouped.nats.tolist() == [40, 80]
-    assert len(grouped.document) == 2
+    counts = document_counts([0, 1, 2], [10, 20, 30]).in_groups(["b", "a", "b"])
+    assert counts.grouped
+    assert counts.tokens.tolist() == [20, 40]
+    assert counts.nats.tolist() == [40, 80]
+    assert len(counts.document) == 2
+
+
+def test_add_sums_counts_by_group() -> None:
+    by_group = document_counts([0, 1, 2], [10, 20, 30]).in_groups(["a", "b", "a"])
+    assert (by_group + by_group).tokens.tolist() == [80, 40]
+    assert (by_group + by_group).grouped
 
 
 def test_add_refuses_counts_by_group_with_counts_by_document() -> None:
-    by_document = counts([0, 1, 2], [10, 20, 30])
+    by_document = document_counts([0, 1, 2], [10, 20, 30])
     by_group = by_document.in_groups(["a", "b", "a"])
-    assert (by_group + by_group).tokens.tolist() == [80, 40]
-    assert (by_group + by_group).grouped
-    for one, other in ((by_group, by_document), (by_document, by_group)):
-        with pytest.raises(RbptrackError, match="by group and counts by document cannot be added"):
-            one + other
+    with pytest.raises(RbptrackError, match="by group and counts by document"):
+        by_group + by_document
+    with pytest.raises(RbptrackError, match="by group and counts by document"):
+        by_document + by_group
 
 
-def test_take_and_select_keep_some_documents_and_some_k() -> None:
-    some = counts([0, 1, 2], [10, 20, 30]).take(np.array([True, False, True])).select((10,))
-    assert some.tokens.tolist() == [10, 30]
-    assert some.ks == (10,)
-    assert some.sums.tolist() == [[10, 20, 10], [30, 60, 30]]
-    joined = DocumentCounts.concatenate([some, some])
-    assert joined.tokens.tolist() == [10, 30, 10, 30]
+def test_take_keeps_the_selected_documents() -> None:
+    counts = document_counts([0, 1, 2], [10, 20, 30]).take(np.array([True, False, True]))
+    assert counts.tokens.tolist() == [10, 30]
+
+
+def test_select_keeps_the_hits_of_the_selected_k() -> None:
+    counts = document_counts([0, 2], [10, 30]).select((10,))
+    assert counts.ks == (10,)
+    assert counts.tokens.tolist() == [10, 30]
+    assert counts.sums.tolist() == [[10, 20, 10], [30, 60, 30]]  # tokens, nats and hits of each document
+
+
+def test_concatenate_puts_documents_after_each_other() -> None:
+    counts = document_counts([0, 2], [10, 30])
+    assert DocumentCounts.concatenate([counts, counts]).tokens.tolist() == [10, 30, 10, 30]
 
 
 def test_parse_rbp_name_inverts_rbp_name() -> None:
     assert [parse_rbp_name(rbp_name(k)) for k in (1, 10, 3000)] == [1, 10, 3000]
-    others = ["ce", "rbp_", "rbp_0", "rbp_01", "rbp_x", "rbp_curve", "neg_log_rbp_1", "RBP_1", se_name(rbp_name(10))]
-    assert [parse_rbp_name(name) for name in others] == [None] * len(others)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ce", "rbp_", "rbp_0", "rbp_01", "rbp_x", "rbp_curve", "neg_log_rbp_1", "RBP_1", se_name(rbp_name(10))],
+)
+def test_parse_rbp_name_of_another_name_is_none(name: str) -> None:
+    assert parse_rbp_name(name) is None
+
+
+def test_rbp_ks_are_the_k_of_rbp_names_in_ascending_order() -> None:
     assert rbp_ks(["rbp_100", "model", "rbp_3", "rbp_3_se"]) == [3, 100]
-    assert [is_rbp_column(name) for name in ("rbp_3", "rbp_3_se", "ce_se", "rbp_curve")] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("rbp_3", True), ("rbp_3_se", True), ("ce_se", False), ("rbp_curve", False)]
+)
+def test_is_rbp_column_is_true_for_an_rbp_and_its_standard_error(name: str, expected: bool) -> None:
+    assert is_rbp_column(name) is expected
+
+
+def test_metric_label_of_an_rbp_is_in_capitals() -> None:
     assert metric_label("rbp_10") == "RBP_10"
 
 
@@ -84,4 +123,7 @@ def test_log_grid_rises_from_1_to_the_vocabulary() -> None:
     assert grid[-1] == 50_304
     assert np.all(np.diff(grid) > 0)
     assert len(grid) < 60
+
+
+def test_log_grid_of_1_has_one_point() -> None:
     assert log_grid(1).tolist() == [1]

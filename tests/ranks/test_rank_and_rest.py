@@ -1,8 +1,6 @@
-"""CE = E[ln R] + E[-ln(p R)]: exact, both parts at least 0, and the first a sum over all RBP_k."""
+"""Tests of `split_sums`: CE = E[ln R] + E[-ln(p R)], in nats. Both parts are at least 0."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,65 +10,96 @@ from rbptrack.ranks import RankTable, split_sums
 VOCABULARY = 40
 
 
-def of_distributions(seed: int, tokens: int = 600, *, documents: int = 6) -> RankTable:
-    """Draw targets from softmax distributions of logits with ties."""
+def table_with_ties(seed: int) -> RankTable:
+    """Make a rank table of 600 tokens in 6 documents whose targets are drawn from softmax distributions.
+
+    The logits of a token are multiples of one number, so they have ties.
+    """
+    tokens = 600
     rng = np.random.default_rng(seed)
     logits = rng.integers(0, 6, (tokens, VOCABULARY)) * rng.exponential(1, (tokens, 1))
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     target = np.array([rng.choice(VOCABULARY, p=np.exp(row)) for row in log_p])
-    own = logits[np.arange(tokens), target][:, None]
+    target_logit = logits[np.arange(tokens), target][:, None]
     return RankTable.from_arrays(
         vocab_size=VOCABULARY,
-        document=np.sort(rng.integers(0, documents, tokens)),
-        greater=(logits > own).sum(axis=1),
-        ties=(logits == own).sum(axis=1) - 1,
+        document=np.sort(rng.integers(0, 6, tokens)),
+        greater=(logits > target_logit).sum(axis=1),
+        ties=(logits == target_logit).sum(axis=1) - 1,
         logprob=np.minimum(log_p[np.arange(tokens), target], 0),
     )
 
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_split_sums_of_rank_and_rest_add_up_to_ce_and_are_positive(strict: bool) -> None:
-    table = of_distributions(0)
-    table = RankTable(table.table, VOCABULARY, strict=strict)
-    rank, rest, impossible = split_sums(table)
+    table = RankTable(table_with_ties(0).table, VOCABULARY, strict=strict)
+    rank_sum, rest_sum, impossible = split_sums(table)
     assert impossible == 0
-    assert rank + rest == pytest.approx(table.ce * len(table), rel=1e-12)
-    assert rank > 0
-    assert rest > 0
-    paper = table.column("greater") + table.column("ties") + 1
-    assert rank == pytest.approx(np.log(paper).sum(), rel=1e-12), "the paper's R, also under rank=strict"
+    assert rank_sum + rest_sum == pytest.approx(table.ce * len(table), rel=1e-12)
+    assert rank_sum > 0
+    assert rest_sum > 0
 
 
-def test_split_sums_gives_a_rank_part_that_is_a_weighted_sum_of_every_rbp() -> None:
-    table = of_distributions(1)
+@pytest.mark.parametrize("strict", [False, True])
+def test_split_sums_use_the_rank_with_ties_also_if_metrics_are_strict(strict: bool) -> None:
+    table = RankTable(table_with_ties(0).table, VOCABULARY, strict=strict)
+    rank_with_ties = table.column("greater") + table.column("ties") + 1
+    rank_sum, _, _ = split_sums(table)
+    assert rank_sum == pytest.approx(np.log(rank_with_ties).sum(), rel=1e-12)
+
+
+def test_split_sums_rank_part_is_a_weighted_sum_of_all_rbp() -> None:
+    """E[ln R] = sum over k of ln(1 + 1/k) (1 - RBP_k)."""
+    table = table_with_ties(1)
     k = np.arange(1, VOCABULARY + 1)
-    by_k = np.log1p(1 / k) * (1 - table.histogram().rbp_curve(k))
-    assert split_sums(table)[0] / len(table) == pytest.approx(by_k.sum(), rel=1e-12)
+    expected = (np.log1p(1 / k) * (1 - table.histogram().rbp_curve(k))).sum()
+    rank_sum, _, _ = split_sums(table)
+    assert rank_sum / len(table) == pytest.approx(expected, rel=1e-12)
 
 
-def test_split_sums_counts_ranks_that_contradict_probabilities() -> None:
-    table = of_distributions(2)
-    columns: dict[str, Any] = {name: table.column(name) for name in ("document", "greater", "ties")}
-    second = columns["greater"] + columns["ties"] == 1  # R = 2
-    logprob = np.where(second, np.log(0.5) + 6e-5, table.column("logprob"))
-    off = RankTable.from_arrays(vocab_size=VOCABULARY, **columns, logprob=logprob)
-    assert second.any()
-    assert split_sums(off)[2] == second.sum()
+def test_split_sums_count_tokens_whose_probability_is_above_1_over_rank() -> None:
+    table = table_with_ties(2)
+    has_rank_2 = table.column("greater") + table.column("ties") == 1
+    logprob = np.where(has_rank_2, np.log(0.5) + 6e-5, table.column("logprob"))
+    contradictory = RankTable.from_arrays(
+        vocab_size=VOCABULARY,
+        document=table.column("document"),
+        greater=table.column("greater"),
+        ties=table.column("ties"),
+        logprob=logprob,
+    )
+    _, _, impossible = split_sums(contradictory)
+    assert has_rank_2.any()
+    assert impossible == has_rank_2.sum()
 
 
-@pytest.mark.parametrize(
-    ("imported", "excess", "impossible"), [(False, 9e-6, 0), (False, 2e-5, 4), (True, 1e-2, 0), (True, 2e-2, 4)]
-)
-def test_split_sums_tolerates_rounding_without_clipping(imported: bool, excess: float, impossible: int) -> None:
-    """ln p + ln R may exceed 0 by 1e-5, and by 1.3e-2 if ln p was imported, because it may be rounded to bfloat16."""
-    columns: dict[str, Any] = {
-        "document": np.zeros(4),
-        "greater": np.ones(4),
-        "logprob": np.full(4, excess - np.log(2)),
-    }
-    if not imported:
-        columns["ties"] = np.zeros(4)
-    rank, rest, above = split_sums(RankTable.from_arrays(vocab_size=VOCABULARY, **columns))
-    assert above == impossible
-    assert rest == pytest.approx(-4 * excess, abs=1e-5)
-    assert rank + rest == pytest.approx(-4 * (excess - np.log(2)), abs=1e-5)
+def check_split_of_rank_2(table: RankTable, excess: float, impossible: int) -> None:
+    """Check the split of 4 tokens of rank 2 with ln p = -ln 2 + excess."""
+    rank_sum, rest_sum, counted = split_sums(table)
+    assert counted == impossible
+    assert rest_sum == pytest.approx(-4 * excess, abs=1e-5)
+    assert rank_sum + rest_sum == pytest.approx(-4 * (excess - np.log(2)), abs=1e-5)
+
+
+@pytest.mark.parametrize(("excess", "impossible"), [(9e-6, 0), (2e-5, 4)])
+def test_split_sums_of_measured_ranks_tolerate_an_excess_of_1e_5_nats(excess: float, impossible: int) -> None:
+    table = RankTable.from_arrays(
+        vocab_size=VOCABULARY,
+        document=np.zeros(4),
+        greater=np.ones(4),
+        ties=np.zeros(4),
+        logprob=np.full(4, excess - np.log(2)),
+    )
+    check_split_of_rank_2(table, excess, impossible)
+
+
+@pytest.mark.parametrize(("excess", "impossible"), [(1e-2, 0), (2e-2, 4)])
+def test_split_sums_of_imported_ranks_tolerate_the_rounding_of_bfloat16(excess: float, impossible: int) -> None:
+    """An imported table has no column `ties`. Its ln p may be rounded to bfloat16, which adds up to 1.3e-2 nats."""
+    table = RankTable.from_arrays(
+        vocab_size=VOCABULARY,
+        document=np.zeros(4),
+        greater=np.ones(4),
+        logprob=np.full(4, excess - np.log(2)),
+    )
+    check_split_of_rank_2(table, excess, impossible)
