@@ -1,4 +1,4 @@
-"""Numbers with two variances: intervals, p and differences."""
+"""Tests of `Estimate`: intervals, p-values and differences of numbers with two variances."""
 
 from __future__ import annotations
 
@@ -14,56 +14,70 @@ from rbptrack.stats import Estimate
 variances = st.floats(1e-8, 1e3)
 
 
-def test_sampling_variance_alone_has_the_normal_interval() -> None:
+def test_estimate_with_sampling_variance_alone_has_normal_interval_and_p() -> None:
     number = Estimate(1.0, sampling=0.04)
     assert number.half() == pytest.approx(1.959963984540054 * 0.2)
     assert number.p() == pytest.approx(2 * stats.norm.sf(5.0))
     assert number.interval() == pytest.approx((1 - number.half(), 1 + number.half()))
-    assert math.isnan(number.without_error().half())
 
 
-def test_scatter_alone_has_the_t_interval() -> None:
+def test_without_error_has_no_interval() -> None:
+    assert math.isnan(Estimate(1.0, sampling=0.04).without_error().half())
+
+
+def test_estimate_with_scatter_alone_has_t_interval_and_p() -> None:
     number = Estimate(1.0, scatter=0.04, df=3)
     assert number.half() == pytest.approx(stats.t.ppf(0.975, 3) * 0.2)
     assert number.p(0.5) == pytest.approx(2 * stats.t.sf(2.5, 3))
 
 
 @given(variances, variances, st.floats(1, 50), st.floats(1, 50) | st.just(math.inf), st.floats(0.01, 0.9999))
-def test_p_is_the_level_whose_interval_just_reaches_the_null(
+def test_p_is_1_minus_level_of_interval_that_ends_at_null(
     sampling: float, scatter: float, df: float, sampling_df: float, level: float
 ) -> None:
     number = Estimate(2.0, sampling, scatter, df, sampling_df)
     assert number.p(2.0 + number.half(level)) == pytest.approx(1 - level, rel=1e-6)
 
 
-def test_an_error_that_is_not_known_gives_neither_interval_nor_p() -> None:
+def test_estimate_of_unknown_error_has_no_interval_no_p_and_no_se() -> None:
     for number in (Estimate(1.0, df=math.nan), Estimate(1.0, sampling=math.nan), Estimate(1.0, scatter=1.0, df=0)):
         assert math.isnan(number.half())
         assert math.isnan(number.p())
         assert math.isnan(number.se)
 
 
-def test_far_apart_is_a_tiny_p_and_equal_is_1() -> None:
+def test_p_far_from_null_is_tiny_but_not_0() -> None:
     assert 0 < Estimate(1.0, 1e-12, 1e-12, 50).p() < 1e-90
     assert Estimate(1.0, 0.0, 1e-12, 2).p() < 1e-10
-    assert Estimate(3.0).p(3.0) == pytest.approx(Estimate(3.0, 0.1, 0.1, 5).p(3.0 + 1e-9)) == 1.0
+
+
+def test_p_at_null_is_1() -> None:
+    assert Estimate(3.0).p(3.0) == 1.0
+    assert Estimate(3.0, 0.1, 0.1, 5).p(3.0 + 1e-9) == pytest.approx(1.0)
 
 
 @given(st.floats(0.1, 10), st.floats(0.1, 10), st.integers(3, 40), st.integers(3, 40))
-def test_a_difference_has_the_degrees_of_freedom_of_welch(a: float, b: float, n: float, m: float) -> None:
-    # var / n and var / m are the scatters of two means: scipy's Welch test is the reference
-    welch = stats.ttest_ind_from_stats(1.0, math.sqrt(a), n, 0.0, math.sqrt(b), m, equal_var=False)
-    difference = Estimate(1.0, scatter=a / n, df=n - 1) - Estimate(0.0, scatter=b / m, df=m - 1)
-    assert difference.p() == pytest.approx(welch.pvalue, rel=1e-6)
-    known = Estimate(1.0, scatter=a) - Estimate(0.0, scatter=b)
-    assert known.p() == pytest.approx(2 * stats.norm.sf(1 / math.sqrt(a + b)), rel=1e-6)
+def test_difference_of_two_means_has_p_of_welchs_test(
+    variance_a: float, variance_b: float, size_a: float, size_b: float
+) -> None:
+    sd_a, sd_b = math.sqrt(variance_a), math.sqrt(variance_b)
+    welch = stats.ttest_ind_from_stats(1.0, sd_a, size_a, 0.0, sd_b, size_b, equal_var=False)
+    mean_a = Estimate(1.0, scatter=variance_a / size_a, df=size_a - 1)
+    mean_b = Estimate(0.0, scatter=variance_b / size_b, df=size_b - 1)
+    assert (mean_a - mean_b).p() == pytest.approx(welch.pvalue, rel=1e-6)
 
 
-def test_a_difference_of_an_unknown_error_has_none() -> None:
+@given(st.floats(0.1, 10), st.floats(0.1, 10))
+def test_difference_of_known_variances_has_normal_p(variance_a: float, variance_b: float) -> None:
+    difference = Estimate(1.0, scatter=variance_a) - Estimate(0.0, scatter=variance_b)
+    assert difference.p() == pytest.approx(2 * stats.norm.sf(1 / math.sqrt(variance_a + variance_b)), rel=1e-6)
+
+
+def test_difference_from_estimate_of_unknown_error_has_no_interval() -> None:
     assert math.isnan((Estimate(1.0, df=math.nan) - Estimate(0.0, 1.0)).half())
 
 
-def test_a_variance_that_rounds_below_0_is_0() -> None:
+def test_estimate_with_variance_that_rounds_below_0_has_no_error() -> None:
     number = Estimate(1.0, sampling=-1e-37)
     assert number.half() == number.se == 0.0
     assert number.p() == 0.0

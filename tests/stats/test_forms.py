@@ -1,8 +1,9 @@
-"""Forms beside the power law: a floor, and expressions of the user's own."""
+"""Tests of laws other than A S^-alpha: a law with a floor, and expressions that a user writes."""
 
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -15,13 +16,14 @@ from rbptrack.stats.laws import FLOOR
 S = np.geomspace(1e5, 1e10, 8)
 
 
-def with_floor(e, sigma=0.01, seed=0, sizes=8):
+def points_with_floor(e, sigma=0.01, seed=0, sizes=8):
+    """Return sizes s and values y of the law y = e + 20 s^-0.2, both (sizes,). ln y has normal noise of SD sigma."""
     s = np.geomspace(1e5, 1e10, sizes)
     return s, (e + 20 * s**-0.2) * np.exp(np.random.default_rng(seed).normal(0, sigma, sizes))
 
 
-def test_a_floor_is_found_with_its_interval() -> None:
-    s, y = with_floor(0.5)
+def test_fit_floor_recovers_parameters_of_law_with_floor() -> None:
+    s, y = points_with_floor(0.5)
     fitted = forms.fit_floor(s, y)
     e = fitted.parameters["E"]
     assert e.low < 0.5 < e.high
@@ -31,38 +33,38 @@ def test_a_floor_is_found_with_its_interval() -> None:
     assert fitted.aicc < forms.power_law_aicc(s, y)
 
 
-def test_the_profile_is_lmfits_own_of_the_same_expression() -> None:
-    s, y = with_floor(0.5)
+def test_fit_floor_has_same_interval_of_floor_as_fit_form() -> None:
+    s, y = points_with_floor(0.5)
     e = forms.fit_floor(s, y).parameters["E"]
-    own = forms.fit_form("F + B*S**-b", s, y).parameters["F"]
-    assert (e.value, e.low, e.high) == pytest.approx((own.value, own.low, own.high), rel=1e-3)
+    # `fit_form` computes the interval by lmfit's profile, `fit_floor` by its own.
+    f = forms.fit_form("F + B*S**-b", s, y).parameters["F"]
+    assert (e.value, e.low, e.high) == pytest.approx((f.value, f.low, f.high), rel=1e-3)
 
 
-def test_without_a_floor_the_power_law_is_preferred_and_the_floor_has_an_upper_end() -> None:
-    s, y = with_floor(0.0, sigma=0.002, seed=3)
+def test_fit_floor_of_power_law_has_higher_aicc_and_interval_of_floor_from_0() -> None:
+    s, y = points_with_floor(0.0, sigma=0.002, seed=3)
     fitted = forms.fit_floor(s, y)
     assert fitted.parameters["E"].low == 0
     assert 0 <= fitted.parameters["E"].value < fitted.parameters["E"].high < y.min()
     assert fitted.aicc > forms.power_law_aicc(s, y)
 
 
-def test_a_law_that_steepens_has_a_floor_of_0_and_an_upper_end() -> None:
-    y = (
-        20
-        * S**-0.2
-        * np.exp(-0.002 * (np.log(S) - np.log(S).mean()) ** 2 + np.random.default_rng(1).normal(0, 0.01, 8))
-    )
+def test_fit_floor_of_steepening_law_has_floor_0_with_upper_end() -> None:
+    x = np.log(S) - np.log(S).mean()
+    noise = np.random.default_rng(1).normal(0, 0.01, 8)
+    y = 20 * S**-0.2 * np.exp(-0.002 * x**2 + noise)
     e = forms.fit_floor(S, y).parameters["E"]
     assert (e.value, e.low) == (0, 0)
     assert e.high > 0
 
 
-def test_values_that_rise_with_size_have_no_floor() -> None:
-    with pytest.raises(BadInput, match="fall"):
-        forms.fit_floor(S, (1 + 1e-6 * S**0.5) * np.exp(np.random.default_rng(0).normal(0, 0.005, 8)))
+def test_fit_floor_refuses_values_that_rise_with_size() -> None:
+    y = (1 + 1e-6 * S**0.5) * np.exp(np.random.default_rng(0).normal(0, 0.005, 8))
+    with pytest.raises(BadInput, match=re.escape(FLOOR)):
+        forms.fit_floor(S, y)
 
 
-def test_points_on_a_curve_have_no_profile() -> None:
+def test_fit_floor_of_exact_power_law_has_no_upper_end_of_floor() -> None:
     fitted = forms.fit_floor(S, 20 * S**-0.2)
     assert math.isnan(fitted.parameters["E"].high)
     assert fitted.parameters["alpha"].value == pytest.approx(0.2)
@@ -70,37 +72,40 @@ def test_points_on_a_curve_have_no_profile() -> None:
 
 @pytest.mark.parametrize("sizes", [6, 7, 8, 9, 12])
 @pytest.mark.parametrize("value", [1e-3, 0.3, 0.51, 0.7, 1.0, 2.2])
-@pytest.mark.parametrize("bits", [0, 1])
-def test_the_same_value_at_all_sizes_has_no_floor(sizes: int, value: float, bits: int) -> None:
-    above = np.random.default_rng(sizes).integers(0, 2, sizes) * bits
-    fitted = forms.fit_floor(np.geomspace(1e5, 1e10, sizes), value + above * np.spacing(value))
+@pytest.mark.parametrize("rounding", [0, 1])
+def test_fit_floor_of_equal_values_has_alpha_zero(sizes: int, value: float, rounding: int) -> None:
+    """With rounding 1, about half of the values are larger by one unit in the last place."""
+    units = np.random.default_rng(sizes).integers(0, 2, sizes) * rounding
+    fitted = forms.fit_floor(np.geomspace(1e5, 1e10, sizes), value + units * np.spacing(value))
     assert fitted.parameters["E"].value == 0
     assert fitted.parameters["alpha"].value == pytest.approx(0, abs=1e-9)
     assert math.isnan(fitted.r2)
 
 
-def test_no_value_is_explained_by_a_form_if_all_are_the_same() -> None:
-    above = np.random.default_rng(0).integers(0, 2, len(S))
-    assert math.isnan(forms.fit_form("A*S**-alpha", S, 0.7 + above * np.spacing(0.7)).r2)
+def test_fit_form_of_equal_values_has_no_r2() -> None:
+    units = np.random.default_rng(0).integers(0, 2, len(S))
+    assert math.isnan(forms.fit_form("A*S**-alpha", S, 0.7 + units * np.spacing(0.7)).r2)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_other_floor_is_nearer_to_the_points(seed: int) -> None:
+def test_fit_floor_finds_least_sum_of_squares(seed: int) -> None:
+    """Compare with least-squares fits of A and alpha at 50 fixed floors, each from two starting points."""
     rng = np.random.default_rng(seed)
     s = np.geomspace(1e6, 1e10, 7)
     y = (rng.choice([0.0, 0.3, 1.0]) + 3 * (s / 1e6) ** -0.3) * np.exp(rng.normal(0, rng.choice([0.01, 0.3]), 7))
-    found = float((np.log(forms.fit_floor(s, y).curve(s, None) / y) ** 2).sum())
+    residuals = np.log(forms.fit_floor(s, y).curve(s, None) / y)
+    sum_of_squares = float((residuals**2).sum())
 
-    def squares(parameters, e):
-        return np.logaddexp(np.log(e), parameters[0] - parameters[1] * np.log(s / s[3])) - np.log(y)
+    def residuals_with_floor(line, e):
+        return np.logaddexp(np.log(e), line[0] - line[1] * np.log(s / s[3])) - np.log(y)
 
     for e in np.linspace(0.02, 2.5, 50) * y.min():
         for start in ((0.0, 0.3), (1.0, 0.05)):
-            other = optimize.least_squares(squares, start, args=(e,))
-            assert found <= 2 * other.cost * (1 + 1e-3)
+            other = optimize.least_squares(residuals_with_floor, start, args=(e,))
+            assert sum_of_squares <= 2 * other.cost * (1 + 1e-3)
 
 
-def test_a_form_in_training_tokens() -> None:
+def test_fit_form_fits_law_in_sizes_and_training_tokens() -> None:
     d = np.geomspace(1e9, 1e12, 8)[[3, 1, 4, 0, 6, 2, 7, 5]]
     y = (1.5 + 400 * S**-0.34 + 410 * d**-0.28) * np.exp(np.random.default_rng(0).normal(0, 1e-4, 8))
     fitted = forms.fit_form("E + A*S**-a + B*D**-b", S, y, d)
@@ -108,17 +113,20 @@ def test_a_form_in_training_tokens() -> None:
     assert list(fitted.parameters) == ["E", "A", "a", "B", "b"]
 
 
-def test_the_power_law_as_a_form_is_least_squares() -> None:
-    s, y = with_floor(0.3)
+def test_fit_form_of_power_law_is_least_squares_of_logarithms() -> None:
+    s, y = points_with_floor(0.3)
     fitted = forms.fit_form("A*S**-alpha", s, y)
     slope = np.polyfit(np.log(s), np.log(y), 1)[0]
     assert fitted.parameters["alpha"].value == pytest.approx(-slope, rel=1e-6)
     assert fitted.aicc == pytest.approx(forms.power_law_aicc(s, y), rel=1e-6)
 
 
-def test_aicc_counts_the_variance_as_a_parameter() -> None:
+def test_aicc_has_formula_of_small_samples() -> None:
     expected = 8 * math.log(2.0 / 8) + 2 * 3 + 2 * 3 * 4 / (8 - 3 - 1)
     assert forms.aicc(2.0, 8, 3) == pytest.approx(expected)
+
+
+def test_aicc_of_one_more_point_than_parameters_is_infinite() -> None:
     assert forms.aicc(2.0, 4, 3) == math.inf
 
 
@@ -138,28 +146,32 @@ def test_aicc_counts_the_variance_as_a_parameter() -> None:
         "",
     ],
 )
-def test_only_arithmetic_with_parameters_is_a_form(text):
+def test_check_form_refuses_all_but_arithmetic_of_parameters_and_sizes(text):
     with pytest.raises(BadInput):
         forms.check_form(text)
 
 
-def test_parameters_are_at_most_two_fewer_than_sizes() -> None:
-    s, y = with_floor(0.3, sizes=5)
+def test_fit_form_needs_two_more_sizes_than_parameters() -> None:
+    s, y = points_with_floor(0.3, sizes=5)
     forms.fit_form("A*S**-alpha+C", s, y)
     with pytest.raises(BadInput, match="sizes"):
         forms.fit_form("A*S**-alpha+C+D2*S", s, y)
+
+
+def test_fit_form_of_floor_needs_6_sizes() -> None:
+    s, y = points_with_floor(0.3, sizes=5)
     with pytest.raises(BadInput, match="6 sizes"):
         forms.fit_form(FLOOR, s, y)
 
 
-def test_tokens_that_are_not_known_are_named() -> None:
-    s, y = with_floor(0.3)
+def test_fit_form_refuses_unknown_training_tokens() -> None:
+    s, y = points_with_floor(0.3)
     with pytest.raises(BadInput, match="training tokens"):
         forms.fit_form("A*D**-alpha", s, y, np.full(8, np.nan))
 
 
-def test_a_fit_without_end_is_refused(monkeypatch):
+def test_fit_form_refuses_form_that_takes_too_many_evaluations(monkeypatch):
     monkeypatch.setattr(forms, "_MAX_EVALUATIONS", 1000)
-    s, y = with_floor(0.3)
-    with pytest.raises(BadInput, match="takes more than"):
+    s, y = points_with_floor(0.3)
+    with pytest.raises(BadInput, match="1,000"):
         forms.fit_form("E+A*S**-a+B*S**-b+sqrt(abs(F))*0", s, y)
