@@ -1,4 +1,4 @@
-"""Options of plugins: types, ranges, words of the command line, help."""
+"""Tests of the options of plugins: types, ranges, words of the command line, help."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ class Sample(Analyzer):
         return Report({})
 
 
-def test_words_become_typed_options() -> None:
+def test_with_options_converts_words_to_types_of_fields() -> None:
     plugin = with_options(Sample, ["ks=1,5,20", "margin=0.5", "unit=b", "deep=true"])
     assert plugin == Sample(ks=(1, 5, 20), margin=0.5, unit="b", deep=True)
+
+
+def test_with_options_accepts_list_in_brackets_and_empty_list() -> None:
     assert with_options(Sample, ["ks=[7]"]).ks == (7,)
     assert with_options(Sample, ["ks="]).ks == ()
 
@@ -39,42 +42,44 @@ def test_words_become_typed_options() -> None:
 @pytest.mark.parametrize(
     "word", ["ks=0", "ks=1.5", "margin=-1", "margin=x", "unit=c", "deep=perhaps", "level=95", "ks"]
 )
-def test_a_wrong_option_is_one_line_with_its_name(word):
-    with pytest.raises(BadInput) as raised:
+def test_with_options_refuses_wrong_option_in_one_line_with_its_name(word):
+    name = word.partition("=")[0]
+    with pytest.raises(BadInput, match=name) as raised:
         with_options(Sample, [word])
-    text = str(raised.value)
-    assert "\n" not in text
-    assert word.partition("=")[0] in text
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("ks", [(1, 10), [1, 10], "1,10", "[1, 10]", range(1, 11, 9), np.array([1, 10]), ["1", "10"]])
-def test_a_list_is_the_same_however_it_is_given(ks: Any) -> None:
+def test_list_option_accepts_sequences_and_texts(ks: Any) -> None:
     assert Sample(ks=ks).ks == (1, 10)
 
 
 @pytest.mark.parametrize("ks", [10, "10", np.int64(10), [10], 10.0])
-def test_one_value_is_a_list_of_one(ks: Any) -> None:
+def test_list_option_accepts_single_value(ks: Any) -> None:
     assert Sample(ks=ks).ks == (10,)
 
 
-def test_options_from_python_meet_the_same_check() -> None:
-    for options in ({"ks": [0]}, {"margin": 0}, {"level": 95}):
-        with pytest.raises(BadInput):
-            configured(Sample, options)
-    with pytest.raises(BadInput):
+@pytest.mark.parametrize(("name", "value"), [("ks", [0]), ("margin", 0), ("level", 95)])
+def test_configured_refuses_wrong_option(name: str, value: Any) -> None:
+    with pytest.raises(BadInput, match=name):
+        configured(Sample, {name: value})
+
+
+def test_constructor_of_plugin_refuses_wrong_option() -> None:
+    with pytest.raises(BadInput, match="margin"):
         Sample(margin=0)
 
 
-def test_an_option_of_several_types_takes_each() -> None:
-    class Several(Sample):
+def test_option_of_several_types_accepts_each() -> None:
+    class WithOptionalList(Sample):
         at: tuple[float, ...] | None = None
 
-    assert Several().at is None
-    assert Several(at="1e3,2").at == (1e3, 2.0)
+    assert WithOptionalList().at is None
+    assert WithOptionalList(at="1e3,2").at == (1e3, 2.0)
 
 
-def test_a_class_without_source_works_and_has_no_help() -> None:
-    """As in an interactive session, or with `exec`."""
+def test_options_of_class_without_source_file_have_no_help() -> None:
+    """A class has no source file if it was defined in an interactive session or by `exec`."""
     code = (
         "from rbptrack.analysis import Analyzer, Report\n"
         "class Typed(Analyzer):\n"
@@ -83,15 +88,15 @@ def test_a_class_without_source_works_and_has_no_help() -> None:
         '    """help"""\n'
         "    def analyze(self, runs): return Report({})\n"
     )
-    space: dict[str, Any] = {"__name__": "__main__"}
-    exec(code, space)
-    typed = space["Typed"]
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(code, namespace)
+    typed = namespace["Typed"]
     assert typed(k="5").k == 5
     assert summary_of(typed) == "Typed."
-    assert [(option.name, option.default) for option in options_of(typed)] == [("k", "3")]
+    assert [(option.name, option.default, option.help) for option in options_of(typed)] == [("k", "3", "")]
 
 
-def test_a_class_in_a_notebook_has_help() -> None:
+def test_options_of_class_in_notebook_have_help() -> None:
     cell = (
         "from rbptrack.analysis import Analyzer, Report\n"
         "class Typed(Analyzer):\n"
@@ -100,15 +105,18 @@ def test_a_class_in_a_notebook_has_help() -> None:
         "    def analyze(self, runs):\n"
         "        return Report({})\n"
     )
-    name = "/tmp/ipykernel_1/1.py"  # no such file: IPython keeps the text in linecache
+    name = "/tmp/ipykernel_1/1.py"  # The file does not exist: IPython keeps the text of a cell in linecache.
     linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
-    space: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(cell, name, "exec"), space)
-    assert [option.help for option in options_of(space["Typed"])] == ["how many"]
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(cell, name, "exec"), namespace)
+    assert [option.help for option in options_of(namespace["Typed"])] == ["how many"]
 
 
-def test_help_is_the_text_under_a_field() -> None:
+def test_summary_of_is_docstring_of_class() -> None:
     assert summary_of(Sample) == "Asks for an example."
+
+
+def test_options_of_have_text_under_field_as_help() -> None:
     options = {option.name: option for option in options_of(Sample)}
     assert options["ks"].default == "1,10"
     assert options["ks"].help == "the k of the table, up to |V|"

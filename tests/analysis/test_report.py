@@ -1,4 +1,4 @@
-"""Reports: Holm, verdicts, rows and meanings."""
+"""Tests of reports: Holm's correction, verdicts, detectable effects, columns and terms."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from rbptrack.analysis import Report, Term
 from rbptrack.analysis.report import COLUMNS, holm
 from rbptrack.stats import Estimate
 
-WHERE = {"family": "pythia", "dataset": "wiki"}
+PYTHIA_ON_WIKI = {"family": "pythia", "dataset": "wiki"}
 
 
-def answers(
-    *numbers: Estimate | float, null: float | None = 0.0, margin: float = np.nan, question: str = "alpha"
-) -> pd.DataFrame:
+def rows_of(*numbers: Estimate | float, null: float | None = 0.0, margin: float = np.nan) -> pd.DataFrame:
+    """Return the rows of a report with one question: row i is the i-th number, of the metric rbp_<i + 1>."""
     report = Report({})
     for i, number in enumerate(numbers):
-        report.add(question, number, **WHERE, metric=f"rbp_{i + 1}", null=null, margin=margin)
-    return report.frame(question)
+        report.add("alpha", number, **PYTHIA_ON_WIKI, metric=f"rbp_{i + 1}", null=null, margin=margin)
+    return report.frame("alpha")
 
 
-def known(value: float, se: float = 1.0) -> Estimate:
+def normal(value: float, se: float = 1.0) -> Estimate:
+    """Return an estimate with a known standard error: its interval and its p-value are those of a normal variable."""
     return Estimate(value, sampling=se**2)
 
 
-def test_holm_by_hand() -> None:
+def test_holm_of_five_p_values_worked_out_by_hand() -> None:
     corrected = holm(pd.Series([0.01, 0.04, 0.03, np.nan, 0.005]))
     assert corrected.tolist()[:3] == pytest.approx([0.03, 0.06, 0.06])
     assert np.isnan(corrected[3])
@@ -38,7 +38,7 @@ def test_holm_by_hand() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_is_between_p_and_bonferroni_and_keeps_the_order(p: list[float]) -> None:
+def test_holm_is_between_p_and_bonferroni_and_keeps_order(p: list[float]) -> None:
     corrected = holm(pd.Series(p))
     assert (corrected >= np.array(p)).all()
     assert (corrected <= np.minimum(1, np.array(p) * len(p)) + 1e-12).all()
@@ -46,135 +46,180 @@ def test_holm_is_between_p_and_bonferroni_and_keeps_the_order(p: list[float]) ->
     assert (np.diff(corrected.to_numpy()[order]) >= 0).all()
 
 
-def test_verdicts_are_above_below_same_and_undecided() -> None:
-    assert answers(known(5.0), known(-5.0), known(0.5), margin=3.0)["verdict"].tolist() == ["above", "below", "same"]
-    assert answers(known(0.5))["verdict"].tolist() == ["undecided"]
-    assert answers(known(7.0), null=7.5, margin=2.6)["verdict"].tolist() == ["same"]
+def test_verdicts_are_above_below_and_same() -> None:
+    rows = rows_of(normal(5.0), normal(-5.0), normal(0.5), margin=3.0)
+    assert rows["verdict"].tolist() == ["above", "below", "same"]
 
 
-def test_a_row_within_the_margin_is_the_same_even_if_it_differs() -> None:
-    frame = answers(known(0.5, 0.1), margin=1.0)
-    assert frame["p_holm"][0] < 0.05
-    assert frame["verdict"].tolist() == ["same"]
+def test_verdict_of_small_effect_without_margin_is_undecided() -> None:
+    assert rows_of(normal(0.5))["verdict"].tolist() == ["undecided"]
 
 
-def test_nothing_is_the_same_without_a_margin() -> None:
-    assert answers(known(0.0, 1e-6), known(1e-9, 1e-6))["verdict"].tolist() == ["undecided", "undecided"]
+def test_verdict_same_is_for_interval_within_margin_around_null() -> None:
+    assert rows_of(normal(7.0), null=7.5, margin=2.6)["verdict"].tolist() == ["same"]
 
 
-def test_a_verdict_is_at_the_level_corrected_over_its_question() -> None:
-    alone = answers(known(2.2))
-    among_five = answers(known(2.2), *[known(0.0)] * 4)
+def test_verdict_of_significant_effect_within_margin_is_same() -> None:
+    rows = rows_of(normal(0.5, 0.1), margin=1.0)
+    assert rows["p_holm"][0] < 0.05
+    assert rows["verdict"].tolist() == ["same"]
+
+
+def test_verdict_without_margin_is_never_same() -> None:
+    assert rows_of(normal(0.0, 1e-6), normal(1e-9, 1e-6))["verdict"].tolist() == ["undecided", "undecided"]
+
+
+def test_verdicts_are_corrected_for_rows_of_their_question() -> None:
+    alone = rows_of(normal(2.2))
+    among_five = rows_of(normal(2.2), *[normal(0.0)] * 4)
     assert alone["verdict"].tolist() == ["above"]
     assert among_five["verdict"].tolist() == ["undecided"] * 5
+
+
+def test_verdicts_are_not_corrected_for_rows_of_other_questions() -> None:
     report = Report({})
-    report.add("alpha", known(2.2), **WHERE, null=0.0)
+    report.add("alpha", normal(2.2), **PYTHIA_ON_WIKI, null=0.0)
     for i in range(4):
-        report.add("beta", known(0.0), **WHERE, null=0.0, k=i)
+        report.add("beta", normal(0.0), **PYTHIA_ON_WIKI, null=0.0, k=i)
     assert report.frame("alpha")["verdict"].tolist() == ["above"]
 
 
-def test_an_undecided_row_says_what_it_would_find_among_those_that_are_left() -> None:
-    frame = answers(known(0.5), known(1.0), known(9.0))
-    assert frame["verdict"].tolist() == ["undecided", "undecided", "above"]
-    assert frame["detectable"].tolist()[:2] == pytest.approx([2.2414 + 0.8416] * 2, abs=1e-3)  # 5% over two tests
-    assert np.isnan(frame["detectable"][2])
+def test_detectable_of_undecided_row_is_corrected_for_undecided_rows() -> None:
+    rows = rows_of(normal(0.5), normal(1.0), normal(9.0))
+    assert rows["verdict"].tolist() == ["undecided", "undecided", "above"]
+    assert rows["detectable"].tolist()[:2] == pytest.approx([2.2414 + 0.8416] * 2, abs=1e-3)  # 5% over two tests
+    assert np.isnan(rows["detectable"][2])
 
 
-def test_what_an_undecided_row_would_find_has_power_of_80_percent() -> None:
-    """Draws of an effect of that size, in place of the undecided row, are found in 80% of cases after Holm."""
-    of_one = answers(known(0.0), known(9.0), *[known(0.5)] * 3)
-    effect = of_one["detectable"][0]
-    drawn = effect + np.random.default_rng(0).standard_normal(2000)
-    found = [answers(known(value), known(9.0), *[known(0.5)] * 3)["verdict"][0] == "above" for value in drawn[:400]]
-    assert np.mean(found) == pytest.approx(0.8, abs=0.06)
+def test_detectable_effect_is_found_in_80_percent_of_simulations() -> None:
+    others = [normal(9.0), *[normal(0.5)] * 3]
+    effect = rows_of(normal(0.0), *others)["detectable"][0]
+    values = effect + np.random.default_rng(0).standard_normal(400)
+    verdicts = [rows_of(normal(value), *others)["verdict"][0] for value in values]
+    assert verdicts.count("above") / 400 == pytest.approx(0.8, abs=0.06)
 
 
-def test_an_effect_that_would_be_found_is_on_the_readers_scale() -> None:
+def test_detectable_is_on_scale_that_is_shown() -> None:
     report = Report({})
-    report.add("ratio", known(0.0, 0.1), **WHERE, null=0.0, show=np.exp)
+    report.add("ratio", normal(0.0, 0.1), **PYTHIA_ON_WIKI, null=0.0, show=np.exp)
     assert report.frame("ratio")["detectable"][0] == pytest.approx(np.exp(0.2802) - 1, rel=1e-3)
 
 
-def test_without_an_interval_there_is_no_p_and_no_verdict() -> None:
-    frame = answers(Estimate(5.0, df=np.nan), 5.0, margin=1.0)
-    assert frame[["low", "high", "p", "p_holm"]].isna().all(axis=None)
-    assert frame["verdict"].tolist() == ["", ""]
+def test_row_without_interval_has_no_p_and_no_verdict() -> None:
+    rows = rows_of(Estimate(5.0, df=np.nan), 5.0, margin=1.0)
+    assert rows[["low", "high", "p", "p_holm"]].isna().all(axis=None)
+    assert rows["verdict"].tolist() == ["", ""]
 
 
-def test_a_number_that_few_documents_decide_has_an_interval_and_a_note_but_no_verdict() -> None:
+def test_row_that_fewer_than_4_documents_decide_has_interval_and_note_but_no_verdict() -> None:
     report = Report({})
     for i, deciding in enumerate((1.5, 3.97, 4.0)):
         number = Estimate(5.0, sampling=1.0, sampling_df=3 * deciding - 1, deciding=deciding)
-        report.add("alpha", number, **WHERE, metric=f"rbp_{i + 1}", null=0.0, margin=20.0)
+        report.add("alpha", number, **PYTHIA_ON_WIKI, metric=f"rbp_{i + 1}", null=0.0, margin=20.0)
     frame = report.frame("alpha")
     assert frame["low"].notna().all()
     assert frame["p"].notna().tolist() == [False, False, True]
     assert frame["verdict"].tolist() == ["", "", "same"]
-    assert len(report.notes) == 1
-    assert all(part in report.notes[0] for part in ("RBP_1", "1.5", "RBP_2", "3.9"))
-    assert "RBP_3" not in report.notes[0]
+    (note,) = report.notes
+    for part in ("RBP_1", "1.5", "RBP_2", "3.9"):
+        assert part in note
+    assert "RBP_3" not in note
 
 
-def test_a_number_that_nothing_is_asked_of_has_an_interval_and_no_verdict() -> None:
-    frame = answers(known(5.0), null=None)
-    assert frame["low"].notna().all()
-    assert frame["p"].isna().all()
-    assert frame["verdict"].tolist() == [""]
+def test_row_without_null_has_interval_but_no_p_and_no_verdict() -> None:
+    rows = rows_of(normal(5.0), null=None)
+    assert rows["low"].notna().all()
+    assert rows["p"].isna().all()
+    assert rows["verdict"].tolist() == [""]
 
 
-def test_shown_numbers_keep_their_order() -> None:
+def test_low_is_below_high_if_shown_scale_is_reversed() -> None:
     report = Report({})
-    report.add("error", known(0.0, 0.1), **WHERE, show=np.expm1)
-    report.add("error", known(0.0, 0.1), **WHERE, show=lambda x: -x, k=1)
+    report.add("error", normal(0.0, 0.1), **PYTHIA_ON_WIKI, show=np.expm1)
+    report.add("error", normal(0.0, 0.1), **PYTHIA_ON_WIKI, show=lambda x: -x, k=1)
     frame = report.frame("error")
     assert frame["high"][0] == pytest.approx(np.expm1(0.196), rel=1e-3)
     assert (frame["low"] < frame["high"]).all()
 
 
-def test_results_are_one_table_and_a_question_has_its_own_columns() -> None:
+def report_of_two_questions() -> Report:
+    """Return a report with one row for alpha, which has two further values, and one row for beta at S = 1e6."""
     report = Report({})
-    report.add("alpha", known(1.0), **WHERE, metric="ce", beside={"A": 3.0, "sizes": 7})
-    report.add("beta", 2.0, **WHERE, S=1e6, ends=(1.0, np.inf))
+    report.add("alpha", normal(1.0), **PYTHIA_ON_WIKI, metric="ce", beside={"A": 3.0, "sizes": 7})
+    report.add("beta", 2.0, **PYTHIA_ON_WIKI, S=1e6, ends=(1.0, np.inf))
+    return report
+
+
+def test_results_of_two_questions_are_one_table() -> None:
+    report = report_of_two_questions()
     assert list(report.results.columns[: len(COLUMNS)]) == COLUMNS
     assert report.questions == ["alpha", "beta"]
-    shared = ["family", "dataset", "metric", "alpha", "low", "high", "p", "p_holm", "verdict", "detectable"]
-    assert list(report.frame("alpha")) == [*shared, "A", "sizes"]
+
+
+def test_frame_has_columns_of_its_question() -> None:
+    report = report_of_two_questions()
+    common = ["family", "dataset", "metric", "alpha", "low", "high", "p", "p_holm", "verdict", "detectable"]
+    assert list(report.frame("alpha")) == [*common, "A", "sizes"]
     assert report.frame("alpha")["sizes"].tolist() == [7]
     assert report.frame("alpha")["sizes"].dtype == "int64"
-    assert (report.case_columns("beta"), report.beside_columns("beta")) == (["S"], [])
-    assert report.beside_columns("alpha") == ["A", "sizes"]
     assert report.frame("beta")[["low", "high"]].to_numpy().tolist() == [[1.0, np.inf]]
 
 
-def test_an_empty_report_has_the_columns() -> None:
+def test_case_columns_and_beside_columns_are_those_of_the_question() -> None:
+    report = report_of_two_questions()
+    assert (report.case_columns("beta"), report.beside_columns("beta")) == (["S"], [])
+    assert report.beside_columns("alpha") == ["A", "sizes"]
+
+
+def test_results_of_empty_report_have_all_columns() -> None:
     assert list(Report({}).results) == COLUMNS
     assert Report({}).frame("alpha").empty
 
 
-def test_terms_have_titles_and_forms() -> None:
+def test_term_has_meaning_title_and_format_from_glossary() -> None:
     report = Report({"delta": Term("to CE", "Δα vs. CE"), "held_out": Term("error", form="+.1%"), "R2": "share: of 1"})
     assert report.term("delta") == Term("to CE", "Δα vs. CE")
     assert report.term("held_out") == Term("error", "held out", "+.1%")
     assert report.term("R2").title == "R2"
-    assert report.term("p_holm").meaning
-    assert report.term("unheard") == Term("", "unheard")
 
 
-def test_a_report_pickles() -> None:
+def test_term_of_common_column_has_meaning() -> None:
+    assert Report({}).term("p_holm").meaning
+
+
+def test_term_of_unknown_name_has_name_as_title() -> None:
+    assert Report({}).term("unknown") == Term("", "unknown")
+
+
+def report_with_shown_scale() -> Report:
+    """Return a report with two rows of one question. The second row has a scale that cannot be pickled."""
     report = Report({"alpha": "exponent"}, headline="Better.")
-    report.add("alpha", known(1.0), **WHERE, null=0.0)
-    report.add("alpha", known(0.1), **WHERE, null=0.0, show=lambda x: 2 * x, k=1)
+    report.add("alpha", normal(1.0), **PYTHIA_ON_WIKI, null=0.0)
+    report.add("alpha", normal(0.1), **PYTHIA_ON_WIKI, null=0.0, show=lambda x: 2 * x, k=1)
+    return report
+
+
+def test_pickled_report_has_same_results() -> None:
+    report = report_with_shown_scale()
     copy = pickle.loads(pickle.dumps(report))
     pd.testing.assert_frame_equal(copy.results, report.results)
     assert copy.has_margin("alpha") is False
+
+
+def test_pickled_report_refuses_further_rows() -> None:
+    copy = pickle.loads(pickle.dumps(report_with_shown_scale()))
     with pytest.raises(ValueError, match="pickled"):
-        copy.add("alpha", known(0.2), **WHERE, null=0.0, k=2)
-    report.add("alpha", known(0.2), **WHERE, null=0.0, k=2)
+        copy.add("alpha", normal(0.2), **PYTHIA_ON_WIKI, null=0.0, k=2)
+
+
+def test_report_accepts_further_rows_after_it_was_pickled() -> None:
+    report = report_with_shown_scale()
+    pickle.dumps(report)
+    report.add("alpha", normal(0.2), **PYTHIA_ON_WIKI, null=0.0, k=2)
     assert report.results["detectable"].notna().all()
 
 
-def test_a_notebook_shows_the_answers_with_their_titles() -> None:
+def test_html_of_report_has_headline_titles_values_and_notes() -> None:
     report = Report({"gain": Term("what is <gained>", title="G", form=".1%")}, headline="A & B", notes=["Left out: c."])
     report.add("gain", Estimate(0.25, sampling=1e-4, sampling_df=50.0), family="a", dataset="d", null=0.0)
     html = report._repr_html_()
