@@ -1,4 +1,4 @@
-"""Families: which measurements are compared, and which are left out."""
+"""Tests of families: which measurements are points of one law, and which are left out."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import Runs, families, newest, read_families
+from rbptrack.analysis import Family, Runs, families, newest, read_families
 from rbptrack.analysis.rank_store import Tables, WithoutRanks
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput
 from rbptrack.stats import Sums
 from tests.rank_tables import rank_table
 
-PLAIN = {
+CONDITIONS = {
     "dataset": "wiki",
     "dtype": "float32",
     "sequence": "slide",
@@ -30,30 +30,34 @@ PLAIN = {
 
 
 def row(size: int, **columns):
-    name = columns.get("family", "nano")
-    made = {"run_id": f"r{size}", "family": name, "size": f"{size}k", "model": f"{name}-{size}k"}
-    return PLAIN | made | {"non_embedding_params": size * 1000, "total_params": size * 1500} | columns
+    """Return the row of a run of the family nano with `size` thousand parameters. `columns` replace its values."""
+    family = columns.get("family", "nano")
+    names = {"run_id": f"r{size}", "family": family, "size": f"{size}k", "model": f"{family}-{size}k"}
+    parameters = {"non_embedding_params": size * 1000, "total_params": size * 1500}
+    return CONDITIONS | names | parameters | columns
 
 
 def runs_of(*rows, tables=None):
+    """Return `Runs` of the rows. `tables` are the rank tables by run ID; by default, each run has one of 4 tokens."""
     if tables is None:
-        tables = {one["run_id"]: rank_table([1, 2, 5, 1], documents=2) for one in rows}
+        tables = {run["run_id"]: rank_table([1, 2, 5, 1], documents=2) for run in rows}
     return Runs(pd.DataFrame(rows), Tables(tables))
 
 
-def parts(*rows, min_sizes=1):
-    found, notes = families(runs_of(*rows), min_sizes=min_sizes)
-    return [(family.name, family.labels) for family in found], notes
+def names_and_labels(*rows, min_sizes=1):
+    """Return the name and the labels of the sizes of each family of these rows, and the notes."""
+    all_families, notes = families(runs_of(*rows), min_sizes=min_sizes)
+    return [(family.name, family.labels) for family in all_families], notes
 
 
-def test_a_family_is_its_sizes_in_order() -> None:
-    found, notes = parts(row(38), row(6), row(15))
-    assert found == [("nano", ["6k", "15k", "38k"])]
+def test_families_sorts_sizes_by_parameters() -> None:
+    nano, notes = names_and_labels(row(38), row(6), row(15))
+    assert nano == [("nano", ["6k", "15k", "38k"])]
     assert not notes
 
 
 @pytest.mark.parametrize(
-    ("column", "other"),
+    ("column", "value"),
     [
         ("dtype", "bfloat16"),
         ("weights", "Q4_K_M"),
@@ -68,106 +72,119 @@ def test_a_family_is_its_sizes_in_order() -> None:
         ("num_tokens", 999),
     ],
 )
-def test_what_may_not_be_mixed_is_taken_apart_and_said(column, other):
-    rows = [row(6), row(15), row(38), row(115, **{column: other}), row(311, **{column: other})]
-    found, notes = parts(*rows)
-    assert [labels for _, labels in found] == [["6k", "15k", "38k"], ["115k", "311k"]]
-    assert found[0][0] != found[1][0]
+def test_families_separates_runs_that_differ_in_a_condition(column, value):
+    rows = [row(6), row(15), row(38), row(115, **{column: value}), row(311, **{column: value})]
+    [(first_name, first_labels), (second_name, second_labels)], notes = names_and_labels(*rows)
+    assert first_labels == ["6k", "15k", "38k"]
+    assert second_labels == ["115k", "311k"]
+    assert first_name != second_name
     assert len(notes) == 1
     assert column in notes[0]
 
 
-def test_other_texts_are_said_once() -> None:
-    found, notes = parts(row(6), row(15, documents_hash="others", num_tokens=5))
-    assert len(found) == 2
-    assert "num_tokens" not in notes[0]
-
-
-def test_checkpoints_of_a_size_are_no_seeds() -> None:
+def test_families_separates_checkpoints_of_one_size() -> None:
     rows = [row(6, run_id="a", revision="step1"), row(6, run_id="b", revision="step2"), row(15, revision="step1")]
-    found, _ = parts(*rows)
-    assert sorted(len(labels) for _, labels in found) == [1, 2]
+    checkpoints, _ = names_and_labels(*rows)
+    assert sorted(len(labels) for _, labels in checkpoints) == [1, 2]
 
 
-def test_checkpoints_are_in_the_order_of_their_numbers() -> None:
-    names = ["step1000", "step128000", "step16000", "step512"]
-    found, notes = parts(*(row(6, run_id=name, revision=name) for name in names))
+def test_families_sorts_checkpoints_by_number() -> None:
+    revisions = ["step1000", "step128000", "step16000", "step512"]
+    checkpoints, notes = names_and_labels(*(row(6, run_id=name, revision=name) for name in revisions))
     in_order = ["step512", "step1000", "step16000", "step128000"]
-    assert [name.rpartition(" ")[2] for name, _ in found] == in_order
-    places = [" ".join(notes).index(name) for name in in_order]
-    assert places == sorted(places)
+    assert [name.rpartition(" ")[2] for name, _ in checkpoints] == in_order
+    positions = [" ".join(notes).index(name) for name in in_order]
+    assert positions == sorted(positions)
 
 
-def test_two_quantisations_of_a_model_are_no_seeds() -> None:
-    rows = [row(size, run_id=f"{size} {kind}", weights=kind) for size in (6, 15) for kind in (None, "Q4_K_M", "Q8_0")]
-    found, notes = parts(*rows)
-    assert sorted(found) == [(f"nano {kind}", ["6k", "15k"]) for kind in ("Q4_K_M", "Q8_0", "as published")]
+def test_families_separates_quantisations() -> None:
+    rows = []
+    for size in (6, 15):
+        for weights in (None, "Q4_K_M", "Q8_0"):
+            rows.append(row(size, run_id=f"{size} {weights}", weights=weights))
+    quantisations, notes = names_and_labels(*rows)
+    assert sorted(quantisations) == [
+        ("nano Q4_K_M", ["6k", "15k"]),
+        ("nano Q8_0", ["6k", "15k"]),
+        ("nano as published", ["6k", "15k"]),
+    ]
     assert not any("summed" in note for note in notes)
 
 
-def test_numbers_of_training_tokens_are_checkpoints_also_without_a_revision() -> None:
-    rows = [row(s, run_id=f"{s} {d}", revision=None, training_tokens=d) for s in (6, 15) for d in (1e9, 1e10)]
-    found, _ = parts(*rows)
-    assert found == [("nano at D=1B", ["6k", "15k"]), ("nano at D=10B", ["6k", "15k"])]
-
-
-def test_a_revision_names_a_checkpoint_whose_training_tokens_differ_by_size() -> None:
+def test_families_separates_numbers_of_training_tokens_without_revision() -> None:
     rows = []
-    for s in (6, 15):
+    for size in (6, 15):
+        for tokens in (1e9, 1e10):
+            rows.append(row(size, run_id=f"{size} {tokens}", revision=None, training_tokens=tokens))
+    checkpoints, _ = names_and_labels(*rows)
+    assert checkpoints == [("nano at D=1B", ["6k", "15k"]), ("nano at D=10B", ["6k", "15k"])]
+
+
+def test_families_joins_sizes_of_one_revision_whose_training_tokens_differ() -> None:
+    rows = []
+    for size in (6, 15):
         for step in (1, 2):
-            rows.append(row(s, run_id=f"{s} {step}", revision=f"step{step}", training_tokens=step * s * 1e6))
-    found, _ = parts(*rows)
-    assert found == [("nano step1", ["6k", "15k"]), ("nano step2", ["6k", "15k"])]
+            run_id = f"{size} {step}"
+            rows.append(row(size, run_id=run_id, revision=f"step{step}", training_tokens=step * size * 1e6))
+    checkpoints, _ = names_and_labels(*rows)
+    assert checkpoints == [("nano step1", ["6k", "15k"]), ("nano step2", ["6k", "15k"])]
 
 
-def test_other_numbers_of_tokens_are_said_where_the_texts_do_not_explain_them() -> None:
-    found, notes = parts(row(6), row(15, num_tokens=7), row(38, documents_hash="others", num_tokens=5))
-    assert len(found) == 3
+def test_note_on_other_texts_does_not_mention_number_of_tokens() -> None:
+    both, notes = names_and_labels(row(6), row(15, documents_hash="others", num_tokens=5))
+    assert len(both) == 2
+    assert "num_tokens" not in notes[0]
+
+
+def test_note_on_same_texts_mentions_number_of_tokens() -> None:
+    rows = [row(6), row(15, num_tokens=7), row(38, documents_hash="others", num_tokens=5)]
+    all_three, notes = names_and_labels(*rows)
+    assert len(all_three) == 3
     assert "num_tokens" in notes[0]
 
 
-def test_a_size_without_a_label_is_called_by_its_parameters() -> None:
-    found, _ = parts(row(6) | {"size": None}, row(15))
-    assert found == [("nano", ["6k", "15k"])]
+def test_label_of_run_without_size_is_number_of_parameters() -> None:
+    nano, _ = names_and_labels(row(6) | {"size": None}, row(15))
+    assert nano == [("nano", ["6k", "15k"])]
 
 
-def test_a_revision_for_each_size_is_one_family() -> None:
-    found, _ = parts(row(6, revision="v1"), row(15, revision="v2"))
-    assert found == [("nano", ["6k", "15k"])]
+def test_families_joins_sizes_that_have_one_revision_each() -> None:
+    nano, _ = names_and_labels(row(6, revision="v1"), row(15, revision="v2"))
+    assert nano == [("nano", ["6k", "15k"])]
 
 
-def test_twins_with_a_reference_count_once() -> None:
-    rows = [row(6), row(6, run_id="with", reference="nano-38k"), row(15)]
+def test_families_prefers_measurement_without_reference() -> None:
+    rows = [row(6), row(6, run_id="with reference", reference="nano-38k"), row(15)]
     [family], notes = families(runs_of(*rows))
     assert family.run_ids == [["r6"], ["r15"]]
     assert not notes
 
 
-def test_twins_with_groups_count_once() -> None:
-    rows = [row(6), row(6, run_id="with", groups=20), row(15)]
+def test_families_prefers_measurement_with_groups() -> None:
+    rows = [row(6), row(6, run_id="with groups", groups=20), row(15)]
     [family], notes = families(runs_of(*rows))
-    assert family.run_ids == [["with"], ["r15"]]
+    assert family.run_ids == [["with groups"], ["r15"]]
     assert not notes
 
 
-def test_runs_without_a_size_are_named() -> None:
-    found, notes = parts(row(6), row(15, non_embedding_params=None))
-    assert found == [("nano", ["6k"])]
+def test_families_leaves_out_run_without_parameters_and_names_it() -> None:
+    nano, notes = names_and_labels(row(6), row(15, non_embedding_params=None))
+    assert nano == [("nano", ["6k"])]
     assert "nano-15k" in notes[0]
 
 
-def test_too_few_sizes_are_named() -> None:
-    found, notes = parts(row(6), row(15), min_sizes=3)
-    assert not found
+def test_families_leaves_out_family_with_too_few_sizes_and_names_it() -> None:
+    no_family, notes = names_and_labels(row(6), row(15), min_sizes=3)
+    assert not no_family
     assert "nano on wiki" in notes[0]
 
 
-def test_families_on_datasets_are_apart() -> None:
-    found, _ = parts(row(6), row(6, run_id="x", dataset="code"), row(6, run_id="y", family="gpt"))
-    assert len(found) == 3
+def test_families_separates_families_and_datasets() -> None:
+    all_three, _ = names_and_labels(row(6), row(6, run_id="x", dataset="code"), row(6, run_id="y", family="gpt"))
+    assert len(all_three) == 3
 
 
-def test_seeds_are_summed_into_one_point() -> None:
+def test_read_families_sums_seeds_of_one_size() -> None:
     tables = {
         "a": rank_table([1, 2], documents=2),
         "b": rank_table([1, 1], documents=2),
@@ -183,7 +200,7 @@ def test_seeds_are_summed_into_one_point() -> None:
 
 
 @pytest.mark.parametrize("commit", ["hub@22222222", "hub@11111111"])
-def test_measurements_of_a_model_are_no_seeds_and_the_newest_counts(commit):
+def test_read_families_takes_newest_measurement_of_a_model(commit):
     times = pd.to_datetime(["2026-01-02", "2026-01-01"], utc=True)
     rows = [
         row(6, run_id="a", started=times[0], commit="hub@11111111"),
@@ -199,53 +216,59 @@ def test_measurements_of_a_model_are_no_seeds_and_the_newest_counts(commit):
     assert ("22222222" in reading.notes[0]) == (commit == "hub@22222222")
 
 
-def test_checkpoints_of_a_model_all_count() -> None:
-    rows = [row(6, run_id=f"{d:g}", training_tokens=d) for d in (1e9, 1e10)]
+def test_newest_keeps_all_checkpoints_of_a_model() -> None:
+    rows = [row(6, run_id="1B", training_tokens=1e9), row(6, run_id="10B", training_tokens=1e10)]
     assert len(newest(runs_of(*rows).frame)[0]) == 2
 
 
-def test_k_beyond_the_vocabulary_are_left_out() -> None:
+def test_read_families_leaves_out_k_above_smallest_vocabulary() -> None:
     [(_, counts)] = read_families(runs_of(row(6), row(15, vocab_size=32)), [1, 10, 64])
     assert counts[0].ks == (1, 10)
 
 
-def test_a_run_whose_ranks_are_gone_is_named_and_the_others_stay() -> None:
-    tables = {"r6": rank_table([1, 2], documents=2), "r38": rank_table([1, 1], documents=2)}
-    reading = read_families(runs_of(row(6), row(15), row(38), tables=tables), [1])
+TABLES_WITHOUT_R15 = {"r6": rank_table([1, 2], documents=2), "r38": rank_table([1, 1], documents=2)}
+
+
+def test_read_families_leaves_out_run_with_missing_ranks_and_names_it() -> None:
+    reading = read_families(runs_of(row(6), row(15), row(38), tables=TABLES_WITHOUT_R15), [1])
     [(family, counts)] = reading
     assert family.labels == ["6k", "38k"]
     assert len(counts) == 2
     assert "nano-15k" in reading.notes[0]
-    assert not list(read_families(runs_of(row(6), row(15), row(38), tables=tables), [1], min_sizes=3))
 
 
-def test_families_are_read_one_at_a_time() -> None:
-    asked = []
+def test_read_families_leaves_out_family_with_too_few_readable_sizes() -> None:
+    runs = runs_of(row(6), row(15), row(38), tables=TABLES_WITHOUT_R15)
+    assert not list(read_families(runs, [1], min_sizes=3))
+
+
+def test_read_families_reads_one_family_at_a_time() -> None:
+    read_ids = []
 
     def load(family, run_id):
-        asked.append(run_id)
+        read_ids.append(run_id)
         return Sums(np.arange(2), np.ones((2, 1)))
 
     rows = [row(6, family=name, run_id=name) for name in ("a", "b", "c")]
     next(iter(read_families(runs_of(*rows), load)))
-    assert asked == ["a"]
+    assert read_ids == ["a"]
 
 
-def test_a_column_that_a_table_lacks_leaves_its_run_out() -> None:
+def test_read_families_leaves_out_run_without_a_column_and_names_it() -> None:
     runs = runs_of(row(6))
     reading = read_families(runs, lambda family, run_id: runs.ranks(run_id).column("kl"))
     assert not list(reading)
     assert "nano-6k" in reading.notes[0]
 
 
-def test_sums_of_ones_own_add_and_come_by_source() -> None:
-    class Grouped(Tables):
+def test_read_families_adds_user_defined_sums_of_seeds_and_of_groups() -> None:
+    class TablesWithGroups(Tables):
         def groups(self, run_id):
             return ["x", "x"]
 
     table = rank_table([1, 2, 5, 1], documents=2)
     rows = [row(6, run_id="a", groups=1), row(6, run_id="b", groups=1, model="nano-6k-seed1")]
-    runs = Runs(pd.DataFrame(rows), Grouped({"a": table, "b": table}))
+    runs = Runs(pd.DataFrame(rows), TablesWithGroups({"a": table, "b": table}))
 
     def load(family, run_id):
         return Sums(np.arange(2), np.array([[2.0, 1.0], [2.0, 4.0]]))
@@ -255,47 +278,67 @@ def test_sums_of_ones_own_add_and_come_by_source() -> None:
     assert sums.sums.tolist() == [[8.0, 10.0]]
 
 
-def test_imported_metrics_say_what_their_intervals_hold() -> None:
+def runs_of_imported_metrics() -> Runs:
+    """Return two sizes that have CE and RBP_1, but no rank tables."""
     rows = [row(size, without_ranks=True, ce=3.0, rbp_1=0.3, vocab_size=None) for size in (6, 15)]
-    reading = read_families(runs_of(*rows, tables={}), [1, 10])
+    return runs_of(*rows, tables={})
+
+
+def test_read_families_of_imported_metrics_reads_their_k_and_notes_the_missing_error() -> None:
+    reading = read_families(runs_of_imported_metrics(), [1, 10])
     [(family, counts)] = reading
     assert family.usable_ks([1, 10]) == [1]
     assert counts[0].ks == (1,)
     assert len(reading.notes) == 1
 
+
+def test_read_families_leaves_out_family_without_ranks_and_names_it() -> None:
     def load(family, run_id):
         raise WithoutRanks
 
-    without = read_families(runs_of(*rows, tables={}), load)
-    assert not list(without)
-    assert "nano on wiki" in without.notes[0]
+    reading = read_families(runs_of_imported_metrics(), load)
+    assert not list(reading)
+    assert "nano on wiki" in reading.notes[0]
 
 
-def test_families_are_compared_on_the_same_texts_only() -> None:
-    def two(**other):
-        rows = [row(6), row(6, run_id="o", family="gpt", **other)]
-        one, another = sorted(families(runs_of(*rows))[0], key=lambda family: family.name)
-        return one.comparable_with(another)
+@pytest.mark.parametrize(
+    ("columns", "comparable"),
+    [
+        ({}, True),
+        ({"dtype": "bfloat16", "num_tokens": 900, "vocab_size": 32}, True),
+        ({"documents_hash": "others"}, False),
+        ({"candidates": "tokenizer"}, False),
+        ({"seq_len": 512}, False),
+        ({"dataset": "code"}, False),
+    ],
+)
+def test_comparable_with_needs_same_texts_candidates_and_sequences(columns, comparable):
+    rows = [row(6), row(6, run_id="o", family="gpt", **columns)]
+    gpt, nano = sorted(families(runs_of(*rows))[0], key=lambda family: family.name)
+    assert gpt.comparable_with(nano) == comparable
 
-    assert two()
-    assert two(dtype="bfloat16", num_tokens=900, vocab_size=32)
-    assert not two(documents_hash="others")
-    assert not two(candidates="tokenizer")
-    assert not two(seq_len=512)
-    assert not two(dataset="code")
+
+def family_with_seed() -> Family:
+    """Return a family of two sizes. The larger size has two seeds."""
+    rows = [row(6, ce=3.0), row(15, ce=2.0), row(15, run_id="s", ce=4.0, model="nano-15k-seed1")]
+    [family], _ = families(runs_of(*rows))
+    return family
 
 
-def test_both_sizes_and_logged_numbers_by_size() -> None:
-    [family], _ = families(
-        runs_of(row(6, ce=3.0), row(15, ce=2.0), row(15, run_id="s", ce=4.0, model="nano-15k-seed1"))
-    )
-    assert family.column("total_params").tolist() == [9000, 22500]
-    assert family.column("ce").tolist() == [3.0, 3.0]
-    assert np.isnan(family.column("no_such")).all()
-    assert family.models == ["nano-6k", "nano-15k and 1 more"]
+def test_family_column_has_mean_over_seeds_of_each_size() -> None:
+    assert family_with_seed().column("total_params").tolist() == [9000, 22500]
+    assert family_with_seed().column("ce").tolist() == [3.0, 3.0]
+
+
+def test_family_column_of_unknown_name_is_nan() -> None:
+    assert np.isnan(family_with_seed().column("no_such")).all()
+
+
+def test_family_models_count_further_seeds() -> None:
+    assert family_with_seed().models == ["nano-6k", "nano-15k and 1 more"]
 
 
 @pytest.mark.parametrize("ks", [[0], ["x"], [1.5], None])
-def test_k_are_whole_numbers(ks):
+def test_read_families_refuses_ks_that_are_not_positive_whole_numbers(ks):
     with pytest.raises(BadInput):
         list(read_families(example_runs(documents=5), ks))
