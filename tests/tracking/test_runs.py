@@ -1,8 +1,9 @@
-"""Measurements as they come out of a store."""
+"""Tests of `Store.runs` and `Store.scores`: columns, filters, and what is read with each measurement."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import mlflow
 import pandas as pd
@@ -16,26 +17,37 @@ from rbptrack.tracking import Outbox, Record, Store
 from tests.store_fixtures import WriteCell
 
 
-def test_columns_are_typed_and_named_without_prefix(store: Store, write_cell: WriteCell) -> None:
+def test_runs_are_ordered_by_size(store: Store, write_cell: WriteCell) -> None:
     Outbox(store).deliver(write_cell(2000))
-    smaller = write_cell(1000)
-    began = Record.read(smaller).began
-    Outbox(store).deliver(smaller)
+    Outbox(store).deliver(write_cell(1000))
     frame = store.runs().frame
-    assert frame["name"].tolist() == ["nano-1000/wiki", "nano-2000/wiki"]  # by size
+    assert frame["name"].tolist() == ["nano-1000/wiki", "nano-2000/wiki"]
     assert frame["non_embedding_params"].tolist() == [1000, 2000]
     assert frame["documents"].tolist() == [30, 30]
     assert frame["commit"].tolist() == ["org/nano@1000", "org/nano@2000"]
+
+
+def test_runs_columns_have_types(store: Store, write_cell: WriteCell) -> None:
+    folder = write_cell(1000)
+    began = Record.read(folder).began
+    Outbox(store).deliver(folder)
+    frame = store.runs().frame
     assert frame["seq_len"].dtype == "Int64"
     assert frame["ce"].dtype == "Float64"
     assert isinstance(frame["started"].dtype, pd.DatetimeTZDtype)
     assert frame["started"][0] == pd.Timestamp(int(began * 1000), unit="ms", tz="UTC")
-    shares = [name for name in frame.columns if name.startswith("rbp_")]
-    assert shares == ["rbp_1", "rbp_1_se", "rbp_10", "rbp_10_se", "rbp_100", "rbp_100_se"]
-    assert not [name for name in frame.columns if "." in name or name in ("kind", "seal", "rbp_curve")]
 
 
-def test_params_are_columns_with_their_types(store: Store, write_cell: WriteCell) -> None:
+def test_runs_columns_have_no_prefix_and_hold_every_rbp_with_its_error(store: Store, write_cell: WriteCell) -> None:
+    Outbox(store).deliver(write_cell(1000))
+    columns = store.runs().frame.columns
+    rbp_columns = [name for name in columns if name.startswith("rbp_")]
+    assert rbp_columns == ["rbp_1", "rbp_1_se", "rbp_10", "rbp_10_se", "rbp_100", "rbp_100_se"]
+    assert not [name for name in columns if "." in name]
+    assert not {"kind", "seal", "rbp_curve"} & set(columns)
+
+
+def test_runs_columns_hold_params_and_are_empty_if_a_run_lacks_one(store: Store, write_cell: WriteCell) -> None:
     Outbox(store).deliver(write_cell(1000))
     Outbox(store).deliver(write_cell(1000, seed=2, tokenizer="org/other"))
     Outbox(store).deliver(write_cell(1000, seed=3))
@@ -45,41 +57,69 @@ def test_params_are_columns_with_their_types(store: Store, write_cell: WriteCell
     assert frame["device"].tolist() == ["cpu"] * 3
 
 
-def test_filters_and_conditions(store: Store, write_cell: WriteCell) -> None:
+@pytest.fixture
+def store_of_four(store: Store, write_cell: WriteCell) -> Store:
+    """A store with two sizes on two datasets."""
     for s in (1000, 2000):
         for dataset in ("wiki", "code"):
             Outbox(store).deliver(write_cell(s, dataset=dataset))
-    assert set(store.runs(Filters(dataset=["w*"]))["dataset"]) == {"wiki"}
-    assert set(store.runs(Filters(size=["!1000"], dataset=["code"]))["name"]) == {"nano-2000/code"}
-    assert len(store.runs(Filters("non_embedding_params > 1500"))) == 2
-    chosen = store.runs(Filters(dataset=["wiki"]))["run_id"].tolist()
-    assert store.runs(run_ids=chosen)["run_id"].tolist() == chosen
+    return store
+
+
+def test_runs_with_filters_are_those_that_pass_all(store_of_four: Store) -> None:
+    assert set(store_of_four.runs(Filters(dataset=["w*"]))["dataset"]) == {"wiki"}
+    assert set(store_of_four.runs(Filters(size=["!1000"], dataset=["code"]))["name"]) == {"nano-2000/code"}
+    assert len(store_of_four.runs(Filters("non_embedding_params > 1500"))) == 2
+
+
+def test_runs_with_run_ids_are_those_runs(store_of_four: Store) -> None:
+    run_ids = store_of_four.runs(Filters(dataset=["wiki"]))["run_id"].tolist()
+    assert store_of_four.runs(run_ids=run_ids)["run_id"].tolist() == run_ids
+
+
+def test_runs_refuses_an_empty_list_of_run_ids(store_of_four: Store) -> None:
     with pytest.raises(BadInput):
-        store.runs(run_ids=[])
-    for arguments in ({"family": ["gpt*"]}, {"where": "ce < 0"}, {"where": "nothing == 1"}, {"sweep": ["other"]}):
-        with pytest.raises(BadInput):
-            store.runs(Filters(**arguments))
+        store_of_four.runs(run_ids=[])
 
 
-def test_a_sweep_has_what_it_measured_and_what_it_found(store: Store, write_cell: WriteCell) -> None:
-    before = Outbox(store).deliver(write_cell(1000, sweep="first"))
+@pytest.mark.parametrize(
+    ("filters", "value"),
+    [
+        ({"family": ["gpt*"]}, "gpt"),
+        ({"where": "ce < 0"}, "ce < 0"),
+        ({"where": "nothing == 1"}, "nothing"),
+        ({"sweep": ["other"]}, "other"),
+    ],
+)
+def test_runs_refuses_filters_that_no_measurement_passes(
+    filters: dict[str, Any], value: str, store: Store, write_cell: WriteCell
+) -> None:
+    Outbox(store).deliver(write_cell(1000))
+    with pytest.raises(BadInput, match=re.escape(value)):
+        store.runs(Filters(**filters))
+
+
+def test_runs_of_a_sweep_are_those_that_it_measured_or_reused(store: Store, write_cell: WriteCell) -> None:
+    reused = Outbox(store).deliver(write_cell(1000, sweep="first"))
     new = Outbox(store).deliver(write_cell(2000, sweep="second"))
     assert store.runs(Filters(sweep=["second"]))["run_id"].tolist() == [new]
-    store.save("sweep", "second", sweep="second", covers=[before, new])
-    assert store.runs(Filters(sweep=["sec*"]))["run_id"].tolist() == [before, new]
-    assert store.runs(Filters(sweep=["first"]))["run_id"].tolist() == [before]
+    store.save("sweep", "second", sweep="second", covers=[reused, new])
+    assert store.runs(Filters(sweep=["sec*"]))["run_id"].tolist() == [reused, new]
+    assert store.runs(Filters(sweep=["first"]))["run_id"].tolist() == [reused]
 
 
-def test_an_unknown_sweep_is_answered_with_the_newest_sweeps(store: Store, write_cell: WriteCell) -> None:
-    made = [f"sweep{number:02d}" for number in range(12, 0, -1)]  # the newest is alphabetically first
-    for number, name in enumerate(made):
+def test_runs_of_an_unknown_sweep_are_refused_with_the_ten_newest_sweeps(store: Store, write_cell: WriteCell) -> None:
+    # From sweep12 to sweep01, so the newest sweep is the first by alphabet.
+    sweeps = [f"sweep{number:02d}" for number in range(12, 0, -1)]
+    for number, name in enumerate(sweeps):
         Outbox(store).deliver(write_cell(1000 + number, sweep=name))
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInput) as error:
         store.runs(Filters(sweep=["other"]))
-    assert re.findall(r"sweep\d\d", str(refused.value)) == made[:1:-1]
+    newest_first = sweeps[::-1]
+    assert re.findall(r"sweep\d\d", str(error.value)) == newest_first[:10]
 
 
-def test_runs_of_others_in_the_experiment_are_left_alone(store: Store, write_cell: WriteCell) -> None:
+def test_runs_leaves_out_runs_that_other_programs_logged(store: Store, write_cell: WriteCell) -> None:
     run_id = Outbox(store).deliver(write_cell())
     mlflow.set_tracking_uri(store.uri)
     try:
@@ -92,7 +132,7 @@ def test_runs_of_others_in_the_experiment_are_left_alone(store: Store, write_cel
     assert store.runs()["run_id"].tolist() == [run_id]
 
 
-def test_ranks_texts_and_sources_are_read_on_demand(store: Store, write_cell: WriteCell) -> None:
+def test_runs_read_ranks_and_texts_of_a_measurement(store: Store, write_cell: WriteCell) -> None:
     folder = write_cell(documents=60, groups=20)
     table = RankTable.read(folder / "ranks.parquet")
     run_id = Outbox(store).deliver(folder)
@@ -101,19 +141,26 @@ def test_ranks_texts_and_sources_are_read_on_demand(store: Store, write_cell: Wr
     assert sum(len(piece) for piece in runs.rank_pieces(run_id)) == len(table)
     assert runs.histogram(run_id).ce == pytest.approx(table.ce)
     assert runs.token_texts(run_id, [0, 7]) == ['" the"', "id 7"]
+
+
+def test_runs_count_tokens_by_group_if_groups_are_known(store: Store, write_cell: WriteCell) -> None:
+    run_id = Outbox(store).deliver(write_cell(documents=60, groups=20))
+    runs = store.runs()
     assert runs.groups(run_id)[:2] == ["site 0", "site 1"]
     assert runs["groups"].tolist() == [20]
     assert len(runs.document_counts(run_id, [10]).tokens) == 20
 
 
-def test_a_missing_artifact_is_one_line(store: Store, write_cell: WriteCell) -> None:
+def test_runs_name_the_measurement_whose_ranks_are_missing(store: Store, write_cell: WriteCell) -> None:
     run_id = Outbox(store).deliver(write_cell())
     store.artifact(run_id, "ranks.parquet").unlink()
     with pytest.raises(Unreadable, match=run_id):
         store.runs().ranks(run_id)
 
 
-def test_what_a_store_has_is_said_where_nothing_was_measured(store: Store, write_cell: WriteCell) -> None:
+def test_runs_of_an_experiment_that_does_not_exist_are_refused_with_those_that_do(
+    store: Store, write_cell: WriteCell
+) -> None:
     with pytest.raises(BadInput, match="no experiment rbptrack"):
         store.runs()
     Outbox(store).deliver(write_cell())
@@ -121,13 +168,25 @@ def test_what_a_store_has_is_said_where_nothing_was_measured(store: Store, write
         Store(experiment="other").runs()
 
 
-def test_scores_are_kept_once_and_the_newest_of_a_model_and_task_counts(store: Store) -> None:
-    table = pd.DataFrame({"model": ["a", "b"], "revision": "", "task": "arc", "score": [0.25, 0.5], "n": [100, None]})
-    assert store.save_scores(table, "first.json")
-    assert not store.save_scores(table, "again.json")
-    assert store.save_scores(table.assign(score=[0.3, 0.5]), "second.json")
+def score_table(scores: list[float]) -> pd.DataFrame:
+    """Make the scores of the models `a` and `b` in the task `arc`."""
+    return pd.DataFrame({"model": ["a", "b"], "revision": "", "task": "arc", "score": scores, "n": [100, None]})
+
+
+def test_save_scores_saves_the_same_scores_once(store: Store) -> None:
+    assert store.save_scores(score_table([0.25, 0.5]), "first.json")
+    assert not store.save_scores(score_table([0.25, 0.5]), "again.json")
+
+
+def test_scores_are_the_newest_of_each_model_and_task(store: Store) -> None:
+    store.save_scores(score_table([0.25, 0.5]), "first.json")
+    assert store.save_scores(score_table([0.3, 0.5]), "second.json")
     scores = store.scores()
     assert scores.sort_values("model")["score"].tolist() == [0.3, 0.5]
     assert scores["model"].tolist() == ["a", "b"]
+
+
+def test_runs_of_a_store_with_only_scores_are_refused(store: Store) -> None:
+    store.save_scores(score_table([0.25, 0.5]), "first.json")
     with pytest.raises(BadInput):
         store.runs()
