@@ -1,4 +1,6 @@
-"""Names that others chose are plain text in LaTeX, Markdown and spreadsheets."""
+"""Tests that names are shown as they are in LaTeX, Markdown and spreadsheets, and are never read as commands."""
+
+from __future__ import annotations
 
 import csv
 import io
@@ -18,7 +20,7 @@ from rbptrack.base import markup
         ("a\n\\\\b", r"a \textbackslash{}\textbackslash{}b"),
     ],
 )
-def test_latex(text, latex):
+def test_latex_text_escapes_commands(text: str, latex: str) -> None:
     assert markup.latex_text(text) == latex
 
 
@@ -32,21 +34,29 @@ def test_latex(text, latex):
         ("_a_ *b* `c` $d$ &amp;", r"\_a\_ \*b\* \`c\` \$d\$ \&amp;"),
     ],
 )
-def test_markdown(text, markdown):
+def test_markdown_text_escapes_html_links_and_ends_of_cells(text: str, markdown: str) -> None:
     assert markup.markdown_text(text) == markdown
 
 
-def test_a_cell_of_a_spreadsheet_is_no_formula():
+def test_csv_text_marks_texts_that_a_spreadsheet_would_compute() -> None:
     cells = ["=cmd|calc!A1", "+1", "-2+3", "@sum", "\t=1", "plain", None, "a,b"]
-    frame = pd.DataFrame(
-        {"name": pd.Series(cells, dtype="string"), "=x": [-1.5] * 8, "n": pd.array([-1] * 8, dtype="Int64")}
-    )
-    head, *rows = list(csv.reader(io.StringIO(markup.csv_text(frame, "%.3g"), newline="")))
-    assert head == ["name", "'=x", "n"]
+    frame = pd.DataFrame({"name": pd.Series(cells, dtype="string"), "=x": range(8)})
+    header, *rows = csv.reader(io.StringIO(markup.csv_text(frame), newline=""))
+    assert header == ["name", "'=x"]
     assert [row[0] for row in rows] == ["'=cmd|calc!A1", "'+1", "'-2+3", "'@sum", "'\t=1", "plain", "", "a,b"]
-    assert {(row[1], row[2]) for row in rows} == {("-1.5", "-1")}
-    assert list(frame["name"][:1]) == ["=cmd|calc!A1"], "the table itself stays"
 
 
-def test_a_block_is_not_left():
+def test_csv_text_leaves_negative_numbers() -> None:
+    frame = pd.DataFrame({"ce": [-1.5], "n": pd.array([-1], dtype="Int64")})
+    _, row = csv.reader(io.StringIO(markup.csv_text(frame, "%.3g"), newline=""))
+    assert row == ["-1.5", "-1"]
+
+
+def test_csv_text_does_not_change_the_table() -> None:
+    frame = pd.DataFrame({"name": pd.Series(["=cmd|calc!A1"], dtype="string")})
+    markup.csv_text(frame)
+    assert list(frame["name"]) == ["=cmd|calc!A1"]
+
+
+def test_fenced_text_cannot_end_its_block() -> None:
     assert markup.fenced("a\n```\nb").count("```") == 2

@@ -1,4 +1,4 @@
-"""Parquet files: whole or not there, and damage in their pages is an error, never another number."""
+"""Tests of Parquet files: a file is written completely or not at all, and damage is an error, never a wrong number."""
 
 from __future__ import annotations
 
@@ -14,21 +14,27 @@ from rbptrack.base.parquet import TableWriter, read_batches, read_table, write_t
 
 @pytest.fixture
 def table() -> pa.Table:
-    draw = np.random.default_rng(0)
+    """Return 3,000 rows with whole numbers, float32 and texts, and one entry of metadata."""
+    rng = np.random.default_rng(0)
     columns = {
-        "token": pa.array(draw.integers(4096, size=3000), pa.int32()),
-        "logprob": pa.array(-draw.exponential(size=3000), pa.float32()),
+        "token": pa.array(rng.integers(4096, size=3000), pa.int32()),
+        "logprob": pa.array(-rng.exponential(size=3000), pa.float32()),
         "id": pa.array([f"text {i}" for i in range(3000)]),
     }
-    return pa.table(columns).replace_schema_metadata({"about": "it"})
+    return pa.table(columns).replace_schema_metadata({"format": "1"})
 
 
-def test_read_table_returns_what_write_table_wrote(tmp_path: Path, table: pa.Table) -> None:
+def test_read_table_returns_the_table_that_write_table_wrote(tmp_path: Path, table: pa.Table) -> None:
     path = tmp_path / "t.parquet"
     write_table(path, table)
     read = read_table(path)
     assert read.equals(table)
-    assert read.schema.metadata[b"about"] == b"it"
+    assert read.schema.metadata[b"format"] == b"1"
+
+
+def test_read_table_leaves_out_columns_that_the_file_lacks(tmp_path: Path, table: pa.Table) -> None:
+    path = tmp_path / "t.parquet"
+    write_table(path, table)
     assert read_table(path, ["id", "nothing"]).column_names == ["id"]
 
 
@@ -44,6 +50,15 @@ def test_read_batches_yields_batches_of_equal_length(
     batches = list(read_batches(path))
     assert [len(batch) for batch in batches] == [1500, 1500]
     assert pa.concat_tables(batches).equals(table)
+
+
+def test_read_batches_reads_only_the_columns_asked_for(
+    tmp_path: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rbptrack.base.parquet._ROWS", 1500)
+    path = tmp_path / "t.parquet"
+    with TableWriter(path, table.schema) as file:
+        file.add(table)
     assert [batch.column_names for batch in read_batches(path, ["token"])] == [["token"], ["token"]]
 
 
@@ -58,34 +73,41 @@ def test_table_writer_leaves_no_file_after_an_interrupt(tmp_path: Path, table: p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_read_table_reports_a_cut_or_missing_file_in_one_line(tmp_path: Path, table: pa.Table) -> None:
+def test_read_table_reports_a_file_that_was_cut_in_one_line(tmp_path: Path, table: pa.Table) -> None:
     path = tmp_path / "t.parquet"
     write_table(path, table)
-    whole = path.read_bytes()
-    for size in (0, 3, len(whole) // 2, len(whole) - 1):
-        path.write_bytes(whole[:size])
+    content = path.read_bytes()
+    for size in (0, 3, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:size])
         with pytest.raises(MissingArtifact) as caught:
             read_table(path)
         assert "\n" not in str(caught.value)
-    path.unlink()
-    for read in (read_table, lambda p: list(read_batches(p))):
-        with pytest.raises(MissingArtifact):
-            read(path)
+
+
+def test_read_table_reports_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(MissingArtifact):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_read_batches_reports_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(MissingArtifact):
+        list(read_batches(tmp_path / "t.parquet"))
 
 
 def test_read_table_never_returns_another_number_after_a_flipped_bit(tmp_path: Path, table: pa.Table) -> None:
     path = tmp_path / "t.parquet"
     write_table(path, table)
-    whole = path.read_bytes()
-    footer = int.from_bytes(whole[-8:-4], "little") + 8
-    draw = np.random.default_rng(1)
-    noticed = 0
-    for at in draw.integers(4, len(whole) - footer, size=200):
-        changed = bytearray(whole)
-        changed[at] ^= 1 << int(draw.integers(8))
-        path.write_bytes(changed)
+    content = path.read_bytes()
+    footer_bytes = int.from_bytes(content[-8:-4], "little") + 8
+    rng = np.random.default_rng(1)
+    errors = 0
+    for offset in rng.integers(4, len(content) - footer_bytes, size=200):
+        damaged = bytearray(content)
+        damaged[offset] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
         try:
-            assert read_table(path).equals(table)  # a bit of a page's header that no reader needs
+            # A bit of a page's header that no reader needs may be flipped without an error.
+            assert read_table(path).equals(table)
         except MissingArtifact:
-            noticed += 1
-    assert noticed > 180
+            errors += 1
+    assert errors > 180

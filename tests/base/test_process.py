@@ -1,4 +1,4 @@
-"""Signals unwind the main thread; what was ignored or handled stays so."""
+"""Tests that signals become exceptions in the main thread, and that signals which are ignored stay ignored."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rbptrack.base.process import stop_signals_raise
 
 
 @pytest.fixture(autouse=True)
-def _usual_signals() -> Iterator[None]:
-    """SIGHUP is ignored where the tests were started with nohup."""
+def _default_handlers() -> Iterator[None]:
+    """Give SIGTERM and SIGHUP their default handlers during a test. SIGHUP is ignored if nohup started the tests."""
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in before.items():
@@ -22,7 +22,7 @@ def _usual_signals() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_an_exception(number: signal.Signals) -> None:
+def test_stop_signals_raise_unwinds_the_code_that_a_signal_stops(number: signal.Signals) -> None:
     unwound = []
 
     def work() -> None:
@@ -39,7 +39,7 @@ def test_a_signal_is_an_exception(number: signal.Signals) -> None:
     assert signal.getsignal(number) is signal.SIG_DFL
 
 
-def test_an_error_of_a_library_that_cleans_up_does_not_hide_the_signal() -> None:
+def test_stop_signals_raise_reports_the_signal_if_cleaning_up_raises_another_error() -> None:
     def work() -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -50,25 +50,34 @@ def test_an_error_of_a_library_that_cleans_up_does_not_hide_the_signal() -> None
     with pytest.raises(SystemExit) as caught, stop_signals_raise():
         work()
     assert caught.value.code == 143
+
+
+def test_stop_signals_raise_forgets_a_signal_after_its_block() -> None:
+    def stop() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+
+    with pytest.raises(SystemExit), stop_signals_raise():
+        stop()
     with pytest.raises(AttributeError), stop_signals_raise():
         raise AttributeError
 
 
-def test_what_nohup_ignores_stays_ignored() -> None:
+def test_stop_signals_raise_leaves_a_signal_that_nohup_ignores() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with stop_signals_raise():
         os.kill(os.getpid(), signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
-def test_another_thread_changes_nothing() -> None:
-    seen = []
+def test_stop_signals_raise_changes_no_handler_in_another_thread() -> None:
+    handlers = []
 
     def work() -> None:
         with stop_signals_raise():
-            seen.append(signal.getsignal(signal.SIGTERM))
+            handlers.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert seen == [signal.SIG_DFL]
+    assert handlers == [signal.SIG_DFL]

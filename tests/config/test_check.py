@@ -1,4 +1,4 @@
-"""Rules for values that a type cannot state."""
+"""Tests of the rules for values of a config that a type cannot express."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from rbptrack.config.check import check, refuse_secrets
 from rbptrack.config.schema import Config, DatasetConfig, Dtype, KConfig, ModelConfig, SequenceRule
 
 
-def good(**changes: Any) -> Config:
+def config_with(**changes: Any) -> Config:
+    """Return a valid config with some values changed. Write `dataset__name="x"` to change `dataset.name`."""
     config = Config(
         model=ModelConfig(family="mine", size="1m", path="/m"),
         dataset=DatasetConfig(name="texts", files=["a.txt"], seq_len=64),
@@ -27,10 +28,21 @@ def good(**changes: Any) -> Config:
     return config
 
 
-def test_a_good_config_passes() -> None:
-    check(good())
-    check(good(reference=ModelConfig(family="r", size="", repo="org/r")))
-    check(good(model__size="", dataset__name="données (v2)", dataset__sequence=SequenceRule.pack, dataset__context=100))
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"reference": ModelConfig(family="r", size="", repo="org/r")},
+        {
+            "model__size": "",
+            "dataset__name": "données (v2)",
+            "dataset__sequence": SequenceRule.pack,
+            "dataset__context": 100,
+        },
+    ],
+)
+def test_check_accepts_valid_configs(changes: dict[str, Any]) -> None:
+    check(config_with(**changes))
 
 
 @pytest.mark.parametrize(
@@ -64,39 +76,44 @@ def test_a_good_config_passes() -> None:
         {"reference": ModelConfig(family="r", size="1m", path="/r", device_map="auto")},
     ],
 )
-def test_a_bad_value_gets_a_line(changes: dict[str, Any]) -> None:
+def test_check_refuses_a_wrong_value_in_one_line(changes: dict[str, Any]) -> None:
     with pytest.raises(BadInput) as caught:
-        check(good(**changes))
+        check(config_with(**changes))
     assert len(str(caught.value).splitlines()) == 1
     assert "s3cret" not in str(caught.value)
 
 
-def empty(path: Path) -> None:
+def write_blank_file(path: Path) -> None:
     path.write_text(" \n")
 
 
-def huge(path: Path) -> None:
+def write_file_of_17_mebibytes(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(17 * 2**20)
 
 
-@pytest.mark.parametrize("make", [empty, huge, os.mkfifo, os.mkdir])
-def test_a_template_is_a_small_file_that_holds_something(tmp_path: Path, make: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("create", [write_blank_file, write_file_of_17_mebibytes, os.mkfifo, os.mkdir])
+def test_check_refuses_a_chat_template_that_is_not_a_small_file_with_text(
+    tmp_path: Path, create: Callable[[Path], None]
+) -> None:
     path = tmp_path / "template.jinja"
-    make(path)
+    create(path)
     with pytest.raises(BadInput, match=r"template"):
-        check(good(model__chat_template=str(path)))
+        check(config_with(model__chat_template=str(path)))
 
 
-def test_keys_of_secrets_are_refused() -> None:
-    for key in ("token", "password", "secret", "hf_token", "Password"):
-        with pytest.raises(BadInput):
-            refuse_secrets({"model": {"where": {key: "hunter2"}}})
+@pytest.mark.parametrize("key", ["token", "password", "secret", "hf_token", "Password"])
+def test_refuse_secrets_refuses_a_key_that_names_a_secret(key: str) -> None:
+    with pytest.raises(BadInput):
+        refuse_secrets({"model": {"where": {key: "hunter2"}}})
+
+
+def test_refuse_secrets_accepts_batch_tokens_and_tokenizer() -> None:
     refuse_secrets({"engine": {"batch_tokens": 1}, "tokenizer": "x"})
 
 
-def test_the_check_changes_nothing() -> None:
-    config = good()
+def test_check_does_not_change_the_config() -> None:
+    config = config_with()
     before = replace(config)
     check(config)
     assert config == before

@@ -1,4 +1,4 @@
-"""Names in their order, and what patterns choose among them."""
+"""Tests of the order of names and of the names that patterns select."""
 
 from __future__ import annotations
 
@@ -16,38 +16,59 @@ PYTHIA = ["14m", "31m", "70m", "160m", "410m", "1b", "1.4b", "2.8b", "6.9b", "12
 NAMES = [*(f"pythia/{size}" for size in PYTHIA), "gpt2/small", "hf", "default"]
 
 
-def test_sizes_sort_by_what_they_mean() -> None:
+def test_natural_key_sorts_sizes_by_their_number() -> None:
     shuffled = PYTHIA.copy()
     random.Random(0).shuffle(shuffled)
     assert sorted(shuffled, key=natural_key) == PYTHIA
-    assert sorted(["xl", "small", "large", "medium"], key=natural_key) == ["small", "medium", "large", "xl"]
-    assert sorted(["hf", "14m", "small"], key=natural_key) == ["14m", "small", "hf"]
-    assert sorted(["6k-step1024", "6k-step64"], key=natural_key) == ["6k-step64", "6k-step1024"]
-    assert sorted(["step1000", "step256"], key=natural_key) == ["step256", "step1000"]
-
-
-@given(st.lists(st.text("0123456789kmb.-/ax", max_size=8)))
-def test_any_names_can_be_sorted(names: list[str]) -> None:
-    once = sorted(names, key=natural_key)
-    assert sorted(once, key=natural_key) == once
-
-
-def test_exclusions_and_order() -> None:
-    chosen = choose("model", ["pythia/*", "!pythia/12b", "!pythia/?b"], NAMES)
-    assert chosen == [f"pythia/{size}" for size in ("14m", "31m", "70m", "160m", "410m", "1.4b", "2.8b", "6.9b")]
-    assert choose("model", ["!pythia/*", "**"], NAMES) == ["gpt2/small"]
-    assert choose("model", ["gpt2/small", "pythia/1b", "gpt2/*"], NAMES) == ["gpt2/small", "pythia/1b"]
-
-
-def test_a_star_stays_in_its_folder() -> None:
-    assert choose("model", ["*/small"], NAMES) == ["gpt2/small"]
-    with pytest.raises(BadInput):
-        choose("model", ["*"], NAMES)
-    assert set(choose("model", ["**"], NAMES)) == set(NAMES) - {"hf", "default"}  # chosen by their name only
 
 
 @pytest.mark.parametrize(
-    ("elements", "meant"),
+    ("names", "in_order"),
+    [
+        (["xl", "small", "large", "medium"], ["small", "medium", "large", "xl"]),
+        (["hf", "14m", "small"], ["14m", "small", "hf"]),
+        (["6k-step1024", "6k-step64"], ["6k-step64", "6k-step1024"]),
+        (["step1000", "step256"], ["step256", "step1000"]),
+    ],
+)
+def test_natural_key_sorts_words_for_sizes_and_numbers_of_steps(names: list[str], in_order: list[str]) -> None:
+    assert sorted(names, key=natural_key) == in_order
+
+
+@given(st.lists(st.text("0123456789kmb.-/ax", max_size=8)))
+def test_natural_key_sorts_any_names(names: list[str]) -> None:
+    in_order = sorted(names, key=natural_key)
+    assert sorted(in_order, key=natural_key) == in_order
+
+
+def test_choose_leaves_out_names_after_an_exclamation_mark() -> None:
+    chosen = choose("model", ["pythia/*", "!pythia/12b", "!pythia/?b"], NAMES)
+    assert chosen == [f"pythia/{size}" for size in ("14m", "31m", "70m", "160m", "410m", "1.4b", "2.8b", "6.9b")]
+
+
+def test_choose_leaves_out_names_if_the_exclusion_comes_first() -> None:
+    assert choose("model", ["!pythia/*", "**"], NAMES) == ["gpt2/small"]
+
+
+def test_choose_keeps_the_order_of_the_elements_and_each_name_once() -> None:
+    assert choose("model", ["gpt2/small", "pythia/1b", "gpt2/*"], NAMES) == ["gpt2/small", "pythia/1b"]
+
+
+def test_choose_matches_one_folder_with_a_star() -> None:
+    assert choose("model", ["*/small"], NAMES) == ["gpt2/small"]
+
+
+def test_choose_refuses_a_star_that_matches_only_names_in_folders() -> None:
+    with pytest.raises(BadInput):
+        choose("model", ["*"], NAMES)
+
+
+def test_choose_matches_all_folders_with_two_stars_but_not_hf_and_default() -> None:
+    assert set(choose("model", ["**"], NAMES)) == set(NAMES) - {"hf", "default"}
+
+
+@pytest.mark.parametrize(
+    ("elements", "suggestion"),
     [
         (["pythia"], "pythia/14m"),
         (["pythia/71m"], "Did you mean pythia/70m? "),
@@ -63,32 +84,47 @@ def test_a_star_stays_in_its_folder() -> None:
         (["gpt2/124m"], "gpt2/124m. Options"),
     ],
 )
-def test_what_matches_nothing_names_the_nearest(elements: list[str], meant: str) -> None:
-    with pytest.raises(BadInput, match=re.escape(meant)) as caught:
+def test_choose_suggests_names_if_an_element_matches_nothing(elements: list[str], suggestion: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(suggestion)) as caught:
         choose("model", elements, NAMES)
     assert len(str(caught.value).splitlines()) <= 2
 
 
-def test_a_pattern_of_many_stars_is_answered() -> None:
-    """A search that tries every way to match them would not end."""
+def test_choose_answers_a_pattern_of_30_stars() -> None:
+    """A search that tries every way to match 30 stars would not end."""
     with pytest.raises(BadInput):
         choose("model", ["*a" * 30 + "/b"], ["a" * 60 + "/c", *NAMES])
+
+
+def test_passes_answers_a_pattern_of_40_stars() -> None:
     assert not passes(["a" * 200], ["*a" * 40 + "b"])
 
 
-def test_filters_over_names() -> None:
-    assert passes(["pythia-1b", "pythia/1b"], ["pythia/*"])
-    assert passes(["gpt2"], [])
-    assert passes(["gpt2"], ["!pythia*"])
-    assert not passes(["pythia-12b"], ["pythia*", "!*12b"])
-    assert not passes(["gpt2"], ["pythia*"])
+@pytest.mark.parametrize(
+    ("names", "patterns", "expected"),
+    [
+        (["pythia-1b", "pythia/1b"], ["pythia/*"], True),
+        (["gpt2"], [], True),
+        (["gpt2"], ["!pythia*"], True),
+        (["pythia-12b"], ["pythia*", "!*12b"], False),
+        (["gpt2"], ["pythia*"], False),
+    ],
+)
+def test_passes_compares_all_names_with_the_patterns(names: list[str], patterns: list[str], expected: bool) -> None:
+    assert passes(names, patterns) == expected
 
 
-def test_lists_are_split_at_commas() -> None:
-    assert split_list("[a, 'b c',\"d\"]") == ["a", "b c", "d"]
-    assert split_list("a,,b") == ["a", "b"]
-    assert split_list("['a,b', c]") == ["a,b", "c"]
-    assert split_list("it's,b") == ["it's", "b"]
+@pytest.mark.parametrize(
+    ("text", "elements"),
+    [
+        ("[a, 'b c',\"d\"]", ["a", "b c", "d"]),
+        ("a,,b", ["a", "b"]),
+        ("['a,b', c]", ["a,b", "c"]),
+        ("it's,b", ["it's", "b"]),
+    ],
+)
+def test_split_list_splits_at_commas_outside_quotes(text: str, elements: list[str]) -> None:
+    assert split_list(text) == elements
 
 
 def test_families_are_folders_with_their_sizes_in_order() -> None:

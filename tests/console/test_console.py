@@ -1,4 +1,4 @@
-"""What the terminal shows: no control characters, no cut numbers, columns that make room."""
+"""Tests of what the terminal shows: tables, lines, errors and progress bars, without control characters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,47 +29,80 @@ FRAME = pd.DataFrame(
 
 
 class Terminal(io.StringIO):
+    """A text file that says that it is a terminal."""
+
     def isatty(self) -> bool:
         return True
 
 
-def shown_in(columns: int, monkeypatch: pytest.MonkeyPatch, **options: object) -> list[str]:
+def lines_in_terminal(frame: pd.DataFrame, columns: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[str]:
+    """Print a table in a terminal of so many columns. Returns its lines without colors.
+
+    `options` are arguments of `print_table`.
+    """
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")
-    print_table(FRAME, **options)  # type: ignore[arg-type]
+    print_table(frame, **options)
     return re.sub(r"\x1b\[[\d;]*m", "", terminal.getvalue()).splitlines()
 
 
 def test_print_table_without_a_terminal_prints_every_column(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(FRAME, formats={"ce": ".3f"}, title="of today")
+    print_table(FRAME, formats={"ce": ".3f"}, title="two models")
     title, header, first, second = capsys.readouterr().out.splitlines()
-    assert title == "of today"
+    assert title == "two models"
     assert header.split() == ["model", "dataset", "tokens", "ce", "ok"]
     assert first.split() == ["pythia-70m", "wiki", "and", "more", "1,200,000", "3.123", "yes"]
     assert second.split() == ["nano-[bold]6k", "3", "no"]
-    assert first.index("1,200,000") + len("1,200,000") == second.index(" 3 ") + 2, "numbers end in one place"
+
+
+def test_print_table_aligns_numbers_right(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(FRAME)
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert first.index("1,200,000") + len("1,200,000") == second.index(" 3 ") + 2
 
 
 def test_print_table_in_a_narrow_terminal_names_the_columns_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = shown_in(30, monkeypatch)
+    lines = lines_in_terminal(FRAME, 30, monkeypatch)
     assert lines[0].split() == ["model", "dataset"]
     assert max(map(len, lines[:3])) <= 30
     assert all(name in lines[-1] for name in ("tokens", "ce", "ok"))
-    lines = shown_in(30, monkeypatch, last_to_go=["ce"])
+
+
+def test_print_table_in_a_narrow_terminal_keeps_the_columns_of_last_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = lines_in_terminal(FRAME, 30, monkeypatch, last_to_go=["ce"])
     assert lines[0].split() == ["model", "ce", "ok"]
-    assert len(shown_in(200, monkeypatch)) == 3
 
 
-def test_console_replaces_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_table_in_a_wide_terminal_drops_no_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(lines_in_terminal(FRAME, 200, monkeypatch)) == 3
+
+
+def test_print_table_with_wrap_keeps_all_columns_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    purpose = "says what a plugin does in a sentence of many words"
+    frame = pd.DataFrame({"name": ["law", "best"], "from": ["built-in"] * 2, "does": [purpose, "short"]})
+    lines = lines_in_terminal(frame, 40, monkeypatch, wrap=True)
+    assert max(map(len, lines)) <= 40
+    assert lines[0].split() == ["name", "from", "does"]
+    assert lines[-1].split() == ["best", "built-in", "short"]
+    start = lines[0].index("does")
+    assert " ".join(line[start:] for line in lines[1:-1]) == purpose
+
+
+def test_say_replaces_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     say("a\x1b[2Jb\u202ec")
+    assert capsys.readouterr().out == "a?[2Jb?c\n"
+
+
+def test_complain_replaces_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     complain("no\x07")
+    assert capsys.readouterr().err == "rbptrack: no?\n"
+
+
+def test_print_table_replaces_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(pd.DataFrame({"a": ["x\x1by"]}))
-    captured = capsys.readouterr()
-    assert captured.out.splitlines()[0] == "a?[2Jb?c"
-    assert captured.err == "rbptrack: no?\n"
-    assert "\x1b" not in captured.out
+    assert "\x1b" not in capsys.readouterr().out
 
 
 def test_bar_and_spinner_are_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +124,7 @@ def test_say_prints_a_whole_line_while_a_bar_is_shown(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("place", ["folder/under/a/file.log", "file/file.log", "/dev/full"])
-def test_an_error_is_shown_though_the_log_cannot_be_written(
+def test_complain_prints_the_error_if_the_log_cannot_be_written(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -101,31 +135,20 @@ def test_an_error_is_shown_though_the_log_cannot_be_written(
     assert [line.partition(": ")[2] for line in lines] == ["the first error", "the second error"]
 
 
-def test_an_error_names_the_log_that_holds_its_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_complain_names_the_log_and_writes_the_traceback_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with logged(tmp_path / "home/file.log"):
         complain("the error", "the trace")
     assert "file.log" in capsys.readouterr().err
     assert "the trace" in (tmp_path / "home/file.log").read_text()
 
 
-def test_program_is_the_command_that_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/rbptrack", "list"])
-    assert program() == "rbptrack"
-    monkeypatch.setattr(sys, "argv", ["/x/__main__.py", "list"])
-    assert program() == "python -m rbptrack"
-
-
-def test_a_wrapped_table_keeps_all_columns_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    purpose = "says what a plugin does in a sentence of many words"
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stdout", terminal)
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setenv("TERM", "xterm")
-    print_table(
-        pd.DataFrame({"name": ["law", "best"], "from": ["built-in"] * 2, "does": [purpose, "short"]}), wrap=True
-    )
-    lines = re.sub(r"\x1b\[[\d;]*m", "", terminal.getvalue()).splitlines()
-    assert max(map(len, lines)) <= 40
-    assert lines[0].split() == ["name", "from", "does"]
-    assert lines[-1].split() == ["best", "built-in", "short"]
-    assert " ".join(line[lines[0].index("does") :] for line in lines[1:-1]) == purpose
+@pytest.mark.parametrize(
+    ("script", "command"), [("/usr/bin/rbptrack", "rbptrack"), ("/x/__main__.py", "python -m rbptrack")]
+)
+def test_program_is_the_command_that_the_user_called(
+    script: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [script, "list"])
+    assert program() == command

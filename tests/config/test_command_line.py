@@ -1,0 +1,30 @@
+"""Tests of the reader of a command line's words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rbptrack.config.command_line import read_command_line
+
+
+@pytest.fixture(autouse=True)
+def _empty_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_read_command_line_does_not_leave_a_sweep_to_hydra() -> None:
+    assert not read_command_line(["-m", "model=nano/*", "hydra.searchpath=[file:///]"]).is_hydras_own
+
+
+@pytest.mark.parametrize(
+    "word", ["--cfg=job", "--info", "hydra/launcher=joblib", "hydra.sweeper.n_trials=3", "--hydra-help"]
+)
+def test_read_command_line_leaves_hydras_flags_launchers_and_sweepers_to_hydra(word: str) -> None:
+    assert read_command_line(["model=nano/6k", word]).is_hydras_own
+
+
+def test_read_command_line_expands_globs_to_configs_in_subfolders() -> None:
+    overrides = read_command_line(["model=glob(nano/*,exclude=*/?m)", "model.seed=choice(1,2)"]).overrides
+    assert overrides == ["model=nano/6k,nano/15k,nano/38k,nano/115k,nano/311k,nano/760k", "model.seed=choice(1,2)"]
