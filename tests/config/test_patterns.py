@@ -110,7 +110,9 @@ def test_passes_answers_a_pattern_of_40_stars() -> None:
         (["gpt2"], ["pythia*"], False),
     ],
 )
-def test_passes_compares_all_names_with_the_patterns(names: list[str], patterns: list[str], expected: bool) -> None:
+def test_passes_if_a_name_matches_a_pattern_and_no_name_an_exclusion(
+    names: list[str], patterns: list[str], expected: bool
+) -> None:
     assert passes(names, patterns) == expected
 
 

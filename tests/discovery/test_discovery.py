@@ -1,4 +1,4 @@
-"""Plugins: where they are found, and how their faults are told."""
+"""Tests that plugins are found, and that the errors of a plugin are reported in one line with its name and file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import inspect
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rbptrack.analysis import BadInput, RbptrackError
+from rbptrack.analysis import BadInput, RbptrackError, Report
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.process import Stopped
 from rbptrack.discovery import ANALYZERS, IMPORTERS, KINDS, find_plugins, guarded, run_analyzer
 
-GOOD = '''
+WritePlugin = Callable[..., Path]
+
+ANALYZER = '''
 from dataclasses import dataclass
 from rbptrack.analysis import Analyzer, Report
 
@@ -27,98 +31,138 @@ class Mine(Analyzer):
     def analyze(self, runs):
         {body}
 '''
+"""The source of an analyzer. `body` is the body of its method `analyze`."""
 
 
 @pytest.fixture
-def plugins(tmp_path, monkeypatch):
-    """A folder to work in, with plugins/; returns a function that writes a plugin there."""
+def write_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WritePlugin:
+    """Write a file into plugins/ of the working folder and return its path.
+
+    The file holds `source`, or an analyzer whose method `analyze` has the body `body`.
+    """
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "plugins"
     folder.mkdir()
 
-    def write(name: str, body: str = "return Report({}, headline='Good.')", text: str = GOOD) -> Path:
+    def write(name: str, body: str = "return Report({}, headline='Good.')", *, source: str = "") -> Path:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.format(body=body) if text is GOOD else text)
+        path.write_text(source or ANALYZER.format(body=body))
         return path
 
     return write
 
 
-def run(name: str):
+def report_of(name: str) -> Report:
+    """Run the analyzer of this name on example measurements."""
     return run_analyzer(find_plugins(ANALYZERS).select(name)(), example_runs(documents=5))
 
 
-def test_a_file_and_a_folder_are_plugins_named_after_it(plugins):
-    plugins("mine.py")
-    plugins("yours/__init__.py", text="from .inner import Mine\n")
-    plugins("yours/inner.py")
-    plugins("_helper.py")
-    found = find_plugins(ANALYZERS)
-    assert {"mine", "yours", "power_law", "k_law"} <= set(found.names)
-    assert "_helper" not in found.names
-    assert not found.entries["mine"].built_in
-    assert found.entries["power_law"].built_in
-    assert run("mine").headline == run("yours").headline == "Good."
-    assert found.select("mine").name == "mine"
+def test_find_plugins_names_a_plugin_after_its_file(write_plugin: WritePlugin) -> None:
+    write_plugin("mine.py")
+    plugins = find_plugins(ANALYZERS)
+    assert {"mine", "power_law", "k_law"} <= set(plugins.names)
+    assert plugins.select("mine").name == "mine"
+    assert report_of("mine").headline == "Good."
 
 
-def test_further_folders_are_searched_and_a_wrong_one_is_named(plugins, tmp_path):
+def test_find_plugins_names_a_plugin_after_its_folder(write_plugin: WritePlugin) -> None:
+    write_plugin("yours/__init__.py", source="from .inner import Mine\n")
+    write_plugin("yours/inner.py")
+    assert "yours" in find_plugins(ANALYZERS).names
+    assert report_of("yours").headline == "Good."
+
+
+def test_find_plugins_ignores_a_file_that_begins_with_an_underscore(write_plugin: WritePlugin) -> None:
+    write_plugin("_helper.py")
+    assert "_helper" not in find_plugins(ANALYZERS).names
+
+
+def test_find_plugins_tells_built_in_plugins_from_others(write_plugin: WritePlugin) -> None:
+    write_plugin("mine.py")
+    plugins = find_plugins(ANALYZERS)
+    assert not plugins.entries["mine"].built_in
+    assert plugins.entries["power_law"].built_in
+
+
+def test_find_plugins_searches_further_folders(write_plugin: WritePlugin, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    (other / "theirs.py").write_text(GOOD.format(body="return Report({})"))
+    (other / "theirs.py").write_text(ANALYZER.format(body="return Report({})"))
     assert "theirs" in find_plugins(ANALYZERS, ["other"]).names
+
+
+@pytest.mark.usefixtures("write_plugin")
+def test_find_plugins_refuses_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
     with pytest.raises(BadInput, match="nowhere"):
         find_plugins(ANALYZERS, ["other", "nowhere"])
 
 
-def test_listing_imports_nothing(plugins, tmp_path):
-    plugins("loud.py", text="open('imported', 'w')\n")
-    assert "loud" in find_plugins(ANALYZERS).names
+def test_find_plugins_does_not_import_plugins(write_plugin: WritePlugin, tmp_path: Path) -> None:
+    write_plugin("writer.py", source="open('imported', 'w')\n")
+    assert "writer" in find_plugins(ANALYZERS).names
     assert not (tmp_path / "imported").exists()
 
 
-def test_kinds_have_folders_of_their_own(plugins):
+@pytest.mark.usefixtures("write_plugin")
+def test_find_plugins_searches_importers_in_their_own_folder() -> None:
     assert "importers" not in find_plugins(ANALYZERS).names
     assert "table" in find_plugins(IMPORTERS).names
 
 
-def test_the_name_of_a_built_in_plugin_is_taken(plugins):
-    path = plugins("power_law.py")
-    found = find_plugins(ANALYZERS)
-    assert found.entries["power_law"].built_in
-    assert any(str(path) in str(fault) for fault in found.broken)
+def test_find_plugins_keeps_the_built_in_plugin_if_a_file_has_its_name(write_plugin: WritePlugin) -> None:
+    path = write_plugin("power_law.py")
+    plugins = find_plugins(ANALYZERS)
+    assert plugins.entries["power_law"].built_in
+    assert any(str(path) in str(fault) for fault in plugins.broken)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "raise SystemExit(3)",
-        "1 / 0",
-        "def broken(:",
-        "import no_such_module",
-        "x = 1",
-        "from rbptrack.analysis import Analyzer\nclass A(Analyzer): ...",
-        GOOD.format(body="...").replace("times: int", "times: Int"),
-        GOOD.format(body="...").replace("times: int", "cost: int"),
-        GOOD.format(body="...").replace("times: int = 1", "times = 1"),
-        GOOD.format(body="...") + GOOD.format(body="...").replace("Mine", "Other"),
-    ],
-)
-def test_a_broken_plugin_is_named_with_its_file_and_hides_no_other(plugins, text):
-    path = plugins("broken.py", text=text)
-    plugins("mine.py")
-    found = find_plugins(ANALYZERS)
-    loaded = found.load()
+BROKEN_SOURCES = [
+    "raise SystemExit(3)",
+    "1 / 0",
+    "def broken(:",
+    "import no_such_module",
+    "x = 1",
+    "from rbptrack.analysis import Analyzer\nclass A(Analyzer): ...",
+    ANALYZER.format(body="...").replace("times: int", "times: Int"),
+    ANALYZER.format(body="...").replace("times: int", "cost: int"),
+    ANALYZER.format(body="...").replace("times: int = 1", "times = 1"),
+    ANALYZER.format(body="...") + ANALYZER.format(body="...").replace("Mine", "Other"),
+]
+
+
+@pytest.mark.parametrize("source", BROKEN_SOURCES)
+def test_load_returns_the_other_plugins_and_names_the_file_of_a_broken_one(
+    write_plugin: WritePlugin, source: str
+) -> None:
+    path = write_plugin("broken.py", source=source)
+    write_plugin("mine.py")
+    plugins = find_plugins(ANALYZERS)
+    loaded = plugins.load()
     assert "broken" not in loaded
     assert {"mine", "power_law"} <= set(loaded)
-    [line] = [str(fault) for fault in found.broken if str(path) in str(fault)]
-    assert "\n" not in line
+    (message,) = [str(fault) for fault in plugins.broken if str(path) in str(fault)]
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("source", BROKEN_SOURCES)
+def test_select_refuses_a_broken_plugin(write_plugin: WritePlugin, source: str) -> None:
+    write_plugin("broken.py", source=source)
+    plugins = find_plugins(ANALYZERS)
+    plugins.load()
     with pytest.raises(BadInput):
-        found.select("broken")
+        plugins.select("broken")
 
 
-def test_a_name_that_does_not_exist_lists_those_that_do() -> None:
+def test_select_names_the_line_of_a_syntax_error(write_plugin: WritePlugin) -> None:
+    path = write_plugin("broken.py", source="x = 1\n\ny = x +\n")
+    with pytest.raises(BadInput, match="SyntaxError") as caught:
+        find_plugins(ANALYZERS).select("broken")
+    assert f"{path}, line 3" in str(caught.value)
+
+
+def test_select_lists_the_analyzers_if_the_name_is_unknown() -> None:
     with pytest.raises(BadInput, match="power_law"):
         find_plugins(ANALYZERS).select("power_lav")
 
@@ -138,72 +182,77 @@ def test_a_name_that_does_not_exist_lists_those_that_do() -> None:
         "r = Report({'q': 3}); r.add('q', 1.0, family='a', dataset='b'); return r",
     ],
 )
-def test_whatever_an_analyzer_does_is_one_line_with_plugin_and_file(plugins, body):
-    path = plugins("mine.py", body)
-    with pytest.raises(RbptrackError) as raised:
-        run("mine")
-    text = str(raised.value)
-    assert "\n" not in text
-    assert "mine" in text
-    assert str(Path("plugins") / path.name) in text
+def test_run_analyzer_reports_a_failure_or_a_wrong_report_in_one_line(write_plugin: WritePlugin, body: str) -> None:
+    path = write_plugin("mine.py", body)
+    with pytest.raises(RbptrackError) as caught:
+        report_of("mine")
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "mine" in message
+    assert str(Path("plugins") / path.name) in message
 
 
-def test_an_error_names_the_line_of_the_plugin_and_keeps_the_traceback(plugins):
-    plugins("mine.py", "return self.helper()\n    def helper(self):\n        return [][3]")
-    with pytest.raises(RbptrackError, match="IndexError") as raised:
-        run("mine")
-    assert "mine.py, line 13" in str(raised.value)
-    assert "in helper" in raised.value.trace
-    broken = plugins("broken.py", text="x = 1\n\ny = x +\n")
-    with pytest.raises(BadInput, match="SyntaxError") as refused:
-        find_plugins(ANALYZERS).select("broken")
-    assert f"{broken}, line 3" in str(refused.value)
+def test_run_analyzer_names_the_line_of_an_error_and_keeps_the_traceback(write_plugin: WritePlugin) -> None:
+    write_plugin("mine.py", "return self.helper()\n    def helper(self):\n        return [][3]")
+    with pytest.raises(RbptrackError, match="IndexError") as caught:
+        report_of("mine")
+    assert "mine.py, line 13" in str(caught.value)
+    assert "in helper" in caught.value.trace
 
 
-def test_an_error_for_people_keeps_its_text_and_type(plugins):
-    plugins("mine.py", "from rbptrack.analysis import BadInput; raise BadInput('ks must be above 0')")
+def test_run_analyzer_keeps_the_text_and_type_of_bad_input(write_plugin: WritePlugin) -> None:
+    write_plugin("mine.py", "from rbptrack.analysis import BadInput; raise BadInput('ks must be above 0')")
     with pytest.raises(BadInput, match="mine: ks must be above 0"):
-        run("mine")
-    plugins("own.py", "from rbptrack.analysis import BadInput; e = BadInput('no'); e.trace = 'line 7'; raise e")
-    with pytest.raises(BadInput) as raised:
-        run("own")
-    assert raised.value.trace == "line 7"
+        report_of("mine")
+
+
+def test_run_analyzer_keeps_the_trace_of_bad_input(write_plugin: WritePlugin) -> None:
+    write_plugin("mine.py", "from rbptrack.analysis import BadInput; e = BadInput('no'); e.trace = 'line 7'; raise e")
+    with pytest.raises(BadInput) as caught:
+        report_of("mine")
+    assert caught.value.trace == "line 7"
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, Stopped])
-def test_an_interrupt_is_not_held_up(plugins, stop):
-    plugins("mine.py", f"from rbptrack.base.process import Stopped; raise {stop.__name__}")
+def test_run_analyzer_lets_interrupts_pass(write_plugin: WritePlugin, stop: type[BaseException]) -> None:
+    write_plugin("mine.py", f"from rbptrack.base.process import Stopped; raise {stop.__name__}")
     with pytest.raises(stop):
-        run("mine")
+        report_of("mine")
 
 
-def test_what_an_analyzer_changes_no_other_sees(plugins):
-    plugins("mine.py", "runs.frame['ce'] = 0.0; return Report({})")
+def test_run_analyzer_gives_each_analyzer_its_own_copy_of_the_frame(write_plugin: WritePlugin) -> None:
+    write_plugin("mine.py", "runs.frame['ce'] = 0.0; return Report({})")
     runs = example_runs(documents=5)
     before = runs.frame.copy()
     run_analyzer(find_plugins(ANALYZERS).select("mine")(), runs)
     assert runs.frame.equals(before)
 
 
-def test_results_of_a_call_are_checked(plugins):
-    plugins("mine.py")
+def test_guarded_returns_a_result_of_the_expected_type(write_plugin: WritePlugin) -> None:
+    write_plugin("mine.py")
     plugin = find_plugins(ANALYZERS).select("mine")()
     assert guarded(plugin, lambda: 3, int) == 3
+
+
+def test_guarded_refuses_a_result_of_another_type(write_plugin: WritePlugin) -> None:
+    write_plugin("mine.py")
+    plugin = find_plugins(ANALYZERS).select("mine")()
     with pytest.raises(RbptrackError, match="str"):
         guarded(plugin, lambda: "3", int)
 
 
-def test_a_plugin_of_a_folder_goes_to_another_process(plugins, tmp_path):
-    plugins("mine.py", "return Report({}, headline='x' * self.times)")
-    plugin = find_plugins(ANALYZERS).select("mine")(times=4)
-    (tmp_path / "plugin").write_bytes(pickle.dumps(plugin))
+def test_plugin_from_a_file_can_be_pickled_for_another_process(write_plugin: WritePlugin, tmp_path: Path) -> None:
+    write_plugin("mine.py", "return Report({}, headline='x' * self.times)")
+    analyzer = find_plugins(ANALYZERS).select("mine")
+    (tmp_path / "plugin").write_bytes(pickle.dumps(analyzer(times=4)))
     code = "import pickle; p = pickle.load(open('plugin', 'rb')); print(p.name, p.analyze(None).headline)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert told.stdout.split() == ["mine", "xxxx"]
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert process.stdout.split() == ["mine", "xxxx"]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.word)
-def test_the_summary_of_each_built_in_plugin_is_whole(kind):
-    """The summary is the first line of the docstring, so the sentence must not go on in the second line."""
+def test_docstring_of_each_built_in_plugin_begins_with_one_line(kind: Any) -> None:
+    """The summary of a plugin is the first line of its docstring. The sentence must not go on in the second line."""
     for name, plugin in find_plugins(kind).load().items():
-        assert inspect.cleandoc(plugin.__doc__).partition("\n")[2][:1] in ("", "\n"), name
+        second_line = inspect.cleandoc(plugin.__doc__).partition("\n")[2].partition("\n")[0]
+        assert second_line == "", name

@@ -1,7 +1,8 @@
-"""A cached table is made once; a damaged one again; without a folder to write in, each time."""
+"""Tests of the cache of tables: a table is made once, and again only if its file is damaged or cannot be written."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,26 +13,44 @@ from rbptrack.sources.cache import cached_table, folder
 SCHEMA = pa.schema({"a": pa.int64()})
 
 
-def test_a_table_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], pa.Table]:
+    """Use an empty cache. Returns a function that makes a table with the numbers of its calls: [0], [0, 1], ..."""
     monkeypatch.setenv("RBPTRACK_CACHE", str(tmp_path / "cache"))
-    made: list[int] = []
+    calls: list[int] = []
 
-    def make() -> pa.Table:
-        made.append(len(made))
-        return pa.table({"a": made})
+    def table_of_calls() -> pa.Table:
+        calls.append(len(calls))
+        return pa.table({"a": calls})
 
-    assert cached_table("documents/x", SCHEMA, make).equals(cached_table("documents/x", SCHEMA, make))
-    assert made == [0]
+    return table_of_calls
+
+
+def test_cached_table_makes_a_table_once(make: Callable[[], pa.Table]) -> None:
+    assert cached_table("documents/x", SCHEMA, make)["a"].to_pylist() == [0]
+    assert cached_table("documents/x", SCHEMA, make)["a"].to_pylist() == [0]
+
+
+def test_cached_table_makes_a_table_again_if_its_file_was_cut(make: Callable[[], pa.Table]) -> None:
+    cached_table("documents/x", SCHEMA, make)
     path = folder() / "documents/x.parquet"
     path.write_bytes(path.read_bytes()[:-20])
     assert cached_table("documents/x", SCHEMA, make)["a"].to_pylist() == [0, 1]
     assert cached_table("documents/x", SCHEMA, make)["a"].to_pylist() == [0, 1]
-    path.write_bytes(path.read_bytes().replace(b"\x18\x01a", b"\x18\x01b"))  # the column's name, in the file's end
-    assert cached_table("documents/x", SCHEMA, make)["a"].to_pylist() == [0, 1, 2]
 
 
-def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cache").write_text("a file where the folder belongs")
-    monkeypatch.setenv("RBPTRACK_CACHE", str(tmp_path / "cache"))
-    for number in (1, 2):
-        assert cached_table("documents/x", SCHEMA, lambda n=number: pa.table({"a": [n]}))["a"].to_pylist() == [number]  # type: ignore[misc]
+def test_cached_table_makes_a_table_again_if_its_file_has_another_schema(make: Callable[[], pa.Table]) -> None:
+    cached_table("documents/x", SCHEMA, make)
+    path = folder() / "documents/x.parquet"
+    # The column's name stands in the schema at the end of the file, which no checksum covers.
+    damaged = path.read_bytes().replace(b"\x18\x01a", b"\x18\x01b")
+    path.write_bytes(damaged)
+    assert cached_table("documents/x", SCHEMA, make)["a"].to_pylist() == [0, 1]
+
+
+def test_cached_table_makes_a_table_at_each_call_if_the_cache_cannot_be_written(
+    make: Callable[[], pa.Table], tmp_path: Path
+) -> None:
+    (tmp_path / "cache").write_text("a file in place of the folder")
+    assert cached_table("documents/x", SCHEMA, make)["a"].to_pylist() == [0]
+    assert cached_table("documents/x", SCHEMA, make)["a"].to_pylist() == [0, 1]
