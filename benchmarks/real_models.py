@@ -115,8 +115,8 @@ def compare(name: str, folder: Path, words: list[str]) -> bool:
     rank, logprob = plain(folder, model.file, corpus)
     moved = float((table.rank != rank).mean())
     nats = float(np.abs(table.column("logprob") - logprob).max())
-    assert measured.split is not None
-    of_rank, of_rest = measured.split
+    assert measured.ce_parts is not None
+    of_rank, of_rest = measured.ce_parts
     line = {
         "model": name,
         "dataset": config.dataset.name,

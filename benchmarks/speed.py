@@ -38,7 +38,7 @@ from benchmarks.shapes import random_corpus, random_module
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine import measure
-from rbptrack.engine.batches import Batch, batch_of, compose
+from rbptrack.engine.batches import Batch, group_sequences, make_batch
 from rbptrack.models.causal import CausalModel, split_model
 
 BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
@@ -50,14 +50,14 @@ Seconds = tuple[float, float]
 def batches_of(corpus: Corpus, batch_tokens: int) -> list[Batch]:
     """Group a corpus into batches of sequences of similar length, as a measurement does."""
     order = np.argsort(-corpus.lengths, kind="stable").tolist()
-    return [batch_of(corpus, sequences) for sequences in compose(corpus, order, batch_tokens)]
+    return [make_batch(corpus, sequences) for sequences in group_sequences(corpus, order, batch_tokens)]
 
 
 @torch.inference_mode()
 def bare(model: CausalModel, batches: Sequence[Batch]) -> None:
     """Run only the forward pass."""
     for batch in batches:
-        model.whole(batch.token_ids.to(model.device))
+        model.full_logits(batch.token_ids.to(model.device))
 
 
 @torch.inference_mode()
@@ -65,7 +65,7 @@ def plain(model: CausalModel, batches: Sequence[Batch]) -> None:
     """Compute full logits, log_softmax, and the rank of each target by comparison."""
     for batch in batches:
         ids = batch.token_ids.to(model.device)
-        log_p = model.whole(ids)[:, :-1].float().log_softmax(-1)
+        log_p = model.full_logits(ids)[:, :-1].float().log_softmax(-1)
         own = log_p.gather(-1, ids[:, 1:, None])
         (log_p >= own).sum(-1).cpu()
 

@@ -36,7 +36,7 @@ from rbptrack.analysis import (
     spanned,
 )
 from rbptrack.figures import facets, intervals
-from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram, RankTable, split_sums
+from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram, RankTable, rank_and_rest_sums
 from rbptrack.stats import MIN_UNITS, Estimate, laws, why_no_interval
 
 PARTS = {
@@ -113,7 +113,7 @@ def part_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> PartSums
         tokens = piece.sum_by_document()
         nats = piece.sum_by_document(-logprob)
         rank = piece.sum_by_document(logs[piece.above])
-        if split_sums(piece)[2]:  # also checks the sum of ln R and -ln(pR) of every token, within 1e-9
+        if rank_and_rest_sums(piece)[2]:  # also checks the sum of ln R and -ln(pR) of every token, within 1e-9
             rank = np.full(len(tokens), np.nan)
         entropy_sums = piece.sum_by_document(surprise[piece.rank])
         moves_ln_z = piece.sum_by_document(weight[piece.rank] * (logprob - mean[piece.rank]))

@@ -203,11 +203,11 @@ def measure(
     from rbptrack.corpus.documents import Document
     from rbptrack.corpus.sequences import build_corpus
     from rbptrack.corpus.tokens import tokenise
-    from rbptrack.models.architecture import check_compatible, longest_sequence
+    from rbptrack.models.architecture import check_compatible, max_sequence_length
 
     _check_objects(model, tokenizer)
     if seq_len is None:
-        seq_len = min(DEFAULT_SEQ_LEN, longest_sequence(model.config) or DEFAULT_SEQ_LEN)
+        seq_len = min(DEFAULT_SEQ_LEN, max_sequence_length(model.config) or DEFAULT_SEQ_LEN)
     documents = [Document(str(number), (text,)) for number, text in enumerate(as_texts(texts))]
     config = config_from_values(
         {
@@ -255,11 +255,11 @@ def _measure_in(
     show_bar: bool,
 ) -> LoggedMeasurement:
     """Measure a corpus with a model that no other thread measures at the same time. Ranks are written to `folder`."""
-    from rbptrack.models.causal import borrowed, split_model
-    from rbptrack.models.tokenizer import rules_of
+    from rbptrack.models.causal import evaluation_mode, split_model
+    from rbptrack.models.tokenizer import rules_hash
 
     began = time.time()
-    with _MODEL_IN_USE, borrowed(model):
+    with _MODEL_IN_USE, evaluation_mode(model):
         causal = split_model(model, type(model).__name__)
         config.model.size = config.model.size or compact(causal.non_embedding_params)
 
@@ -269,7 +269,7 @@ def _measure_in(
                 config,
                 weights=f"ranks:{_hash_of(measurement.ranks)}",
                 tokenizer="",
-                tokenizer_rules=rules_of(tokenizer),
+                tokenizer_rules=rules_hash(tokenizer),
                 texts=corpus.texts_hash,
             )
             return Facts.of(config, identity, {}, model=causal, corpus=corpus)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rbptrack.analysis.importing import CheckedSource, Importer, checked
+from rbptrack.analysis.importing import CheckedContent, Importer, check_imported
 
 
 def write_file(path: Path, content: str | bytes) -> Path:
@@ -14,10 +14,10 @@ def write_file(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def read_checked(importer: Importer, path: Path) -> CheckedSource:
+def read_checked(importer: Importer, path: Path) -> CheckedContent:
     """Read all rows of a file with an importer and check them as `rbptrack import` does.
 
     Fails if the importer does not accept the path. Raises BadInput if a row breaks a rule of importers.
     """
     assert importer.takes(path)
-    return checked(path, importer.read(path))
+    return check_imported(path, importer.read(path))

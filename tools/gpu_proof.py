@@ -37,7 +37,7 @@ from rbptrack.models.causal import CausalModel, split_model
 from rbptrack.models.device import set_precision
 from rbptrack.ranks import RankTable
 from rbptrack.scoring import Head, Scorer
-from rbptrack.scoring.scorer import compiled, reduction
+from rbptrack.scoring.scorer import compiled_reduction, eager_reduction
 from rbptrack.sweep import resolve
 from rbptrack.sweep.load import Loader
 from tests.tiny_models import ARCHITECTURES, ROWS
@@ -154,8 +154,12 @@ def compiled_against_eager(scale: Scale, device: str) -> Iterator[Row]:
         vocab_size = scale.vocab_size or SHAPES[shape]["vocab_size"]
         logits = 3 * torch.randn(scale.rows, vocab_size, device=device)
         own = logits.gather(1, torch.randint(vocab_size, (scale.rows, 1), device=device))
-        eager = reduction(logits, own)
-        fast = compiled()(logits, own) if device == "cuda" else reduction(logits.clone(), own, torch.empty_like(logits))
+        eager = eager_reduction(logits, own)
+        fast = (
+            compiled_reduction()(logits, own)
+            if device == "cuda"
+            else eager_reduction(logits.clone(), own, torch.empty_like(logits))
+        )
         differ = int(((eager[0] + eager[1]) != (fast[0] + fast[1])).sum())
         nats = float((eager[2] - fast[2]).abs().max())
         yield {"step": "compiled", "what": shape, "rows": scale.rows, "unexplained": differ, "nats": nats}

@@ -15,7 +15,7 @@ An importer reads a file and yields what it holds:
             for row in load_json(path):  # load_json is in rbptrack.analysis
                 yield ImportedMeasurement({"model": row["id"], "dataset": self.dataset, "ce": row["loss"]})
 
-`checked` then compares all values with the rules. If a value breaks a rule, `checked` raises an error that lists the
+`check_imported` then compares all values with the rules. If a value breaks a rule, it raises an error that lists the
 places of such values, and nothing is imported.
 """
 
@@ -125,7 +125,7 @@ class CheckedMeasurement:
 
 
 @dataclass(frozen=True)
-class CheckedSource:
+class CheckedContent:
     """The checked content of an imported file or folder.
 
     Attributes:
@@ -154,15 +154,16 @@ def family_and_size(model: str) -> tuple[str, str]:
     return family, size
 
 
-def checked(
-    source: Path, items: Iterable[Imported], split: Callable[[str], tuple[str, str]] = family_and_size
-) -> CheckedSource:
-    """Check everything that an importer yields.
+def check_imported(
+    path: Path, items: Iterable[Imported], read_name: Callable[[str], tuple[str, str]] = family_and_size
+) -> CheckedContent:
+    """Check the objects that an importer yields, and return them as rows.
 
     Args:
-        source: the file or folder, for error messages.
+        path: the file or folder, for error messages.
         items: the objects that the importer's `read` yields.
-        split: function from a model's name to its family and size. It is used if the columns do not have both.
+        read_name: function that returns family and size for a name of a model. It is called if a measurement does not
+            have both columns.
 
     Raises:
         BadInput: a value breaks a rule, a number appears with two different values, or there is nothing to import. The
@@ -177,7 +178,7 @@ def checked(
             notes[item.text] = None
             continue
         try:
-            row = _measurement(item, split) if isinstance(item, ImportedMeasurement) else _score(item)
+            row = _measurement(item, read_name) if isinstance(item, ImportedMeasurement) else _score(item)
         except ValidationError as error:
             faults += _faults(error, item)
             continue
@@ -193,9 +194,9 @@ def checked(
             where = first.place or "the same source"
             faults.append(f"{_at(item.place)}{what}: the values of {listed(differing)} differ from those in {where}")
     if faults:
-        raise BadInput(_message(source, faults))
+        raise BadInput(_message(path, faults))
     if not rows:
-        raise BadInput("\n  ".join([f"{source} holds nothing to import", *list(notes)[:_MAX_FAULTS]]))
+        raise BadInput("\n  ".join([f"{path} holds nothing to import", *list(notes)[:_MAX_FAULTS]]))
     measurements = []
     scores = []
     for row, item in rows.values():
@@ -204,7 +205,7 @@ def checked(
         else:
             scores.append(row.model_dump())
     frame = pd.DataFrame(scores, columns=list(SCORES))
-    return CheckedSource(measurements, frame.astype({"score": "Float64", "n": "Int64"}), list(notes))
+    return CheckedContent(measurements, frame.astype({"score": "Float64", "n": "Int64"}), list(notes))
 
 
 def _differing(one: ImportedRow | ScoreRow, other: ImportedRow | ScoreRow) -> list[str]:
@@ -225,7 +226,7 @@ def _score(item: ImportedScore) -> ScoreRow:
     return ScoreRow.model_validate(columns)
 
 
-def _measurement(item: ImportedMeasurement, split: Callable[[str], tuple[str, str]]) -> ImportedRow:
+def _measurement(item: ImportedMeasurement, read_name: Callable[[str], tuple[str, str]]) -> ImportedRow:
     """Check the columns of a measurement. If it has ranks, compute its numbers from them and compare.
 
     Raises:
@@ -237,7 +238,7 @@ def _measurement(item: ImportedMeasurement, split: Callable[[str], tuple[str, st
     if isinstance(model := columns.get("model"), str):
         columns["model"] = plain_name(model)[0]
     if not {"family", "size"} <= columns.keys():
-        family, size = split(str(columns.get("model", "unknown")))  # ImportedRow refuses a row without a model
+        family, size = read_name(str(columns.get("model", "unknown")))  # ImportedRow refuses a row without a model
         columns.setdefault("family", family)
         columns.setdefault("size", size)
     if item.ranks is None:
@@ -292,10 +293,10 @@ def _faults(error: ValidationError, item: ImportedMeasurement | ImportedScore) -
     return faults
 
 
-def _message(source: Path, faults: list[str]) -> str:
+def _message(path: Path, faults: list[str]) -> str:
     if len(faults) == 1:
-        return f"{source}, {faults[0]}. Nothing was imported"
-    lines = [f"{source} has {len(faults)} faults; nothing was imported", *faults[:_MAX_FAULTS]]
+        return f"{path}, {faults[0]}. Nothing was imported"
+    lines = [f"{path} has {len(faults)} faults; nothing was imported", *faults[:_MAX_FAULTS]]
     if len(faults) > _MAX_FAULTS:
         lines.append(f"... and {len(faults) - _MAX_FAULTS} more")
     return "\n  ".join(lines)

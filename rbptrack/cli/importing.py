@@ -31,10 +31,10 @@ def import_(
     plugins_path: PluginsPath = UNSET,
 ) -> int:
     """Import measurements from a bundle, from tables of metrics or ranks, or from scores of tasks."""
-    from rbptrack.analysis.importing import CheckedSource, checked
+    from rbptrack.analysis.importing import CheckedContent, check_imported
     from rbptrack.analysis.plugin import with_options
     from rbptrack.discovery import IMPORTERS, find_plugins, guarded
-    from rbptrack.exchange import import_bundle, import_source, is_bundle
+    from rbptrack.exchange import import_bundle, import_content, is_bundle
 
     path = user_path(str(path))
     if not path.exists():
@@ -47,8 +47,10 @@ def import_(
         importers = find_plugins(IMPORTERS, plugins_path)
         chosen = importer or _importer_for(importers, path)
         plugin = with_options(importers.select(chosen), options)
-        source = guarded(plugin, lambda: checked(path, plugin.read(path), split=_name_reader()), CheckedSource)
-        lines = import_source(chosen, source, path, selection.store)
+        content = guarded(
+            plugin, lambda: check_imported(path, plugin.read(path), read_name=_name_reader()), CheckedContent
+        )
+        lines = import_content(chosen, content, path, selection.store)
     for line in lines:
         say(line)
     return 0

@@ -39,7 +39,7 @@ def list_(
         json.dump(rows, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False, default=pd.Timestamp.isoformat)
         sys.stdout.write("\n")
     elif form == "table":
-        print_table(headline(frame), last_to_go=["dataset", "CE", "RBP_10"])
+        print_table(headline(frame), by_importance=["dataset", "CE", "RBP_10"])
         say(counted(len(frame), "measurement"))
     else:
         from rbptrack.reporting import table_text  # imports Altair, which doubles the running time

@@ -28,8 +28,8 @@ def plan(words: Words = UNSET) -> int:
     forms |= {"weights": compact_bytes, "download": compact_bytes, "seconds": duration}
     for column, form in forms.items():
         shown[column] = [form(value) if pd.notna(value) else "" for value in table[column]]
-    last_to_go = ["dataset", "status", "S", "tokens", "time", "weights", "download"]
-    print_table(shown.rename(columns={"seconds": "time"}), last_to_go=last_to_go)
+    by_importance = ["dataset", "status", "S", "tokens", "time", "weights", "download"]
+    print_table(shown.rename(columns={"seconds": "time"}), by_importance=by_importance)
     if not failed.all():
         seconds, flops = (to_measure[column].sum(skipna=False) for column in ("seconds", "FLOPs"))
         download = to_measure.drop_duplicates("model")["download"].sum(skipna=False)

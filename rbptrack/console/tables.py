@@ -26,7 +26,7 @@ def print_table(
     frame: pd.DataFrame,
     *,
     formats: Mapping[str, str] | None = None,
-    last_to_go: Sequence[str] = (),
+    by_importance: Sequence[str] = (),
     title: str = "",
     wrap: bool = False,
 ) -> None:
@@ -38,15 +38,17 @@ def print_table(
     Args:
         frame: the table.
         formats: the format of a column's numbers, such as `.3f`, by column; default: four significant digits.
-        last_to_go: the columns to keep if room is short, the most important first. Of the other columns, the leftmost
-            are kept first. The first column of the frame is always shown.
+        by_importance: the columns to keep if room is short, the most important first. Of the other columns, the
+            leftmost are kept first. The first column of the frame is always shown.
         title: a line to print above the table.
         wrap: whether to break the last column into lines if room is short. No column is left out.
 
     """
     console = Console(highlight=False)
     room = console.width if console.is_terminal else sys.maxsize
-    (head, *rows), left_out = table_lines(frame, sys.maxsize if wrap else room, formats=formats, last_to_go=last_to_go)
+    (head, *rows), left_out = table_lines(
+        frame, sys.maxsize if wrap else room, formats=formats, by_importance=by_importance
+    )
     if wrap:
         indent = " " * min(head.rindex(str(frame.columns[-1])), room // 2)
         rows = [line for row in rows for line in textwrap.wrap(row, room, subsequent_indent=indent)]
@@ -60,7 +62,7 @@ def print_table(
 
 
 def table_lines(
-    frame: pd.DataFrame, room: int, *, formats: Mapping[str, str] | None = None, last_to_go: Sequence[str] = ()
+    frame: pd.DataFrame, room: int, *, formats: Mapping[str, str] | None = None, by_importance: Sequence[str] = ()
 ) -> tuple[list[str], list[str]]:
     """Format a frame as lines of text.
 
@@ -68,7 +70,7 @@ def table_lines(
         frame: the table.
         room: the largest width of a line in characters. Columns that do not fit are left out.
         formats: the format of a column's numbers, such as `.3f`, by column; default: four significant digits.
-        last_to_go: the columns to keep if room is short, the most important first.
+        by_importance: the columns to keep if room is short, the most important first.
 
     Returns:
         The lines, beginning with the line of column names, and the names of the columns that are left out.
@@ -78,15 +80,15 @@ def table_lines(
     columns = {str(name): [_cell(value, formats.get(str(name), "")) for value in frame[name]] for name in frame}
     numeric = {str(name) for name in frame if frame[name].dtype.kind in "iuf"}
     widths = {name: max(map(cell_len, (name, *cells))) for name, cells in columns.items()}
-    shown, left_out = _fitting(widths, room, last_to_go)
+    shown, left_out = _fitting(widths, room, by_importance)
     padded = [_padded([name, *columns[name]], widths[name], right=name in numeric) for name in shown]
     return [(" " * _GAP).join(cells).rstrip() for cells in zip(*padded, strict=True)], left_out
 
 
-def _fitting(widths: Mapping[str, int], room: int, last_to_go: Sequence[str]) -> tuple[list[str], list[str]]:
+def _fitting(widths: Mapping[str, int], room: int, by_importance: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the names of the columns that fit and of those that do not, both in the order of the table."""
     first, *others = widths
-    important = [name for name in last_to_go if name in others]
+    important = [name for name in by_importance if name in others]
     important += [name for name in others if name not in important]
     left = room - widths[first]
     shown = {first}

@@ -86,7 +86,7 @@ class Batch:
         )
 
 
-def compose(corpus: Corpus, sequences: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+def group_sequences(corpus: Corpus, sequences: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
     """Group sequences into batches.
 
     The result depends on the arguments only, so a measurement that is continued uses the same batches.
@@ -105,7 +105,7 @@ def compose(corpus: Corpus, sequences: Sequence[int], batch_tokens: int) -> Iter
         begin = end
 
 
-def batch_of(corpus: Corpus, sequences: Sequence[int]) -> Batch:
+def make_batch(corpus: Corpus, sequences: Sequence[int]) -> Batch:
     """Make a batch of some sequences, which are given by their numbers in the corpus."""
     length = int(corpus.lengths[sequences].max())
     token_ids = np.zeros((len(sequences), length), dtype=np.int64)

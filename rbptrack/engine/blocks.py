@@ -19,7 +19,7 @@ import numpy as np
 
 from rbptrack.base.errors import MeasurementError, RbptrackError
 from rbptrack.base.files import write_whole
-from rbptrack.engine.batches import Batch, batch_of, compose
+from rbptrack.engine.batches import Batch, group_sequences, make_batch
 from rbptrack.ranks import IntArray, RankTable
 from rbptrack.scoring import Scores
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SECTION = 131_072
+SECTION_TOKENS = 131_072
 """The largest number of tokens in a section. Only a section of a single sequence can be longer.
 
 A section is also one row group of the finished table.
@@ -84,8 +84,8 @@ class Blocks:
         """
         for gap in self._gaps():
             begin = gap.begin
-            for sequences in compose(self._corpus, self._order[gap.begin : gap.end], batch_tokens):
-                yield Block(begin, begin + len(sequences)), batch_of(self._corpus, sequences)
+            for sequences in group_sequences(self._corpus, self._order[gap.begin : gap.end], batch_tokens):
+                yield Block(begin, begin + len(sequences)), make_batch(self._corpus, sequences)
                 begin += len(sequences)
 
     def write(
@@ -131,7 +131,7 @@ class Blocks:
             end = begin + len(section)
             inside = [block for block in self.saved if block.begin < end and block.end > begin]
             opened = {block: opened[block] if block in opened else self._read(block) for block in inside}
-            yield _joined(self._corpus.targets(section.start, section.stop), list(opened.values()))
+            yield _select_targets(self._corpus.targets(section.start, section.stop), list(opened.values()))
             begin = end
 
     def _check_corpus(self) -> None:
@@ -206,13 +206,13 @@ class Blocks:
 
 
 def _sections(lengths: IntArray) -> list[range]:
-    """Return ranges of consecutive sequences. Each has at most `SECTION` tokens or is a single longer sequence."""
+    """Return ranges of consecutive sequences, each of at most `SECTION_TOKENS` tokens or of one longer sequence."""
     ends = np.cumsum(lengths)
     sections = []
     low = 0
     while low < len(ends):
         before = ends[low - 1] if low else 0
-        high = max(low + 1, int(np.searchsorted(ends, before + SECTION, side="right")))
+        high = max(low + 1, int(np.searchsorted(ends, before + SECTION_TOKENS, side="right")))
         sections.append(range(low, high))
         low = high
     return sections
@@ -223,7 +223,7 @@ def _by_length(corpus: Corpus, sequences: range) -> list[int]:
     return sorted(sequences, key=lambda i: (-int(corpus.lengths[i]), i))
 
 
-def _joined(wanted: IntArray, parts: Sequence[tuple[IntArray, RankTable]]) -> tuple[IntArray, RankTable]:
+def _select_targets(wanted: IntArray, parts: Sequence[tuple[IntArray, RankTable]]) -> tuple[IntArray, RankTable]:
     """Select the rows of some targets from several tables.
 
     Args:

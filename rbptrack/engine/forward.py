@@ -20,9 +20,9 @@ from torch import Tensor
 from rbptrack.base.errors import MeasurementError
 from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.batches import Batch
-from rbptrack.models.device import free_memory, out_of_memory
+from rbptrack.models.device import free_memory, is_out_of_memory
 from rbptrack.scoring import PairScorer, Scorer, Scores
-from rbptrack.scoring.scorer import compiled_on_cpu
+from rbptrack.scoring.scorer import compiled_cpu_reduction
 
 if TYPE_CHECKING:
     from rbptrack.models.causal import CausalModel, Reference
@@ -71,7 +71,7 @@ class Forward:
         self._shrunk = 0  # number of times that memory ran out
         self._padding = torch.zeros((), device=model.device)
         self._lock = threading.Lock()
-        self._own = threading.local()  # the scorers of each thread
+        self._local = threading.local()  # the scorers of each thread
         self._compiles = not self._cuda and targets * model.head.vocab_size >= _COMPILE_ENTRIES
 
     @property
@@ -87,7 +87,7 @@ class Forward:
         before = torch.get_num_threads()
         torch.set_num_threads(self._threads_each)
         if self._compiles:
-            compiled_on_cpu(self._model.head.vocab_size)  # compiled once, before several threads need it
+            compiled_cpu_reduction(self._model.head.vocab_size)  # compiled once, before several threads need it
         try:
             if self.workers == 1:
                 for batch in batches:
@@ -133,7 +133,7 @@ class Forward:
                 done.append(self._forward(part))
                 continue
             except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
             # Outside the except block, in which the traceback would keep the failed tensors alive.
             self._shrink(part, before)
@@ -146,7 +146,7 @@ class Forward:
         scorer = self._scorer(reference)
         if reference is None:
             return scorer(states, batch.target_ids)
-        pair = PairScorer(scorer, self._own.reference, entries=reference.entries)
+        pair = PairScorer(scorer, self._local.reference, entries=reference.entries)
         scores = pair(states, self._states(reference.model, batch), batch.target_ids)
         with self._lock:
             self._padding = torch.maximum(self._padding, pair.padding)
@@ -161,24 +161,24 @@ class Forward:
 
     def _scorer(self, reference: Reference | None) -> Scorer:
         """Return the calling thread's scorer. If the size of chunks has changed, make a new one."""
-        if getattr(self._own, "chunk_tokens", None) != self.chunk_tokens:
+        if getattr(self._local, "chunk_tokens", None) != self.chunk_tokens:
             chunk = self.chunk_tokens
             self._forget_scorers()
             if reference is not None:
-                self._own.reference = Scorer(reference.model.head, chunk_tokens=chunk)
-            on_cpu = compiled_on_cpu(self._model.head.vocab_size) if self._compiles else None
-            self._own.scorer = Scorer(self._model.head, chunk_tokens=chunk, on_cpu=on_cpu)
-            self._own.chunk_tokens = chunk
-        scorer: Scorer = self._own.scorer
+                self._local.reference = Scorer(reference.model.head, chunk_tokens=chunk)
+            on_cpu = compiled_cpu_reduction(self._model.head.vocab_size) if self._compiles else None
+            self._local.scorer = Scorer(self._model.head, chunk_tokens=chunk, on_cpu=on_cpu)
+            self._local.chunk_tokens = chunk
+        scorer: Scorer = self._local.scorer
         if scorer.note and scorer.note not in self.notes:
             self.notes.append(scorer.note)
         return scorer
 
     def _forget_scorers(self) -> None:
         """Release this thread's scorers and their memory."""
-        self._own.chunk_tokens = None
-        self._own.scorer = None
-        self._own.reference = None
+        self._local.chunk_tokens = None
+        self._local.scorer = None
+        self._local.reference = None
 
     def _shrink(self, batch: Batch, before: tuple[int, int]) -> None:
         """Halve the chunk or, every other time, the batch. Raises MeasurementError if neither can be halved.

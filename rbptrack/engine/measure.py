@@ -17,7 +17,7 @@ from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.batches import Batch
 from rbptrack.engine.blocks import Block, Blocks
 from rbptrack.engine.forward import Forward
-from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable, split_sums
+from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable, rank_and_rest_sums
 from rbptrack.ranks.measurement import RANKS_FILE, Compared, Measurement
 from rbptrack.scoring import Scores
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rbptrack.models.causal import CausalModel
 
 BLOCK_SECONDS = 30.0
-"""Scores are written to the disk after so many seconds."""
+"""The number of seconds after which scores are written to disk."""
 
 _BLOCK_TOKENS = 4_000_000  # scores are also written after so many tokens, because each takes 40 bytes of memory
 
@@ -72,10 +72,10 @@ def measure(
     _reset_peak_memory(model.device)
     forward = Forward(model, engine, longest=longest, targets=len(targets) - saved_tokens)
     began = time.perf_counter()
-    _measure_rest(forward, blocks, _Waiting(blocks, model.vocab_size, strict=strict), progress)
+    _measure_rest(forward, blocks, _BlockWriter(blocks, model.vocab_size, strict=strict), progress)
     seconds = time.perf_counter() - began
     sums = _Sums(ks)
-    RankTable.write_pieces(folder / RANKS_FILE, sums.over(blocks, corpus))
+    RankTable.write_pieces(folder / RANKS_FILE, sums.add_sections(blocks, corpus))
     return Measurement(
         folder=folder,
         histogram=sums.histogram,
@@ -88,13 +88,13 @@ def measure(
         batch_tokens=forward.batch_tokens,
         chunk_tokens=forward.chunk_tokens,
         notes=(*model.notes, *forward.notes),
-        compared=sums.compared_by(forward.padding_mass) if model.reference else None,
-        split=sums.parts_of_ce,
+        compared=sums.comparison(forward.padding_mass) if model.reference else None,
+        ce_parts=sums.ce_parts,
     )
 
 
-def _measure_rest(forward: Forward, blocks: Blocks, waiting: _Waiting, progress: Callable[[int], object]) -> None:
-    """Score the batches that are not on disk, and write them in blocks."""
+def _measure_rest(forward: Forward, blocks: Blocks, writer: _BlockWriter, progress: Callable[[int], object]) -> None:
+    """Score the batches whose scores are not on disk, and write the scores in blocks."""
     places: deque[Block] = deque()  # the places of the batches that are being computed
 
     def batches() -> Iterator[Batch]:
@@ -105,19 +105,16 @@ def _measure_rest(forward: Forward, blocks: Blocks, waiting: _Waiting, progress:
     with closing(forward.run(batches())) as results:
         try:
             for batch, scores in results:
-                waiting.add(places.popleft(), batch, scores)
+                writer.add(places.popleft(), batch, scores)
                 progress(len(batch))
         except (KeyboardInterrupt, SystemExit):
-            waiting.save()
+            writer.save()
             raise
-    waiting.save()
+    writer.save()
 
 
-class _Waiting:
-    """Collects scored batches in memory, and writes them to disk as a block from time to time.
-
-    The batches of a block are consecutive.
-    """
+class _BlockWriter:
+    """Collects scored batches, and writes consecutive ones to disk as a block, about every `BLOCK_SECONDS`."""
 
     def __init__(self, blocks: Blocks, vocab_size: int, *, strict: bool) -> None:
         self._blocks = blocks
@@ -133,7 +130,7 @@ class _Waiting:
         begin = self._place.begin if self._scored else place.begin
         self._place = Block(begin, place.end)
         self._scored.append((batch, scores))
-        tokens = sum(len(waiting) for waiting, _ in self._scored)
+        tokens = sum(len(batch) for batch, _ in self._scored)
         if time.monotonic() - self._saved_at >= BLOCK_SECONDS or tokens >= _BLOCK_TOKENS:
             self.save()
 
@@ -146,11 +143,11 @@ class _Waiting:
 
 
 class _Sums:
-    """Computes the sums that a `Measurement` needs, in one pass over the rank table."""
+    """Sums the numbers of a `Measurement`, in one pass over the sections of the rank table."""
 
     histogram: RankHistogram
     compared: FloatArray
-    split: FloatArray
+    ce_sums: FloatArray
 
     def __init__(self, ks: Sequence[int]) -> None:
         self._ks = tuple(ks)
@@ -158,8 +155,8 @@ class _Sums:
         self.num_bytes = 0
         self.tied = 0
 
-    def over(self, blocks: Blocks, corpus: Corpus) -> Iterator[RankTable]:
-        """Yield the sections of the finished table, and add each to the sums."""
+    def add_sections(self, blocks: Blocks, corpus: Corpus) -> Iterator[RankTable]:
+        """Yield the sections of the finished rank table, and add each one to the sums while it is in memory."""
         first = True
         for index, table in blocks.tables():
             self.num_bytes += int(corpus.num_bytes[index].sum())
@@ -169,25 +166,25 @@ class _Sums:
             if first:
                 self.histogram = table.histogram()
                 self.compared = compared
-                self.split = split_sums(table)
+                self.ce_sums = rank_and_rest_sums(table)
                 first = False
             else:
                 self.histogram += table.histogram()
                 self.compared += compared
-                self.split += split_sums(table)
+                self.ce_sums += rank_and_rest_sums(table)
             yield table
 
     @property
     def counts(self) -> DocumentCounts:
         return DocumentCounts.merge(self._counts)
 
-    def compared_by(self, padding_mass: float) -> Compared:
+    def comparison(self, padding_mass: float) -> Compared:
         return Compared.of(self.compared, self.histogram.num_tokens, padding_mass)
 
     @property
-    def parts_of_ce(self) -> tuple[float, float] | None:
+    def ce_parts(self) -> tuple[float, float] | None:
         """The means of ln R and of -ln(p R), or None if some p R is above 1 by more than rounding."""
-        rank, rest, impossible = (self.split / self.histogram.num_tokens).tolist()
+        rank, rest, impossible = (self.ce_sums / self.histogram.num_tokens).tolist()
         return None if impossible else (rank, rest)
 
 

@@ -24,7 +24,7 @@ from rbptrack.base.parquet import read_table
 from rbptrack.base.secrets import without_password
 from rbptrack.base.validation import faults_of
 from rbptrack.facts import BY_NAME, FACTS, IMPORTABLE, Fact, Place
-from rbptrack.ranks import RankTable, is_rbp_column, rbp_ks, split_sums
+from rbptrack.ranks import RankTable, is_rbp_column, rank_and_rest_sums, rbp_ks
 from rbptrack.ranks.measurement import Compared
 from rbptrack.sources.fingerprint import fingerprint as fingerprint_of
 from rbptrack.tracking import Record
@@ -298,7 +298,7 @@ def _further_numbers_that_disagree(record: Record, table: RankTable, documents: 
         groups = [str(group) for group in documents.column("group").to_pylist()]
         counts = counts.in_groups([groups[number] for number in counts.document.tolist()])
     computed = numbers(table.histogram(), counts)
-    rank_sum, rest_sum, _ = split_sums(table)
+    rank_sum, rest_sum, _ = rank_and_rest_sums(table)
     computed |= {Metric.CE_RANK: rank_sum / len(table), Metric.CE_REST: rest_sum / len(table)}
     if table.ties_known:
         computed[Metric.TIE_RATE] = table.tie_rate

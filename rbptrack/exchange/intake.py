@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from rbptrack.analysis.importing import CheckedMeasurement, CheckedSource, ImportedRow
+from rbptrack.analysis.importing import CheckedContent, CheckedMeasurement, ImportedRow
 from rbptrack.base.formatting import counted
 from rbptrack.facts import BY_NAME, IMPORTABLE, Place, texts
 from rbptrack.sources.fingerprint import fingerprint
@@ -16,14 +16,14 @@ from rbptrack.tracking.names import HISTOGRAM_FILE, RANKS_FILE, Metric
 from rbptrack.tracking.record import MAX_TEXT_LENGTH, histogram_of, numbers, rbp_curve, size_metrics
 
 
-def import_source(importer: str, source: CheckedSource, path: Path, store: Store) -> list[str]:
+def import_content(importer: str, content: CheckedContent, path: Path, store: Store) -> list[str]:
     """Add the checked measurements and scores of a file or folder that the store does not have yet.
 
     If an earlier import of a measurement had other numbers, the new numbers replace them.
 
     Args:
         importer: the name of the importer.
-        source: the checked content of the file or folder.
+        content: the checked content of the file or folder.
         path: the file or folder.
         store: the store.
 
@@ -35,7 +35,7 @@ def import_source(importer: str, source: CheckedSource, path: Path, store: Store
 
     """
     new_measurements = 0
-    for measurement in source.measurements:
+    for measurement in content.measurements:
         record = _record(measurement, importer, path.name)
         if store.find_same(record):
             continue
@@ -47,8 +47,8 @@ def import_source(importer: str, source: CheckedSource, path: Path, store: Store
             record.write(folder)
             Outbox(store).deliver(folder, keep=True)  # the temporary folder is deleted at the end of the block
         new_measurements += 1
-    scores_are_new = len(source.scores) > 0 and store.save_scores(source.scores, path.name)
-    return list(_lines(source, new_measurements, scores_are_new=scores_are_new))
+    scores_are_new = len(content.scores) > 0 and store.save_scores(content.scores, path.name)
+    return list(_lines(content, new_measurements, scores_are_new=scores_are_new))
 
 
 def imported_line(new: int, measurements: int) -> str:
@@ -63,21 +63,21 @@ def imported_line(new: int, measurements: int) -> str:
     return f"{new} of {counted(measurements, 'measurement')} imported{others}"
 
 
-def _lines(source: CheckedSource, new_measurements: int, *, scores_are_new: bool) -> Iterator[str]:
-    if source.measurements:
-        yield imported_line(new_measurements, len(source.measurements))
-    without_ranks = sum(measurement.imported.ranks is None for measurement in source.measurements)
+def _lines(content: CheckedContent, new_measurements: int, *, scores_are_new: bool) -> Iterator[str]:
+    if content.measurements:
+        yield imported_line(new_measurements, len(content.measurements))
+    without_ranks = sum(measurement.imported.ranks is None for measurement in content.measurements)
     if without_ranks:
         yield (
             f"{without_ranks} without ranks: intervals with them cover the scatter between models, not that between "
             "documents"
         )
-    without_s = sum(measurement.row.non_embedding_params is None for measurement in source.measurements)
+    without_s = sum(measurement.row.non_embedding_params is None for measurement in content.measurements)
     if without_s:
         yield f"{without_s} without non_embedding_params: laws in size leave them out"
-    if len(source.scores):
-        yield f"{counted(len(source.scores), 'score')} {'imported' if scores_are_new else 'already in the store'}"
-    yield from source.notes
+    if len(content.scores):
+        yield f"{counted(len(content.scores), 'score')} {'imported' if scores_are_new else 'already in the store'}"
+    yield from content.notes
 
 
 def _record(measurement: CheckedMeasurement, importer: str, file: str) -> Record:

@@ -55,7 +55,7 @@ class Parameters:
         )
 
 
-def load_config(source: Pinned) -> Any:
+def load_config(pinned: Pinned) -> Any:
     """Load the transformers config of a model.
 
     Raises:
@@ -65,22 +65,22 @@ def load_config(source: Pinned) -> Any:
     """
     from transformers import AutoConfig
 
-    config = loaded("config", source, AutoConfig.from_pretrained)
-    check_quantisation(source.location, config)
+    config = load_part("config", pinned, AutoConfig.from_pretrained)
+    check_quantisation(pinned.location, config)
     layers = getattr(text_config(config), "num_hidden_layers", None)
     if isinstance(layers, int) and layers > _MAX_LAYERS:  # building them would take hours
         raise BadInput(
-            f"{source.location}: config.json asks for {layers:,} layers; at most {_MAX_LAYERS:,} can be built"
+            f"{pinned.location}: config.json asks for {layers:,} layers; at most {_MAX_LAYERS:,} can be built"
         )
     return config
 
 
-def loaded(what: str, source: Pinned, load: Callable[..., Any], remedy: str = "") -> Any:
+def load_part(what: str, pinned: Pinned, load: Callable[..., Any], remedy: str = "") -> Any:
     """Load a part of a model with one of transformers' `from_pretrained` functions.
 
     Args:
         what: the name of the part, such as "tokenizer". The error message uses it.
-        source: the pinned model or tokenizer.
+        pinned: the pinned model or tokenizer.
         load: the `from_pretrained` function.
         remedy: text that is added to the end of the error message.
 
@@ -89,21 +89,23 @@ def loaded(what: str, source: Pinned, load: Callable[..., Any], remedy: str = ""
 
     """
     try:
-        return from_source(source, load, trust_remote_code=False)
+        return call_from_pretrained(pinned, load, trust_remote_code=False)
     except RbptrackError:
         raise
     except BaseException as error:
         if not isinstance(error, Exception) and not is_panic(error):
             raise
-        raise BadInput(f"the {what} of {source.location} cannot be loaded: {reason(error, source)}{remedy}") from error
+        raise BadInput(
+            f"the {what} of {pinned.location} cannot be loaded: {failure_reason(error, pinned)}{remedy}"
+        ) from error
 
 
-def reason(error: BaseException, source: Pinned) -> str:
+def failure_reason(error: BaseException, pinned: Pinned) -> str:
     """Explain in one line why the files of a model cannot be loaded.
 
-    A damaged JSON file is named first. If all JSON files are whole, the text of the library's error is used.
+    The line names the damaged JSON file. If there is none, it quotes the library's error.
     """
-    damaged = damaged_file(source)
+    damaged = damaged_file(pinned)
     if damaged:
         return damaged
     said = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
@@ -116,11 +118,11 @@ def reason(error: BaseException, source: Pinned) -> str:
     return said
 
 
-def from_source(source: Pinned, load: Callable[..., Any], **options: Any) -> Any:
+def call_from_pretrained(pinned: Pinned, load: Callable[..., Any], **options: Any) -> Any:
     """Call one of transformers' `from_pretrained` functions for a pinned model or tokenizer.
 
     Args:
-        source: the pinned model or tokenizer.
+        pinned: the pinned model or tokenizer.
         load: the `from_pretrained` function.
         **options: further arguments of `load`.
 
@@ -130,13 +132,13 @@ def from_source(source: Pinned, load: Callable[..., Any], **options: Any) -> Any
 
     """
     silence_torchao()
-    _quiet(downloads=source.revision is not None)
-    if source.gguf:
-        options["gguf_file"] = source.gguf
-    if source.revision is None:
-        return load(source.location, **options)
-    options["revision"] = source.revision
-    return hub.call("model", source.location, source.requested, lambda: load(source.location, **options))
+    _quiet(downloads=pinned.revision is not None)
+    if pinned.gguf:
+        options["gguf_file"] = pinned.gguf
+    if pinned.revision is None:
+        return load(pinned.location, **options)
+    options["revision"] = pinned.revision
+    return hub.call("model", pinned.location, pinned.requested, lambda: load(pinned.location, **options))
 
 
 def _quiet(*, downloads: bool) -> None:
@@ -261,7 +263,7 @@ def candidates(
     return rows, tuple(sorted(set(range(rows)) - named))
 
 
-def longest_sequence(config: Any) -> int | None:
+def max_sequence_length(config: Any) -> int | None:
     """Return the maximum length of a sequence in tokens. Return None if the config sets no limit.
 
     For a model with "longrope" positions, the limit is the original training length. One longer sequence would change
@@ -278,7 +280,7 @@ def longest_sequence(config: Any) -> int | None:
 
 def check_compatible(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> None:
     """Raise BadInput if sequences exceed the model's maximum, or if the tokenizer has ids beyond the model's rows."""
-    longest = longest_sequence(config)
+    longest = max_sequence_length(config)
     if longest and seq_len > longest:
         raise BadInput(f"dataset.seq_len must be at most {longest}, the maximum of {name}; got {seq_len}")
     rows = vocab_size(config)

@@ -44,7 +44,7 @@ class Backbone:
         # Some models keep their recurrent state in their modules. They run one batch at a time, and the state is
         # cleared before each.
         self._stateful = [m for m in module.modules() if "recurrent_states" in vars(m)]
-        self._turn = threading.Lock() if self._stateful else nullcontext()
+        self._lock = threading.Lock() if self._stateful else nullcontext()
 
         def stop(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if getattr(stops, "here", False):
@@ -64,7 +64,7 @@ class Backbone:
         """
         self._stops.here = True
         try:
-            self.whole(tokens)
+            self.full_logits(tokens)
         except _AtHead as reached:
             if reached.states.ndim != tokens.ndim + 1:
                 raise Unmeasurable("its head reads several streams of hidden states at once") from None
@@ -73,9 +73,9 @@ class Backbone:
             self._stops.here = False
         raise Unmeasurable("its forward pass does not call its output embeddings")
 
-    def whole(self, tokens: Tensor) -> Tensor:
+    def full_logits(self, tokens: Tensor) -> Tensor:
         """Return the model's own logits (batch, length, vocabulary) of token ids (batch, length)."""
-        with self._turn:
+        with self._lock:
             for layer in self._stateful:
                 layer.recurrent_states = None  # type: ignore[assignment]
             output = self._module(input_ids=tokens, **self._options)

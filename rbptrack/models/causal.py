@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from rbptrack.base.errors import BadInput, first_line
-from rbptrack.models.architecture import longest_sequence, parameters, text_config, vocab_size
+from rbptrack.models.architecture import max_sequence_length, parameters, text_config, vocab_size
 from rbptrack.models.backbone import Backbone, Unmeasurable
-from rbptrack.models.device import float32_products, is_spread, out_of_memory, resident
-from rbptrack.models.head import head_of
-from rbptrack.models.probe import check_head, check_states, probes, refused
-from rbptrack.models.quantised import is_matrix, method_of, stored_as
+from rbptrack.models.device import float32_products, is_out_of_memory, is_spread, parameter_on_device
+from rbptrack.models.head import read_head
+from rbptrack.models.probe import check_head, check_states, not_measurable, probes
+from rbptrack.models.quantised import describe_quantisation, is_matrix, quantisation_method
 from rbptrack.scoring.head import Head
 
 _FAILURES = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, AssertionError, ImportError)
@@ -47,15 +47,16 @@ class CausalModel:
     Attributes:
         backbone: computes hidden states (batch, length, width) of token ids (batch, length), padded on the right.
         head: computes logits of hidden states.
-        whole: computes the model's own logits (batch, length, vocabulary) of token ids, for checks.
+        full_logits: computes the model's own logits (batch, length, vocabulary) of token ids, for checks.
         device: the device of the head.
         non_embedding_params: S, the number of parameters without embeddings and output head.
         total_params: the number of all parameters. Tied parameters count once.
-        widest: the largest number of features that one of the backbone's layers writes.
-        heads: the number of attention heads if attention weights are held in memory (attention=eager), otherwise 0.
+        largest_width: the largest number of features that one of the backbone's layers writes.
+        attention_heads: the number of attention heads if attention weights are held in memory (attention=eager),
+            otherwise 0.
         spread: whether accelerate moves weights or activations between devices while the model runs.
         weights: the quantisation of the stored weights, such as `Q4_K_M` or `int8 torchao`. Empty if not quantised.
-        longest: the maximum length of a sequence in tokens, or None if the model sets no limit.
+        max_length: the maximum length of a sequence in tokens, or None if the model sets no limit.
         notes: what the user should know about how the model is measured.
         reference: a second model to compare with while this model is measured, or None.
 
@@ -63,15 +64,15 @@ class CausalModel:
 
     backbone: Callable[[Tensor], Tensor]
     head: Head
-    whole: Callable[[Tensor], Tensor]
+    full_logits: Callable[[Tensor], Tensor]
     device: torch.device
     non_embedding_params: int
     total_params: int
-    widest: int
-    heads: int
+    largest_width: int
+    attention_heads: int
     spread: bool
     weights: str = ""
-    longest: int | None = None
+    max_length: int | None = None
     notes: tuple[str, ...] = ()
     reference: Reference | None = None
 
@@ -97,7 +98,7 @@ class CausalModel:
         width = self.head.weight.shape[1]
         size = self.head.weight.element_size()
         other = self.reference.model.activation_bytes(length) if self.reference else 0
-        return max(other, int(size * (12 * width + 4 * self.widest + 3 * self.heads * length)))
+        return max(other, int(size * (12 * width + 4 * self.largest_width + 3 * self.attention_heads * length)))
 
     def check_corpus(self, *, longest: int, largest_target: int) -> None:
         """Check that the model can read the longest sequence and that its head has a row for every target.
@@ -110,8 +111,8 @@ class CausalModel:
             BadInput: the sequence is too long, or the head has no row for the target, for this model or its reference.
 
         """
-        if self.longest is not None and longest > self.longest:
-            raise BadInput(f"the model reads at most {self.longest} tokens at a time, but a sequence has {longest}")
+        if self.max_length is not None and longest > self.max_length:
+            raise BadInput(f"the model reads at most {self.max_length} tokens at a time, but a sequence has {longest}")
         if largest_target >= self.vocab_size:
             raise BadInput(
                 f"a text holds token {largest_target}, but the head ranks {self.vocab_size} entries only: "
@@ -133,7 +134,7 @@ def split_model(module: Any, name: str, *, candidates: int | None = None) -> Cau
     Args:
         module: the loaded model.
         name: the model's name, for error messages.
-        candidates: the number of head rows among which targets are ranked, from the first. None means all rows.
+        candidates: the number of head rows, from the first, among which targets are ranked. None means all rows.
 
     Raises:
         BadInput: the model cannot read text alone, is not causal, or its logits are not states times head.
@@ -143,13 +144,13 @@ def split_model(module: Any, name: str, *, candidates: int | None = None) -> Cau
     try:
         draws = _probe_tokens(module)
         with torch.no_grad():
-            backbone, head, states, whole = _split(module, draws[0][:1], candidates=candidates)
+            backbone, head, states, model_logits = _split(module, draws[0][:1], candidates=candidates)
             check_states(name, lambda tokens: _by_model(backbone, tokens), iter(draws))
             # (tokens, vocabulary). In reverse order, because each token's logits must depend on its own state alone.
-            ours = head.logits(states.flip(0))
+            head_logits = head.logits(states.flip(0))
     except Unmeasurable as error:
-        raise refused(name, str(error)) from error
-    worst, allowed = check_head(name, ours, whole.flip(0), dtype=head.weight.dtype)
+        raise not_measurable(name, str(error)) from error
+    worst, allowed = check_head(name, head_logits, model_logits.flip(0), dtype=head.weight.dtype)
     model = _described(module, backbone, head)
     if head.product is None:
         return model
@@ -161,8 +162,8 @@ def split_model(module: Any, name: str, *, candidates: int | None = None) -> Cau
 
 
 @contextmanager
-def borrowed(module: Any) -> Iterator[None]:
-    """Set a caller's model to evaluation mode and full precision for a block, and restore every setting afterwards.
+def evaluation_mode(module: Any) -> Iterator[None]:
+    """Set a caller's model to evaluation mode and full precision for a block. Restore every setting afterwards.
 
     Within the block the model computes in the precision of its weights. Autocast is off, including the autocast that
     accelerate wraps around the forward pass of a model that it trains in mixed precision. TF32 is off even if the
@@ -204,7 +205,7 @@ def _readers(module: Any) -> list[Any]:
 
 
 def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Backbone, Head, Tensor, Tensor]:
-    """Split the first part of a model that can read text alone.
+    """Split a model, or the first of its parts that can read text alone, into backbone and head.
 
     Args:
         module: the loaded model.
@@ -223,14 +224,14 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Back
             if not hasattr(output, "weight"):
                 raise Unmeasurable(_NO_HEAD)
             backbone = Backbone(part, output)
-            whole = _by_model(backbone.whole, tokens)[0, :-1]
+            model_logits = _by_model(backbone.full_logits, tokens)[0, :-1]
             states = _by_model(backbone, tokens)[0, :-1]
         except Unmeasurable as error:
             failure = failure or error
             continue
-        head = head_of(output, module.config, states, whole, candidates=candidates)
+        head = read_head(output, module.config, states, model_logits, candidates=candidates)
         device = head.weight.device
-        return backbone, head, states.to(device), whole[:, : head.vocab_size].to(device)
+        return backbone, head, states.to(device), model_logits[:, : head.vocab_size].to(device)
     raise failure or Unmeasurable("it is not a model of transformers")
 
 
@@ -239,7 +240,7 @@ def _by_model(run: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
     try:
         output = run(tokens)
     except _FAILURES as error:
-        if out_of_memory(error):
+        if is_out_of_memory(error):
             raise
         why = f"its forward pass fails on plain token ids ({type(error).__name__}: {first_line(error)})"
         raise Unmeasurable(why) from error
@@ -251,7 +252,7 @@ def _by_model(run: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
 def _probe_tokens(module: Any) -> list[Tensor]:
     """Return a few batches of token ids (2, length) for probing a model, on the device of its head."""
     outputs = [part.get_output_embeddings() for part in _readers(module)]
-    weights = [resident(output, "weight") for output in outputs if output is not None]
+    weights = [parameter_on_device(output, "weight") for output in outputs if output is not None]
     weight = next((weight for weight in weights if weight is not None), None)
     if weight is None:
         raise Unmeasurable(_NO_HEAD)
@@ -259,12 +260,12 @@ def _probe_tokens(module: Any) -> list[Tensor]:
     if is_matrix(weight):
         rows = min(rows, weight.shape[0])
     count = sum(p.numel() for p in module.parameters())
-    draws = probes(module.config, rows=rows, parameters=count, longest=longest_sequence(module.config))
+    draws = probes(module.config, rows=rows, parameters=count, longest=max_sequence_length(module.config))
     return [tokens.to(weight.device) for tokens in draws]
 
 
 def _described(module: Any, backbone: Backbone, head: Head) -> CausalModel:
-    """Describe a split model: count its parameters and read its limits from its config."""
+    """Make the `CausalModel` of a backbone and a head. Count parameters, and read limits from the config."""
     built = _counted(module)
     counts = parameters(built)
     eager = module.config._attn_implementation == "eager"
@@ -274,15 +275,15 @@ def _described(module: Any, backbone: Backbone, head: Head) -> CausalModel:
     return CausalModel(
         backbone=backbone,
         head=head,
-        whole=backbone.whole,
+        full_logits=backbone.full_logits,
         device=head.weight.device,
         non_embedding_params=counts.non_embedding,
         total_params=counts.total,
-        widest=max(max(weight.shape[:-1] or weight.shape) for weight in weights),  # each row writes one feature
-        heads=getattr(text_config(module.config), "num_attention_heads", 0) if eager else 0,
+        largest_width=max(max(weight.shape[:-1] or weight.shape) for weight in weights),  # each row writes one feature
+        attention_heads=getattr(text_config(module.config), "num_attention_heads", 0) if eager else 0,
         spread=is_spread(module),
-        weights=stored_as(module.config),
-        longest=longest_sequence(module.config),
+        weights=describe_quantisation(module.config),
+        max_length=max_sequence_length(module.config),
         notes=counts.notes,
     )
 
@@ -293,7 +294,7 @@ def _counted(module: nn.Module) -> nn.Module:
     This is a copy without weights if accelerate or a quantisation has changed the module's parameters. accelerate
     separates tied parameters. A quantisation packs several numbers into one.
     """
-    if not is_spread(module) and not method_of(module.config):
+    if not is_spread(module) and not quantisation_method(module.config):
         return module
     with torch.device("meta"):
         return type(module)(module.config)

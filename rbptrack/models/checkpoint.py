@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rbptrack.base.errors import BadInput, first_line, shortened
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import ModelConfig
-from rbptrack.models.quantised import stored_as
+from rbptrack.models.quantised import describe_quantisation
 from rbptrack.sources.pin import Pinned
 
 if TYPE_CHECKING:
@@ -34,7 +34,12 @@ _SPELLED_OTHERWISE = 0.01  # share of ordinary tokens that another converter may
 
 
 def check_folder(config: ModelConfig) -> None:
-    """Refuse a local model folder without config, weights (safetensors, or pickles if allowed) or tokenizer."""
+    """Check that a local model folder has a config, weights (safetensors, or pickles if allowed) and a tokenizer.
+
+    Raises:
+        BadInput: one of them is missing, or a file is a folder or a broken link.
+
+    """
     if not config.path or config.gguf:  # a GGUF file holds config, weights and tokenizer
         return
     folder = user_path(config.path)
@@ -64,11 +69,11 @@ def only_pickles(where: str) -> str:
     )
 
 
-def damaged_file(source: Pinned) -> str:
+def damaged_file(pinned: Pinned) -> str:
     """Return a message on the first damaged JSON file of a model. Empty if all JSON files are whole."""
     for name in _JSON_FILES:
-        path = file_of(source, name)
-        if path is None or source.gguf:
+        path = local_file(pinned, name)
+        if path is None or pinned.gguf:
             continue
         try:
             content = json.loads(path.read_text("utf-8"))
@@ -111,14 +116,14 @@ def check_loaded(info: Mapping[str, Any], what: str) -> None:
         )
 
 
-def check_stored(source: Pinned, module: Any, what: str) -> None:
+def check_stored_types(pinned: Pinned, module: Any, what: str) -> None:
     """Check that a checkpoint stores its weights as floating-point numbers of at least 16 bits.
 
     transformers loads other types without a warning. Integers, booleans and numbers of 8 bits become weights of that
     value, unless the config names a quantisation. Complex numbers lose their imaginary part.
 
     Args:
-        source: the pinned weights.
+        pinned: the pinned weights.
         module: the loaded model.
         what: the model's name, for the error message.
 
@@ -126,10 +131,10 @@ def check_stored(source: Pinned, module: Any, what: str) -> None:
         BadInput: a weight has another type, and the config names no quantisation.
 
     """
-    if source.gguf or getattr(module.config, "quantization_config", None):
+    if pinned.gguf or getattr(module.config, "quantization_config", None):
         return
     buffers = {name.rpartition(".")[2] for name, _ in module.named_buffers()}
-    integers = [name for name, kind in _stored_types(source) if not kind.startswith(_NUMBERS)]
+    integers = [name for name, kind in _stored_types(pinned) if not kind.startswith(_NUMBERS)]
     weights = [name for name in integers if name.rpartition(".")[2] not in buffers and not _NO_WEIGHTS.search(name)]
     if weights:
         raise BadInput(
@@ -138,7 +143,7 @@ def check_stored(source: Pinned, module: Any, what: str) -> None:
         )
 
 
-def check_own_tokens(name: str, source: Pinned, tokenizer: PreTrainedTokenizerBase) -> None:
+def check_gguf_tokens(name: str, pinned: Pinned, tokenizer: PreTrainedTokenizerBase) -> None:
     """Check that a separate tokenizer gives the same ids to tokens as the list of tokens in a GGUF file.
 
     Special tokens and up to 1% of the ordinary tokens may have other names, because converters spell some tokens
@@ -146,7 +151,7 @@ def check_own_tokens(name: str, source: Pinned, tokenizer: PreTrainedTokenizerBa
 
     Args:
         name: the model's name, for the error message.
-        source: the pinned GGUF file.
+        pinned: the pinned GGUF file.
         tokenizer: the tokenizer that `model.tokenizer` names.
 
     Raises:
@@ -156,7 +161,7 @@ def check_own_tokens(name: str, source: Pinned, tokenizer: PreTrainedTokenizerBa
     from transformers import modeling_gguf_pytorch_utils
 
     read: Any = modeling_gguf_pytorch_utils.load_gguf_checkpoint
-    path = file_of(source, source.gguf)
+    path = local_file(pinned, pinned.gguf)
     own = read(str(path), return_tensors=False)["tokenizer"] if path else {}
     tokens = list(own.get("tokens", ()))
     kinds = list(own.get("token_type", ())) or [_ORDINARY] * len(tokens)
@@ -166,20 +171,20 @@ def check_own_tokens(name: str, source: Pinned, tokenizer: PreTrainedTokenizerBa
     if different > _SPELLED_OTHERWISE * len(ordinary):
         raise BadInput(
             f"{name}: {tokenizer.name_or_path or 'the tokenizer'} has other names for {different} of the "
-            f"{len(ordinary)} tokens of {source.gguf}, so it is not this model's. Leave out model.tokenizer= to use "
+            f"{len(ordinary)} tokens of {pinned.gguf}, so it is not this model's. Leave out model.tokenizer= to use "
             "the file's own tokenizer"
         )
 
 
-def notes_of(source: Pinned, module: Any) -> tuple[str, ...]:
+def model_notes(pinned: Pinned, module: Any) -> tuple[str, ...]:
     """Return notes for the user: how the weights are quantised, and which files of the folder are not used."""
     notes = []
-    quantisation = stored_as(module.config)
-    if source.gguf:
-        notes.append(f"its weights are those of {source.gguf}, dequantised")
+    quantisation = describe_quantisation(module.config)
+    if pinned.gguf:
+        notes.append(f"its weights are those of {pinned.gguf}, dequantised")
     elif quantisation:
         notes.append(f"its weights are quantised ({quantisation})")
-    if file_of(source, "adapter_config.json") is not None:
+    if local_file(pinned, "adapter_config.json") is not None:
         notes.append("its folder also holds an adapter (adapter_config.json): the model is measured without it")
     if getattr(module.config, "auto_map", None):
         kind = module.config.model_type
@@ -187,25 +192,25 @@ def notes_of(source: Pinned, module: Any) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def file_of(source: Pinned, name: str) -> Path | None:
+def local_file(pinned: Pinned, name: str) -> Path | None:
     """Return the path of a file of a pinned model on this machine. Return None if it is not here."""
     from huggingface_hub import try_to_load_from_cache
 
-    if source.revision is None:
-        path = Path(source.location) / name
+    if pinned.revision is None:
+        path = Path(pinned.location) / name
         return path if path.is_file() else None
-    cached_file = try_to_load_from_cache(source.location, name, revision=source.revision)
+    cached_file = try_to_load_from_cache(pinned.location, name, revision=pinned.revision)
     return Path(cached_file) if isinstance(cached_file, str) else None
 
 
-def _stored_types(source: Pinned) -> Iterator[tuple[str, str]]:
+def _stored_types(pinned: Pinned) -> Iterator[tuple[str, str]]:
     """Yield the name and the type (such as `F32`, `I64`, `BOOL`) of each tensor in a model's safetensors files."""
     from safetensors import safe_open
 
-    index = file_of(source, _INDEX)
+    index = local_file(pinned, _INDEX)
     files = {"model.safetensors"} if index is None else set(json.loads(index.read_text("utf-8"))["weight_map"].values())
     for file in sorted(files):
-        path = file_of(source, file)
+        path = local_file(pinned, file)
         if path is None:
             continue
         with safe_open(path, framework="pt") as tensors:

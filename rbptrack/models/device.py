@@ -22,16 +22,16 @@ _NO_MEMORY = re.compile(
 
 
 def placement(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
-    """Return a model's device, and the arguments of `from_pretrained` that spread the model over devices.
+    """Return a model's device, and the arguments with which `from_pretrained` spreads the model over devices.
 
-    The arguments are empty if the config names no device map.
+    There are no such arguments if the config names no device map.
 
     Raises:
         BadInput: the device does not exist on this machine, TF32 is requested without a CUDA device, the device map is
             unknown, or `max_memory` is set without a device map.
 
     """
-    device = device_of(config.device)
+    device = torch_device(config.device)
     if config.tf32 and device.type != "cuda":
         raise BadInput("model.tf32=true needs a CUDA device: other devices do not have TF32")
     if not config.device_map:
@@ -95,7 +95,7 @@ def _precision_settings() -> list[tuple[Any, str]]:
     return settings + [(part, "fp32_precision") for part in newer if part is not None]
 
 
-def device_of(wanted: str) -> torch.device:
+def torch_device(wanted: str) -> torch.device:
     """Return the torch device for a value of `model.device`. Raises BadInput if this machine does not have it."""
     available = ["cpu"]
     if torch.cuda.is_available():
@@ -112,10 +112,10 @@ def is_spread(module: nn.Module) -> bool:
     return any(hasattr(part, "_hf_hook") for part in module.modules())
 
 
-def resident(layer: nn.Module, name: str) -> Tensor | None:
-    """Return a parameter of a layer, or None if the layer does not have it.
+def parameter_on_device(layer: nn.Module, name: str) -> Tensor | None:
+    """Return a parameter of a layer on the device that computes the layer, or None if the layer does not have it.
 
-    If accelerate keeps the parameter off the device, it is read from there and moved to the layer's device.
+    accelerate may keep the parameter in memory or on disk. It is then read and copied to the device.
     """
     parameter = getattr(layer, name, None)
     if parameter is None:
@@ -144,7 +144,7 @@ def free_memory(device: torch.device) -> int:
     return min(free, within_share) + reserved - torch.cuda.memory_allocated(device)
 
 
-def out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception means that memory ran out, on a GPU or on a CPU.
 
     torch on a CPU raises a plain RuntimeError, which is recognised by its text.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rbptrack.models.architecture import text_config
 from rbptrack.models.backbone import Unmeasurable
-from rbptrack.models.device import resident
+from rbptrack.models.device import parameter_on_device
 from rbptrack.models.probe import largest_difference
 from rbptrack.models.quantised import is_matrix
 from rbptrack.scoring.head import Head
@@ -21,7 +21,7 @@ _SCALES = ("logit_scale", "logits_scaling", "lm_head_multiplier", "output_multip
 _ROUNDING = 1e-5  # rounding error of float32 logits, as a share of the largest logit
 
 
-def head_of(output: nn.Module, config: Any, states: Tensor, whole: Tensor, *, candidates: int | None) -> Head:
+def read_head(output: nn.Module, config: Any, states: Tensor, model_logits: Tensor, *, candidates: int | None) -> Head:
     """Return the head of a model, with the scale and the softcap that the model's config names.
 
     Architectures read one key of a config in different ways: Granite divides by `logits_scaling`, HyperCLOVA X
@@ -32,7 +32,7 @@ def head_of(output: nn.Module, config: Any, states: Tensor, whole: Tensor, *, ca
         output: the model's output embeddings.
         config: the model's transformers config.
         states: the head's input of a few tokens, (tokens, width).
-        whole: the model's own logits of these tokens, (tokens, vocabulary).
+        model_logits: the model's own logits of these tokens, (tokens, vocabulary).
         candidates: the number of rows among which targets are ranked, from the first. None means all rows for which the
             model returns logits.
 
@@ -40,15 +40,17 @@ def head_of(output: nn.Module, config: Any, states: Tensor, whole: Tensor, *, ca
         Unmeasurable: the head is not a matrix product with the vocabulary, or has an adapter.
 
     """
-    rows = min(whole.shape[-1], candidates or whole.shape[-1])  # some models drop padded rows after the product
+    rows = min(
+        model_logits.shape[-1], candidates or model_logits.shape[-1]
+    )  # some models drop padded rows after the product
     plain = _product(output, states, rows)
     heads = [replace(plain, scale=scale, softcap=softcap) for softcap in _softcaps(config) for scale in _scales(config)]
     if len(heads) == 1:
         return heads[0]
     product = plain.logits(states.to(plain.weight.device))
-    whole = whole[:, :rows].to(product.device)
-    ours = [replace(head, bias=None).finish(product.clone()) for head in heads]
-    distances = [max(_ROUNDING, largest_difference(logits, whole)) for logits in ours]
+    model_logits = model_logits[:, :rows].to(product.device)
+    head_logits = [replace(head, bias=None).finish(product.clone()) for head in heads]
+    distances = [max(_ROUNDING, largest_difference(logits, model_logits)) for logits in head_logits]
     return heads[distances.index(min(distances))]
 
 
@@ -56,8 +58,8 @@ def _product(output: nn.Module, states: Tensor, rows: int) -> Head:
     """Return the first rows of a head, without scale and softcap."""
     if hasattr(output, "base_layer"):
         raise Unmeasurable("its head has an adapter (LoRA): call merge_and_unload() and measure the model it returns")
-    weight = resident(output, "weight")
-    bias = resident(output, "bias")
+    weight = parameter_on_device(output, "weight")
+    bias = parameter_on_device(output, "bias")
     width = getattr(output, "in_features", None)
     if weight is not None and not is_matrix(weight) and isinstance(width, int):
         entries = output(states[:1]).shape[-1]
@@ -75,16 +77,16 @@ def _softcaps(config: Any) -> list[float | None]:
 
     The first value wins a tie, if the probe's logits are too small to tell the values apart.
     """
-    return [*_named(config, _SOFTCAPS), None]
+    return [*_config_numbers(config, _SOFTCAPS), None]
 
 
 def _scales(config: Any) -> list[float]:
-    named = list(_named(config, _SCALES))
+    named = list(_config_numbers(config, _SCALES))
     return [1.0, *named, *(1 / number for number in named)]
 
 
-def _named(config: Any, names: tuple[str, ...]) -> Iterator[float]:
-    """Yield the numbers under some keys of a config's text part. Skip 0 and 1, which change nothing."""
+def _config_numbers(config: Any, names: tuple[str, ...]) -> Iterator[float]:
+    """Yield the values of some keys of a config's text part. Skip 0 and 1, which change nothing."""
     text = text_config(config)
     for name in names:
         number = getattr(text, name, None)

@@ -11,16 +11,16 @@ import torch
 
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import ModelConfig
-from rbptrack.models.architecture import from_source, load_config, model_class, reason
+from rbptrack.models.architecture import call_from_pretrained, failure_reason, load_config, model_class
 from rbptrack.models.causal import CausalModel, split_model
-from rbptrack.models.checkpoint import check_loaded, check_stored, file_of, notes_of, only_pickles
-from rbptrack.models.device import device_of, out_of_memory, placement, set_precision
-from rbptrack.models.quantised import compute_in, gguf_type, method_of
+from rbptrack.models.checkpoint import check_loaded, check_stored_types, local_file, model_notes, only_pickles
+from rbptrack.models.device import is_out_of_memory, placement, set_precision, torch_device
+from rbptrack.models.quantised import convert_quantised, gguf_type, quantisation_method
 from rbptrack.sources.pin import Pinned
 
 
 def load_model(
-    config: ModelConfig, source: Pinned, *, candidates: int | None = None, without: Sequence[int] = ()
+    config: ModelConfig, pinned: Pinned, *, candidates: int | None = None, without: Sequence[int] = ()
 ) -> CausalModel:
     """Load a model, split it into backbone and head, and check that its weights are complete and its ranks are right.
 
@@ -29,9 +29,9 @@ def load_model(
 
     Args:
         config: the model's configuration.
-        source: the pinned weights.
-        candidates: the number of head rows among which targets are ranked, from the first. None means all rows.
-        without: the ids of rows that are left out.
+        pinned: the pinned weights.
+        candidates: the number of head rows, from the first, among which targets are ranked. None means all rows.
+        without: ids of further rows that are not candidates.
 
     Raises:
         BadInput: the weights cannot be loaded or are incomplete, or the model's ranks would be wrong.
@@ -39,36 +39,36 @@ def load_model(
     """
     device, spread = placement(config)
     set_precision(config.tf32)
-    module = _load_module(config, source, **spread)
-    if not spread and (source.gguf or not method_of(module.config)):
+    module = _load_module(config, pinned, **spread)
+    if not spread and (pinned.gguf or not quantisation_method(module.config)):
         module.to(device)
     model = split_model(module, config.name, candidates=candidates)
     head = model.head.without(without) if without else model.head
-    path = file_of(source, source.gguf) if source.gguf else None
+    path = local_file(pinned, pinned.gguf) if pinned.gguf else None
     weights = gguf_type(path) if path else model.weights
-    return replace(model, head=head, weights=weights, notes=(*model.notes, *notes_of(source, module)))
+    return replace(model, head=head, weights=weights, notes=(*model.notes, *model_notes(pinned, module)))
 
 
-def _load_module(config: ModelConfig, source: Pinned, **options: Any) -> Any:
+def _load_module(config: ModelConfig, pinned: Pinned, **options: Any) -> Any:
     """Load a module of transformers and check that its weights are complete.
 
     `options` are further arguments of `from_pretrained`. Raises BadInput if the module cannot be loaded.
     """
-    what = f"model {config.name} ({source.location})"
-    architecture = load_config(source)
+    what = f"model {config.name} ({pinned.location})"
+    architecture = load_config(pinned)
     dtype = getattr(torch, config.dtype.value)
-    quantised = method_of(architecture)
-    if source.gguf:
+    quantised = quantisation_method(architecture)
+    if pinned.gguf:
         from transformers import GgufConfig
 
-        options["quantization_config"] = GgufConfig(gguf_file=source.gguf, dequantize=True)
+        options["quantization_config"] = GgufConfig(gguf_file=pinned.gguf, dequantize=True)
     elif quantised and not options:  # loaded onto its device, because some quantised weights cannot be moved later
-        options["device_map"] = {"": device_of(config.device)}
+        options["device_map"] = {"": torch_device(config.device)}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the checks below report what is wrong
-            module, loading_info = from_source(
-                source,
+            module, loading_info = call_from_pretrained(
+                pinned,
                 model_class(architecture).from_pretrained,
                 config=architecture,
                 dtype=dtype,
@@ -82,27 +82,27 @@ def _load_module(config: ModelConfig, source: Pinned, **options: Any) -> Any:
     except RbptrackError:
         raise
     except Exception as error:  # the libraries raise exceptions of many types
-        raise _explained(error, what, source, pickles=config.pickles) from error
+        raise _explained(error, what, pinned, pickles=config.pickles) from error
     check_loaded(loading_info, what)
-    check_stored(source, module, what)
+    check_stored_types(pinned, module, what)
     if getattr(module, "_hf_peft_config_loaded", False):  # transformers adds an adapter if peft is installed
         raise BadInput(
             f"{what} has an adapter beside its weights (adapter_config.json), and peft has added it to the model. "
             "Merge the adapter (merge_and_unload()) or move it to another folder"
         )
     if quantised:
-        compute_in(module, dtype)
+        convert_quantised(module, dtype)
     return module
 
 
-def _explained(error: Exception, what: str, source: Pinned, *, pickles: bool) -> BadInput:
+def _explained(error: Exception, what: str, pinned: Pinned, *, pickles: bool) -> BadInput:
     """Return the error that explains in one line why a model could not be loaded."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
-    if any(map(out_of_memory, causes)):
+    if any(map(is_out_of_memory, causes)):
         return BadInput(f"{what} does not fit into memory. Try model.dtype=bfloat16 or model.device_map=auto")
     if any(type(cause).__name__ == "SafetensorError" for cause in causes):
         return BadInput(
@@ -112,4 +112,4 @@ def _explained(error: Exception, what: str, source: Pinned, *, pickles: bool) ->
         return BadInput(f"the pickled weights of {what} hold something else than weights, and this is not loaded")
     if not pickles and isinstance(error, OSError) and "model.safetensors" in str(error):
         return BadInput(only_pickles(what))
-    return BadInput(f"{what} cannot be loaded: {reason(error, source)}")
+    return BadInput(f"{what} cannot be loaded: {failure_reason(error, pinned)}")

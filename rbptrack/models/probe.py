@@ -19,7 +19,7 @@ _MAX_TOKENS = 64  # in half a probe
 _MIN_TOKENS = 12
 # A rounding error can make a mixture of experts send a token to another expert. That happens in some of the draws, but
 # a model that reads later tokens differs in every draw.
-_DRAWS = 3
+_PROBES = 3
 # The largest allowed difference of states, as a share of their size. Products of one shape round alike (_SAME); those
 # of different shapes do not (_CLOSE).
 _SAME = 1e-6
@@ -27,13 +27,19 @@ _CLOSE = {torch.float64: 1e-4, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.
 _NOISE = 10  # a difference counts if it is so many times the difference that rounding alone makes
 
 
-def refused(name: str, why: str) -> BadInput:
-    """Return the error for a model that cannot be measured, with the reason `why`."""
+def not_measurable(name: str, why: str) -> BadInput:
+    """Return the error for a model that cannot be measured.
+
+    Args:
+        name: the model's name.
+        why: the reason, as a clause such as "its head is missing".
+
+    """
     return BadInput(f"model {name} cannot be measured: {why}")
 
 
 def probes(config: Any, *, rows: int, parameters: int, longest: int | None) -> Iterator[Tensor]:
-    """Yield a few batches of random token ids (2, length) for probing a model.
+    """Yield three batches of random token ids (2, length), on which a model is checked.
 
     Ids that the config names for a special purpose, such as the token of an image, are left out.
 
@@ -49,7 +55,7 @@ def probes(config: Any, *, rows: int, parameters: int, longest: int | None) -> I
     special = set(_named_tokens(config.to_dict()))
     plain = torch.tensor([i for i in range(min(rows, 4096)) if i not in special] or [0])
     generator = torch.Generator().manual_seed(0)
-    for _ in range(_DRAWS):
+    for _ in range(_PROBES):
         yield plain[torch.randint(len(plain), (2, length), generator=generator)]
 
 
@@ -80,7 +86,7 @@ def check_states(name: str, backbone: Callable[[Tensor], Tensor], draws: Iterato
         dependence = _dependence(backbone, tokens)
         if not dependence:
             return
-    raise refused(name, dependence)
+    raise not_measurable(name, dependence)
 
 
 def _dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> str:
@@ -115,13 +121,13 @@ def _distance(states: Tensor, other: Tensor) -> float:
     return float(difference.square().mean().sqrt() / size.square().mean().sqrt().clamp(min=1e-9))
 
 
-def check_head(name: str, ours: Tensor, whole: Tensor, *, dtype: torch.dtype) -> tuple[float, float]:
+def check_head(name: str, head_logits: Tensor, model_logits: Tensor, *, dtype: torch.dtype) -> tuple[float, float]:
     """Check that a model's own logits equal its hidden states times its head.
 
     Args:
         name: the model's name, for the error message.
-        ours: logits (tokens, vocabulary) from states and head, float32.
-        whole: the model's own logits of the same tokens, (tokens, vocabulary).
+        head_logits: logits (tokens, vocabulary) from states and head, float32.
+        model_logits: the model's own logits of the same tokens, (tokens, vocabulary).
         dtype: the type of the model's weights. Half precision rounds more, so more difference is allowed.
 
     Returns:
@@ -131,10 +137,10 @@ def check_head(name: str, ours: Tensor, whole: Tensor, *, dtype: torch.dtype) ->
         BadInput: the difference is larger than allowed.
 
     """
-    worst = largest_difference(ours, whole)
+    worst = largest_difference(head_logits, model_logits)
     allowed = 1e-3 if dtype == torch.float32 else 5e-2
     if worst > allowed:
-        raise refused(
+        raise not_measurable(
             name,
             f"its logits are not its hidden states times its head (relative difference {worst:.2g}, at most "
             f"{allowed:g} is allowed), so its ranks would be wrong",
@@ -142,10 +148,10 @@ def check_head(name: str, ours: Tensor, whole: Tensor, *, dtype: torch.dtype) ->
     return worst, allowed
 
 
-def largest_difference(ours: Tensor, whole: Tensor) -> float:
-    """Return the largest difference of two tensors of logits, as a share of the largest logit in `whole`.
+def largest_difference(head_logits: Tensor, model_logits: Tensor) -> float:
+    """Return the largest difference of two tensors of logits, as a share of the largest logit in `model_logits`.
 
     A NaN counts as 0.
     """
-    difference = (ours - whole.float()).abs().nan_to_num().max()
-    return float(difference / whole.float().abs().nan_to_num().max().clamp(min=1e-6))
+    difference = (head_logits - model_logits.float()).abs().nan_to_num().max()
+    return float(difference / model_logits.float().abs().nan_to_num().max().clamp(min=1e-6))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rbptrack.base.errors import BadInput
 
 
-def method_of(config: Any) -> str:
+def quantisation_method(config: Any) -> str:
     """Return the quantisation that a transformers config names, such as `torchao` or `gptq`. Empty if there is none."""
     settings = _settings(config)
     if not settings:
@@ -23,9 +23,12 @@ def method_of(config: Any) -> str:
     return str(getattr(method, "value", method) or "of no name")
 
 
-def stored_as(config: Any) -> str:
-    """Describe the quantisation of a loaded model, such as `int4 group 128 gptq`. Empty if it is not quantised."""
-    method = method_of(config)
+def describe_quantisation(config: Any) -> str:
+    """Describe the quantisation that a transformers config names, such as `int4 group 128 gptq`.
+
+    Return an empty text if the model is not quantised.
+    """
+    method = quantisation_method(config)
     if not method:
         return ""
     settings = _settings(config)
@@ -73,7 +76,7 @@ def gguf_type(path: Path) -> str:
 
 def check_quantisation(name: str, config: Any) -> None:
     """Raise BadInput if a config names a quantisation that transformers does not know and would silently ignore."""
-    method = method_of(config)
+    method = quantisation_method(config)
     if not method:
         return
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING as KNOWN
@@ -99,8 +102,8 @@ def is_matrix(weight: Tensor | None) -> bool:
     )
 
 
-def compute_in(module: nn.Module, dtype: torch.dtype) -> None:
-    """Convert the quantised weights of a module so that they compute in another type.
+def convert_quantised(module: nn.Module, dtype: torch.dtype) -> None:
+    """Convert the quantised weights of a module to another type of computation, in place.
 
     A quantised weight computes in the type in which its checkpoint was saved. Converting its scales from half precision
     to float32 loses nothing. Without the conversion, the products of some formats fail.

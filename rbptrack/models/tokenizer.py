@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic, shortened
-from rbptrack.models.architecture import load_config, loaded, reason
-from rbptrack.models.checkpoint import file_of
+from rbptrack.models.architecture import failure_reason, load_config, load_part
+from rbptrack.models.checkpoint import local_file
 from rbptrack.sources.pin import Pinned
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ _OBEYED_FLAGS = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "Cohe
 """Before transformers 5, these classes followed the flags even if tokenizer.json said otherwise."""
 _REMEDY = "; model.tokenizer=ORG/NAME uses another tokenizer"
 _PARTS = ("normalizer", "pre_tokenizer", "post_processor", "model", "added_tokens")  # sections of tokenizer.json
-_PROBE = (
+_PROBE_TEXT = (
     "In 2026 it was 12345, 3.14159265 and 1,000,000; 0x7F.\n\n\tdef f(x):\n        return x  +   1    # two\r\n"
     "don't DON'T we'll Ångström naïve cafe\u0301 İstanbul ﬁn straße Ελληνικά русский עברית العربية हिन्दी ไทย "
     "日本語と中文，한국어 🙂👩‍👩‍👧 \u00a0\u200b\ufeff\u3000 x²½ ~!@#$%^&*()_+{}|:\"<>?[]\\;',./ "
     "HTTPServer snake_case   "
 )
 """A text of digits, spaces, line breaks, accents and scripts. Tokenizers with different rules encode it differently."""
-_DRAWS = ("dropout", "nbest_size")  # options of a tokenizer's model that make each encoding of a text random
+_RANDOM_OPTIONS = ("dropout", "nbest_size")  # options of a tokenizer's model that make each encoding of a text random
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a token that is one byte
 _PROBED_TOKENS = 50  # at most so many of the added tokens are probed
 _PRE_OF_GPT2 = (
@@ -42,7 +42,7 @@ _PRE_OF_GPT2 = (
 """Values of `tokenizer.ggml.pre` in a GGUF file for which llama.cpp splits texts as GPT-2 does."""
 
 
-def load_tokenizer(source: Pinned) -> PreTrainedTokenizerBase:
+def load_tokenizer(pinned: Pinned) -> PreTrainedTokenizerBase:
     """Load the fast tokenizer of a pinned model, with the rules that its files describe.
 
     transformers rebuilds a tokenizer from its class. It can then lose rules of tokenizer.json and the flag
@@ -55,58 +55,58 @@ def load_tokenizer(source: Pinned) -> PreTrainedTokenizerBase:
             files contradict each other.
 
     """
-    tokenizer = _by_class(source)
-    config = _config_of(source)
-    file = None if source.gguf else file_of(source, _file_name(config))
+    tokenizer = _load_by_class(pinned)
+    config = _config_of(pinned)
+    file = None if pinned.gguf else local_file(pinned, _file_name(config))
     try:
-        return _held_to_files(tokenizer, source, config, file)
+        return _correct_rules(tokenizer, pinned, config, file)
     except RbptrackError:
         raise
     except BaseException as error:  # the libraries raise many types; a panic in Rust is not even an Exception
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise BadInput(
-            f"the tokenizer of {source.location} cannot be used: {reason(error, source)}{_REMEDY}"
+            f"the tokenizer of {pinned.location} cannot be used: {failure_reason(error, pinned)}{_REMEDY}"
         ) from error
 
 
-def _by_class(source: Pinned) -> PreTrainedTokenizerBase:
+def _load_by_class(pinned: Pinned) -> PreTrainedTokenizerBase:
     """Load the tokenizer by its class. If the class cannot be loaded, load it from its tokenizer.json."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        tokenizer: PreTrainedTokenizerBase = loaded("tokenizer", source, AutoTokenizer.from_pretrained, _REMEDY)
+        tokenizer: PreTrainedTokenizerBase = load_part("tokenizer", pinned, AutoTokenizer.from_pretrained, _REMEDY)
     except BadInput:
-        if file_of(source, "config.json") is not None:
-            load_config(source)  # transformers reads config.json first, so it may be the reason for the failure
-        if source.gguf or file_of(source, _FILE) is None or "auto_map" in _config_of(source):
+        if local_file(pinned, "config.json") is not None:
+            load_config(pinned)  # transformers reads config.json first, so it may be the reason for the failure
+        if pinned.gguf or local_file(pinned, _FILE) is None or "auto_map" in _config_of(pinned):
             raise
-        tokenizer = loaded("tokenizer", source, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
+        tokenizer = load_part("tokenizer", pinned, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
     return tokenizer
 
 
-def _held_to_files(
-    tokenizer: PreTrainedTokenizerBase, source: Pinned, config: dict[str, Any], file: Path | None
+def _correct_rules(
+    tokenizer: PreTrainedTokenizerBase, pinned: Pinned, config: dict[str, Any], file: Path | None
 ) -> PreTrainedTokenizerBase:
     """Return a tokenizer that follows the rules in its files. Raises BadInput if they are incomplete or damaged."""
     if file is not None:
-        tokenizer = _with_rules_of(file, tokenizer, source)
-    check_fast(tokenizer, f"the tokenizer of {source.location}")
+        tokenizer = _rules_from_file(file, tokenizer, pinned)
+    check_fast(tokenizer, f"the tokenizer of {pinned.location}")
     # If the files are missing, transformers returns a tokenizer that has special tokens only.
     if len(tokenizer) <= len(tokenizer.all_special_ids):
-        raise BadInput(f"{source.location} has no tokenizer{_REMEDY}")
-    if source.gguf:
-        _check_gguf(source)
+        raise BadInput(f"{pinned.location} has no tokenizer{_REMEDY}")
+    if pinned.gguf:
+        _check_gguf(pinned)
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     if file is not None:
-        _check_flags(source, config, tokenizer)
-    _check_vocabulary(source, tokenizer)
-    _add_ends(source, config, tokenizer)
+        _check_flags(pinned, config, tokenizer)
+    _check_vocabulary(pinned, tokenizer)
+    _add_ends(pinned, config, tokenizer)
     return tokenizer
 
 
-def _check_vocabulary(source: Pinned, tokenizer: PreTrainedTokenizerBase) -> None:
+def _check_vocabulary(pinned: Pinned, tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise BadInput if a vocabulary gives one id to several tokens, or if its list of merges is missing."""
     ids = tokenizer.get_vocab()
     if len(set(ids.values())) < len(ids):
@@ -115,7 +115,7 @@ def _check_vocabulary(source: Pinned, tokenizer: PreTrainedTokenizerBase) -> Non
             other = names.setdefault(number, name)
             if other != name:
                 raise BadInput(
-                    f"the tokenizer of {source.location} is damaged: {other!r} and {name!r} both have the id {number}"
+                    f"the tokenizer of {pinned.location} is damaged: {other!r} and {name!r} both have the id {number}"
                 )
     if '"merges":[]' not in tokenizer.backend_tokenizer.to_str():
         return
@@ -123,7 +123,7 @@ def _check_vocabulary(source: Pinned, tokenizer: PreTrainedTokenizerBase) -> Non
     merged = [name for name in ids if len(name) > 1 and name not in added and not _BYTE.fullmatch(name)]
     if merged:
         raise BadInput(
-            f"the tokenizer of {source.location} is damaged: its list of merges is empty, though {len(merged):,} "
+            f"the tokenizer of {pinned.location} is damaged: its list of merges is empty, though {len(merged):,} "
             f"tokens need them ({shortened(sorted(merged), limit=3)})"
         )
 
@@ -144,7 +144,7 @@ def check_tokenizer(tokenizer: Any) -> None:
             f"tokenizer has no tokens ({tokenizer.name_or_path or 'no name'}). transformers returns such a tokenizer "
             "for a folder without tokenizer files: load it from a folder that has tokenizer.json"
         )
-    for name in _DRAWS:
+    for name in _RANDOM_OPTIONS:
         if getattr(tokenizer.backend_tokenizer.model, name, None):
             raise BadInput(
                 f"tokenizer has {name}, which makes each encoding of a text random: set "
@@ -157,7 +157,7 @@ def check_tokenizer(tokenizer: Any) -> None:
     if own.get_vocab() != tokenizer.get_vocab():
         return
     on_purpose = 'If this is intended, set tokenizer.name_or_path = ""'
-    if _other_ids(tokenizer, own, special=False):
+    if _differing_text(tokenizer, own, special=False):
         differing = " and ".join(_differences(tokenizer.backend_tokenizer, own)) or "rules"
         raise BadInput(
             f"tokenizer splits texts differently from its file {file} ({differing}): load it with "
@@ -196,7 +196,7 @@ def check_fast(tokenizer: Any, what: str) -> None:
         )
 
 
-def rules_of(tokenizer: PreTrainedTokenizerBase) -> str:
+def rules_hash(tokenizer: PreTrainedTokenizerBase) -> str:
     """Return the SHA-256 (hex) of a tokenizer's rules for splitting texts and of its special tokens.
 
     Two tokenizers with the same hash give the same ids for every text.
@@ -214,12 +214,12 @@ def rules_of(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(f"{text}\0{special!r}".encode()).hexdigest()
 
 
-def _config_of(source: Pinned) -> dict[str, Any]:
+def _config_of(pinned: Pinned) -> dict[str, Any]:
     """Return the content of tokenizer_config.json. For a GGUF file, return its flags for the first and last token."""
-    if source.gguf:
-        fields = _gguf_fields(source)
+    if pinned.gguf:
+        fields = _gguf_fields(pinned)
         return {flag: fields[f"ggml.{flag}"] for flag in _FLAGS if f"ggml.{flag}" in fields}
-    path = file_of(source, _CONFIG)
+    path = local_file(pinned, _CONFIG)
     if path is None:
         return {}
     try:
@@ -245,21 +245,21 @@ def _read(file: Path) -> Tokenizer:
         own = Tokenizer.from_file(str(file))
     except Exception as error:  # the Rust library raises a plain Exception
         raise BadInput(f"{file} is not a tokenizer: {first_line(error)}") from error
-    _switch_off_draws(own)
+    _switch_off_randomness(own)
     own.no_truncation()
     own.no_padding()
     return own
 
 
-def _switch_off_draws(backend: Tokenizer) -> None:
+def _switch_off_randomness(backend: Tokenizer) -> None:
     """Switch off random splitting of texts (BPE's dropout, Unigram's sampling)."""
-    for name in _DRAWS:
+    for name in _RANDOM_OPTIONS:
         if getattr(backend.model, name, None):
             setattr(backend.model, name, None)
 
 
-def _with_rules_of(file: Path, tokenizer: PreTrainedTokenizerBase, source: Pinned) -> PreTrainedTokenizerBase:
-    """Return the tokenizer if it follows its tokenizer.json. Otherwise return one that is read from that file.
+def _rules_from_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: Pinned) -> PreTrainedTokenizerBase:
+    """Return a tokenizer with the rules of its tokenizer.json: the given one, or one that is read from that file.
 
     Raises:
         BadInput: the tokenizer that is read from the file gives other ids than the file's rules, too.
@@ -270,18 +270,18 @@ def _with_rules_of(file: Path, tokenizer: PreTrainedTokenizerBase, source: Pinne
     own = _read(file)
     if not tokenizer.is_fast or tokenizer.backend_tokenizer.to_str() != own.to_str():
         by_class = tokenizer
-        tokenizer = loaded("tokenizer", source, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
+        tokenizer = load_part("tokenizer", pinned, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
         for role in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
             name = getattr(by_class, role)  # only the class names GPT-2's end-of-text token
             if name and getattr(tokenizer, role) is None and own.token_to_id(name) is not None:
                 setattr(tokenizer, role, name)
-    _switch_off_draws(tokenizer.backend_tokenizer)
+    _switch_off_randomness(tokenizer.backend_tokenizer)
     for special in (False, True):
-        text = _other_ids(tokenizer, own, special=special)
+        text = _differing_text(tokenizer, own, special=special)
         if text:
             differing = " and ".join(_differences(tokenizer.backend_tokenizer, own)) or "its rules"
             raise BadInput(
-                f"the tokenizer of {source.location} cannot be loaded as its tokenizer.json describes it: transformers "
+                f"the tokenizer of {pinned.location} cannot be loaded as its tokenizer.json describes it: transformers "
                 f"changes {differing}, and {text!r:.60} gets other ids{_REMEDY}"
             )
     return tokenizer
@@ -294,8 +294,8 @@ def _differences(backend: Tokenizer, own: Tokenizer) -> list[str]:
     return [part for part in _PARTS if loaded_rules[part] != file_rules[part]]
 
 
-def _other_ids(tokenizer: PreTrainedTokenizerBase, own: Tokenizer, *, special: bool) -> str:
-    """Return a text that a tokenizer encodes differently from its file. Empty if all probes agree."""
+def _differing_text(tokenizer: PreTrainedTokenizerBase, own: Tokenizer, *, special: bool) -> str:
+    """Return a probe text to which a tokenizer and its file give different ids. Empty if there is none."""
     own.encode_special_tokens = tokenizer.backend_tokenizer.encode_special_tokens
     for text in _probes(own):
         ids = tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
@@ -305,14 +305,14 @@ def _other_ids(tokenizer: PreTrainedTokenizerBase, own: Tokenizer, *, special: b
 
 
 def _probes(own: Tokenizer) -> Iterator[str]:
-    """Yield texts that reveal differences in a tokenizer's rules, with its added tokens inside words."""
-    yield from ("", "a", " a", _PROBE, *_PROBE.split("\n"))
+    """Yield texts on which tokenizers with different rules differ. Some have added tokens inside words."""
+    yield from ("", "a", " a", _PROBE_TEXT, *_PROBE_TEXT.split("\n"))
     added = [token.content for _, token in sorted(own.get_added_tokens_decoder().items())]
     for name in added[:_PROBED_TOKENS]:
         yield f"a {name} b{name}c  {name}\n{name}{name} {name.lower()}"
 
 
-def _check_flags(source: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
+def _check_flags(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise BadInput if the files contradict each other about the space before a text."""
     wanted = config.get("add_prefix_space")
     described = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"]
@@ -320,12 +320,12 @@ def _check_flags(source: Pinned, config: dict[str, Any], tokenizer: PreTrainedTo
         return
     if described["add_prefix_space"] != wanted:
         raise BadInput(
-            f"the files of the tokenizer of {source.location} contradict each other: add_prefix_space is {wanted} in "
+            f"the files of the tokenizer of {pinned.location} contradict each other: add_prefix_space is {wanted} in "
             f"{_CONFIG} and {not wanted} in {_FILE}. Correct one of them"
         )
 
 
-def _add_ends(source: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
+def _add_ends(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> None:
     """Make a tokenizer begin and end texts with the tokens that tokenizer_config.json asks for.
 
     transformers 4 followed the flags `add_bos_token` and `add_eos_token`. transformers 5 ignores both if the folder has
@@ -344,11 +344,11 @@ def _add_ends(source: Pinned, config: dict[str, Any], tokenizer: PreTrainedToken
         asked = config.get(flag)
         number = backend.token_to_id(name) if name else None
         if asked and number is None:
-            raise BadInput(f"the files of the tokenizer of {source.location} ask for {flag} but do not name that token")
+            raise BadInput(f"the files of the tokenizer of {pinned.location} ask for {flag} but do not name that token")
         obeyed = str(config.get("tokenizer_class", "")).removesuffix("Fast") in _OBEYED_FLAGS
         if (asked and ids not in ([], [number])) or (asked is False and ids and obeyed):
             raise BadInput(
-                f"the files of the tokenizer of {source.location} contradict each other: {flag} is {asked} in "
+                f"the files of the tokenizer of {pinned.location} contradict each other: {flag} is {asked} in "
                 f"{_CONFIG}, but {_FILE} adds {tokenizer.convert_ids_to_tokens(ids)} there. Correct one of them"
             )
         if name and (asked or ids):
@@ -399,14 +399,14 @@ def _file_beside(tokenizer: PreTrainedTokenizerBase, name: str) -> Path | None:
     return Path(cached_file) if isinstance(cached_file, str) else None
 
 
-def _gguf_fields(source: Pinned) -> dict[str, Any]:
+def _gguf_fields(pinned: Pinned) -> dict[str, Any]:
     """Return the header fields of a GGUF file that describe its tokenizer, such as `{"ggml.pre": "qwen2"}`.
 
     Lists, such as the list of tokens, are left out.
     """
     import gguf
 
-    path = file_of(source, source.gguf)
+    path = local_file(pinned, pinned.gguf)
     if path is None:
         return {}
     fields = gguf.GGUFReader(path).fields
@@ -415,17 +415,17 @@ def _gguf_fields(source: Pinned) -> dict[str, Any]:
     return {name.removeprefix(beginning): field.contents() for name, field in single.items() if beginning in name}
 
 
-def _check_gguf(source: Pinned) -> None:
+def _check_gguf(pinned: Pinned) -> None:
     """Raise BadInput if a GGUF file splits texts by a rule that transformers does not know."""
     try:
         from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS as KNOWN
     except ImportError:  # an older version of transformers, which splits all texts as GPT-2 does
         KNOWN = {}
-    fields = _gguf_fields(source)
+    fields = _gguf_fields(pinned)
     rule = fields.get("ggml.pre")
     if fields.get("ggml.model") != "gpt2" or rule in KNOWN or rule in _PRE_OF_GPT2:
         return
     raise BadInput(
-        f"{source.gguf} splits texts by the rule {rule!r} (tokenizer.ggml.pre), which transformers does not know: give "
+        f"{pinned.gguf} splits texts by the rule {rule!r} (tokenizer.ggml.pre), which transformers does not know: give "
         "the original tokenizer, model.tokenizer=ORG/NAME"
     )

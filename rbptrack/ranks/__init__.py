@@ -19,7 +19,7 @@ from rbptrack.ranks.names import (
     rbp_name,
     se_name,
 )
-from rbptrack.ranks.rank_and_rest import split_sums
+from rbptrack.ranks.rank_and_rest import rank_and_rest_sums
 from rbptrack.ranks.table import COLUMNS, COMPARED, SCHEMA, MissingColumn, RankTable
 
 __all__ = [
@@ -40,9 +40,9 @@ __all__ = [
     "log_grid",
     "metric_label",
     "parse_rbp_name",
+    "rank_and_rest_sums",
     "rbp_ks",
     "rbp_name",
     "se_name",
-    "split_sums",
     "sum_by",
 ]

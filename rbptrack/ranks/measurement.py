@@ -47,9 +47,9 @@ class Measurement:
     """The result of measuring one model on one dataset.
 
     Attributes:
-        folder: the folder that holds the rank table, `ranks.parquet`.
+        folder: the folder of `ranks.parquet`, the rank table.
         histogram: the number of tokens with each rank.
-        counts: sums by document, for the k that were asked for.
+        counts: tokens, nats and hits of each document, for the k of the configuration.
         num_bytes: UTF-8 bytes of the text of the scored tokens.
         tied: number of scored tokens with a logit that another entry has too.
         seconds: wall time of forward passes and scoring.
@@ -60,7 +60,8 @@ class Measurement:
         chunk_tokens: number of tokens whose logits were in memory at once, at the end of the measurement.
         notes: notes for the user, such as that memory ran out or that the reduction was not compiled.
         compared: the comparison with the reference, or None if there is no reference.
-        split: the means of ln R and of -ln(p R), which add up to CE. None if some p R is above 1 by more than rounding.
+        ce_parts: the means of ln R and of -ln(p R), which add up to CE. None if some p R is above 1 by more than
+            rounding.
 
     """
 
@@ -76,7 +77,7 @@ class Measurement:
     chunk_tokens: int
     notes: tuple[str, ...] = ()
     compared: Compared | None = None
-    split: tuple[float, float] | None = None
+    ce_parts: tuple[float, float] | None = None
 
     @property
     def path(self) -> Path:

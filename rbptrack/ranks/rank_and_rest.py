@@ -18,7 +18,7 @@ _IMPORTED = 1.3e-2  # the same if log-probabilities were rounded to bfloat16
 _AGREES = 1e-9  # largest relative difference between float64 sums of the same numbers in different order
 
 
-def split_sums(table: RankTable) -> FloatArray:
+def rank_and_rest_sums(table: RankTable) -> FloatArray:
     """Return the sum of ln R, the sum of -ln(p R), and the number of tokens with p R above 1 by more than rounding.
 
     R is the rank of arXiv 2510.20387, eq. 3, even if `table.strict`. The mean of ln R is DetectLLM's mean log-rank

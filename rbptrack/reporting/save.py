@@ -108,8 +108,8 @@ def description(analysis: Analysis, command: str) -> str:
     tables = results_tables(analysis.report) if analysis.report else []
     shown = columns_by_importance(tables[0]) if tables else None
     if shown is not None:
-        frame, last_to_go = shown
-        lines, left_out = table_lines(frame.head(_MAX_ROWS), _WIDTH, last_to_go=last_to_go)
+        frame, by_importance = shown
+        lines, left_out = table_lines(frame.head(_MAX_ROWS), _WIDTH, by_importance=by_importance)
         parts.append(markup.fenced("\n".join(lines)))
         if left_out:
             parts.append(markup.markdown_text(f"The table leaves out {', '.join(left_out)}: see results.csv."))

@@ -58,9 +58,9 @@ def _print(table: ResultsTable) -> None:
     """Print a table without asides after an empty line. A table without estimates is not printed."""
     shown = columns_by_importance(table)
     if shown is not None:
-        frame, last_to_go = shown
+        frame, by_importance = shown
         say("")
-        print_table(frame, last_to_go=last_to_go)
+        print_table(frame, by_importance=by_importance)
 
 
 def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]] | None:
@@ -82,8 +82,8 @@ def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]]
     if "family" in shown and table.frame["family"].nunique() == 1:
         shown.remove("family")
     cases = [name for question in questions for name in report.case_columns(question)]
-    last_to_go = []
+    by_importance = []
     for names in ([*KEYS, *cases], questions, ["verdict"], ["detectable"], ["p_holm"]):
-        last_to_go += [title for title in shown if table.names[title] in names]
-    last_to_go += [title for title in shown if title not in last_to_go]
-    return table.frame[shown], last_to_go
+        by_importance += [title for title in shown if table.names[title] in names]
+    by_importance += [title for title in shown if title not in by_importance]
+    return table.frame[shown], by_importance

@@ -8,7 +8,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from rbptrack.scoring.scorer import TILE, Scorer, first_largest
+from rbptrack.scoring.scorer import TILE_LOGITS, Scorer, first_largest
 from rbptrack.scoring.scores import Scores
 
 _TILE_CUDA = 16_000_000
@@ -34,7 +34,7 @@ class PairScorer:
         self._reference = reference
         self._entries = entries
         device = scorer.head.weight.device
-        self._tile = max(1, (_TILE_CUDA if device.type == "cuda" else TILE) // entries)
+        self._tile = max(1, (_TILE_CUDA if device.type == "cuda" else TILE_LOGITS) // entries)
         self.padding = torch.zeros((), device=device)
 
     @torch.inference_mode()
@@ -44,24 +44,24 @@ class PairScorer:
         for start in range(0, len(targets), self._model.chunk_tokens):
             chunk = slice(start, start + self._model.chunk_tokens)
             logits = self._model.logits(hidden[chunk])
-            others = self._reference.logits(reference_hidden[chunk])
-            compared = self._compare(logits, others)  # before the reduction, which overwrites the logits
+            reference_logits = self._reference.logits(reference_hidden[chunk])
+            compared = self._compare(logits, reference_logits)  # before the reduction, which overwrites the logits
             parts.append(replace(self._model.reduce(logits, targets[chunk]), **compared))
         return Scores.concatenate(parts)
 
-    def _compare(self, logits: Tensor, others: Tensor) -> dict[str, Tensor]:
+    def _compare(self, logits: Tensor, reference_logits: Tensor) -> dict[str, Tensor]:
         """Return the fields of `Scores` that compare the model's logits with the reference's, (tokens, vocabulary)."""
         parts: list[tuple[Tensor, ...]] = []
         for low in range(0, len(logits), self._tile):
-            parts.append(self._compare_tile(logits[low : low + self._tile], others[low : low + self._tile]))
+            parts.append(self._compare_tile(logits[low : low + self._tile], reference_logits[low : low + self._tile]))
         names = ("kl", "accept", "reference_top", "reference_rank")
         return {name: torch.cat(columns) for name, columns in zip(names, zip(*parts, strict=True), strict=True)}
 
-    def _compare_tile(self, logits: Tensor, others: Tensor) -> tuple[Tensor, ...]:
-        _, top = first_largest(others[:, : self._entries])
+    def _compare_tile(self, logits: Tensor, reference_logits: Tensor) -> tuple[Tensor, ...]:
+        _, top = first_largest(reference_logits[:, : self._entries])
         rank = (logits[:, : self._entries] >= logits.gather(1, top)).sum(1)
         log_p = self._log_probabilities(logits)
-        log_q = self._log_probabilities(others)
+        log_q = self._log_probabilities(reference_logits)
         q = log_q.exp()
         infinite = ((log_p < _LOWEST / 2) & (q > 0)).any(1)  # p is 0 for an entry with q > 0
         # KL as the sum of q ln(q / p) + p - q. In this form the rounding errors of both normalisations cancel.

@@ -18,8 +18,8 @@ from rbptrack.scoring.scores import Scores
 
 log = logging.getLogger(__name__)
 
-TILE = 800_000
-"""The number of logits in a tile on a CPU. Its 3.2 MB stay in the processor's cache.
+TILE_LOGITS = 800_000
+"""The number of logits in a tile on a CPU. A tile takes 3.2 MB and stays in the processor's cache.
 
 Above 32 MB the operating system takes back each temporary array after use. Getting its pages again takes several times
 as long as the arithmetic.
@@ -43,7 +43,7 @@ class Scorer:
     Args:
         head: the output head, on the device that computes the scores.
         chunk_tokens: the number of tokens whose logits are in memory at once. They take chunk_tokens * |V| * 4 bytes.
-        on_cpu: the compiled reduction from `compiled_on_cpu`. Without it, a CPU uses eager operations.
+        on_cpu: the compiled reduction from `compiled_cpu_reduction`. Without it, a CPU uses eager operations.
 
     Attributes:
         note: why the reduction on CUDA is not compiled. Empty if it is.
@@ -58,7 +58,7 @@ class Scorer:
         vocabulary, width = weight.shape
         self._cuda = weight.device.type == "cuda"
         self._logits = torch.empty(chunk_tokens, vocabulary, dtype=torch.float32, device=weight.device)
-        self._tile = chunk_tokens if self._cuda else min(chunk_tokens, max(1, TILE // vocabulary))
+        self._tile = chunk_tokens if self._cuda else min(chunk_tokens, max(1, TILE_LOGITS // vocabulary))
         self._compiled: Reduction | None = None
         self._scratch = None if self._cuda else torch.empty(self._tile, vocabulary)
         half = weight.dtype != torch.float32 and head.product is None
@@ -97,40 +97,43 @@ class Scorer:
     def reduce(self, logits: Tensor, targets: Tensor) -> Scores:
         """Reduce logits (tokens, vocabulary) of this scorer to scores. On a CPU this may overwrite the logits."""
         # The target's logit comes from the same product as the others, so it equals itself exactly.
-        own = logits.gather(1, targets[:, None])
+        target_logits = logits.gather(1, targets[:, None])
         if self._cuda:
-            return Scores(*self._reduce_on_cuda(logits, own))
+            return Scores(*self._reduce_on_cuda(logits, target_logits))
         if self._on_cpu is not None:
-            return Scores(*self._on_cpu(logits, own))
+            return Scores(*self._on_cpu(logits, target_logits))
         parts = []
         for low in range(0, len(logits), self._tile):
             tile = logits[low : low + self._tile]
-            parts.append(Scores(*reduction(tile, own[low : low + self._tile], self._scratch)))
+            parts.append(Scores(*eager_reduction(tile, target_logits[low : low + self._tile], self._scratch)))
         return Scores.concatenate(parts)
 
-    def _reduce_on_cuda(self, logits: Tensor, own: Tensor) -> tuple[Tensor, ...]:
+    def _reduce_on_cuda(self, logits: Tensor, target_logits: Tensor) -> tuple[Tensor, ...]:
         """Reduce with compiled code. If it disagrees with eager operations on the first chunk, use eager operations."""
         if self._compiled is None:
-            self._compiled, self.note = checked(compiled(), logits, own)
-        return self._compiled(logits, own)
+            self._compiled, self.note = choose_reduction(compiled_reduction(), logits, target_logits)
+        return self._compiled(logits, target_logits)
 
 
-def reduction(logits: Tensor, own: Tensor, scratch: Tensor | None = None) -> tuple[Tensor, ...]:
-    """Compute the first six fields of `Scores`, in their order, (tokens,) each, with eager operations.
+def eager_reduction(logits: Tensor, target_logits: Tensor, scratch: Tensor | None = None) -> tuple[Tensor, ...]:
+    """Compute the first six fields of `Scores`, in their order, (tokens,) each, with torch's eager operations.
 
-    ln p(target) = x - x_max - ln Z with Z = sum of e^(x - x_max), and H = ln Z - sum of (x - x_max) e^(x - x_max) / Z.
+    The formulas, with Z = sum of e^(x - x_max):
+
+        ln p(target) = x - x_max - ln Z
+        entropy H = ln Z - sum of (x - x_max) e^(x - x_max) / Z
 
     Args:
         logits: logits, (tokens, vocabulary), float32. They are overwritten if `scratch` is given.
-        own: the targets' logits, (tokens, 1).
+        target_logits: the targets' logits, (tokens, 1).
         scratch: a float32 tensor for temporaries, at least as large as the logits, or None. With it, comparisons give
             0.0 and 1.0. Summing floats is several times faster than summing booleans, and exact below 2^24.
     """
     in_place = scratch is not None
     if scratch is not None:
         scratch = scratch[: len(logits)]
-    greater = torch.gt(logits, own, out=scratch).sum(1)
-    equal = torch.eq(logits, own, out=scratch).sum(1)
+    greater = torch.gt(logits, target_logits, out=scratch).sum(1)
+    equal = torch.eq(logits, target_logits, out=scratch).sum(1)
     highest, top = first_largest(logits)  # (tokens, 1)
     # e^(x - x_max) is computed as a power of two: exp2 takes a third of exp's time on a CPU, and subtraction and change
     # of base are one operation. The exponent of the maximum should be 0 but is `off`, the rounding error of
@@ -152,7 +155,7 @@ def reduction(logits: Tensor, own: Tensor, scratch: Tensor | None = None) -> tup
     return (
         greater.int(),
         equal.int() - 1,
-        (own[:, 0] - highest[:, 0] - log_total).clamp(max=0),
+        (target_logits[:, 0] - highest[:, 0] - log_total).clamp(max=0),
         (log_total - weighted / total).clamp(min=0),
         top[:, 0].int(),
         -log_total,
@@ -180,26 +183,26 @@ def first_largest(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @cache
-def compiled() -> Reduction:
-    """Return `reduction`, compiled by torch for any number of tokens. Its first call compiles it."""
-    function: Reduction = torch.compile(reduction, dynamic=True)
+def compiled_reduction() -> Reduction:
+    """Return `eager_reduction`, compiled by torch for any number of tokens. Its first call compiles it."""
+    function: Reduction = torch.compile(eager_reduction, dynamic=True)
     return function
 
 
-def fused(logits: Tensor, own: Tensor, highest: Tensor) -> tuple[Tensor, ...]:
-    """Compute the fields of `Scores`, except `top`, in a form that torch compiles into one pass over the logits.
+def fused_reduction(logits: Tensor, target_logits: Tensor, highest: Tensor) -> tuple[Tensor, ...]:
+    """Compute greater, ties, logprob, entropy and top_logprob of `Scores`, (tokens,) each.
 
-    The formulas are those of `reduction`. The search for the largest entry is left out: compiled, it takes longer than
-    `first_largest`.
+    torch compiles this function into one pass over the logits. The formulas are those of `eager_reduction`. The search
+    for the largest entry is not part of it, because compiled code is slower at it than `first_largest`.
 
     Args:
         logits: (tokens, vocabulary), float32.
-        own: the targets' logits, (tokens, 1).
+        target_logits: the targets' logits, (tokens, 1).
         highest: the largest entry of each row, (tokens, 1).
 
     """
-    greater = (logits > own).sum(1, dtype=torch.int32)
-    equal = (logits == own).sum(1, dtype=torch.int32)
+    greater = (logits > target_logits).sum(1, dtype=torch.int32)
+    equal = (logits == target_logits).sum(1, dtype=torch.int32)
     below = logits - highest
     terms = torch.exp2(below * _LOG2_E)
     total = terms.sum(1)
@@ -208,52 +211,52 @@ def fused(logits: Tensor, own: Tensor, highest: Tensor) -> tuple[Tensor, ...]:
     return (
         greater,
         equal - 1,
-        (own[:, 0] - highest[:, 0] - log_total).clamp(max=0),
+        (target_logits[:, 0] - highest[:, 0] - log_total).clamp(max=0),
         (log_total - weighted / total).clamp(min=0),
         -log_total,
     )
 
 
 @cache
-def compiled_on_cpu(vocab_size: int) -> Reduction | None:
+def compiled_cpu_reduction(vocab_size: int) -> Reduction | None:
     """Return the reduction as torch compiles it for a CPU, for rows of `vocab_size` logits and any number of tokens.
 
     Compiling takes about five seconds. Returns None if torch cannot compile here (it needs a C++ compiler) or if the
     compiled numbers differ from those of eager operations.
     """
-    rest: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]] = torch.compile(fused, dynamic=True)
+    rest: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]] = torch.compile(fused_reduction, dynamic=True)
 
-    def reduce(logits: Tensor, own: Tensor) -> tuple[Tensor, ...]:
+    def reduce(logits: Tensor, target_logits: Tensor) -> tuple[Tensor, ...]:
         highest, top = first_largest(logits)
-        greater, ties, logprob, entropy, top_logprob = rest(logits, own, highest)
+        greater, ties, logprob, entropy, top_logprob = rest(logits, target_logits, highest)
         return greater, ties, logprob, entropy, top[:, 0].int(), top_logprob
 
     draw = torch.Generator().manual_seed(0)
     with torch.inference_mode():  # later calls are in this mode
         logits = (torch.randn(64, vocab_size, generator=draw) * 4).round(decimals=1)  # one decimal gives ties
         logits[:, -1] = float("-inf")
-        own = logits.gather(1, torch.randint(vocab_size, (64, 1), generator=draw))
-        chosen, _ = checked(reduce, logits, own)
+        target_logits = logits.gather(1, torch.randint(vocab_size, (64, 1), generator=draw))
+        chosen, _ = choose_reduction(reduce, logits, target_logits)
     return reduce if chosen is reduce else None
 
 
-def checked(candidate: Reduction, logits: Tensor, own: Tensor) -> tuple[Reduction, str]:
-    """Compare a reduction with eager operations on some logits, and return the one to use.
+def choose_reduction(candidate: Reduction, logits: Tensor, target_logits: Tensor) -> tuple[Reduction, str]:
+    """Return a reduction if it agrees with eager operations on some logits, otherwise `eager_reduction`.
 
     Args:
         candidate: the reduction to check.
         logits: logits, (tokens, vocabulary), float32.
-        own: the targets' logits, (tokens, 1).
+        target_logits: the targets' logits, (tokens, 1).
 
     Returns:
-        The candidate and an empty text if the numbers agree. Otherwise `reduction` and the reason.
+        The candidate and an empty text if the numbers agree. Otherwise `eager_reduction` and the reason.
 
     Raises:
         torch.OutOfMemoryError: memory ran out, so the candidate could not be checked.
     """
-    want = reduction(logits, own)
+    want = eager_reduction(logits, target_logits)
     try:
-        got = candidate(logits, own)
+        got = candidate(logits, target_logits)
         same = all(_agree(a, b) for a, b in zip(got, want, strict=True))
         why = "" if same else "its numbers differ from those of eager operations"
     except torch.OutOfMemoryError:
@@ -262,7 +265,7 @@ def checked(candidate: Reduction, logits: Tensor, own: Tensor) -> tuple[Reductio
         why = f"torch cannot compile it ({type(error).__name__})"
     if why:
         log.log(logging.WARNING if logits.is_cuda else logging.INFO, "the reduction of logits runs eagerly: %s", why)
-        return reduction, f"the reduction of logits runs eagerly: {why}"
+        return eager_reduction, f"the reduction of logits runs eagerly: {why}"
     return candidate, ""
 
 

@@ -63,12 +63,12 @@ def scores_by_definition(logits: Tensor, targets: Tensor) -> Scores:
 
     """
     logits = logits.float()
-    own = logits.gather(1, targets[:, None])  # (tokens, 1)
+    target_logits = logits.gather(1, targets[:, None])  # (tokens, 1)
     log_p = torch.log_softmax(logits.double(), dim=1)
     top = (logits == logits.amax(1, keepdim=True)).int().argmax(1)
     return Scores(
-        greater=(logits > own).sum(1).int(),
-        ties=(logits == own).sum(1).int() - 1,
+        greater=(logits > target_logits).sum(1).int(),
+        ties=(logits == target_logits).sum(1).int() - 1,
         logprob=log_p.gather(1, targets[:, None])[:, 0].float(),
         entropy=torch.special.entr(log_p.exp()).sum(1).float(),
         top=top.int(),

@@ -249,10 +249,10 @@ def _rules(model: ModelConfig, tokenizer: Pinned) -> str:
 
     def load() -> str:
         from rbptrack.models.checkpoint import check_folder
-        from rbptrack.models.tokenizer import load_tokenizer, rules_of
+        from rbptrack.models.tokenizer import load_tokenizer, rules_hash
 
         check_folder(model)
-        return rules_of(load_tokenizer(tokenizer))
+        return rules_hash(load_tokenizer(tokenizer))
 
     return cached_line(f"tokenizers/{cache_key(source=tokenizer.identity)}", load)
 
@@ -261,11 +261,11 @@ def _longest(model: ModelConfig, weights: Pinned) -> int:
     """Return the longest sequence that a model can read, in tokens; 0 if there is no limit. It is cached on disk."""
 
     def load() -> str:
-        from rbptrack.models.architecture import load_config, longest_sequence
+        from rbptrack.models.architecture import load_config, max_sequence_length
         from rbptrack.models.checkpoint import check_folder
 
         check_folder(model)
-        return str(longest_sequence(load_config(weights)) or 0)
+        return str(max_sequence_length(load_config(weights)) or 0)
 
     return int(cached_line(f"lengths/{cache_key(source=weights.identity)}", load))
 

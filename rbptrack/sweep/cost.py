@@ -169,9 +169,9 @@ class _Planner:
 
     def _rate(self, model: ModelConfig) -> float:
         """Return the floating-point operations per second of a matrix product on the model's device."""
-        from rbptrack.models.device import device_of
+        from rbptrack.models.device import torch_device
 
-        device = device_of(model.device)
+        device = torch_device(model.device)
         key = f"{device} {model.dtype.value}"
         if key not in self.rates:
             self.rates[key] = _measured_rate(device, model.dtype.value)

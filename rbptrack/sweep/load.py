@@ -21,9 +21,9 @@ from rbptrack.models.architecture import (
     load_config,
 )
 from rbptrack.models.causal import CausalModel, Reference
-from rbptrack.models.checkpoint import check_folder, check_own_tokens
+from rbptrack.models.checkpoint import check_folder, check_gguf_tokens
 from rbptrack.models.loading import load_model
-from rbptrack.models.tokenizer import load_tokenizer, rules_of
+from rbptrack.models.tokenizer import load_tokenizer, rules_hash
 from rbptrack.sources.cache import cached_line
 from rbptrack.sources.pin import Pinned
 from rbptrack.sweep.cells import Cell, cache_key
@@ -152,7 +152,7 @@ class Loader:
         return cache_key(
             dataset=repr(replace(cell.config.dataset, name="")),
             texts=cell.texts.identity,
-            rules=rules_of(self.tokenizer(cell)),
+            rules=rules_hash(self.tokenizer(cell)),
             template=self.check(cell).template,
         )
 
@@ -167,7 +167,7 @@ class Loader:
         architecture = self.architecture(cell.weights)
         tokenizer = self._tokenizer(cell.tokenizer)
         if config.model.gguf and config.model.tokenizer:
-            check_own_tokens(config.model.name, cell.weights, tokenizer)
+            check_gguf_tokens(config.model.name, cell.weights, tokenizer)
         check_compatible(config.model.name, architecture, tokenizer, config.dataset.seq_len)
         rows, without = candidates(architecture, tokenizer, config.candidates)
         template = ""

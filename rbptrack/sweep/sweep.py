@@ -162,9 +162,9 @@ def _check_device(config: Config) -> None:
     """Raise BadInput if a cell is to be measured in this process on a device that this machine does not have."""
     device = config.model.device
     if device not in ("auto", "cpu") and config.launch.kind is Launch.local:
-        from rbptrack.models.device import device_of  # imports torch, which takes seconds
+        from rbptrack.models.device import torch_device  # imports torch, which takes seconds
 
-        device_of(device)
+        torch_device(device)
 
 
 def _skip_measured(cells: Mapping[int, Cell], store: Store, ended: _Ended) -> None:

@@ -234,8 +234,8 @@ def _metrics_of_run(measurement: Measurement) -> dict[str, float]:
         Metric.BATCH_TOKENS: measurement.batch_tokens,
         Metric.CHUNK_TOKENS: measurement.chunk_tokens,
     }
-    if measurement.split:
-        metrics[Metric.CE_RANK], metrics[Metric.CE_REST] = measurement.split
+    if measurement.ce_parts:
+        metrics[Metric.CE_RANK], metrics[Metric.CE_REST] = measurement.ce_parts
     if measurement.compared:
         metrics |= asdict(measurement.compared)
     if measurement.fresh_tokens and measurement.seconds:

@@ -1,4 +1,4 @@
-"""Tests of `checked`, which checks everything that importers yield."""
+"""Tests of `check_imported`, which checks everything that importers yield."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbptrack.analysis.importing import ImportedMeasurement, ImportedRow, ImportedScore, ImportNote, checked
+from rbptrack.analysis.importing import ImportedMeasurement, ImportedRow, ImportedScore, ImportNote, check_imported
 from rbptrack.base.errors import BadInput
 from tests.rank_tables import rank_table
 
@@ -58,35 +58,35 @@ DIGITS = "9" * 400
 )
 def test_checked_names_row_column_and_value_that_break_a_rule(columns: dict[str, Any], fault: str) -> None:
     with pytest.raises(BadInput, match=f"row 1.*{fault}") as raised:
-        checked(Path("t"), [ImportedMeasurement(ROW | columns, "row 1")])
+        check_imported(Path("t"), [ImportedMeasurement(ROW | columns, "row 1")])
     assert len(str(raised.value)) < 500
 
 
 def test_checked_refuses_two_values_of_one_measurement() -> None:
     rows = [ImportedMeasurement(ROW | {"ce": "2"}, "row 1"), ImportedMeasurement(ROW | {"ce": "3"}, "row 2")]
     with pytest.raises(BadInput, match=r"row 2: .*ce.* row 1"):
-        checked(Path("t"), rows)
+        check_imported(Path("t"), rows)
 
 
 def test_checked_refuses_two_values_of_one_score() -> None:
     scores = [ImportedScore({"model": "a", "task": "b", "score": 0.5, "n": n}) for n in (7, 100)]
     with pytest.raises(BadInput, match=r"\bn\b"):
-        checked(Path("t"), scores)
+        check_imported(Path("t"), scores)
 
 
 def test_checked_keeps_one_of_equal_measurements() -> None:
     rows = [ImportedMeasurement(ROW | {"ce": "2"}), ImportedMeasurement(ROW | {"ce": "2.0"})]
-    assert len(checked(Path("t"), rows).measurements) == 1
+    assert len(check_imported(Path("t"), rows).measurements) == 1
 
 
 def test_checked_keeps_one_of_equal_scores_with_known_n() -> None:
     scores = [ImportedScore({"model": "a", "task": "b", "score": 0.5, "n": n}) for n in (pd.NA, 7, None)]
-    assert checked(Path("t"), scores).scores["n"].tolist() == [7]
+    assert check_imported(Path("t"), scores).scores["n"].tolist() == [7]
 
 
 def test_checked_keeps_size_of_columns_and_reads_family_from_model_name() -> None:
     row = ROW | {"model": "a-3.1-8B-Chat", "size": "8b"}
-    (measurement,) = checked(Path("t"), [ImportedMeasurement(row)]).measurements
+    (measurement,) = check_imported(Path("t"), [ImportedMeasurement(row)]).measurements
     assert (measurement.row.family, measurement.row.size) == ("a-3.1-Chat", "8b")
 
 
@@ -104,9 +104,11 @@ def test_checked_keeps_size_of_columns_and_reads_family_from_model_name() -> Non
     ],
 )
 def test_checked_reads_family_and_size_from_model_name(model: str, family: str, size: str) -> None:
-    (measurement,) = checked(Path("t"), [ImportedMeasurement(ROW | {"model": model})]).measurements
+    (measurement,) = check_imported(Path("t"), [ImportedMeasurement(ROW | {"model": model})]).measurements
     assert (measurement.row.family, measurement.row.size) == (family, size)
-    (measurement,) = checked(Path("t"), [ImportedMeasurement(ROW | {"model": model, "family": "f"})]).measurements
+    (measurement,) = check_imported(
+        Path("t"), [ImportedMeasurement(ROW | {"model": model, "family": "f"})]
+    ).measurements
     assert (measurement.row.family, measurement.row.size) == ("f", size)
 
 
@@ -115,24 +117,24 @@ NAMES_OF_ONE_MODEL = ("acme/a-1m", "acme/a-1m/", "/hub/models--acme--a-1m/snapsh
 
 def test_checked_gives_measurements_of_one_model_the_same_name() -> None:
     rows = [ImportedMeasurement(ROW | {"model": name}) for name in NAMES_OF_ONE_MODEL]
-    assert [measurement.row.model for measurement in checked(Path("t"), rows).measurements] == ["acme/a-1m"]
+    assert [measurement.row.model for measurement in check_imported(Path("t"), rows).measurements] == ["acme/a-1m"]
 
 
 def test_checked_gives_scores_of_one_model_the_same_name_and_reads_commit() -> None:
     items = [ImportedScore({"model": name, "task": "b", "score": 0.5}) for name in NAMES_OF_ONE_MODEL]
-    scores = checked(Path("t"), items).scores
+    scores = check_imported(Path("t"), items).scores
     assert scores[["model", "revision"]].to_numpy().tolist() == [["acme/a-1m", ""], ["acme/a-1m", "0123abcd"]]
 
 
 def test_checked_keeps_one_of_equal_notes() -> None:
     score = ImportedScore({"model": "a", "task": "b", "score": 0.5})
     items = [ImportNote("x is left out"), score, ImportNote("x is left out")]
-    assert checked(Path("t"), items).notes == ["x is left out"]
+    assert check_imported(Path("t"), items).notes == ["x is left out"]
 
 
 def test_checked_of_notes_alone_raises_error_with_notes() -> None:
     with pytest.raises(BadInput, match=r"\n.*x is left out"):
-        checked(Path("t"), [ImportNote("x is left out")])
+        check_imported(Path("t"), [ImportNote("x is left out")])
 
 
 def test_checked_names_place_and_value_of_every_fault() -> None:
@@ -142,7 +144,7 @@ def test_checked_names_place_and_value_of_every_fault() -> None:
         ImportedMeasurement(ROW | {"model": "c-1", "ce": "-3.5"}, "row 3"),
     ]
     with pytest.raises(BadInput) as raised:
-        checked(Path("t"), rows)
+        check_imported(Path("t"), rows)
     first, second, third = str(raised.value).splitlines()
     assert "2 faults" in first
     assert "row 2, non_embedding_params" in second
@@ -153,7 +155,7 @@ def test_checked_names_place_and_value_of_every_fault() -> None:
 def test_checked_names_ten_of_many_faults_and_counts_the_rest() -> None:
     rows = [ImportedMeasurement(ROW | {"model": f"a-{i}", "ce": "x"}, f"row {i}") for i in range(25)]
     with pytest.raises(BadInput) as raised:
-        checked(Path("t"), rows)
+        check_imported(Path("t"), rows)
     lines = str(raised.value).splitlines()
     assert len(lines) == 1 + 10 + 1
     assert "15" in lines[-1]
@@ -192,7 +194,7 @@ def test_imported_row_accepts_rounded_parts_of_ce() -> None:
 )
 def test_checked_accepts_valid_row_or_raises_bad_input(columns: dict[str, Any]) -> None:
     try:
-        (measurement,) = checked(Path("t"), [ImportedMeasurement(columns, "row 1")]).measurements
+        (measurement,) = check_imported(Path("t"), [ImportedMeasurement(columns, "row 1")]).measurements
     except BadInput:
         return
     row = measurement.row
@@ -206,7 +208,7 @@ def test_checked_accepts_valid_row_or_raises_bad_input(columns: dict[str, Any]) 
 def test_checked_computes_metrics_and_counts_from_ranks() -> None:
     table = rank_table([1, 2, 3, 40], documents=2)
     item = ImportedMeasurement({"model": "a", "dataset": "w", "rbp_2": 0.5}, ranks=table)
-    (measurement,) = checked(Path("t"), [item]).measurements
+    (measurement,) = check_imported(Path("t"), [item]).measurements
     assert measurement.row.rbp == {1: 0.25, 2: 0.5, 10: 0.75}
     assert measurement.row.ce == 1.0
     assert (measurement.row.num_tokens, measurement.row.documents, measurement.row.vocab_size) == (4, 2, 64)
@@ -217,9 +219,9 @@ def test_checked_refuses_column_that_disagrees_with_ranks(column: str, value: fl
     table = rank_table([1, 2, 3, 40], documents=2)
     item = ImportedMeasurement({"model": "a", "dataset": "w", column: value}, "row 1", ranks=table)
     with pytest.raises(BadInput, match=column):
-        checked(Path("t"), [item])
+        check_imported(Path("t"), [item])
 
 
 def test_checked_refuses_import_without_rows() -> None:
     with pytest.raises(BadInput, match=r"^t\b.* nothing"):
-        checked(Path("t"), [])
+        check_imported(Path("t"), [])

@@ -31,7 +31,7 @@ class TinyModel:
     spread: bool = False
     largest_params: int = 1000
     logits_per_token: int = VOCABULARY
-    longest: int = 100
+    max_length: int = 100
     notes: tuple[str, ...] = ()
     reference: Any = None
 
@@ -39,7 +39,7 @@ class TinyModel:
         return 1000
 
     def check_corpus(self, *, longest: int, largest_target: int) -> None:
-        if longest > self.longest:
+        if longest > self.max_length:
             raise BadInput("too long")
 
 

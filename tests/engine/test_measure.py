@@ -43,7 +43,7 @@ def scores_of_full_logits(model: Any, corpus: Corpus) -> tuple[np.ndarray, Score
 @pytest.fixture(autouse=True)
 def _short_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give sections 400 tokens, so that the corpus has four of them."""
-    monkeypatch.setattr(blocks, "SECTION", 400)
+    monkeypatch.setattr(blocks, "SECTION_TOKENS", 400)
 
 
 def test_measure_writes_a_rank_table_by_the_definition(model: Any, corpus: Corpus, tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_measure_refuses_sequences_longer_than_the_models_limit_before_it_makes_
     model: Any, corpus: Corpus, tmp_path: Path
 ) -> None:
     with pytest.raises(BadInput):
-        measure(replace(model, longest=40), corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "new")
+        measure(replace(model, max_length=40), corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

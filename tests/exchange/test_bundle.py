@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rbptrack.analysis.importing import ImportedMeasurement, checked
+from rbptrack.analysis.importing import ImportedMeasurement, check_imported
 from rbptrack.base.errors import BadInput, MissingArtifact
 from rbptrack.base.files import sha256
 from rbptrack.exchange import bundle as bundles
-from rbptrack.exchange import export_bundle, import_bundle, import_source, is_bundle
+from rbptrack.exchange import export_bundle, import_bundle, import_content, is_bundle
 from rbptrack.ranks import RankTable
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Outbox, Record, Store
@@ -211,7 +211,7 @@ def numbers(store: Store) -> Path:
     """A bundle of a measurement without ranks."""
     columns = {"model": "a-1m", "dataset": "d", "ce": 3.0, "rbp_1": 0.25, "rbp_10": 0.5, "ce_se": 0.125, "seq_len": 64}
     items = [ImportedMeasurement(columns | {"non_embedding_params": 10**6})]
-    import_source("table", checked(Path("t.csv"), items), Path("t.csv"), store)
+    import_content("table", check_imported(Path("t.csv"), items), Path("t.csv"), store)
     export_bundle(store.runs(), Path("numbers.zip"))
     return Path("numbers.zip").absolute()
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rbptrack.analysis import families
-from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, checked
+from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, check_imported
 from rbptrack.analysis.rank_store import WithoutRanks
-from rbptrack.exchange import export_bundle, import_bundle, import_source
+from rbptrack.exchange import export_bundle, import_bundle, import_content
 from rbptrack.tracking import Store
 from tests.rank_tables import power_law_rank_table
 
@@ -19,7 +19,7 @@ TABLE = Path("table.csv")
 
 
 def take(store: Store, items: Sequence[Imported]) -> list[str]:
-    return import_source("table", checked(TABLE, items), TABLE, store)
+    return import_content("table", check_imported(TABLE, items), TABLE, store)
 
 
 def test_numbers_without_ranks_are_measurements_whose_ranks_are_not_known(store: Store) -> None:

@@ -338,7 +338,7 @@ def test_candidates_of_the_tokenizer_only(tmp_path: Path, load: Load) -> None:
     tokens = torch.arange(20)[None]
     with torch.inference_mode():
         ours = model.head.without([3, 5]).logits(model.backbone(tokens)[0])
-        whole = model.whole(tokens)[0, :, :400]
+        whole = model.full_logits(tokens)[0, :, :400]
     rest = [i for i in range(400) if i not in (3, 5)]
     torch.testing.assert_close(ours[:, rest], whole[:, rest])
     assert (ours[:, [3, 5]] == -torch.inf).all()

@@ -10,8 +10,8 @@ import torch
 import transformers
 
 from rbptrack.base.errors import BadInput
-from rbptrack.models.architecture import longest_sequence
-from rbptrack.models.causal import borrowed, split_model
+from rbptrack.models.architecture import max_sequence_length
+from rbptrack.models.causal import evaluation_mode, split_model
 from tests.tiny_models import ROWS
 
 ModelOf = Callable[..., Any]
@@ -65,8 +65,8 @@ def test_longrope_is_measured_as_far_as_it_numbers_positions_alike(model_of: Mod
     rope = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
     rope["original_max_position_embeddings"] = 64
     module = model_of("phi3", head_dim=None, rope_parameters=rope, original_max_position_embeddings=64)
-    assert split_model(module, "toy").longest == 64
-    assert longest_sequence(model_of("phi3", head_dim=None).config) == 256
+    assert split_model(module, "toy").max_length == 64
+    assert max_sequence_length(model_of("phi3", head_dim=None).config) == 256
 
 
 Llama: Any = transformers.LlamaForCausalLM
@@ -155,7 +155,7 @@ def test_a_borrowed_model_is_given_back(model_of: ModelOf) -> None:
     modes = [part.training for part in module.modules()]
 
     def interrupted() -> None:
-        with borrowed(module):
+        with evaluation_mode(module):
             assert module.forward is own
             assert not any(part.training for part in module.modules())
             raise KeyboardInterrupt
@@ -178,7 +178,7 @@ def test_a_borrowed_model_is_measured_in_float32_whatever_was_chosen(newer: bool
             products.fp32_precision = "tf32"
         else:
             torch.set_float32_matmul_precision("medium")
-        with borrowed(model_of("llama")):
+        with evaluation_mode(model_of("llama")):
             assert torch.get_float32_matmul_precision() == "highest"
             assert not torch.backends.cudnn.allow_tf32
         assert products.fp32_precision == "tf32"

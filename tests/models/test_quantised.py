@@ -20,7 +20,7 @@ from rbptrack.config.schema import Dtype, ModelConfig
 from rbptrack.models import quantised
 from rbptrack.models.architecture import count_parameters
 from rbptrack.models.causal import CausalModel
-from rbptrack.models.checkpoint import check_own_tokens
+from rbptrack.models.checkpoint import check_gguf_tokens
 from rbptrack.models.tokenizer import load_tokenizer
 from rbptrack.scoring.scores import scores_by_definition
 from rbptrack.sources.pin import Pinned, pin_model
@@ -34,7 +34,7 @@ needs_gguf = pytest.mark.skipif(importlib.util.find_spec("gguf") is None, reason
 def dequantised(folder: Path) -> Any:
     """The model in a folder with plain weights of the values that its quantised ones stand for."""
     loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, device_map={"": "cpu"})
-    quantised.compute_in(loaded, torch.float32)
+    quantised.convert_quantised(loaded, torch.float32)
     config = transformers.AutoConfig.from_pretrained(folder)
     del config.quantization_config
     causal: Any = transformers.AutoModelForCausalLM
@@ -57,7 +57,7 @@ def test_the_embedded_versions_are_their_dequantised_weights(version: str, load:
     tokens = torch.randint(4096, (2, 40), generator=torch.Generator().manual_seed(0))
     plain = dequantised(folder)
     with torch.inference_mode():
-        torch.testing.assert_close(model.whole(tokens), plain(tokens).logits, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(model.full_logits(tokens), plain(tokens).logits, rtol=1e-4, atol=1e-4)
     base = count_parameters(transformers.AutoConfig.from_pretrained(embedded("models/115k")))
     assert (model.non_embedding_params, model.total_params) == (base.non_embedding, base.total)
     assert model.weights == {"int8": "int8 torchao", "4bit": "int4 group 28 torchao"}[version]
@@ -93,7 +93,7 @@ def test_a_quantised_head_scores_through_its_module(bits: int, dtype: Dtype, tmp
     targets = torch.arange(2, 32)
     with torch.inference_mode():
         states = model.backbone(tokens)[0]
-        whole = model.whole(tokens)[0, :, : ROWS - 5].float()
+        whole = model.full_logits(tokens)[0, :, : ROWS - 5].float()
         ours = model.head.logits(states)
     torch.testing.assert_close(ours, whole)
     assert torch.equal(scores_by_definition(ours, targets).greater, scores_by_definition(whole, targets).greater)
@@ -125,7 +125,7 @@ def test_a_gguf_file_is_measured_dequantised(tmp_path: Path, load: Load) -> None
     model = load(tmp_path, gguf="toy-Q8_0.gguf")
     tokens = torch.arange(40)[None]
     with torch.inference_mode():
-        assert torch.equal(model.whole(tokens), plain(tokens).logits)
+        assert torch.equal(model.full_logits(tokens), plain(tokens).logits)
     assert model.weights == "Q8_0"
     assert model.notes == ("its weights are those of toy-Q8_0.gguf, dequantised",)
     (tmp_path / "cut.gguf").write_bytes((tmp_path / "toy-Q8_0.gguf").read_bytes()[:-64])
@@ -159,8 +159,8 @@ def test_another_tokenizer_must_name_the_tokens_of_a_gguf_file(tmp_path: Path) -
     source = pin_model(ModelConfig("toy", "1k", path=str(tmp_path), gguf="toy-Q8_0.gguf"))
     own = load_tokenizer(source)
     assert len(own) == 400
-    check_own_tokens("toy", source, own)
-    check_own_tokens("toy", source, load_tokenizer(Pinned(str(tmp_path / "plain"), None, "x")))
+    check_gguf_tokens("toy", source, own)
+    check_gguf_tokens("toy", source, load_tokenizer(Pinned(str(tmp_path / "plain"), None, "x")))
     build("llama2", tmp_path / "other")
     with pytest.raises(BadInput, match="it is not this model's"):
-        check_own_tokens("toy", source, load_tokenizer(Pinned(str(tmp_path / "other"), None, "x")))
+        check_gguf_tokens("toy", source, load_tokenizer(Pinned(str(tmp_path / "other"), None, "x")))

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from rbptrack.api import measure
 from rbptrack.base.errors import BadInput
-from rbptrack.models.tokenizer import load_tokenizer, rules_of
+from rbptrack.models.tokenizer import load_tokenizer, rules_hash
 from rbptrack.sources.pin import Pinned
 from tests.tiny_models import byte_level, sentence_piece, write_gguf
 
@@ -231,7 +231,7 @@ def test_dropout_is_off(tmp_path: Path) -> None:
         folder = write(tmp_path / name, {"model": model | {"dropout": 0.5}}, {"tokenizer_class": _class})
         tokenizer = loaded(folder)
         assert {tuple(ids(tokenizer, TEXTS[0])) for _ in range(20)} == {tuple(ids(plain, TEXTS[0]))}
-        assert rules_of(tokenizer) == rules_of(plain)
+        assert rules_hash(tokenizer) == rules_hash(plain)
 
 
 def test_truncation_and_padding_of_the_file_do_not_cut_texts(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_truncation_and_padding_of_the_file_do_not_cut_texts(tmp_path: Path) -> 
         tokenizer = loaded(write(tmp_path / name, limits, {"tokenizer_class": name}))
         encoded = tokenizer([TEXTS[0], "a"], return_offsets_mapping=True)["input_ids"]
         assert encoded == plain([TEXTS[0], "a"])["input_ids"]
-        assert rules_of(tokenizer) == rules_of(plain)
+        assert rules_hash(tokenizer) == rules_hash(plain)
 
 
 def test_a_class_that_cannot_be_loaded_does_not_matter(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_damaged_vocabularies_are_refused(tmp_path: Path) -> None:
 
 def test_other_rules_are_another_identity(tmp_path: Path) -> None:
     """Rules that change no id of most texts, too; the layout of the file does not matter."""
-    plain = rules_of(loaded(write(tmp_path / "0", {}, {"tokenizer_class": "GPT2Tokenizer"})))
+    plain = rules_hash(loaded(write(tmp_path / "0", {}, {"tokenizer_class": "GPT2Tokenizer"})))
     others: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"pre_tokenizer": sequence(DIGITS, GPT2)}, {}),
         ({"normalizer": NFC}, {}),
@@ -289,12 +289,12 @@ def test_other_rules_are_another_identity(tmp_path: Path) -> None:
     found = {plain}
     for number, (changes, config) in enumerate(others, 1):
         folder = write(tmp_path / str(number), changes, {"tokenizer_class": "GPT2Tokenizer"} | config)
-        found.add(rules_of(loaded(folder)))
+        found.add(rules_hash(loaded(folder)))
     assert len(found) == len(others) + 1
     folder = write(tmp_path / "indented", {}, {"tokenizer_class": "GPT2Tokenizer"})
     file = folder / "tokenizer.json"
     file.write_text(json.dumps(json.loads(file.read_text()), indent=4))
-    assert rules_of(loaded(folder)) == plain
+    assert rules_hash(loaded(folder)) == plain
 
 
 def test_a_tokenizer_in_memory_has_the_rules_of_its_files(tmp_path: Path, model_of: Callable[..., Any]) -> None:

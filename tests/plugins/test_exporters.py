@@ -10,7 +10,7 @@ from huggingface_hub import DatasetCard
 from plugins.exporters.hub import DATA, Hub
 from plugins.importers.table import Table
 from rbptrack.analysis import Runs
-from rbptrack.analysis.importing import checked
+from rbptrack.analysis.importing import check_imported
 from rbptrack.analysis.rank_store import Tables
 
 ROW = {
@@ -47,7 +47,7 @@ def test_its_table_is_what_import_takes(runs: Runs, tmp_path: Path) -> None:
     Hub().export(runs, tmp_path)
     importer = Table()
     assert importer.takes(tmp_path / DATA)
-    rows = [measurement.row for measurement in checked(tmp_path, importer.read(tmp_path / DATA)).measurements]
+    rows = [measurement.row for measurement in check_imported(tmp_path, importer.read(tmp_path / DATA)).measurements]
     assert [(row.model, row.dtype) for row in rows] == [
         ("pythia-70m", "float32"), ("mine-1b", "float32"), ("pythia-70m", "bfloat16"),
     ]  # fmt: skip

@@ -1,11 +1,11 @@
-"""Tests of `split_sums`: CE = E[ln R] + E[-ln(p R)], in nats. Both parts are at least 0."""
+"""Tests of `rank_and_rest_sums`: CE = E[ln R] + E[-ln(p R)], in nats. Both parts are at least 0."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from rbptrack.ranks import RankTable, split_sums
+from rbptrack.ranks import RankTable, rank_and_rest_sums
 
 VOCABULARY = 40
 
@@ -31,9 +31,9 @@ def table_with_ties(seed: int) -> RankTable:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_split_sums_of_rank_and_rest_add_up_to_ce_and_are_positive(strict: bool) -> None:
+def test_rank_and_rest_sums_of_rank_and_rest_add_up_to_ce_and_are_positive(strict: bool) -> None:
     table = RankTable(table_with_ties(0).table, VOCABULARY, strict=strict)
-    rank_sum, rest_sum, impossible = split_sums(table)
+    rank_sum, rest_sum, impossible = rank_and_rest_sums(table)
     assert impossible == 0
     assert rank_sum + rest_sum == pytest.approx(table.ce * len(table), rel=1e-12)
     assert rank_sum > 0
@@ -41,23 +41,23 @@ def test_split_sums_of_rank_and_rest_add_up_to_ce_and_are_positive(strict: bool)
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_split_sums_use_the_rank_with_ties_also_if_metrics_are_strict(strict: bool) -> None:
+def test_rank_and_rest_sums_use_the_rank_with_ties_also_if_metrics_are_strict(strict: bool) -> None:
     table = RankTable(table_with_ties(0).table, VOCABULARY, strict=strict)
     rank_with_ties = table.column("greater") + table.column("ties") + 1
-    rank_sum, _, _ = split_sums(table)
+    rank_sum, _, _ = rank_and_rest_sums(table)
     assert rank_sum == pytest.approx(np.log(rank_with_ties).sum(), rel=1e-12)
 
 
-def test_split_sums_rank_part_is_a_weighted_sum_of_all_rbp() -> None:
+def test_rank_and_rest_sums_rank_part_is_a_weighted_sum_of_all_rbp() -> None:
     """E[ln R] = sum over k of ln(1 + 1/k) (1 - RBP_k)."""
     table = table_with_ties(1)
     k = np.arange(1, VOCABULARY + 1)
     expected = (np.log1p(1 / k) * (1 - table.histogram().rbp_curve(k))).sum()
-    rank_sum, _, _ = split_sums(table)
+    rank_sum, _, _ = rank_and_rest_sums(table)
     assert rank_sum / len(table) == pytest.approx(expected, rel=1e-12)
 
 
-def test_split_sums_count_tokens_whose_probability_is_above_1_over_rank() -> None:
+def test_rank_and_rest_sums_count_tokens_whose_probability_is_above_1_over_rank() -> None:
     table = table_with_ties(2)
     has_rank_2 = table.column("greater") + table.column("ties") == 1
     logprob = np.where(has_rank_2, np.log(0.5) + 6e-5, table.column("logprob"))
@@ -68,21 +68,21 @@ def test_split_sums_count_tokens_whose_probability_is_above_1_over_rank() -> Non
         ties=table.column("ties"),
         logprob=logprob,
     )
-    _, _, impossible = split_sums(contradictory)
+    _, _, impossible = rank_and_rest_sums(contradictory)
     assert has_rank_2.any()
     assert impossible == has_rank_2.sum()
 
 
 def check_split_of_rank_2(table: RankTable, excess: float, impossible: int) -> None:
     """Check the split of 4 tokens of rank 2 with ln p = -ln 2 + excess."""
-    rank_sum, rest_sum, counted = split_sums(table)
+    rank_sum, rest_sum, counted = rank_and_rest_sums(table)
     assert counted == impossible
     assert rest_sum == pytest.approx(-4 * excess, abs=1e-5)
     assert rank_sum + rest_sum == pytest.approx(-4 * (excess - np.log(2)), abs=1e-5)
 
 
 @pytest.mark.parametrize(("excess", "impossible"), [(9e-6, 0), (2e-5, 4)])
-def test_split_sums_of_measured_ranks_tolerate_an_excess_of_1e_5_nats(excess: float, impossible: int) -> None:
+def test_rank_and_rest_sums_of_measured_ranks_tolerate_an_excess_of_1e_5_nats(excess: float, impossible: int) -> None:
     table = RankTable.from_arrays(
         vocab_size=VOCABULARY,
         document=np.zeros(4),
@@ -94,7 +94,7 @@ def test_split_sums_of_measured_ranks_tolerate_an_excess_of_1e_5_nats(excess: fl
 
 
 @pytest.mark.parametrize(("excess", "impossible"), [(1e-2, 0), (2e-2, 4)])
-def test_split_sums_of_imported_ranks_tolerate_the_rounding_of_bfloat16(excess: float, impossible: int) -> None:
+def test_rank_and_rest_sums_of_imported_ranks_tolerate_the_rounding_of_bfloat16(excess: float, impossible: int) -> None:
     """An imported table has no column `ties`. Its ln p may be rounded to bfloat16, which adds up to 1.3e-2 nats."""
     table = RankTable.from_arrays(
         vocab_size=VOCABULARY,

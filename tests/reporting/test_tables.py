@@ -173,7 +173,7 @@ def test_a_size_beside_an_estimate_is_written_as_in_the_keys() -> None:
 def test_a_narrow_terminal_drops_added_columns_before_p_and_verdicts_before_estimates() -> None:
     shown = columns_by_importance(results_tables(laws())[0])
     assert shown is not None
-    frame, last_to_go = shown
-    assert sorted(last_to_go) == sorted(frame.columns)
-    places = [last_to_go.index(title) for title in ("metric", "α", "verdict", "p", "A")]
+    frame, by_importance = shown
+    assert sorted(by_importance) == sorted(frame.columns)
+    places = [by_importance.index(title) for title in ("metric", "α", "verdict", "p", "A")]
     assert places == sorted(places)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rbptrack.scoring import Head, Scorer, Scores, scores_by_definition
-from rbptrack.scoring.scorer import checked, compiled_on_cpu, reduction
+from rbptrack.scoring.scorer import choose_reduction, compiled_cpu_reduction, eager_reduction
 
 
 def score_logits(logits: Tensor, targets: Tensor, *, chunk_tokens: int = 64) -> Scores:
@@ -136,7 +136,7 @@ def test_reduction_of_bad_logits_is_not_finite() -> None:
         logits[8 + row, entry] = float("inf")
     logits[12] = float("-inf")
     targets = torch.full((20,), 500)
-    scores = Scores(*reduction(logits.clone(), logits.gather(1, targets[:, None]), torch.empty(20, 1001)))
+    scores = Scores(*eager_reduction(logits.clone(), logits.gather(1, targets[:, None]), torch.empty(20, 1001)))
     assert torch.isfinite(scores.logprob).tolist() == [False] * 13 + [True] * 7
 
 
@@ -185,28 +185,28 @@ def test_scorer_entropy_over_262_144_entries_is_exact_to_2e_5() -> None:
 def test_reduction_without_scratch_leaves_logits_unchanged() -> None:
     logits = torch.randn(30, 700)
     before = logits.clone()
-    reduction(logits, logits[:, :1])
+    eager_reduction(logits, logits[:, :1])
     assert torch.equal(logits, before)
 
 
 def test_reduction_with_and_without_scratch_is_equal() -> None:
     logits = torch.randn(30, 700)
     own = logits[:, :1]
-    without_scratch = reduction(logits, own)
-    with_scratch = reduction(logits.clone(), own, torch.empty(40, 700))
+    without_scratch = eager_reduction(logits, own)
+    with_scratch = eager_reduction(logits.clone(), own, torch.empty(40, 700))
     for pure, in_place in zip(without_scratch, with_scratch, strict=True):
         assert torch.equal(pure, in_place)
 
 
 def miscounting_reduction(logits: Tensor, own: Tensor) -> tuple[Tensor, ...]:
     """Compute the reduction with a count of greater entries that is 1 too large at token 5."""
-    greater, *others = reduction(logits, own)
+    greater, *others = eager_reduction(logits, own)
     return greater + (torch.arange(len(greater)) == 5).int(), *others
 
 
 def imprecise_reduction(logits: Tensor, own: Tensor) -> tuple[Tensor, ...]:
     """Compute the reduction with ln p that is 0.001 too small."""
-    greater, ties, logprob, *others = reduction(logits, own)
+    greater, ties, logprob, *others = eager_reduction(logits, own)
     return greater, ties, logprob - 1e-3, *others
 
 
@@ -220,8 +220,8 @@ def test_checked_returns_the_eager_reduction_and_a_reason_for_a_wrong_candidate(
 ) -> None:
     logits = torch.randn(30, 700)
     logits[3, 3] = float("nan")
-    chosen, reason = checked(candidate, logits, logits[:, :1])
-    assert chosen is reduction
+    chosen, reason = choose_reduction(candidate, logits, logits[:, :1])
+    assert chosen is eager_reduction
     assert reason
 
 
@@ -231,20 +231,20 @@ def test_checked_raises_if_memory_runs_out() -> None:
 
     logits = torch.randn(3, 7)
     with pytest.raises(torch.OutOfMemoryError):
-        checked(reduction_out_of_memory, logits, logits[:, :1])
+        choose_reduction(reduction_out_of_memory, logits, logits[:, :1])
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # torch's own use
 @pytest.mark.skipif(shutil.which("c++") is None, reason="torch compiles for a CPU with a C++ compiler")
 @pytest.mark.skipif("ATEN_CPU_CAPABILITY" in os.environ, reason="torch compiles wrong code for other processors")
 def test_compiled_on_cpu_gives_the_ranks_of_the_eager_reduction() -> None:
-    compiled = compiled_on_cpu(1000)
-    assert compiled is not None
+    compiled_reduction = compiled_cpu_reduction(1000)
+    assert compiled_reduction is not None
     # One decimal gives ties.
     head = Head(torch.randn(1000, 8).round(decimals=1)).without([3, 999])
     hidden = torch.randn(50, 8).round(decimals=1)
     targets = torch.randint(4, 900, (50,))
-    scores = Scorer(head, chunk_tokens=16, on_cpu=compiled)(hidden, targets)
+    scores = Scorer(head, chunk_tokens=16, on_cpu=compiled_reduction)(hidden, targets)
     eager = Scorer(head, chunk_tokens=16)(hidden, targets)
     for name, column in eager.columns.items():
         if column.is_floating_point():
@@ -258,4 +258,4 @@ def test_compiled_on_cpu_is_none_without_a_compiler(monkeypatch: pytest.MonkeyPa
         raise RuntimeError("no compiler")
 
     monkeypatch.setattr(torch, "compile", lambda function, **_: fail)
-    assert compiled_on_cpu.__wrapped__(50) is None
+    assert compiled_cpu_reduction.__wrapped__(50) is None

@@ -3,17 +3,17 @@
 import pytest
 import torch
 
-from rbptrack.scoring.scorer import checked, compiled, reduction
+from rbptrack.scoring.scorer import choose_reduction, compiled_reduction, eager_reduction
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch's compiler
 def test_torch_compiles_the_reduction() -> None:
     """On a CPU here: the same numbers from one compiled function for any number of tokens."""
     logits = torch.randn(30, 700).round()
-    used, why = checked(compiled(), logits, logits[:, :1])
+    used, why = choose_reduction(compiled_reduction(), logits, logits[:, :1])
     if "compile" in why:
         pytest.skip(why)
-    assert used is compiled()
+    assert used is compiled_reduction()
     more = torch.randn(11, 700)
-    for got, want in zip(used(more, more[:, :1]), reduction(more, more[:, :1]), strict=True):
+    for got, want in zip(used(more, more[:, :1]), eager_reduction(more, more[:, :1]), strict=True):
         torch.testing.assert_close(got, want)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from plugins.importers.table import Table
-from rbptrack.analysis.importing import checked
+from rbptrack.analysis.importing import check_imported
 from rbptrack.base.errors import BadInput
 from tests.imported_files import read_checked, write_file
 
@@ -118,7 +118,7 @@ def test_a_dataset_may_be_given(tmp_path: Path) -> None:
 def test_what_breaks_a_rule_is_refused(text: str, reason: str, tmp_path: Path) -> None:
     path = write_file(tmp_path / "t.csv", text)
     with pytest.raises(BadInput, match=rf"t\.csv.*{reason}"):
-        checked(path, Table().read(path))
+        check_imported(path, Table().read(path))
 
 
 @pytest.mark.parametrize("content", [b"model,dataset,ce\ncaf\xe9,w,1\n", b"\x00\x01", b"PAR1 nonsense PAR1"])
@@ -126,7 +126,7 @@ def test_what_is_no_table_is_refused(content: bytes, tmp_path: Path) -> None:
     for name in ("t.csv", "t.parquet", "t.json", "t.jsonl"):
         path = write_file(tmp_path / name, content)
         with pytest.raises(BadInput, match=name):
-            checked(path, Table().read(path))
+            check_imported(path, Table().read(path))
 
 
 def test_a_fifo_is_no_table(tmp_path: Path) -> None:
