@@ -71,7 +71,7 @@ def test_print_table_in_a_narrow_terminal_names_the_columns_it_drops(monkeypatch
 
 
 def test_print_table_in_a_narrow_terminal_keeps_the_columns_of_last_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = lines_in_terminal(FRAME, 30, monkeypatch, last_to_go=["ce"])
+    lines = lines_in_terminal(FRAME, 30, monkeypatch, by_importance=["ce"])
     assert lines[0].split() == ["model", "ce", "ok"]
 
 
