@@ -65,7 +65,7 @@ def test_measure_returns_the_metrics_of_its_rank_table(model: Any, corpus: Corpu
     assert measurement.rbp(10) == table.rbp(10)
     assert measurement.counts.hits.sum(0).tolist() == [(table.rank <= k).sum() for k in (1, 10)]
     assert measurement.ce_parts is not None
-    assert sum(measurement.split) == pytest.approx(measurement.ce, abs=1e-9)
+    assert sum(measurement.ce_parts) == pytest.approx(measurement.ce, abs=1e-9)
     assert measurement.num_bytes == len(index)
     assert measurement.peak_memory_bytes > 0
 
