@@ -359,16 +359,19 @@ def _figure(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
 def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
     """Return a row for each law of a family. The explorer draws these rows."""
     rows = []
+    fewest_missed = _fewest_missed(family_laws)
     for metric, law in family_laws.laws.items():
         line = {"S0": law.s[0], "y0": law.at(law.s[0]), "S1": law.s[-1], "y1": law.at(law.s[-1])}
         numbers: dict[str, object] = {"A": law.a, "R2": law.r2, "misses": law.largest_deviation}
-        numbers |= _with_ends("alpha", law.alpha) | {"p": law.alpha.p()} | _with_ends("bend", law.bend())
+        bend = law.bend()
+        numbers |= _with_ends("alpha", law.alpha) | {"p": law.alpha.p()} | _with_ends("bend", bend)
         held_out = law.held_out() if law.sizes >= 4 else Estimate(np.nan, df=np.nan)
         numbers |= {name: np.expm1(value) for name, value in _with_ends("held_out", held_out).items()}
         if ratio := family_laws.ratios.get(metric):
             numbers |= _with_ends("delta", ratio.alpha)
-        missed = _fewest_missed(family_laws, metric)
-        numbers |= {"missed": missed, "doubt": "; ".join(_doubts(family_laws, metric, missed))}
+        missed = fewest_missed.get(metric, np.nan)
+        doubts = _doubts(law, bend, held_out, missed, with_floor=metric in family_laws.with_floor)
+        numbers |= {"missed": missed, "doubt": "; ".join(doubts)}
         rows.append(family_laws.family.keys | _metric_and_k(metric) | numbers | line)
     return rows
 
@@ -383,24 +386,32 @@ def _with_ends(name: str, estimate: Estimate) -> dict[str, float]:
     return {name: estimate.value, f"{prefix}low": low, f"{prefix}high": high}
 
 
-def _fewest_missed(family_laws: FamilyLaws, metric: str) -> float:
-    """Return how many tokens of the best model have a rank above k; NaN for CE and unknown numbers of tokens."""
-    if metric == CE or family_laws.family.rows["num_tokens"].isna().any():
-        return np.nan
-    counts = family_laws.counts
-    place = counts[0].ks.index(parse_rbp_name(metric))
-    return float(min(size_counts.tokens.sum() - size_counts.hits[:, place].sum() for size_counts in counts))
+def _fewest_missed(family_laws: FamilyLaws) -> dict[str, float]:
+    """Return how many tokens of the best model have a rank above k, by metric; empty if it is unknown."""
+    if family_laws.family.rows["num_tokens"].isna().any():
+        return {}
+    missed = [counts.tokens.sum() - counts.hits.sum(axis=0) for counts in family_laws.counts]
+    metrics = map(rbp_name, family_laws.counts[0].ks)
+    return dict(zip(metrics, np.min(missed, axis=0).tolist(), strict=True))
 
 
-def _doubts(family_laws: FamilyLaws, metric: str, missed: float) -> Iterator[str]:
-    """Yield reasons to doubt a law: a bend, a mispredicted largest size, large scatter, or few misses."""
-    law = family_laws.laws[metric]
-    low, high = law.bend().interval()
-    if low > 0 or metric in family_laws.with_floor:
+def _doubts(law: Law, bend: Estimate, held_out: Estimate, missed: float, *, with_floor: bool) -> Iterator[str]:
+    """Yield reasons to doubt a law: a bend, a mispredicted largest size, large scatter, or few misses.
+
+    Args:
+        law: the law.
+        bend: the bend of the law.
+        held_out: the error of the law at its largest size; an unknown number if there are too few sizes.
+        missed: the number of tokens of the best model with a rank above k.
+        with_floor: whether the interval of E in E + A S^-alpha lies above 0.
+
+    """
+    low, high = bend.interval()
+    if low > 0 or with_floor:
         yield "flattens"
     if high < 0:
         yield "steepens"
-    if _mispredicts(law):
+    if held_out.p() < 0.05:
         yield "off at its largest size"
     if law.r2 < MIN_R2:
         yield "models scatter"

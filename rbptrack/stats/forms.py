@@ -1,9 +1,9 @@
 """Fit laws of other forms than A S^-alpha: E + A S^-alpha, and user-defined expressions in S and D (training tokens).
 
-lmfit fits every form from several starting points. It minimises the sum of squared residuals of ln y. Errors are
-treated as independent and equally large at all sizes. An interval of a parameter is a profile interval: the values at
-which an F test of the sum of squares, with this parameter fixed, does not reject. Intervals include the scatter of the
-models, but not the error over documents.
+Every form is fitted from several starting points: E + A S^-alpha by SciPy, a user-defined form by lmfit. Fits minimise
+the sum of squared residuals of ln y. Errors are treated as independent and equally large at all sizes. An interval of a
+parameter is a profile interval: the values at which an F test of the sum of squares, with this parameter fixed, does
+not reject. Intervals include the scatter of the models, but not the error over documents.
 """
 
 from __future__ import annotations
@@ -164,11 +164,9 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool =
     straight = _line(x, ln_y)
     least = _squares(straight, x, ln_y, 0.0)
     e, line = 0.0, straight
-    best = _above_floor(x, ln_y, _likely_floors(x, ln_y))
-    if best.chisqr < least - rounding:
-        least = float(best.chisqr)
-        e = float(best.params["E"].value)
-        line = np.array([best.params["ln_a"].value, -best.params["alpha"].value])
+    with_floor = _above_floor(x, ln_y, _likely_floors(x, ln_y))
+    if with_floor[0] < least - rounding:
+        least, e, line = with_floor
     if line[1] * np.ptp(x) > sqrt(EXACT):
         raise BadInput(f"{FLOOR} can only be fitted to values that fall with size")
     low = high = nan
@@ -229,35 +227,30 @@ def _with_lines(x: FloatArray, ln_y: FloatArray, floors: Iterable[float]) -> lis
     return starts
 
 
-def _above_floor(x: FloatArray, ln_y: FloatArray, starts: Sequence[tuple[float, FloatArray]]) -> Any:
-    """Fit E + A S^-alpha from the best of several starting points, and return lmfit's result.
+def _above_floor(
+    x: FloatArray, ln_y: FloatArray, starts: Sequence[tuple[float, FloatArray]]
+) -> tuple[float, float, FloatArray]:
+    """Fit E + A S^-alpha from several starting points.
 
     Args:
         x: ln S, centred, (m,).
         ln_y: logarithms of the values, (m,).
         starts: an E and a line, (2,), of ln A and -alpha for each starting point.
 
+    Returns:
+        The sum of squared residuals of the best fit, its E, and its line, (2,), of ln A and -alpha.
+
     """
-    import lmfit
 
     def off(internal: FloatArray) -> FloatArray:
-        e = sqrt(internal[0] ** 2 + 1) - 1  # as lmfit keeps a parameter above 0
-        return np.asarray(np.logaddexp(log(max(e, _TINY)), internal[1] - internal[2] * x) - ln_y)
+        return np.asarray(np.logaddexp(log(max(e_of(internal), _TINY)), internal[1] - internal[2] * x) - ln_y)
 
-    def residual(parameters: Any) -> FloatArray:
-        line = parameters["ln_a"].value - parameters["alpha"].value * x
-        return np.asarray(np.logaddexp(log(max(parameters["E"].value, _TINY)), line) - ln_y)
+    def e_of(internal: FloatArray) -> float:
+        return sqrt(internal[0] ** 2 + 1) - 1  # at least 0, as lmfit keeps a parameter above a bound
 
-    least = []
-    for floor, line in starts:
-        least.append(_least_sum(off, [sqrt((floor + 1) ** 2 - 1), line[0], -line[1]]))
-    floor, line = starts[first_smallest(least)]
-    parameters = lmfit.Parameters()
-    parameters.add("E", value=floor, min=0)
-    parameters.add("ln_a", value=float(line[0]))
-    parameters.add("alpha", value=-float(line[1]))
-    _, [best] = least_squares(residual, [parameters])
-    return best
+    fits = [_least_sum(off, [sqrt((floor + 1) ** 2 - 1), line[0], -line[1]]) for floor, line in starts]
+    least, internal = fits[first_smallest([least for least, _ in fits])]
+    return least, e_of(internal), np.array([internal[1], -internal[2]])
 
 
 def _least_with_floor(x: FloatArray, ln_y: FloatArray, floor: float, lines: Iterable[FloatArray]) -> float:
@@ -267,21 +260,21 @@ def _least_with_floor(x: FloatArray, ln_y: FloatArray, floor: float, lines: Iter
     def off(line: FloatArray) -> FloatArray:
         return np.asarray(np.logaddexp(ln_floor, line[0] - line[1] * x) - ln_y)
 
-    least = [_least_sum(off, [line[0], -line[1]]) for line in lines]
+    least = [_least_sum(off, [line[0], -line[1]])[0] for line in lines]
     return least[first_smallest(least)]
 
 
-def _least_sum(off: Callable[[FloatArray], FloatArray], start: Sequence[float]) -> float:
-    """Return the smallest sum of squares, but at least `EXACT`, that a fit from one starting point reaches.
+def _least_sum(off: Callable[[FloatArray], FloatArray], start: Sequence[float]) -> tuple[float, FloatArray]:
+    """Fit from one starting point. Returns the sum of squares, but at least `EXACT`, and the fitted parameters.
 
     It calls SciPy's `leastsq` with the settings of lmfit. lmfit itself would take five times as long, because it also
     computes results that are not needed here.
     """
     with np.errstate(all="ignore"):
-        *_, found, _, _ = scipy.optimize.leastsq(
+        best, _, found, _, _ = scipy.optimize.leastsq(
             off, start, full_output=True, ftol=1.5e-8, xtol=1.5e-8, gtol=0.0, epsfcn=1e-10, maxfev=2000 * len(start)
         )
-    return max(float((found["fvec"] ** 2).sum()), EXACT)
+    return max(float((found["fvec"] ** 2).sum()), EXACT), best
 
 
 def _squares(line: FloatArray, x: FloatArray, ln_y: FloatArray, floor: float) -> float:

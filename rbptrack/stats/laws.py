@@ -113,7 +113,7 @@ class Law:
     def a(self) -> float:
         """The factor A."""
         with np.errstate(over="ignore"):
-            return float(np.exp(self.ln_a.value))
+            return float(np.exp(self._value(self._weights(1.0, 0.0))))
 
     @property
     def r2(self) -> float:
@@ -159,13 +159,13 @@ class Law:
         sizes. Use it with at least 5 sizes: with 4, the error has one degree of freedom.
         """
         x = np.log(self.s) - np.log(self.s).mean()
-        design = np.column_stack([np.ones(self.sizes), x, x**2])
-        if np.linalg.matrix_rank(design) < 3:
+        square = x**2
+        curved = square - square.mean() - (self._solve[1] @ square) * x  # what remains of (ln S)^2 after a line
+        if np.abs(curved).max() <= ROUNDING * square.max():
             return Estimate(nan, df=nan)
-        solve = np.linalg.pinv(design)
-        residual = self._unless_rounding(self._ln_y - design @ (solve @ self._ln_y))
+        weights = curved / (curved @ curved)
+        residual = self._unless_rounding(self.residuals - (weights @ self._ln_y) * curved)
         df = self.sizes - 3
-        weights = solve[2]
         scatter = float(residual @ residual) / df if df > 0 else nan
         return self._estimate(weights, scatter * float(weights @ weights), df=df)
 
@@ -201,6 +201,13 @@ class Law:
         df = self.sizes - 2
         return float(self.residuals @ self.residuals) / df if df > 0 else nan
 
+    def _value(self, weights: FloatArray) -> float:
+        """Return a weighted sum of ln y; 0 if it may be a rounding error. weights: the weights of ln y, (m,)."""
+        value = float(weights @ self._ln_y)
+        if abs(value) <= ROUNDING * float(np.abs(weights) @ (1 + np.abs(self._ln_y))):
+            return 0.0
+        return value
+
     def _line_estimate(self, weights: FloatArray, models: int = 0) -> Estimate:
         """Return a weighted sum of ln y with its error.
 
@@ -220,9 +227,7 @@ class Law:
             df: the degrees of freedom of `scatter`.
 
         """
-        value = float(weights @ self._ln_y)
-        if abs(value) <= ROUNDING * float(np.abs(weights) @ (1 + np.abs(self._ln_y))):
-            value = 0.0
+        value = self._value(weights)
         sampling = float(weights @ self.sigma @ weights)
         if self.u is None:
             return Estimate(value, sampling, scatter, df)
