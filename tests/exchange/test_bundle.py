@@ -1,4 +1,4 @@
-"""Measurements as one file: out and in again, and nothing else in."""
+"""Tests of bundles: an export is read back unchanged, and an altered, damaged or oversized file is refused."""
 
 from __future__ import annotations
 
@@ -18,383 +18,459 @@ import pytest
 from rbptrack.analysis.importing import ImportedMeasurement, check_imported
 from rbptrack.base.errors import BadInput, MissingArtifact
 from rbptrack.base.files import sha256
-from rbptrack.exchange import bundle as bundles
+from rbptrack.exchange import bundle as bundle_module
 from rbptrack.exchange import export_bundle, import_bundle, import_content, is_bundle
 from rbptrack.ranks import RankTable
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Outbox, Record, Store
 from tests.store_fixtures import WriteCell
 
+ChangeRecord = Callable[[dict[str, Any]], object]
+"""A function that alters the content of a record.json in place."""
+
+NUMBER_OF_5000_DIGITS = "a number of 5,000 digits"
+"""Stands for the number in a record, because Python does not write an int with more than 4,300 digits."""
+
+
+def entries_of(bundle: Path) -> dict[str, bytes]:
+    """Read all entries of a zip file, by name."""
+    with zipfile.ZipFile(bundle) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def write_zip(entries: Mapping[str, bytes]) -> Path:
+    """Write entries to the zip file altered.zip."""
+    path = Path("altered.zip")
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in entries.items():
+            file.writestr(name, content)
+    return path
+
+
+def entry_named(file: str, entries: Mapping[str, bytes]) -> str:
+    """Return the name of the last entry that is called `file` in the folder of a measurement."""
+    return [name for name in entries if name.endswith(f"/{file}")][-1]
+
+
+def with_altered_record(bundle: Path, change: ChangeRecord) -> Path:
+    """Write a copy of a bundle in which the record of the last measurement is altered."""
+    entries = entries_of(bundle)
+    name = entry_named("record.json", entries)
+    record = json.loads(entries[name])
+    change(record)
+    text = json.dumps(record).replace(f'"{NUMBER_OF_5000_DIGITS}"', "9" * 5000)
+    return write_zip(entries | {name: text.encode()})
+
+
+def with_replaced_file(bundle: Path, file: str, content: bytes) -> Path:
+    """Write a copy of a bundle of one measurement with another content of a file, and its hash in the record."""
+    entries = entries_of(bundle)
+    record_name = entry_named("record.json", entries)
+    record = json.loads(entries[record_name])
+    Path(file).write_bytes(content)
+    record["files"][file] = sha256(Path(file))
+    return write_zip(entries | {record_name: json.dumps(record).encode(), entry_named(file, entries): content})
+
+
+def is_accepted(bundle: Path, store: Store) -> bool:
+    """Import a bundle, and return whether that was possible. Other errors than BadInput are raised."""
+    try:
+        import_bundle(bundle, store)
+    except BadInput:
+        return False
+    return True
+
 
 @pytest.fixture
-def exported(store: Store, write_cell: WriteCell) -> Path:
-    """A bundle of one measurement."""
+def bundle(store: Store, write_cell: WriteCell) -> Path:
+    """A bundle of one measurement with 60 documents in 20 groups. It is also in `store`."""
     Outbox(store).deliver(write_cell(documents=60, groups=20))
     export_bundle(store.runs(), Path("shared.zip"))
     return Path("shared.zip").absolute()
 
 
 @pytest.fixture
-def other(store: Store) -> Store:
-    """An experiment without that measurement."""
-    return Store(store.uri, "other")
-
-
-def test_what_was_exported_is_the_same_when_imported(store: Store, write_cell: WriteCell, other: Store) -> None:
+def bundle_of_two(store: Store, write_cell: WriteCell) -> Path:
+    """A bundle of two measurements of different size, which are also in `store`."""
     for s in (1000, 2000):
         Outbox(store).deliver(write_cell(s, documents=60, groups=20))
     assert export_bundle(store.runs(), Path("shared.zip")) == 2
-    assert is_bundle(Path("shared.zip"))
-    assert import_bundle(Path("shared.zip"), other)
-    runs = store.runs()
-    imported = other.runs()
-    own = {"run_id", "imported", "imported_from", "started"}
-    assert imported.frame.drop(columns=list(own)).equals(runs.frame.drop(columns=list(own)))
-    for name in runs["name"]:
-        assert imported.ranks(name).table.equals(runs.ranks(name).table)
-        assert imported.groups(name) == runs.groups(name)
-    assert imported["imported"].tolist() == ["bundle", "bundle"]
-    assert list(other.verify()) == []
+    return Path("shared.zip").absolute()
 
 
-def test_importing_again_adds_nothing(exported: Path, other: Store, store: Store) -> None:
-    import_bundle(exported, other)
-    import_bundle(exported, other)
-    import_bundle(exported, store)
-    assert len(list(other.finished())) == len(list(store.finished())) == 1
+@pytest.fixture
+def bundle_without_ranks(store: Store) -> Path:
+    """A bundle of one measurement whose numbers were imported without ranks."""
+    row = {
+        "model": "a-1m",
+        "dataset": "d",
+        "ce": 3.0,
+        "rbp_1": 0.25,
+        "rbp_10": 0.5,
+        "ce_se": 0.125,
+        "seq_len": 64,
+        "non_embedding_params": 10**6,
+    }
+    table = Path("t.csv")
+    import_content("table", check_imported(table, [ImportedMeasurement(row)]), table, store)
+    export_bundle(store.runs(), Path("numbers.zip"))
+    return Path("numbers.zip").absolute()
 
 
-def test_an_import_that_was_cut_short_is_completed_by_the_same_command(
-    store: Store, write_cell: WriteCell, other: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def other_store(store: Store) -> Store:
+    """An empty experiment in the same database."""
+    return Store(store.uri, "other")
+
+
+def test_import_gives_the_columns_ranks_and_groups_of_the_exported_measurements(
+    store: Store, bundle_of_two: Path, other_store: Store
 ) -> None:
-    for s in (1000, 2000):
-        Outbox(store).deliver(write_cell(s))
-    export_bundle(store.runs(), Path("shared.zip"))
+    assert is_bundle(bundle_of_two)
+    assert import_bundle(bundle_of_two, other_store)
+    exported = store.runs()
+    imported = other_store.runs()
+    columns_of_a_run = ["run_id", "imported", "imported_from", "started"]
+    assert imported.frame.drop(columns=columns_of_a_run).equals(exported.frame.drop(columns=columns_of_a_run))
+    for name in exported["name"]:
+        assert imported.ranks(name).table.equals(exported.ranks(name).table)
+        assert imported.groups(name) == exported.groups(name)
+    assert imported["imported"].tolist() == ["bundle", "bundle"]
+    assert list(other_store.verify()) == []
+
+
+def test_import_adds_a_measurement_once(bundle: Path, other_store: Store, store: Store) -> None:
+    import_bundle(bundle, other_store)
+    import_bundle(bundle, other_store)
+    import_bundle(bundle, store)
+    assert len(list(other_store.finished())) == 1
+    assert len(list(store.finished())) == 1
+
+
+def test_import_after_an_interrupt_adds_the_rest(
+    bundle_of_two: Path, other_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deliver = Outbox.deliver
 
-    def once(self: Outbox, folder: Path, **options: Any) -> str:
+    def deliver_only_the_first(self: Outbox, folder: Path, **options: Any) -> str:
         if list(self.store.finished()):
             raise KeyboardInterrupt
         return deliver(self, folder, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Outbox, "deliver", once)
+        patch.setattr(Outbox, "deliver", deliver_only_the_first)
         with pytest.raises(KeyboardInterrupt):
-            import_bundle(Path("shared.zip"), other)
-    import_bundle(Path("shared.zip"), other)
-    assert len(other.runs()) == 2
+            import_bundle(bundle_of_two, other_store)
+    import_bundle(bundle_of_two, other_store)
+    assert len(other_store.runs()) == 2
 
 
-def test_a_bundle_holds_no_paths_of_this_machine(exported: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(exported) as opened:
-        names = {name.partition("/")[2] for name in opened.namelist() if "/" in name}
-        content = b"".join(opened.read(name) for name in opened.namelist())
-    assert names == {"record.json", "ranks.parquet", "documents.parquet", "unscored.parquet", "tokens.json"}
-    assert str(tmp_path).encode() not in content
+def test_export_writes_no_paths_of_this_machine(bundle: Path, tmp_path: Path) -> None:
+    entries = entries_of(bundle)
+    files = {name.partition("/")[2] for name in entries if "/" in name}
+    assert files == {"record.json", "ranks.parquet", "documents.parquet", "unscored.parquet", "tokens.json"}
+    for content in entries.values():
+        assert str(tmp_path).encode() not in content
 
 
-def test_measurements_without_ranks_go_out_and_in(store: Store, other: Store) -> None:
+def test_import_gives_the_numbers_of_a_measurement_without_ranks(store: Store, other_store: Store) -> None:
     identity = {"imported": "table", "model": "a-1", "dataset": "d"}
-    tags = {"rbptrack.kind": "measurement", "rbptrack.fingerprint": fingerprint(identity), "rbptrack.family": "a"}
-    tags |= {"rbptrack.model": "a-1", "rbptrack.dataset": "d", "rbptrack.without_ranks": "true"}
+    tags = {
+        "rbptrack.kind": "measurement",
+        "rbptrack.fingerprint": fingerprint(identity),
+        "rbptrack.family": "a",
+        "rbptrack.model": "a-1",
+        "rbptrack.dataset": "d",
+        "rbptrack.without_ranks": "true",
+    }
     folder = Path("numbers")
     folder.mkdir()
     Record("a-1 / d", tags, {}, {"ce": 3.0}, identity=identity).write(folder)
     Outbox(store).deliver(folder)
     export_bundle(store.runs(), Path("shared.zip"))
-    import_bundle(Path("shared.zip"), other)
-    assert other.runs()["ce"].tolist() == [3.0]
-    assert other.runs()["without_ranks"].tolist() == [True]
+    import_bundle(Path("shared.zip"), other_store)
+    assert other_store.runs()["ce"].tolist() == [3.0]
+    assert other_store.runs()["without_ranks"].tolist() == [True]
 
 
-def set_in(record: dict[str, Any], where: str, key: str, value: object) -> None:
-    record[where][key] = value
+def set_in(record: dict[str, Any], part: str, name: str, value: object) -> None:
+    """Set a value in a part of a record, such as its metrics."""
+    record[part][name] = value
 
 
-FALSE_RECORDS: Mapping[str, Callable[[dict[str, Any]], object]] = {
+FALSE_RECORDS: Mapping[str, ChangeRecord] = {
     "CE": lambda record: set_in(record, "metrics", "ce", 1.0),
     "RBP_10": lambda record: set_in(record, "metrics", "rbp_10", 0.9),
     "k above the vocabulary": lambda record: set_in(record, "metrics", "rbp_9999", 1.0),
-    "tokens": lambda record: set_in(record, "metrics", "num_tokens", 7.0),
-    "curve": lambda record: set_in(record, "curves", "rbp_curve", [[1, 0.5]]),
+    "number of tokens": lambda record: set_in(record, "metrics", "num_tokens", 7.0),
+    "a value of the curve": lambda record: set_in(record, "curves", "rbp_curve", [[1, 0.5]]),
     "S": lambda record: set_in(record, "metrics", "non_embedding_params", 1e6),
-    "total": lambda record: set_in(record, "params", "total_params", "1"),
+    "total parameters": lambda record: set_in(record, "params", "total_params", "1"),
     "fingerprint": lambda record: set_in(record, "tags", "rbptrack.fingerprint", "0" * 64),
-    "what was measured": lambda record: set_in(record, "identity", "dataset", "code"),
-    "dataset": lambda record: set_in(record, "tags", "rbptrack.dataset", "code"),
+    "dataset in the identity": lambda record: set_in(record, "identity", "dataset", "code"),
+    "dataset in the tags": lambda record: set_in(record, "tags", "rbptrack.dataset", "code"),
     "sequence length": lambda record: set_in(record, "params", "seq_len", "4096"),
-    "no family": lambda record: record["tags"].pop("rbptrack.family"),
+    "a missing family": lambda record: record["tags"].pop("rbptrack.family"),
     "another kind": lambda record: set_in(record, "tags", "rbptrack.kind", "sweep"),
-    "MLflow's tag": lambda record: set_in(record, "tags", "mlflow.user", "root"),
-    "a name MLflow refuses": lambda record: set_in(record, "metrics", "../ce", 1.0),
-    "a text for a number": lambda record: set_in(record, "metrics", "ce_se", "much"),
-    "a number for a text": lambda record: set_in(record, "params", "dtype", 3),
-    "a list for a table": lambda record: record.update(metrics=[1, 2]),
-    "another key": lambda record: record.update(more=1),
-    "a key less": lambda record: record.pop("params"),
-    "infinity": lambda record: set_in(record, "metrics", "ce_se", float("inf")),
-    "a line break": lambda record: set_in(record, "tags", "rbptrack.notes", "a\nb"),
-    "a file's hash": lambda record: set_in(record, "files", "ranks.parquet", "0" * 64),
-    "a file that is not there": lambda record: set_in(record, "files", "more.parquet", "0" * 64),
-    "a param that names another run": lambda record: set_in(record, "params", "run_id", "0" * 32),
-    "a metric as a param": lambda record: set_in(record, "params", "rbp_7", "1"),
+    "a tag of MLflow": lambda record: set_in(record, "tags", "mlflow.user", "root"),
+    "a metric name that MLflow refuses": lambda record: set_in(record, "metrics", "../ce", 1.0),
+    "a text instead of a number": lambda record: set_in(record, "metrics", "ce_se", "much"),
+    "a number instead of a text": lambda record: set_in(record, "params", "dtype", 3),
+    "a list instead of metrics": lambda record: record.update(metrics=[1, 2]),
+    "an unknown key": lambda record: record.update(more=1),
+    "a missing key": lambda record: record.pop("params"),
+    "an infinite standard error": lambda record: set_in(record, "metrics", "ce_se", float("inf")),
+    "a line break in a tag": lambda record: set_in(record, "tags", "rbptrack.notes", "a\nb"),
+    "the hash of a file": lambda record: set_in(record, "files", "ranks.parquet", "0" * 64),
+    "a missing file": lambda record: set_in(record, "files", "more.parquet", "0" * 64),
+    "a param run_id": lambda record: set_in(record, "params", "run_id", "0" * 32),
+    "an RBP as a param": lambda record: set_in(record, "params", "rbp_7", "1"),
     "a param that is no fact": lambda record: set_in(record, "params", "mmlu", "0.3"),
     "a tag that is no fact": lambda record: set_in(record, "tags", "rbptrack.more", "x"),
-    "a seal": lambda record: set_in(record, "tags", "rbptrack.seal", "0" * 64),
-    "a mark of damage": lambda record: set_in(record, "tags", "rbptrack.damaged", "no"),
+    "a tag with a seal": lambda record: set_in(record, "tags", "rbptrack.seal", "0" * 64),
+    "a tag of damage": lambda record: set_in(record, "tags", "rbptrack.damaged", "no"),
     "a metric that is no fact": lambda record: set_in(record, "metrics", "mmlu", 0.3),
-    "another curve": lambda record: set_in(record, "curves", "loss", [[1, 0.5]]),
-    "an unknown key of its dataset": lambda record: set_in(record, "dataset", "more", "x"),
-    "no digest of its dataset": lambda record: record["dataset"].pop("digest"),
-    "another dataset": lambda record: set_in(record, "dataset", "name", "code"),
-    "a long digest": lambda record: set_in(record, "dataset", "digest", "d" * 37),
-    "400 digits": lambda record: set_in(record, "metrics", "seconds", 10**400),
-    "5,000 digits": lambda record: record.update(began=5000),
-    "a part of a token": lambda record: set_in(record, "params", "seq_len", "64.5"),
-    "a text for a count": lambda record: set_in(record, "params", "vocab_size", "many"),
+    "an unknown curve": lambda record: set_in(record, "curves", "loss", [[1, 0.5]]),
+    "an unknown key of the logged dataset": lambda record: set_in(record, "dataset", "more", "x"),
+    "no digest of the logged dataset": lambda record: record["dataset"].pop("digest"),
+    "another logged dataset": lambda record: set_in(record, "dataset", "name", "code"),
+    "a digest of 37 characters": lambda record: set_in(record, "dataset", "digest", "d" * 37),
+    "a number of 400 digits": lambda record: set_in(record, "metrics", "seconds", 10**400),
+    "a number of 5,000 digits": lambda record: record.update(began=NUMBER_OF_5000_DIGITS),
+    "a sequence length that is not an integer": lambda record: set_in(record, "params", "seq_len", "64.5"),
+    "a text instead of |V|": lambda record: set_in(record, "params", "vocab_size", "many"),
     "NaN for training tokens": lambda record: set_in(record, "params", "training_tokens", "nan"),
-    "the future": lambda record: record.update(began=4e9, ended=4e9),
+    "a time in the future": lambda record: record.update(began=4e9, ended=4e9),
     "an end before the beginning": lambda record: record.update(ended=record["began"] - 1),
-    "the year 1e300": lambda record: record.update(began=1e300, ended=1e300),
-    "another name": lambda record: record.update(name="mine"),
-    "a password": lambda record: set_in(record, "tags", "rbptrack.notes", "http://me:hunter2@host"),
-    "a text too long": lambda record: set_in(record, "tags", "rbptrack.notes", "x" * 5001),
-    "a standard error": lambda record: set_in(record, "metrics", "ce_se", 0.5),
-    "a standard error of nothing": lambda record: set_in(record, "metrics", "rbp_7_se", 0.1),
+    "a time of 1e300 seconds": lambda record: record.update(began=1e300, ended=1e300),
+    "another name of the run": lambda record: record.update(name="mine"),
+    "a password in a tag": lambda record: set_in(record, "tags", "rbptrack.notes", "http://me:hunter2@host"),
+    "a tag of 5,001 characters": lambda record: set_in(record, "tags", "rbptrack.notes", "x" * 5001),
+    "another standard error": lambda record: set_in(record, "metrics", "ce_se", 0.5),
+    "a standard error of a missing RBP": lambda record: set_in(record, "metrics", "rbp_7_se", 0.1),
     "tie rate": lambda record: set_in(record, "metrics", "tie_rate", 0.5),
-    "a negative time": lambda record: set_in(record, "metrics", "seconds", -1.0),
+    "a negative duration": lambda record: set_in(record, "metrics", "seconds", -1.0),
     "bits per byte below 0": lambda record: set_in(record, "metrics", "bits_per_byte", -1.0),
-    "no ranks": lambda record: set_in(record, "tags", "rbptrack.without_ranks", "true"),
-    "documents": lambda record: set_in(record, "params", "documents", "61"),
-    "400 digits in a curve": lambda record: set_in(record, "curves", "rbp_curve", [[1, 10**400]]),
-    "no CE": lambda record: record["metrics"].pop("ce"),
-    "a reference that there is not": lambda record: set_in(record, "metrics", "kl", 0.5),
-    "no bits for a byte": lambda record: set_in(record, "metrics", "bits_per_byte", 0.0),
-    "HTML for a repository": lambda record: set_in(record, "params", "repo", "<script>"),
+    "the tag of numbers without ranks": lambda record: set_in(record, "tags", "rbptrack.without_ranks", "true"),
+    "number of documents": lambda record: set_in(record, "params", "documents", "61"),
+    "a number of 400 digits in the curve": lambda record: set_in(record, "curves", "rbp_curve", [[1, 10**400]]),
+    "a missing CE": lambda record: record["metrics"].pop("ce"),
+    "a metric of a missing reference": lambda record: set_in(record, "metrics", "kl", 0.5),
+    "bits per byte of 0": lambda record: set_in(record, "metrics", "bits_per_byte", 0.0),
+    "HTML in the name of a repository": lambda record: set_in(record, "params", "repo", "<script>"),
 }
+"""What must be refused in the record of a measurement with ranks, and how to alter the record."""
 
 
-def test_records_that_their_ranks_or_fingerprint_do_not_bear_out_are_refused(exported: Path, other: Store) -> None:
-    let_in = []
-    for what, change in FALSE_RECORDS.items():
-        entries = entries_of(exported)
-        (name,) = [name for name in entries if name.endswith("/record.json")]
-        record = json.loads(entries[name])
-        change(record)
-        text = json.dumps(record)
-        entries[name] = text.replace(": 5000,", f": {'9' * 5000},").encode()
-        if accepted(write(entries), other):
-            let_in.append(what)
-    assert let_in == []
-    assert list(other.finished()) == []
+def test_import_refuses_records_that_break_a_rule_or_contradict_their_files(bundle: Path, other_store: Store) -> None:
+    accepted = []
+    for name, change in FALSE_RECORDS.items():
+        if is_accepted(with_altered_record(bundle, change), other_store):
+            accepted.append(name)
+    assert accepted == []
+    assert list(other_store.finished()) == []
 
 
-def test_of_two_measurements_none_is_kept_if_one_is_false(store: Store, write_cell: WriteCell, other: Store) -> None:
-    for s in (1000, 2000):
-        Outbox(store).deliver(write_cell(s))
-    export_bundle(store.runs(), Path("shared.zip"))
-    let_in = []
-    for what, change in FALSE_RECORDS.items():
-        entries = entries_of(Path("shared.zip"))
-        name = [name for name in entries if name.endswith("/record.json")][-1]
-        record = json.loads(entries[name])
-        change(record)
-        text = json.dumps(record)
-        entries[name] = text.replace(": 5000,", f": {'9' * 5000},").encode()
-        if accepted(write(entries), other) or list(other.finished()):
-            let_in.append(what)
-    assert let_in == []
+def test_import_adds_nothing_if_the_last_of_two_records_is_false(bundle_of_two: Path, other_store: Store) -> None:
+    accepted = []
+    for name, change in FALSE_RECORDS.items():
+        if is_accepted(with_altered_record(bundle_of_two, change), other_store) or list(other_store.finished()):
+            accepted.append(name)
+    assert accepted == []
 
 
-@pytest.fixture
-def numbers(store: Store) -> Path:
-    """A bundle of a measurement without ranks."""
-    columns = {"model": "a-1m", "dataset": "d", "ce": 3.0, "rbp_1": 0.25, "rbp_10": 0.5, "ce_se": 0.125, "seq_len": 64}
-    items = [ImportedMeasurement(columns | {"non_embedding_params": 10**6})]
-    import_content("table", check_imported(Path("t.csv"), items), Path("t.csv"), store)
-    export_bundle(store.runs(), Path("numbers.zip"))
-    return Path("numbers.zip").absolute()
+def test_import_accepts_a_record_that_was_written_again_unaltered(bundle: Path, other_store: Store) -> None:
+    """The refusals of false records would show nothing if the helper itself damaged the bundle."""
+    assert is_accepted(with_altered_record(bundle, lambda record: None), other_store)
 
 
-FALSE_NUMBERS: Mapping[str, Callable[[dict[str, Any]], object]] = {
+FALSE_NUMBERS: Mapping[str, ChangeRecord] = {
     "CE below 0": lambda record: set_in(record, "metrics", "ce", -3.0),
     "CE above 100": lambda record: set_in(record, "metrics", "ce", 1251.9),
     "CE too small for RBP": lambda record: set_in(record, "metrics", "ce", 0.01),
     "RBP_10 above 1": lambda record: set_in(record, "metrics", "rbp_10", 7.5),
     "RBP_10 below RBP_1": lambda record: set_in(record, "metrics", "rbp_10", 0.125),
-    "another curve": lambda record: set_in(record, "curves", "rbp_curve", [[1, 0.25], [10, 0.75]]),
+    "a curve with another RBP_10": lambda record: set_in(record, "curves", "rbp_curve", [[1, 0.25], [10, 0.75]]),
     "a falling curve": lambda record: set_in(record, "curves", "rbp_curve", [[10, 0.5], [1, 0.25]]),
-    "an error without its number": lambda record: set_in(record, "metrics", "ce_rank_se", 0.1),
+    "a standard error of a missing number": lambda record: set_in(record, "metrics", "ce_rank_se", 0.1),
     "S of 1.5": lambda record: set_in(record, "metrics", "non_embedding_params", 1.5),
     "S of 1e30": lambda record: set_in(record, "metrics", "non_embedding_params", 1e30),
-    "total_params": lambda record: set_in(record, "params", "total_params", "5"),
-    "a measured cell": lambda record: record["identity"].pop("imported"),
-    "a reference": lambda record: set_in(record, "metrics", "same_top", 0.5),
+    "total_params below S": lambda record: set_in(record, "params", "total_params", "5"),
+    "the identity of a measured cell": lambda record: record["identity"].pop("imported"),
+    "a metric of a reference": lambda record: set_in(record, "metrics", "same_top", 0.5),
     "no numbers": lambda record: record.update(metrics={}, curves={}),
-    "ranks that it has not": lambda record: record["tags"].pop("rbptrack.without_ranks"),
+    "the tag of numbers without ranks removed": lambda record: record["tags"].pop("rbptrack.without_ranks"),
 }
+"""What must be refused in the record of a measurement without ranks, and how to alter the record."""
 
 
-def test_numbers_without_ranks_pass_the_rules_of_imported_rows(numbers: Path, other: Store) -> None:
-    let_in = []
-    for what, change in FALSE_NUMBERS.items():
-        entries = entries_of(numbers)
-        (name,) = [name for name in entries if name.endswith("/record.json")]
-        record = json.loads(entries.pop(name))
-        change(record)
-        folder = fingerprint(record["identity"])
-        record["tags"]["rbptrack.fingerprint"] = folder
-        entries[f"{folder}/record.json"] = json.dumps(record).encode()
-        if accepted(write(entries), other):
-            let_in.append(what)
-    assert let_in == []
-    assert accepted(numbers, other)
-    assert other.runs()["rbp_10"].tolist() == [0.5]
+def with_altered_numbers(bundle: Path, change: ChangeRecord) -> Path:
+    """Write a copy of a bundle of one measurement with an altered record whose fingerprint fits its identity."""
+    entries = entries_of(bundle)
+    record = json.loads(entries.pop(entry_named("record.json", entries)))
+    change(record)
+    folder = fingerprint(record["identity"])
+    record["tags"]["rbptrack.fingerprint"] = folder
+    return write_zip(entries | {f"{folder}/record.json": json.dumps(record).encode()})
 
 
-def test_a_bundle_that_is_cut_is_refused(exported: Path, other: Store) -> None:
-    content = exported.read_bytes()
+def test_import_refuses_numbers_without_ranks_that_break_the_rules_of_imported_rows(
+    bundle_without_ranks: Path, other_store: Store
+) -> None:
+    accepted = []
+    for name, change in FALSE_NUMBERS.items():
+        if is_accepted(with_altered_numbers(bundle_without_ranks, change), other_store):
+            accepted.append(name)
+    assert accepted == []
+    assert is_accepted(bundle_without_ranks, other_store)
+    assert other_store.runs()["rbp_10"].tolist() == [0.5]
+
+
+def test_import_refuses_a_bundle_that_was_cut(bundle: Path, other_store: Store) -> None:
+    content = bundle.read_bytes()
     for part in (content[100:], content[-2000:], content[:-100], content[: len(content) // 2], content[:4], b""):
         Path("cut.zip").write_bytes(part)
-        assert not accepted(Path("cut.zip"), other)
+        assert not is_accepted(Path("cut.zip"), other_store)
 
 
-def test_an_entry_that_unpacks_to_far_more_than_it_has_is_refused(exported: Path, other: Store) -> None:
-    entries = entries_of(exported)
-    for ending in ("record.json", "tokens.json", "ranks.parquet", "bundle.json"):
-        with zipfile.ZipFile("bomb.zip", "w", zipfile.ZIP_DEFLATED) as made:
-            for name, content in entries.items():
-                made.writestr(name, content + b" " * (2**25 if name.endswith(ending) else 0))
-        assert not accepted(Path("bomb.zip"), other), ending
+@pytest.mark.parametrize("file", ["record.json", "tokens.json", "ranks.parquet", "bundle.json"])
+def test_import_refuses_an_entry_that_unpacks_to_32_mb_of_spaces(file: str, bundle: Path, other_store: Store) -> None:
+    with zipfile.ZipFile("bomb.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
+        for name, content in entries_of(bundle).items():
+            spaces = b" " * 2**25 if name.endswith(file) else b""
+            bomb.writestr(name, content + spaces)
+    assert not is_accepted(Path("bomb.zip"), other_store)
 
 
-def test_a_table_of_more_rows_than_bytes_is_refused(exported: Path, other: Store) -> None:
-    """Equal values pack into nothing, so that a small file may hold billions of rows."""
-    entries = entries_of(exported)
-    (record_name,) = [name for name in entries if name.endswith("/record.json")]
-    (name,) = [name for name in entries if name.endswith("/documents.parquet")]
+def test_import_refuses_a_table_with_more_rows_than_bytes(bundle: Path, other_store: Store) -> None:
+    """Parquet stores equal values in almost no space, so a small file may hold billions of rows."""
     rows = 1_000_000
     table = pa.table({"document": np.zeros(rows, "int64"), "id": [""] * rows, "tokens": np.zeros(rows, "int64")})
     pq.write_table(table, "documents.parquet")
-    record = json.loads(entries[record_name])
-    record["files"]["documents.parquet"] = sha256(Path("documents.parquet"))
-    altered = {record_name: json.dumps(record).encode(), name: Path("documents.parquet").read_bytes()}
+    altered = with_replaced_file(bundle, "documents.parquet", Path("documents.parquet").read_bytes())
     with pytest.raises(BadInput, match="1,000,000 rows"):
-        import_bundle(write(entries | altered), other)
+        import_bundle(altered, other_store)
 
 
-def test_ranks_that_cannot_be_are_refused(exported: Path, other: Store) -> None:
-    entries = entries_of(exported)
-    (record_name,) = [name for name in entries if name.endswith("/record.json")]
-    (ranks_name,) = [name for name in entries if name.endswith("/ranks.parquet")]
-    Path("ranks.parquet").write_bytes(entries[ranks_name])
-    table = RankTable.read(Path("ranks.parquet"))
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("greater", -1),
+        ("greater", 600),
+        ("logprob", 1.0),
+        ("logprob", np.nan),
+        ("document", -1),
+        ("document", 60),
+        ("position", 0),
+        ("token", -2),
+    ],
+)
+def test_import_refuses_a_rank_table_with_an_impossible_value(
+    column: str, value: float, bundle: Path, other_store: Store
+) -> None:
+    entries = entries_of(bundle)
+    path = Path("ranks.parquet")
+    path.write_bytes(entries[entry_named("ranks.parquet", entries)])
+    table = RankTable.read(path)
     columns = {name: table.column(name) for name in table.table.column_names}
-    for wrong in (
-        {"greater": -1},
-        {"greater": 600},
-        {"logprob": 1.0},
-        {"logprob": np.nan},
-        {"document": -1},
-        {"document": 60},
-        {"position": 0},
-        {"token": -2},
-    ):
-        changed = {name: np.full(len(table), value) for name, value in wrong.items()}
-        RankTable.from_arrays(vocab_size=512, **columns | changed).write(Path("ranks.parquet"))
-        record = json.loads(entries[record_name])
-        record["files"]["ranks.parquet"] = sha256(Path("ranks.parquet"))
-        altered = {record_name: json.dumps(record).encode(), ranks_name: Path("ranks.parquet").read_bytes()}
-        assert not accepted(write(entries | altered), other), wrong
+    columns[column] = np.full(len(table), value)
+    RankTable.from_arrays(vocab_size=512, **columns).write(path)
+    assert not is_accepted(with_replaced_file(bundle, "ranks.parquet", path.read_bytes()), other_store)
 
 
-def test_entries_that_no_bundle_has_are_refused(exported: Path, other: Store) -> None:
-    entries = entries_of(exported)
+def test_import_accepts_a_rank_table_that_was_written_again_unaltered(bundle: Path, other_store: Store) -> None:
+    entries = entries_of(bundle)
+    ranks = entries[entry_named("ranks.parquet", entries)]
+    assert is_accepted(with_replaced_file(bundle, "ranks.parquet", ranks), other_store)
+
+
+def test_import_refuses_entries_that_no_bundle_has(bundle: Path, other_store: Store) -> None:
+    entries = entries_of(bundle)
     folder = next(iter(entries)).partition("/")[0]
     for name in ("../x", "/etc/x", f"{folder}/../../x", f"{folder}/model.pkl", f"{folder}/x/record.json", "x\\y"):
-        assert not accepted(write(entries | {name: b"x"}), other), name
-    assert not accepted(write({name: content for name, content in entries.items() if name != "bundle.json"}), other)
-    assert not accepted(write({"bundle.json": b"{}"}), other)
-    for name in entries:
-        if name.endswith(("ranks.parquet", "record.json")):
-            assert not accepted(write({n: c for n, c in entries.items() if n != name}), other), name
+        assert not is_accepted(write_zip(entries | {name: b"x"}), other_store), name
 
 
-def test_links_and_twice_the_same_entry_are_refused(exported: Path, other: Store) -> None:
-    entries = entries_of(exported)
-    link = zipfile.ZipInfo(next(name for name in entries if name.endswith("tokens.json")))
+@pytest.mark.parametrize("file", ["bundle.json", "ranks.parquet", "record.json"])
+def test_import_refuses_a_bundle_without_a_necessary_entry(file: str, bundle: Path, other_store: Store) -> None:
+    entries = entries_of(bundle)
+    rest = {name: content for name, content in entries.items() if not name.endswith(file)}
+    assert len(rest) < len(entries)
+    assert not is_accepted(write_zip(rest), other_store)
+
+
+def test_import_refuses_a_bundle_without_measurements(other_store: Store) -> None:
+    assert not is_accepted(write_zip({"bundle.json": b"{}"}), other_store)
+
+
+def test_import_refuses_an_entry_that_is_a_link(bundle: Path, other_store: Store) -> None:
+    entries = entries_of(bundle)
+    link = zipfile.ZipInfo(entry_named("tokens.json", entries))
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    with zipfile.ZipFile("link.zip", "w") as made:
+    with zipfile.ZipFile("link.zip", "w") as file:
         for name, content in entries.items():
-            made.writestr(link if name == link.filename else name, content)
-    assert not accepted(Path("link.zip"), other)
-    with zipfile.ZipFile("twice.zip", "w") as made, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+            file.writestr(link if name == link.filename else name, content)
+    assert not is_accepted(Path("link.zip"), other_store)
+
+
+def test_import_refuses_a_bundle_with_every_entry_twice(bundle: Path, other_store: Store) -> None:
+    entries = entries_of(bundle)
+    with zipfile.ZipFile("twice.zip", "w") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zipfile warns of duplicate names
         for name, content in [*entries.items(), *entries.items()]:
-            made.writestr(name, content)
-    assert not accepted(Path("twice.zip"), other)
+            file.writestr(name, content)
+    assert not is_accepted(Path("twice.zip"), other_store)
 
 
-def test_a_bundle_has_one_size_limit(exported: Path, other: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundles, "LARGEST", 1000)
+def test_import_refuses_a_bundle_above_the_size_limit(
+    bundle: Path, other_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle_module, "LARGEST", 1000)
     with pytest.raises(BadInput, match="1,000"):
-        import_bundle(exported, other)
+        import_bundle(bundle, other_store)
 
 
-def test_flipped_bits_are_refused(exported: Path, other: Store) -> None:
-    content = exported.read_bytes()
+def test_import_refuses_flipped_bits_or_gives_a_sound_store(bundle: Path, other_store: Store) -> None:
+    """A flipped bit may be harmless: for example, a zip file holds the dates of its entries."""
+    content = bundle.read_bytes()
     rng = np.random.default_rng(0)
     for place in rng.integers(0, len(content), 40).tolist():
         damaged = bytearray(content)
         damaged[place] ^= 1 << int(rng.integers(8))
         Path("damaged.zip").write_bytes(damaged)
-        if accepted(Path("damaged.zip"), other):  # a date in the zip's directory
-            assert list(other.verify()) == []
+        if is_accepted(Path("damaged.zip"), other_store):
+            assert list(other_store.verify()) == []
 
 
-@pytest.mark.parametrize(("file", "old"), [("record.json", b'"tie_rate": 0'), ("documents.parquet", b"PAR1")])
-def test_what_its_seal_does_not_confirm_is_not_exported(
-    file: str, old: bytes, store: Store, write_cell: WriteCell
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [("record.json", b'"tie_rate": 0', b'"tie_rate": 2'), ("documents.parquet", b"PAR1", b"PAR2")],
+)
+def test_export_refuses_a_measurement_that_was_altered_in_the_store(
+    file: str, old: bytes, new: bytes, store: Store, write_cell: WriteCell
 ) -> None:
-    artifact = store.artifact(Outbox(store).deliver(write_cell()), file)
+    run_id = Outbox(store).deliver(write_cell())
+    artifact = store.artifact(run_id, file)
     content = artifact.read_bytes()
     assert old in content
-    artifact.write_bytes(content.replace(old, old[:-1] + b"2"))
+    artifact.write_bytes(content.replace(old, new))
     with pytest.raises(MissingArtifact, match="verify"):
         export_bundle(store.runs(), Path("shared.zip"))
     assert not Path("shared.zip").exists()
 
 
-def test_an_export_does_not_write_through_a_link(store: Store, write_cell: WriteCell) -> None:
+def test_export_refuses_to_write_through_a_link(store: Store, write_cell: WriteCell) -> None:
     Outbox(store).deliver(write_cell())
     Path("shared.zip").symlink_to("elsewhere.zip")
     with pytest.raises(BadInput, match="link"):
         export_bundle(store.runs(), Path("shared.zip"))
 
 
-def test_other_files_are_no_bundle(tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text("model,ce\n")
-    write({"x": b""}).rename(tmp_path / "x.zip")
-    assert not is_bundle(tmp_path / "table.csv")
-    assert not is_bundle(tmp_path / "x.zip")
+def test_is_bundle_is_false_for_tables_other_zip_files_and_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("table.csv").write_text("model,ce\n")
+    assert not is_bundle(Path("table.csv"))
+    assert not is_bundle(write_zip({"x": b""}))
     assert not is_bundle(tmp_path)
-
-
-def entries_of(path: Path) -> dict[str, bytes]:
-    with zipfile.ZipFile(path) as opened:
-        return {name: opened.read(name) for name in opened.namelist()}
-
-
-def write(entries: Mapping[str, bytes]) -> Path:
-    with zipfile.ZipFile("altered.zip", "w") as made:
-        for name, content in entries.items():
-            made.writestr(name, content)
-    return Path("altered.zip")
-
-
-def accepted(path: Path, store: Store) -> bool:
-    try:
-        import_bundle(path, store)
-    except BadInput:
-        return False
-    return True
