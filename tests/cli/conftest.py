@@ -1,4 +1,4 @@
-"""A store of four measurements, made once by the Python API."""
+"""A store with four measurements, for the tests of commands that read a store."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from tests.conftest import RunCommand
 from tests.tiny_models import TEXT
 
 TEXTS = [TEXT[300 * i : 300 * (i + 1)] for i in range(24)]
+"""The documents of the dataset `code`: 24 texts of 300 characters."""
 
 
 @pytest.fixture(scope="session")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a store: nano-6k and nano-15k on `code` (24 documents) and `few` (3)."""
+def store_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Measure nano-6k and nano-15k on the datasets `code` (24 documents) and `few` (3). Returns the working folder."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -36,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def on_store(store: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
-    """`run_command` in the folder of that store."""
-    monkeypatch.chdir(store)
+def run_in_store(store_folder: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
+    """Run a command line as `run_command` does, in the folder of the store with four measurements."""
+    monkeypatch.chdir(store_folder)
     return run_command

@@ -1,4 +1,4 @@
-"""The command line as it is typed: help, flags, and one line for what is wrong; never a traceback."""
+"""Tests of the whole command line: help, wrong words, exit codes and completion."""
 
 from __future__ import annotations
 
@@ -17,32 +17,36 @@ COMMANDS = ["measure", "plan", "demo", "list", "show", "compare", "report", "ana
 COMMANDS += ["export", "import", "verify", "sync", "plugins", "ui"]
 
 
-def test_bare_it_prints_help(run_command: RunCommand) -> None:
+def test_rbptrack_without_words_prints_help_with_all_commands(run_command: RunCommand) -> None:
     code, out, err = run_command("")
     assert (code, err) == (0, "")
     assert all(command in out for command in COMMANDS)
+
+
+def test_version_begins_with_the_name_of_the_program(run_command: RunCommand) -> None:
     assert run_command("--version")[1].startswith("rbptrack ")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command: str, run_command: RunCommand) -> None:
+def test_help_of_a_command_shows_its_usage(command: str, run_command: RunCommand) -> None:
     code, out, err = run_command(f"{command} --help")
     assert (code, err) == (0, "")
     assert "Usage" in out
 
 
-HEAVY = ("torch", "mlflow", "transformers", "pandas", "hydra", "altair")
+SLOW_IMPORTS = ("torch", "mlflow", "transformers", "pandas", "hydra", "altair")
 
 
-def test_help_loads_nothing_heavy() -> None:
+def test_help_does_not_import_slow_libraries() -> None:
     code = (
         "import sys; sys.argv = ['rbptrack', 'list', '--help']; from rbptrack.cli.app import main; main();"
-        f"print([name for name in {HEAVY} if name in sys.modules])"
+        f"print([name for name in {SLOW_IMPORTS} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("[]\n")
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.endswith("[]\n")
 
 
+# Wrong command lines, and the part of the message that says what is wrong or what to write.
 TYPOS = {
     # commands
     "measur": "Did you mean 'measure'",
@@ -95,7 +99,9 @@ TYPOS = {
 
 
 @pytest.mark.parametrize("line", TYPOS)
-def test_what_is_wrong_gets_a_line(line: str, run_command: RunCommand, tmp_path: Path) -> None:
+def test_wrong_command_line_is_explained_in_two_lines_and_writes_nothing(
+    line: str, run_command: RunCommand, tmp_path: Path
+) -> None:
     code, out, err = run_command(line)
     assert code == 2
     assert TYPOS[line] in err
@@ -105,16 +111,18 @@ def test_what_is_wrong_gets_a_line(line: str, run_command: RunCommand, tmp_path:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_page_is_not_written_through_a_link(run_command: RunCommand, tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["report --out page.html", "compare a b --out page.html"])
+def test_report_and_compare_do_not_write_a_page_through_a_link(
+    line: str, run_command: RunCommand, tmp_path: Path
+) -> None:
     (tmp_path / "page.html").symlink_to(tmp_path / "secret")
-    for line in ("report --out page.html", "compare a b --out page.html"):
-        code, _, err = run_command(line)
-        assert code == 2
-        assert "link" in err
+    code, _, err = run_command(line)
+    assert code == 2
+    assert "link" in err
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "expected_code", "part_of_message"),
     [
         (StoreAway("the store http://ann:hunter2@host is away"), 1, "//***@host"),
         (MeasurementError("a NaN"), 1, "a NaN"),
@@ -124,38 +132,44 @@ def test_a_page_is_not_written_through_a_link(run_command: RunCommand, tmp_path:
         (OSError(28, "No space left on device", "/data/x"), 1, "disk is full"),
     ],
 )
-def test_errors_are_a_line_and_an_exit_code(
-    error: BaseException, code: int, said: str, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+def test_error_of_a_command_sets_the_exit_code_and_hides_passwords(
+    error: BaseException,
+    expected_code: int,
+    part_of_message: str,
+    run_command: RunCommand,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(words: object) -> None:
         raise error
 
     monkeypatch.setattr("rbptrack.config.compose.compose", fail)
-    found, _, err = run_command("model=nano/6k")
-    assert found == code
-    assert said in err
+    code, _, err = run_command("model=nano/6k")
+    assert code == expected_code
+    assert part_of_message in err
     assert "hunter2" not in err
 
 
 @pytest.mark.parametrize(
-    ("words", "last", "completed"),
+    ("words", "index", "completion"),
     [
         ("rbptrack ", 1, "measure"),
         ("rbptrack ", 1, "list"),
         ("rbptrack measure model=nano/", 2, "model=nano/6k"),
-        ("rbptrack\nmeasure\nmodel\n=\nnano/", 4, "nano/6k"),  # as bash splits it
+        ("rbptrack\nmeasure\nmodel\n=\nnano/", 4, "nano/6k"),  # bash splits words at =
         ("rbptrack\nmodel\n=\nnano/", 3, "nano/6k"),
         ("rbptrack plan dataset=stdlib,py", 2, "dataset=stdlib,pydocs"),
         ("rbptrack list --da", 2, "--dataset"),
         ("rbptrack analyze power", 2, "power_law"),
     ],
 )
-def test_words_are_completed(
-    words: str, last: int, completed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_completion_for_bash_offers_commands_options_and_configs(
+    words: str, index: int, completion: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Complete the word of this index, as bash asks for it by environment variables."""
     monkeypatch.setattr(sys, "argv", ["rbptrack"])
-    for name, value in {"_RBPTRACK_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(last)}.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("_RBPTRACK_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(index))
     with pytest.raises(SystemExit):
         main()
-    assert completed in capsys.readouterr().out.split()
+    assert completion in capsys.readouterr().out.split()

@@ -1,4 +1,8 @@
-"""`compare`: what it answers, and its exit codes."""
+"""Tests of the command `compare`: its answers, its exit codes and its page.
+
+With a tolerance, the exit code is 0 if the second model is not worse by more than it, 1 if it is, and 3 if the
+documents are too few to tell. Without a tolerance, it is 0.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,16 @@ from tests.conftest import RunCommand
 from tests.rank_tables import rank_table
 
 
-def test_24_documents_cannot_rule_out_rare_damage(on_store: RunCommand) -> None:
-    """The second is better, but damage to 3% of all documents may touch none of 24."""
-    code, out, _ = on_store("compare nano-6k/code nano-15k/code --k 1,10 --tolerance 0.01")
+def test_compare_of_24_documents_cannot_rule_out_rare_damage(run_in_store: RunCommand) -> None:
+    """The second model is better on these texts. But a fault that affects 3% of all documents may affect none of 24."""
+    code, out, _ = run_in_store("compare nano-6k/code nano-15k/code --k 1,10 --tolerance 0.01")
     assert code == 3
     assert "less cross-entropy" in out
     assert "RBP_10" in out
 
 
 def two_runs(documents: int) -> Runs:
-    """Two measurements in memory, of which the second is worse in document 3 alone."""
+    """Return two measurements in memory with two tokens per document. The second is worse in document 3 only."""
     frame = pd.DataFrame({"run_id": ["a", "b"], "family": "toy", "model": ["toy-1m", "toy-2m"], "dataset": "text"})
     logprob = np.full(2 * documents, -1.0)
     worse = logprob.copy()
@@ -37,20 +41,28 @@ def two_runs(documents: int) -> Runs:
     return Runs(frame, Tables(tables))
 
 
-@pytest.mark.parametrize(("documents", "code"), [(60, 3), (120, 0), (240, 0)])
-def test_what_cannot_be_ruled_out_is_said(
-    documents: int, code: int, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("documents", "expected_code"), [(60, 3), (120, 0), (240, 0)])
+def test_compare_with_a_tolerance_needs_100_documents(
+    documents: int, expected_code: int, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 0 is possible with at least 100 documents. With fewer than 200, the rule of three, 3/n, is printed."""
     runs = two_runs(documents)
     monkeypatch.setattr(Selection, "runs", lambda _: runs)
-    found, out, _ = run_command("compare toy-1m toy-2m --k 1 --tolerance 1.0")
-    assert found == code
-    assert ("2.5%" in out) == (documents == 120)
-    assert ("document 3 (" in out) == (documents == 120), "the worst document comes first"
+    assert run_command("compare toy-1m toy-2m --k 1 --tolerance 1.0")[0] == expected_code
 
 
-def test_the_worst_documents_are_listed() -> None:
+@pytest.mark.parametrize(("documents", "is_printed"), [(60, False), (120, True), (240, False)])
+def test_compare_prints_the_share_it_cannot_rule_out_for_100_to_200_documents(
+    documents: int, is_printed: bool, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The share of damaged documents is 3/n by the rule of three: 2.5% of 120. The worst document is named first."""
+    runs = two_runs(documents)
+    monkeypatch.setattr(Selection, "runs", lambda _: runs)
+    out = run_command("compare toy-1m toy-2m --k 1 --tolerance 1.0")[1]
+    assert ("2.5%" in out) == is_printed
+    assert ("document 3 (" in out) == is_printed
+
+
+def test_worst_documents_sorts_documents_by_the_rise_of_cross_entropy() -> None:
     runs = two_runs(60)
     first, second = runs.row("toy-1m"), runs.row("toy-2m")
     table = worst_documents(runs, first, compare_runs(runs, first, second, ks=(1,)), 10)
@@ -59,45 +71,50 @@ def test_the_worst_documents_are_listed() -> None:
     assert table["rise"].is_monotonic_decreasing
 
 
-def test_a_worse_model_is_an_exit_code(on_store: RunCommand) -> None:
-    assert on_store("compare nano-15k/code nano-6k/code --tolerance 0.01")[0] == 1
-    assert on_store("compare nano-15k/code nano-6k/code --tolerance 100")[0] == 3
-    assert on_store("compare nano-15k/code nano-6k/code")[0] == 0
+@pytest.mark.parametrize(("flags", "expected_code"), [("--tolerance 0.01", 1), ("--tolerance 100", 3), ("", 0)])
+def test_compare_exits_with_1_if_the_second_model_is_worse_than_the_tolerance(
+    flags: str, expected_code: int, run_in_store: RunCommand
+) -> None:
+    assert run_in_store(f"compare nano-15k/code nano-6k/code {flags}")[0] == expected_code
 
 
-def test_too_few_documents_cannot_tell(on_store: RunCommand) -> None:
-    assert on_store("compare nano-15k/few nano-6k/few --tolerance 0.01")[0] == 3
+def test_compare_of_3_documents_exits_with_3(run_in_store: RunCommand) -> None:
+    assert run_in_store("compare nano-15k/few nano-6k/few --tolerance 0.01")[0] == 3
 
 
-def test_only_the_same_tokens_are_compared(on_store: RunCommand) -> None:
-    for pair in ("nano-6k/code nano-6k/few", "nano-6k/code nano-6k/code"):
-        code, out, err = on_store(f"compare {pair}")
-        assert (code, out) == (2, "")
-        assert "nano-6k/code" in err
+@pytest.mark.parametrize("pair", ["nano-6k/code nano-6k/few", "nano-6k/code nano-6k/code"])
+def test_compare_refuses_measurements_of_other_tokens_and_one_measurement_twice(
+    pair: str, run_in_store: RunCommand
+) -> None:
+    code, out, err = run_in_store(f"compare {pair}")
+    assert (code, out) == (2, "")
+    assert "nano-6k/code" in err
 
 
-def test_it_can_be_a_page(on_store: RunCommand, tmp_path: Path) -> None:
+def test_compare_writes_a_page_with_the_chosen_ks(run_in_store: RunCommand, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    assert on_store(f"compare nano-6k/code nano-15k/code --out {page} --k 1,7")[0] == 0
+    assert run_in_store(f"compare nano-6k/code nano-15k/code --out {page} --k 1,7")[0] == 0
     text = page.read_text()
     assert "nano-15k/code" in text
     assert "RBP_7" in text or "rbp_7" in text
 
 
 @pytest.mark.parametrize("ks", ["²", "9" * 5000, "0", "-1", "1.5", "x", "1,²", "٣"])
-def test_k_is_a_whole_number(on_store: RunCommand, ks: str) -> None:
-    code, out, err = on_store(f"compare nano-6k/code nano-15k/code --k={ks}")
+def test_compare_refuses_k_that_is_not_a_positive_whole_number(run_in_store: RunCommand, ks: str) -> None:
+    code, out, err = run_in_store(f"compare nano-6k/code nano-15k/code --k={ks}")
     assert (code, out) == (2, "")
     assert 0 < len(err) < 300
 
 
-def test_a_page_may_have_a_name_that_is_not_utf8(on_store: RunCommand, tmp_path: Path) -> None:
+def test_compare_writes_a_page_with_a_name_that_is_not_utf_8(run_in_store: RunCommand, tmp_path: Path) -> None:
     page = tmp_path / "p\udcff.html"
-    assert on_store(f"compare nano-6k/code nano-15k/code --out {page}")[0] == 0
+    assert run_in_store(f"compare nano-6k/code nano-15k/code --out {page}")[0] == 0
     assert page.is_file()
 
 
-def test_sources_that_cannot_be_read_are_said(run_command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_says_that_the_groups_of_documents_cannot_be_read(
+    run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frame = pd.DataFrame({"run_id": ["a", "b"], "family": "toy", "model": ["toy-1m", "toy-2m"], "dataset": "text"})
     tables = {run_id: rank_table([1, 3, 2, 1], documents=2, top=[0, 1, 0, 1]) for run_id in "ab"}
     runs = Runs(frame.assign(groups=1), Tables(tables))

@@ -1,4 +1,4 @@
-"""`list` and `show`: filters, order and forms."""
+"""Tests of the commands `list` and `show`: filters, order and formats."""
 
 from __future__ import annotations
 
@@ -16,25 +16,30 @@ from tests.conftest import RunCommand
 
 
 def names(out: str) -> list[str]:
-    return [line.split()[0] + "/" + line.split()[1] for line in out.splitlines()[1:-1]]
+    """Return the names (model/dataset) of the measurements in a printed table."""
+    rows = out.splitlines()[1:-1]
+    return ["/".join(row.split()[:2]) for row in rows]
 
 
-def test_the_table_is_in_order_of_size(on_store: RunCommand) -> None:
-    code, out, _ = on_store("list")
+def test_list_sorts_by_dataset_and_size_and_counts_the_measurements(run_in_store: RunCommand) -> None:
+    code, out, _ = run_in_store("list")
     assert code == 0
     assert names(out) == ["nano-6k/code", "nano-15k/code", "nano-6k/few", "nano-15k/few"]
     assert out.splitlines()[-1] == "4 measurements"
 
 
-def test_no_error_is_shown_below_20_documents(on_store: RunCommand) -> None:
-    for line in on_store("list")[1].splitlines()[1:-1]:
+def test_list_prints_no_standard_error_below_20_documents(run_in_store: RunCommand) -> None:
+    for line in run_in_store("list")[1].splitlines()[1:-1]:
         assert ("±" in line) == (" code " in line)
-    assert "±" in on_store("show nano-6k/code")[1]
-    assert "±" not in on_store("show nano-6k/few")[1]
+
+
+def test_show_prints_no_standard_error_below_20_documents(run_in_store: RunCommand) -> None:
+    assert "±" in run_in_store("show nano-6k/code")[1]
+    assert "±" not in run_in_store("show nano-6k/few")[1]
 
 
 @pytest.mark.parametrize(
-    ("flags", "found"),
+    ("flags", "measurements"),
     [
         ("--dataset few", ["nano-6k/few", "nano-15k/few"]),
         ("--size 6k --dataset 'c*'", ["nano-6k/code"]),
@@ -45,14 +50,14 @@ def test_no_error_is_shown_below_20_documents(on_store: RunCommand) -> None:
         ("--sort size,-dataset", ["nano-6k/few", "nano-6k/code", "nano-15k/few", "nano-15k/code"]),
     ],
 )
-def test_filters_and_order(flags: str, found: list[str], on_store: RunCommand) -> None:
-    code, out, err = on_store(f"list {flags}")
+def test_list_filters_and_sorts(flags: str, measurements: list[str], run_in_store: RunCommand) -> None:
+    code, out, err = run_in_store(f"list {flags}")
     assert (code, err) == (0, "")
-    assert names(out) == found
+    assert names(out) == measurements
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "part_of_message"),
     [
         ("--dataset wiki", "code, few"),
         ("--where 'nonsense > 3'", "nonsense"),
@@ -61,52 +66,73 @@ def test_filters_and_order(flags: str, found: list[str], on_store: RunCommand) -
         ("--experiment other", "other"),
     ],
 )
-def test_what_selects_nothing_says_what_there_is(flags: str, said: str, on_store: RunCommand) -> None:
-    code, out, err = on_store(f"list {flags}")
+def test_list_that_selects_nothing_names_the_value_and_the_options(
+    flags: str, part_of_message: str, run_in_store: RunCommand
+) -> None:
+    code, out, err = run_in_store(f"list {flags}")
     assert (code, out) == (2, "")
-    assert said in err
+    assert part_of_message in err
 
 
-def test_csv_and_json_hold_every_column_as_numbers(on_store: RunCommand) -> None:
-    frame = pd.read_csv(io.StringIO(on_store("list --format csv --sort -ce")[1]))
+def test_list_as_csv_has_all_columns(run_in_store: RunCommand) -> None:
+    frame = pd.read_csv(io.StringIO(run_in_store("list --format csv --sort -ce")[1]))
     assert frame["ce"].is_monotonic_decreasing
     assert {"name", "run_id", "seq_len", "rbp_10", "rbp_10_se", "documents", "started"} <= set(frame)
-    rows = json.loads(on_store("list --format json")[1])
+
+
+def test_list_as_json_has_one_object_per_measurement(run_in_store: RunCommand) -> None:
+    rows = json.loads(run_in_store("list --format json")[1])
     assert [row["name"] for row in rows] == ["nano-6k/code", "nano-15k/code", "nano-6k/few", "nano-15k/few"]
-    assert rows[0]["ce"] == pytest.approx(frame.set_index("name").loc["nano-6k/code", "ce"], abs=1e-6)
 
 
-def test_csv_and_json_agree_to_the_last_digit(on_store: RunCommand) -> None:
-    cells = list(csv.DictReader(io.StringIO(on_store("list --format csv")[1])))
-    text = on_store("list --format json")[1]
-    assert '"nano-6k/code"' in text
-    for row, texts in zip(json.loads(text), cells, strict=True):
+def test_list_as_csv_and_as_json_print_equal_numbers(run_in_store: RunCommand) -> None:
+    csv_rows = list(csv.DictReader(io.StringIO(run_in_store("list --format csv")[1])))
+    json_text = run_in_store("list --format json")[1]
+    assert '"nano-6k/code"' in json_text  # the slash is not escaped
+    for json_row, csv_row in zip(json.loads(json_text), csv_rows, strict=True):
         for column in ("ce", "rbp_1", "rbp_10", "num_tokens"):
-            assert row[column] == float(texts[column])
-        assert pd.Timestamp(row["started"]) == pd.Timestamp(texts["started"])
+            assert json_row[column] == float(csv_row[column])
+        assert pd.Timestamp(json_row["started"]) == pd.Timestamp(csv_row["started"])
+
+
+def test_list_as_json_writes_null_for_a_missing_value(run_in_store: RunCommand) -> None:
+    for row in json.loads(run_in_store("list --format json")[1]):
         assert row["reference"] is None
 
 
-def test_tables_for_papers_have_a_number_and_its_error_in_a_cell(on_store: RunCommand) -> None:
-    markdown = on_store("list --dataset code --format markdown")[1].splitlines()
+def test_list_as_markdown_writes_a_number_and_its_error_into_one_cell(run_in_store: RunCommand) -> None:
+    markdown = run_in_store("list --dataset code --format markdown")[1].splitlines()
     assert markdown[0].startswith("| measurement |")
     assert len(markdown) == 4
     assert re.search(r"\| \d\.\d+ ± 0\.\d+ \|", markdown[2])
-    latex = on_store("list --dataset code --format latex")[1]
+
+
+def test_list_as_latex_writes_a_number_and_its_error_into_one_cell(run_in_store: RunCommand) -> None:
+    latex = run_in_store("list --dataset code --format latex")[1]
     assert re.search(r"& \d\.\d+ \$\\pm\$ 0\.\d+ &", latex)
     assert r"RBP\_10" in latex
 
 
-def test_show_takes_every_name_of_a_measurement(on_store: RunCommand) -> None:
-    shown = on_store("show nano-6k/code")[1]
-    assert shown == on_store("show nano/6k/code")[1]
-    run_id = re.search(r"run_id +(\w+)", shown)
+def test_show_accepts_a_name_a_config_or_the_beginning_of_a_run_id(run_in_store: RunCommand) -> None:
+    out = run_in_store("show nano-6k/code")[1]
+    assert run_in_store("show nano/6k/code")[1] == out
+    run_id = re.search(r"run_id +(\w+)", out)
     assert run_id
-    assert on_store(f"show {run_id[1][:10]}")[1] == shown
-    for wrong in ("nano-6k", "nano-7k/code", "rbp_10"):  # two, none, a column (no run ID begins with this one)
-        code, out, err = on_store(f"show {wrong}")
-        assert (code, out) == (2, "")
-        assert "nano-6k/code" in err
+    assert run_in_store(f"show {run_id[1][:10]}")[1] == out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("nano-6k", id="two measurements"),
+        pytest.param("nano-7k/code", id="no measurement"),
+        pytest.param("rbp_10", id="a column"),
+    ],
+)
+def test_show_refuses_a_name_that_is_not_of_exactly_one_measurement(name: str, run_in_store: RunCommand) -> None:
+    code, out, err = run_in_store(f"show {name}")
+    assert (code, out) == (2, "")
+    assert "nano-6k/code" in err
 
 
 @pytest.mark.parametrize(
@@ -120,5 +146,5 @@ def test_show_takes_every_name_of_a_measurement(on_store: RunCommand) -> None:
         (0.5, 6e-7, "0.500000 ± 0.000001"),
     ],
 )
-def test_numbers_are_written_for_people(value: float, error: float, text: str) -> None:
+def test_value_text_rounds_a_number_to_the_digits_of_its_error(value: float, error: float, text: str) -> None:
     assert value_text("ce", {"ce": value, "ce_se": error, "documents": 100}) == text

@@ -1,9 +1,10 @@
-"""Words become measurements: by the sweep, and by what is Hydra's own."""
+"""Tests of the commands `measure`, `plan`, `demo` and `sync`."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,16 @@ from rbptrack.config.paths import embedded
 from tests.conftest import RunCommand
 
 
-def test_a_sweep_is_planned_measured_and_found_again(run_command: RunCommand, tmp_path: Path) -> None:
-    words = "model=nano/6k,nano/15k dataset=pydocs dataset.documents=2 analyzers=[]"
-    code, out, _ = run_command(f"plan {words}")
+def test_plan_counts_cells_to_measure_and_writes_nothing(run_command: RunCommand, tmp_path: Path) -> None:
+    code, out, _ = run_command("plan model=nano/6k,nano/15k dataset=pydocs dataset.documents=2 analyzers=[]")
     assert code == 0
     assert "2 cells to measure" in out
     assert not (tmp_path / "mlflow.db").exists()
-    code, out, err = run_command(words)
+
+
+def test_measure_skips_cells_that_are_measured_already(run_command: RunCommand) -> None:
+    words = "model=nano/6k,nano/15k dataset=pydocs dataset.documents=2 analyzers=[]"
+    code, _, err = run_command(words)
     assert code == 0, err
     frame = rbptrack.runs().frame
     assert list(frame.sort_values("ce")["name"]) == ["nano-15k/pydocs", "nano-6k/pydocs"]
@@ -28,23 +32,30 @@ def test_a_sweep_is_planned_measured_and_found_again(run_command: RunCommand, tm
     assert "0 cells to measure" in run_command(f"plan {words}")[1]
 
 
-def test_a_plan_says_which_cells_could_not_be_looked_up(
-    run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_exits_with_1_if_some_cells_cannot_be_measured(run_command: RunCommand) -> None:
     words = "plan model=nano/6k,nano/15k dataset=pydocs dataset.documents=2"
     code, out, _ = run_command(f"{words} dataset.seq_len=256,513")
     assert code == 1
     assert "2 cells to measure" in out
     assert out.count("seq_len must be") == 1
+
+
+def test_plan_exits_with_2_if_no_cell_can_be_measured(run_command: RunCommand) -> None:
+    words = "plan model=nano/6k,nano/15k dataset=pydocs dataset.documents=2"
     code, out, _ = run_command(f"{words} dataset.seq_len=513")
     assert code == 2
     assert out.count("maximum of nano-6k") == 1
+
+
+def test_plan_prints_unknown_time_and_flops_of_a_dataset_that_is_not_downloaded(
+    run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("rbptrack.sources.hub.commit", lambda *_: "a" * 40)
     out = run_command("plan model=nano/6k dataset=org/texts dataset.split=test")[1]
     assert "an unknown time on this device, unknown FLOPs, 0 to download" in out
 
 
-def test_a_device_that_is_not_here_is_refused_though_the_cell_is_measured(
+def test_measure_refuses_a_missing_device_even_if_the_cell_is_measured_already(
     run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = "model=nano/6k dataset=pydocs dataset.documents=2 analyzers=[]"
@@ -55,17 +66,19 @@ def test_a_device_that_is_not_here_is_refused_though_the_cell_is_measured(
     assert "cuda" in err
 
 
-def test_numbers_that_are_worse_than_a_guess_get_a_note(run_command: RunCommand, tmp_path: Path) -> None:
-    """Weights with the tokenizer of another model, whose vocabulary has the same size."""
+def test_measure_notes_that_a_model_is_worse_than_a_guess(run_command: RunCommand, tmp_path: Path) -> None:
+    """The weights do not belong to the tokenizer: its vocabulary is the right one in the opposite order."""
     shutil.copytree(embedded("tokenizer"), tmp_path / "other")
     file = tmp_path / "other/tokenizer.json"
-    parts = json.loads(file.read_text())
-    vocabulary = parts["model"]["vocab"]
-    added = {token["content"] for token in parts["added_tokens"]}
+    content = json.loads(file.read_text())
+    added_tokens = {token["content"] for token in content["added_tokens"]}
+    vocabulary = content["model"]["vocab"]
+    first = len(added_tokens)
     last = max(vocabulary.values())
-    first = len(added)
-    parts["model"]["vocab"] = {t: i if t in added else last + first - i for t, i in vocabulary.items()}
-    file.write_text(json.dumps(parts))
+    for token, number in vocabulary.items():
+        if token not in added_tokens:
+            vocabulary[token] = first + last - number
+    file.write_text(json.dumps(content))
     words = "model=nano/6k dataset=pydocs dataset.documents=2 analyzers=[]"
     assert "guess" not in run_command(words)[1]
     code, out, err = run_command(f"{words} model.tokenizer=./other")
@@ -73,7 +86,7 @@ def test_numbers_that_are_worse_than_a_guess_get_a_note(run_command: RunCommand,
     assert "guess" in out
 
 
-def test_what_waits_is_delivered_by_the_next_command(run_command: RunCommand, tmp_path: Path) -> None:
+def test_list_delivers_measurements_that_wait_on_disk(run_command: RunCommand, tmp_path: Path) -> None:
     code, _, err = run_command("model=nano/6k dataset=pydocs dataset.documents=2 analyzers=[] deliver=false")
     assert code == 0, err
     assert not (tmp_path / "mlflow.db").exists()
@@ -81,12 +94,13 @@ def test_what_waits_is_delivered_by_the_next_command(run_command: RunCommand, tm
     assert run_command("sync")[1].startswith("0 measurements")
 
 
-def test_a_model_is_measured_with_the_tokenizer_that_its_files_describe(
+def test_measure_uses_the_tokenizer_that_the_files_of_the_model_describe(
     run_command: RunCommand, tmp_path: Path
 ) -> None:
-    """Known numbers of `tokenizers.Tokenizer.from_file` and transformers in float64.
+    """The class of tokenizer that tokenizer_config.json names would read the texts in another way.
 
-    transformers' classes of these models drop the rule that splits digits, and the first token.
+    transformers' GPT2Tokenizer drops the rule that splits digits, and its LlamaTokenizerFast drops the first token. The
+    expected numbers were computed with `tokenizers.Tokenizer.from_file` and with transformers in float64.
     """
     lines = [
         f"def f{i}(x):\n    # in 20{i:02d} it was {i * 7919 + 12345}\n    return x + {i * 104729} - 3.14159265{i}\n\n\n"
@@ -101,7 +115,7 @@ def test_a_model_is_measured_with_the_tokenizer_that_its_files_describe(
             {"pre_tokenizer": {"type": "Sequence", "pretokenizers": digits}},
             {"tokenizer_class": "GPT2Tokenizer"},
         ),
-        "begun": ({}, {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True}),
+        "with_bos": ({}, {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True}),
     }
     special = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
     for name, (changes, config) in files.items():
@@ -109,26 +123,35 @@ def test_a_model_is_measured_with_the_tokenizer_that_its_files_describe(
         (tmp_path / name / "tokenizer.json").write_text(json.dumps(base | changes))
         (tmp_path / name / "tokenizer_config.json").write_text(json.dumps(config | special))
     code, _, err = run_command(
-        "model=./digits,./begun dataset=files dataset.files=[numbers.jsonl] dataset.name=num analyzers=[]"
+        "model=./digits,./with_bos dataset=files dataset.files=[numbers.jsonl] dataset.name=num analyzers=[]"
     )
     assert code == 0, err
     runs = rbptrack.runs().frame.set_index("family")
     assert runs.loc["digits", "num_tokens"] == 2633
     assert runs.loc["digits", "ce"] == pytest.approx(5.5620, abs=5e-5)
     assert runs.loc["digits", "rbp_10"] == pytest.approx(0.1781, abs=5e-5)
-    ranks = rbptrack.runs().ranks("begun/num")
-    assert set(ranks.column("position")) >= {2}
-    assert 1 not in ranks.column("position"), "the token after a special one is not scored"
+    positions = set(rbptrack.runs().ranks("with_bos/num").column("position"))
+    assert 2 in positions
+    assert 1 not in positions  # the token after the beginning-of-text token is not scored
 
 
-def test_the_demo_takes_other_words(run_command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[str]] = []
-    monkeypatch.setattr("rbptrack.cli.measure.measure", lambda words: asked.append(list(words)) or 0)
-    run_command("demo")
-    run_command("demo dataset=pydocs k=1,10")
-    run_command("demo dataset.sequence=slide")
-    assert asked == [
-        ["model=nano/*", "dataset=pydocs,stdlib", "dataset.sequence=truncate"],
-        ["model=nano/*", "dataset=pydocs", "k=1,10"],
-        ["model=nano/*", "dataset=pydocs,stdlib", "dataset.sequence=slide"],
-    ]
+@pytest.mark.parametrize(
+    ("line", "expected_words"),
+    [
+        ("demo", ["model=nano/*", "dataset=pydocs,stdlib", "dataset.sequence=truncate"]),
+        ("demo dataset=pydocs k=1,10", ["model=nano/*", "dataset=pydocs", "k=1,10"]),
+        ("demo dataset.sequence=slide", ["model=nano/*", "dataset=pydocs,stdlib", "dataset.sequence=slide"]),
+    ],
+)
+def test_demo_measures_its_default_words_with_the_words_of_the_user(
+    line: str, expected_words: list[str], run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[str]] = []
+
+    def measure(words: Sequence[str]) -> int:
+        calls.append(list(words))
+        return 0
+
+    monkeypatch.setattr("rbptrack.cli.measure.measure", measure)
+    run_command(line)
+    assert calls == [expected_words]

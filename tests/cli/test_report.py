@@ -1,4 +1,4 @@
-"""`report`, `analyze` and `plugins`."""
+"""Tests of the commands `report`, `analyze` and `plugins`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,18 @@ class Faulty(Analyzer):
 '''
 
 
-def test_report_is_a_page_in_the_store_and_in_a_file(
-    on_store: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_report_writes_a_page_and_figures_and_opens_the_page(
+    run_in_store: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", lambda address: not opened.append(address))
+
+    def open_address(address: str) -> bool:
+        opened.append(address)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", open_address)
     page = tmp_path / "laws.html"
-    code, out, err = on_store(f"report --analyzers 'power_law,k_*' --dataset code --out {page} --open --format svg")
+    code, out, err = run_in_store(f"report --analyzers 'power_law,k_*' --dataset code --out {page} --open --format svg")
     assert (code, err) == (0, "")
     assert "nano" in page.read_text()
     assert opened == [page.as_uri()]
@@ -35,19 +40,27 @@ def test_report_is_a_page_in_the_store_and_in_a_file(
     assert list(tmp_path.rglob("*.svg"))
 
 
-def test_one_broken_analyzer_does_not_end_the_others(on_store: RunCommand, tmp_path: Path) -> None:
+def test_report_shows_the_other_analyzers_if_one_fails(run_in_store: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "faulty.py").write_text(FAULTY)
-    code, out, err = on_store(f"report --analyzers faulty,power_law --plugins-path {tmp_path}")
+    code, out, err = run_in_store(f"report --analyzers faulty,power_law --plugins-path {tmp_path}")
     assert code == 1
     assert "faulty" in out + err
     assert "Traceback" not in err
     assert "report   " in out
-    code, out, err = on_store(f"analyze faulty --plugins-path {tmp_path}")
+
+
+def test_analyze_names_the_line_of_a_failure_and_logs_the_traceback(run_in_store: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    code, _, err = run_in_store(f"analyze faulty --plugins-path {tmp_path}")
     assert code == 1
     assert len(err.splitlines()) == 1
     assert "faulty.py, line 8" in err
     assert "SystemExit: away" in (Path("mlruns") / "rbptrack.log").read_text()
-    code, out, err = on_store(f"analyze faulty --traceback --plugins-path {tmp_path}")
+
+
+def test_analyze_with_traceback_prints_the_traceback(run_in_store: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    code, _, err = run_in_store(f"analyze faulty --traceback --plugins-path {tmp_path}")
     assert code == 1
     assert "Traceback (most recent call last)" in err
 
@@ -56,48 +69,63 @@ def test_one_broken_analyzer_does_not_end_the_others(on_store: RunCommand, tmp_p
     ("kind", "use"),
     [("analyzer", "analyze mine k=7"), ("exporter", "export out --to mine"), ("importer", "import a.losses")],
 )
-def test_a_new_plugin_works_at_once(on_store: RunCommand, tmp_path: Path, kind: str, use: str) -> None:
+def test_plugins_new_writes_a_plugin_that_works(run_in_store: RunCommand, tmp_path: Path, kind: str, use: str) -> None:
+    """Create a plugin in an empty folder and use it. The second `plugins new` must not overwrite its file."""
     store = f"sqlite:///{Path('mlflow.db').absolute()}"
     os.chdir(tmp_path)
-    assert on_store(f"plugins new mine --kind {kind}")[0] == 0
+    assert run_in_store(f"plugins new mine --kind {kind}")[0] == 0
     if kind == "importer":
         store = "sqlite:///imported.db"
         (tmp_path / "a.losses").write_text("pythia-70m wiki 3.2\npythia-160m wiki 3.0\n")
-    code, _, err = on_store(f"{use} --tracking-uri {store}")
+    code, _, err = run_in_store(f"{use} --tracking-uri {store}")
     assert (code, err) == (0, "")
-    assert on_store(f"plugins new mine --kind {kind}")[0] == 2
-    assert on_store("plugins")[0] == 0
+    assert run_in_store(f"plugins new mine --kind {kind}")[0] == 2
+    assert run_in_store("plugins")[0] == 0
 
 
-@pytest.mark.parametrize("name", ["a-b", "1law", "_law", "class", "importers"])
-def test_a_name_that_a_plugin_cannot_have_is_refused(name: str, run_command: RunCommand, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a-b", "1law"])
+def test_plugins_new_refuses_a_name_with_other_characters(name: str, run_command: RunCommand, tmp_path: Path) -> None:
     code, _, err = run_command(f"plugins new {name}")
     assert code == 2
-    assert ("letters, digits" in err) == (name in ("a-b", "1law")), "a word of letters is refused for another reason"
+    assert "letters, digits" in err
     assert not (tmp_path / "plugins").exists()
 
 
-def test_analyze_takes_options(on_store: RunCommand) -> None:
-    code, out, _ = on_store("analyze power_law ks=1,7 --dataset code")
+@pytest.mark.parametrize("name", ["_law", "class", "importers"])
+def test_plugins_new_refuses_a_reserved_name(name: str, run_command: RunCommand, tmp_path: Path) -> None:
+    code, _, err = run_command(f"plugins new {name}")
+    assert code == 2
+    assert "letters, digits" not in err  # the name has only allowed characters, so this is not the reason
+    assert not (tmp_path / "plugins").exists()
+
+
+def test_analyze_passes_options_to_the_analyzer(run_in_store: RunCommand) -> None:
+    code, out, _ = run_in_store("analyze power_law ks=1,7 --dataset code")
     assert code == 0
     assert "RBP_7" in out
     assert "RBP_10 " not in out
 
 
-def test_analyzers_explain_their_options(on_store: RunCommand) -> None:
-    code, out, err = on_store("analyze power_law --help")
+def test_analyze_help_lists_the_options_of_an_analyzer(run_in_store: RunCommand) -> None:
+    code, out, err = run_in_store("analyze power_law --help")
     assert (code, err) == (0, "")
     assert "ks=" in out
-    assert on_store("analyze --help")[0] == 0
-    assert on_store("analyze")[0] == 2
 
 
-def test_plugins_are_listed_with_what_they_do(on_store: RunCommand, tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("import nonsense_that_is_not_there\n")
-    code, out, err = on_store("plugins")
+def test_analyze_without_an_analyzer_shows_help_only_if_asked(run_in_store: RunCommand) -> None:
+    assert run_in_store("analyze --help")[0] == 0
+    assert run_in_store("analyze")[0] == 2
+
+
+def test_plugins_lists_the_analyzers(run_in_store: RunCommand) -> None:
+    code, out, err = run_in_store("plugins")
     assert (code, err) == (0, "")
     assert "power_law" in out
-    code, out, err = on_store(f"plugins --plugins-path {tmp_path}")
+
+
+def test_plugins_names_a_broken_file_and_lists_the_others(run_in_store: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import nonsense_that_is_not_there\n")
+    code, out, err = run_in_store(f"plugins --plugins-path {tmp_path}")
     assert code == 1
     assert "broken.py" in err
     assert "power_law" in out
