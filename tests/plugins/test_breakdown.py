@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -17,6 +15,8 @@ from plugins.breakdown import (
 )
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
+from tests.plugins.families_in_memory import family_runs
+from tests.plugins.reports import check_charts_and_notes
 from tests.rank_tables import rank_table
 
 SIZES = (1e6, 1e7, 1e8, 1e9)
@@ -75,10 +75,10 @@ def classed(
     return rank_table(rank, documents=documents, token=token, logprob=-missed * np.array([3, 6])[token])
 
 
-def test_a_class_with_another_exponent_is_found(in_memory: Any, is_complete: Any) -> None:
-    runs = in_memory({s: classed(s, (0.05, 0.2)) for s in SIZES}, texts=TEXTS)
+def test_a_class_with_another_exponent_is_found() -> None:
+    runs = family_runs({s: classed(s, (0.05, 0.2)) for s in SIZES}, texts=TEXTS)
     report = Breakdown(ks=(1,)).analyze(runs)
-    assert is_complete(report)
+    check_charts_and_notes(report)
     alpha = report.frame("alpha").set_index(["by", "class", "metric"])["alpha"]
     assert alpha["place in the word", "begins a word", "ce"] == pytest.approx(0.05, abs=1e-6)
     assert alpha["place in the word", "inside a word", "ce"] == pytest.approx(0.2, abs=1e-6)
@@ -94,22 +94,22 @@ def test_a_class_with_another_exponent_is_found(in_memory: Any, is_complete: Any
     assert set(report.figures) == {"level", "alpha"}
 
 
-def test_positions_alike_are_not_told_apart(in_memory: Any) -> None:
-    report = Breakdown(ks=(1,)).analyze(in_memory({s: classed(s, (0.1, 0.1)) for s in SIZES}, texts=TEXTS))
+def test_positions_alike_are_not_told_apart() -> None:
+    report = Breakdown(ks=(1,)).analyze(family_runs({s: classed(s, (0.1, 0.1)) for s in SIZES}, texts=TEXTS))
     rows = report.frame("delta")
     rows = rows[(rows["by"] == "position") & (rows["metric"] == "rbp_1")]
     assert len(rows) == 10
     assert (rows["verdict"] == "undecided").all()
 
 
-def test_fields_are_classes(in_memory: Any) -> None:
+def test_fields_are_classes() -> None:
     field = np.tile(np.repeat([0, 1], 200), 40)
     table = rank_table(np.where(field, 1, 9), documents=40, field=field, logprob=-1.0 - field)
-    level = Breakdown().analyze(in_memory({1e6: table})).frame("level").set_index(["by", "class", "metric"])["level"]
+    level = Breakdown().analyze(family_runs({1e6: table})).frame("level").set_index(["by", "class", "metric"])["level"]
     assert level["field", "field 1", "ce"] == pytest.approx(1.0)
 
 
-def test_a_group_is_compared_over_its_own_documents(in_memory: Any, is_complete: Any) -> None:
+def test_a_group_is_compared_over_its_own_documents() -> None:
     """30 documents of a, 30 of b, 3 of c: c has too few documents, and three groups are too few for the rest."""
     groups = ["a"] * 30 + ["b"] * 30 + ["c"] * 3
     harder = np.repeat([0.0, 0.5, 0.2], [3000, 3000, 300])
@@ -117,8 +117,8 @@ def test_a_group_is_compared_over_its_own_documents(in_memory: Any, is_complete:
     tables = {
         s: rank_table(np.ones(6300), documents=63, logprob=-(2 + harder + noise) / (1 + i)) for i, s in enumerate(SIZES)
     }
-    report = Breakdown().analyze(in_memory(tables, groups=groups))
-    assert is_complete(report)
+    report = Breakdown().analyze(family_runs(tables, groups=groups))
+    check_charts_and_notes(report)
     rows = report.frame("level")
     rows = rows[(rows["by"] == "group") & (rows["metric"] == "ce")].set_index("class")
     assert rows.loc["a", "verdict"] == "below"
@@ -140,39 +140,39 @@ def test_small_groups_are_one_class() -> None:
     assert grouped.sums["position"].shape == (30, 1, 3)
 
 
-def test_ranks_without_token_ids_or_texts_are_a_note(in_memory: Any, is_complete: Any) -> None:
+def test_ranks_without_token_ids_or_texts_are_a_note() -> None:
     table = classed(1e6, (0.1, 0.1))
     columns = {name: table.column(name) for name in ("document", "position", "field", "greater", "ties", "logprob")}
     for imported in (
         RankTable.from_arrays(vocab_size=64, **columns),
         RankTable.from_arrays(vocab_size=64, token=np.full(len(table), -1), **columns),
     ):
-        report = Breakdown().analyze(in_memory({1e6: imported, 1e7: imported}))
-        assert is_complete(report)
+        report = Breakdown().analyze(family_runs({1e6: imported, 1e7: imported}))
+        check_charts_and_notes(report)
         assert set(report.frame("level")["by"]) == {"position"}
         assert report.notes
-    report = Breakdown().analyze(in_memory({1e6: table}))
+    report = Breakdown().analyze(family_runs({1e6: table}))
     assert "kind of token" not in set(report.frame("level")["by"])
     assert report.notes
 
 
 @pytest.mark.parametrize("sizes", [1, 2, 3])
-def test_few_documents_decide_nothing(sizes: int, in_memory: Any) -> None:
+def test_few_documents_decide_nothing(sizes: int) -> None:
     tables = {s: classed(s, (0.05, 0.2), documents=5) for s in SIZES[:sizes]}
-    report = Breakdown(ks=(1,)).analyze(in_memory(tables, texts=TEXTS))
+    report = Breakdown(ks=(1,)).analyze(family_runs(tables, texts=TEXTS))
     assert ("delta" in report.questions) == (sizes > 1)
     assert "too few documents" in report.headline
 
 
-def test_two_sizes_have_levels_and_no_test_of_exponents(in_memory: Any) -> None:
-    report = Breakdown(ks=(1,)).analyze(in_memory({s: classed(s, (0.05, 0.2)) for s in SIZES[:2]}, texts=TEXTS))
+def test_two_sizes_have_levels_and_no_test_of_exponents() -> None:
+    report = Breakdown(ks=(1,)).analyze(family_runs({s: classed(s, (0.05, 0.2)) for s in SIZES[:2]}, texts=TEXTS))
     assert (report.frame("delta")["verdict"] == "").all()
     assert (report.frame("level")["verdict"] != "").any()
     assert "level" in report.headline
 
 
-def test_runs_without_ranks_are_a_note(in_memory: Any) -> None:
-    runs = in_memory({1e6: classed(1e6, (0.1, 0.1))}, without_ranks=True)
+def test_runs_without_ranks_are_a_note() -> None:
+    runs = family_runs({1e6: classed(1e6, (0.1, 0.1))}, without_ranks=True)
     runs.store.tables.clear()
     report = Breakdown().analyze(runs)
     assert not report.questions

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +10,8 @@ from hypothesis import strategies as st
 from plugins.ce_parts import PARTS, CeParts, decompose, means, part_sums
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes
 from rbptrack.ranks import RankHistogram, RankTable
+from tests.plugins.families_in_memory import family_runs
+from tests.plugins.reports import check_charts_and_notes
 from tests.rank_tables import rank_table
 
 SIZES = (1e6, 1e7, 1e8, 1e9)
@@ -77,10 +77,10 @@ def test_a_histogram_of_other_ranks_is_refused() -> None:
         part_sums([table], other.histogram())
 
 
-def test_laws_and_shares_of_known_parts(in_memory: Any, is_complete: Any) -> None:
-    runs = in_memory({s: model(s) for s in SIZES})
+def test_laws_and_shares_of_known_parts() -> None:
+    runs = family_runs({s: model(s) for s in SIZES})
     report = CeParts().analyze(runs)
-    assert is_complete(report)
+    check_charts_and_notes(report)
     table = report.tables["parts"]
     np.testing.assert_allclose(table["rank"] + table["rest"], table["ce"], rtol=1e-9)
     alpha = report.frame("alpha").set_index("metric")["alpha"]
@@ -96,8 +96,8 @@ def test_laws_and_shares_of_known_parts(in_memory: Any, is_complete: Any) -> Non
     assert decade["rest"] == pytest.approx(np.polyfit(np.log10(SIZES), table["rest"], 1)[0])
 
 
-def test_confidence_has_no_logarithm_and_kl_no_interval(in_memory: Any) -> None:
-    report = CeParts().analyze(in_memory({s: model(s) for s in SIZES}))
+def test_confidence_has_no_logarithm_and_kl_no_interval() -> None:
+    report = CeParts().analyze(family_runs({s: model(s) for s in SIZES}))
     results = report.results
     assert "confidence" not in set(results.loc[results["question"].isin(["alpha", "delta"]), "metric"])
     assert "confidence" in set(report.frame("per_decade")["metric"])
@@ -107,14 +107,14 @@ def test_confidence_has_no_logarithm_and_kl_no_interval(in_memory: Any) -> None:
     assert results.loc[results["metric"] == "error_entropy", "low"].notna().all()
 
 
-def test_miller_and_madow_add_the_ranks_seen(in_memory: Any) -> None:
+def test_miller_and_madow_add_the_ranks_seen() -> None:
     table = rank_table([1, 1, 2, 3] * 10, documents=20)
-    (row,) = CeParts().analyze(in_memory({1e6: table})).tables["parts"].to_dict("records")
+    (row,) = CeParts().analyze(family_runs({1e6: table})).tables["parts"].to_dict("records")
     assert row["miller_madow"] == pytest.approx(row["error_entropy"] + 2 / 80)
 
 
-def test_two_runs_of_a_size_are_averaged(in_memory: Any) -> None:
-    runs = in_memory({1e6: model(1e6), 1.0000001e6: model(1e6, seed=1)})
+def test_two_runs_of_a_size_are_averaged() -> None:
+    runs = family_runs({1e6: model(1e6), 1.0000001e6: model(1e6, seed=1)})
     runs.frame["non_embedding_params"] = 10**6
     runs.frame["model"] = ["toy-1m", "toy-1m-seed1"]
     parts = CeParts().analyze(runs).tables["parts"]
@@ -122,25 +122,25 @@ def test_two_runs_of_a_size_are_averaged(in_memory: Any) -> None:
     assert parts["ce"].tolist() == [pytest.approx(np.mean(each))]
 
 
-def test_probabilities_above_1_over_r_have_no_rank_and_rest(in_memory: Any, is_complete: Any) -> None:
+def test_probabilities_above_1_over_r_have_no_rank_and_rest() -> None:
     wrong = {
         s: rank_table([4, 1, 2, 1] * 20, documents=20, logprob=np.full(80, -0.1 - i)) for i, s in enumerate(SIZES[:3])
     }
-    report = CeParts().analyze(in_memory(wrong))
-    assert is_complete(report)
+    report = CeParts().analyze(family_runs(wrong))
+    check_charts_and_notes(report)
     assert np.isnan(report.tables["parts"]["rank"].iat[0])
     assert "rank" not in set(report.results["metric"])
     assert any("1/R" in note for note in report.notes)
 
 
-def test_where_ce_does_not_fall_nothing_is_shared_out(in_memory: Any) -> None:
-    report = CeParts().analyze(in_memory({s: model(1e6) for s in SIZES}))
+def test_where_ce_does_not_fall_nothing_is_shared_out() -> None:
+    report = CeParts().analyze(family_runs({s: model(1e6) for s in SIZES}))
     assert "share" not in report.questions
     assert any("does not fall" in note for note in report.notes)
 
 
-def test_runs_without_ranks_are_a_note(in_memory: Any) -> None:
-    runs = in_memory({1e6: model(1e6)}, without_ranks=True)
+def test_runs_without_ranks_are_a_note() -> None:
+    runs = family_runs({1e6: model(1e6)}, without_ranks=True)
     runs.store.tables.clear()
     report = CeParts().analyze(runs)
     assert not report.tables

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from plugins.emergence import MIXTURE, RUNS, SUCCEEDED, WINDOWS, Emergence, count_windows, expected, whole_answers
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
+from tests.plugins.families_in_memory import family_runs
+from tests.plugins.reports import check_charts_and_notes
 from tests.rank_tables import rank_table
 
 SIZES = (1e6, 1e7, 1e8, 1e9)
@@ -48,12 +50,12 @@ def test_the_mixture_by_hand() -> None:
     np.testing.assert_allclose(counts, [[4, 4 * 0.6, 0], [2, 4 * 0.1, 0]])
 
 
-def test_documents_that_differ_do_not_cluster_within(in_memory: Any, is_complete: Any) -> None:
+def test_documents_that_differ_do_not_cluster_within() -> None:
     """Half of the documents have RBP_1 = .9, half .5, tokens independent: p_4 is the mean of .9^4 and .5^4."""
     shares = np.repeat(np.tile([0.9, 0.5], 60), 300)
     ranks = 1 + (np.random.default_rng(0).random(len(shares)) >= shares)
-    report = Emergence(ks=(1,), lengths=(4,)).analyze(in_memory({1e6: rank_table(ranks, documents=120)}))
-    assert is_complete(report)
+    report = Emergence(ks=(1,), lengths=(4,)).analyze(family_runs({1e6: rank_table(ranks, documents=120)}))
+    check_charts_and_notes(report)
     assert report.frame("n_eff")["verdict"].iat[0] == "below", "documents that differ are no independent tokens"
     row = report.frame("clustering").iloc[0]
     assert row["mixture"] == pytest.approx((0.9**4 + 0.5**4) / 2, abs=0.01)
@@ -76,12 +78,12 @@ def test_windows_are_those_that_one_counts_one_by_one(succeeds: list[bool], n: i
     assert counts[:, 1].tolist() == [sum(all(window) for window in windows)] * documents
 
 
-def test_independent_tokens_count_as_themselves(in_memory: Any, is_complete: Any) -> None:
+def test_independent_tokens_count_as_themselves() -> None:
     """-ln p_N = N A S^-alpha: N_eff = N, and every alpha_N is alpha."""
     shares = [float(np.exp(-1.5 * (s / 1e6) ** -0.1)) for s in SIZES]
-    runs = in_memory({s: independent(share, seed=i) for i, (s, share) in enumerate(zip(SIZES, shares, strict=True))})
+    runs = family_runs({s: independent(share, seed=i) for i, (s, share) in enumerate(zip(SIZES, shares, strict=True))})
     report = Emergence(ks=(1,), lengths=(2, 4)).analyze(runs)
-    assert is_complete(report)
+    check_charts_and_notes(report)
     found = report.frame("n_eff")
     assert (found["verdict"] == "undecided").all()
     np.testing.assert_allclose(found["n_eff"] / found["N"], 1, atol=0.03)
@@ -92,22 +94,22 @@ def test_independent_tokens_count_as_themselves(in_memory: Any, is_complete: Any
     assert not any("below" in word for word in report.results["verdict"])
 
 
-def test_short_documents_that_are_harder_do_not_make_long_windows_of_others_look_dependent(in_memory: Any) -> None:
+def test_short_documents_that_are_harder_do_not_make_long_windows_of_others_look_dependent() -> None:
     """Independent tokens: 400 documents of 24 have no window of 32 and RBP_1 = .6, 60 of 200 have .9."""
     lengths = np.repeat([24, 200], [400, 60])
     rng = np.random.default_rng(0)
     ranks = np.concatenate([1 + (rng.random(n) >= (0.6 if n == 24 else 0.9)) for n in lengths])
     document = np.repeat(np.arange(len(lengths)), lengths)
     position = np.concatenate([np.arange(n) for n in lengths])
-    runs = in_memory({1e6: rank_table(ranks, document=document, position=position)})
+    runs = family_runs({1e6: rank_table(ranks, document=document, position=position)})
     row = Emergence(ks=(1,), lengths=(32,)).analyze(runs).frame("n_eff").iloc[0]
     assert row["n_eff"] == pytest.approx(32, abs=3)
     assert row["verdict"] == "undecided"
 
 
-def test_hits_in_runs_count_as_fewer_tokens(in_memory: Any) -> None:
+def test_hits_in_runs_count_as_fewer_tokens() -> None:
     """Blocks of 10 that succeed together: 4 tokens in a row mostly lie in one block, so that N_eff is near 1 + 3/10."""
-    report = Emergence(ks=(1,), lengths=(4,)).analyze(in_memory({1e6: sticky(0.5, 10)}))
+    report = Emergence(ks=(1,), lengths=(4,)).analyze(family_runs({1e6: sticky(0.5, 10)}))
     (row,) = report.frame("n_eff").to_dict("records")
     assert row["verdict"] == "below"
     assert row["n_eff"] == pytest.approx(np.log(0.7 * 0.5 + 0.3 * 0.25) / np.log(0.5), abs=0.1)
@@ -117,11 +119,11 @@ def test_hits_in_runs_count_as_fewer_tokens(in_memory: Any) -> None:
     assert row["clustering"] == pytest.approx((0.7 * 0.5 + 0.3 * 0.25) / 0.5**4, rel=0.2)
 
 
-def test_an_n_with_few_runs_is_refused(in_memory: Any) -> None:
+def test_an_n_with_few_runs_is_refused() -> None:
     ranks = np.full((40, 100), 2)
     ranks[:, ::2] = 1
     ranks[:3, :90] = 1  # runs of 90 in three documents only
-    report = Emergence(ks=(1,), lengths=(8,)).analyze(in_memory({1e6: rank_table(ranks, documents=40)}))
+    report = Emergence(ks=(1,), lengths=(8,)).analyze(family_runs({1e6: rank_table(ranks, documents=40)}))
     row = report.tables["windows"].set_index("N").loc[8]
     assert row["documents"] == 3
     assert np.isnan(row["p_n"])
@@ -130,8 +132,8 @@ def test_an_n_with_few_runs_is_refused(in_memory: Any) -> None:
     assert report.notes
 
 
-def test_few_documents_decide_nothing(in_memory: Any) -> None:
-    runs = in_memory({s: sticky(0.5 + i / 10, 10, documents=5) for i, s in enumerate(SIZES[:3])})
+def test_few_documents_decide_nothing() -> None:
+    runs = family_runs({s: sticky(0.5 + i / 10, 10, documents=5) for i, s in enumerate(SIZES[:3])})
     report = Emergence(lengths=(2,)).analyze(runs)
     assert len(report.frame("n_eff"))
     assert "below" not in report.headline
@@ -139,22 +141,22 @@ def test_few_documents_decide_nothing(in_memory: Any) -> None:
     assert report.tables["windows"][["low", "high"]].isna().all(axis=None)
 
 
-def test_two_sizes_have_a_law_without_an_interval(in_memory: Any) -> None:
-    runs = in_memory({s: independent(0.4 + i / 10) for i, s in enumerate(SIZES[:2])})
+def test_two_sizes_have_a_law_without_an_interval() -> None:
+    runs = family_runs({s: independent(0.4 + i / 10) for i, s in enumerate(SIZES[:2])})
     laws = Emergence(ks=(1,), lengths=(2,)).analyze(runs).frame("alpha_n")
     assert laws["alpha_n"].notna().all()
     assert laws[["low", "high"]].isna().all(axis=None)
 
 
-def test_where_every_token_succeeds_nothing_is_asked(in_memory: Any) -> None:
-    runs = in_memory({s: rank_table(np.ones(2000), documents=40) for s in SIZES[:3]})
+def test_where_every_token_succeeds_nothing_is_asked() -> None:
+    runs = family_runs({s: rank_table(np.ones(2000), documents=40) for s in SIZES[:3]})
     report = Emergence(ks=(1,)).analyze(runs)
     assert not len(report.results)
     assert (report.tables["windows"]["p_n"].dropna() == 1).all()
 
 
-def test_no_window_can_fail_at_the_whole_vocabulary(in_memory: Any) -> None:
-    report = Emergence(ks=(64,)).analyze(in_memory({1e6: independent(0.5)}))
+def test_no_window_can_fail_at_the_whole_vocabulary() -> None:
+    report = Emergence(ks=(64,)).analyze(family_runs({1e6: independent(0.5)}))
     assert not report.tables
     assert report.notes
 
@@ -184,9 +186,11 @@ def test_expected_answers_by_hand() -> None:
     assert expected(np.array([2.0, 5.0]), totals) == pytest.approx(3 * (10 / 16) ** 2 + 2 * (10 / 16) ** 5)
 
 
-def test_answers_that_hang_together_succeed_more_often(in_memory: Any, is_complete: Any) -> None:
-    report = Emergence(ks=(1,), lengths=(2,)).analyze(in_memory({s: answers(seed=i) for i, s in enumerate(SIZES[:3])}))
-    assert is_complete(report)
+def test_answers_that_hang_together_succeed_more_often() -> None:
+    report = Emergence(ks=(1,), lengths=(2,)).analyze(
+        family_runs({s: answers(seed=i) for i, s in enumerate(SIZES[:3])})
+    )
+    check_charts_and_notes(report)
     (row,) = report.frame("whole_answers").to_dict("records")
     table = report.tables["answers"]
     assert row["verdict"] == "above"
@@ -196,20 +200,20 @@ def test_answers_that_hang_together_succeed_more_often(in_memory: Any, is_comple
     assert "answers" in report.figures
 
 
-def test_answers_beyond_a_cut_are_left_out(in_memory: Any) -> None:
-    runs = in_memory({1e6: answers()}, sequence="truncate", seq_len=7)
+def test_answers_beyond_a_cut_are_left_out() -> None:
+    runs = family_runs({1e6: answers()}, sequence="truncate", seq_len=7)
     assert "answers" not in Emergence(ks=(1,)).analyze(runs).tables
 
 
-def test_sources_are_the_units(in_memory: Any) -> None:
+def test_sources_are_the_units() -> None:
     """40 documents of 2 sources: too few units to decide."""
-    runs = in_memory({1e6: sticky(0.5, 10, documents=40)}, groups=["a", "b"] * 20)
+    runs = family_runs({1e6: sticky(0.5, 10, documents=40)}, groups=["a", "b"] * 20)
     report = Emergence(ks=(1,), lengths=(4,), min_documents=2).analyze(runs)
     assert report.frame("n_eff")["low"].isna().all()
 
 
-def test_runs_without_ranks_are_a_note(in_memory: Any) -> None:
-    runs = in_memory({1e6: independent(0.5)}, without_ranks=True)
+def test_runs_without_ranks_are_a_note() -> None:
+    runs = family_runs({1e6: independent(0.5)}, without_ranks=True)
     runs.store.tables.clear()
     report = Emergence().analyze(runs)
     assert not report.tables

@@ -1,3 +1,5 @@
+"""Tests of the exporter `hub`, which writes a dataset and scores of models for the Hugging Face Hub."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -23,27 +25,37 @@ ROW = {
 
 @pytest.fixture
 def runs() -> Runs:
+    """Three runs: a model on the Hub in two precisions, and a model that is not on the Hub."""
     local = ROW | {"run_id": "s", "model": "mine-1b", "family": "mine", "size": "1b", "repo": None, "rbp_10": None}
-    again = ROW | {"run_id": "t", "dtype": "bfloat16"}
-    return Runs(pd.DataFrame([ROW, local, again]), Tables({}))
+    bfloat16 = ROW | {"run_id": "t", "dtype": "bfloat16"}
+    return Runs(pd.DataFrame([ROW, local, bfloat16]), Tables({}))
 
 
-def test_a_folder_for_the_hub_is_read_by_the_hubs_own_library(runs: Runs, tmp_path: Path) -> None:
-    line = Hub().export(runs, tmp_path)
-    assert "3 measurements" in line
+def test_export_returns_number_of_measurements(runs: Runs, tmp_path: Path) -> None:
+    assert "3 measurements" in Hub().export(runs, tmp_path)
+
+
+def test_export_writes_card_that_the_hubs_library_reads(runs: Runs, tmp_path: Path) -> None:
+    Hub().export(runs, tmp_path)
     card = DatasetCard.load(tmp_path / "README.md")
     assert "configs" in card.data.to_dict()
     assert card.data.pretty_name == "Ranks of mine, pythia on wiki/en"
     assert card.data.configs[0]["data_files"][0]["path"] == DATA
-    (results,) = tmp_path.glob("models/EleutherAI/pythia-70m/.eval_results/*.yaml")
-    one, other = yaml.safe_load(results.read_text())
-    assert one["dataset"] == {"id": "org/wiki", "revision": "abc", "task_id": "rbp_1"}
-    assert (one["value"], other["value"], one["date"]) == (0.25, 0.5, "2026-11-24")
-    assert "float32" in one["notes"]
-    assert len(list(tmp_path.rglob("*.yaml"))) == 1, "a model that is not on the Hub gets nothing"
 
 
-def test_its_table_is_what_import_takes(runs: Runs, tmp_path: Path) -> None:
+def test_export_writes_scores_of_models_on_the_hub_alone(runs: Runs, tmp_path: Path) -> None:
+    Hub().export(runs, tmp_path)
+    (file,) = tmp_path.rglob("*.yaml")
+    assert file.parent == tmp_path / "models/EleutherAI/pythia-70m/.eval_results"
+    rbp_1, rbp_10 = yaml.safe_load(file.read_text())
+    assert rbp_1["dataset"] == {"id": "org/wiki", "revision": "abc", "task_id": "rbp_1"}
+    assert rbp_1["value"] == 0.25
+    assert rbp_10["value"] == 0.5
+    assert rbp_1["date"] == "2026-11-24"
+    assert "float32" in rbp_1["notes"]
+
+
+def test_exported_table_can_be_imported(runs: Runs, tmp_path: Path) -> None:
     Hub().export(runs, tmp_path)
     importer = Table()
     assert importer.takes(tmp_path / DATA)

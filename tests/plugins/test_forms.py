@@ -1,47 +1,39 @@
+"""Tests of the analyzer `forms`: floors, bends, user-defined forms and their errors of prediction."""
+
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from plugins.forms import Forms
 from rbptrack.analysis import BadInput, Runs
-from rbptrack.analysis.plugin import import_file, with_options
+from rbptrack.analysis.plugin import with_options
 from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes, example_runs
-
-Forms = import_file(Path(__file__).parents[2] / "plugins" / "forms.py").Forms
+from tests.plugins.reports import result
 
 
 class TestContract(NeedsRanks, NeedsSizes):
     analyzer = Forms(form="B*S**-b")
 
-    def test_few_sizes_are_noted(self):
+    def test_forms_of_three_sizes_has_a_note_and_no_results(self):
         report = Forms().analyze(example_runs(families={"alpha": 3}))
         assert report.notes
         assert not report.questions
 
 
-def report_of(curve, sizes=8, noise=1e-3, analyzer=None, seed=0, **columns):
-    """Analyse a family of logged metrics without ranks, in which -ln RBP_1 is curve(S) times lognormal noise."""
-    rng = np.random.default_rng(seed)
+def report_of(law, sizes=8, noise=1e-3, analyzer=None, **columns):
+    """Analyse the metrics of a family without ranks. -ln RBP_1 is law(S) times exp(normal noise of SD `noise`)."""
+    rng = np.random.default_rng(0)
     rows = []
     for s in np.geomspace(1e6, 1e10, sizes).round():
         row = {"run_id": f"{s:.0f}", "family": "f", "size": f"{s:.0f}", "model": f"f-{s:.0f}", "dataset": "wiki"}
         row |= {"without_ranks": True, "non_embedding_params": s, "training_tokens": 20 * s, "ce": 9 * s**-0.1}
-        rows.append(row | {"rbp_1": math.exp(-curve(s) * math.exp(rng.normal(0, noise)))} | columns)
+        rows.append(row | {"rbp_1": math.exp(-law(s) * math.exp(rng.normal(0, noise)))} | columns)
     return (analyzer or Forms(ks=(1,))).analyze(Runs(pd.DataFrame(rows), Tables({})))
-
-
-def of_rbp_1(report, question, **case):
-    rows = report.frame(question)
-    rows = rows[rows["metric"] == "rbp_1"]
-    for name, value in case.items():
-        rows = rows[rows[name] == value]
-    assert len(rows) == 1
-    return rows.iloc[0]
 
 
 def power_law(s):
@@ -52,72 +44,83 @@ def law_with_floor(s):
     return 0.3 + 100 * s**-0.35
 
 
-def test_a_true_floor_is_found_and_predicts_better() -> None:
+def test_forms_of_law_with_floor_finds_floor_and_bend() -> None:
     report = report_of(law_with_floor)
-    floor = of_rbp_1(report, "floor")
+    floor = result(report, "floor", "rbp_1")
     assert floor["low"] < 0.3 < floor["high"]
     assert floor["aicc"] < 0
-    assert of_rbp_1(report, "bend")["verdict"] == "above"
-    for left_out in (1, 2, 3):
-        row = of_rbp_1(report, "prediction", left_out=left_out)
-        assert row["with_floor"] < 0.5 * row["prediction"]
+    assert result(report, "bend", "rbp_1")["verdict"] == "above"
 
 
-def test_a_true_power_law_has_no_floor_and_says_how_large_one_could_be() -> None:
-    report = report_of(power_law, noise=0.01)
-    floor = of_rbp_1(report, "floor")
+@pytest.mark.parametrize("left_out", [1, 2, 3])
+def test_forms_of_law_with_floor_predicts_better_with_floor(left_out: int) -> None:
+    row = result(report_of(law_with_floor), "prediction", "rbp_1", left_out=left_out)
+    assert row["with_floor"] < 0.5 * row["prediction"]
+
+
+def test_forms_of_power_law_has_floor_interval_from_0_and_largest_floor() -> None:
+    floor = result(report_of(power_law, noise=0.01), "floor", "rbp_1")
     assert floor["low"] == 0
     assert floor["largest_floor"] == pytest.approx(floor["high"] / (5 * 1e10**-0.2), rel=0.1)
-    bend = of_rbp_1(report, "bend")
+
+
+def test_forms_of_power_law_has_undecided_bend() -> None:
+    bend = result(report_of(power_law, noise=0.01), "bend", "rbp_1")
     assert bend["verdict"] == "undecided"
     assert bend["detectable"] > bend["high"] - bend["bend"]
-    assert of_rbp_1(report, "alpha")["huber"] == pytest.approx(0.2, abs=0.01)
 
 
-def test_the_error_at_the_largest_size_is_the_held_out_error() -> None:
+def test_forms_of_power_law_has_true_exponent_with_hubers_loss() -> None:
+    assert result(report_of(power_law, noise=0.01), "alpha", "rbp_1")["huber"] == pytest.approx(0.2, abs=0.01)
+
+
+def test_prediction_without_largest_size_has_its_held_out_error() -> None:
     report = report_of(law_with_floor, noise=0.0)
     s = np.geomspace(1e6, 1e10, 8).round()
     slope, intercept = np.polyfit(np.log(s[:-1]), np.log(law_with_floor(s[:-1])), 1)
     expected = law_with_floor(s[-1]) / np.exp(intercept + slope * np.log(s[-1])) - 1
-    assert of_rbp_1(report, "prediction", left_out=1)["prediction"] == pytest.approx(expected, rel=1e-6)
+    assert result(report, "prediction", "rbp_1", left_out=1)["prediction"] == pytest.approx(expected, rel=1e-6)
 
 
-def test_one_model_far_from_the_law_moves_alpha_more_than_hubers() -> None:
-    def outlier(s):
+def test_outlier_moves_exponent_of_least_squares_more_than_that_of_hubers_loss() -> None:
+    def law_with_outlier(s):
         return power_law(s) * (1.5 if s == 1e10 else 1.0)
 
-    row = of_rbp_1(report_of(outlier, noise=0.002), "alpha")
+    row = result(report_of(law_with_outlier, noise=0.002), "alpha", "rbp_1")
     assert abs(row["huber"] - 0.2) < 0.3 * abs(row["alpha"] - 0.2)
 
 
 @pytest.mark.parametrize(
-    ("sizes", "asked"),
+    ("sizes", "questions"),
     [(4, {"alpha", "prediction"}), (5, {"alpha", "bend", "prediction"}), (6, {"alpha", "bend", "floor", "prediction"})],
 )
-def test_each_question_is_answered_if_the_sizes_are_enough_for_it(sizes, asked) -> None:
-    assert set(report_of(power_law, sizes).questions) == asked
+def test_forms_answers_questions_for_which_there_are_enough_sizes(sizes, questions) -> None:
+    assert set(report_of(power_law, sizes).questions) == questions
 
 
-def test_a_form_of_ones_own_has_its_parameters_and_its_errors() -> None:
+def test_user_defined_form_has_its_parameters_and_errors_of_prediction() -> None:
     report = report_of(power_law, analyzer=Forms(ks=(1,), form="B*S**-b"))
     assert set(report.frame("parameter")["name"]) == {"B", "b"}
-    row = of_rbp_1(report, "prediction", left_out=2)
+    row = result(report, "prediction", "rbp_1", left_out=2)
     assert row["of_form"] == pytest.approx(row["prediction"], rel=1e-3)
 
 
-def test_a_form_with_too_few_sizes_or_no_training_tokens_is_refused() -> None:
-    with pytest.raises(BadInput, match="sizes"):
+def test_user_defined_form_needs_two_more_sizes_than_parameters() -> None:
+    with pytest.raises(BadInput, match=r"5 parameters .*7 sizes"):
         report_of(power_law, 5, analyzer=Forms(form="A*S**-a+B*S**-b+C"))
-    with pytest.raises(BadInput, match="D"):
+
+
+def test_user_defined_form_in_training_tokens_needs_their_numbers() -> None:
+    with pytest.raises(BadInput, match="training tokens"):
         report_of(power_law, analyzer=Forms(form="A*S**-a+B*D**-b"), training_tokens=None)
 
 
-@pytest.mark.parametrize("word", ["ks=0", "form=os.x", "form=A*B"])
-def test_wrong_options_are_refused_when_they_are_set(word) -> None:
-    with pytest.raises(BadInput):
-        with_options(Forms, [word])
+@pytest.mark.parametrize(("option", "value"), [("ks", "0"), ("form", "os.x"), ("form", "A*B")])
+def test_forms_refuses_wrong_option(option: str, value: str) -> None:
+    with pytest.raises(BadInput, match=option):
+        with_options(Forms, [f"{option}={value}"])
 
 
-def test_values_that_rise_have_no_floor() -> None:
+def test_forms_of_rising_values_has_no_floor() -> None:
     report = report_of(lambda s: 0.1 * s**0.05)
     assert "rbp_1" not in set(report.frame("floor")["metric"])

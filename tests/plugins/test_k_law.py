@@ -1,26 +1,24 @@
-from __future__ import annotations
+"""Tests of the analyzer `k_law`: the law in k of a model, -ln RBP_k = B k^-beta."""
 
-from pathlib import Path
+from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from plugins.k_law import KLaw
 from rbptrack.analysis import Runs
-from rbptrack.analysis.plugin import import_file
 from rbptrack.analysis.rank_store import Tables
 from rbptrack.analysis.testing import NeedsRanks
 from tests.rank_tables import rank_table
-
-KLaw = import_file(Path(__file__).parents[2] / "plugins" / "k_law.py").KLaw
 
 
 class TestContract(NeedsRanks):
     analyzer = KLaw()
 
 
-def law_in_k(beta: float, b: float, documents: int) -> np.ndarray:
-    """Ranks of 100,000 tokens a document with RBP_k = exp(-b k^-beta) as exactly as whole tokens can."""
+def ranks_of_law_in_k(beta: float, b: float, documents: int) -> np.ndarray:
+    """Return the ranks of equal documents of 100,000 tokens with RBP_k = exp(-b k^-beta) up to rounding to tokens."""
     k = np.arange(1, 4097)
     share = np.exp(-b * k**-beta)
     hits = np.rint(share * 1e5).astype(int)
@@ -29,12 +27,13 @@ def law_in_k(beta: float, b: float, documents: int) -> np.ndarray:
     return np.tile(np.repeat(k, counts), documents)
 
 
-def runs_of(betas: dict[float, tuple[float, float]], documents: int = 20) -> Runs:
+def runs_of(laws: dict[float, tuple[float, float]], documents: int = 20) -> Runs:
+    """Return the runs of one family. laws: beta and B of each model's law in k, by its size S."""
     rows = []
     tables = {}
-    for s, (beta, b) in betas.items():
+    for s, (beta, b) in laws.items():
         run_id = f"r{s:.0f}"
-        rank = law_in_k(beta, b, documents)
+        rank = ranks_of_law_in_k(beta, b, documents)
         tables[run_id] = rank_table(rank, documents=documents, vocab_size=4096)
         rows.append(
             {"run_id": run_id, "family": "f", "size": str(s), "model": f"f-{s}", "dataset": "d", "vocab_size": 4096}
@@ -43,7 +42,7 @@ def runs_of(betas: dict[float, tuple[float, float]], documents: int = 20) -> Run
     return Runs(pd.DataFrame(rows), Tables(tables))
 
 
-def test_it_finds_the_law_in_k_that_made_the_ranks():
+def test_k_law_recovers_beta_and_b_of_exact_law():
     report = KLaw().analyze(runs_of({1e6: (0.4, 2.0)}))
     row = report.frame("beta").iloc[0]
     assert row["beta"] == pytest.approx(0.4, abs=1e-3)
@@ -52,42 +51,51 @@ def test_it_finds_the_law_in_k_that_made_the_ranks():
     assert row["low"] <= row["beta"] <= row["high"]
 
 
-def test_what_doubling_k_is_worth_is_two_to_beta_over_alpha():
-    sizes = {1e6 * 4**i: (0.4, 8.0 * (1e6 * 4**i) ** -0.1) for i in range(4)}
-    worth = KLaw().analyze(runs_of(sizes, documents=25)).tables["doubling"]
-    at_10 = worth[worth["k"] == 10].iloc[0]
-    assert at_10["alpha"] == pytest.approx(0.1, abs=2e-3)
-    assert at_10["doubling"] == pytest.approx(2 ** (0.4 / 0.1), rel=0.05)
+def test_k_law_reports_doubling_of_k_as_2_to_beta_over_alpha():
+    """Four sizes with the law in k beta = 0.4 at each size, and the law in size alpha = 0.1 at each k."""
+    sizes = [1e6, 4e6, 16e6, 64e6]
+    report = KLaw().analyze(runs_of({s: (0.4, 8.0 * s**-0.1) for s in sizes}, documents=25))
+    doubling = report.tables["doubling"].set_index("k")
+    assert doubling.loc[10, "alpha"] == pytest.approx(0.1, abs=2e-3)
+    assert doubling.loc[10, "doubling"] == pytest.approx(2 ** (0.4 / 0.1), rel=0.05)
 
 
-def test_imported_numbers_without_ranks_have_a_slope_and_no_interval():
+def test_k_law_of_imported_metrics_has_beta_without_interval_and_a_note():
     row = {"run_id": "a", "family": "gpt2", "size": "124m", "model": "gpt2", "dataset": "wiki", "without_ranks": True}
     row |= {"non_embedding_params": 1e8, "ce": 3.0} | {f"rbp_{k}": np.exp(-1.5 * k**-0.3) for k in (1, 2, 5, 10, 100)}
     report = KLaw().analyze(Runs(pd.DataFrame([row]), Tables({})))
-    answer = report.frame("beta").iloc[0]
-    assert answer["beta"] == pytest.approx(0.3)
-    assert np.isnan(answer["low"])
+    beta = report.frame("beta").iloc[0]
+    assert beta["beta"] == pytest.approx(0.3)
+    assert np.isnan(beta["low"])
     assert any("no interval of β at 124m" in note for note in report.notes)
 
 
-def test_five_documents_have_a_slope_and_a_reason_for_no_interval():
-    row = {"run_id": "a", "family": "f", "size": "1m", "model": "m", "dataset": "d", "vocab_size": 64}
-    tables = {"a": rank_table(np.tile([1, 1, 2, 3, 5, 9, 20, 40], 50), documents=5)}
-    report = KLaw().analyze(Runs(pd.DataFrame([row | {"non_embedding_params": 1e6}]), Tables(tables)))
+def test_k_law_of_five_documents_has_beta_without_interval_and_a_note():
+    report = report_of_ranks(np.tile([1, 1, 2, 3, 5, 9, 20, 40], 50), documents=5)
     assert np.isnan(report.frame("beta")["low"].iat[0])
     assert any("no interval of β at 1m" in note and "5 documents" in note for note in report.notes)
 
 
-def test_the_grid_of_k_ends_with_too_few_misses_and_missing_ends_have_a_reason():
-    """Nine tokens of one model miss above k = 20; all misses of the other are in one document."""
-    rank = np.tile([1, 1, 2, 3, 4, 5, 7, 9, 12, 1], 30)
-    rank[9::10] = np.repeat([1, 20, 60], [11, 10, 9])
-    alone = np.repeat([20, 1], [15, 285])
-    tables = {"spread": rank_table(rank, documents=30), "alone": rank_table(alone, documents=20)}
-    row = {"family": "f", "dataset": "d", "vocab_size": 64}
-    rows = [row | {"run_id": name, "model": name, "size": name, "non_embedding_params": len(name)} for name in tables]
-    report = KLaw().analyze(Runs(pd.DataFrame(rows), Tables(tables)))
-    betas = report.frame("beta").set_index("size")
-    assert betas["largest_k"].to_dict() == {"spread": 18, "alone": 18}
-    assert betas["low"].notna().to_dict() == {"spread": True, "alone": False}
-    assert any("no interval of β at alone" in note for note in report.notes)
+def report_of_ranks(ranks, documents):
+    """Analyse one model of size 1m with these ranks and a vocabulary of 64 tokens."""
+    row = {"run_id": "a", "family": "f", "size": "1m", "model": "m", "dataset": "d", "vocab_size": 64}
+    tables = {"a": rank_table(ranks, documents=documents)}
+    return KLaw().analyze(Runs(pd.DataFrame([row | {"non_embedding_params": 1e6}]), Tables(tables)))
+
+
+def test_k_law_ends_below_k_with_fewer_than_10_misses():
+    """Of 300 tokens in 30 documents, 19 miss at k = 12 to 19, and 9 at k = 20 to 59."""
+    ranks = np.tile([1, 1, 2, 3, 4, 5, 7, 9, 12, 1], 30)
+    ranks[9::10] = np.repeat([1, 20, 60], [11, 10, 9])
+    (beta,) = report_of_ranks(ranks, documents=30).frame("beta").to_dict("records")
+    assert beta["largest_k"] == 18  # the largest k below 20 of the k that are evenly spaced in ln k
+    assert np.isfinite(beta["low"])
+
+
+def test_k_law_of_misses_in_one_document_has_no_interval_and_a_note():
+    """All 15 misses are in the first of 20 documents."""
+    report = report_of_ranks(np.repeat([20, 1], [15, 285]), documents=20)
+    (beta,) = report.frame("beta").to_dict("records")
+    assert beta["largest_k"] == 18
+    assert np.isnan(beta["low"])
+    assert any("no interval of β at 1m" in note for note in report.notes)

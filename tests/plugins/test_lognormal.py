@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from plugins.lognormal import Lognormal, RankSums, fit_ranks, integral_of_p1, largest_difference, maximum_likelihood
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
+from tests.plugins.families_in_memory import family_runs
+from tests.plugins.reports import check_charts_and_notes
 from tests.rank_tables import rank_table
 
 V = 512
@@ -55,12 +55,12 @@ def test_the_largest_difference_by_hand() -> None:
     assert largest_difference(histogram, np.log(np.full(4, 0.25))) == pytest.approx(0.5)  # RBP_1 is 0.75 against 0.25
 
 
-def test_the_gain_over_zipf_is_the_truth_of_the_distributions(in_memory: Any) -> None:
+def test_the_gain_over_zipf_is_the_truth_of_the_distributions() -> None:
     """Ranks drawn from a lognormal: KL from the nearest Zipf's law, by exact sums, lies in the interval."""
     p = pmf(0.5, 0.1)
     zipf = maximum_likelihood(np.array([p @ np.log(np.arange(1, V + 1))]), V)[2]
     truth = float(p @ (np.log(p) - zipf))
-    gain = Lognormal().analyze(in_memory({1e6: drawn(0.5, 0.1)})).frame("gain").iloc[0]
+    gain = Lognormal().analyze(family_runs({1e6: drawn(0.5, 0.1)})).frame("gain").iloc[0]
     assert gain["low"] < truth < gain["high"]
     assert gain["gain"] == pytest.approx(truth, rel=0.15)
 
@@ -82,13 +82,13 @@ def test_leaving_a_document_out_is_a_step_from_the_maximum() -> None:
     assert abs(again - fitted.exponents).max() > 1e-4
 
 
-def test_mu_over_sigma_of_a_family_changes_in_ln_s(in_memory: Any, is_complete: Any) -> None:
+def test_mu_over_sigma_of_a_family_changes_in_ln_s() -> None:
     """gamma is the same, beta rises with ln S: mu/sigma = (1 - beta)/sqrt(2 gamma) falls on a line."""
     gamma = 0.1
     betas = [0.2, 0.4, 0.6, 0.8]
-    runs = in_memory({s: drawn(b, gamma, seed=i) for i, (s, b) in enumerate(zip(SIZES, betas, strict=True))})
+    runs = family_runs({s: drawn(b, gamma, seed=i) for i, (s, b) in enumerate(zip(SIZES, betas, strict=True))})
     report = Lognormal().analyze(runs)
-    assert is_complete(report)
+    check_charts_and_notes(report)
     assert (report.frame("gamma")["verdict"] == "above").all()
     assert (report.frame("gamma")["limit"] == "no").all()
     np.testing.assert_allclose(report.frame("beta")["beta"], betas, atol=0.08)
@@ -100,9 +100,9 @@ def test_mu_over_sigma_of_a_family_changes_in_ln_s(in_memory: Any, is_complete: 
     assert set(report.figures) == {"distribution", "implied", "mu_over_sigma"}
 
 
-def test_zipf_s_limit_has_no_mu_and_sigma(in_memory: Any, is_complete: Any) -> None:
-    report = Lognormal().analyze(in_memory({s: drawn(1.2, -0.03, seed=i) for i, s in enumerate(SIZES)}))
-    assert is_complete(report)
+def test_zipf_s_limit_has_no_mu_and_sigma() -> None:
+    report = Lognormal().analyze(family_runs({s: drawn(1.2, -0.03, seed=i) for i, s in enumerate(SIZES)}))
+    check_charts_and_notes(report)
     gamma = report.frame("gamma")
     assert (gamma["limit"] == "yes").all()
     gain = report.frame("gain")
@@ -114,8 +114,8 @@ def test_zipf_s_limit_has_no_mu_and_sigma(in_memory: Any, is_complete: Any) -> N
     assert any("mu/sigma" in note for note in report.notes)
 
 
-def test_few_documents_decide_nothing(in_memory: Any) -> None:
-    report = Lognormal().analyze(in_memory({s: drawn(0.5, 0.1, documents=100) for s in SIZES[:2]}))
+def test_few_documents_decide_nothing() -> None:
+    report = Lognormal().analyze(family_runs({s: drawn(0.5, 0.1, documents=100) for s in SIZES[:2]}))
     assert (report.frame("gamma")["limit"] == "unknown").all()
     assert "mu_over_sigma" not in report.questions
     assert report.tables["implied"]["neg_log_p1_integral"].isna().all(), "no mu and sigma, nor what follows from them"
@@ -124,15 +124,15 @@ def test_few_documents_decide_nothing(in_memory: Any) -> None:
     assert report.headline.startswith("No RBP_k"), "the answer comes before what cannot be tested"
 
 
-def test_too_few_ranks_are_named(in_memory: Any) -> None:
-    runs = in_memory({1e6: drawn(0.5, 0.1), 1e7: rank_table([1, 2, 1, 3] * 5000, documents=200, vocab_size=V)})
+def test_too_few_ranks_are_named() -> None:
+    runs = family_runs({1e6: drawn(0.5, 0.1), 1e7: rank_table([1, 2, 1, 3] * 5000, documents=200, vocab_size=V)})
     report = Lognormal().analyze(runs)
     assert len(report.frame("gamma")) == 1
     assert "1e+07" in report.notes[0]
 
 
-def test_runs_without_ranks_are_a_note(in_memory: Any) -> None:
-    runs = in_memory({1e6: drawn(0.5, 0.1)}, without_ranks=True)
+def test_runs_without_ranks_are_a_note() -> None:
+    runs = family_runs({1e6: drawn(0.5, 0.1)}, without_ranks=True)
     runs.store.tables.clear()
     report = Lognormal().analyze(runs)
     assert not len(report.results)
