@@ -1,8 +1,6 @@
-"""Windows by hand, independent tokens as independent, runs of hits as not; whole answers."""
+"""Tests of the analyzer `emergence`: windows of N tokens and whole answers in which every token is a hit."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.emergence import MIXTURE, RUNS, SUCCEEDED, WINDOWS, Emergence, count_windows, expected, whole_answers
+from rbptrack.analysis import Report
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
 from tests.plugins.families_in_memory import family_runs
@@ -19,44 +18,48 @@ from tests.rank_tables import rank_table
 SIZES = (1e6, 1e7, 1e8, 1e9)
 
 
-def hits(table: RankTable) -> dict[int, tuple[int, int, int]]:
-    """Windows, those that succeed, and runs of hits, for each N."""
+def windows_successes_runs(table: RankTable) -> dict[int, tuple[int, int, int]]:
+    """Return the number of windows, of windows that succeed and of runs of hits at k = 1, for each N from 1 to 4."""
     lengths = [1, 2, 3, 4]
     counts = count_windows(table, [1], lengths)[:, 0].sum(axis=0)
     return {n: tuple(counts[j, [WINDOWS, SUCCEEDED, RUNS]].astype(int)) for j, n in enumerate(lengths)}
 
 
-def independent(share: float, *, documents: int = 60, tokens: int = 300, seed: int = 0) -> RankTable:
-    ranks = 1 + (np.random.default_rng(seed).random(documents * tokens) >= share)
-    return rank_table(ranks, documents=documents)
+def independent_tokens(rbp_1: float, *, seed: int = 0) -> RankTable:
+    """Return 60 documents of 300 independent tokens with this expected RBP_1."""
+    ranks = 1 + (np.random.default_rng(seed).random(60 * 300) >= rbp_1)
+    return rank_table(ranks, documents=60)
 
 
-def sticky(share: float, run: int, *, documents: int = 60, tokens: int = 300, seed: int = 0) -> RankTable:
-    """Blocks of `run` tokens that succeed or fail together."""
-    blocks = np.random.default_rng(seed).random(documents * tokens // run) < share
-    return rank_table(np.where(np.repeat(blocks, run), 1, 2), documents=documents)
+def blocks_of_10_tokens(share: float = 0.5, *, documents: int = 60) -> RankTable:
+    """Return documents of 30 blocks of 10 tokens. The expected share of blocks consists of hits, the rest of misses."""
+    blocks = np.random.default_rng(0).random(documents * 30) < share
+    return rank_table(np.where(np.repeat(blocks, 10), 1, 2), documents=documents)
 
 
-def test_windows_by_hand() -> None:
-    """Two documents, hits as 1: 1 1 1 0 1 and 1 1 0 0 0."""
+def test_count_windows_of_two_documents_worked_out_by_hand() -> None:
+    """The hits of the documents are 1 1 1 0 1 and 1 1 0 0 0."""
     table = rank_table([1, 1, 1, 2, 1, 1, 1, 2, 2, 2], documents=2)
-    assert hits(table) == {1: (10, 6, 3), 2: (8, 3, 2), 3: (6, 1, 1), 4: (4, 0, 0)}
+    assert windows_successes_runs(table) == {1: (10, 6, 3), 2: (8, 3, 2), 3: (6, 1, 1), 4: (4, 0, 0)}
 
 
-def test_the_mixture_by_hand() -> None:
-    """Of 5 tokens 4 are hits, of another 5 tokens 2: two of them are hits in 6 and in 1 of 10 pairs."""
+def test_count_windows_has_mixture_worked_out_by_hand() -> None:
+    """In random order, 4 hits among 5 tokens are neighbours in 6 of 10 pairs, and 2 hits in 1 of 10 pairs."""
     table = rank_table([1, 1, 1, 2, 1, 1, 1, 2, 2, 2], documents=2)
     counts = count_windows(table, [1], [1, 2, 5])[:, 0, :, MIXTURE]
     np.testing.assert_allclose(counts, [[4, 4 * 0.6, 0], [2, 4 * 0.1, 0]])
 
 
-def test_documents_that_differ_do_not_cluster_within() -> None:
-    """Half of the documents have RBP_1 = .9, half .5, tokens independent: p_4 is the mean of .9^4 and .5^4."""
-    shares = np.repeat(np.tile([0.9, 0.5], 60), 300)
-    ranks = 1 + (np.random.default_rng(0).random(len(shares)) >= shares)
+def test_emergence_of_documents_with_unequal_rbp_has_no_clustering_within_documents() -> None:
+    """Tokens are independent with RBP_1 = 0.9 or 0.5 in half of the documents each.
+
+    p_4 is the mean of 0.9^4 and 0.5^4, so that N_eff is below 4, but p_4 does not exceed the mixture over documents.
+    """
+    rbp_1 = np.repeat(np.tile([0.9, 0.5], 60), 300)
+    ranks = 1 + (np.random.default_rng(0).random(len(rbp_1)) >= rbp_1)
     report = Emergence(ks=(1,), lengths=(4,)).analyze(family_runs({1e6: rank_table(ranks, documents=120)}))
     check_charts_and_notes(report)
-    assert report.frame("n_eff")["verdict"].iat[0] == "below", "documents that differ are no independent tokens"
+    assert report.frame("n_eff")["verdict"].iat[0] == "below"
     row = report.frame("clustering").iloc[0]
     assert row["mixture"] == pytest.approx((0.9**4 + 0.5**4) / 2, abs=0.01)
     assert row["n_eff_mixture"] == pytest.approx(np.log((0.9**4 + 0.5**4) / 2) / np.log(0.7), abs=0.1)
@@ -64,38 +67,52 @@ def test_documents_that_differ_do_not_cluster_within() -> None:
     assert row["verdict"] == "undecided"
 
 
-def test_a_masked_token_breaks_a_window() -> None:
+def test_count_windows_has_no_window_over_unscored_token() -> None:
     table = rank_table([1, 1, 1, 1], position=np.array([0, 1, 3, 4]))
-    assert hits(table) == {1: (4, 4, 2), 2: (2, 2, 2), 3: (0, 0, 0), 4: (0, 0, 0)}
+    assert windows_successes_runs(table) == {1: (4, 4, 2), 2: (2, 2, 2), 3: (0, 0, 0), 4: (0, 0, 0)}
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(1, 6), st.integers(1, 5))
-def test_windows_are_those_that_one_counts_one_by_one(succeeds: list[bool], n: int, documents: int) -> None:
-    ranks = np.where(np.tile(succeeds, documents), 1, 2)
+def test_count_windows_equals_count_of_single_windows(hits: list[bool], n: int, documents: int) -> None:
+    ranks = np.where(np.tile(hits, documents), 1, 2)
     counts = count_windows(rank_table(ranks, documents=documents), [1], [n])[:, 0, 0]
-    windows = [succeeds[i : i + n] for i in range(len(succeeds) - n + 1)]
-    assert counts[:, 0].tolist() == [len(windows)] * documents
-    assert counts[:, 1].tolist() == [sum(all(window) for window in windows)] * documents
+    windows = [hits[i : i + n] for i in range(len(hits) - n + 1)]
+    assert counts[:, WINDOWS].tolist() == [len(windows)] * documents
+    assert counts[:, SUCCEEDED].tolist() == [sum(all(window) for window in windows)] * documents
 
 
-def test_independent_tokens_count_as_themselves() -> None:
-    """-ln p_N = N A S^-alpha: N_eff = N, and every alpha_N is alpha."""
-    shares = [float(np.exp(-1.5 * (s / 1e6) ** -0.1)) for s in SIZES]
-    runs = family_runs({s: independent(share, seed=i) for i, (s, share) in enumerate(zip(SIZES, shares, strict=True))})
-    report = Emergence(ks=(1,), lengths=(2, 4)).analyze(runs)
-    check_charts_and_notes(report)
-    found = report.frame("n_eff")
-    assert (found["verdict"] == "undecided").all()
-    np.testing.assert_allclose(found["n_eff"] / found["N"], 1, atol=0.03)
-    laws = report.frame("alpha_n").set_index("N")
+@pytest.fixture(scope="module")
+def report_of_independent_tokens() -> Report:
+    """The report on four sizes with -ln RBP_1 = 1.5 (S / 1e6)^-0.1, in which all tokens are independent."""
+    tables = {}
+    for i, s in enumerate(SIZES):
+        tables[s] = independent_tokens(float(np.exp(-1.5 * (s / 1e6) ** -0.1)), seed=i)
+    return Emergence(ks=(1,), lengths=(2, 4)).analyze(family_runs(tables))
+
+
+def test_report_of_emergence_has_charts_and_notes(report_of_independent_tokens: Report) -> None:
+    check_charts_and_notes(report_of_independent_tokens)
+
+
+def test_n_eff_of_independent_tokens_is_n(report_of_independent_tokens: Report) -> None:
+    rows = report_of_independent_tokens.frame("n_eff")
+    assert (rows["verdict"] == "undecided").all()
+    np.testing.assert_allclose(rows["n_eff"] / rows["N"], 1, atol=0.03)
+
+
+def test_alpha_n_of_independent_tokens_is_the_same_for_every_n(report_of_independent_tokens: Report) -> None:
+    laws = report_of_independent_tokens.frame("alpha_n").set_index("N")
     assert list(laws.index) == [1, 2, 4]
     np.testing.assert_allclose(laws["alpha_n"], 0.1, atol=0.02)
-    assert (report.frame("delta_n")["verdict"] == "undecided").all()
-    assert not any("below" in word for word in report.results["verdict"])
+    assert (report_of_independent_tokens.frame("delta_n")["verdict"] == "undecided").all()
 
 
-def test_short_documents_that_are_harder_do_not_make_long_windows_of_others_look_dependent() -> None:
-    """Independent tokens: 400 documents of 24 have no window of 32 and RBP_1 = .6, 60 of 200 have .9."""
+def test_emergence_of_independent_tokens_has_no_verdict_below(report_of_independent_tokens: Report) -> None:
+    assert "below" not in set(report_of_independent_tokens.results["verdict"])
+
+
+def test_n_eff_of_long_windows_does_not_depend_on_hard_short_documents() -> None:
+    """Tokens are independent. 400 documents of 24 tokens have RBP_1 = 0.6 and no window of 32; 60 of 200 have 0.9."""
     lengths = np.repeat([24, 200], [400, 60])
     rng = np.random.default_rng(0)
     ranks = np.concatenate([1 + (rng.random(n) >= (0.6 if n == 24 else 0.9)) for n in lengths])
@@ -107,19 +124,20 @@ def test_short_documents_that_are_harder_do_not_make_long_windows_of_others_look
     assert row["verdict"] == "undecided"
 
 
-def test_hits_in_runs_count_as_fewer_tokens() -> None:
-    """Blocks of 10 that succeed together: 4 tokens in a row mostly lie in one block, so that N_eff is near 1 + 3/10."""
-    report = Emergence(ks=(1,), lengths=(4,)).analyze(family_runs({1e6: sticky(0.5, 10)}))
+def test_emergence_of_blocks_of_hits_has_n_eff_below_n_and_clustering() -> None:
+    """A window of 4 tokens lies in one block of 10 with probability 0.7, and otherwise in two."""
+    report = Emergence(ks=(1,), lengths=(4,)).analyze(family_runs({1e6: blocks_of_10_tokens()}))
+    p_4 = 0.7 * 0.5 + 0.3 * 0.5**2
     (row,) = report.frame("n_eff").to_dict("records")
     assert row["verdict"] == "below"
-    assert row["n_eff"] == pytest.approx(np.log(0.7 * 0.5 + 0.3 * 0.25) / np.log(0.5), abs=0.1)
+    assert row["n_eff"] == pytest.approx(np.log(p_4) / np.log(0.5), abs=0.1)
     assert row["p_n"] > row["independent"]
     (row,) = report.frame("clustering").to_dict("records")
     assert row["verdict"] == "above"
-    assert row["clustering"] == pytest.approx((0.7 * 0.5 + 0.3 * 0.25) / 0.5**4, rel=0.2)
+    assert row["clustering"] == pytest.approx(p_4 / 0.5**4, rel=0.2)
 
 
-def test_an_n_with_few_runs_is_refused() -> None:
+def test_emergence_leaves_out_n_with_few_runs() -> None:
     ranks = np.full((40, 100), 2)
     ranks[:, ::2] = 1
     ranks[:3, :90] = 1  # runs of 90 in three documents only
@@ -132,8 +150,8 @@ def test_an_n_with_few_runs_is_refused() -> None:
     assert report.notes
 
 
-def test_few_documents_decide_nothing() -> None:
-    runs = family_runs({s: sticky(0.5 + i / 10, 10, documents=5) for i, s in enumerate(SIZES[:3])})
+def test_emergence_of_five_documents_has_no_intervals_and_a_note() -> None:
+    runs = family_runs({s: blocks_of_10_tokens(0.5 + i / 10, documents=5) for i, s in enumerate(SIZES[:3])})
     report = Emergence(lengths=(2,)).analyze(runs)
     assert len(report.frame("n_eff"))
     assert "below" not in report.headline
@@ -141,55 +159,67 @@ def test_few_documents_decide_nothing() -> None:
     assert report.tables["windows"][["low", "high"]].isna().all(axis=None)
 
 
-def test_two_sizes_have_a_law_without_an_interval() -> None:
-    runs = family_runs({s: independent(0.4 + i / 10) for i, s in enumerate(SIZES[:2])})
+def test_emergence_of_two_sizes_has_alpha_n_without_interval() -> None:
+    runs = family_runs({s: independent_tokens(0.4 + i / 10) for i, s in enumerate(SIZES[:2])})
     laws = Emergence(ks=(1,), lengths=(2,)).analyze(runs).frame("alpha_n")
     assert laws["alpha_n"].notna().all()
     assert laws[["low", "high"]].isna().all(axis=None)
 
 
-def test_where_every_token_succeeds_nothing_is_asked() -> None:
+def test_emergence_of_hits_alone_has_no_results() -> None:
     runs = family_runs({s: rank_table(np.ones(2000), documents=40) for s in SIZES[:3]})
     report = Emergence(ks=(1,)).analyze(runs)
     assert not len(report.results)
     assert (report.tables["windows"]["p_n"].dropna() == 1).all()
 
 
-def test_no_window_can_fail_at_the_whole_vocabulary() -> None:
-    report = Emergence(ks=(64,)).analyze(family_runs({1e6: independent(0.5)}))
+def test_emergence_leaves_out_k_of_the_vocabularys_size() -> None:
+    report = Emergence(ks=(64,)).analyze(family_runs({1e6: independent_tokens(0.5)}))
     assert not report.tables
     assert report.notes
 
 
-def answers(documents: int = 40, tokens: int = 4, question: int = 3, seed: int = 0, **columns: Any) -> RankTable:
-    """Documents of a question and an answer; an answer succeeds or fails as a whole, three out of four succeed."""
+def questions_and_answers(*, seed: int = 0) -> RankTable:
+    """Return 40 documents of a question of 3 tokens and an answer of 4.
+
+    The tokens of an answer are all hits with probability 3/4, and otherwise all misses.
+    """
     rng = np.random.default_rng(seed)
-    whole = np.repeat(np.where(rng.random(documents) < 0.75, 1, 2)[:, None], tokens, axis=1)
-    ranks = np.concatenate([rng.integers(1, 9, (documents, question)), whole], axis=1)
-    field = np.tile(np.repeat([0, 1], [question, tokens]), documents)
-    return rank_table(ranks, documents=documents, **({"field": field} | columns))
+    answer_ranks = np.repeat(np.where(rng.random(40) < 0.75, 1, 2)[:, None], 4, axis=1)
+    ranks = np.concatenate([rng.integers(1, 9, (40, 3)), answer_ranks], axis=1)
+    return rank_table(ranks, documents=40, field=np.tile([0, 0, 0, 1, 1, 1, 1], 40))
 
 
-def test_whole_answers_by_hand() -> None:
+def table_of_one_whole_answer() -> RankTable:
+    """Return three documents: a whole answer of 3 tokens, an answer without its first token, and no answer."""
     field = np.array([0, 0, 1, 1, 1, 0, 1, 1, 0, 0])
     document = np.array([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])
     position = np.array([0, 1, 2, 3, 4, 0, 2, 3, 0, 1])
-    # The second answer lacks its first token, the third is not there.
-    table = rank_table([1] * 2 + [1, 5, 1] + [1] * 5, field=field, document=document, position=position)
-    assert whole_answers(table, [1, 10], 1, np.inf).tolist() == [[3, 2, 3], [0, 0, 0], [0, 0, 0]]
-    assert not whole_answers(table, [1], 1, 5).any()  # the answer reaches the cut
-    assert not whole_answers(rank_table([1, 1]), [1], 0, np.inf).any()  # one field only
+    return rank_table([1, 1, 1, 5, 1, 1, 1, 1, 1, 1], field=field, document=document, position=position)
 
 
-def test_expected_answers_by_hand() -> None:
-    totals = np.array([2.0, 10.0, 3.0, 2.0])  # 10 hits of 3 answers of 2 tokens and 2 of 5
+def test_whole_answers_counts_tokens_and_hits_of_whole_answer_alone() -> None:
+    counts = whole_answers(table_of_one_whole_answer(), [1, 10], 1, np.inf)
+    assert counts.tolist() == [[3, 2, 3], [0, 0, 0], [0, 0, 0]]
+
+
+def test_whole_answers_leaves_out_answer_that_reaches_the_cut() -> None:
+    assert not whole_answers(table_of_one_whole_answer(), [1], 1, 5).any()
+
+
+def test_whole_answers_of_documents_with_one_field_are_none() -> None:
+    assert not whole_answers(rank_table([1, 1]), [1], 0, np.inf).any()
+
+
+def test_expected_answers_of_two_lengths_worked_out_by_hand() -> None:
+    """3 answers of 2 tokens and 2 answers of 5 tokens have 10 hits; 2 of the answers succeed."""
+    totals = np.array([2.0, 10.0, 3.0, 2.0])
     assert expected(np.array([2.0, 5.0]), totals) == pytest.approx(3 * (10 / 16) ** 2 + 2 * (10 / 16) ** 5)
 
 
-def test_answers_that_hang_together_succeed_more_often() -> None:
-    report = Emergence(ks=(1,), lengths=(2,)).analyze(
-        family_runs({s: answers(seed=i) for i, s in enumerate(SIZES[:3])})
-    )
+def test_emergence_of_answers_that_succeed_as_a_whole_is_above_independent_tokens() -> None:
+    runs = family_runs({s: questions_and_answers(seed=i) for i, s in enumerate(SIZES[:3])})
+    report = Emergence(ks=(1,), lengths=(2,)).analyze(runs)
     check_charts_and_notes(report)
     (row,) = report.frame("whole_answers").to_dict("records")
     table = report.tables["answers"]
@@ -200,25 +230,24 @@ def test_answers_that_hang_together_succeed_more_often() -> None:
     assert "answers" in report.figures
 
 
-def test_answers_beyond_a_cut_are_left_out() -> None:
-    runs = family_runs({1e6: answers()}, sequence="truncate", seq_len=7)
+def test_emergence_leaves_out_answers_that_reach_the_cut() -> None:
+    runs = family_runs({1e6: questions_and_answers()}, sequence="truncate", seq_len=7)
     assert "answers" not in Emergence(ks=(1,)).analyze(runs).tables
 
 
-def test_sources_are_the_units() -> None:
-    """40 documents of 2 sources: too few units to decide."""
-    runs = family_runs({1e6: sticky(0.5, 10, documents=40)}, groups=["a", "b"] * 20)
+def test_emergence_of_two_groups_has_no_intervals() -> None:
+    runs = family_runs({1e6: blocks_of_10_tokens(documents=40)}, groups=["a", "b"] * 20)
     report = Emergence(ks=(1,), lengths=(4,), min_documents=2).analyze(runs)
     assert report.frame("n_eff")["low"].isna().all()
 
 
-def test_runs_without_ranks_are_a_note() -> None:
-    runs = family_runs({1e6: independent(0.5)}, without_ranks=True)
+def test_emergence_of_runs_without_ranks_has_notes_alone() -> None:
+    runs = family_runs({1e6: independent_tokens(0.5)}, without_ranks=True)
     runs.store.tables.clear()
     report = Emergence().analyze(runs)
     assert not report.tables
     assert report.notes
 
 
-class TestEmergence(NeedsRanks):
+class TestContract(NeedsRanks):
     analyzer = Emergence()

@@ -1,4 +1,4 @@
-"""Plugins import what is public, and every public name is there."""
+"""Tests that plugins import nothing but the public names of rbptrack, and that these names exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILES = sorted((ROOT / "plugins").rglob("*.py"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_plugin_imports_what_is_public(file: Path) -> None:
+def test_plugin_imports_public_names_alone(file: Path) -> None:
     assert foreign_imports(file) == []
 
 
@@ -30,13 +30,13 @@ def test_a_plugin_imports_what_is_public(file: Path) -> None:
         "from rbptrack import runs",
     ],
 )
-def test_other_imports_are_named(line: str, tmp_path: Path) -> None:
+def test_foreign_imports_lists_import_that_is_not_public(line: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(f"import numpy\nfrom rbptrack.analysis import Report\n{line}\n")
     assert len(foreign_imports(file)) == 1
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_public_name_is_there(name: str) -> None:
+def test_public_module_has_all_names_of_its_all(name: str) -> None:
     module = importlib.import_module(name)
     assert [member for member in module.__all__ if not hasattr(module, member)] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,7 +42,12 @@ def rows_of(family: str, alpha: float, ce_alpha: float, sizes: int, *, noise: fl
     rows = []
     for s in np.geomspace(1e7, 1e10, sizes).round():
         scatter = np.exp(rng.normal(0, noise))
-        row = {"run_id": f"{family}{s:.0f}", "family": family, "size": f"{s:.0f}", "model": f"{family}-{s:.0f}"}
+        row: dict[str, Any] = {
+            "run_id": f"{family}{s:.0f}",
+            "family": family,
+            "size": f"{s:.0f}",
+            "model": f"{family}-{s:.0f}",
+        }
         row |= {"dataset": "wiki", "without_ranks": True, "non_embedding_params": s, "total_params": 2 * s}
         row |= {"ce": 20 * s**-ce_alpha * scatter, "documents_hash": "same"}
         for k in (1, 10, 100):
