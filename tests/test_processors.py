@@ -1,4 +1,4 @@
-"""The comparison of processors does not take a demo that failed for one that printed equal lines."""
+"""The comparison of processors: what counts as equal, and what as a failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def failed(*_: object) -> subprocess.CompletedProcess[str]:
 
 def test_a_demo_that_fails_in_every_case_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processors, "run", failed)
-    assert processors.demo(processors.CASES[0], Path(sys.executable)) is None
+    assert not processors.measure_demo(processors.CASES[0], Path(sys.executable), Path())
     assert processors.main([processors.CASES[0].name]) == 1
 
 
@@ -31,3 +31,24 @@ def test_an_environment_that_is_not_complete_is_made_anew(monkeypatch: pytest.Mo
     for _ in range(2):  # pip fails, and fails again, because nothing that it left counts as complete
         with pytest.raises(subprocess.CalledProcessError):
             processors.environment("lowest")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("R2 0.362 (-0.01089 to 0.00003)", "R2 0.364 (-0.01090 to 0.00002)", True),
+        ("R2 0.362", "R2 0.366", False),
+        ("0.999", "1.00", True),
+        ("─────  0.999", "────  1.00", True),
+        ("31,787 tokens", "31,788 tokens", True),
+        ("7 sizes", "8 sizes", False),
+        ("7% of it", "8% of it", True),
+        ("1.00e-05", "1.01e-05", True),
+        ("0.20 below", "0.20 undecided", False),
+        ("0.20", "0.20 0.20", False),
+    ],
+)
+def test_numbers_of_two_measurements_may_differ_a_little_and_words_may_not(one: str, other: str, equal: bool) -> None:
+    assert bool(processors.differences([one], [other], share=processors.SHARE)) is not equal
+    assert processors.differences([one], [other])
+    assert not processors.differences([one], [one])

@@ -177,7 +177,7 @@ def test_read_small_refuses_at_once_what_is_not_a_regular_file(name: str, tmp_pa
     # In a thread: reading a pipe or /dev/zero would never end.
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    reader.join(10)
+    reader.join(300)
     assert [type(error) for error in errors] == [BadInput]
     assert "\n" not in str(errors[0])
 

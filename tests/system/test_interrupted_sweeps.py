@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +27,34 @@ from tests.system.servers import free_port, plain_server
 from tests.system.small_stores import PATIENCE, SMALL
 
 WORDS = ("model=nano/6k,nano/15k,nano/38k", *SMALL, "analyzers=power_law")
-HAS_DISKS = os.geteuid() == 0 and shutil.which("mkfs.ext4") is not None
+LONG = ("model=nano/2m", "dataset=stdlib", "analyzers=[]")  # not finished when a signal arrives, on any machine
 DISK_BYTES = 64 * 2**20
+CLONE_NEWNS = 0x20000  # <linux/sched.h>; os.unshare needs Python 3.12
 PERCENT = st.integers(30, 100)  # of the time of an undisturbed sweep; before, the program only imports
+
+
+def can_mount() -> bool:
+    """Whether this user can make and mount an ext4 file system."""
+    needed = shutil.which("mkfs.ext4") and shutil.which("unshare") and Path("/dev/loop-control").exists()
+    return bool(needed) and not subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode
+
+
+HAS_DISKS = os.geteuid() == 0 and can_mount()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_mounts() -> None:
+    """Put this process into a mount namespace of its own: what it mounts ends with it, even if it is killed.
+
+    Otherwise a disk would stay mounted in pytest's temporary folder, and every later run of pytest would fail when it
+    cleans up that folder.
+    """
+    if not HAS_DISKS:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "unshare")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
 
 
 @dataclass
@@ -64,8 +90,8 @@ class Sweep:
         assert "Traceback" not in self.said
 
 
-def begin(folder: Path, *, block_seconds: float = 0.1, **variables: str) -> Sweep:
-    """Begin the sweep in a folder. Blocks are so short that a measurement has several."""
+def begin(folder: Path, words: Sequence[str] = WORDS, *, block_seconds: float = 0.1, **variables: str) -> Sweep:
+    """Begin a sweep in a folder. Blocks are so short that a measurement has several."""
     code = (
         "import signal, sys, rbptrack.engine\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored where a shell began the tests with `&`
@@ -73,8 +99,8 @@ def begin(folder: Path, *, block_seconds: float = 0.1, **variables: str) -> Swee
         "from rbptrack.cli.app import main\n"
         "sys.exit(main())\n"
     )
-    command = [sys.executable, "-c", code, "measure", *WORDS]
-    log = folder.with_name(f"{folder.name}.said.txt")
+    command = [sys.executable, "-c", code, "measure", *words]
+    log = folder.parent.with_name(f"{folder.parent.name}.said.txt")  # not on the disk of `Interruptions`
     with log.open("wb") as out:
         process = subprocess.Popen(
             command, cwd=folder, env=os.environ | variables, stdout=out, stderr=out, start_new_session=True
@@ -84,7 +110,8 @@ def begin(folder: Path, *, block_seconds: float = 0.1, **variables: str) -> Swee
 
 def wait_for(happened: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
-    while not happened() and time.monotonic() < deadline:
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.05)
 
 
@@ -206,7 +233,7 @@ def test_an_interrupted_sweep_loses_nothing(undisturbed: Undisturbed, tmp_path: 
 def test_a_signal_ends_a_sweep_with_its_code(number: signal.Signals, code: int, tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     folder.mkdir()
-    sweep = begin(folder, block_seconds=30)
+    sweep = begin(folder, LONG, block_seconds=30)
     wait_for(lambda: list(folder.glob("mlruns/cells/*/blocks/corpus.txt")))
     sweep.process.send_signal(number)
     sweep.assert_ends(code)

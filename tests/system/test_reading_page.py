@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page
 
 from rbptrack.reporting import render_reading
 from tests.reporting.reading_pages import TEXTS, read_runs, seeded_runs, shown
-from tests.system.test_page import browser, opened
+from tests.system.test_page import browser, new_page, opened
 
 __all__ = ["browser"]
 RANKS = {
@@ -140,7 +140,7 @@ def test_the_address_holds_what_is_shown(browser: Browser, page: Page, file: Pat
     page.click("button[value=changes]")
     page.locator("#text [data-i='5']").click()
     address = page.evaluate("location.hash")
-    again = browser.new_page()
+    again = new_page(browser)
     again.goto(file.as_uri() + address)
     again.wait_for_selector("body[data-drawn]")
     assert again.locator("#heading").inner_text() == "doc 0"
@@ -151,7 +151,7 @@ def test_the_address_holds_what_is_shown(browser: Browser, page: Page, file: Pat
 
 def test_it_works_in_a_frame_without_rights(browser: Browser, file: Path) -> None:
     """As MLflow shows artifacts: a blob: link in a frame that may only run scripts."""
-    page = browser.new_page()
+    page = new_page(browser)
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))

@@ -118,9 +118,8 @@ from rbptrack.tracking import Outbox, Store
 store = Store(sys.argv[1], "two")
 for folder in sorted(Path("mlruns/cells").iterdir()):
     Outbox(store).address(folder.absolute())
-for attempt in range(20):
-    if not [one for one in Outbox(store).deliver_waiting() if one.error]:
-        break
+deadline = time.monotonic() + 250
+while [one for one in Outbox(store).deliver_waiting() if one.error] and time.monotonic() < deadline:
     time.sleep(0.2)
 """
 
