@@ -37,6 +37,7 @@ from rbptrack.stats import (
     from_influences,
     influences,
     laws,
+    shares_of_tokens,
 )
 
 KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
@@ -313,10 +314,11 @@ def _compare(
     documents = (pairs[-1][:, :, 0] > 0).sum(axis=0)  # number of documents with the class, and with other tokens
     enough = documents.min() >= MIN_UNITS
     difference, u = influences(pairs[-1], lambda x: ce_and_rbp(x[..., 0, :]) - ce_and_rbp(x[..., 1, :]))
+    shares = shares_of_tokens(pairs[-1])
     own, rest = ce_and_rbp(largest)
     share = largest[0, 0] / largest[:, 0].sum()
     for i, metric in enumerate(metrics):
-        level = _with_error_if(enough, from_influences(difference[i], u[:, i]))
+        level = _with_error_if(enough, from_influences(difference[i], u[:, i], shares))
         beside = {"share": share, "value": own[i], "rest": rest[i]}
         report.add("level", level, null=0.0, metric=metric, beside=beside, **case)
     if len(s) == 1:

@@ -51,8 +51,8 @@ class Successes(DocumentSums):
     Attributes:
         windows: the counts of windows at each k and N, (documents, ks, lengths, 6). The columns are `WINDOWS` to
             `MIXTURE`.
-        answers: the counts of whole answers at each k, (documents, ks, 2 + answer_lengths). The columns are the answers
-            that succeed, the hits among the answers' tokens, and the answers of each length.
+        answers: the counts of whole answers at each k, (documents, ks, 3 + answer_lengths). The columns are the tokens
+            of answers, the answers that succeed, the hits among the answers' tokens, and the answers of each length.
         answer_lengths: the numbers of tokens that answers have, ascending.
 
     """
@@ -182,12 +182,12 @@ def expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
 
     Args:
         lengths: the lengths of answers in tokens, (lengths,).
-        totals: the number of answers that succeed, the hits among the answers' tokens, and the number of answers of
-            each length, (..., 2 + lengths).
+        totals: the number of the answers' tokens, the number of answers that succeed, the hits among the tokens, and
+            the number of answers of each length, (..., 3 + lengths).
 
     """
-    answers = totals[..., 2:]
-    rbp = totals[..., 1:2] / (answers @ lengths)[..., None]
+    answers = totals[..., 3:]
+    rbp = totals[..., 2:3] / totals[..., :1]
     return np.asarray((answers * rbp**lengths).sum(axis=-1))
 
 
@@ -198,11 +198,11 @@ def ln_against_expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
 
     Args:
         lengths: the lengths of answers in tokens, (lengths,).
-        totals: the number of answers that succeed, the hits among the answers' tokens, and the number of answers of
-            each length, (..., 2 + lengths).
+        totals: the number of the answers' tokens, the number of answers that succeed, the hits among the tokens, and
+            the number of answers of each length, (..., 3 + lengths).
 
     """
-    return np.asarray(np.log(totals[..., 0] / expected(lengths, totals)))
+    return np.asarray(np.log(totals[..., 1] / expected(lengths, totals)))
 
 
 GLOSSARY = {
@@ -314,10 +314,11 @@ class Emergence(Analyzer):
             answers.append(whole_answers(piece, ks, last_field, cut_at))
         length, hits = np.split(np.concatenate(answers), [1], axis=1)
         answer_lengths = np.unique(length[length > 0])
-        counts = np.zeros((len(length), len(ks), 2 + len(answer_lengths)))
-        counts[..., 0] = (hits == length) & (length > 0)
-        counts[..., 1] = hits
-        counts[..., 2:] = (length == answer_lengths)[:, None]
+        counts = np.zeros((len(length), len(ks), 3 + len(answer_lengths)))
+        counts[..., 0] = length
+        counts[..., 1] = (hits == length) & (length > 0)
+        counts[..., 2] = hits
+        counts[..., 3:] = (length == answer_lengths)[:, None]
         return Successes(np.concatenate(windows), counts, answer_lengths)
 
     def _add_windows(
@@ -406,17 +407,17 @@ class Emergence(Analyzer):
         rows = []
         for label, s, size in zip(family.labels, family.s, sizes, strict=True):
             totals = size.answers[:, i].sum(axis=0)
-            answers = totals[2:].sum()
+            answers = totals[3:].sum()
             if answers < self.min_runs:
                 continue
             row = {**family.keys, "size": label, "S": s, "k": k, "answers": int(answers)}
-            row["rbp_of_answers"] = totals[1] / (totals[2:] @ size.answer_lengths)
-            row["succeeded"] = totals[0] / answers
+            row["rbp_of_answers"] = totals[2] / totals[0]
+            row["succeeded"] = totals[1] / answers
             row["independent"] = float(expected(size.answer_lengths, totals)) / answers
             rows.append(row)
         counts = sizes[-1].answers[:, i]
         lengths = sizes[-1].answer_lengths
-        if counts[:, 0].sum() >= self.min_runs:
+        if counts[:, 1].sum() >= self.min_runs:
             ratio = estimate(counts, partial(ln_against_expected, lengths))
             beside = {name: rows[-1][name] for name in ("S", "answers", "succeeded", "independent")}
             keys: dict[str, Any] = {**family.keys, "metric": rbp_name(k)}

@@ -40,7 +40,16 @@ from rbptrack.analysis import (
 )
 from rbptrack.figures import as_data, axis_of, by_colour, facets, legend_choice
 from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram
-from rbptrack.stats import Estimate, estimate, fit, from_influences, influences, why_no_interval
+from rbptrack.stats import (
+    DocumentInfluences,
+    Estimate,
+    estimate,
+    fit,
+    from_influences,
+    influences,
+    shares_of_tokens,
+    why_no_interval,
+)
 
 QUANTITIES = ("beta", "gamma", "mu_over_sigma")
 MIN_RANKS = 8
@@ -119,11 +128,15 @@ class Fitted:
         """The `QUANTITIES`, (3,), and the influences of documents on them, (documents, 3)."""
         return influences(self.counts, self.quantities)
 
+    def document_influences(self, i: int) -> DocumentInfluences:
+        """Return the influences of documents on the i-th of the `QUANTITIES`."""
+        return DocumentInfluences(self.influences[1][:, i], shares_of_tokens(self.counts))
+
     def estimate(self, quantity: str) -> Estimate:
         """Return one of the `QUANTITIES`. It has an error if there are at least `MIN_DOCUMENTS` documents."""
         values, u = self.influences
         i = QUANTITIES.index(quantity)
-        number = from_influences(values[i], u[:, i])
+        number = from_influences(values[i], u[:, i], shares_of_tokens(self.counts))
         return number.without_error() if len(u) < MIN_DOCUMENTS else number
 
     @property
@@ -363,9 +376,9 @@ def _add_lines(report: Report, family: Family, s: FloatArray, fits: Sequence[Fit
         if quantity == "mu_over_sigma" and not determined:
             continue
         values = np.array([fitted.influences[0][i] for fitted in fits])
-        u = [fitted.influences[1][:, i] for fitted in fits]
+        documents = [fitted.document_influences(i) for fitted in fits]
         y = np.exp(values.mean() - values)
-        law = fit(s, y, u)  # y is exp(-value), and alpha is therefore the slope of the value over ln S
+        law = fit(s, y, documents)  # y is exp(-value), and alpha is therefore the slope of the value over ln S
         in_s = fit(np.exp(s / s.max()), y)
         beside = {"R2": law.r2, "R2_in_S": in_s.r2, "sizes": law.sizes}
         report.add("slope", law.alpha, null=0.0, beside=beside, quantity=quantity, **family.keys)

@@ -64,6 +64,7 @@ from rbptrack.stats import (
     laws,
     laws_by_metric,
     missed_over_ce,
+    shares_of_tokens,
     why_no_interval,
 )
 
@@ -424,7 +425,7 @@ def _point_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for model, s, counts in zip(family_laws.family.models, family_laws.s, family_laws.counts, strict=True):
         ln_y, u = influences(counts, lambda sums: np.log(ce_and_missed(sums)))
-        half = half_widths(u)
+        half = half_widths(u, shares_of_tokens(counts))
         y = np.exp(ln_y)
         columns = {"value": np.append(y[0], np.exp(-y[1:])), "y": y, "low": y * np.exp(-half), "high": y * np.exp(half)}
         keys = family_laws.family.keys | {"model": model, "S": s}

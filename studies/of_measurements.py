@@ -118,9 +118,10 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
     kinds = rng.integers(_KINDS, size=cell["D"])
     fitted = _fitted(_draw_ranks(rng, cell["tails"], 1.0, kinds, length), length)
     values, u = fitted.influences
+    shares = length / length.sum()
     outcomes = {
-        **covered("covers: β of the ranks", from_influences(values[0], u[:, 0]), theta[0]),
-        **covered("covers: γ of the ranks", from_influences(values[1], u[:, 1]), theta[1]),
+        **covered("covers: β of the ranks", from_influences(values[0], u[:, 0], shares), theta[0]),
+        **covered("covers: γ of the ranks", from_influences(values[1], u[:, 1], shares), theta[1]),
         **covered("covers: the lognormal's gain over Zipf's law", fitted.gain, gain),  # from 200 documents on
     }
     if fitted.estimate("gamma").known:
@@ -321,7 +322,7 @@ def _of_answers(claim: str, length: IntArray, rng: np.random.Generator, share: f
     shares = share ** np.exp(sd * rng.standard_normal(len(length)))
     hits = rng.binomial(length, shares)
     lengths = np.unique(length)
-    sums = np.column_stack([hits == length, hits, length[:, None] == lengths]).astype(np.float64)
+    sums = np.column_stack([length, hits == length, hits, length[:, None] == lengths]).astype(np.float64)
     if (hits == length).sum() < 10:  # the analyzer leaves such counts out by default
         return {}
     against = partial(plugin("emergence").ln_against_expected, lengths.astype(np.float64))

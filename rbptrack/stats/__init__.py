@@ -16,6 +16,7 @@ from rbptrack.stats.contrasts import (
 )
 from rbptrack.stats.documents import (
     MIN_UNITS,
+    DocumentInfluences,
     Sums,
     ce_and_missed,
     ce_and_rbp,
@@ -28,6 +29,7 @@ from rbptrack.stats.documents import (
     missed_over_ce,
     only_totals,
     rbp,
+    shares_of_tokens,
 )
 from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.forms import (
@@ -61,6 +63,7 @@ __all__ = [
     "MIN_POOLED",
     "MIN_SIZES",
     "MIN_UNITS",
+    "DocumentInfluences",
     "Estimate",
     "FormFit",
     "Law",
@@ -99,6 +102,7 @@ __all__ = [
     "power_law_aicc",
     "random_effects",
     "rbp",
+    "shares_of_tokens",
     "significant",
     "why_no_interval",
     "why_no_interval_in_k",

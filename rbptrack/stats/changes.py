@@ -169,12 +169,12 @@ class Changes:
 
         It is NaN if a measurement does not hold the token that it ranks first.
         """
-        return estimate(np.column_stack([self.pairs.same_top, self.a.tokens]), _per_token)
+        return estimate(np.column_stack([self.a.tokens, self.pairs.same_top]), _per_token)
 
     @property
     def flips(self) -> Estimate:
         """The share of gained tokens minus the share of lost tokens, with its error. It is the change of RBP_1."""
-        return estimate(np.column_stack([self.pairs.gained - self.pairs.lost, self.a.tokens]), _per_token)
+        return estimate(np.column_stack([self.a.tokens, self.pairs.gained - self.pairs.lost]), _per_token)
 
     @property
     def mcnemar(self) -> Estimate:
@@ -189,7 +189,7 @@ class Changes:
         if len(net) < MIN_UNITS:
             return Estimate(value, df=nan)
         variance = float((net**2).sum() / self.tokens**2)
-        sampling_df = float(degrees_of_freedom(net))
+        sampling_df = float(degrees_of_freedom(net, self.a.tokens / self.tokens))
         return Estimate(value, variance, sampling_df=sampling_df, deciding=float(deciding(net)))
 
     def change(self, metric: str) -> Change:
@@ -209,7 +209,7 @@ class Changes:
             column = [rbp_name(k) for k in self.a.ks].index(metric)
             a = self.a.hits[:, column]
             b = self.b.hits[:, column]
-        difference = estimate(np.column_stack([b - a, self.a.tokens]), _per_token)
+        difference = estimate(np.column_stack([self.a.tokens, b - a]), _per_token)
         return Change(metric, a=float(a.sum() / self.tokens), b=float(b.sum() / self.tokens), difference=difference)
 
     @property
@@ -269,8 +269,8 @@ def _joined(parts: Sequence[T], groups: Sequence[str]) -> T:
 
 
 def _per_token(sums: FloatArray) -> FloatArray:
-    """Divide a sum by the number of tokens. sums: the sum and the tokens, (..., 2). Returns (...)."""
-    return np.asarray(sums[..., 0] / sums[..., 1])
+    """Divide a sum by the number of tokens. sums: the tokens and the sum, (..., 2). Returns (...)."""
+    return np.asarray(sums[..., 1] / sums[..., 0])
 
 
 RULE_OF_THREE = 3

@@ -36,10 +36,12 @@ def difference_of_exponents(one: Law, other: Law) -> Estimate:
 
     """
     independent = one.alpha - other.alpha
-    if one.u is None or other.u is None or len(one.u) != len(other.u):
+    if one.documents is None or other.documents is None or len(one.documents.u) != len(other.documents.u):
         return independent
     weights = np.concatenate([one.alpha_weights, -other.alpha_weights])
-    paired = from_influences(np.array(independent.value), combined(np.hstack([one.u, other.u]), weights))
+    u = combined(np.hstack([one.documents.u, other.documents.u]), weights)
+    shares = (one.documents.shares + other.documents.shares) / 2  # tokenizers may differ
+    paired = from_influences(np.array(independent.value), u, shares)
     return replace(independent, sampling=paired.sampling, sampling_df=paired.sampling_df, deciding=paired.deciding)
 
 
@@ -114,15 +116,18 @@ def mean_over_families(laws: Sequence[Law]) -> Mean | None:
         laws: one law for each family. Row i of every law's influences `u` must belong to the same document.
 
     """
-    rows = {0 if law.u is None else len(law.u) for law in laws}
-    if rows == {0} or len(rows) > 1:
+    documents = [law.documents for law in laws if law.documents is not None]
+    if len(documents) < len(laws) or len({len(law_documents.u) for law_documents in documents}) > 1:
         return random_effects([law.alpha for law in laws], Estimate(0.0))
-    u = np.array([combined(law.u, law.alpha_weights) for law in laws if law.u is not None])  # (laws, documents)
+    u = np.array(
+        [combined(law_documents.u, law.alpha_weights) for law, law_documents in zip(laws, documents, strict=True)]
+    )
+    shares = np.mean([law_documents.shares for law_documents in documents], axis=0)  # tokenizers may differ
     own = []
     for law, own_u in zip(laws, u - u.mean(axis=0), strict=True):
-        part = from_influences(np.array(law.alpha.value), own_u)
+        part = from_influences(np.array(law.alpha.value), own_u, shares)
         own.append(replace(law.alpha, sampling=part.sampling, sampling_df=part.sampling_df))
-    return random_effects(own, from_influences(np.array(0.0), u.mean(axis=0)))
+    return random_effects(own, from_influences(np.array(0.0), u.mean(axis=0), shares))
 
 
 def random_effects(own: Sequence[Estimate], shared: Estimate) -> Mean | None:

@@ -1,8 +1,8 @@
 """Errors by the jackknife over documents. The document is the unit of every interval.
 
 A statistic is a function of sums over documents. `estimate` computes its value and its error. Sums are an array,
-(documents, columns), or an object with such an array as its attribute `sums`. `DocumentCounts` is one: its columns are
-tokens, nats, and the hits at each k.
+(documents, columns), or an object with such an array as its attribute `sums`. The first column is the number of tokens.
+`DocumentCounts` is such an object: its columns are tokens, nats, and the hits at each k.
 
 Tokens of one text resemble each other. Intervals that treat tokens as independent are therefore too narrow: in
 simulations, 95% intervals of an exponent contained the true value in 18 to 61% of cases. If documents belong to groups
@@ -40,7 +40,10 @@ class HasSums(Protocol):
 
 
 Summed = HasSums | FloatArray
-"""The sums of each document: an array, (documents, columns), or an object that holds one."""
+"""The sums of each document: an array, (documents, columns), or an object that holds one.
+
+The first column is the number of tokens. If each document has several parts, the array is (documents, parts, columns).
+"""
 
 Statistic = Callable[[FloatArray], FloatArray]
 """A function that takes sums, (..., columns), and returns a statistic, (...) or (..., values)."""
@@ -52,7 +55,7 @@ class Sums(DocumentSums):
 
     Attributes:
         document: the numbers of the documents, ascending, (documents,).
-        sums: the sums of each document, (documents, columns).
+        sums: the sums of each document, (documents, columns). The first column is the number of tokens.
         grouped: whether each row is a group rather than a document.
 
     """
@@ -137,13 +140,44 @@ def influences(sums: Summed, statistic: Statistic) -> tuple[FloatArray, FloatArr
         error counts as 0.
 
     """
-    by_document = np.asarray(sums if isinstance(sums, np.ndarray) else sums.sums, dtype=np.float64)
+    by_document = _array(sums)
     totals = by_document.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.asarray(statistic(totals), dtype=np.float64)
         u = np.asarray(value - statistic(totals - by_document))
         u[np.abs(u) <= ROUNDING * np.abs(value)] = 0.0
         return value, np.asarray(u - u.mean(axis=0))
+
+
+def shares_of_tokens(sums: Summed) -> FloatArray:
+    """Return the share of the tokens that each document holds, (documents,).
+
+    If each document has several parts, it is the share of the tokens of one part: the part in which the fewest
+    documents hold most of the tokens.
+    """
+    tokens = _array(sums)[..., 0]
+    if tokens.ndim > 1:
+        tokens = tokens[:, np.argmin(deciding(tokens))]  # of two equal parts, either gives the same degrees of freedom
+    with np.errstate(invalid="ignore"):  # a part may have no tokens
+        return np.asarray(tokens / tokens.sum())
+
+
+def _array(sums: Summed) -> FloatArray:
+    return np.asarray(sums if isinstance(sums, np.ndarray) else sums.sums, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class DocumentInfluences:
+    """The influences of documents on one value or several.
+
+    Attributes:
+        u: the influences, (documents,) or (documents, values).
+        shares: the share of the tokens that each document holds, (documents,).
+
+    """
+
+    u: FloatArray
+    shares: FloatArray
 
 
 def combined(u: FloatArray, weights: FloatArray) -> FloatArray:
@@ -165,34 +199,42 @@ def combined(u: FloatArray, weights: FloatArray) -> FloatArray:
 
 def estimate(sums: Summed, statistic: Statistic) -> Estimate:
     """Compute one statistic of sums over documents, and its error by the jackknife."""
-    return from_influences(*influences(sums, statistic))
+    return from_influences(*influences(sums, statistic), shares_of_tokens(sums))
 
 
-def from_influences(value: FloatArray, u: FloatArray) -> Estimate:
-    """Return an estimate, given its value, () or (1,), and the influences of documents on it, (documents,)."""
+def from_influences(value: FloatArray, u: FloatArray, shares: FloatArray) -> Estimate:
+    """Return an estimate, given its value and the influences of documents on it.
+
+    Args:
+        value: the value, () or (1,).
+        u: the influences of documents, (documents,).
+        shares: the share of the tokens that each document holds, (documents,).
+
+    """
     u = u.reshape(len(u))
     return Estimate(
         float(np.squeeze(value)),
         sampling=float(covariance(u[:, None])[0, 0]),
-        sampling_df=float(degrees_of_freedom(u)),
+        sampling_df=float(degrees_of_freedom(u, shares)),
         deciding=float(deciding(u)),
     )
 
 
-def half_widths(u: FloatArray, level: float = 0.95) -> FloatArray:
+def half_widths(u: FloatArray, shares: FloatArray, level: float = 0.95) -> FloatArray:
     """Return half the width of the intervals of several statistics, (values,).
 
     It is NaN with fewer than `MIN_UNITS` documents, and if an influence is not finite.
 
     Args:
         u: the influences of documents, (documents, values).
+        shares: the share of the tokens that each document holds, (documents,).
         level: the level of the intervals.
 
     """
     n = len(u)
     with np.errstate(invalid="ignore", over="ignore"):
         spread = np.sqrt((u**2).sum(axis=0) * (n - 1) / n)
-        half = scipy.special.stdtrit(degrees_of_freedom(u), (1 + level) / 2) * spread
+        half = scipy.special.stdtrit(degrees_of_freedom(u, shares), (1 + level) / 2) * spread
     return np.where(np.isfinite(half) & (n >= MIN_UNITS), half, nan)
 
 
@@ -230,17 +272,23 @@ def deciding(u: FloatArray) -> FloatArray:
     return np.where(np.isfinite(u).all(axis=0), count, nan)
 
 
-def degrees_of_freedom(u: FloatArray) -> FloatArray:
-    """Return the degrees of freedom of a variance over n documents, min(n - 1, 3K - 1), () or (values,).
+def degrees_of_freedom(u: FloatArray, shares: FloatArray) -> FloatArray:
+    """Return the degrees of freedom of a variance over n documents, min(n - 1, 3K - 1, K_L), () or (values,).
 
-    K = (sum u^2)^2 / sum u^4 is the effective number of documents. This is Satterthwaite's rule, with the fourth moment
-    of a normal distribution.
+    K = (sum u^2)^2 / sum u^4 is the effective number of documents. 3K - 1 is Satterthwaite's rule, with the fourth
+    moment of a normal distribution.
+
+    K_L = (sum t^2)^2 / sum t^4 is the same number, computed from the tokens t of each document. If a few documents hold
+    most tokens, they decide the true variance. A sample in which they happen to have little influence has a large K and
+    a small estimated variance. K_L does not depend on such luck. Without it, 95% intervals contain the true difference
+    in 81 to 99% of simulated cases if lengths differ a thousandfold (docs/explanation/validity.md).
 
     Args:
         u: the influences of documents, (documents,) or (documents, values).
+        shares: the share of the tokens that each document holds, (documents,).
 
     """
-    return np.asarray(np.fmin(len(u) - 1, 3 * deciding(u) - 1))
+    return np.asarray(np.fmin(np.fmin(len(u) - 1, 3 * deciding(u) - 1), deciding(shares)))
 
 
 def only_totals(sums: Summed) -> bool:

@@ -25,6 +25,7 @@ from rbptrack.base.formatting import counted
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, rbp_name
 from rbptrack.stats.documents import (
     MIN_UNITS,
+    DocumentInfluences,
     Statistic,
     Summed,
     ce_and_missed,
@@ -36,6 +37,7 @@ from rbptrack.stats.documents import (
     influences,
     missed,
     only_totals,
+    shares_of_tokens,
 )
 from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.misses import ks_with_enough_misses
@@ -56,14 +58,14 @@ class Law:
         y: the measured values, positive, (m,).
         sigma: covariance of ln y over documents, (m, m). It is 0 if single documents are unknown, and NaN if there are
             fewer than `documents.MIN_UNITS` documents.
-        u: influences of documents on ln y, (documents, m); None if single documents are unknown.
+        documents: influences of documents on ln y, (documents, m); None if single documents are unknown.
 
     """
 
     s: FloatArray
     y: FloatArray
     sigma: FloatArray
-    u: FloatArray | None = None
+    documents: DocumentInfluences | None = None
 
     @property
     def sizes(self) -> int:
@@ -101,8 +103,16 @@ class Law:
             other: the law of the same models on other documents.
 
         """
-        u = [part for part in (self.u, None if other.u is None else -other.u) if part is not None]
-        return Law(self.s, self.y / other.y, self.sigma + other.sigma, np.concatenate(u) if u else None)
+        parts = []
+        if self.documents is not None:
+            parts.append(self.documents)
+        if other.documents is not None:
+            parts.append(DocumentInfluences(-other.documents.u, other.documents.shares))
+        both = None
+        if parts:
+            u = np.concatenate([part.u for part in parts])
+            both = DocumentInfluences(u, np.concatenate([part.shares for part in parts]))
+        return Law(self.s, self.y / other.y, self.sigma + other.sigma, both)
 
     @cached_property
     def ln_a(self) -> Estimate:
@@ -229,13 +239,14 @@ class Law:
         """
         value = self._value(weights)
         sampling = float(weights @ self.sigma @ weights)
-        if self.u is None:
+        if self.documents is None:
             return Estimate(value, sampling, scatter, df)
-        u = combined(self.u, weights)
-        return Estimate(value, sampling, scatter, df, float(degrees_of_freedom(u)), float(deciding(u)))
+        u = combined(self.documents.u, weights)
+        sampling_df = float(degrees_of_freedom(u, self.documents.shares))
+        return Estimate(value, sampling, scatter, df, sampling_df, float(deciding(u)))
 
 
-def fit(s: FloatArray, y: FloatArray, u: Sequence[FloatArray] | None = None) -> Law:
+def fit(s: FloatArray, y: FloatArray, documents: Sequence[DocumentInfluences] | None = None) -> Law:
     """Fit the law y = A S^-alpha to points.
 
     Args:
@@ -243,22 +254,24 @@ def fit(s: FloatArray, y: FloatArray, u: Sequence[FloatArray] | None = None) -> 
             differ only in their seed are not independent (docs/explanation/validity.md). Sum them into one point first,
             as `read_families` does.
         y: positive values, (m,).
-        u: influences of documents on ln y, m arrays of (documents,). If all arrays have equal length, element i of each
-            must belong to the same document. Otherwise the sizes count as measured on different documents. If None,
-            intervals include only the scatter of the models.
+        documents: the influences of documents on ln y at each size, m of them. If all have the same number of
+            documents, element i of each must belong to the same document. Otherwise the sizes count as measured on
+            different documents. If None, intervals include only the scatter of the models.
 
     """
     order = np.argsort(s, kind="stable")
     s = np.asarray(s, dtype=np.float64)[order]
     y = np.asarray(y, dtype=np.float64)[order]
-    if u is None:
+    if documents is None:
         return Law(s, y, np.zeros((len(s), len(s))))
-    u = [u[i] for i in order]
+    u = [documents[i].u for i in order]
+    shares = [documents[i].shares for i in order]
     if len({len(size_u) for size_u in u}) == 1:
         paired = np.array(u).T
-        return Law(s, y, covariance(paired), paired)
+        return Law(s, y, covariance(paired), DocumentInfluences(paired, np.mean(shares, axis=0)))
     unpaired = scipy.linalg.block_diag(*(size_u[:, None] for size_u in u))
-    return Law(s, y, scipy.linalg.block_diag(*(covariance(size_u[:, None]) for size_u in u)), unpaired)
+    sigma = scipy.linalg.block_diag(*(covariance(size_u[:, None]) for size_u in u))
+    return Law(s, y, sigma, DocumentInfluences(unpaired, np.concatenate(shares)))
 
 
 def huber_alpha(s: FloatArray, y: FloatArray) -> float:
@@ -327,12 +340,14 @@ def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[L
     by_size = [influences(size_sums, ln) for size_sums in sizes]
     values = np.stack([np.atleast_1d(ln_y) for ln_y, _ in by_size])
     u = [size_u.reshape(len(size_u), -1) for _, size_u in by_size]
+    shares = [shares_of_tokens(size_sums) for size_sums in sizes]
     by_value: list[Law | None] = []
     for i in range(values.shape[1]):
         if not np.isfinite(values[:, i]).all():
             by_value.append(None)
             continue
-        by_value.append(fit(s, np.exp(values[:, i]), None if totals else [size_u[:, i] for size_u in u]))
+        documents = [DocumentInfluences(u[j][:, i], shares[j]) for j in range(len(sizes))]
+        by_value.append(fit(s, np.exp(values[:, i]), None if totals else documents))
     return by_value
 
 

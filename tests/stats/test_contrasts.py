@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from rbptrack.ranks import DocumentCounts
-from rbptrack.stats import Estimate, cross_entropy, estimate, fit, laws
+from rbptrack.stats import DocumentInfluences, Estimate, cross_entropy, estimate, fit, laws
 from rbptrack.stats.contrasts import (
     difference_of_exponents,
     mean_over_datasets,
@@ -104,7 +104,8 @@ def test_law_over_removes_scatter_of_models_that_two_datasets_share() -> None:
     for alpha in (0.1, 0.15):
         tokens, slope = random_documents(rng)
         [law] = laws(S, counts_of_family(rng, tokens, slope, alpha=alpha), cross_entropy)
-        laws_of_datasets.append(fit(S, law.y * np.exp(scatter), list(law.u.T)))
+        influences = [DocumentInfluences(u, law.documents.shares) for u in law.documents.u.T]
+        laws_of_datasets.append(fit(S, law.y * np.exp(scatter), influences))
     law_a, law_b = laws_of_datasets
     ratio = law_b.over(law_a)
     independent = law_b.alpha - law_a.alpha

@@ -8,7 +8,15 @@ from scipy import stats
 
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats import MIN_UNITS, Sums, ce_and_rbp, cross_entropy, estimate, missed, missed_over_ce, rbp
-from rbptrack.stats.documents import covariance, deciding, degrees_of_freedom, from_influences, half_widths, influences
+from rbptrack.stats.documents import (
+    covariance,
+    deciding,
+    degrees_of_freedom,
+    from_influences,
+    half_widths,
+    influences,
+    shares_of_tokens,
+)
 
 
 def counts_of(tokens, nats, hits=None, ks=(1,)):
@@ -96,13 +104,42 @@ def test_kish_counts_the_documents_that_decide() -> None:
     assert deciding(np.zeros(8)) == 8
 
 
-def test_degrees_of_freedom_are_satterthwaites() -> None:
+def test_degrees_of_freedom_of_documents_of_equal_length_are_satterthwaites() -> None:
     """E[u^4] = 3 sd^4 makes 3K - 1 of n equal normal influences n - 1, as a known formula has it."""
-    assert degrees_of_freedom(np.ones(30)) == 29
-    assert degrees_of_freedom(np.array([1.0, 1.0, *np.zeros(28)])) == pytest.approx(5)
-    assert degrees_of_freedom(np.zeros(30)) == 29
+    equal = np.full(30, 1 / 30)
+    assert degrees_of_freedom(np.ones(30), equal) == 29
+    assert degrees_of_freedom(np.array([1.0, 1.0, *np.zeros(28)]), equal) == pytest.approx(5)
+    assert degrees_of_freedom(np.zeros(30), equal) == 29
     u = np.random.default_rng(5).normal(size=(3000, 20))
-    assert degrees_of_freedom(u) == pytest.approx(2999, rel=0.1)
+    assert degrees_of_freedom(u, np.full(3000, 1 / 3000)) == pytest.approx(2999, rel=0.1)
+
+
+@pytest.mark.parametrize(("long", "expected"), [(1, 1.0), (2, 2.0), (5, 5.0)])
+def test_degrees_of_freedom_are_at_most_the_number_of_long_documents(long: int, expected: float) -> None:
+    tokens = np.ones(100)
+    tokens[:long] = 1000.0
+    u = np.ones(100)  # all documents have equal influence by chance
+    assert degrees_of_freedom(u, tokens / tokens.sum()) == pytest.approx(expected, rel=1e-3)
+
+
+def test_shares_of_tokens_of_two_parts_are_those_of_the_part_in_fewer_documents() -> None:
+    counts = counts_of([10, 30], [20.0, 40.0])
+    assert shares_of_tokens(counts).tolist() == [0.25, 0.75]
+    rare = np.array([[1.0, 0], [0, 0], [0, 0]])
+    rest = np.array([[5.0, 0], [5, 0], [10, 0]])
+    assert shares_of_tokens(np.stack([rare, rest], axis=1)).tolist() == [1, 0, 0]
+    assert shares_of_tokens(np.stack([rest, rare], axis=1)).tolist() == [1, 0, 0]
+
+
+def test_intervals_cover_if_a_few_documents_hold_most_tokens() -> None:
+    """The true mean is 0. If K_L did not limit the degrees of freedom, 91% of these intervals would contain it."""
+    rng = np.random.default_rng(1)
+    covered = 0
+    for _ in range(400):
+        tokens = rng.lognormal(0, 2.75, 20)
+        number = estimate(counts_of(tokens, tokens * rng.normal(size=20)), cross_entropy)
+        covered += abs(number.value) < number.half()
+    assert covered / 400 > 0.95
 
 
 def test_a_number_that_three_documents_decide_has_an_interval_and_no_p() -> None:
@@ -110,7 +147,7 @@ def test_a_number_that_three_documents_decide_has_an_interval_and_no_p() -> None
         values = np.ones(40)
         values[:documents] += np.where(np.arange(documents) % 2, 1.0, -1.0) if documents > 1 else 1.0
         u = values - 1.0
-        number = from_influences(np.array(1.0), u)
+        number = from_influences(np.array(1.0), u, np.full(40, 1 / 40))
         assert number.deciding == pytest.approx(documents)
         assert np.isfinite(number.half())
         assert np.isfinite(number.p()) == tested
@@ -120,7 +157,7 @@ def test_a_number_that_three_documents_decide_has_an_interval_and_no_p() -> None
 def test_whether_a_number_is_tested_does_not_hang_on_the_last_bit(rounding: float) -> None:
     u = np.zeros(30)
     u[:4] = 1.0 + rounding * np.arange(4)
-    assert from_influences(np.array(1.0), u).testable
+    assert from_influences(np.array(1.0), u, np.full(30, 1 / 30)).testable
 
 
 def test_rounding_errors_are_no_influence() -> None:
@@ -175,6 +212,7 @@ def test_half_widths_are_those_of_estimates() -> None:
     u = np.random.default_rng(1).standard_exponential((30, 4))
     u[:, 2] = 0.0
     u[3, 3] = np.inf
-    halves = [from_influences(np.array(1.0), u[:, i]).half() for i in range(4)]
-    np.testing.assert_allclose(half_widths(u), halves)
-    assert np.isnan(half_widths(u[:19])).all()
+    shares = np.linspace(0.5, 1.5, 30) / 30
+    halves = [from_influences(np.array(1.0), u[:, i], shares).half() for i in range(4)]
+    np.testing.assert_allclose(half_widths(u, shares), halves)
+    assert np.isnan(half_widths(u[:19], shares[:19])).all()
