@@ -65,6 +65,23 @@ def test_links_lead_to_files(page: Path) -> None:
         assert there.exists(), target
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page: those of its headings, as GitHub and MkDocs make them, and those that it sets itself."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    made = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return made | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_anchors(page: Path) -> None:
+    for target in _LINK.findall(page.read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if anchor and "://" not in target and there.suffix == ".md":
+            assert anchor in anchors(there), target
+
+
 @pytest.mark.parametrize(("page", "line"), commands())
 def test_commands_are_understood(page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
