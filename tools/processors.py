@@ -47,15 +47,6 @@ CHOSEN_BY = ("OPENBLAS_", "ATEN_", "MKL_", "OMP_")  # prefixes of variables that
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?%?")
 SHARE = Decimal("0.01")  # by which the numbers of two measurements may differ
 
-PRINT_ALL = """
-from rbptrack.discovery import ANALYZERS, find
-from rbptrack.reporting import analyse, show
-from rbptrack.tracking import Store
-for analysis in analyse(Store().runs(), [analyzer() for analyzer in find(ANALYZERS).chosen([])], processes=1):
-    print("#", analysis.name)
-    show(analysis)
-"""
-
 
 @dataclass(frozen=True)
 class Case:
@@ -308,11 +299,23 @@ def measure_demo(case: Case, python: Path, folder: Path) -> bool:
 def lines_about(folder: Path, case: Case, python: Path) -> list[str]:
     """Return the lines that all analyzers print about a folder's store. If they fail, prints why, and returns none."""
     wide = replace(case, variables={**case.variables, "COLUMNS": "400"})  # wide enough for all columns
-    done = run(wide, [python, "-W", "ignore", "-c", PRINT_ALL], folder)
+    done = run(wide, [python, "-W", "ignore", "-c", "from tools.processors import print_all; print_all()"], folder)
     if done.returncode:
         print(f"{case.name}: the analysis failed with exit code {done.returncode}:", done.stdout, sep="\n", flush=True)
         return []
     return done.stdout.splitlines()
+
+
+def print_all() -> None:
+    """Print what all analyzers find in the store of the current folder."""
+    from rbptrack.discovery import ANALYZERS, find_plugins
+    from rbptrack.reporting import analyse, show
+    from rbptrack.tracking import Store
+
+    analyzers = [analyzer() for analyzer in find_plugins(ANALYZERS).chosen([])]
+    for analysis in analyse(Store().runs(), analyzers, processes=1):
+        print("#", analysis.name)
+        show(analysis)
 
 
 if __name__ == "__main__":
