@@ -192,13 +192,16 @@ class Report:
     @property
     def results(self) -> pd.DataFrame:
         """The results of all questions in one tidy table. Its first columns are `COLUMNS`."""
-        if self._judged is None:
-            self._judged = self._with_verdicts()
-        return self._judged.copy()
+        return self._with_verdicts().copy()
 
     def _with_verdicts(self) -> pd.DataFrame:
-        if not self._answers:
-            return pd.DataFrame(columns=COLUMNS)
+        """Return the results, which are computed once after the last `add`."""
+        if self._judged is None:
+            self._judged = self._judge() if self._answers else pd.DataFrame(columns=COLUMNS)
+        return self._judged
+
+    def _judge(self) -> pd.DataFrame:
+        """Make the table of all answers, with corrected p and verdicts."""
         frame = pd.DataFrame([answer.row for answer in self._answers])
         frame["p"] = [answer.p for answer in self._answers]
         frame["p_holm"] = frame.groupby("question")["p"].transform(holm)
@@ -224,7 +227,7 @@ class Report:
 
         The column of estimates has the question's name.
         """
-        results = self.results
+        results = self._with_verdicts()
         tested = results[results["question"] == question].reset_index(drop=True)
         rows = pd.DataFrame([answer.row for answer in self._to(question)])  # whole numbers stay whole
         names = [*COLUMNS[1:], *self.case_columns(question), *self.beside_columns(question)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -163,7 +164,11 @@ class Runs:
 
     def copy(self) -> Runs:
         """Return a copy. Changes of its table do not affect the original."""
-        return self._with_rows(self.frame)
+        copied = copy(self)
+        copied.frame = self.frame.copy()
+        copied._reader = RankReader(copied.frame, self.store)
+        copied._reader.kept = self._reader.kept
+        return copied
 
     def row(self, word: str) -> pd.Series:
         """Return the row of one measurement.

@@ -117,8 +117,10 @@ def _check(report: Report) -> None:
 
         if not isinstance(name, str) or not isinstance(figure, altair.TopLevelMixin):
             raise TypeError(f"the figure {name} must be an Altair chart, and its name a text")
+    results = report.results
     for question in report.questions:
-        for case in report.frame(question)[report.case_columns(question)].itertuples(index=False, name=None):
+        cases = results.loc[results["question"] == question, report.case_columns(question)]
+        for case in cases.itertuples(index=False, name=None):
             hash(case)  # TypeError for a list
         taken = {*report.case_columns(question), *report.beside_columns(question)}.intersection(COLUMNS)
         if taken:

@@ -184,7 +184,8 @@ def facets(
     dots = points.transform_calculate(interval=INTERVAL).mark_point()
     layers.append(dots.encode(vertical, by_shape(frame[colour]), tooltip=_tips(frame)))
     width = {1: 480, 2: 300}.get(_panel_count(frame, facet), 240)
-    return _panels(alt.layer(*layers).add_params(pick).properties(width=width, height=200), frame, facet)
+    layers[0] = layers[0].add_params(pick)
+    return _panels(alt.layer(*layers, width=width, height=200), frame, facet)
 
 
 @debug_mode(False)
@@ -224,8 +225,9 @@ def intervals(
     layers.append(dots.encode(along, tooltip=_tips(frame)))
     most = frame.groupby(facet)[y].nunique().max() if facet in frame else frame[y].nunique()
     height = int(most) * max(18, 10 * frame[colour].nunique())
-    panels = _panels(alt.layer(*layers).add_params(pick).properties(width=240, height=height), frame, facet)
-    return panels.resolve_scale(y="independent", yOffset="independent") if facet in frame else panels
+    layers[0] = layers[0].add_params(pick)
+    scales = alt.ScaleResolveMap(y="independent", yOffset="independent")
+    return _panels(alt.layer(*layers, width=240, height=height), frame, facet, scales)
 
 
 @debug_mode(False)
@@ -380,16 +382,24 @@ def _panel_count(frame: pd.DataFrame, facet: str) -> int:
     return int(frame[facet].nunique()) if facet in frame else 1
 
 
-def _panels(chart: Any, frame: pd.DataFrame, facet: str) -> Any:
+def _panels(chart: Any, frame: pd.DataFrame, facet: str, scales: Any = alt.Undefined) -> Any:
     """Divide a chart into a panel for each value of a column, at most three in a row.
 
-    Returns the chart itself if the frame lacks the column. Every panel has its own horizontal axis, because Vega would
-    also draw a shared axis below the empty places of the last row.
+    Every panel has its own horizontal axis, because Vega would also draw a shared axis below the empty places of the
+    last row.
+
+    Args:
+        chart: the chart.
+        frame: the rows that are drawn. If they lack the column, the chart itself is returned.
+        facet: the column.
+        scales: the scales that are not shared by the panels, as Altair's ScaleResolveMap.
+
     """
     if facet not in frame:
         return chart
-    panels = chart.facet(f"{facet}:N", columns=min(3, _panel_count(frame, facet)))
-    return panels.resolve_axis(x="independent")
+    # Altair copies all layers when a property of a finished chart is set, so the properties are given at once.
+    resolve = alt.Resolve(axis=alt.AxisResolveMap(x="independent"), scale=scales)
+    return chart.facet(f"{facet}:N", columns=min(3, _panel_count(frame, facet)), resolve=resolve)
 
 
 def _tips(frame: pd.DataFrame) -> list[alt.Tooltip]:

@@ -78,7 +78,7 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
 
     shown = (datum.metric == metric) & (datum.k == k)
     left = _laws(with_law, axis, shown)
-    left = left.add_params(pick, chosen, metric, grid, k, axes, axis)  # Altair makes them parameters of all charts
+    left[0] = left[0].add_params(pick)  # Altair makes it a parameter of all charts
     right = _exponents(laws[[*_KEYS, "alpha", "low", "high"]], max(ks), k)
     below = _residuals(with_law, axis, shown)
     rows = math.ceil(len(datasets) / 3)
@@ -86,16 +86,22 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     width = (_WIDTH - 60) // columns - 20
     height = {1: 320, 2: 260}.get(len(datasets), 190)
 
-    def side(layers: Any, title: Any, height: int) -> Any:
-        panels = layers.encode(**by_colour(points["family"], pick)).properties(width=width, height=height)
-        facets = panels.facet("dataset:N", columns=columns).resolve_axis(x="independent")
-        return facets.properties(title=alt.Title(title, dx=_AXIS, offset=10))
+    def side(layers: list[Any], title: Any, height: int) -> Any:
+        panels = alt.layer(*layers, width=width, height=height).encode(**by_colour(points["family"], pick))
+        # Altair copies all layers when a property of a finished chart is set, so the properties are given at once.
+        return panels.facet(
+            "dataset:N",
+            columns=columns,
+            resolve=alt.Resolve(axis=alt.AxisResolveMap(x="independent")),
+            title=alt.Title(title, dx=_AXIS, offset=10),
+        )
 
     laws_and_residuals = alt.vconcat(
         side(left, alt.ExprRef(axis.title), height), side(below, "measured / law − 1", RESIDUALS)
     )
     exponents = side(right, "exponent α (dashed: cross-entropy)", height + _room_beside_residuals(rows))
-    return alt.hconcat(laws_and_residuals, exponents, spacing=30, usermeta={"explorer": controls})
+    params = [parameter.param for parameter in (chosen, metric, grid, k, axes, axis)]
+    return alt.hconcat(laws_and_residuals, exponents, params=params, spacing=30, usermeta={"explorer": controls})
 
 
 def _room_beside_residuals(rows: int) -> int:
@@ -106,8 +112,8 @@ def _room_beside_residuals(rows: int) -> int:
     return RESIDUALS + _AROUND + round(_APART / rows)
 
 
-def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
-    """Draw -ln RBP_k or cross-entropy against S: laws, points and intervals.
+def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> list[Any]:
+    """Return the layers that draw -ln RBP_k or cross-entropy against S: laws, points and intervals.
 
     Every layer has its own filter. A common filter would be applied before the division into panels, and panels without
     rows would disappear.
@@ -150,11 +156,11 @@ def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
         .mark_point(size=50, clip=True)
         .encode(alt.Y("y:Q", **vertical), by_shape(points["family"]), tooltip=tips)
     )
-    return alt.layer(law, bars, dots)
+    return [law, bars, dots]
 
 
-def _residuals(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
-    """Draw the residuals, measured / law - 1, with the intervals of the points.
+def _residuals(points: pd.DataFrame, axis: Any, shown: Any) -> list[Any]:
+    """Return the layers that draw the residuals, measured / law - 1, with the intervals of the points.
 
     Args:
         points: the rows of `_with_law`.
@@ -179,7 +185,7 @@ def _residuals(points: pd.DataFrame, axis: Any, shown: Any) -> Any:
     bars = bars.encode(alt.Y("lower:Q", **vertical), alt.Y2("upper"))
     tips = ["model:N", "dataset:N", alt.Tooltip("text:N", title="measured / law − 1")]
     dots = rows.transform_calculate(text=miss).mark_point(size=40, clip=True)
-    return alt.layer(zero, bars, dots.encode(alt.Y("miss:Q", **vertical), by_shape(points["family"]), tooltip=tips))
+    return [zero, bars, dots.encode(alt.Y("miss:Q", **vertical), by_shape(points["family"]), tooltip=tips)]
 
 
 def _sizes(points: pd.DataFrame) -> alt.X:
@@ -189,8 +195,10 @@ def _sizes(points: pd.DataFrame) -> alt.X:
     return x.scale(type="log", domain=ends, nice=False, padding=12)
 
 
-def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> Any:
-    """Draw alpha against k with its intervals as a band. The chosen k is marked. Alpha of cross-entropy is dashed.
+def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> list[Any]:
+    """Return the layers that draw alpha against k, with its intervals as a band.
+
+    The chosen k is marked. Alpha of cross-entropy is dashed.
 
     Args:
         laws: one row for each law.
@@ -230,7 +238,7 @@ def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> Any:
         size=is_chosen.then(alt.value(50)).otherwise(alt.value(110)),
         tooltip=[*where, alt.Tooltip("k:Q", format=","), *value],
     )
-    return alt.layer(band, of_ce, mark, line, dots)
+    return [band, of_ce, mark, line, dots]
 
 
 def _with_law(points: pd.DataFrame, laws: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import cached_property
 
 from threadpoolctl import threadpool_limits
 
@@ -17,6 +18,7 @@ from rbptrack.analysis import Analyzer, RbptrackError, Report, Runs
 from rbptrack.analysis.plugin import summary_of
 from rbptrack.base.errors import first_line
 from rbptrack.discovery import run_analyzer
+from rbptrack.reporting.tables import ResultsTable, results_tables, table_text
 
 _TOKENS_PER_PROCESS = 10_000_000  # all analyzers take about as long for this many tokens as a process takes to start
 
@@ -62,6 +64,22 @@ class Analysis:
             return self.report.headline or self.question
         return self.report.notes[0] if self.report.notes else "these measurements give no results"
 
+    @cached_property
+    def results_tables(self) -> list[ResultsTable]:
+        """The results as tables of texts; empty if there is no report."""
+        return results_tables(self.report) if self.report else []
+
+    @cached_property
+    def results_csv(self) -> str:
+        """The results as CSV; empty if there is no report."""
+        return table_text(self.report.results, "csv") if self.report else ""
+
+    @cached_property
+    def tables_csv(self) -> dict[str, str]:
+        """The further tables of the report as CSV, by name."""
+        tables = self.report.tables if self.report else {}
+        return {name: table_text(table, "csv") for name, table in tables.items()}
+
 
 def analyse(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int | None = None) -> list[Analysis]:
     """Run analyzers over measurements.
@@ -83,7 +101,8 @@ def analyse(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int | None 
         processes = min(os.cpu_count() or 1, 1 + int(tokens // _TOKENS_PER_PROCESS))
     workers = min(processes, len(analyzers))
     if workers <= 1:
-        return [_run(analyzer, runs) for analyzer in analyzers]
+        with _one_thread():
+            return [_run(analyzer, runs) for analyzer in analyzers]
     futures: dict[int, Future[Analysis]] = {}
     with _pool(workers) as pool:
         for index in sorted(range(len(analyzers)), key=lambda i: -analyzers[i].cost):  # the longest first
@@ -136,16 +155,23 @@ def _run_pickled(pickled: bytes, name: str, runs: Runs) -> Analysis:
     except BaseException as error:  # a plugin may raise anything
         fault = f"{type(error).__name__}: {first_line(error)}"
         return Analysis(name, problem=f"{name} cannot be imported in another process: {fault}")
-    return _run(analyzer, runs)
+    with _one_thread():
+        return _run(analyzer, runs)
+
+
+def _one_thread() -> threadpool_limits:
+    """Let BLAS use one thread.
+
+    Products with a single row then take a third of the processor time, and their last digits do not depend on the
+    number of processes.
+    """
+    return threadpool_limits(1, user_api="blas")
 
 
 def _run(analyzer: Analyzer, runs: Runs) -> Analysis:
     began = time.perf_counter()
     try:
-        # With one thread, products with a single row take a third of the processor time, and their last digits do not
-        # depend on the number of processes.
-        with threadpool_limits(1, user_api="blas"):
-            report = run_analyzer(analyzer, runs)
+        report = run_analyzer(analyzer, runs)
     except RbptrackError as error:
         return _failed(analyzer, str(error), error.trace)
     seconds = time.perf_counter() - began

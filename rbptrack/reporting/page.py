@@ -39,7 +39,6 @@ from rbptrack.reporting.tables import (
     ResultsTable,
     cell,
     p_text,
-    results_tables,
     table_text,
     value_text,
     verdict_text,
@@ -95,11 +94,11 @@ def render(
     template = environment().get_template("page.html")
     return template.render(
         title=title or page_title(runs),
-        **_first_page(lead.report if lead else None),
+        **_first_page(lead),
         parts=parts,
         measured=_measured(runs),
         measurements=_plain_table(_measurements(runs.frame)),
-        measurements_link=_link_to("measurements.csv", runs.frame),
+        measurements_link=_link_to("measurements.csv", table_text(runs.frame, "csv")),
         left_out=_left_out(analyses),
         versions=_plain_table(_versions(runs.frame)),
         made=f"rbptrack {rbptrack.__version__}, {pd.Timestamp.now('UTC'):%Y-%m-%d %H:%M} UTC",
@@ -161,9 +160,9 @@ def _is_shown(analysis: Analysis) -> bool:
     return analysis.report is None or analysis.has_results
 
 
-def _first_page(report: Report | None) -> dict[str, Any]:
+def _first_page(lead: Analysis | None) -> dict[str, Any]:
     """Return the template's values for the leading report: its headline, its first figure and its first table."""
-    report = report or Report({})
+    report = lead.report if lead and lead.report else Report({})
     figures = [_figure(report.term(name).title, chart) for name, chart in list(report.figures.items())[:1]]
     explorer = figures[0] if figures else None
     controls = explorer.controls if explorer else None
@@ -172,8 +171,8 @@ def _first_page(report: Report | None) -> dict[str, Any]:
     if controls and laws:
         rows = laws.rows[f"rbp{controls['ks'][controls['chosen']]}"]
         table = Table(laws.columns, rows, [{"family": row[0], "dataset": row[1]} for row in rows])
-    elif tables := results_tables(report):
-        table = _table(tables[0].without_asides().without_beside())
+    elif lead and lead.results_tables:
+        table = _table(lead.results_tables[0].without_asides().without_beside())
     return {
         "sentence": report.headline,
         "explorer": explorer,
@@ -284,12 +283,11 @@ def _part(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
     nothing to show, its line says why.
     """
     report = analysis.report or Report({})
-    tables = results_tables(report)
     sentence = analysis.sentence
     begins = _SENTENCE_END.split(sentence)[0]
-    links = [_link_to(f"{analysis.name}-{name}.csv", table) for name, table in report.tables.items()]
+    links = [_link_to(f"{analysis.name}-{name}.csv", csv) for name, csv in analysis.tables_csv.items()]
     if report.questions:
-        links.insert(0, _link_to(f"{analysis.name}.csv", report.results))
+        links.insert(0, _link_to(f"{analysis.name}.csv", analysis.results_csv))
     return {
         "name": analysis.name.replace("_", " "),
         "line": begins if begins.endswith((".", "?")) else f"{begins}.",
@@ -297,8 +295,8 @@ def _part(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
         "figures": [
             _figure(report.term(name).title, chart) for name, chart in list(report.figures.items())[1 if leads else 0 :]
         ],
-        "tables": [_table(table, most=_MAX_ROWS) for table in tables],
-        "glossaries": _glossaries(report, tables),
+        "tables": [_table(table, most=_MAX_ROWS) for table in analysis.results_tables],
+        "glossaries": _glossaries(report, analysis.results_tables),
         "notes": report.notes,
         "links": links,
         "without": "" if _is_shown(analysis) else sentence,
@@ -471,9 +469,8 @@ class _Link(NamedTuple):
     url: str
 
 
-def _link_to(name: str, frame: pd.DataFrame) -> _Link:
-    """Return a link that saves a table as CSV. A large table is compressed."""
-    csv = table_text(frame, "csv")
+def _link_to(name: str, csv: str) -> _Link:
+    """Return a link that saves a table, given as CSV. A large table is compressed."""
     content = csv.encode()
     if len(content) > _PLAIN_CSV:
         return _Link(f"{name}.gz", "data:application/gzip;base64," + packed(csv))

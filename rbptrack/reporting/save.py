@@ -17,7 +17,7 @@ from rbptrack.figures.charts import SHOWN_K
 from rbptrack.figures.drawing import CannotDraw
 from rbptrack.reporting.analyse import Analysis
 from rbptrack.reporting.page import page_title
-from rbptrack.reporting.tables import metrics, results_tables, table_text
+from rbptrack.reporting.tables import metrics
 from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.tracking import Store
 from rbptrack.tracking.names import READING_FILE, Kind
@@ -63,9 +63,9 @@ def keep(
         report = analysis.report
         if report is None:
             continue
-        files: dict[str, str | bytes] = {"results.csv": table_text(report.results, "csv")}
-        for name, table in report.tables.items():
-            files[_free_name(name, files)] = table_text(table, "csv")
+        files: dict[str, str | bytes] = {"results.csv": analysis.results_csv}
+        for name, csv in analysis.tables_csv.items():
+            files[_free_name(name, files)] = csv
         if analysis is first:
             files |= pages(page, reading)
         run_id = store.save(
@@ -105,8 +105,7 @@ def description(analysis: Analysis, command: str) -> str:
     pixels.
     """
     parts = [markup.markdown_text(analysis.sentence)]
-    tables = results_tables(analysis.report) if analysis.report else []
-    shown = columns_by_importance(tables[0]) if tables else None
+    shown = columns_by_importance(analysis.results_tables[0]) if analysis.results_tables else None
     if shown is not None:
         frame, by_importance = shown
         lines, left_out = table_lines(frame.head(_MAX_ROWS), _WIDTH, by_importance=by_importance)

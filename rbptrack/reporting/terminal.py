@@ -10,7 +10,7 @@ from rbptrack.base.formatting import counted
 from rbptrack.console.output import complain, say
 from rbptrack.console.tables import print_table
 from rbptrack.reporting.analyse import Analysis
-from rbptrack.reporting.tables import KEYS, ResultsTable, results_tables
+from rbptrack.reporting.tables import KEYS, ResultsTable
 
 MAX_NOTES = 8
 
@@ -22,7 +22,7 @@ def show(analysis: Analysis) -> None:
         return
     if analysis.report.headline:
         say(analysis.report.headline)
-    for table in results_tables(analysis.report):
+    for table in analysis.results_tables:
         _print(table)
     notes = analysis.report.notes
     if notes:
@@ -43,7 +43,7 @@ def show_summary(analyses: Sequence[Analysis]) -> None:
     if lead is not None and lead.report is not None and (lead.report.headline or lead.has_results):
         if lead.sentence:
             say(lead.sentence)
-        for table in results_tables(lead.report)[:1]:
+        for table in lead.results_tables[:1]:
             _print(table)
         say("")
     for analysis in analyses:
