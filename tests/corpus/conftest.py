@@ -1,4 +1,4 @@
-"""Tokenizers whose tokens can be counted by hand."""
+"""A tokenizer with one token per byte, for tests that count tokens by hand."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.corpus.tokens import tokenise
 
-FastTokenizer: Any = PreTrainedTokenizerFast  # whose types transformers does not give
+FastTokenizer: Any = PreTrainedTokenizerFast  # transformers declares no types for its parameters
 Build = Callable[..., Corpus]
 
 
 @pytest.fixture
 def tokenizer() -> Any:
-    """One token per byte, and <|endoftext|>."""
+    """Return a tokenizer with one token per byte and the end-of-text token <|endoftext|> (number 0)."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     bpe = Tokenizer(models.BPE(vocab={"<|endoftext|>": 0} | {c: i + 1 for i, c in enumerate(alphabet)}, merges=[]))
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -30,10 +30,14 @@ def tokenizer() -> Any:
 
 @pytest.fixture
 def build() -> Build:
-    """The corpus of documents, or of texts that become one each."""
+    """Build the corpus of some documents. A text in place of a document becomes a document with one field."""
 
-    def made(texts: Sequence[str | Document], tokenizer: Any, config: DatasetConfig, template: str = "") -> Corpus:
-        documents = [Document(str(i), (t,)) if isinstance(t, str) else t for i, t in enumerate(texts)]
+    def build_from(
+        texts: Sequence[str | Document], tokenizer: Any, config: DatasetConfig, template: str = ""
+    ) -> Corpus:
+        documents = []
+        for index, text in enumerate(texts):
+            documents.append(Document(str(index), (text,)) if isinstance(text, str) else text)
         return build_corpus(tokenise(documents, tokenizer, config.separator, template), tokenizer, config)
 
-    return made
+    return build_from

@@ -1,8 +1,9 @@
-"""Conversations through chat templates: the answer's tokens are scored, the beginning-of-text token is read once."""
+"""Tests of chat templates: only the tokens of the answer are scored, and a text has one beginning-of-text token."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,119 +19,154 @@ from rbptrack.corpus.sequences import Corpus
 
 Build = Callable[..., Corpus]
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-[]/.:<>|_"
-FastTokenizer: Any = PreTrainedTokenizerFast  # whose types transformers does not give
+FastTokenizer: Any = PreTrainedTokenizerFast  # transformers declares no types for its parameters
 CONFIG = DatasetConfig("sums", files=["x"], fields=["question", "answer"], seq_len=64, context=8, chat=True)
-PLAIN = "{% for m in messages %}{{ m['content'] + '\n' }}{% endfor %}"
+PLAIN_TEMPLATE = "{% for m in messages %}{{ m['content'] + '\n' }}{% endfor %}"
 
 
 def bpe(specials: list[str], letters: list[str], merges: list[tuple[str, str]], **options: Any) -> Tokenizer:
-    vocab = {token: number for number, token in enumerate([*specials, *letters, *("".join(pair) for pair in merges)])}
+    """Return a BPE tokenizer. Its vocabulary is the special tokens, the letters and the merged pairs, in this order."""
+    tokens = [*specials, *letters, *("".join(pair) for pair in merges)]
+    vocab = {token: number for number, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, **options))
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in specials])
     return tokenizer
 
 
-def begin(tokenizer: Tokenizer, token: str) -> None:
+def put_before_texts(tokenizer: Tokenizer, token: str) -> None:
+    """Let the tokenizer put a special token before each text."""
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{token} $A", special_tokens=[(token, tokenizer.token_to_id(token))]
     )
 
 
 def chatml() -> Any:
-    """The kind of Qwen and SmolLM2: bytes, no beginning of text; every turn between <|im_start|> and <|im_end|>."""
+    """Return a tokenizer as Qwen and SmolLM2 have it.
+
+    Its tokens are bytes, and nothing is put before a text. Each turn stands between <|im_start|> and <|im_end|>.
+    """
     specials = ["<|im_start|>", "<|im_end|>"]
     tokenizer = bpe(specials, sorted(pre_tokenizers.ByteLevel.alphabet()), [])
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
-    made = FastTokenizer(tokenizer_object=tokenizer, eos_token=specials[1], bos_token=specials[0])
-    made.chat_template = (
+    chat_tokenizer = FastTokenizer(tokenizer_object=tokenizer, eos_token=specials[1], bos_token=specials[0])
+    chat_tokenizer.chat_template = (
         "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' "
         "+ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
     )
-    return made
+    return chat_tokenizer
 
 
 def inst() -> Any:
-    """The kind of Llama 2 and Mistral: the answer's first token holds the template's space before it."""
+    """Return a tokenizer as Llama 2 and Mistral have it.
+
+    The template puts a space before the answer, and the first token of the answer contains this space.
+    """
     tokenizer = bpe(["<s>", "</s>", "<unk>"], ["▁", "\n", *LETTERS], [("▁", "4")], unk_token="<unk>")
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
     tokenizer.decoder = decoders.Metaspace()
-    begin(tokenizer, "<s>")
-    made = FastTokenizer(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
-    made.chat_template = (
+    put_before_texts(tokenizer, "<s>")
+    chat_tokenizer = FastTokenizer(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    chat_tokenizer.chat_template = (
         "{% for message in messages %}{% if message['role'] == 'user' %}"
         "{{ bos_token + '[INST] ' + message['content'].strip() + ' [/INST]' }}"
         "{% else %}{{ ' ' + message['content'].strip() + ' ' + eos_token }}{% endif %}{% endfor %}"
     )
-    return made
+    return chat_tokenizer
 
 
 def gemma() -> Any:
-    """The kind of Gemma: the assistant is called model, and contents are trimmed."""
+    """Return a tokenizer as Gemma has it. Its template calls the assistant `model` and trims the texts."""
     specials = ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>", "<unk>"]
     tokenizer = bpe(specials, ["▁", "\n", *LETTERS], [], unk_token="<unk>")
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.decoder = decoders.Replace("▁", " ")
-    begin(tokenizer, "<bos>")
-    made = FastTokenizer(tokenizer_object=tokenizer, bos_token="<bos>", eos_token="<eos>", unk_token="<unk>")
-    made.chat_template = (
+    put_before_texts(tokenizer, "<bos>")
+    chat_tokenizer = FastTokenizer(tokenizer_object=tokenizer, bos_token="<bos>", eos_token="<eos>", unk_token="<unk>")
+    chat_tokenizer.chat_template = (
         "{{ bos_token }}{% for message in messages %}"
         "{% set role = 'model' if message['role'] == 'assistant' else message['role'] %}"
         "{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}"
     )
-    return made
+    return chat_tokenizer
 
 
-# By family, for the prompt "2+2": the function that makes the tokenizer, the answer, all tokens that the model reads,
-# the tokens that are scored, and the number of bytes of the scored tokens.
-BY_HAND: dict[str, tuple[Callable[[], Any], str, list[str], list[str], int]] = {
-    "chatml": (
-        chatml,
-        "4 é",
-        [
+@dataclass(frozen=True)
+class ChatExample:
+    """The prompt "2+2" with an answer, and what the corpus must hold.
+
+    Attributes:
+        tokenizer: the function that makes the tokenizer.
+        answer: the text of the answer.
+        read: all tokens that the model reads.
+        scored: the tokens that are scored.
+        scored_bytes: the number of bytes of the text of the scored tokens.
+
+    """
+
+    tokenizer: Callable[[], Any]
+    answer: str
+    read: list[str]
+    scored: list[str]
+    scored_bytes: int
+
+
+EXAMPLES = {
+    "chatml": ChatExample(
+        tokenizer=chatml,
+        answer="4 é",
+        read=[
             *("<|im_start|>", *"userĊ2+2", "<|im_end|>", "Ċ"),
             *("<|im_start|>", *"assistantĊ", "4", "Ġ", "Ã", "©", "<|im_end|>", "Ċ"),
         ],
-        ["4", "Ġ", "Ã", "©"],
-        4,
+        scored=["4", "Ġ", "Ã", "©"],
+        scored_bytes=4,
     ),
-    "inst": (
-        inst,
-        " 4.1\n",
-        ["<s>", *"[INST]▁2+2▁[/INST]", "▁4", ".", "1", "▁", "</s>"],
-        ["▁4", ".", "1"],
-        3,
+    "inst": ChatExample(
+        tokenizer=inst,
+        answer=" 4.1\n",
+        read=["<s>", *"[INST]▁2+2▁[/INST]", "▁4", ".", "1", "▁", "</s>"],
+        scored=["▁4", ".", "1"],
+        scored_bytes=3,
     ),
-    "gemma": (
-        gemma,
-        " 4.1\n",
-        [
+    "gemma": ChatExample(
+        tokenizer=gemma,
+        answer=" 4.1\n",
+        read=[
             *("<bos>", "<start_of_turn>", *"user\n2+2", "<end_of_turn>", "\n"),
             *("<start_of_turn>", *"model\n", "4", ".", "1", "<end_of_turn>", "\n"),
         ],
-        ["4", ".", "1"],
-        3,
+        scored=["4", ".", "1"],
+        scored_bytes=3,
     ),
 }
 
 
-@pytest.mark.parametrize("family", BY_HAND)
-def test_the_answers_tokens_are_scored_and_nothing_else(family: str, build: Build) -> None:
-    make, answer, tokens, scored, num_bytes = BY_HAND[family]
-    tokenizer = make()
+@pytest.mark.parametrize("family", EXAMPLES)
+def test_build_corpus_scores_only_the_tokens_of_the_answer(family: str, build: Build) -> None:
+    example = EXAMPLES[family]
+    tokenizer = example.tokenizer()
     template = find_chat_template("", tokenizer, "toy")
-    corpus = build([Document("a", ("2+2", answer))], tokenizer, CONFIG, template)
-    assert tokenizer.convert_ids_to_tokens(corpus.token.tolist()) == tokens
+    corpus = build([Document("a", ("2+2", example.answer))], tokenizer, CONFIG, template)
+    assert tokenizer.convert_ids_to_tokens(corpus.token.tolist()) == example.read
     targets = corpus.targets(0, len(corpus.start))
-    assert tokenizer.convert_ids_to_tokens(corpus.token[targets].tolist()) == scored
-    assert int(corpus.num_bytes[targets].sum()) == num_bytes
+    assert tokenizer.convert_ids_to_tokens(corpus.token[targets].tolist()) == example.scored
+    assert int(corpus.num_bytes[targets].sum()) == example.scored_bytes
     assert set(corpus.field[targets]) == {1}
-    messages = [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": answer}]
+
+
+@pytest.mark.parametrize("family", EXAMPLES)
+def test_build_corpus_has_the_tokens_that_transformers_applies_the_template_to(family: str, build: Build) -> None:
+    example = EXAMPLES[family]
+    tokenizer = example.tokenizer()
+    template = find_chat_template("", tokenizer, "toy")
+    corpus = build([Document("a", ("2+2", example.answer))], tokenizer, CONFIG, template)
+    messages = [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": example.answer}]
     assert corpus.token.tolist() == tokenizer.apply_chat_template(messages)["input_ids"]
 
 
-def test_a_template_without_a_beginning_of_text_is_given_the_tokenizers(build: Build) -> None:
-    corpus = build([Document("a", ("2+2", "4"))], inst(), CONFIG, PLAIN)
+def test_build_corpus_adds_the_beginning_of_text_token_if_the_template_has_none(build: Build) -> None:
+    corpus = build([Document("a", ("2+2", "4"))], inst(), CONFIG, PLAIN_TEMPLATE)
     assert inst().convert_ids_to_tokens(corpus.token.tolist()) == ["<s>", *"2+2\n4\n"]
 
 
@@ -144,28 +180,41 @@ def test_a_template_without_a_beginning_of_text_is_given_the_tokenizers(build: B
         "{{ messages[1]['content'] + 1 }}",
     ],
 )
-def test_a_template_that_fails_or_loses_the_answer_is_refused_in_one_line(template: str) -> None:
-    with pytest.raises(BadInput) as refused:
+def test_render_conversation_refuses_a_template_that_fails_or_loses_the_answer(template: str) -> None:
+    with pytest.raises(BadInput) as caught:
         render_conversation(Document("a", ("1+1", "2 = 2")), chatml(), template, "\n")
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
-def test_templates_come_from_a_file_or_the_tokenizer(tmp_path: Path) -> None:
+def test_find_chat_template_reads_a_file(tmp_path: Path) -> None:
     path = tmp_path / "chat.jinja"
-    path.write_text(PLAIN)
-    assert find_chat_template(str(path), chatml(), "toy") == PLAIN
+    path.write_text(PLAIN_TEMPLATE)
+    assert find_chat_template(str(path), chatml(), "toy") == PLAIN_TEMPLATE
+
+
+def test_find_chat_template_uses_the_template_of_the_tokenizer_if_no_file_is_named() -> None:
     tokenizer = chatml()
     assert find_chat_template("", tokenizer, "toy") == tokenizer.chat_template
+
+
+@pytest.mark.parametrize("file", ["", "nothing.jinja", "."])
+def test_find_chat_template_refuses_a_missing_template(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tokenizer = chatml()
     tokenizer.chat_template = None
-    for file in ("", str(tmp_path / "nothing.jinja"), str(tmp_path)):
-        with pytest.raises(BadInput):
-            find_chat_template(file, tokenizer, "toy")
+    with pytest.raises(BadInput):
+        find_chat_template(file, tokenizer, "toy")
 
 
 @pytest.mark.parametrize("call", ["strftime_now('%d %b %Y')", 'strftime_now ( "%d %b %Y" )', "strftime_now(form)"])
-def test_templates_that_print_the_date_print_the_same_one_every_day(call: str) -> None:
+@pytest.mark.parametrize(
+    ("beginning", "rendered_beginning"), [("", ""), ("\n", "\n"), ("  {% if true %}x{% endif %}", "x")]
+)
+def test_render_conversation_prints_one_date_every_day(call: str, beginning: str, rendered_beginning: str) -> None:
+    """The date is the only difference: blanks at the beginning of the template are rendered as without a date."""
     template = "{% set form = '%d %b %Y' %}{{ " + call + " }}:{% for m in messages %}{{ m['content'] }};{% endfor %}"
-    for before, shown in (("", ""), ("\n", "\n"), ("  {% if true %}x{% endif %}", "x")):  # as without the date
-        conversation = render_conversation(Document("a", ("2", "+2", " 4 ")), chatml(), before + template, "\n")
-        assert conversation.text == f"{shown}26 Jul 2024:2\n+2; 4 ;"
-        assert conversation.text[conversation.start : conversation.stop] == " 4 "
+    conversation = render_conversation(Document("a", ("2", "+2", " 4 ")), chatml(), beginning + template, "\n")
+    assert conversation.text == f"{rendered_beginning}26 Jul 2024:2\n+2; 4 ;"
+    assert conversation.text[conversation.start : conversation.stop] == " 4 "

@@ -1,4 +1,4 @@
-"""Documents from local files: every kind, patterns, filters, and what is wrong with them."""
+"""Tests of documents from local files: kinds of files, filters, samples, and the errors of damaged files."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ ROWS: list[dict[str, Any]] = [
 
 @pytest.fixture(autouse=True)
 def _close_files() -> Iterator[None]:
-    """Let open files be noticed in the test that left them open."""
+    """Close files that a test left open. Otherwise garbage collection would warn of them in a later test."""
     yield
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()
 
 
 def write(folder: Path, name: str) -> str:
+    """Write ROWS in the format that the name's ending says, and return the path. A .txt file holds the first text."""
     path = folder / name
     kind = name.lower()
     if kind.endswith(".parquet"):
@@ -52,7 +53,7 @@ def write(folder: Path, name: str) -> str:
     elif ".csv" in kind or ".tsv" in kind:
         content = table(ROWS, "\t" if ".tsv" in kind else ",")
     else:
-        content = ROWS[0]["text"].encode("utf-8-sig")  # as Windows' editors write it
+        content = ROWS[0]["text"].encode("utf-8-sig")  # editors on Windows write this mark before a text
     if kind.endswith(".gz"):
         content = gzip.compress(content)
     elif kind.endswith(".zst"):
@@ -62,6 +63,7 @@ def write(folder: Path, name: str) -> str:
 
 
 def table(rows: list[dict[str, Any]], separator: str) -> bytes:
+    """Return the columns `text` and `kind` of some rows as CSV."""
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, ["text", "kind"], extrasaction="ignore", delimiter=separator)
     writer.writeheader()
@@ -70,6 +72,7 @@ def table(rows: list[dict[str, Any]], separator: str) -> bytes:
 
 
 def load(config: DatasetConfig, *files: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Load the documents of some files. Returns ID and fields of each."""
     config = replace(config, files=list(files))
     return [(document.id, document.fields) for document in load_documents(config, pin_dataset(config))]
 
@@ -77,121 +80,178 @@ def load(config: DatasetConfig, *files: str) -> list[tuple[str, tuple[str, ...]]
 @pytest.mark.parametrize(
     "name", ["a.jsonl", "a.jsonl.zst", "a.json.gz", "a.csv", "a.TSV", "a.csv.gz", "a.tsv.zst", "a.parquet"]
 )
-def test_rows_are_documents(name: str, tmp_path: Path) -> None:
-    assert load(CONFIG, write(tmp_path, name)) == [(f"{name}:{i}", (row["text"],)) for i, row in enumerate(ROWS)]
+def test_load_documents_makes_a_document_of_each_row(name: str, tmp_path: Path) -> None:
+    documents = load(CONFIG, write(tmp_path, name))
+    assert documents == [(f"{name}:{i}", (row["text"],)) for i, row in enumerate(ROWS)]
 
 
-def test_a_text_file_is_one_document_and_so_is_each_of_a_folder_of_them(tmp_path: Path) -> None:
-    names = ["part1.txt", "part2.txt", "part[3].txt"]  # no pattern
-    for name in reversed(names):
+TEXT_FILES = ["part1.txt", "part2.txt", "part[3].txt"]  # the last name is a name and not a pattern
+
+
+def test_load_documents_makes_a_document_of_each_text_file(tmp_path: Path) -> None:
+    for name in reversed(TEXT_FILES):
         write(tmp_path, name)
-    expected = [(name, (ROWS[0]["text"],)) for name in names]
-    assert load(CONFIG, f"{tmp_path}/*.txt") == expected
-    (tmp_path / "LICENSE").touch()  # no data
+    assert load(CONFIG, f"{tmp_path}/*.txt") == [(name, (ROWS[0]["text"],)) for name in TEXT_FILES]
+
+
+def test_load_documents_reads_the_text_files_of_a_folder_and_ignores_other_files(tmp_path: Path) -> None:
+    for name in reversed(TEXT_FILES):
+        write(tmp_path, name)
+    (tmp_path / "LICENSE").touch()
     config = replace(CONFIG, path=str(tmp_path))
-    source = pin_dataset(config)
-    assert only_split(config, source) == "train"
-    assert [(document.id, document.fields) for document in load_documents(config, source)] == expected
+    pinned = pin_dataset(config)
+    assert only_split(config, pinned) == "train"
+    documents = [(document.id, document.fields) for document in load_documents(config, pinned)]
+    assert documents == [(name, (ROWS[0]["text"],)) for name in TEXT_FILES]
 
 
-def test_kinds_mix_and_where_they_lie_does_not_matter(tmp_path: Path) -> None:
+def test_load_documents_reads_files_of_several_kinds(tmp_path: Path) -> None:
     files = [write(tmp_path, name) for name in ("b.jsonl", "c.csv", "d.txt")]
     ids = [*(f"b.jsonl:{i}" for i in range(3)), *(f"c.csv:{i}" for i in range(3)), "d.txt"]
     assert [id_ for id_, _ in load(CONFIG, *files)] == ids
+
+
+def test_pin_dataset_gives_equal_files_in_two_folders_one_identity(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    here = pin_dataset(replace(CONFIG, files=[write(tmp_path, "b.jsonl")]))
-    there = pin_dataset(replace(CONFIG, files=[write(tmp_path / "other", "b.jsonl")]))
-    assert here.identity == there.identity
-    assert here.files != there.files
+    first = pin_dataset(replace(CONFIG, files=[write(tmp_path, "b.jsonl")]))
+    second = pin_dataset(replace(CONFIG, files=[write(tmp_path / "other", "b.jsonl")]))
+    assert first.identity == second.identity
+    assert first.files != second.files
 
 
 @pytest.mark.parametrize("sampling", list(Sampling))
-def test_filters_and_selection(sampling: Sampling, tmp_path: Path) -> None:
-    path = write(tmp_path, "a.jsonl")
-    config = replace(CONFIG, sampling=sampling)
+@pytest.mark.parametrize(
+    ("changes", "row_numbers"),
+    [
+        ({"where": {"kind": "a"}}, ["0", "2"]),
+        ({"where": {"meta.set": "y"}}, ["1"]),
+        ({"longer_than": 5}, ["0", "1"]),
+        ({"head": 1, "longer_than": 3}, ["0"]),
+    ],
+)
+def test_load_documents_filters_by_fields_length_and_position(
+    changes: dict[str, Any], row_numbers: list[str], sampling: Sampling, tmp_path: Path
+) -> None:
+    config = replace(CONFIG, sampling=sampling, **changes)
+    documents = load(config, write(tmp_path, "a.jsonl"))
+    assert [id_.partition(":")[2] for id_, _ in documents] == row_numbers
 
-    def ids(**changes: Any) -> list[str]:
-        return [id_.partition(":")[2] for id_, _ in load(replace(config, **changes), path)]
 
-    assert ids(where={"kind": "a"}) == ["0", "2"]
-    assert ids(where={"meta.set": "y"}) == ["1"]
-    assert ids(longer_than=5) == ["0", "1"]
-    assert ids(head=1, longer_than=3) == ["0"]
-    assert len(ids(where={"kind": "a"}, documents=1)) == 1
-    assert sorted(ids(fields=["kind", "text"], documents=5)) == ["0", "1", "2"]
-    assert load(replace(config, fields=["kind", "text"]), path)[0][1] == (ROWS[0]["kind"], ROWS[0]["text"])
+@pytest.mark.parametrize("sampling", list(Sampling))
+def test_load_documents_selects_a_number_of_the_filtered_documents(sampling: Sampling, tmp_path: Path) -> None:
+    config = replace(CONFIG, sampling=sampling, where={"kind": "a"}, documents=1)
+    assert len(load(config, write(tmp_path, "a.jsonl"))) == 1
 
 
-def parquet_source(folder: Path, rows: dict[str, list[object]]) -> Pinned:
+@pytest.mark.parametrize("sampling", list(Sampling))
+def test_load_documents_returns_all_documents_if_more_are_asked_for(sampling: Sampling, tmp_path: Path) -> None:
+    config = replace(CONFIG, sampling=sampling, fields=["kind", "text"], documents=5)
+    documents = load(config, write(tmp_path, "a.jsonl"))
+    assert sorted(id_.partition(":")[2] for id_, _ in documents) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("sampling", list(Sampling))
+def test_load_documents_reads_fields_in_the_order_of_the_config(sampling: Sampling, tmp_path: Path) -> None:
+    config = replace(CONFIG, sampling=sampling, fields=["kind", "text"])
+    assert load(config, write(tmp_path, "a.jsonl"))[0][1] == (ROWS[0]["kind"], ROWS[0]["text"])
+
+
+def parquet_dataset(folder: Path, columns: dict[str, list[object]]) -> Pinned:
+    """Write columns to the Parquet file of the split `test` in a new folder. Returns the pinned folder."""
     folder.mkdir()
-    pq.write_table(pa.table(rows), folder / "test.parquet")
+    pq.write_table(pa.table(columns), folder / "test.parquet")
     return Pinned(str(folder), None, "sha256:0")
 
 
-def test_a_seed_selects(tmp_path: Path) -> None:
-    source = parquet_source(
-        tmp_path / "d", {"text": [f"text {i}" for i in range(50)], "key": [f"k{i}" for i in range(50)]}
-    )
-    config = replace(CONFIG, split="test", id_field="key", documents=10)
-    first = load_documents(config, source)
-    again = load_documents(config, source)
-    other = load_documents(replace(config, seed=1), source)
-    assert first == again
+KEYS: list[object] = [f"k{i}" for i in range(50)]
+SAMPLE = replace(CONFIG, split="test", id_field="key", documents=10)
+
+
+@pytest.fixture
+def fifty_documents(tmp_path: Path) -> Pinned:
+    """A dataset of 50 documents with the IDs k0 to k49."""
+    return parquet_dataset(tmp_path / "d", {"text": [f"text {i}" for i in range(50)], "key": KEYS})
+
+
+def test_load_documents_draws_equal_samples_with_one_seed(fifty_documents: Pinned) -> None:
+    first = load_documents(SAMPLE, fifty_documents)
+    second = load_documents(SAMPLE, fifty_documents)
+    assert first == second
     assert len({document.id for document in first}) == 10
+    assert texts_hash(first) == texts_hash(second)
+
+
+def test_load_documents_draws_another_sample_with_another_seed(fifty_documents: Pinned) -> None:
+    first = load_documents(SAMPLE, fifty_documents)
+    other = load_documents(replace(SAMPLE, seed=1), fifty_documents)
     assert {document.id for document in first} != {document.id for document in other}
-    assert texts_hash(first) == texts_hash(again) != texts_hash(other)
-    assert texts_hash(first) != texts_hash(first, chat=True)
-    everything = load_documents(replace(config, documents=0), source)
-    assert [document.id for document in everything] == [f"k{i}" for i in range(50)]
-    identities = [
-        selection_identity(replace(config, seed=seed, documents=n), source) for seed in (1, 2) for n in (0, 9)
-    ]
-    assert identities[0] == identities[2], "the seed of no draw"
-    assert identities[1] != identities[3]
+    assert texts_hash(first) != texts_hash(other)
 
 
-def test_documents_have_a_source(tmp_path: Path) -> None:
+def test_texts_hash_of_conversations_differs_from_that_of_texts(fifty_documents: Pinned) -> None:
+    documents = load_documents(SAMPLE, fifty_documents)
+    assert texts_hash(documents) != texts_hash(documents, chat=True)
+
+
+def test_load_documents_with_documents_0_returns_all_in_order(fifty_documents: Pinned) -> None:
+    documents = load_documents(replace(SAMPLE, documents=0), fifty_documents)
+    assert [document.id for document in documents] == KEYS
+
+
+def test_selection_identity_contains_the_seed_only_if_documents_are_drawn(fifty_documents: Pinned) -> None:
+    def identity(*, documents: int, seed: int) -> dict[str, object]:
+        return selection_identity(replace(SAMPLE, documents=documents, seed=seed), fifty_documents)
+
+    assert identity(documents=0, seed=1) == identity(documents=0, seed=2)
+    assert identity(documents=9, seed=1) != identity(documents=9, seed=2)
+
+
+def test_load_documents_makes_a_group_of_its_own_for_a_document_without_group(tmp_path: Path) -> None:
+    """The three documents have the ID x. The group of a document without one must not be equal to the group x."""
     path = tmp_path / "a.jsonl"
-    path.write_text(
-        "".join(json.dumps({"id": "x", "text": "a", "meta": {"set": name}}) + "\n" for name in ("x", None, ""))
-    )
+    rows = [{"id": "x", "text": "a", "meta": {"set": name}} for name in ("x", None, "")]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     config = replace(CONFIG, files=[str(path)], group="meta.set", id_field="id")
     groups = [document.group for document in load_documents(config, pin_dataset(config))]
-    assert groups == ["x", "document 1 (no meta.set)", "document 2 (no meta.set)"], "each is its own, and none is x"
+    assert groups == ["x", "document 1 (no meta.set)", "document 2 (no meta.set)"]
 
 
-def test_local_documents_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`datasets` sleeps 5 s after each selection, for connections of a hub to end."""
+def test_load_documents_does_not_sleep_after_reading_local_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`datasets` sleeps 5 s after each selection, for connections to a hub to end. Its setting must not be changed."""
     from datasets import config, iterable_dataset
 
-    slept: list[float] = []
+    slept: list[float] = []  # seconds
     monkeypatch.setattr(iterable_dataset, "time", SimpleNamespace(sleep=slept.append))
     before = config.SLEEP_TIME_ON_THREADS_SHUTDOWN
-    source = parquet_source(tmp_path / "d", {"text": [f"text {i}" for i in range(50)]})
-    load_documents(replace(CONFIG, split="test", documents=10), source)
+    pinned = parquet_dataset(tmp_path / "d", {"text": [f"text {i}" for i in range(50)]})
+    load_documents(replace(CONFIG, split="test", documents=10), pinned)
     assert 0 < sum(slept) < 1
     assert before == config.SLEEP_TIME_ON_THREADS_SHUTDOWN
 
 
 @pytest.mark.parametrize(
-    ("change", "file", "words"),
+    ("changes", "file", "part_of_message"),
     [
-        ({}, "nothing*.jsonl", "no file matches .*nothing"),
+        ({}, "nothing*.jsonl", "nothing"),
         ({}, "a.pdf", r"a\.pdf"),
-        ({"fields": ["body"]}, "a.jsonl", "no field body. Fields: text, kind, meta$"),
-        ({"where": {"lang": "en"}}, "a.jsonl", "no field lang"),
-        ({"where": {"kind": "z"}}, "a.jsonl", "is empty: 0 documents"),
-        ({}, "empty.jsonl", "is empty: 2 documents"),
-        ({"group": "kind.x.y"}, "a.jsonl", "the field kind holds a str"),
+        ({"fields": ["body"]}, "a.jsonl", "body.*: text, kind, meta$"),
+        ({"where": {"lang": "en"}}, "a.jsonl", "field lang"),
+        ({"where": {"kind": "z"}}, "a.jsonl", "0 documents"),
+        ({}, "empty.jsonl", "2 documents"),
+        ({"group": "kind.x.y"}, "a.jsonl", "field kind"),
         ({"group": "meta.nope"}, "a.jsonl", r"dataset\.group=meta\.nope"),
     ],
 )
-def test_what_is_wrong(change: dict[str, Any], file: str, words: str, tmp_path: Path) -> None:
+def test_load_documents_names_the_wrong_file_field_or_filter(
+    changes: dict[str, Any], file: str, part_of_message: str, tmp_path: Path
+) -> None:
     write(tmp_path, "a.jsonl")
     write(tmp_path, "a.pdf")
     (tmp_path / "empty.jsonl").write_text('{"text": ""}\n' * 2)
-    with pytest.raises(BadInput, match=words):
-        load(replace(CONFIG, **change), f"{tmp_path}/{file}")
+    with pytest.raises(BadInput, match=part_of_message):
+        load(replace(CONFIG, **changes), f"{tmp_path}/{file}")
 
 
 LINES = "".join(json.dumps({"text": f"text number {i}", "n": i}) + "\n" for i in range(5000)).encode()
@@ -219,36 +279,53 @@ DAMAGED: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_damaged_files_are_refused_in_a_line(name: str, tmp_path: Path) -> None:
+def test_load_documents_refuses_a_damaged_file_in_one_line(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(DAMAGED[name])
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInput) as caught:
         load(CONFIG, str(tmp_path / name))
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
-def test_several_compressed_frames_are_one_file(tmp_path: Path) -> None:
-    half = len(LINES) // 2 + LINES[len(LINES) // 2 :].index(b"\n") + 1
+@pytest.fixture
+def two_frames(tmp_path: Path) -> Path:
+    """Write the 5,000 LINES to a .zst file of two compressed frames."""
+    middle = len(LINES) // 2
+    half = middle + LINES[middle:].index(b"\n") + 1
     path = tmp_path / "two.jsonl.zst"
     path.write_bytes(zstandard.compress(LINES[:half]) + zstandard.compress(LINES[half:]))
-    assert len(load(CONFIG, str(path))) == 5000
-    path.write_bytes(path.read_bytes()[:-5])
+    return path
+
+
+def test_load_documents_reads_all_compressed_frames_of_a_file(two_frames: Path) -> None:
+    assert len(load(CONFIG, str(two_frames))) == 5000
+
+
+def test_load_documents_refuses_a_file_if_its_last_frame_was_cut(two_frames: Path) -> None:
+    two_frames.write_bytes(two_frames.read_bytes()[:-5])
     with pytest.raises(BadInput, match="not complete"):
-        load(CONFIG, str(path))
+        load(CONFIG, str(two_frames))
 
 
-def test_documents_without_text_are_counted_and_the_first_is_named(
+def test_load_documents_counts_documents_without_text_and_names_the_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "few.jsonl").write_text('{"text": "one"}\n{"text": null}\n{"text": ""}\n')
-    (tmp_path / "few.csv").write_text("id,text\n1,one\n2,\n")
-    assert len(load(CONFIG, str(tmp_path / "few.jsonl"))) == 3
-    assert "2 of 3 documents" in (out := capsys.readouterr().out)
+    path = tmp_path / "few.jsonl"
+    path.write_text('{"text": "one"}\n{"text": null}\n{"text": ""}\n')
+    assert len(load(CONFIG, str(path))) == 3
+    out = capsys.readouterr().out
+    assert "2 of 3 documents" in out
     assert "few.jsonl:1" in out
-    assert len(load(CONFIG, str(tmp_path / "few.csv"))) == 2
+
+
+def test_load_documents_names_a_row_of_csv_without_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "few.csv"
+    path.write_text("id,text\n1,one\n2,\n")
+    assert len(load(CONFIG, str(path))) == 2
     assert "few.csv:1" in capsys.readouterr().out
 
 
-ODD_CELLS = [
+# Cells that a reader of tables could convert to a missing value, a number, a date or a truth value.
+CONVERTIBLE_CELLS = [
     "None",
     "null",
     "NA",
@@ -269,8 +346,8 @@ ODD_CELLS = [
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "csv.gz", "jsonl", "jsonl.zst", "json", "parquet"])
 @pytest.mark.parametrize("place", ["files", "folder"])
-def test_cells_are_the_text_that_they_are(kind: str, place: str, tmp_path: Path) -> None:
-    rows = [{"text": cell, "kind": cell} for cell in ODD_CELLS]
+def test_load_documents_does_not_convert_texts(kind: str, place: str, tmp_path: Path) -> None:
+    rows = [{"text": cell, "kind": cell} for cell in CONVERTIBLE_CELLS]
     path = tmp_path / f"train.{kind}"
     separator = "\t" if kind == "tsv" else ","
     if kind == "parquet":
@@ -279,21 +356,27 @@ def test_cells_are_the_text_that_they_are(kind: str, place: str, tmp_path: Path)
         path.write_text(json.dumps(rows, indent=2))
     else:
         content = "".join(json.dumps(row) + "\n" for row in rows).encode() if "json" in kind else table(rows, separator)
-        packed = {"gz": gzip.compress, "zst": zstandard.compress}.get(kind.rpartition(".")[2], bytes)
-        path.write_bytes(packed(content))
+        compress = {"gz": gzip.compress, "zst": zstandard.compress}.get(kind.rpartition(".")[2], bytes)
+        path.write_bytes(compress(content))
     config = replace(CONFIG, fields=["text", "kind"])
     config = replace(config, files=[str(path)]) if place == "files" else replace(config, path=str(tmp_path))
-    source = pin_dataset(config)
-    assert [document.fields for document in load_documents(config, source)] == [(cell, cell) for cell in ODD_CELLS]
-    chosen = load_documents(replace(config, where={"kind": "007"}), source)
-    assert [document.fields for document in chosen] == [("007", "007")]
+    pinned = pin_dataset(config)
+    documents = load_documents(config, pinned)
+    assert [document.fields for document in documents] == [(cell, cell) for cell in CONVERTIBLE_CELLS]
+    filtered = load_documents(replace(config, where={"kind": "007"}), pinned)
+    assert [document.fields for document in filtered] == [("007", "007")]
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "json", "parquet"])
 @pytest.mark.parametrize("place", ["files", "folder"])
 @pytest.mark.parametrize("sampling", list(Sampling))
-def test_columns_that_nobody_named_may_hold_anything(kind: str, place: str, sampling: Sampling, tmp_path: Path) -> None:
-    """A column is null for longer than `datasets` reads to guess its type, which is 10 MB; another mixes types."""
+def test_load_documents_accepts_any_values_in_columns_that_the_config_does_not_name(
+    kind: str, place: str, sampling: Sampling, tmp_path: Path
+) -> None:
+    """The column `meta` is null in the first 12 MB; `datasets` reads 10 MB to guess a type. The column `n` mixes types.
+
+    A Parquet file cannot mix types in a column, so its column `n` does not.
+    """
     long = "x" * 20_000
     rows: list[dict[str, Any]] = [{"text": f"{i} {long}", "meta": None, "n": 1} for i in range(600)]
     late = [{"text": f"late {i}", "meta": {"site": "a"}, "n": 2 if kind == "parquet" else "two"} for i in range(3)]
@@ -305,36 +388,48 @@ def test_columns_that_nobody_named_may_hold_anything(kind: str, place: str, samp
     else:
         (tmp_path / "train-0.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows + late))
     config = replace(CONFIG, sampling=sampling, documents=603)
-    chosen = {"files": [f"{tmp_path}/*.{kind}"]} if place == "files" else {"path": str(tmp_path)}
-    config = replace(config, **chosen)
+    if place == "files":
+        config = replace(config, files=[f"{tmp_path}/*.{kind}"])
+    else:
+        config = replace(config, path=str(tmp_path))
     documents = load_documents(config, pin_dataset(config))
     assert sorted(document.fields[0] for document in documents) == sorted(row["text"] for row in rows + late)
 
 
-def test_a_text_file_keeps_its_carriage_returns(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["files", "folder"])
+def test_load_documents_keeps_the_line_ends_of_a_text_file(place: str, tmp_path: Path) -> None:
     text = "one\r\ntwo\rthree\n\u2028\x0cfour\r\n"
-    for name, content in (("a.txt", text.encode()), ("b.txt.gz", gzip.compress(b"\xef\xbb\xbf" + text.encode()))):
-        (tmp_path / name).write_bytes(content)
-    expected = [("a.txt", (text,)), ("b.txt.gz", (text,))]
-    assert load(CONFIG, str(tmp_path / "a.txt"), str(tmp_path / "b.txt.gz")) == expected
-    config = replace(CONFIG, path=str(tmp_path))
-    assert [(one.id, one.fields) for one in load_documents(config, pin_dataset(config))] == expected
+    plain = tmp_path / "a.txt"
+    plain.write_bytes(text.encode())
+    compressed = tmp_path / "b.txt.gz"
+    compressed.write_bytes(gzip.compress(b"\xef\xbb\xbf" + text.encode()))  # with a byte order mark
+    if place == "files":
+        config = replace(CONFIG, files=[str(plain), str(compressed)])
+    else:
+        config = replace(CONFIG, path=str(tmp_path))
+    documents = [(document.id, document.fields) for document in load_documents(config, pin_dataset(config))]
+    assert documents == [("a.txt", (text,)), ("b.txt.gz", (text,))]
 
 
-def test_shapes_of_json(tmp_path: Path) -> None:
-    shapes = {
-        "lines.jsonl": '\ufeff\n{"text": "a"}\n\n{"text": "b", "x": [1, {}]}\r\n',
-        "array.json": '\n[{"text": "a"},\n {"x": NaN, "text": "b"}]',
-        "texts.json": '["a",\n"b"]',
-    }
-    for name, content in shapes.items():
-        (tmp_path / name).write_text(content)
-        assert load(CONFIG, str(tmp_path / name)) == [(f"{name}:0", ("a",)), (f"{name}:1", ("b",))]
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("lines.jsonl", '\ufeff\n{"text": "a"}\n\n{"text": "b", "x": [1, {}]}\r\n'),
+        ("array.json", '\n[{"text": "a"},\n {"x": NaN, "text": "b"}]'),
+        ("texts.json", '["a",\n"b"]'),
+    ],
+)
+def test_load_documents_reads_json_as_lines_as_an_array_and_as_texts(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    assert load(CONFIG, str(tmp_path / name)) == [(f"{name}:0", ("a",)), (f"{name}:1", ("b",))]
+
+
+def test_load_documents_reads_a_json_file_of_one_object_as_one_document(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text('{\n  "text": "a",\n  "n": {}\n}\n')
     assert load(CONFIG, str(tmp_path / "one.json")) == [("one.json:0", ("a",))]
 
 
-def test_a_field_that_appears_late_is_found(tmp_path: Path) -> None:
+def test_load_documents_finds_a_field_that_only_the_last_row_has(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"other": 1}\n' * 50 + '{"text": "a", "lang": "en"}\n')
     assert load(replace(CONFIG, where={"lang": "en"}), str(path)) == [("a.jsonl:50", ("a",))]
@@ -342,10 +437,12 @@ def test_a_field_that_appears_late_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sampling", list(Sampling))
 @pytest.mark.parametrize("place", ["files", "folder"])
-def test_a_draw_is_the_same_from_every_kind_of_file(place: str, sampling: Sampling, tmp_path: Path) -> None:
-    """And the permutation of all rows is NumPy's, as in `datasets`."""
+def test_load_documents_draws_equal_samples_from_all_kinds_of_files(
+    place: str, sampling: Sampling, tmp_path: Path
+) -> None:
+    """With `Sampling.shuffle`, the order is NumPy's permutation of the filtered rows, as in `datasets`."""
     rows = [{"text": f"text {i}", "kind": "ab"[i % 2]} for i in range(40)]
-    drawn = []
+    samples = []
     for kind in ("csv", "jsonl", "parquet"):
         folder = tmp_path / kind
         folder.mkdir()
@@ -355,24 +452,31 @@ def test_a_draw_is_the_same_from_every_kind_of_file(place: str, sampling: Sampli
             content = "".join(json.dumps(row) + "\n" for row in rows).encode() if kind == "jsonl" else table(rows, ",")
             (folder / f"train.{kind}").write_bytes(content)
         config = replace(CONFIG, documents=7, where={"kind": "a"}, sampling=sampling, seed=3)
-        chosen = {"files": [f"{folder}/*"]} if place == "files" else {"path": str(folder)}
-        config = replace(config, **chosen)
-        drawn.append([document.fields[0] for document in load_documents(config, pin_dataset(config))])
-    assert drawn[0] == drawn[1] == drawn[2]
+        if place == "files":
+            config = replace(config, files=[f"{folder}/*"])
+        else:
+            config = replace(config, path=str(folder))
+        samples.append([document.fields[0] for document in load_documents(config, pin_dataset(config))])
+    assert samples[0] == samples[1] == samples[2]
     if sampling is Sampling.shuffle:
-        assert drawn[0] == [f"text {2 * i}" for i in np.random.default_rng(3).permutation(20)[:7]]
+        assert samples[0] == [f"text {2 * i}" for i in np.random.default_rng(3).permutation(20)[:7]]
 
 
-def test_a_dataset_with_one_split_needs_no_split(tmp_path: Path) -> None:
+def test_only_split_returns_the_split_of_a_dataset_with_one(tmp_path: Path) -> None:
     write(tmp_path, "train.jsonl")
     config = replace(CONFIG, path=str(tmp_path), split="")
     assert only_split(config, pin_dataset(config)) == "train"
+
+
+def test_only_split_lists_the_splits_of_a_dataset_with_several(tmp_path: Path) -> None:
+    write(tmp_path, "train.jsonl")
     write(tmp_path, "test.jsonl")
-    with pytest.raises(BadInput, match="Splits: train, test"):
+    config = replace(CONFIG, path=str(tmp_path), split="")
+    with pytest.raises(BadInput, match="train, test"):
         only_split(config, pin_dataset(config))
 
 
-def test_a_file_of_another_encoding_is_refused(tmp_path: Path) -> None:
+def test_load_documents_refuses_a_text_file_in_utf_16(tmp_path: Path) -> None:
     path = tmp_path / "wide.txt"
     path.write_bytes("plain text".encode("utf-16-le"))  # valid UTF-8, with a NUL after each letter
     with pytest.raises(BadInput, match="UTF-8"):
