@@ -1,4 +1,4 @@
-"""A working folder with a store, and configs of small cells on the embedded models."""
+"""Fixtures of tests that measure: a store in the current folder, and configurations of small cells."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ __all__ = ["empty_database", "store"]
 
 Configs = Callable[..., list[Config]]
 SMALL = ("model=nano/6k", "dataset=pydocs", "dataset.documents=3", "engine.threads=1")
+"""The words of a command line that measures the smallest embedded model on three documents with one thread."""
 
 
 @pytest.fixture
 def configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Configs:
-    """Compose cells of words: three documents, and nano/6k on pydocs where the words choose nothing else."""
+    """Compose the configurations of cells from words of a command line, in an empty current folder.
+
+    The words of `SMALL` are added, except those whose key is in the given words.
+    """
     monkeypatch.chdir(tmp_path)
 
     def compose_small(*words: str) -> list[Config]:
         keys = [word.partition("=")[0] for word in words]
-        return compose([*(word for word in SMALL if word.partition("=")[0] not in keys), *words])
+        defaults = [word for word in SMALL if word.partition("=")[0] not in keys]
+        return compose([*defaults, *words])
 
     return compose_small

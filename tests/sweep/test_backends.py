@@ -1,4 +1,4 @@
-"""Which cells become one job, how jobs run side by side, and the script of SLURM."""
+"""Tests of backends: how cells are grouped into jobs, how jobs run side by side, and the script for SLURM."""
 
 from __future__ import annotations
 
@@ -25,47 +25,71 @@ from rbptrack.tracking import Outbox, Store
 from tests.sweep.conftest import Configs
 
 
-def names(jobs: list[list[Cell]]) -> list[list[str]]:
+def sizes_and_datasets(jobs: list[list[Cell]]) -> list[list[str]]:
+    """Name the cells of each job, such as `6k pydocs`."""
     return [[f"{cell.config.model.size} {cell.config.dataset.name}" for cell in job] for job in jobs]
 
 
-def test_a_job_has_all_datasets_of_a_small_model_and_one_of_a_large_one(configs: Configs) -> None:
+@pytest.fixture
+def cells_and_parameters(configs: Configs) -> list[tuple[Cell, int]]:
+    """Pairs of a cell and its number of parameters: three models on two datasets.
+
+    The numbers are invented. A model with at least a billion parameters is large.
+    """
+    parameters = {"6k": 70_000_000, "15k": 900_000_000, "38k": 12_000_000_000}
     cells = [sweep.resolve(config) for config in configs("model=nano/6k,nano/15k,nano/38k", "dataset=pydocs,stdlib")]
-    params = {"6k": 70_000_000, "15k": 900_000_000, "38k": 12_000_000_000}
-    sized = [(cell, params[cell.config.model.size]) for cell in cells]
-    assert names(group_into_jobs(sized)) == [
+    return [(cell, parameters[cell.config.model.size]) for cell in cells]
+
+
+def test_group_into_jobs_makes_a_job_per_small_model_and_per_dataset_of_a_large_one(
+    cells_and_parameters: list[tuple[Cell, int]],
+) -> None:
+    assert sizes_and_datasets(group_into_jobs(cells_and_parameters)) == [
         ["38k pydocs"],
         ["38k stdlib"],
         ["15k pydocs", "15k stdlib"],
         ["6k pydocs", "6k stdlib"],
     ]
-    together = names(group_into_jobs(sized, at_a_time=1))
-    assert together[:2] == [["38k pydocs"], ["38k stdlib"]]
-    assert sorted(together[2]) == ["15k pydocs", "15k stdlib", "6k pydocs", "6k stdlib"]
 
 
-def test_small_models_share_as_many_jobs_as_run_side_by_side(configs: Configs) -> None:
-    sizes = {"6k": 6, "15k": 15, "38k": 38, "115k": 115}
-    cells = [sweep.resolve(config) for config in configs(f"model={','.join(f'nano/{size}' for size in sizes)}")]
-    jobs = group_into_jobs([(cell, sizes[cell.config.model.size]) for cell in cells], at_a_time=2)
-    assert names(jobs) == [["115k pydocs"], ["38k pydocs", "15k pydocs", "6k pydocs"]]
+def test_group_into_jobs_puts_all_small_models_into_one_job_if_one_runs_at_a_time(
+    cells_and_parameters: list[tuple[Cell, int]],
+) -> None:
+    large_1, large_2, small = sizes_and_datasets(group_into_jobs(cells_and_parameters, at_a_time=1))
+    assert [large_1, large_2] == [["38k pydocs"], ["38k stdlib"]]
+    assert sorted(small) == ["15k pydocs", "15k stdlib", "6k pydocs", "6k stdlib"]
 
 
-def test_the_script_is_one_array_with_sbatchs_own_options(
+def test_group_into_jobs_shares_small_models_among_as_many_jobs_as_run_at_a_time(configs: Configs) -> None:
+    parameters = {"6k": 6, "15k": 15, "38k": 38, "115k": 115}
+    cells = [sweep.resolve(config) for config in configs("model=nano/6k,nano/15k,nano/38k,nano/115k")]
+    jobs = group_into_jobs([(cell, parameters[cell.config.model.size]) for cell in cells], at_a_time=2)
+    assert sizes_and_datasets(jobs) == [["115k pydocs"], ["38k pydocs", "15k pydocs", "6k pydocs"]]
+
+
+def test_slurm_with_show_prints_a_script_of_one_array_with_sbatch_options(
     store: Store, configs: Configs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "a folder"
-    cells = dict(enumerate(map(sweep.resolve, configs("model=nano/6k,nano/15k"))))
-    Slurm(store, folder, {"partition": "gpu", "gres": "gpu:1"}, show=True).run(cells, lambda *_: None)
+    cells = [sweep.resolve(config) for config in configs("model=nano/6k,nano/15k")]
+    backend = Slurm(store, folder, {"partition": "gpu", "gres": "gpu:1"}, show=True)
+    backend.run(dict(enumerate(cells)), lambda *_: None)
     script = capsys.readouterr().out
     assert "#SBATCH --array=0-1" in script
     assert "#SBATCH --partition=gpu\n#SBATCH --gres=gpu:1" in script
     assert subprocess.run(["bash", "-n", str(folder / "job.sh")], check=False).returncode == 0
-    jobs = [read_job(folder / f"{number}.json") for number in range(2)]
-    assert jobs == [[cells[1]], [cells[0]]]
 
 
-def test_a_job_measures_its_cells_and_leaves_their_folders(store: Store, configs: Configs, tmp_path: Path) -> None:
+def test_slurm_writes_a_job_file_for_each_model_with_the_largest_first(
+    store: Store, configs: Configs, tmp_path: Path
+) -> None:
+    smaller, larger = (sweep.resolve(config) for config in configs("model=nano/6k,nano/15k"))
+    Slurm(store, tmp_path / "jobs", show=True).run({0: smaller, 1: larger}, lambda *_: None)
+    assert read_job(tmp_path / "jobs" / "0.json") == [larger]
+    assert read_job(tmp_path / "jobs" / "1.json") == [smaller]
+
+
+def test_run_job_measures_its_cells_and_leaves_their_folders(store: Store, configs: Configs, tmp_path: Path) -> None:
     cells = [sweep.resolve(config) for config in configs("dataset=pydocs,stdlib")]
     write_job(tmp_path / "0.json", cells)
     assert run_job(tmp_path / "0.json") == 0
@@ -74,62 +98,101 @@ def test_a_job_measures_its_cells_and_leaves_their_folders(store: Store, configs
     assert len(Outbox(store).deliver_waiting()) == 2
 
 
-def test_what_an_array_is_at_work_on_is_not_submitted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, line in (("sbatch", "echo 17; sleep 0.1"), ("squeue", f"cat {tmp_path}/queue")):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
-        (tmp_path / name).chmod(0o755)
+def write_command(path: Path, line: str) -> None:
+    """Write an executable shell script of one line."""
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that holds the output of squeue. An array of the cells `a` and `b` is submitted from `launch/first`.
+
+    The commands sbatch and squeue are shell scripts. The array has the number 17.
+    """
+    queue = tmp_path / "queue"
+    write_command(tmp_path / "sbatch", "echo 17; sleep 0.1")
+    write_command(tmp_path / "squeue", f"cat {queue}")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    folder = tmp_path / "launch/first"
-    folder.mkdir(parents=True)
-    submit_and_wait(folder / "job.sh", ["a", "b"], lambda: None)
-    (tmp_path / "queue").write_text("17_[0-1] gpu rbptrack PENDING")
-    for place, cells in (("first", ["c"]), ("second", ["b", "c"])):
-        with pytest.raises(BadInput, match="scancel 17"):
-            _refuse_while_an_array_runs(tmp_path / "launch" / place, cells)
-    _refuse_while_an_array_runs(tmp_path / "launch/second", ["c"])
-    (tmp_path / "queue").write_text("")
-    _refuse_while_an_array_runs(folder, ["a", "b"])
+    (tmp_path / "launch" / "first").mkdir(parents=True)
+    submit_and_wait(tmp_path / "launch" / "first" / "job.sh", ["a", "b"], lambda: None)
+    return queue
 
 
-def python(code: str) -> list[str]:
-    """The command that runs this code, which is given the GPU that it sees as `gpu`."""
+@pytest.mark.parametrize(("folder", "cells"), [("first", ["c"]), ("second", ["b", "c"])])
+def test_slurm_refuses_a_folder_or_cells_of_an_array_that_still_runs(
+    folder: str, cells: list[str], queue: Path, tmp_path: Path
+) -> None:
+    queue.write_text("17_[0-1] gpu rbptrack PENDING")
+    with pytest.raises(BadInput, match="scancel 17"):
+        _refuse_while_an_array_runs(tmp_path / "launch" / folder, cells)
+
+
+def test_slurm_accepts_other_cells_in_another_folder_while_an_array_runs(queue: Path, tmp_path: Path) -> None:
+    queue.write_text("17_[0-1] gpu rbptrack PENDING")
+    _refuse_while_an_array_runs(tmp_path / "launch" / "second", ["c"])
+
+
+def test_slurm_accepts_the_same_cells_after_the_array_has_ended(queue: Path, tmp_path: Path) -> None:
+    queue.write_text("")
+    _refuse_while_an_array_runs(tmp_path / "launch" / "first", ["a", "b"])
+
+
+def python_command(code: str) -> list[str]:
+    """Return a command that runs Python code. The variable `gpu` holds the GPU that the process may use."""
     return [sys.executable, "-c", f"import os, time; gpu = os.environ['CUDA_VISIBLE_DEVICES']\n{code}"]
 
 
-def test_jobs_run_side_by_side_each_on_a_gpu_of_its_own(tmp_path: Path) -> None:
-    """Each of the first two waits until the other has begun."""
-    meet = f"""
+def test_run_side_by_side_runs_one_job_at_a_time_on_each_gpu(tmp_path: Path) -> None:
+    """Each of the first two jobs waits until the other has begun, so both must run at the same time."""
+    wait_for_the_other = f"""
 print(gpu, flush=True)
 open({str(tmp_path)!r} + f"/{{gpu}}.begun", "w").close()
-while not all(os.path.exists({str(tmp_path)!r} + f"/{{one}}.begun") for one in (3, 7)):
+while not all(os.path.exists({str(tmp_path)!r} + f"/{{number}}.begun") for number in (3, 7)):
     time.sleep(0.01)
 """
-    commands = [python(meet), python(meet), python("print(gpu)")]
+    commands = [
+        python_command(wait_for_the_other),
+        python_command(wait_for_the_other),
+        python_command("print(gpu)"),
+    ]
     run_side_by_side(commands, ["3", "7"], tmp_path, lambda: None)
-    seen = [(tmp_path / f"{number}.log").read_text().strip() for number in range(3)]
-    assert seen[:2] == ["3", "7"]
-    assert seen[2] in ("3", "7")
+    gpus = [(tmp_path / f"{number}.log").read_text().strip() for number in range(3)]
+    assert gpus[:2] == ["3", "7"]
+    assert gpus[2] in ("3", "7")
 
 
-def test_all_gpus_are_those_that_cuda_sees(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus = ["GPU-89f", "MIG-GPU-89f/1/0"]
-    for visible, seen in {"0,": ["0"], "2, 3,-1,4": ["2", "3"], ",".join(gpus): gpus}.items():
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert _all_gpus() == seen
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        ("0,", ["0"]),
+        ("2, 3,-1,4", ["2", "3"]),  # CUDA ignores all names after an invalid one
+        ("GPU-89f,MIG-GPU-89f/1/0", ["GPU-89f", "MIG-GPU-89f/1/0"]),
+    ],
+)
+def test_all_gpus_are_those_that_cuda_would_use(
+    visible: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert _all_gpus() == expected
+
+
+def test_all_gpus_refuses_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "NoDevFiles")
     with pytest.raises(BadInput):
         _all_gpus()
 
 
-def test_an_interrupt_ends_the_jobs(tmp_path: Path) -> None:
+def test_run_side_by_side_ends_its_jobs_at_an_interrupt(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
 
-    def interrupt() -> None:
+    def interrupt_after_the_first_line() -> None:
         if log.read_text():
             raise KeyboardInterrupt
 
-    commands = [python("print(os.getpid(), flush=True); time.sleep(600)")]
+    commands = [python_command("print(os.getpid(), flush=True); time.sleep(600)")]
     with pytest.raises(KeyboardInterrupt):
-        run_side_by_side(commands, ["0"], tmp_path, interrupt)
+        run_side_by_side(commands, ["0"], tmp_path, interrupt_after_the_first_line)
+    process_id = int(log.read_text())
     with pytest.raises(ProcessLookupError):
-        os.kill(int(log.read_text()), 0)
+        os.kill(process_id, 0)  # signal 0 only asks whether the process exists

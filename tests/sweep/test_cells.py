@@ -1,4 +1,4 @@
-"""What a fingerprint tells apart, and what it does not; pins."""
+"""Tests of cells: what the fingerprint depends on, the length of sequences, job files, and changed local files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from rbptrack.config.paths import embedded
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import Pinned
 from rbptrack.sweep import Resolver, resolve
-from rbptrack.sweep.cells import check_unchanged, read_job, write_job
+from rbptrack.sweep.cells import Cell, check_unchanged, read_job, write_job
 from tests.sweep.conftest import Configs
+
+
+def change_json(path: Path, **changes: object) -> None:
+    """Replace or add some values of a JSON object in a file."""
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | changes))
 
 
 @pytest.mark.parametrize(
@@ -45,10 +51,10 @@ from tests.sweep.conftest import Configs
         ["reference=nano/15k", "reference.dtype=bfloat16"],
     ],
 )
-def test_what_moves_a_number_moves_the_fingerprint(words: list[str], configs: Configs) -> None:
+def test_fingerprint_changes_with_every_option_that_changes_a_number(words: list[str], configs: Configs) -> None:
     (plain,) = configs()
-    (other,) = configs(*words)
-    assert resolve(other).fingerprint != resolve(plain).fingerprint
+    (changed,) = configs(*words)
+    assert resolve(changed).fingerprint != resolve(plain).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -63,113 +69,167 @@ def test_what_moves_a_number_moves_the_fingerprint(words: list[str], configs: Co
         ["force=true"],
     ],
 )
-def test_what_moves_no_number_leaves_it(words: list[str], configs: Configs) -> None:
+def test_fingerprint_does_not_depend_on_options_that_change_no_number(words: list[str], configs: Configs) -> None:
     (plain,) = configs()
-    (other,) = configs(*words)
-    assert resolve(other).fingerprint == resolve(plain).fingerprint
+    (changed,) = configs(*words)
+    assert resolve(changed).fingerprint == resolve(plain).fingerprint
 
 
-def test_weights_and_texts_count_wherever_they_lie(configs: Configs, tmp_path: Path) -> None:
+def test_fingerprint_does_not_depend_on_the_folder_of_the_model(configs: Configs, tmp_path: Path) -> None:
     (plain,) = configs()
     shutil.copytree(embedded("models/6k"), tmp_path / "copy")
     (moved,) = configs("model.path=copy")
     assert resolve(moved).fingerprint == resolve(plain).fingerprint
-    config = json.loads((tmp_path / "copy/config.json").read_text())
-    (tmp_path / "copy/config.json").write_text(json.dumps(config | {"note": "changed"}))
-    assert resolve(moved).fingerprint != resolve(plain).fingerprint
 
 
-def test_rules_of_the_tokenizer_are_part_of_the_identity(configs: Configs, tmp_path: Path) -> None:
-    """Whatever the name of its folder; what lies beside it does not count."""
-
-    def rules(name: str) -> str:
-        return str(resolve(*configs(f"model.tokenizer={name}")).identity["tokenizer_rules"])
-
-    for name in ("copy", "other"):
-        shutil.copytree(embedded("tokenizer"), tmp_path / name)
-    (tmp_path / "copy/NOTES").write_text("of no importance")
-    file = tmp_path / "other/tokenizer.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"normalizer": {"type": "NFC"}}))
-    own = str(resolve(*configs()).identity["tokenizer_rules"])
-    assert rules("copy") == own
-    assert rules("other") != own
+def test_fingerprint_changes_with_the_files_of_the_model(configs: Configs, tmp_path: Path) -> None:
+    (plain,) = configs()
+    shutil.copytree(embedded("models/6k"), tmp_path / "copy")
+    change_json(tmp_path / "copy" / "config.json", note="changed")
+    (changed,) = configs("model.path=copy")
+    assert resolve(changed).fingerprint != resolve(plain).fingerprint
 
 
-def test_sequences_are_as_long_as_the_model_reads(configs: Configs, tmp_path: Path) -> None:
-    """If the user names no length: a model that reads fewer tokens is given shorter sequences, and a note says so."""
+def tokenizer_rules(configs: Configs, *words: str) -> str:
+    return str(resolve(*configs(*words)).identity["tokenizer_rules"])
+
+
+def test_tokenizer_rules_do_not_depend_on_the_folder_or_on_other_files_in_it(configs: Configs, tmp_path: Path) -> None:
+    shutil.copytree(embedded("tokenizer"), tmp_path / "copy")
+    (tmp_path / "copy" / "NOTES").write_text("of no importance")
+    assert tokenizer_rules(configs, "model.tokenizer=copy") == tokenizer_rules(configs)
+
+
+def test_tokenizer_rules_change_with_the_normalizer(configs: Configs, tmp_path: Path) -> None:
+    shutil.copytree(embedded("tokenizer"), tmp_path / "other")
+    change_json(tmp_path / "other" / "tokenizer.json", normalizer={"type": "NFC"})
+    assert tokenizer_rules(configs, "model.tokenizer=other") != tokenizer_rules(configs)
+
+
+@pytest.fixture
+def local_models(tmp_path: Path) -> str:
+    """Two copies of an embedded model that read 64 tokens (`./short`) and 512 tokens (`./long`).
+
+    The fixture returns the option that gives them a tokenizer.
+    """
     for name, limit in (("short", 64), ("long", 512)):
         shutil.copytree(embedded("models/6k"), tmp_path / name)
-        path = tmp_path / name / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"max_position_embeddings": limit}))
-    tokenizer = f"model.tokenizer={embedded('tokenizer')}"
-    short, long, explicit = (
-        resolve(*configs(f"model=./{name}", tokenizer, *words))
-        for name, words in (("short", ()), ("long", ()), ("short", ("dataset.seq_len=64", "dataset.context=8")))
-    )
-    assert (long.config.dataset.seq_len, long.config.dataset.context, long.notes) == (256, 32, ())
-    assert (short.config.dataset.seq_len, short.config.dataset.context) == (64, 8)
-    assert "64" in short.notes[0]
-    assert explicit.fingerprint == short.fingerprint
+        change_json(tmp_path / name / "config.json", max_position_embeddings=limit)
+    return f"model.tokenizer={embedded('tokenizer')}"
+
+
+def test_resolve_shortens_sequences_to_the_models_maximum_with_a_note(configs: Configs, local_models: str) -> None:
+    cell = resolve(*configs("model=./short", local_models))
+    assert (cell.config.dataset.seq_len, cell.config.dataset.context) == (64, 8)
+    (note,) = cell.notes
+    assert "64" in note
+
+
+def test_resolve_keeps_sequences_that_the_model_can_read(configs: Configs, local_models: str) -> None:
+    cell = resolve(*configs("model=./long", local_models))
+    assert (cell.config.dataset.seq_len, cell.config.dataset.context) == (256, 32)
+    assert cell.notes == ()
+
+
+def test_resolve_gives_shortened_and_explicitly_short_sequences_one_fingerprint(
+    configs: Configs, local_models: str
+) -> None:
+    shortened = resolve(*configs("model=./short", local_models))
+    explicit = resolve(*configs("model=./short", local_models, "dataset.seq_len=64", "dataset.context=8"))
+    assert explicit.fingerprint == shortened.fingerprint
     assert not explicit.notes
-    with_reference = resolve(
-        *configs("model=./long", tokenizer, "reference=./short", f"reference.tokenizer={embedded('tokenizer')}")
-    )
-    assert with_reference.config.dataset.seq_len == 64
-    (refused,) = configs("model=./short", tokenizer, "dataset.seq_len=256")
-    assert resolve(refused).config.dataset.seq_len == 256
 
 
-def test_a_chat_template_counts_by_its_content(configs: Configs, tmp_path: Path) -> None:
+def test_resolve_shortens_sequences_to_the_maximum_of_the_reference(configs: Configs, local_models: str) -> None:
+    reference_tokenizer = f"reference.tokenizer={embedded('tokenizer')}"
+    cell = resolve(*configs("model=./long", local_models, "reference=./short", reference_tokenizer))
+    assert cell.config.dataset.seq_len == 64
+
+
+def test_resolve_keeps_an_explicit_sequence_length_above_the_models_maximum(
+    configs: Configs, local_models: str
+) -> None:
+    """Such a cell is refused later with a message about `dataset.seq_len`."""
+    cell = resolve(*configs("model=./short", local_models, "dataset.seq_len=256"))
+    assert cell.config.dataset.seq_len == 256
+
+
+def test_fingerprint_depends_on_the_content_of_the_chat_template_and_not_on_its_name(
+    configs: Configs, tmp_path: Path
+) -> None:
     (tmp_path / "one.jinja").write_text("{{ messages }}")
     (tmp_path / "same.jinja").write_text("{{ messages }}")
     (tmp_path / "other.jinja").write_text("{{ messages }}!")
-    chat = ("dataset.chat=true", "dataset.fields=text,id")
-    found = [
-        resolve(*configs(*chat, f"model.chat_template={name}.jinja")).fingerprint for name in ("one", "same", "other")
-    ]
-    assert found[0] == found[1] != found[2]
+    fingerprints = {}
+    for name in ("one", "same", "other"):
+        (config,) = configs("dataset.chat=true", "dataset.fields=text,id", f"model.chat_template={name}.jinja")
+        fingerprints[name] = resolve(config).fingerprint
+    assert fingerprints["same"] == fingerprints["one"]
+    assert fingerprints["other"] != fingerprints["one"]
 
 
-def test_the_identity_is_plain_data_whose_hash_is_the_fingerprint(configs: Configs) -> None:
+def test_fingerprint_is_the_hash_of_the_identity_as_json(configs: Configs) -> None:
     cell = resolve(*configs("reference=nano/15k"))
     assert fingerprint(json.loads(json.dumps(cell.identity))) == cell.fingerprint
     assert cell.folder.name == cell.fingerprint
 
 
-def test_a_split_that_is_not_named_is_the_only_one(configs: Configs) -> None:
+def test_resolve_fills_in_the_only_split_of_a_dataset(configs: Configs) -> None:
     cell = resolve(*configs("dataset.split=''"))
     assert cell.config.dataset.split == "test"
     assert cell.fingerprint == resolve(*configs()).fingerprint
 
 
-def test_a_job_file_holds_whole_cells(configs: Configs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A branch may have moved since: a job measures what its launcher pinned."""
+@pytest.fixture
+def hub_cell(configs: Configs, monkeypatch: pytest.MonkeyPatch) -> Cell:
+    """A cell whose model and dataset are pinned to the commit `aaa...` of the hub.
+
+    Their branches have moved to the commit `bbb...` since then.
+    """
     monkeypatch.setattr("rbptrack.sources.hub.commit", lambda *_: "a" * 40)
     words = ["model=org/tiny", "dataset=org/texts", "dataset.split=test", "dataset.seq_len=64", "dataset.context=8"]
-    hub = Resolver().resolve(*compose([*words, f"model.tokenizer={embedded('tokenizer')}"]))
-    local = resolve(*configs("reference=nano/15k", "dataset.where.lang=en", "candidates=tokenizer"))
-    write_job(tmp_path / "0.json", [hub, local])
+    (config,) = compose([*words, f"model.tokenizer={embedded('tokenizer')}"])
+    cell = Resolver().resolve(config)
     monkeypatch.setattr("rbptrack.sources.hub.commit", lambda *_: "b" * 40)
-    assert read_job(tmp_path / "0.json") == [hub, local]
-    assert [cell.fingerprint for cell in read_job(tmp_path / "0.json")] == [hub.fingerprint, local.fingerprint]
-    assert hub.weights == Pinned("org/tiny", "a" * 40, f"org/tiny@{'a' * 40}", requested="main")
-    check_unchanged(hub)
-    check_unchanged(local)
+    return cell
 
 
-def test_local_files_that_change_before_a_job_begins_are_refused(configs: Configs, tmp_path: Path) -> None:
+def test_read_job_returns_the_cells_of_write_job_with_their_pins(
+    hub_cell: Cell, configs: Configs, tmp_path: Path
+) -> None:
+    local_cell = resolve(*configs("reference=nano/15k", "dataset.where.lang=en", "candidates=tokenizer"))
+    write_job(tmp_path / "0.json", [hub_cell, local_cell])
+    cells = read_job(tmp_path / "0.json")
+    assert cells == [hub_cell, local_cell]
+    assert [cell.fingerprint for cell in cells] == [hub_cell.fingerprint, local_cell.fingerprint]
+    assert cells[0].weights == Pinned("org/tiny", "a" * 40, f"org/tiny@{'a' * 40}", requested="main")
+
+
+def test_check_unchanged_accepts_a_cell_whose_branch_has_moved(hub_cell: Cell) -> None:
+    """The job measures the commit to which the cell is pinned."""
+    check_unchanged(hub_cell)
+
+
+def test_check_unchanged_accepts_local_files_that_did_not_change(configs: Configs) -> None:
+    check_unchanged(resolve(*configs("reference=nano/15k", "dataset.where.lang=en", "candidates=tokenizer")))
+
+
+def test_check_unchanged_refuses_a_model_whose_files_have_changed(configs: Configs, tmp_path: Path) -> None:
     shutil.copytree(embedded("models/6k"), tmp_path / "mine")
     cell = resolve(*configs("model=./mine", f"model.tokenizer={embedded('tokenizer')}"))
     check_unchanged(cell)
-    config = json.loads((tmp_path / "mine/config.json").read_text())
-    (tmp_path / "mine/config.json").write_text(json.dumps(config | {"rotary_pct": 0.5}))
-    with pytest.raises(BadInput, match="changed"):
+    change_json(tmp_path / "mine" / "config.json", rotary_pct=0.5)
+    with pytest.raises(BadInput, match=r"mine.* changed"):
         check_unchanged(cell)
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1]", None])
-def test_what_is_not_a_job_is_refused(content: str | None, tmp_path: Path) -> None:
-    if content is not None:
-        (tmp_path / "job.json").write_text(content)
-    with pytest.raises(BadInput, match="job"):
+@pytest.mark.parametrize("content", ["", "{}", "[1]"])
+def test_read_job_refuses_a_file_that_is_not_a_job(content: str, tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(content)
+    with pytest.raises(BadInput, match=r"job\.json"):
+        read_job(tmp_path / "job.json")
+
+
+def test_read_job_refuses_a_file_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"job\.json"):
         read_job(tmp_path / "job.json")

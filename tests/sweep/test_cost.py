@@ -1,4 +1,4 @@
-"""The plan of cells whose numbers are known."""
+"""Tests of `plan`: the cost of cells whose numbers are known."""
 
 from __future__ import annotations
 
@@ -13,69 +13,99 @@ from rbptrack.sweep.cost import _count_documents, _weight_files
 from rbptrack.tracking import Store
 from tests.sweep.conftest import Configs
 
+S_OF_6K = 5676
+PARAMETERS_OF_6K = 5676 + 4096 * 12  # 4,096 entries of the vocabulary times the width 12
 
-def test_the_embedded_models(store: Store, configs: Configs) -> None:
+
+def test_plan_of_a_cell_counts_parameters_tokens_flops_and_bytes(store: Store, configs: Configs) -> None:
+    (config,) = configs("dataset.seq_len=256")
+    row = sweep.plan([config]).iloc[0]
+    assert (row["S"], row["parameters"]) == (S_OF_6K, PARAMETERS_OF_6K)
+    assert row["FLOPs"] > 2 * row["tokens"] * PARAMETERS_OF_6K
+    assert row["weights"] == 4 * row["parameters"]
+    assert row["download"] == 0
+    assert row["seconds"] > 0
+    sweep.run([config], [])
+    assert row["tokens"] == store.runs().frame["num_tokens"].iloc[0]
+
+
+def test_plan_says_which_cells_are_measured_and_which_are_impossible(store: Store, configs: Configs) -> None:
     sweep.run(configs("model=nano/15k"), [])
     plan = sweep.plan(configs("model=nano/6k,nano/15k", "dataset.seq_len=256,1000"))
     assert plan["model"].tolist() == ["nano-6k", "nano-6k", "nano-15k", "nano-15k"]
-    small = plan.iloc[0]
-    assert (small["S"], small["parameters"]) == (5676, 5676 + 4096 * 12)
-    assert small["tokens"] == store.runs().frame["num_tokens"].iloc[0]
-    assert small["FLOPs"] > 2 * small["tokens"] * (5676 + 4096 * 12)
-    assert small["weights"] == 4 * small["parameters"]
-    assert small["download"] == 0
-    assert small["seconds"] > 0
-    assert plan["status"].tolist()[::2] == ["to measure", "measured"]
-    assert all("512" in str(error) for error in plan["error"][1::2])
-    assert plan["FLOPs"][1::2].isna().all()
-    again = sweep.plan(configs("model=nano/15k", "force=true")).iloc[0]
-    assert again["status"] == "to measure"
-    assert plan.loc[2, ["S", "parameters", "tokens", "FLOPs"]].tolist() == [*again[["S", "parameters", "tokens"]], 0]
+    assert plan["status"].tolist() == ["to measure", "impossible", "measured", "impossible"]
+    impossible = plan[plan["status"] == "impossible"]
+    assert all("512" in str(error) for error in impossible["error"])  # the most tokens that the models can read
+    assert impossible["FLOPs"].isna().all()
 
 
-def test_a_reference_costs_too(store: Store, configs: Configs) -> None:
-    alone = sweep.plan(configs("model=nano/6k,nano/115k"))
-    both = sweep.plan(configs("reference=nano/115k"))
+def test_plan_of_a_measured_cell_costs_nothing_unless_it_is_forced(store: Store, configs: Configs) -> None:
+    sweep.run(configs("model=nano/15k"), [])
+    measured = sweep.plan(configs("model=nano/15k")).iloc[0]
+    forced = sweep.plan(configs("model=nano/15k", "force=true")).iloc[0]
+    assert (measured["status"], forced["status"]) == ("measured", "to measure")
+    for column in ("S", "parameters", "tokens"):
+        assert measured[column] == forced[column]
+    assert measured["FLOPs"] == 0
+    assert forced["FLOPs"] > 0
+
+
+def test_plan_adds_the_cost_of_a_reference(store: Store, configs: Configs) -> None:
+    each_alone = sweep.plan(configs("model=nano/6k,nano/115k"))
+    with_reference = sweep.plan(configs("reference=nano/115k"))
     for column in ("FLOPs", "weights"):
-        assert both[column].iloc[0] == alone[column].sum()
+        assert with_reference[column].iloc[0] == each_alone[column].sum()
 
 
-def test_what_nobody_knows_without_the_hub_is_missing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_leaves_numbers_empty_that_only_the_hub_knows(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rbptrack.sources.hub.commit", lambda *_: "a" * 40)
     plan = sweep.plan(compose(["model=nano/6k", "dataset=org/texts", "dataset.split=test", "dataset.documents=5"]))
     row = plan.iloc[0]
-    assert row["S"] == 5676
+    assert row["S"] == S_OF_6K
     assert math.isnan(row["tokens"])
     assert math.isnan(row["seconds"])
     assert row["status"] == "to measure"
 
 
-def test_lines_of_compressed_bytes_are_no_documents(tmp_path: Path) -> None:
-    paths = [tmp_path / name for name in ("a.jsonl", "A.TXT", "a.jsonl.gz", "a.json")]
-    for path in paths:
-        path.write_text("{}\n{}\n")
-    assert [_count_documents(path) for path in paths[:2]] == [2, 1]
-    assert all(math.isnan(_count_documents(path)) for path in paths[2:])
+@pytest.mark.parametrize(("name", "expected"), [("a.jsonl", 2), ("A.TXT", 1)])
+def test_count_documents_counts_lines_of_jsonl_and_files_of_text(name: str, expected: int, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("{}\n{}\n")
+    assert _count_documents(tmp_path / name) == expected
 
 
-def test_weights_that_lie_beside_those_that_are_loaded_do_not_count() -> None:
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.json"])
+def test_count_documents_of_compressed_files_and_json_is_unknown(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("{}\n{}\n")
+    assert math.isnan(_count_documents(tmp_path / name))
+
+
+def test_weight_files_are_only_those_that_transformers_loads() -> None:
     shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
     others = ["consolidated.safetensors", "model.fp16.safetensors", "pytorch_model.bin"]
     assert _weight_files([*shards, *others], pickles=True) == shards
     assert _weight_files(others, pickles=True) == ["pytorch_model.bin"]
 
 
-def test_the_numbers_that_are_kept_follow_texts_and_rules(store: Store, configs: Configs, tmp_path: Path) -> None:
-    text = tmp_path / "text.txt"
+def plan_of_text(configs: Configs, content: str, *words: str) -> list[float]:
+    """Return tokens, FLOPs, S and parameters in the plan of nano/6k on a file with the given content."""
+    path = Path("text.txt").absolute()
+    path.write_text(content)
+    row = sweep.plan(configs("model=nano/6k", f"dataset={path}", *words)).iloc[0]
+    return [row["tokens"], row["FLOPs"], row["S"], row["parameters"]]
 
-    def tokens(content: str, *words: str) -> list[float]:
-        text.write_text(content)
-        table = sweep.plan(configs("model=nano/6k", f"dataset={text}", *words))
-        return [*table["tokens"], *table["FLOPs"], *table["S"], *table["parameters"]]
 
-    long = "the second text is longer " * 40
-    first, second = tokens("a short text"), tokens(long)
-    assert first != second
-    assert tokens("a short text") == first
-    assert tokens(long) == second
-    assert tokens(long, "dataset.sequence=truncate", "dataset.seq_len=16")[0] == 15
+def test_plan_follows_changes_of_a_text_file(store: Store, configs: Configs) -> None:
+    """Counts of tokens are kept on disk. They belong to the content of the file, not to its name."""
+    long_text = "the second text is longer " * 40
+    of_short_text = plan_of_text(configs, "a short text")
+    of_long_text = plan_of_text(configs, long_text)
+    assert of_short_text != of_long_text
+    assert plan_of_text(configs, "a short text") == of_short_text
+    assert plan_of_text(configs, long_text) == of_long_text
+
+
+def test_plan_follows_changes_of_the_rules_for_sequences(store: Store, configs: Configs) -> None:
+    long_text = "the second text is longer " * 40
+    plan_of_text(configs, long_text)
+    tokens, *_ = plan_of_text(configs, long_text, "dataset.sequence=truncate", "dataset.seq_len=16")
+    assert tokens == 15

@@ -1,4 +1,4 @@
-"""A cell's model and texts: what is refused before anything is loaded, and what is kept for the next cell."""
+"""Tests of `Loader`: what it refuses before it loads weights, and what it keeps in memory for the next cell."""
 
 from __future__ import annotations
 
@@ -15,39 +15,44 @@ from rbptrack.sweep.load import Loader
 from tests.sweep.conftest import Configs
 
 
-def test_a_tokenizer_larger_than_the_model_is_refused(configs: Configs, tmp_path: Path) -> None:
+def test_check_refuses_a_tokenizer_with_more_entries_than_the_model(configs: Configs, tmp_path: Path) -> None:
     folder = shutil.copytree(embedded("models/6k"), tmp_path / "broken")
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 4000}))
+    config["vocab_size"] = 4000  # the tokenizer has 4,096 entries
+    (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(BadInput, match="4000"):
         Loader().check(resolve(*configs("model.path=broken")))
 
 
-def test_sequences_longer_than_the_model_are_refused(configs: Configs) -> None:
+def test_check_refuses_sequences_longer_than_the_model_can_read(configs: Configs) -> None:
     with pytest.raises(BadInput, match="513"):
         Loader().check(resolve(*configs("dataset.seq_len=513")))
 
 
-def test_a_reference_with_another_tokenizer_is_refused(configs: Configs, tmp_path: Path) -> None:
+def test_check_refuses_a_reference_with_another_tokenizer(configs: Configs, tmp_path: Path) -> None:
     folder = shutil.copytree(embedded("tokenizer"), tmp_path / "other")
-    said = json.loads((folder / "tokenizer.json").read_text())
-    said["normalizer"] = {"type": "Lowercase"}
-    (folder / "tokenizer.json").write_text(json.dumps(said))
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["normalizer"] = {"type": "Lowercase"}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     with pytest.raises(BadInput, match="normalizer"):
         Loader().check(resolve(*configs("reference=nano/15k", "reference.tokenizer=other")))
 
 
-def test_the_last_model_and_the_texts_of_a_family_are_kept(configs: Configs) -> None:
+def test_load_keeps_the_last_model_and_the_texts_of_a_family(configs: Configs) -> None:
     cells = [resolve(config) for config in configs("model=nano/6k,nano/15k", "dataset=pydocs,stdlib")]
     loader = Loader()
-    loaded = [loader.load(cell) for cell in cells]
-    models = [id(model) for model, _ in loaded]
-    texts = [id(corpus) for _, corpus in loaded]
-    assert models[0] == models[1] != models[2] == models[3]
-    assert texts[0] == texts[2] != texts[1] == texts[3]
+    (model_6k, pydocs), (model_6k_again, stdlib), (model_15k, pydocs_again), (model_15k_again, stdlib_again) = [
+        loader.load(cell) for cell in cells
+    ]
+    assert model_6k is model_6k_again
+    assert model_15k is model_15k_again
+    assert model_6k is not model_15k
+    assert pydocs is pydocs_again
+    assert stdlib is stdlib_again
+    assert pydocs is not stdlib
 
 
-def test_the_reference_is_loaded_with_its_cell(configs: Configs) -> None:
+def test_load_loads_the_reference_with_the_model(configs: Configs) -> None:
     cell = resolve(*configs("reference=nano/15k", "candidates=tokenizer"))
     model, corpus = Loader().load(cell)
     assert model.reference is not None

@@ -1,4 +1,4 @@
-"""What many cells share is said once."""
+"""Tests of `failure_lines` and `note_lines`: what many cells share is printed once."""
 
 from __future__ import annotations
 
@@ -7,25 +7,32 @@ from rbptrack.sources.hub import Missing, NotCached
 from rbptrack.sweep.once import failure_lines, note_lines
 
 
-def test_a_cause_that_differs_only_in_the_names_of_the_cell_is_one() -> None:
+def test_failure_lines_join_failures_that_differ_only_in_the_name_of_the_model() -> None:
     failures = [(f"m-{size} / d", BadInput(f"at most 8, the maximum of m-{size}")) for size in ("1m", "2m", "4m")]
     (line,) = failure_lines(failures)
     assert "3 cells" in line
-    gated = [(f"m-{size} / d", BadInput(f"model org/m-{size} is gated")) for size in ("1m", "2m")]
-    assert len(failure_lines(gated)) == 2, "access to each repository is asked for by itself"
 
 
-def test_each_download_is_named_once_with_the_files_that_are_needed() -> None:
-    wiki = Missing("dataset", "org/wiki", "main", ("README.md", "en/*"))
-    models = [Missing("model", f"org/m-{size}", "step5") for size in (1, 2)]
-    failures = [(f"m-{model.repo[-1]} / wiki", NotCached([wiki, model])) for model in models]
+def test_failure_lines_keep_failures_of_different_repositories_apart() -> None:
+    """A user asks for access to each repository separately."""
+    failures = [(f"m-{size} / d", BadInput(f"model org/m-{size} is gated")) for size in ("1m", "2m")]
+    assert len(failure_lines(failures)) == 2
+
+
+def test_failure_lines_name_each_download_once_with_the_files_that_are_needed() -> None:
+    dataset = Missing("dataset", "org/wiki", "main", ("README.md", "en/*"))
+    failures = []
+    for number in (1, 2):
+        model = Missing("model", f"org/m-{number}", "step5")
+        failures.append((f"m-{number} / wiki", NotCached([dataset, model])))
     (text,) = failure_lines(failures)
     assert text.count("hf download org/wiki") == 1
     assert "--include README.md --include 'en/*'" in text
-    assert all(f"hf download {model.repo} --revision step5" in text for model in models)
+    assert "hf download org/m-1 --revision step5" in text
+    assert "hf download org/m-2 --revision step5" in text
 
 
-def test_a_note_stands_once_after_all_its_models() -> None:
-    notes = [(f"m-{size} / {dataset}", "k=9 is above") for size in (1, 2) for dataset in ("a", "b")]
-    (line,) = note_lines([*notes])
+def test_note_lines_print_a_note_once_with_the_names_of_all_its_models() -> None:
+    titles = ["m-1 / a", "m-1 / b", "m-2 / a", "m-2 / b"]
+    (line,) = note_lines([(title, "k=9 is above") for title in titles])
     assert line == "m-1, m-2: k=9 is above"

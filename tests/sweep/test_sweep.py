@@ -1,8 +1,10 @@
-"""Whole sweeps in this process: what is measured, found, failed, interrupted and delivered, and the exit codes."""
+"""Tests of `sweep.run` in this process: cells that are measured, skipped, failed or interrupted, and the exit code.
+
+The exit code is 0 if all cells are measured, 1 if a cell failed, and 2 if nothing could be measured as requested.
+"""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,130 +17,188 @@ from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
 from rbptrack.config.paths import cells_folder, mlruns_folder
 from rbptrack.console.log import logged
 from rbptrack.sweep.backends import read_job
-from rbptrack.sweep.measuring import Failed, Measured, deliver_finished, failure_file, measure_cell
+from rbptrack.sweep.measuring import failure_file, measure_cell
 from rbptrack.tracking import Outbox, Store
 from tests.reporting.test_reading import data_of
 from tests.sweep.conftest import SMALL, Configs
 
 
-def failed_runs(store: Store) -> list[Any]:
-    return list(store.measurements.search("attributes.status = 'FAILED'"))
+def raising(error: BaseException) -> Callable[..., Any]:
+    """Return a function that takes any arguments and raises an error."""
+
+    def function(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return function
 
 
-def refuse(*_: object, **__: object) -> str:
-    raise StoreAway("the store is gone")
+def page_of(output: str) -> Path:
+    """Return the path of the report that a sweep prints."""
+    (line,) = [line for line in output.splitlines() if line.startswith("report")]
+    return Path(line.split()[-1])
 
 
-def test_a_cell_is_measured_once(store: Store, configs: Configs, capsys: pytest.CaptureFixture[str]) -> None:
-    (config,) = configs()
-    assert sweep.run([config], []) == 0
+@pytest.fixture
+def _one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let analyzers run in this process. With several cores, they run in others, which takes longer to start."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+
+
+def test_run_logs_a_measurement_and_prints_its_ce(
+    store: Store, configs: Configs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sweep.run(configs(), []) == 0
     row = store.runs().frame.iloc[0]
     assert row["model"] == "nano-6k"
     assert row["dataset"] == "pydocs"
+    assert f"CE {row['ce']:.3f}" in capsys.readouterr().out
     assert not list(cells_folder().glob("*/"))
-    said = capsys.readouterr().out
-    assert f"CE {row['ce']:.3f}" in said
-    assert sweep.run([config], []) == 0
+
+
+def test_run_skips_a_cell_that_is_measured(store: Store, configs: Configs) -> None:
+    assert sweep.run(configs(), []) == 0
+    assert sweep.run(configs(), []) == 0
     assert len(store.runs().frame) == 1
     assert len(list(store.measurements.search(""))) == 1
-    (again,) = configs("force=true")
-    assert sweep.run([again], []) == 0
+
+
+def test_run_with_force_measures_again_and_gives_the_same_ce(store: Store, configs: Configs) -> None:
+    assert sweep.run(configs(), []) == 0
+    first_ce = store.runs().frame.iloc[0]["ce"]
+    assert sweep.run(configs("force=true"), []) == 0
     assert len(list(store.measurements.search(""))) == 2
-    assert store.runs().frame.iloc[0]["ce"] == row["ce"]
+    assert store.runs().frame.iloc[0]["ce"] == first_ce
 
 
-def test_the_terminal_shows_the_k_of_the_sweep(
-    store: Store, configs: Configs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("_one_core")
+def test_run_prints_rbp_and_the_law_at_the_k_of_the_sweep(
+    store: Store, configs: Configs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 1)
     assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=power_law", "k=1,5,50"), []) == 0
-    said = capsys.readouterr().out
-    assert all(f"RBP_5 {row['rbp_5']:.3f}" in said for row in store.runs())
-    assert "analyze power_law ks=5,50" in said
-    assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=power_law"), []) == 0
-    assert "ks=" not in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert all(f"RBP_5 {row['rbp_5']:.3f}" in output for row in store.runs())
+    assert "analyze power_law ks=5,50" in output
 
 
-def test_a_sweep_is_analysed_and_saved(
-    store: Store, configs: Configs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("_one_core")
+def test_run_with_the_default_k_prints_no_options_with_k(
+    store: Store, configs: Configs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 1)  # analyzers in this process
+    assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=power_law"), []) == 0
+    output = capsys.readouterr().out
+    assert "ks=" not in output
+
+
+@pytest.mark.usefixtures("_one_core")
+def test_run_saves_the_sweep_with_a_report_and_a_reading_page(
+    store: Store, configs: Configs, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["model=nano/6k,nano/15k,nano/38k", "analyzers=power_law", "sweep=mine"]
     assert sweep.run(configs(*words), words) == 0
-    said = capsys.readouterr().out
-    page = Path(next(line.split()[-1] for line in said.splitlines() if line.startswith("report")))
-    assert "nano" in page.read_text()
     assert len(store.runs(Filters(sweep=["mine"])).frame) == 3
     (run,) = store.reports.search("tags.`rbptrack.kind` = 'sweep'")
-    assert run.data.metrics["cells"] == run.data.metrics["cells_measured"] == 3
+    assert run.data.metrics["cells"] == 3
+    assert run.data.metrics["cells_measured"] == 3
+    assert "model=nano/6k" in run.data.tags["mlflow.note.content"]
+    page = page_of(capsys.readouterr().out)
+    assert "nano" in page.read_text()
     assert 'href="read.html"' in page.read_text()
     (token_set,) = data_of(page.with_name("read.html").read_text())["sets"]
     assert [model["name"] for model in token_set["models"]] == ["nano-6k", "nano-15k", "nano-38k"]
-    assert "model=nano/6k" in run.data.tags["mlflow.note.content"]
-    monkeypatch.setattr(Store, "save", refuse)
+
+
+@pytest.mark.usefixtures("_one_core")
+def test_run_warns_if_the_report_cannot_be_logged(
+    store: Store, configs: Configs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Store, "save", raising(StoreAway("the store is gone")))
+    words = ["model=nano/6k,nano/15k,nano/38k", "analyzers=power_law", "sweep=mine"]
     assert sweep.run(configs(*words), words) == 0
     assert "the report is not logged: the store is gone" in capsys.readouterr().err
 
 
-def test_a_sweep_whose_measurements_keep_no_texts_has_a_report_without_them(
+@pytest.mark.usefixtures("_one_core")
+def test_run_writes_no_reading_page_if_measurements_keep_no_texts(
     store: Store, configs: Configs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 1)
     monkeypatch.setattr(Store, "token_texts", lambda self, run_id: {})
     words = ["model=nano/6k,nano/15k", "analyzers=power_law", "sweep=mine"]
     assert sweep.run(configs(*words), words) == 0
-    said = capsys.readouterr().out
-    assert "no reading page: nano on pydocs" in said
-    page = Path(next(line.split()[-1] for line in said.splitlines() if line.startswith("report")))
+    output = capsys.readouterr().out
+    assert "no reading page: nano on pydocs" in output
+    page = page_of(output)
     assert 'id="reading"' not in page.read_text()
     assert not page.with_name("read.html").exists()
 
 
-def test_one_failed_cell_does_not_stop_the_others(
+def test_run_goes_on_after_a_failed_cell_and_says_why_it_failed(
     store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = engine.measure
+    measure = engine.measure
 
-    def measure(model: Any, *args: Any, **options: Any) -> Any:
+    def fail_for_the_small_model(model: Any, *args: Any, **options: Any) -> Any:
         if model.non_embedding_params < 10_000:
             raise RuntimeError("CUDA error: the device is gone\nand more")
-        return real(model, *args, **options)
+        return measure(model, *args, **options)
 
-    monkeypatch.setattr(engine, "measure", measure)
+    monkeypatch.setattr(engine, "measure", fail_for_the_small_model)
     with logged(mlruns_folder() / "rbptrack.log"):
         assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=[]"), []) == 1
     assert store.runs().frame["model"].tolist() == ["nano-15k"]
-    (failed,) = failed_runs(store)
+    (failed,) = store.measurements.search("attributes.status = 'FAILED'")
     assert failed.data.tags["rbptrack.failure"] == "RuntimeError: CUDA error: the device is gone"
     assert "the device is gone" in capsys.readouterr().err
     assert "Traceback" in (mlruns_folder() / "rbptrack.log").read_text()
 
 
-def test_one_broken_model_does_not_stop_the_jobs_of_others(
+def test_run_on_gpus_starts_jobs_of_sound_models_if_another_model_is_broken(
     store: Store, configs: Configs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/config.json").write_text('{"model_type": "none"}')
-    begun: list[list[str]] = []
-    monkeypatch.setattr("rbptrack.sweep.backends.run_side_by_side", lambda commands, *_: begun.extend(commands))
-    words = [*SMALL[1:], "model=nano/6k,./broken", "launch=gpus", "launch.gpus=0", "sweep='../../a,b'"]
+    started: list[list[str]] = []
+    monkeypatch.setattr("rbptrack.sweep.backends.run_side_by_side", lambda commands, *_: started.extend(commands))
+    words = [*SMALL[1:], "model=nano/6k,./broken", "launch=gpus", "launch.gpus=0"]
     assert sweep.run(configs(*words), words) == 1
-    (job,) = begun
-    (cell,) = read_job(Path(job[-1]))
+    (command,) = started
+    (cell,) = read_job(Path(command[-1]))
     assert cell.config.model.name == "nano-6k"
+
+
+def test_run_on_gpus_keeps_job_files_in_mlruns_whatever_the_name_of_the_sweep(
+    store: Store, configs: Configs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("rbptrack.sweep.backends.run_side_by_side", lambda commands, *_: started.extend(commands))
+    words = [*SMALL, "launch=gpus", "launch.gpus=0", "sweep='../../a,b'"]
+    sweep.run(configs(*words), words)
+    (command,) = started
+    (cell,) = read_job(Path(command[-1]))
     assert cell.config.sweep == "../../a,b"
-    assert not (tmp_path / "a,b").exists()  # its folder lies in mlruns/launch
+    assert not (tmp_path / "a,b").exists()
 
 
-def test_what_cannot_be_measured_as_asked_begins_nothing(store: Store, configs: Configs, tmp_path: Path) -> None:
-    assert sweep.run(configs("dataset.seq_len=1000"), []) == 2
-    assert sweep.run(configs("model=nano/6k,nano/15k", "dataset.split=nowhere"), []) == 2
-    assert sweep.run(configs("model=nano/6k,nano/15k", "k=5000"), []) == 2
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["dataset.seq_len=1000"],
+        ["model=nano/6k,nano/15k", "dataset.split=nowhere"],
+        ["model=nano/6k,nano/15k", "k=5000"],
+    ],
+)
+def test_run_measures_nothing_and_returns_2_if_no_cell_is_possible(
+    words: list[str], store: Store, configs: Configs
+) -> None:
+    assert sweep.run(configs(*words), []) == 2
     assert not list(store.measurements.search("attributes.status = 'FINISHED'"))
-    assert sweep.run(configs("dataset.seq_len=64,1000", "analyzers=[]"), []) == 1  # one could
 
 
-def test_k_above_the_vocabulary_is_left_out_with_a_note(
+def test_run_returns_1_if_only_some_cells_are_possible(store: Store, configs: Configs) -> None:
+    assert sweep.run(configs("dataset.seq_len=64,1000", "analyzers=[]"), []) == 1
+    assert len(store.runs().frame) == 1
+
+
+def test_run_leaves_out_k_above_the_vocabulary_with_a_note(
     store: Store, configs: Configs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sweep.run(configs("k=10,5000"), []) == 0
@@ -146,20 +206,13 @@ def test_k_above_the_vocabulary_is_left_out_with_a_note(
     assert "rbp_10" in store.runs().frame.columns
 
 
-def interrupt(error: BaseException) -> Callable[..., Any]:
-    def measure(*args: Any, **options: Any) -> Any:
-        raise error
-
-    return measure
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143)])
-def test_after_an_interrupt_the_same_command_goes_on(
+def test_run_after_an_interrupt_measures_all_cells(
     error: BaseException, store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cells = configs("model=nano/6k,nano/15k", "analyzers=[]")
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "measure", interrupt(error))
+        patch.setattr(engine, "measure", raising(error))
         with pytest.raises(type(error)):
             sweep.run(cells, [])
     assert not list(store.measurements.search(""))
@@ -167,84 +220,90 @@ def test_after_an_interrupt_the_same_command_goes_on(
     assert len(store.runs().frame) == 2
 
 
-def test_a_job_leaves_its_folder_to_its_launcher(
+def test_run_without_delivery_leaves_the_measurement_on_disk(store: Store, configs: Configs) -> None:
+    (config,) = configs("deliver=false")
+    assert sweep.run([config], []) == 0
+    assert (sweep.resolve(config).folder / "record.json").exists()
+    assert not list(store.measurements.search(""))
+
+
+def test_run_without_delivery_again_does_not_measure_again(store: Store, configs: Configs) -> None:
+    """SLURM runs a job again if it puts the job back into its queue."""
+    (config,) = configs("deliver=false")
+    record = sweep.resolve(config).folder / "record.json"
+    assert sweep.run([config], []) == 0
+    before = record.read_bytes()
+    assert sweep.run([config], []) == 0
+    assert record.read_bytes() == before
+
+
+def test_run_on_gpus_without_delivery_leaves_the_measurement_of_a_job_on_disk(
     store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (config,) = configs("deliver=false")
     assert sweep.run([config], []) == 0
-    assert not list(store.measurements.search(""))
-    cell = sweep.resolve(config)
-    assert (cell.folder / "record.json").exists()
-    before = (cell.folder / "record.json").read_bytes()
-    assert sweep.run([config], []) == 0  # requeued: what is finished is not measured again
-    assert (cell.folder / "record.json").read_bytes() == before
     monkeypatch.setattr("rbptrack.sweep.backends.run_side_by_side", lambda *_: None)
     words = [*SMALL, "launch=gpus", "launch.gpus=0", "deliver=false"]
-    assert sweep.run(configs(*words), words) == 0  # a job that uses several GPUs
-    assert cell.folder.exists()
-    outcome = deliver_finished(cell, store)
-    assert isinstance(outcome, Measured)
-    assert outcome.run_id == store.find(cell.fingerprint)
-    assert not cell.folder.exists()
-    assert deliver_finished(cell, store) is None
+    assert sweep.run(configs(*words), words) == 0
+    assert sweep.resolve(config).folder.exists()
 
 
-def test_a_job_says_why_its_cell_failed(store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
-    cell = sweep.resolve(*configs())
-    monkeypatch.setattr(engine, "measure", interrupt(RuntimeError("no luck")))
-    assert isinstance(measure_cell(cell, store, deliver=False), Failed)
-    assert not failed_runs(store)
-    outcome = deliver_finished(cell, store)
-    assert isinstance(outcome, Failed)
-    assert "no luck" in outcome.message
-    assert len(failed_runs(store)) == 1
+@pytest.mark.parametrize("force", [False, True])
+def test_run_on_gpus_finds_the_measurement_that_another_command_delivered(
+    force: bool, store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*SMALL, "launch=gpus", "launch.gpus=0", f"force={str(force).lower()}"]
+    cell = sweep.resolve(*configs(*words))
+
+    def measure_and_deliver_elsewhere(*_: Any) -> None:
+        """Measure the cell as a job does, and deliver it as `rbptrack list` does in the meantime."""
+        measure_cell(cell, store, deliver=False)
+        (delivered,) = Outbox(store).deliver_waiting()
+        assert not delivered.error
+
+    monkeypatch.setattr("rbptrack.sweep.backends.run_side_by_side", measure_and_deliver_elsewhere)
+    assert sweep.run(configs(*words), words) == 0
 
 
-def test_what_another_command_delivers_is_no_failure(
+def test_run_on_gpus_ignores_the_failure_of_an_earlier_job(
     store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run_side_by_side(*_: Any) -> None:
-        measure_cell(cell, store, deliver=False)
-        assert not Outbox(store).deliver_waiting()[0].error  # `rbptrack list`, meanwhile
-
     words = [*SMALL, "launch=gpus", "launch.gpus=0"]
-    again = configs(*words, "force=true")
-    cell = sweep.resolve(*again)
-    monkeypatch.setattr("rbptrack.sweep.backends.run_side_by_side", run_side_by_side)
-    cells_folder().mkdir(parents=True)
+    cell = sweep.resolve(*configs(*words))
+    failure_file(cell).parent.mkdir(parents=True)
     failure_file(cell).write_text("of an earlier job")
+    monkeypatch.setattr("rbptrack.sweep.backends.run_side_by_side", lambda *_: measure_cell(cell, store, deliver=False))
     assert sweep.run(configs(*words), words) == 0
-    assert sweep.run(again, words) == 0
+
+
+def test_run_on_gpus_with_force_fails_if_the_job_leaves_no_new_measurement(
+    store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*SMALL, "launch=gpus", "launch.gpus=0", "force=true"]
+    assert sweep.run(configs(), []) == 0
     monkeypatch.setattr("rbptrack.sweep.backends.run_side_by_side", lambda *_: None)
-    assert sweep.run(again, words) == 1  # the earlier run is not what was asked for
+    assert sweep.run(configs(*words), words) == 1
 
 
-def test_a_store_that_is_away_does_not_stop_a_sweep(
+def test_run_with_a_store_that_is_away_keeps_measurements_for_the_next_run(
     store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def away(*args: Any, **options: Any) -> Any:
-        raise StoreAway("the tracking store does not answer")
-
-    cells = configs("model=nano/6k,nano/15k")
     with monkeypatch.context() as patch:
-        for name in ("find", "find_all", "find_delivered", "check_writable", "fail", "runs"):
-            patch.setattr(Store, name, away)
-        assert sweep.run(cells, []) == 1
+        for method in ("find", "find_all", "find_delivered", "check_writable", "fail", "runs"):
+            patch.setattr(Store, method, raising(StoreAway("the tracking store does not answer")))
+        assert sweep.run(configs("model=nano/6k,nano/15k"), []) == 1
     assert "does not answer" in capsys.readouterr().err
     assert len(list(cells_folder().glob("*/record.json"))) == 2
-    monkeypatch.setattr(engine, "measure", interrupt(AssertionError("nothing is left to measure")))
+    monkeypatch.setattr(engine, "measure", raising(AssertionError("nothing is left to measure")))
     assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=[]"), []) == 0
     assert len(store.runs().frame) == 2
 
 
-def test_a_store_that_refuses_in_mid_sweep_gets_the_measurements_later(
+def test_run_with_a_store_that_refuses_deliveries_keeps_measurements_for_sync(
     store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(*args: Any, **options: Any) -> Any:
-        raise StoreRefuses("the tracking server does not permit this")
-
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "log", refuse)
+        patch.setattr(Store, "log", raising(StoreRefuses("the tracking server does not permit this")))
         assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=[]"), []) == 1
     assert "sync delivers them" in capsys.readouterr().err
     assert len(Outbox(store).waiting()) == 2
@@ -252,34 +311,18 @@ def test_a_store_that_refuses_in_mid_sweep_gets_the_measurements_later(
     assert len(store.runs().frame) == 2
 
 
-def test_nothing_is_measured_for_a_store_that_refuses(
+def test_run_measures_nothing_for_a_store_that_cannot_be_written(
     store: Store, configs: Configs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*args: Any, **options: Any) -> Any:
-        raise StoreRefuses("the tracking server does not permit this")
-
-    monkeypatch.setattr(Store, "check_writable", refuse)
-    monkeypatch.setattr(engine, "measure", interrupt(AssertionError("this would be measured for nothing")))
+    refusal = StoreRefuses("the tracking server does not permit this")
+    monkeypatch.setattr(Store, "check_writable", raising(refusal))
+    monkeypatch.setattr(engine, "measure", raising(AssertionError("this must not be measured")))
     with pytest.raises(StoreRefuses):
         sweep.run(configs(), [])
 
 
-def test_two_processes_do_not_measure_a_cell_at_once(store: Store, configs: Configs) -> None:
-    """The second waits for the first, and finds it measured."""
-    cell = sweep.resolve(*configs())
-    outcomes: list[sweep.Outcome] = []
-    threads = [threading.Thread(target=lambda: outcomes.append(measure_cell(cell, Store()))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Found", "Measured"]
-    assert len(list(store.measurements.search(""))) == 1
-
-
-def test_an_analyzer_that_does_not_exist_is_refused_first(store: Store, configs: Configs) -> None:
+@pytest.mark.parametrize("words", [["model=nano/6k,nano/15k", "analyzers=powerlaw"], ["analyzers=powerlaw"]])
+def test_run_refuses_an_unknown_analyzer_before_it_measures(words: list[str], store: Store, configs: Configs) -> None:
     with pytest.raises(BadInput, match="power_law"):
-        sweep.run(configs("model=nano/6k,nano/15k", "analyzers=powerlaw"), [])
-    with pytest.raises(BadInput, match="power_law"):
-        sweep.run(configs("analyzers=powerlaw"), [])
+        sweep.run(configs(*words), [])
     assert not list(store.measurements.search(""))
