@@ -27,13 +27,13 @@ from rbptrack.analysis import (
     add_changes,
     compare_runs,
     counted,
+    join_clauses,
     listed,
     number,
     pair_name,
     same_tokens,
-    sentence,
-    verdicts,
-    without_twins,
+    verdict_clause,
+    without_repeats,
     worst_tokens,
 )
 from rbptrack.figures import intervals
@@ -44,10 +44,11 @@ Pair = tuple[pd.Series, pd.Series]
 
 
 class Agreement(Analyzer):
-    """How often do two measurements of the same tokens agree, what changed, and which tokens changed most?
+    """Agreement of two measurements of the same tokens, changes of CE and RBP_k, and the tokens that changed most.
 
-    Without patterns, the analyzer pairs measurements of one model (family, size and seed). Within a precision, it pairs
-    each checkpoint with the next one. For one checkpoint, it pairs every other precision or revision with the first.
+    Without the options a and b, the analyzer pairs measurements of one model (family, size and seed). It pairs each
+    checkpoint with the next one of the same precision, and every other precision or revision of a checkpoint with the
+    first one.
     Measurements with and without a reference count as one measurement.
     """
 
@@ -110,7 +111,7 @@ class Agreement(Analyzer):
         return report
 
     def _pairs(self, frame: pd.DataFrame) -> Iterator[Pair]:
-        ranked = without_twins(frame[~frame["without_ranks"].fillna(False)])
+        ranked = without_repeats(frame[~frame["without_ranks"].fillna(False)])
         for rows in same_tokens(ranked):
             if self.a or self.b:
                 yield from self._named(rows)
@@ -149,7 +150,7 @@ def _with_the_first(rows: pd.DataFrame) -> Iterator[Pair]:
 
 
 def _pair_names(pairs: Sequence[Pair]) -> list[str]:
-    """Return a name for each pair that tells what differs in it; the whole names if several pairs would share one."""
+    """Return a unique name for each pair. It says what differs in the pair, or consists of both whole names."""
     names = [pair_name(first, second) for first, second in pairs]
     count = Counter((first["dataset"], name) for name, (first, _) in zip(names, pairs, strict=True))
     unique = []
@@ -178,5 +179,9 @@ def _headline(report: Report, changes: pd.DataFrame) -> str:
             same_top = f"{share} of the tokens rank the same token first; "
         change = number(row["change"], "+.4f")
         return f"{row['pair']}: {same_top}CE changes by {change} nats ({row['verdict'] or 'no test'})."
-    said = verdicts(changes, {"differs": "CE differs"}, noun="pair", none="no difference in CE was found", power=True)
-    return sentence(said or f"{counted(len(changes), 'pair')} could not be tested, because there are too few documents")
+    said = verdict_clause(
+        changes, {"differs": "CE differs"}, noun="pair", none="no difference in CE was found", power=True
+    )
+    return join_clauses(
+        said or f"{counted(len(changes), 'pair')} could not be tested, because there are too few documents"
+    )

@@ -1,4 +1,4 @@
-"""Where are models worse, and where does size help? CE, RBP_k and alpha by class of token, position, field and group.
+"""Compare CE, RBP_k and alpha of classes of tokens: by kind of token, position, field and group.
 
 The analyzer compares each class with all other tokens in two ways: by the level of CE and RBP_k at the largest size,
 and by the exponent in size. The difference of the exponents is the exponent of the ratio of class and rest, over the
@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import PositiveInt
 
-from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families, sentence, verdicts
+from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, join_clauses, read_families, verdict_clause
 from rbptrack.figures import intervals
 from rbptrack.ranks import CE, FloatArray, IntArray, RankTable, metric_label, rbp_name, sum_by
 from rbptrack.stats import (
@@ -90,10 +90,10 @@ class Classification:
     class_of: IntArray
 
 
-def classifications_of(
+def make_classifications(
     occurrences: IntArray, fields: IntArray, last: int, texts: Sequence[str]
 ) -> dict[str, Classification]:
-    """Return the classifications that a run's tokens permit, by name. Bins of positions are always included.
+    """Make the classifications for which a run's tokens are known well enough, by name. One by position is always made.
 
     Args:
         occurrences: the number of scored tokens with each id, (ids,); empty if ids are unknown.
@@ -156,7 +156,7 @@ def sum_by_class(
     return sums_by_name
 
 
-def of_documents_that_reach_the_end(sums: FloatArray) -> FloatArray:
+def keep_documents_that_reach_last_bin(sums: FloatArray) -> FloatArray:
     """Set the sums of bins of positions to 0 for documents that do not reach the last bin.
 
     The last bin is the last one that at least `MIN_REACH` documents, and at least half of all documents, reach. Later
@@ -241,7 +241,7 @@ GLOSSARY = {
 
 
 class Breakdown(Analyzer):
-    """Where are models worse, and where does size help? Compares each class of tokens and each group with the rest."""
+    """CE, RBP_k and exponents of each class of tokens and each group, compared with those of all other tokens."""
 
     cost: ClassVar[int] = 4
     ks: tuple[PositiveInt, ...] = (10,)
@@ -286,7 +286,7 @@ def _read_sums(runs: Runs, run_id: str, classifications: Mapping[str, Classifica
             names[name] = classification.names
     sums = {name: np.concatenate([piece[name] for piece in pieces]) for name in names}
     all_classes = sums[POSITION].sum(axis=1)
-    sums[POSITION] = of_documents_that_reach_the_end(sums[POSITION])
+    sums[POSITION] = keep_documents_that_reach_last_bin(sums[POSITION])
     return ClassSums(all_classes, sums, names)
 
 
@@ -365,7 +365,7 @@ def _read_classifications(runs: Runs, run_id: str) -> tuple[dict[str, Classifica
             occurrences = _add_counts(occurrences, token)
     if not ids_known:
         missing = "tokens are only classed by position and field, because they were imported without ids"
-        return classifications_of(np.zeros(0, dtype=np.int64), fields, last_position, ()), missing
+        return make_classifications(np.zeros(0, dtype=np.int64), fields, last_position, ()), missing
     ids = np.flatnonzero(occurrences).tolist()
     texts = [json.loads(text) if text.startswith('"') else "" for text in runs.token_texts(run_id, ids)]
     missing = (
@@ -373,7 +373,7 @@ def _read_classifications(runs: Runs, run_id: str) -> tuple[dict[str, Classifica
         if any(texts)
         else "tokens are not classed by kind or by place in the word, because their texts were not saved"
     )
-    return classifications_of(occurrences, fields, last_position, texts), missing
+    return make_classifications(occurrences, fields, last_position, texts), missing
 
 
 def _add_counts(counts: IntArray, numbers: IntArray) -> IntArray:
@@ -396,7 +396,7 @@ def _headline(report: Report) -> str:
         rows = report.frame(question)
         if question == "level":  # nats and shares cannot be compared
             rows = rows[rows["metric"] == CE]
-        said = verdicts(
+        said = verdict_clause(
             rows,
             {"differs": f"classes of tokens differ from the rest in {what}"},
             noun="case",
@@ -406,11 +406,11 @@ def _headline(report: Report) -> str:
         apart = rows[rows["verdict"].isin(["above", "below"])]
         if not len(apart):
             if said:
-                return sentence(said)
+                return join_clauses(said)
             continue
-        widest = apart.iloc[first_largest(apart[question].abs().to_numpy(np.float64))]
-        where = f"{widest['class']} ({widest['by']}), {metric_label(widest['metric'])} on {widest['dataset']}"
-        return sentence(said, f"the most: {where}")
+        largest = apart.iloc[first_largest(apart[question].abs().to_numpy(np.float64))]
+        where = f"{largest['class']} ({largest['by']}), {metric_label(largest['metric'])} on {largest['dataset']}"
+        return join_clauses(said, f"the most: {where}")
     if not report.questions:
         return ""
     return f"{report.results['class'].nunique()} classes of tokens were compared; too few documents to tell them apart."

@@ -1,4 +1,4 @@
-"""Split cross-entropy into parts by two exact identities, and test which part falls with size.
+"""Split cross-entropy into parts by two exact identities, and test which parts fall with size.
 
 1. CE = E[ln R] + E[-ln(pR)]. The first part depends only on the ranks R: it is a weighted sum of all RBP_k. The second
    part says how far p, the target's probability, lies below 1/R. Both parts are at least 0.
@@ -7,9 +7,8 @@
    entropy, self-alignment and confidence. -ln Z_Q may be negative and therefore has no power law.
 
 Neither identity contains a fit. The analyzer checks both with every measurement. Estimates of H(P) from a sample are
-too low. Miller and Madow's correction, (ranks that occur - 1)/(2 tokens),
-removes a part of this bias (31 to 33% in simulation). Estimates of KL are too high, by more than their error. KL
-therefore has no interval.
+too low. Miller and Madow's correction, (ranks that occur - 1)/(2 tokens), removes a part of this bias (31 to 33% in
+simulation). Estimates of KL are too high, by more than their error. KL therefore has no interval.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from rbptrack.analysis import (
     Term,
     Unreadable,
     WithoutRanks,
+    range_text,
     read_families,
-    spanned,
 )
 from rbptrack.figures import facets, intervals
 from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram, RankTable, rank_and_rest_sums
@@ -159,7 +158,7 @@ GLOSSARY: dict[str, str | Term] = {
 
 
 class CeParts(Analyzer):
-    """What is cross-entropy made of, and which part falls with size? Uses two exact identities."""
+    """The parts of cross-entropy by two exact identities, their laws in size, and their shares of its fall."""
 
     cost: ClassVar[int] = 3
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
@@ -253,7 +252,7 @@ def _shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
 
 
 def _without_error_if_kl(part: str, estimate: Estimate) -> Estimate:
-    """Return the estimate, for KL without its interval, because the bias of KL is larger than its error."""
+    """Return an estimate, without its error if the part is KL. The bias of KL is larger than its error."""
     return estimate.without_error() if part == KL else estimate
 
 
@@ -262,12 +261,14 @@ def _headline(report: Report) -> str:
         rank_shares = report.tables["parts"]["rank_share"].dropna()
         if not len(rank_shares):
             return ""
-        return f"E[ln R], the part of cross-entropy that depends on ranks only, is {spanned(rank_shares, '.0%')} of it."
+        return (
+            f"E[ln R], the part of cross-entropy that depends on ranks only, is {range_text(rank_shares, '.0%')} of it."
+        )
     shares = report.frame("share").groupby("metric")["share"]
-    entropy = spanned(shares.get_group("error_entropy"), ".0%")
+    entropy = range_text(shares.get_group("error_entropy"), ".0%")
     if "rank" not in shares.groups:
         return f"The entropy of ranks, H(P), contributes {entropy} of the fall of cross-entropy with size."
-    ranks = spanned(shares.get_group("rank"), ".0%")
+    ranks = range_text(shares.get_group("rank"), ".0%")
     return (
         f"Of the fall of cross-entropy with size, E[ln R] contributes {ranks}. "
         f"In the other identity, the entropy of ranks H(P) contributes {entropy}."

@@ -23,7 +23,18 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, listed, read_families, sentence, verdicts
+from rbptrack.analysis import (
+    Analyzer,
+    Family,
+    Glossary,
+    Report,
+    Runs,
+    Term,
+    join_clauses,
+    listed,
+    read_families,
+    verdict_clause,
+)
 from rbptrack.figures import intervals
 from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, metric_label, rbp_ks, rbp_name
 from rbptrack.stats import (
@@ -65,6 +76,7 @@ GLOSSARY: Glossary = {
     ),
 }
 MIN_SIZES = 3
+"""The smallest number of sizes of a law whose exponent is compared."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,7 @@ class Exponents:
         """The laws by metric."""
         return laws_by_metric(self.family.s, self.counts)
 
-    def laws_of(self, models: Sequence[tuple[str, ...]]) -> dict[str, Law]:
+    def laws_through(self, models: Sequence[tuple[str, ...]]) -> dict[str, Law]:
         """Return the laws by metric through some sizes only.
 
         Args:
@@ -109,7 +121,7 @@ class Exponents:
 
 
 class Contrasts(Analyzer):
-    """Do exponents differ: RBP_k from RBP_1, one dataset from another, one family from another?"""
+    """Differences of exponents between RBP_k and RBP_1, between datasets and between families, and mean exponents."""
 
     ks: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k of RBP_k"""
@@ -167,70 +179,70 @@ class Contrasts(Analyzer):
     def _datasets(self, report: Report, fitted: Sequence[Exponents]) -> None:
         """Add the differences of exponents between the datasets of each family, and the mean over the datasets."""
         for name in dict.fromkeys(exponents.family.name for exponents in fitted):
-            of_family = [exponents for exponents in fitted if exponents.family.name == name]
-            for one, other in combinations(of_family, 2):
+            same_family = [exponents for exponents in fitted if exponents.family.name == name]
+            for one, other in combinations(same_family, 2):
                 shared = [models for models in one.models if models in other.models]
                 if len(shared) < MIN_SIZES:
                     continue
-                laws_of_other = other.laws_of(shared)
-                for metric, law in one.laws_of(shared).items():
-                    if metric in laws_of_other:
-                        against = laws_of_other[metric]
+                other_laws = other.laws_through(shared)
+                for metric, law in one.laws_through(shared).items():
+                    if metric in other_laws:
+                        against = other_laws[metric]
                         keys = {**one.family.keys, "metric": metric, "versus": other.family.dataset}
                         self._add_difference(report, "datasets", law.over(against).alpha, against, keys, len(shared))
-            if len(of_family) < MIN_POOLED:
+            if len(same_family) < MIN_POOLED:
                 continue
-            shared = [models for models in of_family[0].models if all(models in each.models for each in of_family)]
+            shared = [models for models in same_family[0].models if all(models in each.models for each in same_family)]
             if len(shared) < MIN_SIZES:
                 report.notes.append(
                     f"{name}: no mean over datasets, because they have fewer than {MIN_SIZES} sizes in common."
                 )
                 continue
-            by_metric = [exponents.laws_of(shared) for exponents in of_family]
-            for metric in by_metric[0]:
-                if all(metric in of_one for of_one in by_metric):
-                    mean = mean_over_datasets([of_one[metric] for of_one in by_metric])
+            laws_by_dataset = [exponents.laws_through(shared) for exponents in same_family]
+            for metric in laws_by_dataset[0]:
+                if all(metric in by_metric for by_metric in laws_by_dataset):
+                    mean = mean_over_datasets([by_metric[metric] for by_metric in laws_by_dataset])
                     _add_mean(report, "mean_over_datasets", mean, family=name, dataset="all", metric=metric)
 
     def _families(self, report: Report, fitted: Sequence[Exponents]) -> None:
         """Add the differences of exponents between the families on each dataset, and the mean over the families."""
-        compared: list[list[Exponents]] = []  # in each list, families with comparable laws
+        groups: list[list[Exponents]] = []  # in each group, families with comparable laws
         for exponents in fitted:
-            of_kind = [kind for kind in compared if kind[0].family.comparable_with(exponents.family)]
-            if of_kind:
-                of_kind[0].append(exponents)
+            matching = [group for group in groups if group[0].family.comparable_with(exponents.family)]
+            if matching:
+                matching[0].append(exponents)
             else:
-                compared.append([exponents])
-        for kind in compared:
+                groups.append([exponents])
+        for group in groups:
             independent = []
-            for one, other in combinations(kind, 2):
+            for one, other in combinations(group, 2):
                 paired = one.has_documents_of(other)
                 if not paired:
                     independent.append(f"{one.family.name} and {other.family.name}")
-                laws_of_other = other.laws
+                other_laws = other.laws
                 for metric, law in one.laws.items():
-                    if metric in laws_of_other:
-                        against = laws_of_other[metric]
+                    if metric in other_laws:
+                        against = other_laws[metric]
                         difference = difference_of_exponents(law, against) if paired else law.alpha - against.alpha
                         keys = {**one.family.keys, "metric": metric, "versus": other.family.name}
                         self._add_difference(report, "families", difference, against, keys, None)
             if independent:
                 report.notes.append(
-                    f"{kind[0].family.dataset}: {listed(independent)} are not paired over documents: they scored "
+                    f"{group[0].family.dataset}: {listed(independent)} are not paired over documents: they scored "
                     "different ones or were imported without ranks."
                 )
-            if len(kind) < MIN_POOLED:
+            if len(group) < MIN_POOLED:
                 continue
-            by_metric = [exponents.laws for exponents in kind]
-            paired = all(kind[0].has_documents_of(other) for other in kind[1:])
-            for metric in by_metric[0]:
-                if all(metric in of_one for of_one in by_metric):
-                    of_metric = [of_one[metric] for of_one in by_metric]
-                    mean = mean_over_families(of_metric)
+            laws_by_family = [exponents.laws for exponents in group]
+            paired = all(group[0].has_documents_of(other) for other in group[1:])
+            for metric in laws_by_family[0]:
+                if all(metric in by_metric for by_metric in laws_by_family):
+                    metric_laws = [by_metric[metric] for by_metric in laws_by_family]
+                    mean = mean_over_families(metric_laws)
                     if not paired:
-                        mean = random_effects([law.alpha for law in of_metric], Estimate(0.0))
-                    where = kind[0].family.dataset
-                    _add_mean(report, "mean_over_families", mean, family="all", dataset=where, metric=metric)
+                        mean = random_effects([law.alpha for law in metric_laws], Estimate(0.0))
+                    dataset = group[0].family.dataset
+                    _add_mean(report, "mean_over_families", mean, family="all", dataset=dataset, metric=metric)
 
     def _add_difference(
         self, report: Report, question: str, difference: Estimate, against: Law, keys: dict[str, Any], sizes: int | None
@@ -241,17 +253,12 @@ class Contrasts(Analyzer):
 
     def _pool(self, report: Report, fitted: Sequence[Exponents]) -> None:
         """Add each exponent with an error that uses the scatter of all laws of its metric."""
-        by_metric = [exponents.laws for exponents in fitted]
-        for metric in dict.fromkeys(metric for of_one in by_metric for metric in of_one):
-            of_metric = [
-                (exponents, of_one[metric])
-                for exponents, of_one in zip(fitted, by_metric, strict=True)
-                if metric in of_one
-            ]
-            if len(of_metric) < 2:
+        for metric in dict.fromkeys(metric for exponents in fitted for metric in exponents.laws):
+            with_law = [(exponents, exponents.laws[metric]) for exponents in fitted if metric in exponents.laws]
+            if len(with_law) < 2:
                 continue
-            variance, df = pooled_scatter([law for _, law in of_metric])
-            for exponents, law in of_metric:
+            variance, df = pooled_scatter([law for _, law in with_law])
+            for exponents, law in with_law:
                 low, high = law.alpha.interval()
                 beside = {"own_low": low, "own_high": high}
                 beside |= {"scatter": float(np.sqrt(law.scatter)), "pooled_scatter": float(np.sqrt(variance))}
@@ -294,15 +301,17 @@ def _headline(report: Report, fitted: Sequence[Exponents]) -> str:
             "same": f"{label}'s exponent is the same as RBP_1's",
         }
         none = f"no difference of the exponents of {label} and RBP_1 was found"
-        parts.append(verdicts(rows[rows["metric"] == largest], said, noun="law", none=none))
-    asked = [question for question in ("datasets", "families") if question in report.questions]
-    of_ce = []
-    for question in asked:
+        parts.append(verdict_clause(rows[rows["metric"] == largest], said, noun="law", none=none))
+    reported = [question for question in ("datasets", "families") if question in report.questions]
+    ce_clauses = []
+    for question in reported:
         rows = report.frame(question)
         sides = question if several or question == "datasets" else "runs of several kinds"  # such as checkpoints
         none = f"no difference between {sides} was found"
         said = {"differs": f"{sides} differ"}
-        of_ce.append(verdicts(rows[rows["metric"] == CE], said, noun="pair", none=none, power=len(asked) == 1))
-    if any(of_ce):
-        parts.append(f"CE's exponent: {'; '.join(filter(None, of_ce))}")
-    return sentence(*parts) or "Exponents are not compared, because there are too few documents or too few sizes."
+        ce_clauses.append(
+            verdict_clause(rows[rows["metric"] == CE], said, noun="pair", none=none, power=len(reported) == 1)
+        )
+    if any(ce_clauses):
+        parts.append(f"CE's exponent: {'; '.join(filter(None, ce_clauses))}")
+    return join_clauses(*parts) or "Exponents are not compared, because there are too few documents or too few sizes."

@@ -24,8 +24,8 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
+    clip_share,
     counted,
-    end_of_share,
     listed,
     number,
     read_families,
@@ -56,7 +56,7 @@ RUNS = 4  # this column and the next ones: number of drafts whose first 1, 2, ..
 
 
 class Draft(Analyzer):
-    """How good are models as drafts of a larger model? Acceptance, tokens per call, speed-up, acceptance by size."""
+    """Acceptance, tokens per call and speed-up of models as drafts of a larger model, and acceptance by size."""
 
     length: PositiveInt = 5
     """number of tokens of a draft"""
@@ -118,7 +118,7 @@ class Draft(Analyzer):
         return report
 
     def _add(self, report: Report, family: Family, sums: list[FloatArray], reference: str) -> list[dict[str, Any]]:
-        """Add the answers of each size and their law. Return rows for the table of lengths."""
+        """Add the results of each size and the law of acceptance. Return rows for the table of lengths."""
         rows = []
         without_cost = []
         costs = family.column("total_params") / family.column("reference_params")
@@ -126,7 +126,7 @@ class Draft(Analyzer):
             cost = self.step_cost or float(costs[i])
             keys: dict[str, Any] = {**family.keys, "size": family.labels[i], "reference": reference}
             acceptance = estimate(size_sums, lambda x: x[..., ACCEPT] / x[..., TOKENS])
-            report.add("acceptance", acceptance, **keys, show=end_of_share, beside={"S": float(family.s[i])})
+            report.add("acceptance", acceptance, **keys, show=clip_share, beside={"S": float(family.s[i])})
             kl = estimate(size_sums, lambda x: x[..., KL] / x[..., TOKENS])
             report.add("kl", kl, **keys, show=lambda nats: max(nats, 0.0))
             if not size_sums[:, STARTS].any():

@@ -30,7 +30,17 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import PositiveInt
 
-from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, read_families, sentence, spanned, verdicts
+from rbptrack.analysis import (
+    Analyzer,
+    Family,
+    Report,
+    Runs,
+    Term,
+    join_clauses,
+    range_text,
+    read_families,
+    verdict_clause,
+)
 from rbptrack.figures import facets
 from rbptrack.ranks import HEADLINE_KS, DocumentSums, FloatArray, RankTable, metric_label, rbp_name
 from rbptrack.stats import MIN_UNITS, estimate, laws, why_no_interval
@@ -247,7 +257,7 @@ GLOSSARY = {
 
 
 class Emergence(Analyzer):
-    """Do N tokens in a row succeed as often as if tokens were independent? Windows, their law, and whole answers."""
+    """How often N tokens in a row succeed, compared with independent tokens, their law in size, and whole answers."""
 
     cost: ClassVar[int] = 3
     ks: tuple[PositiveInt, ...] = HEADLINE_KS
@@ -375,8 +385,8 @@ class Emergence(Analyzer):
             if hits < tokens:
                 independent_tokens = float(n_eff(counts.sum(axis=0)))
                 mixture_tokens = float(np.log(mixture) / np.log(hits / tokens))
-                ln_missed = estimate(counts, lambda totals: np.log(neg_log_p(totals)))
-                high, low = np.exp(-np.exp(ln_missed.interval())).tolist()
+                ln_neg_log_p = estimate(counts, lambda totals: np.log(neg_log_p(totals)))
+                high, low = np.exp(-np.exp(ln_neg_log_p.interval())).tolist()
         return {
             "p_n": p_n,
             "low": low,
@@ -426,7 +436,7 @@ class Emergence(Analyzer):
 
 
 def _headline(report: Report) -> str:
-    """Say what N_eff of the longest windows is, with and without clustering, and whether right tokens cluster."""
+    """Return the headline: N_eff of the longest windows, as measured and of the mixture, and the test of clustering."""
     if "n_eff" not in report.questions:
         return ""
     rows = report.frame("n_eff")
@@ -434,11 +444,11 @@ def _headline(report: Report) -> str:
     longest = rows[rows["metric"] == metric]["N"].max()
     clustering = report.frame("clustering")
     n_effs, ratios = (rows[(rows["metric"] == metric) & (rows["N"] == longest)] for rows in (rows, clustering))
-    count = f"{longest} tokens in a row count as {spanned(n_effs['n_eff'], '.1f')} independent tokens"
-    mixture = f"as {spanned(ratios['n_eff_mixture'], '.1f')} if only documents differed"
+    count = f"{longest} tokens in a row count as {range_text(n_effs['n_eff'], '.1f')} independent tokens"
+    mixture = f"as {range_text(ratios['n_eff_mixture'], '.1f')} if only documents differed"
     said = {"above": "right tokens cluster within documents", "below": "right tokens spread out within documents"}
-    tested = verdicts(clustering, said, noun="case", none="no clustering within documents was found")
-    return sentence(f"{metric_label(metric)}: {count}", mixture, tested or "too few documents to test clustering")
+    tested = verdict_clause(clustering, said, noun="case", none="no clustering within documents was found")
+    return join_clauses(f"{metric_label(metric)}: {count}", mixture, tested or "too few documents to test clustering")
 
 
 def _draw(report: Report) -> None:

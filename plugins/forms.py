@@ -1,4 +1,4 @@
-"""Is it a power law? A S^-alpha, E + A S^-alpha and a form of your own, compared by what they predict.
+"""Compare A S^-alpha, E + A S^-alpha and a form of your own by what they predict at the largest sizes.
 
 Each form is fitted without the largest 1, 2 and 3 sizes. The report compares the errors at these sizes. By chance,
 E + A S^-alpha predicts them better than A S^-alpha in 8 to 17% of simulated laws that have no floor. The report
@@ -6,8 +6,8 @@ also contains AICc, but with 6 sizes AICc cannot choose E + A S^-alpha, whatever
 profile interval, which includes only the scatter of models. Its upper end is the largest floor that the data permit.
 
 A bend is the coefficient of (ln S)^2 in a fit of ln y. It may miss floors: in simulation, a floor of 30% of y at the
-largest of 6 to 12 sizes was found in 0 to 3% of the families. For an undecided bend, the report
-therefore contains the smallest bend that is found in 80% of cases.
+largest of 6 to 12 sizes was found in 0 to 3% of the families. For an undecided bend, the report therefore contains the
+smallest bend that is found in 80% of cases.
 
 Huber's alpha gives less weight to a model that is far from the law. If it differs much from alpha, a single model
 decides the law.
@@ -30,10 +30,10 @@ from rbptrack.analysis import (
     Runs,
     Term,
     counted,
+    join_clauses,
     listed,
     read_families,
-    sentence,
-    verdicts,
+    verdict_clause,
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import HEADLINE_KS, FloatArray, metric_label
@@ -62,13 +62,13 @@ GLOSSARY: Glossary = {
     "aicc": Term("AICc of the form minus that of A S^-α; below 0 it prefers the form", "ΔAICc", "+.1f"),
     "prediction": Term("root mean square of measured / predicted - 1 at the sizes left out", "A S^-α", ".1%"),
     "with_floor": Term("root mean square of measured / predicted - 1, of E + A S^-α", "E + A S^-α", ".1%"),
-    "of_form": Term("root mean square of measured / predicted - 1, of your form", "your form", ".1%"),
+    "your_form": Term("root mean square of measured / predicted - 1, of your form", "your form", ".1%"),
     "left_out": Term("the number of sizes that were left out, the largest ones"),
     "parameter": Term("a parameter of your form, with its profile interval", "value"),
     "name": Term("the parameter's name in your form"),
     "R2": Term("share of the variance of ln y that the form explains", "R²", ".4f"),
 }
-LEAST_GAIN = 1e-3
+MIN_GAIN = 1e-3
 """The form with a floor counts as better only if its error is smaller by more than this share.
 
 If E is 0, both forms predict the same, and their errors differ by rounding only.
@@ -80,7 +80,7 @@ Curve = Callable[[FloatArray, FloatArray | None], FloatArray]
 
 
 class Forms(Analyzer):
-    """Is it a power law? Forms with and without a floor, compared by what they predict."""
+    """Power laws with and without a floor, and a form of your own, compared by how they predict the largest sizes."""
 
     ks: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k of RBP_k"""
@@ -99,7 +99,7 @@ class Forms(Analyzer):
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
-        refused: dict[str, list[str]] = {}
+        failed_fits: dict[str, list[str]] = {}
         fitted = 0
         reading = read_families(runs, self.ks, min_sizes=4)
         for family, all_counts in reading:
@@ -122,12 +122,12 @@ class Forms(Analyzer):
                         self._add_form(report, keys, law, d)
                         fitted += 1
                     except BadInput as error:
-                        refused.setdefault(str(error), []).append(f"{metric_label(metric)} of {family}")
+                        failed_fits.setdefault(str(error), []).append(f"{metric_label(metric)} of {family}")
                 self._add_predictions(report, keys, law, d)
         report.notes += reading.notes
-        if refused and not fitted:
-            raise BadInput(next(iter(refused)))
-        report.notes += [f"Not fitted: {listed(cases)}. {reason}." for reason, cases in refused.items()]
+        if failed_fits and not fitted:
+            raise BadInput(next(iter(failed_fits)))
+        report.notes += [f"Not fitted: {listed(cases)}. {reason}." for reason, cases in failed_fits.items()]
         if "prediction" not in report.questions:
             return report
         _draw(report)
@@ -135,7 +135,7 @@ class Forms(Analyzer):
         return report
 
     def _add_floor(self, report: Report, keys: dict[str, Any], law: Law) -> None:
-        """Add E with the largest floor that the data permit."""
+        """Add E of E + A S^-alpha, with its interval and its share of y at the largest size."""
         try:
             form = fit_floor(law.s, law.y)
         except BadInput:  # y rises with size
@@ -164,39 +164,39 @@ class Forms(Analyzer):
             if law.sizes - left_out < 3:
                 return
             smaller = fit(law.s[kept], law.y[kept])
-            curves: dict[str, Curve | None] = {"with_floor": None, "of_form": None}
+            curves: dict[str, Curve | None] = {"with_floor": None, "your_form": None}
             if law.sizes - left_out >= 4:
                 curves["with_floor"] = _curve(partial(fit_floor, law.s[kept], law.y[kept], ends=False))
             if self.form:
-                curves["of_form"] = _curve(partial(fit_form, self.form, law.s[kept], law.y[kept], d[kept]))
+                curves["your_form"] = _curve(partial(fit_form, self.form, law.s[kept], law.y[kept], d[kept]))
             out = slice(-left_out, None)
             ln_y = np.log(law.y[out])
             beside = {}
             for name, curve in curves.items():
                 beside[name] = np.nan if curve is None else _error(ln_y - np.log(curve(law.s[out], d[out])))
             if not self.form:
-                del beside["of_form"]
-            off = ln_y - smaller.ln_a.value + smaller.alpha.value * np.log(law.s[out])
-            report.add("prediction", _error(off), **keys, beside=beside, left_out=left_out)
+                del beside["your_form"]
+            ln_ratios = ln_y - smaller.ln_a.value + smaller.alpha.value * np.log(law.s[out])
+            report.add("prediction", _error(ln_ratios), **keys, beside=beside, left_out=left_out)
 
 
-def _curve(fitted: Callable[[], FormFit]) -> Curve | None:
-    """Return the curve of a fitted form; None if the fit raises BadInput."""
+def _curve(fit_form_to_sizes: Callable[[], FormFit]) -> Curve | None:
+    """Call a function that fits a form, and return the curve. Return None if it raises BadInput."""
     try:
-        return fitted().curve
+        return fit_form_to_sizes().curve
     except BadInput:
         return None
 
 
 def _error(ln_ratios: FloatArray) -> float:
-    """Return the root mean square of measured / predicted - 1. ln_ratios: ln(measured / predicted), (sizes,)."""
+    """Return the root mean square of measured / predicted - 1, from ln(measured / predicted), (sizes,)."""
     return float(np.sqrt(np.mean(np.expm1(ln_ratios) ** 2)))
 
 
 def _draw(report: Report) -> None:
     """Draw the errors of all forms against the number of sizes left out."""
     rows = report.frame("prediction")
-    names = {"prediction": "A S^-α", "with_floor": "E + A S^-α", "of_form": "your form"}
+    names = {"prediction": "A S^-α", "with_floor": "E + A S^-α", "your_form": "your form"}
     columns = [name for name in names if name in rows]
     error = "error at the sizes left out"
     long = rows.melt(["family", "dataset", "metric", "left_out"], columns, "form", error).dropna()
@@ -214,9 +214,11 @@ def _headline(report: Report) -> str:
     better = ""
     if len(rows):
         errors = rows.groupby(["family", "dataset", "metric"])[["prediction", "with_floor"]].mean()
-        times = int((errors["with_floor"] < (1 - LEAST_GAIN) * errors["prediction"]).sum())
+        times = int((errors["with_floor"] < (1 - MIN_GAIN) * errors["prediction"]).sum())
         better = f"E + A S^-α predicts left-out sizes better than A S^-α in {times} of {counted(len(errors), 'law')}"
     if "bend" not in report.questions:
-        return sentence(better) or "Forms are not compared, because E + A S^-α and a bend need at least 5 sizes."
+        return join_clauses(better) or "Forms are not compared, because E + A S^-α and a bend need at least 5 sizes."
     words = {"above": "the law flattens", "below": "the law steepens"}
-    return sentence(better, verdicts(report.frame("bend"), words, noun="law", none="no bend was found", power=True))
+    return join_clauses(
+        better, verdict_clause(report.frame("bend"), words, noun="law", none="no bend was found", power=True)
+    )

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, listed, read_families, spanned
+from rbptrack.analysis import Analyzer, Family, Glossary, Report, Runs, Term, listed, range_text, read_families
 from rbptrack.figures import facets
 from rbptrack.ranks import DocumentCounts, log_grid
 from rbptrack.stats import (
@@ -34,7 +34,7 @@ from rbptrack.stats import (
 GLOSSARY: Glossary = {
     "beta": Term("minus the slope of ln(-ln RBP_k) over ln k at a fixed model", title="β"),
     "B": "-ln RBP_1 on the line",
-    "off": Term(
+    "largest_deviation": Term(
         "the largest abs(measured / line - 1) over the k of the fit", title="distance from the line", form=".1%"
     ),
     "largest_k": Term("the largest k of the fit", title="largest k"),
@@ -72,7 +72,7 @@ class KLaw(Analyzer):
                     without_law.append(size)
                     continue
                 beta, line = law
-                beside = {"B": line.a, "off": line.largest_deviation, "largest_k": usable[-1]}
+                beside = {"B": line.a, "largest_deviation": line.largest_deviation, "largest_k": usable[-1]}
                 report.add("beta", beta, **family.keys, beside=beside, size=size, S=s)
                 if not beta.known:
                     without_ends.setdefault(why_no_interval_in_k(size_counts), []).append(size)
@@ -90,16 +90,16 @@ class KLaw(Analyzer):
         if doubling:
             report.tables["doubling"] = pd.DataFrame(doubling)
         report.figures["beta"] = facets(rows.rename(columns={"beta": "β"}), x="S", y="β")
-        ends = spanned(rows["largest_k"], ".0f")
+        ends = range_text(rows["largest_k"], ".0f")
         report.headline = (
-            f"For a fixed model, -ln RBP_k falls as k^-β with β = {spanned(rows['beta'])} up to k = {ends}. "
-            f"The largest deviation from these lines is {rows['off'].max():.0%}."
+            f"For a fixed model, -ln RBP_k falls as k^-β with β = {range_text(rows['beta'])} up to k = {ends}. "
+            f"The largest deviation from these lines is {rows['largest_deviation'].max():.0%}."
         )
         return report
 
 
 def _doubling(family: Family, counts: Sequence[DocumentCounts]) -> list[dict[str, object]]:
-    """Return what doubling k is worth in size, one row for each k at which the interval of alpha lies above 0."""
+    """Return a row for each k at which the interval of alpha lies above 0, with the size that doubling k is worth."""
     rows: list[dict[str, object]] = []
     if len(family.s) < 3:
         return rows

@@ -1,4 +1,4 @@
-"""Are ranks lognormal? Exact fits of a lognormal and of Zipf's law on {1..V}, and how mu/sigma changes with size.
+"""Fit a lognormal distribution and Zipf's law on {1..V} to ranks, and show how mu/sigma changes with size.
 
 A lognormal distribution of ranks is ln P(k) = const - beta ln k - gamma ln^2 k, with beta = 1 - mu/sigma^2 and
 gamma = 1/(2 sigma^2) (arXiv 2510.20387, eq. 9). gamma = 0 is Zipf's law. As gamma approaches 0, mu and sigma become
@@ -32,11 +32,11 @@ from rbptrack.analysis import (
     Runs,
     Term,
     counted,
+    join_clauses,
     number,
+    range_text,
     read_families,
-    sentence,
-    spanned,
-    verdicts,
+    verdict_clause,
 )
 from rbptrack.figures import as_data, axis_of, by_colour, facets, legend_choice
 from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram
@@ -59,14 +59,13 @@ MIN_DOCUMENTS = 200
 """The fewest documents for intervals of beta and gamma of a size, and for mu and sigma.
 
 A few documents often decide sums of ln^2 R, and intervals are then too narrow. In simulation (studies/validity.csv)
-intervals of gamma cover 58 to 95% with 20 and 50 documents
-and 83 to 96% with 200, and intervals of the gain over Zipf's law cover 79 to 95% with 200. The low values belong
-to documents with a skewed distribution of difficulty. The lines of beta and gamma over sizes always have intervals,
-because these include the scatter of sizes.
+intervals of gamma cover 58 to 95% with 20 and 50 documents and 83 to 96% with 200, and intervals of the gain over
+Zipf's law cover 79 to 95% with 200. The low values belong to documents with a skewed distribution of difficulty. The
+lines of beta and gamma over sizes always have intervals, because these include the scatter of sizes.
 """
 
 NO_GAMMA = 1e-9
-"""A gamma up to this counts as 0. It changes no ln P(k) by more than 1e-6, and the fit is not more exact."""
+"""The largest gamma that counts as 0. It changes no ln P(k) by more than 1e-6, which is the precision of the fit."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +276,7 @@ GLOSSARY = {
 
 
 class Lognormal(Analyzer):
-    """Are ranks lognormal? Exact fits of a lognormal and of Zipf's law on {1..V}, and mu/sigma against size."""
+    """Exact fits of a lognormal distribution and of Zipf's law on {1..V} to ranks, and mu/sigma against size."""
 
     cost: ClassVar[int] = 3
 
@@ -427,7 +426,7 @@ def _distribution(model: str, fitted: Fitted) -> pd.DataFrame:
 
 
 def _headline(report: Report, documents: int) -> str:
-    """Say which way ranks curve, how much better the lognormal is than Zipf's law, and how far any RBP_k is off.
+    """Return the headline: the sign of gamma, the gain over Zipf's law, and the largest difference of any RBP_k.
 
     Args:
         report: the report with its results.
@@ -435,19 +434,19 @@ def _headline(report: Report, documents: int) -> str:
 
     """
     said = {"above": "ranks curve as a lognormal's do (gamma above 0)", "below": "ranks curve the other way"}
-    tested = verdicts(
+    tested = verdict_clause(
         report.frame("gamma"), said, noun="measurement", none="no curvature of ranks was found", power=True
     )
     gain = report.frame("gain")
-    off = f"no RBP_k differs by more than {number(gain['ks_lognormal'].max(), '.3f')} from the lognormal's"
+    deviation = f"no RBP_k differs by more than {number(gain['ks_lognormal'].max(), '.3f')} from the lognormal's"
     known = gain[gain["low"].notna()]
     if len(known) == 1:
         row = known.iloc[0]
         gained, low, high = (number(row[name], ".3f") for name in ("gain", "low", "high"))
         better = f"the lognormal is better than Zipf's law by {gained} ({low} to {high}) nats a token"
     elif len(known):
-        better = f"the lognormal is better than Zipf's law by {spanned(known['gain'], '.3f')} nats a token"
+        better = f"the lognormal is better than Zipf's law by {range_text(known['gain'], '.3f')} nats a token"
     else:
         better = ""
     too_few = f"too few documents to test gamma: at most {documents} in a measurement, and {MIN_DOCUMENTS} are needed"
-    return sentence(tested, better, off) if tested else sentence(off, too_few)
+    return join_clauses(tested, better, deviation) if tested else join_clauses(deviation, too_few)

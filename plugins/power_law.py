@@ -7,8 +7,8 @@ exponents. They count as equal if the interval of the difference lies inside -m 
 exponent.
 
 The held-out error is the error at the largest size of the law through all smaller sizes. The intervals of held-out
-errors and of forecasts assume that models scatter alike at all sizes. No data can show whether a law breaks beyond the
-largest size. The headline has a caution if the smaller sizes mispredict the largest one, or if the interval of E in
+errors and of forecasts assume that models scatter alike at all sizes. Whether a law breaks beyond the largest size
+cannot be tested. The headline has a caution if the smaller sizes mispredict the largest one, or if the interval of E in
 E + A S^-alpha lies above 0 (from 6 sizes). The analyzer `forms` compares the two forms of law in detail.
 """
 
@@ -23,7 +23,7 @@ import pandas as pd
 from pydantic import Field, PositiveInt
 
 from rbptrack.analysis import (
-    UNITS,
+    S_COLUMNS,
     Analyzer,
     BadInput,
     Family,
@@ -31,11 +31,11 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Term,
+    join_clauses,
     listed,
+    range_text,
     read_families,
-    sentence,
-    spanned,
-    verdicts,
+    verdict_clause,
 )
 from rbptrack.figures import explorer, facets, intervals
 from rbptrack.ranks import (
@@ -71,7 +71,7 @@ from rbptrack.stats import (
 MIN_R2 = 0.9
 """A law that explains a smaller share of the variance of ln y is marked as doubtful."""
 
-FEW_MISSES = 100
+FEW_TOKENS = 100
 """A law is marked as doubtful if fewer tokens of the best model have a rank above k.
 
 With 100 such tokens, chance alone gives -ln RBP_k an error of 10%.
@@ -81,7 +81,9 @@ GLOSSARY: Glossary = {
     "alpha": Term("exponent of the law in size y = A S^-α; y is cross-entropy in nats or -ln RBP_k", title="α"),
     "A": Term("the law's factor, y at S = 1", title="A"),
     "R2": Term("share of the variance of ln y that the law explains; near 1 whatever the form", "R²", ".4f"),
-    "misses": Term("the largest abs(measured / law - 1) over the sizes", "largest deviation", ".1%", aside=True),
+    "largest_deviation": Term(
+        "the largest abs(measured / law - 1) over the sizes", "largest deviation", ".1%", aside=True
+    ),
     "sizes": Term("the number of sizes m", aside=True),
     "alpha_incl": Term("alpha if S includes embeddings and output head", "α (S incl. embeddings)", aside=True),
     "alpha_excl": Term("alpha if S excludes embeddings and output head", "α (S without embeddings)", aside=True),
@@ -94,11 +96,11 @@ GLOSSARY: Glossary = {
     "bend": Term(
         "coefficient of (ln S)^2 in a fit of ln y; above 0 the law flattens with size", form="+.4f", aside=True
     ),
-    "missed": Term("tokens of the best model with a rank above k", "misses", ",.0f"),
+    "tokens_above_k": Term("tokens of the best model with a rank above k", "tokens above k", ",.0f"),
     "doubt": Term(
         f"reasons to doubt the law: residuals with a pattern (the interval of the bend excludes 0; at the k of the "
         f"tables, also if that of E in E + A S^-α does), a largest size that the smaller ones mispredict, an R² below "
-        f"{MIN_R2}, or fewer than {FEW_MISSES} misses",
+        f"{MIN_R2}, or fewer than {FEW_TOKENS} tokens of the best model with a rank above k",
         "fit",
     ),
     "delta_low": "lower end of delta",
@@ -142,7 +144,7 @@ class FamilyLaws:
 
 
 class PowerLaw(Analyzer):
-    """The law in size of cross-entropy and RBP_k, and whether their exponents differ."""
+    """The laws in size of cross-entropy and RBP_k, and the differences of their exponents."""
 
     leads: ClassVar[bool] = True
 
@@ -192,7 +194,7 @@ class PowerLaw(Analyzer):
         vocab_size = runs.frame["vocab_size"].max()
         largest = 1 if pd.isna(vocab_size) else int(vocab_size)
         ks = sorted({*log_grid(largest).tolist(), *self.ks, *rbp_ks(runs.frame.columns)})
-        other = UNITS[1 - UNITS.index(self.unit)]
+        other = S_COLUMNS[1 - S_COLUMNS.index(self.unit)]
         all_families = []
         notes = []
         reading = read_families(runs, ks)
@@ -238,9 +240,9 @@ class PowerLaw(Analyzer):
             if law is None:
                 continue
             keys = {**family_laws.family.keys, "metric": metric}
-            beside = {"A": law.a, "R2": law.r2, "misses": law.largest_deviation, "sizes": law.sizes}
+            beside = {"A": law.a, "R2": law.r2, "largest_deviation": law.largest_deviation, "sizes": law.sizes}
             if np.isfinite(family_laws.s_other).all():
-                name = "alpha_incl" if self.unit == UNITS[0] else "alpha_excl"
+                name = "alpha_incl" if self.unit == S_COLUMNS[0] else "alpha_excl"
                 beside[name] = fit(family_laws.s_other, _values_of(law, family_laws.s)).alpha.value
             report.add("alpha", law.alpha, **keys, null=0.0, beside=beside)
             ce = family_laws.laws.get(CE)
@@ -266,7 +268,7 @@ class PowerLaw(Analyzer):
         label = metric_label(metric)
         alpha = report.frame("alpha").rename(columns={"alpha": "α"})
         rows = alpha[alpha["metric"] == metric]
-        verdict = verdicts(
+        verdict = verdict_clause(
             rows,
             {"above": f"{label} improves with size", "below": f"{label} gets worse with size"},
             noun="law",
@@ -275,15 +277,15 @@ class PowerLaw(Analyzer):
             power=True,
         )
         if not verdict:
-            return f"{label}: α = {spanned(rows['α'])}, without a test; the report's notes say why."
+            return f"{label}: α = {range_text(rows['α'])}, without a test; the report's notes say why."
         caution = _caution(report, metric, families)
         worse = [name for name in self._metrics if (alpha[alpha["metric"] == name]["verdict"] == "below").any()]
         if worse and metric not in worse:
             falls = alpha[alpha["metric"] == worse[-1]]
             words = {"below": f"{metric_label(worse[-1])} gets worse with size"}
-            return sentence(verdict, verdicts(falls, words, noun="law", none=""), caution)
+            return join_clauses(verdict, verdict_clause(falls, words, noun="law", none=""), caution)
         if "delta" not in report.questions:
-            return sentence(verdict, caution)
+            return join_clauses(verdict, caution)
         delta = report.frame("delta")
         against_ce = {
             "above": "faster than cross-entropy",
@@ -291,8 +293,8 @@ class PowerLaw(Analyzer):
             "same": "as fast as cross-entropy",
         }
         none = "no difference from cross-entropy was found"
-        compared = verdicts(delta[delta["metric"] == metric], against_ce, noun="law", none=none, power=True)
-        return sentence(verdict, compared if (rows["verdict"] == "above").any() else "", caution)
+        compared = verdict_clause(delta[delta["metric"] == metric], against_ce, noun="law", none=none, power=True)
+        return join_clauses(verdict, compared if (rows["verdict"] == "above").any() else "", caution)
 
 
 def _labels(metrics: Sequence[str]) -> str:
@@ -360,19 +362,19 @@ def _figure(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
 def _law_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
     """Return a row for each law of a family. The explorer draws these rows."""
     rows = []
-    fewest_missed = _fewest_missed(family_laws)
+    fewest_above_k = _fewest_tokens_above_k(family_laws)
     for metric, law in family_laws.laws.items():
         line = {"S0": law.s[0], "y0": law.at(law.s[0]), "S1": law.s[-1], "y1": law.at(law.s[-1])}
-        numbers: dict[str, object] = {"A": law.a, "R2": law.r2, "misses": law.largest_deviation}
+        numbers: dict[str, object] = {"A": law.a, "R2": law.r2, "largest_deviation": law.largest_deviation}
         bend = law.bend()
         numbers |= _with_ends("alpha", law.alpha) | {"p": law.alpha.p()} | _with_ends("bend", bend)
         held_out = law.held_out() if law.sizes >= 4 else Estimate(np.nan, df=np.nan)
         numbers |= {name: np.expm1(value) for name, value in _with_ends("held_out", held_out).items()}
         if ratio := family_laws.ratios.get(metric):
             numbers |= _with_ends("delta", ratio.alpha)
-        missed = fewest_missed.get(metric, np.nan)
-        doubts = _doubts(law, bend, held_out, missed, with_floor=metric in family_laws.with_floor)
-        numbers |= {"missed": missed, "doubt": "; ".join(doubts)}
+        above_k = fewest_above_k.get(metric, np.nan)
+        doubts = _doubts(law, bend, held_out, above_k, with_floor=metric in family_laws.with_floor)
+        numbers |= {"tokens_above_k": above_k, "doubt": "; ".join(doubts)}
         rows.append(family_laws.family.keys | _metric_and_k(metric) | numbers | line)
     return rows
 
@@ -387,23 +389,23 @@ def _with_ends(name: str, estimate: Estimate) -> dict[str, float]:
     return {name: estimate.value, f"{prefix}low": low, f"{prefix}high": high}
 
 
-def _fewest_missed(family_laws: FamilyLaws) -> dict[str, float]:
+def _fewest_tokens_above_k(family_laws: FamilyLaws) -> dict[str, float]:
     """Return how many tokens of the best model have a rank above k, by metric; empty if it is unknown."""
     if family_laws.family.rows["num_tokens"].isna().any():
         return {}
-    missed = [counts.tokens.sum() - counts.hits.sum(axis=0) for counts in family_laws.counts]
+    above_k = [counts.tokens.sum() - counts.hits.sum(axis=0) for counts in family_laws.counts]
     metrics = map(rbp_name, family_laws.counts[0].ks)
-    return dict(zip(metrics, np.min(missed, axis=0).tolist(), strict=True))
+    return dict(zip(metrics, np.min(above_k, axis=0).tolist(), strict=True))
 
 
-def _doubts(law: Law, bend: Estimate, held_out: Estimate, missed: float, *, with_floor: bool) -> Iterator[str]:
-    """Yield reasons to doubt a law: a bend, a mispredicted largest size, large scatter, or few misses.
+def _doubts(law: Law, bend: Estimate, held_out: Estimate, above_k: float, *, with_floor: bool) -> Iterator[str]:
+    """Yield reasons to doubt a law: a bend, a mispredicted largest size, large scatter, or few tokens above k.
 
     Args:
         law: the law.
         bend: the bend of the law.
         held_out: the error of the law at its largest size; an unknown number if there are too few sizes.
-        missed: the number of tokens of the best model with a rank above k.
+        above_k: the number of tokens of the best model with a rank above k.
         with_floor: whether the interval of E in E + A S^-alpha lies above 0.
 
     """
@@ -416,8 +418,8 @@ def _doubts(law: Law, bend: Estimate, held_out: Estimate, missed: float, *, with
         yield "off at its largest size"
     if law.r2 < MIN_R2:
         yield "models scatter"
-    if missed < FEW_MISSES:
-        yield "few misses"
+    if tokens_above_k < FEW_TOKENS:
+        yield "few tokens above k"
 
 
 def _point_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:

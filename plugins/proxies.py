@@ -33,15 +33,15 @@ from rbptrack.analysis import (
     Term,
     Unreadable,
     counted,
-    disagreeing,
+    differing_facts,
     join_scores,
     last_checkpoints,
     listed,
-    newest,
+    newest_runs,
     number,
-    parts,
+    split_by_facts,
     unused_scores,
-    without_twins,
+    without_repeats,
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import FloatArray, RankTable, rbp_name, sum_by
@@ -86,7 +86,7 @@ WEIGHTINGS = ("", "entropy", "position")
 """Weights of the tokens of an answer: equal, the model's entropy, or the position in the answer (1, 2, ...)."""
 PROXIES = list(product(STATISTICS, WEIGHTINGS))
 SIGNS = np.array([STATISTICS[statistic] for statistic, _ in PROXIES])
-DEALS = 1000
+ASSIGNMENTS = 1000
 """The number of random assignments of scores to models."""
 
 CE_PROXY = PROXIES.index(("ce", ""))
@@ -94,7 +94,7 @@ _COLUMNS = ["document", "field", "rank", "logprob", "entropy", "top_logprob"]
 
 
 class Proxies(Analyzer):
-    """Which statistic of known answers orders models as their scores in a task do?"""
+    """Statistics of known answers, compared by how well they order models as their scores in a task do."""
 
     k: PositiveInt = 10
     """the k of RBP_k"""
@@ -109,9 +109,9 @@ class Proxies(Analyzer):
             report.notes.append("The store has no scores of tasks: `rbptrack import FILE` imports them.")
             return report
         tables = []
-        frame = without_twins(runs.frame[runs.frame["vocab_size"].notna() & ~runs["without_ranks"].fillna(False)])
+        frame = without_repeats(runs.frame[runs.frame["vocab_size"].notna() & ~runs["without_ranks"].fillna(False)])
         for dataset, rows in _comparable(frame):
-            counting, replaced = newest(rows)
+            counting, replaced = newest_runs(rows)
             proxies, notes = self._read_proxies(runs, counting)
             report.notes += [*(f"{dataset}: {line}" for line in replaced), *notes]
             if not proxies:
@@ -306,9 +306,9 @@ def largest_by_chance(values: FloatArray, scores: FloatArray) -> float:
     untied = np.sqrt((orders**2).sum(axis=0) * np.count_nonzero(scores[first] != scores[second]))
     rng = np.random.default_rng(0)
     largest = []
-    for _ in range(DEALS):
-        dealt = rng.permutation(scores)
-        largest.append(float((np.sign(dealt[first] - dealt[second]) @ orders / untied).max()))
+    for _ in range(ASSIGNMENTS):
+        assigned = rng.permutation(scores)
+        largest.append(float((np.sign(assigned[first] - assigned[second]) @ orders / untied).max()))
     return float(np.quantile(largest, 0.95))
 
 
@@ -356,8 +356,8 @@ def _comparable(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     for dataset, rows in frame.groupby("dataset", sort=True):
         # Models may differ in these columns: tokenizers and chat templates differ, and the last checkpoint is used.
         may_differ = ("num_tokens", "chat_template", *ONE_POINT)
-        keys = [key for key in disagreeing(rows) if key not in may_differ]
-        for label, part in parts(rows, keys):
+        keys = [key for key in differing_facts(rows) if key not in may_differ]
+        for label, part in split_by_facts(rows, keys):
             yield f"{dataset} {label}".strip(), part
 
 

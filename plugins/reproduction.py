@@ -54,7 +54,7 @@ PAPER_PROTOCOL = ("truncate", 512, "strict")
 
 
 class Reproduction(Analyzer):
-    """Do the authors' published exponents lie inside your intervals?"""
+    """Your exponents, compared with the exponents that the paper's authors published."""
 
     largest_k: Annotated[int, Field(ge=3)] = 100
     """the largest k of the fit in k, which ends earlier if fewer than 10 tokens have a rank above k; the authors do not
@@ -79,9 +79,11 @@ class Reproduction(Analyzer):
         for family, counts in reading:
             _add_alphas(report, family, counts, _of_family(in_size, family))
             self._add_betas(report, family, counts, _of_family(in_k, family))
-            theirs = in_k.loc[in_k["family"] == _published_name(family), "size"].unique()  # table 2 has the same sizes
-            lacking = [size for size in theirs if size not in family.labels]
-            others = [size for size in family.labels if size not in theirs]
+            published_sizes = in_k.loc[
+                in_k["family"] == _published_name(family), "size"
+            ].unique()  # table 2 has the same sizes
+            lacking = [size for size in published_sizes if size not in family.labels]
+            others = [size for size in family.labels if size not in published_sizes]
             if lacking:
                 report.notes.append(f"{family}: without the authors' {listed(lacking)}; another range may differ.")
             if others:

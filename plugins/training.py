@@ -24,13 +24,13 @@ from rbptrack.analysis import (
     Runs,
     Term,
     counted,
-    disagreeing,
+    differing_facts,
     listed,
-    newest,
+    newest_runs,
     number,
-    parts,
     read_families,
-    without_twins,
+    split_by_facts,
+    without_repeats,
 )
 from rbptrack.figures import facets
 from rbptrack.ranks import CE, HEADLINE_KS, FloatArray, metric_label, rbp_name
@@ -65,14 +65,14 @@ CAPTION = (
 
 
 class Training(Analyzer):
-    """Laws in size and training tokens over checkpoints, and the exponent in size at each number of tokens."""
+    """Laws in size and training tokens over checkpoints, and exponents in size at each number of training tokens."""
 
     ks: tuple[PositiveInt, ...] = HEADLINE_KS
     """the k of RBP_k, in addition to cross-entropy"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
-        frame = without_twins(runs.frame)
+        frame = without_repeats(runs.frame)
         frame = frame[frame["non_embedding_params"].notna() & (frame["training_tokens"] > 0).fillna(False)]
         frame = frame[frame.groupby(["family", "dataset"])["training_tokens"].transform("nunique") > 1]
         if not len(frame):
@@ -196,10 +196,12 @@ def fit_law(s: FloatArray, d: FloatArray, y: FloatArray) -> dict[str, Any]:
         terms = v["E"] + np.exp(v["ln_a"] - v["size_exponent"] * x) + np.exp(v["ln_b"] - v["token_exponent"] * t)
         return np.asarray(ln_y - np.log(terms))
 
-    _, fits = least_squares(residual, _starts(y))
-    best = fits[0]
-    near = [fit for fit in fits if fit.chisqr <= best.chisqr * 1.004 + 1e-12]
-    exponents = np.array([[fit.params[name].value for name in ("size_exponent", "token_exponent")] for fit in near])
+    _, results = least_squares(residual, _starts(y))
+    best = results[0]
+    near = [result for result in results if result.chisqr <= best.chisqr * 1.004 + 1e-12]
+    exponents = np.array(
+        [[result.params[name].value for name in ("size_exponent", "token_exponent")] for result in near]
+    )
     law: dict[str, Any] = {name: float(best.params[name].value) for name in PARAMETERS}
     total = float(((ln_y - ln_y.mean()) ** 2).sum())
     law["R2"] = nan if all_equal(y) else 1 - float(best.chisqr) / total
@@ -239,20 +241,20 @@ def _comparable(frame: pd.DataFrame) -> tuple[list[tuple[str, str, pd.DataFrame]
     comparable = []
     notes = []
     for (family, dataset), rows in frame.groupby(["family", "dataset"], sort=True):
-        keys = [key for key in disagreeing(rows) if key not in ONE_POINT]
-        for label, part in parts(rows, keys):
+        keys = [key for key in differing_facts(rows) if key not in ONE_POINT]
+        for label, part in split_by_facts(rows, keys):
             name = f"{family} {label}".strip()
-            counting, replaced = newest(part)
+            counting, replaced = newest_runs(part)
             notes += [f"{name} on {dataset}: {line}" for line in replaced]
-            twins = _named_twice(counting)
-            if twins.any():
-                models = listed(list(dict.fromkeys(counting.loc[twins, "model"])))
+            repeats = _repeats_checkpoint(counting)
+            if repeats.any():
+                models = listed(list(dict.fromkeys(counting.loc[repeats, "model"])))
                 notes.append(f"{name} on {dataset}: {models} left out, the same checkpoint under another name.")
-            comparable.append((name, str(dataset), counting[~twins]))
+            comparable.append((name, str(dataset), counting[~repeats]))
     return comparable, notes
 
 
-def _named_twice(rows: pd.DataFrame) -> pd.Series[bool]:
+def _repeats_checkpoint(rows: pd.DataFrame) -> pd.Series[bool]:
     """Whether a row repeats a checkpoint that is also present under another revision, (rows,).
 
     The last step, for example, is also `main`. The revision that most rows have is kept.

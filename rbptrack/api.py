@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.family import read_families
-from rbptrack.analysis.plugin import configured
+from rbptrack.analysis.plugin import make_plugin
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Filters, Runs
 from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
@@ -412,7 +412,7 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> Report:
     """
     if not isinstance(runs, Runs):
         raise BadInput(f"runs must be the result of rbptrack.runs(); got {type(runs).__name__}")
-    plugin = configured(find_plugins(ANALYZERS).select(str(analyzer)), options)
+    plugin = make_plugin(find_plugins(ANALYZERS).select(str(analyzer)), options)
     report = run_analyzer(plugin, runs)
     report.figures = {name: themed(figure) for name, figure in report.figures.items()}
     return report

@@ -160,7 +160,7 @@ def _predicts_better(of_ce: Law) -> bool:
     nothing = np.full(of_ce.sizes, np.nan)
     module.Forms()._add_predictions(report, {"family": "a", "dataset": "b"}, of_ce, nothing)
     errors = report.frame("prediction").dropna(subset=["with_floor"])[["prediction", "with_floor"]].mean()
-    return bool(errors["with_floor"] < (1 - module.LEAST_GAIN) * errors["prediction"])
+    return bool(errors["with_floor"] < (1 - module.MIN_GAIN) * errors["prediction"])
 
 
 def outlier(rng: np.random.Generator, cell: Settings) -> Outcomes:

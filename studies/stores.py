@@ -21,7 +21,7 @@ import pandas as pd
 from scipy.special import ndtr
 
 from rbptrack.analysis import Runs
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.ranks import FloatArray, RankTable, log_grid, rbp_name, se_name
 from rbptrack.reporting import analyse, render, show
@@ -162,7 +162,7 @@ class Measurements:
 
     def runs(self) -> Runs:
         """Return the measurements."""
-        return Runs(pd.DataFrame(self._rows), Tables(self._tables))
+        return Runs(pd.DataFrame(self._rows), RankTables(self._tables))
 
 
 def one_family(law: Law, sizes: int = 6, **facts: Any) -> Runs:

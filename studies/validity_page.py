@@ -42,7 +42,7 @@ def texts(rows: pd.DataFrame) -> dict[str, str]:
     by_name: dict[str, str] = {}
     for name in dict.fromkeys([PAGE, *(quote.file for quote in QUOTES)]):
         by_name[name] = (ROOT / name).read_text(encoding="utf-8")
-    for title, table in TABLES.items():
+    for title, table in TABLE_SUFFIXES.items():
         begin = f"<!-- made by studies/validity.py: {title} -->"
         before, found, rest = by_name[PAGE].partition(begin)
         _, ended, after = rest.partition(END)
@@ -130,7 +130,7 @@ def deciding(rows: pd.DataFrame) -> str:
 
 _KINDS_OF_DECIDING = ("covers", "spread", "share", "made", "false")
 
-TABLES: Mapping[str, Callable[[pd.DataFrame], str]] = {
+TABLE_SUFFIXES: Mapping[str, Callable[[pd.DataFrame], str]] = {
     "intervals and false alarms": rates,
     "what tests find": power,
     "other numbers": others,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.ranks import RankTable
 
 
@@ -24,7 +24,7 @@ def rank_table(rank: npt.ArrayLike, *, documents: int = 1, vocab_size: int = 64,
     return RankTable.from_arrays(vocab_size=vocab_size, **filled | columns)
 
 
-class MemoryRankStore(Tables):
+class MemoryRankStore(RankTables):
     """Rank tables in memory by run ID, with the source of each document and the texts of tokens."""
 
     def __init__(

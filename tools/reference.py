@@ -24,7 +24,7 @@ import yaml
 from latex2mathml.converter import convert
 from typer.cli import get_docs_for_click
 
-from rbptrack.analysis.plugin import Plugin, options_of
+from rbptrack.analysis.plugin import Plugin, plugin_options
 from rbptrack.analysis.testing import PUBLIC
 from rbptrack.cli.app import app
 from rbptrack.config.patterns import natural_key
@@ -278,7 +278,7 @@ def _prose(text: str) -> str:
 
 
 def _options_of(plugin: type[Plugin]) -> str:
-    rows = [(code(option.name), code(option.default), option.help) for option in options_of(plugin)]
+    rows = [(code(option.name), code(option.default), option.help) for option in plugin_options(plugin)]
     return table(["option", "default", "meaning"], rows) if rows else ""
 
 

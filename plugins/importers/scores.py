@@ -14,7 +14,7 @@ import yaml
 
 from rbptrack.analysis import (
     SCORES,
-    TABLES,
+    TABLE_SUFFIXES,
     BadInput,
     Imported,
     ImportedScore,
@@ -210,7 +210,7 @@ def _opened(file: Path) -> Source | None:
             return Source(file, "inspect", content)
         if isinstance(content, dict) and "results" in content:
             return Source(file, "lighteval" if "config_general" in content else "harness", content)
-    if suffix in TABLES and {"task", "score"} <= column_names(file):
+    if suffix in TABLE_SUFFIXES and {"task", "score"} <= column_names(file):
         return Source(file, "table", None)
     return None
 

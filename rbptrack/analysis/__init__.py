@@ -4,10 +4,10 @@ A plugin may import the names in `__all__` of `rbptrack.analysis`, `rbptrack.sta
 `rbptrack.ranks`, and nothing else of rbptrack. `rbptrack.analysis.testing` checks this.
 """
 
-from rbptrack.analysis.comparable import disagreeing, newest, parts, without_twins
+from rbptrack.analysis.comparable import differing_facts, newest_runs, split_by_facts, without_repeats
 from rbptrack.analysis.exporting import Exporter
-from rbptrack.analysis.family import BY_DOCUMENT, UNITS, Family, Reading, families, read_families
-from rbptrack.analysis.headline import sentence, spanned, verdicts
+from rbptrack.analysis.family import BY_DOCUMENT, S_COLUMNS, Family, Reading, comparable_families, read_families
+from rbptrack.analysis.headline import join_clauses, range_text, verdict_clause
 from rbptrack.analysis.importing import (
     SCORES,
     Imported,
@@ -20,8 +20,8 @@ from rbptrack.analysis.importing import (
 from rbptrack.analysis.pairs import (
     CHANGES_GLOSSARY,
     add_changes,
+    clip_share,
     compare_runs,
-    end_of_share,
     pair_name,
     same_tokens,
     worst_documents,
@@ -31,7 +31,7 @@ from rbptrack.analysis.plugin import Analyzer
 from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
 from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
 from rbptrack.analysis.reading import (
-    TABLES,
+    TABLE_SUFFIXES,
     column_names,
     load_json,
     parse_json,
@@ -56,8 +56,8 @@ __all__ = [
     "ONE_POINT",
     "PUBLISHED_IN",
     "SCORES",
-    "TABLES",
-    "UNITS",
+    "S_COLUMNS",
+    "TABLE_SUFFIXES",
     "Analyzer",
     "BadInput",
     "Exporter",
@@ -78,42 +78,42 @@ __all__ = [
     "Unreadable",
     "WithoutRanks",
     "add_changes",
+    "clip_share",
     "column_names",
+    "comparable_families",
     "compare_runs",
     "counted",
     "csv_text",
-    "disagreeing",
-    "end_of_share",
-    "families",
+    "differing_facts",
     "file_part",
     "first_line",
     "hub_id",
+    "join_clauses",
     "join_scores",
     "last_checkpoints",
     "listed",
     "load_json",
     "markdown_text",
-    "newest",
+    "newest_runs",
     "number",
     "pair_name",
     "parse_json",
-    "parts",
     "plain_name",
     "published_in_k",
     "published_in_size",
+    "range_text",
     "read_families",
     "read_pairs",
     "read_rows",
     "read_small",
     "same_tokens",
-    "sentence",
     "short_hash",
     "shortened",
-    "spanned",
+    "split_by_facts",
     "unused_scores",
-    "verdicts",
+    "verdict_clause",
     "whole_number",
-    "without_twins",
+    "without_repeats",
     "worst_documents",
     "worst_tokens",
 ]

@@ -14,7 +14,7 @@ from rbptrack.base.formatting import counted, listed
 from rbptrack.facts import BY_NAME, ONE_LAW, ONE_POINT, SAME_RANKS
 
 
-def without_twins(frame: pd.DataFrame) -> pd.DataFrame:
+def without_repeats(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `Runs.frame` without measurements that repeat the ranks of another measurement.
 
     A model may have been measured on the same texts with and without a reference model, or with and without groups of
@@ -28,7 +28,7 @@ def without_twins(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[order == first]  # several rows are kept if they are equal in this, too: runs of one size, or imports
 
 
-def newest(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def newest_runs(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Keep only the newest measurement of each model and checkpoint.
 
     A repository may have moved to another commit, or the model in a folder may have been trained again. The old and the
@@ -54,7 +54,7 @@ def newest(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return rows[~older], notes
 
 
-def disagreeing(rows: pd.DataFrame) -> list[str]:
+def differing_facts(rows: pd.DataFrame) -> list[str]:
     """Return the columns that prevent the rows of one family on one dataset from sharing a law.
 
     The rows differ in these columns, and the runs of one law must agree in them. A column that usually follows from
@@ -71,15 +71,15 @@ def disagreeing(rows: pd.DataFrame) -> list[str]:
     return keys
 
 
-def mixture(rows: pd.DataFrame, key: str) -> str:
-    """Say how many rows have each value of a column, such as `dtype (float32: 3 runs, bfloat16: 1 run)`."""
+def describe_values(rows: pd.DataFrame, key: str) -> str:
+    """Describe how many rows have each value of a column, such as `dtype (float32: 3 runs, bfloat16: 1 run)`."""
     counts = pd.Series([BY_NAME[key].text(value) for value in rows[key]]).value_counts()
     ordered = sorted(counts.items(), key=lambda value_and_n: (-value_and_n[1], by_number(str(value_and_n[0]))))
     run_counts = [f"{value}: {counted(int(n), 'run')}" for value, n in ordered]
     return f"{key} ({', '.join(run_counts)})"
 
 
-def parts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFrame]]:
+def split_by_facts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFrame]]:
     """Divide rows of `Runs.frame` into parts that agree in some columns.
 
     Args:

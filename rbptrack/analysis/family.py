@@ -20,7 +20,14 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.comparable import by_number, disagreeing, mixture, newest, parts, without_twins
+from rbptrack.analysis.comparable import (
+    by_number,
+    describe_values,
+    differing_facts,
+    newest_runs,
+    split_by_facts,
+    without_repeats,
+)
 from rbptrack.analysis.rank_reader import whole_ks
 from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
 from rbptrack.analysis.runs import Runs
@@ -31,7 +38,7 @@ from rbptrack.stats.documents import only_totals
 
 T = TypeVar("T")
 
-UNITS = ("non_embedding_params", "total_params")
+S_COLUMNS = ("non_embedding_params", "total_params")
 """The columns that S may be: parameters without embeddings and output head, or all parameters."""
 
 BY_DOCUMENT = "so documents count as independent, and intervals may be too narrow"
@@ -168,7 +175,7 @@ class Reading(Generic[T]):
 
     def __iter__(self) -> Iterator[tuple[Family, list[T]]]:
         """Yield each family with the sums of its sizes, ascending in S. Runs that cannot be read are left out."""
-        comparable, self.notes = families(self.runs, min_sizes=self.min_sizes)
+        comparable, self.notes = comparable_families(self.runs, min_sizes=self.min_sizes)
         without_ranks = []
         only_metrics = []
         for whole in comparable:
@@ -250,7 +257,7 @@ def _read_runs(runs: Runs, family: Family, load: Callable[[Family, str], T]) -> 
     return values, notes
 
 
-def families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]]:
+def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]]:
     """Divide the runs of every family on every dataset into families that may share a law.
 
     - The runs of a returned family agree in the columns `rbptrack.facts.ONE_LAW`, such as weights, precision, texts and
@@ -264,19 +271,19 @@ def families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family], list[str]
     """
     comparable = []
     notes = []
-    frame = without_twins(runs.frame)
+    frame = without_repeats(runs.frame)
     for (name, dataset), all_rows in frame.groupby(["family", "dataset"], sort=True):
         where = f"{name} on {dataset}"
         rows = all_rows[all_rows["non_embedding_params"].notna()]
         if len(rows) < len(all_rows):
             models = sorted(set(all_rows.loc[all_rows["non_embedding_params"].isna(), "model"]), key=by_number)
             notes.append(f"{where}: {listed(models)} left out: the size S is unknown.")
-        keys = disagreeing(rows)
+        keys = differing_facts(rows)
         if keys:
-            mixed = "; ".join(mixture(rows, key) for key in keys)
+            mixed = "; ".join(describe_values(rows, key) for key in keys)
             notes.append(f"{where}: its runs differ in {mixed}. Each kind is analysed separately.")
-        for label, part in parts(rows, keys):
-            counting, replaced = newest(part.sort_values(["non_embedding_params", "run_id"]))
+        for label, part in split_by_facts(rows, keys):
+            counting, replaced = newest_runs(part.sort_values(["non_embedding_params", "run_id"]))
             family = Family(f"{name} {label}".strip(), str(dataset), counting)
             notes += [f"{family}: {line}" for line in replaced]
             if len(family.s) < min_sizes:

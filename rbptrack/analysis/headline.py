@@ -1,4 +1,4 @@
-"""Write headlines of reports: how often each verdict occurs, and for which values."""
+"""Write headlines of reports: clauses that count verdicts, ranges of values, and sentences of clauses."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pandas as pd
 
 from rbptrack.base.formatting import counted, number
 
-_WIDELY = 3.0  # times the smallest effect: beyond it, one number does not speak for all rows
+_WIDELY = 3.0  # effects differ widely if the largest is more than this many times the smallest
 
 
-def verdicts(
+def verdict_clause(
     rows: pd.DataFrame, words: Mapping[str, str], *, noun: str, none: str, span: str = "", power: bool = False
 ) -> str:
     """Return a clause that says how often each verdict occurs in rows of a question; empty if no row was tested.
@@ -28,14 +28,14 @@ def verdicts(
 
     Examples:
         >>> rows = pd.DataFrame({"verdict": ["above", "undecided", "above"], "α": [0.2, 0.1, 0.3]})
-        >>> verdicts(rows, {"above": "RBP_10 improves with size"}, noun="law", none="no law was found", span="α")
+        >>> verdict_clause(rows, {"above": "RBP_10 improves with size"}, noun="law", none="no law was found", span="α")
         'RBP_10 improves with size in 2 of 3 laws, α = 0.20 to 0.30 (1 undecided)'
-        >>> verdicts(rows[::2], {"above": "RBP_10 improves with size"}, noun="law", none="no law was found", span="α")
-        'RBP_10 improves with size in both laws, α = 0.20 to 0.30'
-        >>> verdicts(rows[1:2], {"above": "RBP_10 improves with size"}, noun="law", none="no law was found")
+        >>> verdict_clause(rows[::2], {"above": "RBP_10 improves with size"}, noun="law", none="no law was found")
+        'RBP_10 improves with size in both laws'
+        >>> verdict_clause(rows[1:2], {"above": "RBP_10 improves with size"}, noun="law", none="no law was found")
         'no law was found (1 undecided)'
         >>> undecided = rows[1:2].assign(detectable=0.062)
-        >>> verdicts(undecided, {"differs": "RBP_10 bends"}, noun="law", none="no bend was found", power=True)
+        >>> verdict_clause(undecided, {"differs": "RBP_10 bends"}, noun="law", none="no bend was found", power=True)
         'no bend was found (1 undecided; an effect of 0.062 would be found in 80% of cases)'
 
     """
@@ -50,7 +50,7 @@ def verdicts(
         often = f" in {len(decided)} of {counted(len(tested), noun)}"
         if len(decided) == len(tested):  # a single row is not counted
             often = {1: "", 2: f" in both {noun}s"}.get(len(tested), f" in all {counted(len(tested), noun)}")
-        values = f", {span} = {spanned(decided[span])}" if span else ""
+        values = f", {span} = {range_text(decided[span])}" if span else ""
         clauses.append(f"{text}{often}{values}")
     undecided = int((tested["verdict"] == "undecided").sum())
     left = f" ({undecided} undecided)" if undecided else ""
@@ -71,15 +71,15 @@ def _power(rows: pd.DataFrame) -> str:
     return f"; an effect of {number(largest, '.2g')} would be found in 80% of cases"
 
 
-def spanned(values: Iterable[float], form: str = ".2f") -> str:
-    """Return the range of values as text, or one number if the smallest and the largest value are printed alike.
+def range_text(values: Iterable[float], form: str = ".2f") -> str:
+    """Format the range of some values, or one number if the smallest and the largest value are printed alike.
 
     Args:
         values: the values, at least one that is not NaN. NaN are ignored.
         form: the format specification of the numbers.
 
     Examples:
-        >>> spanned([0.3, 0.2]), spanned([0.301, 0.299])
+        >>> range_text([0.3, 0.2]), range_text([0.301, 0.299])
         ('0.20 to 0.30', '0.30')
 
     """
@@ -88,11 +88,11 @@ def spanned(values: Iterable[float], form: str = ".2f") -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def sentence(*clauses: str) -> str:
-    """Join clauses with semicolons to a sentence. Empty clauses are left out. The result is empty if all are.
+def join_clauses(*clauses: str) -> str:
+    """Join clauses with semicolons to one sentence. Empty clauses are left out. Without clauses the result is empty.
 
     Examples:
-        >>> sentence("no law was found", "", "CE differs")
+        >>> join_clauses("no law was found", "", "CE differs")
         'No law was found; CE differs.'
 
     """

@@ -147,7 +147,7 @@ def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, 
         beside = {"A": change.a, "B": change.b, "deciding": change.difference.deciding}
         report.add("change", change.difference, **keys, metric=change.metric, null=0.0, beside=beside)
     if isfinite(changes.same_top.value):  # NaN if a table does not hold the top tokens
-        report.add("same_top", changes.same_top, **keys, show=end_of_share, beside={"moved": changes.moved})
+        report.add("same_top", changes.same_top, **keys, show=clip_share, beside={"moved": changes.moved})
     beside = {"lost": changes.lost, "gained": changes.gained}
     report.add("flips", changes.mcnemar, **keys, null=0.0, ends=changes.flips.interval(), beside=beside)
 
@@ -220,6 +220,6 @@ def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: i
     return pd.DataFrame(columns | {"B": changes.b.nats[worst] / tokens[worst], "rise": rises[worst]})
 
 
-def end_of_share(value: float) -> float:
+def clip_share(value: float) -> float:
     """Clip a number to the range 0 to 1. It is for the ends of intervals of shares."""
     return min(max(value, 0.0), 1.0)

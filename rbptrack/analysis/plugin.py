@@ -101,7 +101,7 @@ class Analyzer(Plugin):
 
 @dataclass(frozen=True)
 class Option:
-    """The name, default and help of a plugin's option, as texts for printing."""
+    """An option of a plugin: its name, its default and its help, as texts for printing."""
 
     name: str
     default: str
@@ -111,7 +111,7 @@ class Option:
 P = TypeVar("P", bound=Plugin)
 
 
-def options_of(plugin: type[Plugin]) -> list[Option]:
+def plugin_options(plugin: type[Plugin]) -> list[Option]:
     """Return the options of a plugin. Their help is empty if the plugin's source cannot be read."""
     texts = _texts_under_fields(plugin)
     options = []
@@ -142,13 +142,17 @@ def _texts_under_fields(plugin: type[Plugin]) -> dict[str, str]:
     return texts
 
 
-def summary_of(plugin: type[Plugin]) -> str:
+def plugin_summary(plugin: type[Plugin]) -> str:
     """Return the first line of a plugin's docstring."""
     return inspect.cleandoc(plugin.__doc__ or _name_of(plugin)).splitlines()[0]
 
 
-def with_options(plugin: type[P], words: Sequence[str]) -> P:
-    """Make a plugin with options from the command line, such as `ks=1,10`.
+def make_plugin_from_words(plugin: type[P], words: Sequence[str]) -> P:
+    """Make a plugin whose options come from the command line.
+
+    Args:
+        plugin: the class of the plugin.
+        words: the options, such as `ks=1,10`.
 
     Raises:
         BadInput: a word is not key=value, an option does not exist, or its value is refused.
@@ -162,11 +166,11 @@ def with_options(plugin: type[P], words: Sequence[str]) -> P:
         if key in values:
             raise BadInput(f"{word}: {key} is given twice; a list is written as {key}=a,b")
         values[key] = value
-    return configured(plugin, values)
+    return make_plugin(plugin, values)
 
 
-def configured(plugin: type[P], options: Mapping[str, Any]) -> P:
-    """Make a plugin with options.
+def make_plugin(plugin: type[P], options: Mapping[str, Any]) -> P:
+    """Make a plugin whose options come from Python.
 
     Raises:
         BadInput: an option does not exist, or its value is refused. Any exception of the plugin's own validators

@@ -67,9 +67,9 @@ class RankReader:
         _check_columns(columns)
         return self._read(lambda run_id: self._store.ranks(run_id, columns), run_id)
 
-    def ranks_of(self, run_id: str, documents: Collection[int]) -> RankTable:
+    def ranks_of_documents(self, run_id: str, documents: Collection[int]) -> RankTable:
         """Read the rank table of some documents of a run, by their numbers."""
-        return self._read(lambda run_id: self._store.ranks_of(run_id, documents), run_id)
+        return self._read(lambda run_id: self._store.ranks_of_documents(run_id, documents), run_id)
 
     def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
         """Yield the rank table of a run in pieces of whole documents.

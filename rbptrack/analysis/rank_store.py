@@ -59,7 +59,7 @@ class RankStore(Protocol):
         """
         return {}
 
-    def ranks_of(self, run_id: str, documents: Collection[int]) -> RankTable:
+    def ranks_of_documents(self, run_id: str, documents: Collection[int]) -> RankTable:
         """Return the rank table of some documents of a measurement, by their numbers."""
         numbers = pa.array(sorted(documents), pa.int32())
         pieces = []
@@ -91,7 +91,7 @@ class RankStore(Protocol):
         return pd.DataFrame(columns=list(SCORES))
 
 
-class Tables(RankStore):
+class RankTables(RankStore):
     """Rank tables in memory, by run ID."""
 
     def __init__(self, tables: Mapping[str, RankTable]) -> None:

@@ -20,7 +20,7 @@ from rbptrack.base.files import read_small as read_small  # for importers
 from rbptrack.base.files import regular_file
 from rbptrack.config.paths import user_path
 
-TABLES = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
+TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
 """The endings of the names of files that `read_rows` can read."""
 
 _SEPARATORS = (",", ";", "\t")
@@ -128,14 +128,14 @@ def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
         rows = [parse_json(line, f"{path}, line {number}", finite=False) for number, line in line_by_number.items()]
         places = "line"
         numbers = line_by_number
-    elif suffix in TABLES:
+    elif suffix in TABLE_SUFFIXES:
         table = _read_parquet(path) if suffix == ".parquet" else _read_csv(path)
         names = [_column(name) for name in table.column_names]
         _check_unique(path, names)
         rows = table.rename_columns(names).to_pylist()
         places = "row"
     else:
-        raise BadInput(f"{path} cannot be read as a table: its name must end in {', '.join(TABLES)}")
+        raise BadInput(f"{path} cannot be read as a table: its name must end in {', '.join(TABLE_SUFFIXES)}")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadInput(f"{path} is not a list of objects, one for each row")
     named = []
@@ -205,7 +205,7 @@ def column_names(path: Path) -> set[str]:
     Use it in `Importer.takes`, because it reads little and does not raise an error.
     """
     suffix = path.suffix.lower()
-    if suffix not in TABLES or not path.is_file():
+    if suffix not in TABLE_SUFFIXES or not path.is_file():
         return set()
     try:
         if suffix == ".parquet":

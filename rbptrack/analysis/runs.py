@@ -49,7 +49,7 @@ class Filters:
     sweep: Sequence[str] = ()
 
 
-EVERYTHING = Filters()
+NO_FILTERS = Filters()
 
 
 class Runs:
@@ -237,7 +237,7 @@ class Runs:
         """
         return self._reader.ranks(self.run_id(run), columns)
 
-    def ranks_of(self, run: str | pd.Series, documents: Collection[int]) -> RankTable:
+    def ranks_of_documents(self, run: str | pd.Series, documents: Collection[int]) -> RankTable:
         """Read the rank table of some documents of one run. Raises Unreadable if it is missing or damaged.
 
         Args:
@@ -245,7 +245,7 @@ class Runs:
             documents: the numbers of the documents.
 
         """
-        return self._reader.ranks_of(self.run_id(run), documents)
+        return self._reader.ranks_of_documents(self.run_id(run), documents)
 
     def rank_pieces(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
         """Yield the rank table of one run in pieces of whole documents, in the order of the texts.

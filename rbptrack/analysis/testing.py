@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.plugin import Analyzer
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.report import COLUMNS, VERDICTS, Report
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
@@ -96,7 +96,7 @@ def example_runs(
                 row, table = _example(family, dataset, 10**5 * 4**i, documents, tokens, rng)
                 rows.append(row)
                 tables[str(row["run_id"])] = table
-    return Runs(pd.DataFrame(rows), Tables(tables))
+    return Runs(pd.DataFrame(rows), RankTables(tables))
 
 
 def _example(
@@ -269,7 +269,7 @@ class NeedsRanks(AnalyzerContract):
         runs = self.runs()
         run_id, model = runs.frame[["run_id", "model"]].iloc[0]
         tables = {name: runs.ranks(name) for name in runs.frame["run_id"] if name != run_id}
-        outcome = self._report_or_error(Runs(runs.frame, Tables(tables)))
+        outcome = self._report_or_error(Runs(runs.frame, RankTables(tables)))
         words = outcome if isinstance(outcome, str) else " ".join(outcome.notes)
         assert run_id in words or model in words, f"{model} was left out without a word"
 

@@ -75,7 +75,7 @@ def compare(
         report.tables["worst_documents"] = rises
     report.headline = _headline(changes, first["name"], second["name"])
     analysis = Analysis(
-        "compare", report, leads=True, question=f"what {second['name']} changes, against {first['name']}"
+        "compare", report, leads=True, summary=f"what {second['name']} changes, against {first['name']}"
     )
     show(analysis)
     say("")

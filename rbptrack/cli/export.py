@@ -49,10 +49,10 @@ def export(
         return 0
     if texts:
         raise BadInput("--texts adds a page to a bundle; leave it out, or leave out --to")
-    from rbptrack.analysis.plugin import with_options
+    from rbptrack.analysis.plugin import make_plugin_from_words
     from rbptrack.discovery import EXPORTERS, find_plugins, guarded
 
-    exporter = with_options(find_plugins(EXPORTERS, plugins_path).select(to), options)
+    exporter = make_plugin_from_words(find_plugins(EXPORTERS, plugins_path).select(to), options)
     runs = selection.runs()
     with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name[:80]}.") as name:
         folder = Path(name) / "out"

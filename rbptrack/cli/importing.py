@@ -32,7 +32,7 @@ def import_(
 ) -> int:
     """Import measurements from a bundle, from tables of metrics or ranks, or from scores of tasks."""
     from rbptrack.analysis.importing import CheckedContent, check_imported
-    from rbptrack.analysis.plugin import with_options
+    from rbptrack.analysis.plugin import make_plugin_from_words
     from rbptrack.discovery import IMPORTERS, find_plugins, guarded
     from rbptrack.exchange import import_bundle, import_content, is_bundle
 
@@ -46,7 +46,7 @@ def import_(
     else:
         importers = find_plugins(IMPORTERS, plugins_path)
         chosen = importer or _importer_for(importers, path)
-        plugin = with_options(importers.select(chosen), options)
+        plugin = make_plugin_from_words(importers.select(chosen), options)
         content = guarded(
             plugin, lambda: check_imported(path, plugin.read(path), read_name=_name_reader()), CheckedContent
         )

@@ -27,7 +27,7 @@ def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
         return 0
     import pandas as pd
 
-    from rbptrack.analysis.plugin import summary_of
+    from rbptrack.analysis.plugin import plugin_summary
     from rbptrack.console.tables import print_table
     from rbptrack.discovery import KINDS, Plugins, find_plugins
 
@@ -38,7 +38,7 @@ def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
         for name, plugin in available.load().items():
             found = available.entries[name]
             origin = "built-in" if found.built_in else short_path(found.origin)
-            rows.append({"name": name, "kind": kind.word, "from": origin, "does": summary_of(plugin)})
+            rows.append({"name": name, "kind": kind.word, "from": origin, "does": plugin_summary(plugin)})
         broken.extend(available.broken)
     print_table(pd.DataFrame(rows), wrap=True)
     for error in broken:

@@ -90,7 +90,7 @@ def analyze(
     if not analyzer:
         print(ctx.get_help())
         return 0 if help_ else 2
-    from rbptrack.analysis.plugin import with_options
+    from rbptrack.analysis.plugin import make_plugin_from_words
     from rbptrack.console.progress import spinner
     from rbptrack.discovery import ANALYZERS, find_plugins
     from rbptrack.reporting import analyse, render, show
@@ -99,10 +99,10 @@ def analyze(
     if help_:
         _describe(analyzer, chosen)
         return 0
-    configured = with_options(chosen, options)
+    plugin = make_plugin_from_words(chosen, options)
     runs = selection.runs()
     with spinner(f"{analyzer}: {len(runs)} measurements"):
-        analyses = analyse(runs, [configured], processes=1)
+        analyses = analyse(runs, [plugin], processes=1)
     if analyses[0].problem:
         complain(analyses[0].problem, analyses[0].trace)
         return 1
@@ -117,14 +117,14 @@ def analyze(
 
 
 def _describe(name: str, analyzer: type[Analyzer]) -> None:
-    """Print the usage of an analyzer, the question that it answers, and its options."""
+    """Print the usage of an analyzer, its summary, and its options."""
     import pandas as pd
 
-    from rbptrack.analysis.plugin import options_of, summary_of
+    from rbptrack.analysis.plugin import plugin_options, plugin_summary
     from rbptrack.console.tables import print_table
 
-    say(f"Usage: {program()} analyze {name} [OPTION=VALUE ...] [FILTERS]\n\n{summary_of(analyzer)}")
-    options = options_of(analyzer)
+    say(f"Usage: {program()} analyze {name} [OPTION=VALUE ...] [FILTERS]\n\n{plugin_summary(analyzer)}")
+    options = plugin_options(analyzer)
     if options:
         say("")
         rows = [{"option": f"{option.name}=", "default": option.default, "meaning": option.help} for option in options]

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from rbptrack.analysis.exporting import Exporter
 from rbptrack.analysis.importing import Importer
-from rbptrack.analysis.plugin import Analyzer, Plugin, configured, import_file
+from rbptrack.analysis.plugin import Analyzer, Plugin, import_file, make_plugin
 from rbptrack.base.errors import BadInput, unknown
 from rbptrack.base.process import Stopped
 from rbptrack.config.paths import builtin_plugins, user_path
@@ -133,7 +133,7 @@ class Plugins(Generic[P]):
             if self._load(name):
                 continue
             try:
-                configured(self._classes[name], {})
+                make_plugin(self._classes[name], {})
             except BadInput as error:
                 self.broken.append(BadInput(f"{self.entries[name].origin}: {error}"))
             else:

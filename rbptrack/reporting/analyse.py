@@ -15,7 +15,7 @@ from functools import cached_property
 from threadpoolctl import threadpool_limits
 
 from rbptrack.analysis import Analyzer, RbptrackError, Report, Runs
-from rbptrack.analysis.plugin import summary_of
+from rbptrack.analysis.plugin import plugin_summary
 from rbptrack.base.errors import first_line
 from rbptrack.discovery import run_analyzer
 from rbptrack.reporting.tables import ResultsTable, results_tables, table_text
@@ -34,7 +34,7 @@ class Analysis:
         trace: the traceback of an unexpected error; empty if there was none.
         leads: whether the page opens with the headline, first figure and results of this report.
         seconds: the wall time that the analyzer took.
-        question: one line that says what the analyzer answers.
+        summary: the first line of the analyzer's docstring, which says what it computes.
 
     """
 
@@ -44,7 +44,7 @@ class Analysis:
     trace: str = ""
     leads: bool = False
     seconds: float = 0.0
-    question: str = ""
+    summary: str = ""
 
     @property
     def has_results(self) -> bool:
@@ -55,13 +55,13 @@ class Analysis:
     def sentence(self) -> str:
         """The headline of the report.
 
-        A report without a headline gives the analyzer's question if it has results, and its first note if it has
+        A report without a headline gives the analyzer's summary if it has results, and its first note if it has
         none. If there is no report, the sentence is the reason why the analyzer failed.
         """
         if self.report is None:
             return self.problem
         if self.report.headline or self.has_results:
-            return self.report.headline or self.question
+            return self.report.headline or self.summary
         return self.report.notes[0] if self.report.notes else "these measurements give no results"
 
     @cached_property
@@ -175,7 +175,9 @@ def _run(analyzer: Analyzer, runs: Runs) -> Analysis:
     except RbptrackError as error:
         return _failed(analyzer, str(error), error.trace)
     seconds = time.perf_counter() - began
-    return Analysis(analyzer.name, report, leads=analyzer.leads, seconds=seconds, question=summary_of(type(analyzer)))
+    return Analysis(
+        analyzer.name, report, leads=analyzer.leads, seconds=seconds, summary=plugin_summary(type(analyzer))
+    )
 
 
 def _failed(analyzer: Analyzer, problem: str, trace: str = "") -> Analysis:

@@ -203,7 +203,7 @@ _LAW_COLUMNS = (
     _LawColumn("R2"),
     _LawColumn("held_out", ("held_out_low", "held_out_high")),
     _LawColumn("bend"),
-    _LawColumn("missed"),
+    _LawColumn("tokens_above_k"),
     _LawColumn("doubt"),
 )
 _LAW_KEYS = ["family", "dataset", "metric", "k"]
@@ -267,7 +267,7 @@ def _law_text(report: Report, row: Mapping[Any, Any], column: _LawColumn) -> str
 
 def _law_column(report: Report, name: str) -> Column:
     kinds = {"family": "key", "dataset": "key", "verdict": "word", "doubt": "doubt"}
-    kinds |= dict.fromkeys(("p", "R2", "bend", "missed"), "number spare")
+    kinds |= dict.fromkeys(("p", "R2", "bend", "tokens_above_k"), "number spare")
     term = report.term(name)
     if name == "p":
         title = "p (α = 0)".replace(" ", "\N{NO-BREAK SPACE}")

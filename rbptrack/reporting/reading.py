@@ -377,7 +377,7 @@ def _tables(
     tables: list[RankTable] = []
     kept: list[int] = []
     for place, run_id in enumerate(token_set.rows["run_id"]):
-        table = runs.ranks_of(run_id, numbers)
+        table = runs.ranks_of_documents(run_id, numbers)
         if tables and not _same_tokens(tables[0], table):
             names = token_set.rows["name"]
             notes.append(f"{names.iloc[place]} is left out: it did not score the same tokens as {names.iloc[kept[0]]}.")

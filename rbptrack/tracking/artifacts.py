@@ -65,7 +65,7 @@ class Artifacts(RankStore):
         except (MissingArtifact, ValueError):
             return {}
 
-    def ranks_of(self, run_id: str, documents: Collection[int]) -> RankTable:
+    def ranks_of_documents(self, run_id: str, documents: Collection[int]) -> RankTable:
         """Read the rank table of the documents of a measurement that have these numbers."""
         return self._read(run_id, RANKS_FILE, lambda path: RankTable.read_documents(path, documents))
 

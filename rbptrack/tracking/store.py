@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from rbptrack.analysis.rank_store import SCORES
-from rbptrack.analysis.runs import EVERYTHING, Filters, Runs
+from rbptrack.analysis.runs import NO_FILTERS, Filters, Runs
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
 from rbptrack.base.files import sha256
 from rbptrack.config.check import check_store
@@ -274,7 +274,7 @@ class Store(Artifacts):
 
     # Read
 
-    def runs(self, filters: Filters = EVERYTHING, *, run_ids: Sequence[str] | None = None) -> Runs:
+    def runs(self, filters: Filters = NO_FILTERS, *, run_ids: Sequence[str] | None = None) -> Runs:
         """Return finished measurements. Of several runs with one fingerprint, only the newest is used.
 
         Args:

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import Family, Runs, families, newest, read_families
-from rbptrack.analysis.rank_store import Tables, WithoutRanks
+from rbptrack.analysis import Family, Runs, comparable_families, newest_runs, read_families
+from rbptrack.analysis.rank_store import RankTables, WithoutRanks
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput
 from rbptrack.stats import Sums
@@ -41,12 +41,12 @@ def runs_of(*rows, tables=None):
     """Return `Runs` of the rows. `tables` are the rank tables by run ID; by default, each run has one of 4 tokens."""
     if tables is None:
         tables = {run["run_id"]: rank_table([1, 2, 5, 1], documents=2) for run in rows}
-    return Runs(pd.DataFrame(rows), Tables(tables))
+    return Runs(pd.DataFrame(rows), RankTables(tables))
 
 
 def names_and_labels(*rows, min_sizes=1):
     """Return the name and the labels of the sizes of each family of these rows, and the notes."""
-    all_families, notes = families(runs_of(*rows), min_sizes=min_sizes)
+    all_families, notes = comparable_families(runs_of(*rows), min_sizes=min_sizes)
     return [(family.name, family.labels) for family in all_families], notes
 
 
@@ -155,14 +155,14 @@ def test_families_joins_sizes_that_have_one_revision_each() -> None:
 
 def test_families_prefers_measurement_without_reference() -> None:
     rows = [row(6), row(6, run_id="with reference", reference="nano-38k"), row(15)]
-    [family], notes = families(runs_of(*rows))
+    [family], notes = comparable_families(runs_of(*rows))
     assert family.run_ids == [["r6"], ["r15"]]
     assert not notes
 
 
 def test_families_prefers_measurement_with_groups() -> None:
     rows = [row(6), row(6, run_id="with groups", groups=20), row(15)]
-    [family], notes = families(runs_of(*rows))
+    [family], notes = comparable_families(runs_of(*rows))
     assert family.run_ids == [["with groups"], ["r15"]]
     assert not notes
 
@@ -218,7 +218,7 @@ def test_read_families_takes_newest_measurement_of_a_model(commit):
 
 def test_newest_keeps_all_checkpoints_of_a_model() -> None:
     rows = [row(6, run_id="1B", training_tokens=1e9), row(6, run_id="10B", training_tokens=1e10)]
-    assert len(newest(runs_of(*rows).frame)[0]) == 2
+    assert len(newest_runs(runs_of(*rows).frame)[0]) == 2
 
 
 def test_read_families_leaves_out_k_above_smallest_vocabulary() -> None:
@@ -262,7 +262,7 @@ def test_read_families_leaves_out_run_without_a_column_and_names_it() -> None:
 
 
 def test_read_families_adds_user_defined_sums_of_seeds_and_of_groups() -> None:
-    class TablesWithGroups(Tables):
+    class TablesWithGroups(RankTables):
         def groups(self, run_id):
             return ["x", "x"]
 
@@ -314,14 +314,14 @@ def test_read_families_leaves_out_family_without_ranks_and_names_it() -> None:
 )
 def test_comparable_with_needs_same_texts_candidates_and_sequences(columns, comparable):
     rows = [row(6), row(6, run_id="o", family="gpt", **columns)]
-    gpt, nano = sorted(families(runs_of(*rows))[0], key=lambda family: family.name)
+    gpt, nano = sorted(comparable_families(runs_of(*rows))[0], key=lambda family: family.name)
     assert gpt.comparable_with(nano) == comparable
 
 
 def family_with_seed() -> Family:
     """Return a family of two sizes. The larger size has two seeds."""
     rows = [row(6, ce=3.0), row(15, ce=2.0), row(15, run_id="s", ce=4.0, model="nano-15k-seed1")]
-    [family], _ = families(runs_of(*rows))
+    [family], _ = comparable_families(runs_of(*rows))
     return family
 
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field, PositiveInt
 
 from rbptrack.analysis import Analyzer, BadInput, Report
-from rbptrack.analysis.plugin import configured, options_of, summary_of, with_options
+from rbptrack.analysis.plugin import make_plugin, make_plugin_from_words, plugin_options, plugin_summary
 
 
 class Sample(Analyzer):
@@ -29,23 +29,23 @@ class Sample(Analyzer):
         return Report({})
 
 
-def test_with_options_converts_words_to_types_of_fields() -> None:
-    plugin = with_options(Sample, ["ks=1,5,20", "margin=0.5", "unit=b", "deep=true"])
+def test_make_plugin_from_words_converts_words_to_types_of_fields() -> None:
+    plugin = make_plugin_from_words(Sample, ["ks=1,5,20", "margin=0.5", "unit=b", "deep=true"])
     assert plugin == Sample(ks=(1, 5, 20), margin=0.5, unit="b", deep=True)
 
 
-def test_with_options_accepts_list_in_brackets_and_empty_list() -> None:
-    assert with_options(Sample, ["ks=[7]"]).ks == (7,)
-    assert with_options(Sample, ["ks="]).ks == ()
+def test_make_plugin_from_words_accepts_list_in_brackets_and_empty_list() -> None:
+    assert make_plugin_from_words(Sample, ["ks=[7]"]).ks == (7,)
+    assert make_plugin_from_words(Sample, ["ks="]).ks == ()
 
 
 @pytest.mark.parametrize(
     "word", ["ks=0", "ks=1.5", "margin=-1", "margin=x", "unit=c", "deep=perhaps", "level=95", "ks"]
 )
-def test_with_options_refuses_wrong_option_in_one_line_with_its_name(word):
+def test_make_plugin_from_words_refuses_wrong_option_in_one_line_with_its_name(word):
     name = word.partition("=")[0]
     with pytest.raises(BadInput, match=name) as raised:
-        with_options(Sample, [word])
+        make_plugin_from_words(Sample, [word])
     assert "\n" not in str(raised.value)
 
 
@@ -62,7 +62,7 @@ def test_list_option_accepts_single_value(ks: Any) -> None:
 @pytest.mark.parametrize(("name", "value"), [("ks", [0]), ("margin", 0), ("level", 95)])
 def test_configured_refuses_wrong_option(name: str, value: Any) -> None:
     with pytest.raises(BadInput, match=name):
-        configured(Sample, {name: value})
+        make_plugin(Sample, {name: value})
 
 
 def test_constructor_of_plugin_refuses_wrong_option() -> None:
@@ -78,7 +78,7 @@ def test_option_of_several_types_accepts_each() -> None:
     assert WithOptionalList(at="1e3,2").at == (1e3, 2.0)
 
 
-def test_options_of_class_without_source_file_have_no_help() -> None:
+def test_plugin_options_of_class_without_source_file_have_no_help() -> None:
     """A class has no source file if it was defined in an interactive session or by `exec`."""
     code = (
         "from rbptrack.analysis import Analyzer, Report\n"
@@ -92,11 +92,11 @@ def test_options_of_class_without_source_file_have_no_help() -> None:
     exec(code, namespace)
     typed = namespace["Typed"]
     assert typed(k="5").k == 5
-    assert summary_of(typed) == "Typed."
-    assert [(option.name, option.default, option.help) for option in options_of(typed)] == [("k", "3", "")]
+    assert plugin_summary(typed) == "Typed."
+    assert [(option.name, option.default, option.help) for option in plugin_options(typed)] == [("k", "3", "")]
 
 
-def test_options_of_class_in_notebook_have_help() -> None:
+def test_plugin_options_of_class_in_notebook_have_help() -> None:
     cell = (
         "from rbptrack.analysis import Analyzer, Report\n"
         "class Typed(Analyzer):\n"
@@ -109,15 +109,15 @@ def test_options_of_class_in_notebook_have_help() -> None:
     linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(cell, name, "exec"), namespace)
-    assert [option.help for option in options_of(namespace["Typed"])] == ["how many"]
+    assert [option.help for option in plugin_options(namespace["Typed"])] == ["how many"]
 
 
-def test_summary_of_is_docstring_of_class() -> None:
-    assert summary_of(Sample) == "Asks for an example."
+def test_plugin_summary_is_docstring_of_class() -> None:
+    assert plugin_summary(Sample) == "Asks for an example."
 
 
-def test_options_of_have_text_under_field_as_help() -> None:
-    options = {option.name: option for option in options_of(Sample)}
+def test_plugin_options_have_text_under_field_as_help() -> None:
+    options = {option.name: option for option in plugin_options(Sample)}
     assert options["ks"].default == "1,10"
     assert options["ks"].help == "the k of the table, up to |V|"
     assert options["margin"].help == "exponents closer than this count as the same"

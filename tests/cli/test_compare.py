@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Runs, compare_runs, worst_documents
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.cli.options import Selection
 from tests.conftest import RunCommand
 from tests.rank_tables import rank_table
@@ -38,7 +38,7 @@ def two_runs(documents: int) -> Runs:
         "a": rank_table(np.ones(2 * documents), documents=documents, logprob=logprob),
         "b": rank_table(np.ones(2 * documents), documents=documents, logprob=np.minimum(worse + noise, 0)),
     }
-    return Runs(frame, Tables(tables))
+    return Runs(frame, RankTables(tables))
 
 
 @pytest.mark.parametrize(("documents", "expected_code"), [(60, 3), (120, 0), (240, 0)])
@@ -117,7 +117,7 @@ def test_compare_says_that_the_groups_of_documents_cannot_be_read(
 ) -> None:
     frame = pd.DataFrame({"run_id": ["a", "b"], "family": "toy", "model": ["toy-1m", "toy-2m"], "dataset": "text"})
     tables = {run_id: rank_table([1, 3, 2, 1], documents=2, top=[0, 1, 0, 1]) for run_id in "ab"}
-    runs = Runs(frame.assign(groups=1), Tables(tables))
+    runs = Runs(frame.assign(groups=1), RankTables(tables))
     monkeypatch.setattr(Selection, "runs", lambda _: runs)
     code, out, _ = run_command("compare toy-1m toy-2m --k 1")
     assert code == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis import Runs
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.base.formatting import readable
 from rbptrack.ranks import RankTable
 
@@ -25,7 +25,7 @@ TEXTS = [
 SIZES = {"small": 1_000, "medium": 10_000, "large": 100_000}
 
 
-class Texts(Tables):
+class Texts(RankTables):
     """Rank tables in memory with everything that the reading page needs."""
 
     def __init__(self, tables: Mapping[str, RankTable], documents: Sequence[Sequence[str]]) -> None:

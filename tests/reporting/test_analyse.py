@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Analyzer, Runs
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.reporting import Analysis, analyse
 from tests.rank_tables import power_law_rank_table
@@ -42,7 +42,7 @@ BODIES = {
 def runs() -> Runs:
     ranks = power_law_rank_table(1e6, documents=4, tokens=10)
     row = {"run_id": "1", "family": "a", "size": "1m", "model": "a-1m", "dataset": "wiki", "vocab_size": 512}
-    return Runs(pd.DataFrame([row]), Tables({"1": ranks}))
+    return Runs(pd.DataFrame([row]), RankTables({"1": ranks}))
 
 
 def analyzers(folder: Path, names: list[str]) -> list[Analyzer]:
@@ -62,7 +62,7 @@ def test_analyse_gives_a_failed_analyzer_a_problem_and_runs_the_others(tmp_path:
     assert [analysis.name for analysis in analyses] == names
     found = by_name(analyses)
     assert found["fine"].sentence == "1 runs, 40 tokens"
-    assert found["fine"].question == "What fine does."
+    assert found["fine"].summary == "What fine does."
     for name in names[:-1]:
         assert found[name].report is None
         assert found[name].problem.startswith(name)

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Runs
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import spans
 from rbptrack.reporting import render_reading
@@ -151,7 +151,7 @@ def test_render_reading_puts_all_measurements_of_the_same_tokens_into_one_set() 
 def test_render_reading_refuses_measurements_without_texts() -> None:
     frame = pd.DataFrame([{"run_id": "a", "family": "toy", "model": "toy-1", "dataset": "text"}])
     with pytest.raises(BadInput, match="toy on text"):
-        render_reading(Runs(frame, Tables({"a": rank_table([1, 2, 3])})))
+        render_reading(Runs(frame, RankTables({"a": rank_table([1, 2, 3])})))
 
 
 def test_render_reading_notes_measurements_that_cannot_be_read() -> None:
@@ -166,7 +166,7 @@ def test_render_reading_shows_gaps_of_tokens_that_were_not_kept() -> None:
     table = rank_table([3, 1, 2], token=[0, 1, 2], position=[1, 2, 6])
     frame = pd.DataFrame([{"run_id": "a", "family": "toy", "model": "toy-1", "dataset": "text"}])
 
-    class Kept(Tables):
+    class Kept(RankTables):
         def token_texts(self, run_id: str) -> dict[int, str]:
             return {0: "zero", 1: " one", 2: " two"}
 
@@ -191,7 +191,7 @@ def test_render_reading_shows_ranks_of_a_reference() -> None:
     filled |= {"top": zeros, "reference_top": np.ones(20), "reference_rank": np.arange(20), "kl": zeros}
     frame = pd.DataFrame([{"run_id": "a", "family": "toy", "model": "toy-1", "dataset": "text"}])
 
-    class Kept(Tables):
+    class Kept(RankTables):
         def token_texts(self, run_id: str) -> dict[int, str]:
             return {0: "zero", 1: "one"}
 

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Report, Runs, Term
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.figures import charts
 from rbptrack.figures.explorer import explorer
 from rbptrack.ranks import log_grid
@@ -45,7 +45,7 @@ def measured(families: int, datasets: list[str], sizes: int) -> Runs:
                 numbers = {"non_embedding_params": int(s), "num_tokens": 500_000, "documents": 200, "ce": 3.0}
                 named = {"fingerprint": f"{len(rows):064x}", "dtype": "float32", "software": "torch 2.13.0"}
                 rows.append(about | {"dataset": dataset, "vocab_size": 50257} | numbers | named)
-    return Runs(pd.DataFrame(rows), Tables({}))
+    return Runs(pd.DataFrame(rows), RankTables({}))
 
 
 def law_report(runs: Runs, ks: list[int], *, known: bool = True) -> Report:
@@ -64,7 +64,12 @@ def law_report(runs: Runs, ks: list[int], *, known: bool = True) -> Report:
             numbers = {"alpha": alpha, "low": alpha - width, "high": alpha + width}
             numbers |= dict(zip(DELTA, (0.01, 0.01 - width, 0.01 + width), strict=True))
             numbers |= {"p": 1e-5, "held_out": 0.01, "held_out_low": 0.01 - width, "held_out_high": 0.01 + width}
-            numbers |= {"R2": 0.99, "misses": 0.02, "missed": 1000.0, "doubt": "few misses" if k > 90 else ""}
+            numbers |= {
+                "R2": 0.99,
+                "largest_deviation": 0.02,
+                "tokens_above_k": 1000.0,
+                "doubt": "few tokens above k" if k > 90 else "",
+            }
             numbers |= {"bend": 0.001, "bend_low": 0.001 - width, "bend_high": 0.001 + width}
             laws.append(case | numbers | line)
             for row in rows.itertuples():
@@ -113,7 +118,7 @@ def figures(page: str) -> list[Any]:
 @pytest.fixture(scope="module")
 def demo() -> str:
     runs = measured(1, ["code", "wiki"], 4)
-    analyses = [Analysis("power_law", law_report(runs, [1, 10, 100]), leads=True, question="The law in size.")]
+    analyses = [Analysis("power_law", law_report(runs, [1, 10, 100]), leads=True, summary="The law in size.")]
     analyses += [further(f"analyzer{i}", runs) for i in range(5)]
     analyses.append(Analysis("broken", problem="broken failed: ValueError: no"))
     analyses.append(Analysis("training", Report({}, notes=["Needs checkpoints."])))
@@ -149,7 +154,7 @@ def test_render_has_rows_of_laws_for_every_k_of_the_slider(demo: str) -> None:
     assert p == "<0.001"
     assert delta.startswith("0.0100 (")
     assert verdict == "above"
-    assert doubt == "few misses"
+    assert doubt == "few tokens above k"
     shown = re.findall(r"<td[^>]*>(.*?)</td>", demo[demo.index('id="laws"') :])[: len(rows["rbp10"][0])]
     assert [unescape(re.sub("<[^>]*>", "", text)) for text in shown] == rows["rbp10"][0]
 

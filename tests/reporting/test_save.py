@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Report, Runs, Term
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.figures import charts
 from rbptrack.reporting import Analysis, keep, save_figures, show, show_summary
 from rbptrack.stats import Estimate
@@ -38,7 +38,7 @@ class MemoryStore:
 @pytest.fixture
 def runs() -> Runs:
     row = {"run_id": "a1", "family": "pythia", "model": "pythia-70m", "dataset": "wiki", "non_embedding_params": 100}
-    return Runs(pd.DataFrame([row]), Tables({}))
+    return Runs(pd.DataFrame([row]), RankTables({}))
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_show_summary_prints_the_leading_report_first(
 def test_show_summary_without_headline_and_results_prints_no_empty_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show_summary([Analysis("power_law", Report({}, notes=["Needs two sizes."]), leads=True, question="The law.")])
+    show_summary([Analysis("power_law", Report({}, notes=["Needs two sizes."]), leads=True, summary="The law.")])
     [line] = capsys.readouterr().out.splitlines()
     assert "power_law" in line
 
@@ -128,7 +128,7 @@ def test_show_summary_without_headline_says_what_the_table_answers(
     law = analyses[1].report
     assert law
     law.headline = ""
-    show_summary([Analysis("power_law", law, leads=True, question="The law in size.")])
+    show_summary([Analysis("power_law", law, leads=True, summary="The law in size.")])
     assert capsys.readouterr().out.splitlines()[0] == "The law in size."
 
 

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from rbptrack.analysis import Runs
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.reporting import analyse, render
 from tests.rank_tables import power_law_rank_table
@@ -34,7 +34,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 numbers = {"non_embedding_params": int(s), "total_params": int(2 * s), "vocab_size": 512}
                 rows.append(about | numbers | {"dataset": dataset, "documents_hash": dataset, "num_tokens": 6000})
                 tables[run_id] = power_law_rank_table(s, alpha=alpha, seed=seed)
-    runs = Runs(pd.DataFrame(rows), Tables(tables))
+    runs = Runs(pd.DataFrame(rows), RankTables(tables))
     classes = find_plugins(ANALYZERS).load()
     outcomes = analyse(runs, [classes["power_law"](), classes["k_law"]()], processes=1)
     assert not [outcome.problem for outcome in outcomes if outcome.problem]

@@ -1,4 +1,4 @@
-"""Computes the share of tokens with a rank of at most k, at each size. Replace this by your own question."""
+"""Computes the share of tokens with a rank of at most k, at each size. Replace this by your own analysis."""
 
 from pydantic import PositiveInt
 
@@ -11,7 +11,7 @@ GLOSSARY: Glossary = {"share": Term("share of tokens with a rank of at most k", 
 
 
 class Example(Analyzer):
-    """What share of the tokens has a rank of at most k?"""
+    """Shares of tokens with a rank of at most k, for each model and dataset."""
 
     k: PositiveInt = 10
     """the largest rank that counts"""
