@@ -12,7 +12,7 @@ import pytest
 import rbptrack
 from rbptrack.analysis import BadInput, Filters, Runs, Unreadable, WithoutRanks
 from rbptrack.analysis.family import read_families
-from rbptrack.analysis.rank_store import RankStore, Tables
+from rbptrack.analysis.rank_store import RankStore, RankTables
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import MissingArtifact
 from rbptrack.facts import COLUMNS
@@ -27,7 +27,7 @@ def row(run_id="a1", family="nano", size="6k", dataset="wiki", **columns):
 
 def runs_of(*rows, tables=None):
     """Return `Runs` of the rows. `tables` are the rank tables by run ID."""
-    return Runs(pd.DataFrame(rows), Tables(tables or {}))
+    return Runs(pd.DataFrame(rows), RankTables(tables or {}))
 
 
 class GroupedRankStore(RankStore):
@@ -311,7 +311,7 @@ def test_histogram_raises_unreadable_with_run_id() -> None:
 
 
 def test_token_texts_are_quoted_and_unknown_ones_are_ids() -> None:
-    class TablesWithTexts(Tables):
+    class TablesWithTexts(RankTables):
         def token_texts(self, run_id):
             return {5: " the"}
 

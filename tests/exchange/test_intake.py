@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.analysis import families
+from rbptrack.analysis import comparable_families
 from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, check_imported
 from rbptrack.analysis.rank_store import WithoutRanks
 from rbptrack.exchange import export_bundle, import_bundle, import_content
@@ -78,7 +78,7 @@ def test_imported_checkpoints_of_several_sizes_form_a_family_for_each_number_of_
     import_items(store, measurements)
     runs = store.runs()
     assert sorted(set(runs.frame["size"])) == ["16m", "1m", "4m"]
-    names_and_sizes = [(family.name, family.labels) for family in families(runs)[0]]
+    names_and_sizes = [(family.name, family.labels) for family in comparable_families(runs)[0]]
     assert names_and_sizes == [("a at D=1B", ["1m", "4m", "16m"]), ("a at D=10B", ["1m", "4m", "16m"])]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from plugins.agreement import Agreement
 from rbptrack.analysis import Report, Runs
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.base.errors import BadInput
 from rbptrack.figures.charts import save
@@ -174,7 +174,7 @@ def test_name_of_pair_that_differs_in_commit_alone_has_commits() -> None:
 def test_agreement_notes_that_groups_cannot_be_read() -> None:
     tables = {"a": table(0), "b": table(1)}
     frame = runs_of_one_model(tables, dtype=["float32", "bfloat16"], groups=[2, 2]).frame.drop(columns="name")
-    report = Agreement().analyze(Runs(frame, Tables(tables)))
+    report = Agreement().analyze(Runs(frame, RankTables(tables)))
     assert len(pair_names(report)) == 1
     assert any("/ toy-1m@bfloat16 on text: its groups cannot be read" in note for note in report.notes)
 
@@ -208,4 +208,4 @@ class TestContract(NeedsRanks):
     def runs(self, *, documents: int = 30) -> Runs:
         tables = {run_id: table(i, documents=documents) for i, run_id in enumerate("abcd")}
         runs = runs_of_one_model(tables, dtype=["float32", "bfloat16", "float16", "float64"])
-        return Runs(runs.frame.drop(columns="name"), Tables(tables))
+        return Runs(runs.frame.drop(columns="name"), RankTables(tables))

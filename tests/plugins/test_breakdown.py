@@ -11,9 +11,9 @@ from plugins.breakdown import (
     Breakdown,
     Classification,
     ClassSums,
-    classifications_of,
+    keep_documents_that_reach_last_bin,
     kind_of,
-    of_documents_that_reach_the_end,
+    make_classifications,
     sum_by_class,
 )
 from rbptrack.analysis import Report
@@ -51,7 +51,7 @@ def test_kind_of_token_text(text: str, kind: str) -> None:
 def classifications_of_seven_tokens() -> dict[str, Classification]:
     """Return the classifications of a dataset with two fields and seven token IDs. The token 2 does not occur."""
     occurrences = np.array([989000, 9000, 0, 900, 90, 9, 1])
-    return classifications_of(occurrences, np.array([3, 4]), 9, [" the", "ing", "(", "7", "x_1", " "])
+    return make_classifications(occurrences, np.array([3, 4]), 9, [" the", "ing", "(", "7", "x_1", " "])
 
 
 def test_classifications_of_tokens_by_kind() -> None:
@@ -78,13 +78,13 @@ def test_classifications_of_fields_have_their_numbers_as_names() -> None:
 
 
 def test_classifications_without_token_ids_and_fields_are_by_position_alone() -> None:
-    assert set(classifications_of(np.zeros(0, dtype=int), np.array([9]), 9, ())) == {"position"}
+    assert set(make_classifications(np.zeros(0, dtype=int), np.array([9]), 9, ())) == {"position"}
 
 
 def test_sum_by_class_of_positions_worked_out_by_hand() -> None:
     """Two documents of three tokens, at the positions 0, 1, 2 and 0, 3, 4. A hit has a rank of at most 2."""
     table = rank_table([1, 2, 3, 4, 5, 6], documents=2, position=np.array([0, 1, 2, 0, 3, 4]))
-    classifications = classifications_of(np.zeros(0, dtype=int), np.array([6]), 4, ())
+    classifications = make_classifications(np.zeros(0, dtype=int), np.array([6]), 4, ())
     assert classifications["position"].names == ("0", "1", "2 to 3", "4 to 7")
     sums = sum_by_class(table, classifications, [2])["position"]
     tokens = sums[:, :, 0]
@@ -101,7 +101,7 @@ def test_of_documents_that_reach_the_end_keeps_long_documents_and_bins_that_they
     sums[:, :4, 0] = 30
     sums[3:, 4, 0] = 30
     sums[7, 5, 0] = 30
-    kept = of_documents_that_reach_the_end(sums)
+    kept = keep_documents_that_reach_last_bin(sums)
     assert not kept[:3].any()
     assert kept[3:, :5, 0].all()
     assert not kept[:, 5:].any()
@@ -111,7 +111,7 @@ def test_of_documents_that_reach_the_end_needs_5_documents() -> None:
     sums = np.zeros((4, 32, 3))
     sums[:, :4, 0] = 30
     sums[3:, 4, 0] = 30
-    assert not of_documents_that_reach_the_end(sums).any()
+    assert not keep_documents_that_reach_last_bin(sums).any()
 
 
 def table_of_two_classes(s: float, alphas: tuple[float, float], *, documents: int = 40) -> RankTable:

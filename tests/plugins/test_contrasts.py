@@ -8,7 +8,7 @@ import pytest
 
 from plugins.contrasts import Contrasts
 from rbptrack.analysis import Runs
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes
 from tests.plugins.reports import result
 from tests.rank_tables import power_law_rank_table
@@ -44,7 +44,7 @@ def report_of(*parts):
     for rows, tables in parts:
         all_rows += rows
         all_tables |= tables
-    return Contrasts().analyze(Runs(pd.DataFrame(all_rows), Tables(all_tables)))
+    return Contrasts().analyze(Runs(pd.DataFrame(all_rows), RankTables(all_tables)))
 
 
 @pytest.fixture(scope="module")

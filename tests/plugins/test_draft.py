@@ -11,7 +11,7 @@ import pytest
 
 from plugins.draft import RUNS, STARTS, Draft, draft_sums
 from rbptrack.analysis import Report, Runs
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.base.errors import BadInput
 from rbptrack.figures.charts import save
@@ -175,4 +175,4 @@ class TestContract(NeedsRanks):
     def runs(self, *, documents: int = 30) -> Runs:
         tables = [table_with_acceptance(rate, documents=documents) for rate in (0.5, 0.6, 0.7, 0.8)]
         runs = runs_with_reference(*tables, sizes=(1e5, 4e5, 1.6e6, 6.4e6))
-        return Runs(runs.frame.drop(columns="name"), Tables({f"r{i}": table for i, table in enumerate(tables)}))
+        return Runs(runs.frame.drop(columns="name"), RankTables({f"r{i}": table for i, table in enumerate(tables)}))

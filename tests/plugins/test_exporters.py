@@ -13,7 +13,7 @@ from plugins.exporters.hub import DATA, Hub
 from plugins.importers.table import Table
 from rbptrack.analysis import Runs
 from rbptrack.analysis.importing import check_imported
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 
 ROW = {
     "run_id": "r", "family": "pythia", "size": "70m", "model": "pythia-70m", "dataset": "wiki/en", "revision": "main",
@@ -28,7 +28,7 @@ def runs() -> Runs:
     """Three runs: a model on the Hub in two precisions, and a model that is not on the Hub."""
     local = ROW | {"run_id": "s", "model": "mine-1b", "family": "mine", "size": "1b", "repo": None, "rbp_10": None}
     bfloat16 = ROW | {"run_id": "t", "dtype": "bfloat16"}
-    return Runs(pd.DataFrame([ROW, local, bfloat16]), Tables({}))
+    return Runs(pd.DataFrame([ROW, local, bfloat16]), RankTables({}))
 
 
 def test_export_returns_number_of_measurements(runs: Runs, tmp_path: Path) -> None:

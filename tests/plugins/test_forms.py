@@ -10,8 +10,8 @@ import pytest
 
 from plugins.forms import Forms
 from rbptrack.analysis import BadInput, Runs
-from rbptrack.analysis.plugin import with_options
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.plugin import make_plugin_from_words
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes, example_runs
 from tests.plugins.reports import result
 
@@ -33,7 +33,7 @@ def report_of(law, sizes=8, noise=1e-3, analyzer=None, **columns):
         row = {"run_id": f"{s:.0f}", "family": "f", "size": f"{s:.0f}", "model": f"f-{s:.0f}", "dataset": "wiki"}
         row |= {"without_ranks": True, "non_embedding_params": s, "training_tokens": 20 * s, "ce": 9 * s**-0.1}
         rows.append(row | {"rbp_1": math.exp(-law(s) * math.exp(rng.normal(0, noise)))} | columns)
-    return (analyzer or Forms(ks=(1,))).analyze(Runs(pd.DataFrame(rows), Tables({})))
+    return (analyzer or Forms(ks=(1,))).analyze(Runs(pd.DataFrame(rows), RankTables({})))
 
 
 def power_law(s):
@@ -102,7 +102,7 @@ def test_user_defined_form_has_its_parameters_and_errors_of_prediction() -> None
     report = report_of(power_law, analyzer=Forms(ks=(1,), form="B*S**-b"))
     assert set(report.frame("parameter")["name"]) == {"B", "b"}
     row = result(report, "prediction", "rbp_1", left_out=2)
-    assert row["of_form"] == pytest.approx(row["prediction"], rel=1e-3)
+    assert row["your_form"] == pytest.approx(row["prediction"], rel=1e-3)
 
 
 def test_user_defined_form_needs_two_more_sizes_than_parameters() -> None:
@@ -118,7 +118,7 @@ def test_user_defined_form_in_training_tokens_needs_their_numbers() -> None:
 @pytest.mark.parametrize(("option", "value"), [("ks", "0"), ("form", "os.x"), ("form", "A*B")])
 def test_forms_refuses_wrong_option(option: str, value: str) -> None:
     with pytest.raises(BadInput, match=option):
-        with_options(Forms, [f"{option}={value}"])
+        make_plugin_from_words(Forms, [f"{option}={value}"])
 
 
 def test_forms_of_rising_values_has_no_floor() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from plugins.k_law import KLaw
 from rbptrack.analysis import Runs
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks
 from tests.rank_tables import rank_table
 
@@ -39,7 +39,7 @@ def runs_of(laws: dict[float, tuple[float, float]], documents: int = 20) -> Runs
             {"run_id": run_id, "family": "f", "size": str(s), "model": f"f-{s}", "dataset": "d", "vocab_size": 4096}
             | {"non_embedding_params": s, "num_tokens": len(rank), "ce": 1.0}
         )
-    return Runs(pd.DataFrame(rows), Tables(tables))
+    return Runs(pd.DataFrame(rows), RankTables(tables))
 
 
 def test_k_law_recovers_beta_and_b_of_exact_law():
@@ -47,7 +47,7 @@ def test_k_law_recovers_beta_and_b_of_exact_law():
     row = report.frame("beta").iloc[0]
     assert row["beta"] == pytest.approx(0.4, abs=1e-3)
     assert row["B"] == pytest.approx(2.0, rel=1e-3)
-    assert row["off"] < 1e-3
+    assert row["largest_deviation"] < 1e-3
     assert row["low"] <= row["beta"] <= row["high"]
 
 
@@ -63,7 +63,7 @@ def test_k_law_reports_doubling_of_k_as_2_to_beta_over_alpha():
 def test_k_law_of_imported_metrics_has_beta_without_interval_and_a_note():
     row = {"run_id": "a", "family": "gpt2", "size": "124m", "model": "gpt2", "dataset": "wiki", "without_ranks": True}
     row |= {"non_embedding_params": 1e8, "ce": 3.0} | {f"rbp_{k}": np.exp(-1.5 * k**-0.3) for k in (1, 2, 5, 10, 100)}
-    report = KLaw().analyze(Runs(pd.DataFrame([row]), Tables({})))
+    report = KLaw().analyze(Runs(pd.DataFrame([row]), RankTables({})))
     beta = report.frame("beta").iloc[0]
     assert beta["beta"] == pytest.approx(0.3)
     assert np.isnan(beta["low"])
@@ -80,7 +80,7 @@ def report_of_ranks(ranks, documents):
     """Analyse one model of size 1m with these ranks and a vocabulary of 64 tokens."""
     row = {"run_id": "a", "family": "f", "size": "1m", "model": "m", "dataset": "d", "vocab_size": 64}
     tables = {"a": rank_table(ranks, documents=documents)}
-    return KLaw().analyze(Runs(pd.DataFrame([row | {"non_embedding_params": 1e6}]), Tables(tables)))
+    return KLaw().analyze(Runs(pd.DataFrame([row | {"non_embedding_params": 1e6}]), RankTables(tables)))
 
 
 def test_k_law_ends_below_k_with_fewer_than_10_misses():

@@ -12,8 +12,8 @@ import pytest
 from plugins import power_law
 from plugins.power_law import PowerLaw
 from rbptrack.analysis import BadInput, Runs
-from rbptrack.analysis.plugin import with_options
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.plugin import make_plugin_from_words
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes, example_runs
 from tests.plugins.reports import result
 from tests.rank_tables import rank_table
@@ -57,7 +57,7 @@ def rows_of(family: str, alpha: float, ce_alpha: float, sizes: int, *, noise: fl
 
 
 def report_of(rows, analyzer=None):
-    return (analyzer or PowerLaw()).analyze(Runs(pd.DataFrame(rows), Tables({})))
+    return (analyzer or PowerLaw()).analyze(Runs(pd.DataFrame(rows), RankTables({})))
 
 
 @without_figures
@@ -184,13 +184,13 @@ def test_law_that_mispredicts_the_largest_size_is_in_doubt():
 def test_number_of_missed_tokens_is_that_of_the_model_with_fewest_misses():
     rows = rows_of("f", 0.2, 0.1, 6, noise=0.01, seed=1, num_tokens=1000)
     laws = report_of(rows).tables["laws"].set_index("k")
-    assert laws.loc[10, "missed"] == pytest.approx(min(1000 * (1 - row["rbp_10"]) for row in rows))
+    assert laws.loc[10, "tokens_above_k"] == pytest.approx(min(1000 * (1 - row["rbp_10"]) for row in rows))
 
 
 @without_figures
 def test_number_of_missed_tokens_is_unknown_without_number_of_tokens():
     laws = report_of(rows_of("f", 0.2, 0.1, 6, noise=0.01, seed=1)).tables["laws"]
-    assert laws["missed"].isna().all()
+    assert laws["tokens_above_k"].isna().all()
 
 
 @without_figures
@@ -242,7 +242,7 @@ def test_forecasts_are_values_of_metrics_with_intervals():
 )
 def test_power_law_refuses_wrong_option(word):
     with pytest.raises(BadInput, match=word.partition("=")[0]):
-        with_options(PowerLaw, [word])
+        make_plugin_from_words(PowerLaw, [word])
 
 
 @without_figures
@@ -256,7 +256,7 @@ def test_power_law_leaves_out_k_with_fewer_than_10_misses():
         tables[f"r{i}"] = rank_table(rank, documents=30, vocab_size=100, logprob=np.full(3000, -2.0 + 0.3 * i))
         row = {"run_id": f"r{i}", "family": "f", "size": str(i), "model": f"f-{i}", "dataset": "d", "vocab_size": 100}
         rows.append(row | {"non_embedding_params": s, "num_tokens": 3000, "ce": 2.0 - 0.3 * i})
-    report = PowerLaw().analyze(Runs(pd.DataFrame(rows), Tables(tables)))
+    report = PowerLaw().analyze(Runs(pd.DataFrame(rows), RankTables(tables)))
     assert report.tables["laws"]["k"].max() == 4
     assert set(report.frame("alpha")["metric"]) == {"ce", "rbp_1"}
     assert any("10" in note for note in report.notes)

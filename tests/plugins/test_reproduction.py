@@ -11,7 +11,7 @@ import pytest
 from plugins.reproduction import Reproduction
 from rbptrack.analysis import Runs
 from rbptrack.analysis.published import published_in_k, published_in_size
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import NeedsSizes, example_runs
 from rbptrack.figures.charts import save
 from rbptrack.ranks import RankTable, log_grid
@@ -36,7 +36,7 @@ def imported_runs(family: str = "gpt2", sizes: dict[str, int] = GPT2) -> Runs:
             y = 0.5 * (s / 1e9) ** -alpha
             row[metric] = y if metric == "ce" else np.exp(-y)
         rows.append(row | {"non_embedding_params": s, "without_ranks": True, "imported": "authors"})
-    return Runs(pd.DataFrame(rows), Tables({}))
+    return Runs(pd.DataFrame(rows), RankTables({}))
 
 
 def measured_runs(alpha: float) -> Runs:
@@ -53,7 +53,7 @@ def measured_runs(alpha: float) -> Runs:
         tables[str(i)] = rank_table(rank, documents=40, logprob=-y * difficulty / difficulty.mean())
         row = {"run_id": str(i), "family": "pythia", "size": f"{i}b", "model": f"pythia-{i}b", "dataset": "c4"}
         rows.append(row | {"non_embedding_params": int(s), "vocab_size": 64, "sequence": "slide", "seq_len": 256})
-    return Runs(pd.DataFrame(rows), Tables(tables))
+    return Runs(pd.DataFrame(rows), RankTables(tables))
 
 
 def test_published_in_size_has_all_families_datasets_and_metrics() -> None:
@@ -120,7 +120,7 @@ def test_reproduction_fits_beta_by_least_squares_in_ln_k() -> None:
     table: RankTable = rank_table(rank, documents=40, vocab_size=200)
     row = {"run_id": "r", "family": "pythia", "size": "14m", "model": "pythia-14m", "dataset": "wiki"}
     frame = pd.DataFrame([row | {"non_embedding_params": 10**6, "vocab_size": 200}])
-    (beta,) = Reproduction().analyze(Runs(frame, Tables({"r": table}))).frame("beta").to_dict("records")
+    (beta,) = Reproduction().analyze(Runs(frame, RankTables({"r": table}))).frame("beta").to_dict("records")
     ks = [k for k in log_grid(100) if k < 80]
     y = -np.log(table.histogram().rbp_curve(ks))
     assert beta["beta"] == pytest.approx(-np.polyfit(np.log(ks), np.log(y), 1)[0], rel=1e-9)

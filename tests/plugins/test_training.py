@@ -11,7 +11,7 @@ import pytest
 
 from plugins.training import Training, design_condition, fit_law
 from rbptrack.analysis import Runs
-from rbptrack.analysis.rank_store import Tables
+from rbptrack.analysis.rank_store import RankTables
 from rbptrack.analysis.testing import AnalyzerContract
 from rbptrack.figures.charts import save
 
@@ -37,7 +37,7 @@ def runs_of_checkpoints(sizes: int = 4, **columns: Any) -> Runs:
             row |= {"revision": f"step{step}", "non_embedding_params": int(s), "training_tokens": d}
             row |= {"ce": 1 + 30 * s**-0.35 + 200 * d**-0.4, "without_ranks": True}
             rows.append(row | {"rbp_1": np.exp(-(0.1 + 20 * s**-0.35 + 100 * d**-0.3))})
-    return Runs(pd.DataFrame(rows).assign(**columns), Tables({}))
+    return Runs(pd.DataFrame(rows).assign(**columns), RankTables({}))
 
 
 def test_training_recovers_law_and_optimum(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_training_fits_one_law_for_each_kind_of_candidates() -> None:
     of_vocabulary = frame.assign(candidates="vocabulary")
     of_tokenizer = frame.assign(candidates="tokenizer", ce=0.8 * frame["ce"], run_id="other " + frame["run_id"])
     both = pd.concat([of_vocabulary, of_tokenizer], ignore_index=True)
-    report = Training(ks=()).analyze(Runs(both.drop(columns="name"), Tables({})))
+    report = Training(ks=()).analyze(Runs(both.drop(columns="name"), RankTables({})))
     law = report.tables["law"].set_index("family")
     assert set(law.index) == {"toy candidates tokenizer", "toy candidates vocabulary"}
     np.testing.assert_allclose(law["size_exponent"].astype(float), 0.35, rtol=0.01)
@@ -111,7 +111,7 @@ def test_training_counts_checkpoint_that_has_two_names_once() -> None:
     frame = runs_of_checkpoints().frame.drop(columns="name")
     last = frame[frame["revision"] == "step1024"].head(3)
     main = last.assign(revision="main", run_id="main " + last["run_id"], model=last["model"].str.partition("@")[0])
-    report = Training(ks=(1,)).analyze(Runs(pd.concat([frame, main], ignore_index=True), Tables({})))
+    report = Training(ks=(1,)).analyze(Runs(pd.concat([frame, main], ignore_index=True), RankTables({})))
     pd.testing.assert_frame_equal(report.results, Training(ks=(1,)).analyze(runs_of_checkpoints()).results)
     assert any("another name" in note for note in report.notes)
 
@@ -119,7 +119,7 @@ def test_training_counts_checkpoint_that_has_two_names_once() -> None:
 def test_training_of_constant_tokens_per_parameter_has_no_law_and_a_note() -> None:
     frame = runs_of_checkpoints().frame.drop(columns="name")
     frame["training_tokens"] = 20.0 * frame["non_embedding_params"].astype(float) * np.tile([0.95, 1.0, 1.05, 1, 1], 4)
-    report = Training().analyze(Runs(frame, Tables({})))
+    report = Training().analyze(Runs(frame, RankTables({})))
     assert "law" not in report.tables
     assert any("condition" in note for note in report.notes)
 
@@ -140,7 +140,7 @@ def test_headline_of_two_families_is_about_the_first() -> None:
     zoo = toy.assign(family="zoo", run_id="zoo " + toy["run_id"], model="zoo " + toy["model"])
     zoo["training_tokens"] = 8.0 * toy["training_tokens"]
     zoo["ce"] = toy["ce"] ** 2
-    both = Runs(pd.concat([toy, zoo], ignore_index=True), Tables({}))
+    both = Runs(pd.concat([toy, zoo], ignore_index=True), RankTables({}))
     headline_of_toy = Training(ks=(1,)).analyze(runs_of_checkpoints(2)).headline
     assert "toy on text" in headline_of_toy
     assert Training(ks=(1,)).analyze(both).headline == headline_of_toy
