@@ -418,7 +418,7 @@ def _doubts(law: Law, bend: Estimate, held_out: Estimate, above_k: float, *, wit
         yield "off at its largest size"
     if law.r2 < MIN_R2:
         yield "models scatter"
-    if tokens_above_k < FEW_TOKENS:
+    if above_k < FEW_TOKENS:
         yield "few tokens above k"
 
 
