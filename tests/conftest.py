@@ -73,7 +73,7 @@ def run_program(tmp_path: Path) -> RunProgram:
     """Run `python -m rbptrack WORDS` in a folder of its own; the result holds its output."""
 
     def run(
-        *words: str, cwd: Path = tmp_path, env: dict[str, str] | None = None, timeout: float = 300
+        *words: str, cwd: Path = tmp_path, env: dict[str, str] | None = None, timeout: float = 900
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "rbptrack", *words],

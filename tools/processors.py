@@ -146,6 +146,8 @@ def outcome_of(case: Case, first: Path, expected: Sequence[str]) -> Outcome:
     lacking = case.needs - flags()
     if lacking:
         return Outcome(case.name, f"left out, because this processor lacks {', '.join(sorted(lacking))}")
+    if case.versions == "lowest" and sys.version_info >= (3, 13):
+        return Outcome(case.name, "left out, because these versions have no wheels for Python 3.13")
     python = environment(case.versions) if case.versions else Path(sys.executable)
     versions = versions_of(python)
     if case.versions and versions == versions_of(Path(sys.executable)):

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.hub_mirror import Mirror, fill
+from tests.system.small_stores import PATIENCE
 from tests.tiny_models import build
 
 ROOT = Path(__file__).parent.parent.parent
@@ -68,7 +69,7 @@ def environment(address: str, caches: Path) -> dict[str, str]:
 
 def run(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *words]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def rbptrack(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
