@@ -1,4 +1,4 @@
-"""Small models: in memory by their kind, or on disk by the name of a family."""
+"""Fixtures that make small models in memory, and load models from a folder."""
 
 from __future__ import annotations
 
@@ -34,30 +34,34 @@ SHAPE: dict[str, Any] = {
 
 @pytest.fixture
 def shape() -> dict[str, Any]:
-    """Sizes of a small Llama."""
+    """Return the values of the config of a small Llama."""
     return dict(SHAPE)
 
 
 @pytest.fixture
 def model_of(shape: dict[str, Any]) -> Callable[..., Any]:
-    """A transformers model of a kind, such as `llama`, with other sizes where given; None leaves one out."""
+    """Make a model with random weights.
 
-    def made(kind: str, **changes: Any) -> Any:
+    The arguments are the model type of transformers, such as `llama`, and values of its config that differ from
+    `shape`. The value None removes a key from the config.
+    """
+
+    def make(kind: str, **changes: Any) -> Any:
         torch.manual_seed(0)
         values = {key: value for key, value in (shape | changes).items() if value is not None}
         config = transformers.CONFIG_MAPPING[kind](**values)
         causal: Any = transformers.AutoModelForCausalLM
         return causal.from_config(config, dtype=torch.float32)
 
-    return made
+    return make
 
 
 @pytest.fixture
 def load() -> Callable[..., CausalModel]:
-    """Load the model in a folder as the program does."""
+    """Load the model in a folder as the program does. Further arguments are values of its ModelConfig."""
 
-    def loaded(folder: Path, *, candidates: int | None = None, **changes: Any) -> CausalModel:
+    def load_folder(folder: Path, *, candidates: int | None = None, **changes: Any) -> CausalModel:
         config = replace(ModelConfig(family="toy", size="1k", path=str(folder)), **changes)
         return load_model(config, pin_model(config), candidates=candidates)
 
-    return loaded
+    return load_folder

@@ -1,5 +1,5 @@
-"""S is the published count; a sample of architectures gives the model's own logits in padded batches."""
-# ruff: noqa: E501 -- a row of the table is a line
+"""Tests of the number of parameters S of published models, and of logits in padded batches."""
+# ruff: noqa: E501 -- each row of the table is one line
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from rbptrack.models.causal import CausalModel
 from rbptrack.sources.pin import Pinned
 from tests.tiny_models import build
 
-# Published: the Pythia paper's Table 1, the models' cards, and the counts in the authors' repository; shapes as in the
-# repositories' config.json. (class, shape, S, total)
+# By model: the class of its config, the values of its config.json, S (parameters without embeddings and head), and the
+# number of all parameters. The numbers are from Table 1 of the Pythia paper, the cards of the models and the repository
+# of the paper on RBP.
 PUBLISHED: dict[str, tuple[str, dict[str, Any], int, int | None]] = {
     "pythia-14m": ("GPTNeoXConfig", {"hidden_size": 128, "num_hidden_layers": 6, "num_attention_heads": 4, "intermediate_size": 512, "vocab_size": 50304}, 1_189_888, 14_067_712),
     "pythia-160m": ("GPTNeoXConfig", {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 50304}, 85_056_000, 162_322_944),
@@ -47,19 +48,21 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any], int, int | None]] = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_s_is_the_published_count(name: str) -> None:
+def test_count_parameters_of_a_published_model_gives_its_published_numbers(name: str) -> None:
     kind, shape, s, total = PUBLISHED[name]
     counts = count_parameters(getattr(transformers, kind)(**shape))
     assert (counts.non_embedding, counts.total) == (s, total)
 
 
-def test_shapes_are_read_from_json(tmp_path: Path) -> None:
+def test_load_config_reads_the_shape_of_gpt2_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}))
     assert count_parameters(load_config(Pinned(str(tmp_path), None, "x"))).non_embedding == 85_056_000
 
 
 @pytest.mark.parametrize("name", ["pythia", "gpt2", "opt-350m", "mamba", "gemma2", "qwen3"])
-def test_padded_batches_give_the_models_own_logits(name: str, tmp_path: Path, load: Callable[..., CausalModel]) -> None:
+def test_load_model_gives_the_logits_of_transformers_in_padded_batches(
+    name: str, tmp_path: Path, load: Callable[..., CausalModel]
+) -> None:
     build(name, tmp_path)
     model = load(tmp_path)
     plain = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
@@ -71,5 +74,6 @@ def test_padded_batches_give_the_models_own_logits(name: str, tmp_path: Path, lo
         states = model.backbone(tokens)
         for row, length in enumerate(lengths):
             expected = plain(tokens[row : row + 1, :length]).logits[0]
-            torch.testing.assert_close(model.head.logits(states[row, :length].clone()), expected, rtol=1e-4, atol=1e-3)
-    assert model.total_params == sum(p.numel() for p in plain.parameters())
+            logits = model.head.logits(states[row, :length].clone())  # (length, vocabulary)
+            torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-3)
+    assert model.total_params == sum(parameter.numel() for parameter in plain.parameters())

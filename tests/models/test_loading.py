@@ -83,18 +83,18 @@ def test_weights_that_are_not_the_models_are_refused(fault: str, folder: Path, l
     change, values, message = FAULTS[fault]
     edit_weights(folder, change)
     edit_config(folder, **values)
-    with pytest.raises(BadInput, match=message) as refused:
+    with pytest.raises(BadInput, match=message) as caught:
         load(folder)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("size", [0, 5, 4000])
 def test_weights_that_are_cut_short(size: int, folder: Path, load: Load) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(BadInput, match="damaged or cut short") as refused:
+    with pytest.raises(BadInput, match="damaged or cut short") as caught:
         load(folder)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_too_little_memory_is_called_so(folder: Path, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,9 +168,9 @@ def test_code_in_pickled_weights_does_not_run(folder: Path, load: Load, tmp_path
 
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Code(), protocol=2))
-    with pytest.raises(BadInput, match="something else than weights") as refused:
+    with pytest.raises(BadInput, match="something else than weights") as caught:
         load(folder, pickles=True)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
     assert not (tmp_path / "sign").exists()
 
 
@@ -208,9 +208,9 @@ def test_weights_of_another_name_are_no_weights(folder: Path) -> None:
 def test_a_damaged_file_is_named(name: str, content: bytes, folder: Path) -> None:
     (folder / name).write_bytes(content)
     source = pin_model(config_of(folder))
-    with pytest.raises(BadInput, match=name) as refused:
+    with pytest.raises(BadInput, match=name) as caught:
         load_tokenizer(source)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_what_lies_beside_a_model_is_not_measured_and_said(folder: Path, load: Load) -> None:
@@ -276,9 +276,9 @@ def test_a_damaged_tokenizer_is_refused_in_a_line(fault: str, tmp_path: Path) ->
     parts = json.loads((tmp_path / "tokenizer.json").read_text())
     TOKENIZERS[fault](parts)
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInput) as caught:
         load_tokenizer(pin_model(config_of(tmp_path)))
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_tokenizer_from_elsewhere(tmp_path: Path) -> None:

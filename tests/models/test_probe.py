@@ -1,4 +1,4 @@
-"""A model that would give wrong ranks is refused when it is loaded. The logits of other models are the model's own."""
+"""Tests of `split_model`: it refuses models that would give wrong ranks, and keeps the logits of the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rbptrack.models.causal import evaluation_mode, split_model
 from tests.tiny_models import ROWS
 
 ModelOf = Callable[..., Any]
-BERT: dict[str, Any] = {"num_key_value_heads": None, "head_dim": None}
+WITHOUT_LLAMA_KEYS: dict[str, Any] = {"num_key_value_heads": None, "head_dim": None}
 
 
 @pytest.mark.parametrize(
@@ -23,28 +23,40 @@ BERT: dict[str, Any] = {"num_key_value_heads": None, "head_dim": None}
     [
         ("llama", {"is_causal": False}),
         ("gemma3_text", {"use_bidirectional_attention": True}),
-        ("bert-generation", BERT),
-        ("bert", BERT),
-        ("xlm", {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "n_words": ROWS, **BERT}),
-        ("xlnet", {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64, "max_position_embeddings": None, **BERT}),
+        ("bert-generation", WITHOUT_LLAMA_KEYS),
+        ("bert", WITHOUT_LLAMA_KEYS),
+        ("xlm", {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "n_words": ROWS, **WITHOUT_LLAMA_KEYS}),
+        (
+            "xlnet",
+            {
+                "d_model": 32,
+                "n_layer": 2,
+                "n_head": 4,
+                "d_inner": 64,
+                "max_position_embeddings": None,
+                **WITHOUT_LLAMA_KEYS,
+            },
+        ),
     ],
 )
-def test_a_model_that_reads_later_tokens_is_refused(kind: str, changes: dict[str, Any], model_of: ModelOf) -> None:
+def test_split_model_refuses_a_model_that_reads_later_tokens(
+    kind: str, changes: dict[str, Any], model_of: ModelOf
+) -> None:
     module = model_of(kind, **changes).to(torch.bfloat16 if kind == "llama" else torch.float32)
-    with pytest.raises(BadInput, match="later tokens") as refused:
+    with pytest.raises(BadInput, match="later tokens") as caught:
         split_model(module, "toy")
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["llama", "mixtral", "gemma3_text"])
-def test_a_causal_model_is_measured(kind: str, dtype: torch.dtype, model_of: ModelOf) -> None:
+def test_split_model_accepts_a_causal_model(kind: str, dtype: torch.dtype, model_of: ModelOf) -> None:
     experts = {"num_local_experts": 8, "num_experts_per_tok": 2} if kind == "mixtral" else {}
     assert split_model(model_of(kind, **experts).to(dtype), "toy").vocab_size == ROWS
 
 
-def test_states_that_depend_on_the_batch_are_refused(model_of: ModelOf) -> None:
-    """Reformer pads every batch to whole chunks, and hashes by what is there."""
+def test_split_model_refuses_a_model_with_states_that_depend_on_the_batch(model_of: ModelOf) -> None:
+    """Reformer pads every batch to whole chunks, and its hashes depend on the padding."""
     module = model_of(
         "reformer",
         is_decoder=True,
@@ -55,13 +67,13 @@ def test_states_that_depend_on_the_batch_are_refused(model_of: ModelOf) -> None:
         feed_forward_size=64,
         lsh_attn_chunk_length=8,
         local_attn_chunk_length=8,
-        **BERT,
+        **WITHOUT_LLAMA_KEYS,
     )
     with pytest.raises(BadInput):
         split_model(module, "toy")
 
 
-def test_longrope_is_measured_as_far_as_it_numbers_positions_alike(model_of: ModelOf) -> None:
+def test_max_length_of_a_longrope_model_is_the_length_up_to_which_its_factors_are_constant(model_of: ModelOf) -> None:
     rope = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
     rope["original_max_position_embeddings"] = 64
     module = model_of("phi3", head_dim=None, rope_parameters=rope, original_max_position_embeddings=64)
@@ -72,7 +84,7 @@ def test_longrope_is_measured_as_far_as_it_numbers_positions_alike(model_of: Mod
 Llama: Any = transformers.LlamaForCausalLM
 
 
-class Mixed(Llama):  # type: ignore[misc]
+class LogitsOfTwoTokens(Llama):  # type: ignore[misc]
     """Adds to the logits of each token the logits of the token before it."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -81,8 +93,8 @@ class Mixed(Llama):  # type: ignore[misc]
         return output
 
 
-class Masked(Llama):  # type: ignore[misc]
-    """Rules out entries of its vocabulary, as models that draw images do."""
+class MaskedLogits(Llama):  # type: ignore[misc]
+    """Gives two entries of the vocabulary the probability 0, as models that generate images do."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         output = super().forward(*args, **kwargs)
@@ -90,8 +102,8 @@ class Masked(Llama):  # type: ignore[misc]
         return output
 
 
-class Scaled(Llama):  # type: ignore[misc]
-    """Multiplies its logits by a number that its config does not name."""
+class ScaledLogits(Llama):  # type: ignore[misc]
+    """Multiplies its logits by a number that its config does not contain."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         output = super().forward(*args, **kwargs)
@@ -99,76 +111,84 @@ class Scaled(Llama):  # type: ignore[misc]
         return output
 
 
-@pytest.mark.parametrize("kind", [Mixed, Masked, Scaled])
-def test_undeclared_changes_of_logits_are_refused(kind: Any, shape: dict[str, Any]) -> None:
+@pytest.mark.parametrize("model_class", [LogitsOfTwoTokens, MaskedLogits, ScaledLogits])
+def test_split_model_refuses_logits_that_are_not_states_times_head(model_class: Any, shape: dict[str, Any]) -> None:
     torch.manual_seed(0)
     with pytest.raises(BadInput, match="its logits are not its hidden states times its head"):
-        split_model(kind(transformers.LlamaConfig(**shape)), "toy")
+        split_model(model_class(transformers.LlamaConfig(**shape)), "toy")
 
 
-SCALED: dict[str, tuple[dict[str, Any], float, float | None]] = {
-    "cohere": ({}, 0.0625, None),
-    "granite": ({"logits_scaling": 2.0}, 0.5, None),
-    "hyperclovax": ({"logits_scaling": 0.25}, 0.25, None),
-    "gemma2": ({}, 1.0, 30.0),
-    "recurrent_gemma": ({"lru_width": 32, "head_dim": None}, 1.0, 30.0),
-    "llama": ({"logits_scaling": 2.0, "logit_scale": 0.5}, 1.0, None),  # named in vain
-}
-
-
-@pytest.mark.parametrize("kind", SCALED)
-def test_scale_and_softcap_are_the_models(kind: str, model_of: ModelOf) -> None:
-    changes, scale, softcap = SCALED[kind]
+@pytest.mark.parametrize(
+    ("kind", "changes", "scale", "softcap"),
+    [
+        ("cohere", {}, 0.0625, None),
+        ("granite", {"logits_scaling": 2.0}, 0.5, None),
+        ("hyperclovax", {"logits_scaling": 0.25}, 0.25, None),
+        ("gemma2", {}, 1.0, 30.0),
+        ("recurrent_gemma", {"lru_width": 32, "head_dim": None}, 1.0, 30.0),
+        ("llama", {"logits_scaling": 2.0, "logit_scale": 0.5}, 1.0, None),  # Llama ignores these keys
+    ],
+)
+def test_split_model_finds_scale_and_softcap_of_the_logits(
+    kind: str, changes: dict[str, Any], scale: float, softcap: float | None, model_of: ModelOf
+) -> None:
     head = split_model(model_of(kind, **changes), kind).head
     assert (head.scale, head.softcap) == (scale, softcap)
 
 
-def test_large_logits_are_capped_as_the_model_caps_them(model_of: ModelOf) -> None:
+def test_head_caps_large_logits_as_the_model_does(model_of: ModelOf) -> None:
     module = model_of("gemma2", final_logit_softcapping=3.0)
     with torch.no_grad():
         module.get_input_embeddings().weight.mul_(50)
     model = split_model(module, "toy")
     tokens = torch.arange(20)[None]
     with torch.inference_mode():
-        ours = model.head.logits(model.backbone(tokens)[0])
-        torch.testing.assert_close(ours, module(tokens).logits[0], rtol=1e-4, atol=1e-4)
-    assert ours.abs().max() > 2
+        logits = model.head.logits(model.backbone(tokens)[0])
+        torch.testing.assert_close(logits, module(tokens).logits[0], rtol=1e-4, atol=1e-4)
+    assert logits.abs().max() > 2  # near the cap of 3
 
 
-def test_a_head_with_an_adapter_says_how_to_merge_it(model_of: ModelOf) -> None:
+def test_split_model_refuses_a_head_with_an_adapter_and_says_how_to_merge_it(model_of: ModelOf) -> None:
     module = model_of("llama")
-    module.lm_head.base_layer = torch.nn.Linear(32, ROWS)  # as peft wraps a layer
+    module.lm_head.base_layer = torch.nn.Linear(32, ROWS)  # peft gives this attribute to a layer with an adapter
     with pytest.raises(BadInput, match=r"merge_and_unload\(\)"):
         split_model(module, "toy")
 
 
-def test_a_borrowed_model_is_given_back(model_of: ModelOf) -> None:
+def test_evaluation_mode_restores_forward_and_training_modes_after_an_interrupt(model_of: ModelOf) -> None:
+    """accelerate replaces `forward` by a function for mixed precision, and keeps the original one."""
     module = model_of("llama").train()
     module.model.layers[0].eval()
 
-    def own(*args: Any, **kwargs: Any) -> None: ...
+    def original_forward(*args: Any, **kwargs: Any) -> None: ...
 
-    def wrapped(*args: Any, **kwargs: Any) -> None: ...
+    def wrapped_forward(*args: Any, **kwargs: Any) -> None: ...
 
-    module._original_forward = own
-    module.forward = wrapped
+    module._original_forward = original_forward
+    module.forward = wrapped_forward
     modes = [part.training for part in module.modules()]
 
-    def interrupted() -> None:
+    def interrupt() -> None:
         with evaluation_mode(module):
-            assert module.forward is own
+            assert module.forward is original_forward
             assert not any(part.training for part in module.modules())
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert module.forward is wrapped
+        interrupt()
+    assert module.forward is wrapped_forward
     assert [part.training for part in module.modules()] == modes
 
 
-@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch has one name for it")
-@pytest.mark.parametrize("newer", [False, True])
-def test_a_borrowed_model_is_measured_in_float32_whatever_was_chosen(newer: bool, model_of: ModelOf) -> None:
+@pytest.mark.skipif(
+    not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="this torch has no setting fp32_precision"
+)
+@pytest.mark.parametrize("setting", ["set_float32_matmul_precision", "fp32_precision"])
+def test_evaluation_mode_multiplies_in_float32_and_restores_the_settings_of_the_user(
+    setting: str, model_of: ModelOf
+) -> None:
+    """torch has an older and a newer setting for TF32. Either may have been chosen."""
+    newer = setting == "fp32_precision"
     products: Any = torch.backends.cuda.matmul
     before = products.fp32_precision
     convolutions = torch.backends.cudnn.allow_tf32
@@ -190,9 +210,15 @@ def test_a_borrowed_model_is_measured_in_float32_whatever_was_chosen(newer: bool
         torch.backends.cudnn.allow_tf32 = convolutions
 
 
-def test_a_corpus_must_fit_the_model(model_of: ModelOf) -> None:
+def test_check_corpus_accepts_the_longest_sequence_and_the_largest_token_of_the_model(model_of: ModelOf) -> None:
     model = split_model(model_of("llama"), "toy")
     model.check_corpus(longest=256, largest_target=ROWS - 1)
-    for longest, target in ((257, 0), (5, ROWS)):
-        with pytest.raises(BadInput):
-            model.check_corpus(longest=longest, largest_target=target)
+
+
+@pytest.mark.parametrize(("longest", "largest_target"), [(257, 0), (5, ROWS)])
+def test_check_corpus_refuses_longer_sequences_and_larger_tokens(
+    longest: int, largest_target: int, model_of: ModelOf
+) -> None:
+    model = split_model(model_of("llama"), "toy")
+    with pytest.raises(BadInput):
+        model.check_corpus(longest=longest, largest_target=largest_target)

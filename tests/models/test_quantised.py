@@ -1,4 +1,4 @@
-"""Quantised checkpoints: their numbers are those of their dequantised weights, or a line says why not."""
+"""Tests of quantised checkpoints: they score as their dequantised weights do, or are refused in one line."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ needs_torchao = pytest.mark.skipif(importlib.util.find_spec("torchao") is None, 
 needs_gguf = pytest.mark.skipif(importlib.util.find_spec("gguf") is None, reason="gguf is not installed")
 
 
-def dequantised(folder: Path) -> Any:
-    """The model in a folder with plain weights of the values that its quantised ones stand for."""
+def dequantised_model(folder: Path) -> Any:
+    """Load the quantised model in a folder, and return a model with the same weights in float32."""
     loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, device_map={"": "cpu"})
     quantised.convert_quantised(loaded, torch.float32)
     config = transformers.AutoConfig.from_pretrained(folder)
@@ -43,7 +43,7 @@ def dequantised(folder: Path) -> Any:
     for name, value in loaded.state_dict().items():
         if type(value) is torch.Tensor:
             values[name] = value.float()
-        else:  # it multiplies, whatever else it can do
+        else:  # every quantised weight can be multiplied, and the product with I is its transpose
             values[name] = torch.nn.functional.linear(torch.eye(value.shape[1]), value).T.float()
     plain.load_state_dict(values)
     return plain
@@ -51,30 +51,42 @@ def dequantised(folder: Path) -> Any:
 
 @needs_torchao
 @pytest.mark.parametrize("version", ["int8", "4bit"])
-def test_the_embedded_versions_are_their_dequantised_weights(version: str, load: Load) -> None:
+def test_load_model_gives_the_logits_of_the_dequantised_weights(version: str, load: Load) -> None:
     folder = embedded(f"quantised/115k-{version}")
     model = load(folder)
     tokens = torch.randint(4096, (2, 40), generator=torch.Generator().manual_seed(0))
-    plain = dequantised(folder)
+    plain = dequantised_model(folder)
     with torch.inference_mode():
         torch.testing.assert_close(model.full_logits(tokens), plain(tokens).logits, rtol=1e-4, atol=1e-4)
+    assert model.head.product is None  # the head is the embedding, which is not quantised
+
+
+@needs_torchao
+@pytest.mark.parametrize("version", ["int8", "4bit"])
+def test_load_model_counts_the_parameters_of_the_model_before_quantisation(version: str, load: Load) -> None:
+    model = load(embedded(f"quantised/115k-{version}"))
     base = count_parameters(transformers.AutoConfig.from_pretrained(embedded("models/115k")))
     assert (model.non_embedding_params, model.total_params) == (base.non_embedding, base.total)
-    assert model.weights == {"int8": "int8 torchao", "4bit": "int4 group 28 torchao"}[version]
-    assert any(model.weights in note for note in model.notes)
-    assert model.head.product is None, "the head is the embedding"
+
+
+@needs_torchao
+@pytest.mark.parametrize(("version", "weights"), [("int8", "int8 torchao"), ("4bit", "int4 group 28 torchao")])
+def test_load_model_names_the_quantisation_and_notes_it(version: str, weights: str, load: Load) -> None:
+    model = load(embedded(f"quantised/115k-{version}"))
+    assert model.weights == weights
+    assert any(weights in note for note in model.notes)
 
 
 def save_quantised(folder: Path, *, bits: int) -> None:
-    """A small Llama in bfloat16 that torchao has quantised, its head too."""
+    """Quantise a small Llama in bfloat16 with torchao, including its head, and save it in a folder."""
     torchao = importlib.import_module("torchao.quantization")
 
     quantised.silence_torchao()
     build("llama3", folder, tie_word_embeddings=False)
     int4: Any = torch.int4  # type: ignore[attr-defined]
     by_group = torchao.IntxWeightOnlyConfig(weight_dtype=int4, granularity=torchao.PerGroup(16))
-    ways = {8: torchao.Int8WeightOnlyConfig(), 4: by_group}
-    config = transformers.TorchAoConfig(ways[bits], modules_to_not_convert=["none"])
+    by_bits = {8: torchao.Int8WeightOnlyConfig(), 4: by_group}
+    config = transformers.TorchAoConfig(by_bits[bits], modules_to_not_convert=["none"])
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, quantization_config=config)
     (folder / "model.safetensors").unlink()
     model.save_pretrained(folder)
@@ -82,8 +94,10 @@ def save_quantised(folder: Path, *, bits: int) -> None:
 
 @needs_torchao
 @pytest.mark.parametrize(("bits", "dtype"), [(8, Dtype.float32), (4, Dtype.float32), (8, Dtype.bfloat16)])
-def test_a_quantised_head_scores_through_its_module(bits: int, dtype: Dtype, tmp_path: Path, load: Load) -> None:
-    """Also where the checkpoint was made in bfloat16 and computes in float32."""
+def test_head_of_a_model_with_a_quantised_head_gives_the_logits_of_the_model(
+    bits: int, dtype: Dtype, tmp_path: Path, load: Load
+) -> None:
+    """The checkpoint was quantised in bfloat16. It may be loaded in float32."""
     save_quantised(tmp_path, bits=bits)
     model = load(tmp_path, candidates=ROWS - 5, dtype=dtype)
     assert model.head.product is not None
@@ -93,10 +107,11 @@ def test_a_quantised_head_scores_through_its_module(bits: int, dtype: Dtype, tmp
     targets = torch.arange(2, 32)
     with torch.inference_mode():
         states = model.backbone(tokens)[0]
-        whole = model.full_logits(tokens)[0, :, : ROWS - 5].float()
-        ours = model.head.logits(states)
-    torch.testing.assert_close(ours, whole)
-    assert torch.equal(scores_by_definition(ours, targets).greater, scores_by_definition(whole, targets).greater)
+        expected = model.full_logits(tokens)[0, :, : ROWS - 5].float()
+        logits = model.head.logits(states)
+    torch.testing.assert_close(logits, expected)
+    greater = scores_by_definition(logits, targets).greater
+    assert torch.equal(greater, scores_by_definition(expected, targets).greater)
 
 
 @pytest.mark.parametrize(
@@ -107,20 +122,21 @@ def test_a_quantised_head_scores_through_its_module(bits: int, dtype: Dtype, tmp
         ({"load_in_4bit": True, "quant_method": "bitsandbytes"}, "bitsandbytes"),
     ],
 )
-def test_a_library_that_is_missing_is_named(settings: dict[str, Any], library: str, tmp_path: Path, load: Load) -> None:
+def test_load_model_names_the_missing_library_of_a_quantisation(
+    settings: dict[str, Any], library: str, tmp_path: Path, load: Load
+) -> None:
     if importlib.util.find_spec(library):
         pytest.skip(f"{library} is installed")
     build("llama3", tmp_path)
     values = json.loads((tmp_path / "config.json").read_text()) | {"quantization_config": settings}
     (tmp_path / "config.json").write_text(json.dumps(values))
-    with pytest.raises(BadInput, match=library) as refused:
+    with pytest.raises(BadInput, match=library) as caught:
         load(tmp_path)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
 @needs_gguf
-def test_a_gguf_file_is_measured_dequantised(tmp_path: Path, load: Load) -> None:
-    """Config, tokenizer and weights come from the one file; a cut one is refused in a line."""
+def test_load_model_reads_config_and_dequantised_weights_from_a_gguf_file(tmp_path: Path, load: Load) -> None:
     plain = write_gguf(tmp_path, "toy-Q8_0.gguf")
     model = load(tmp_path, gguf="toy-Q8_0.gguf")
     tokens = torch.arange(40)[None]
@@ -128,39 +144,61 @@ def test_a_gguf_file_is_measured_dequantised(tmp_path: Path, load: Load) -> None
         assert torch.equal(model.full_logits(tokens), plain(tokens).logits)
     assert model.weights == "Q8_0"
     assert model.notes == ("its weights are those of toy-Q8_0.gguf, dequantised",)
-    (tmp_path / "cut.gguf").write_bytes((tmp_path / "toy-Q8_0.gguf").read_bytes()[:-64])
-    with pytest.raises(BadInput) as refused:
-        load(tmp_path, gguf="cut.gguf")
-    assert "\n" not in str(refused.value)
 
 
 @needs_gguf
-@pytest.mark.parametrize(("header", "meant"), [(15, "Q4_K_M"), (0, "F32"), (9999, "F16"), (None, "F16")])
-def test_a_gguf_file_says_how_it_stores_weights(tmp_path: Path, header: int | None, meant: str) -> None:
-    """By its header; where that is missing or unknown, by the type of most weights."""
+def test_load_model_refuses_a_gguf_file_that_was_cut(tmp_path: Path, load: Load) -> None:
+    write_gguf(tmp_path, "toy-Q8_0.gguf")
+    (tmp_path / "cut.gguf").write_bytes((tmp_path / "toy-Q8_0.gguf").read_bytes()[:-64])
+    with pytest.raises(BadInput) as caught:
+        load(tmp_path, gguf="cut.gguf")
+    assert "\n" not in str(caught.value)
+
+
+@needs_gguf
+@pytest.mark.parametrize(("file_type", "name"), [(15, "Q4_K_M"), (0, "F32"), (9999, "F16"), (None, "F16")])
+def test_gguf_type_reads_the_header_or_the_type_of_most_weights(
+    tmp_path: Path, file_type: int | None, name: str
+) -> None:
+    """The header may lack the type, or have a number that is not known. Most weights of this file are in float16."""
     import gguf
 
     writer = gguf.GGUFWriter(tmp_path / "toy.gguf", "llama")
-    if header is not None:
-        writer.add_file_type(header)
+    if file_type is not None:
+        writer.add_file_type(file_type)
     writer.add_tensor("norm", np.zeros(8, dtype=np.float32))
     writer.add_tensor("layer", np.zeros((8, 8), dtype=np.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    assert quantised.gguf_type(tmp_path / "toy.gguf") == meant
+    assert quantised.gguf_type(tmp_path / "toy.gguf") == name
+
+
+@pytest.fixture
+def pinned_gguf(tmp_path: Path) -> Pinned:
+    """Write a GGUF file. The folder `plain` holds the model that it was made from."""
+    write_gguf(tmp_path, "toy-Q8_0.gguf")
+    return pin_model(ModelConfig("toy", "1k", path=str(tmp_path), gguf="toy-Q8_0.gguf"))
 
 
 @needs_gguf
-def test_another_tokenizer_must_name_the_tokens_of_a_gguf_file(tmp_path: Path) -> None:
-    """A smaller one fits below the rows of the head, and would cut texts into tokens that the model never saw."""
-    write_gguf(tmp_path, "toy-Q8_0.gguf")
-    source = pin_model(ModelConfig("toy", "1k", path=str(tmp_path), gguf="toy-Q8_0.gguf"))
-    own = load_tokenizer(source)
-    assert len(own) == 400
-    check_gguf_tokens("toy", source, own)
-    check_gguf_tokens("toy", source, load_tokenizer(Pinned(str(tmp_path / "plain"), None, "x")))
+def test_load_tokenizer_reads_the_tokens_of_a_gguf_file(pinned_gguf: Pinned) -> None:
+    assert len(load_tokenizer(pinned_gguf)) == 400
+
+
+@needs_gguf
+def test_check_gguf_tokens_accepts_the_tokenizer_of_the_file_and_of_its_model(
+    pinned_gguf: Pinned, tmp_path: Path
+) -> None:
+    check_gguf_tokens("toy", pinned_gguf, load_tokenizer(pinned_gguf))
+    check_gguf_tokens("toy", pinned_gguf, load_tokenizer(Pinned(str(tmp_path / "plain"), None, "x")))
+
+
+@needs_gguf
+def test_check_gguf_tokens_refuses_a_smaller_tokenizer_of_another_model(pinned_gguf: Pinned, tmp_path: Path) -> None:
+    """All its numbers are rows of the head, so only the texts of the tokens show that it is wrong."""
     build("llama2", tmp_path / "other")
-    with pytest.raises(BadInput, match="it is not this model's"):
-        check_gguf_tokens("toy", source, load_tokenizer(Pinned(str(tmp_path / "other"), None, "x")))
+    other = load_tokenizer(Pinned(str(tmp_path / "other"), None, "x"))
+    with pytest.raises(BadInput, match="not this model's"):
+        check_gguf_tokens("toy", pinned_gguf, other)
