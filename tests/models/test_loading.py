@@ -1,4 +1,4 @@
-"""What is loaded is the model: complete, of its own weights, without code or pickles of others."""
+"""Tests of loading models: weights must be complete and fit the config, and no code of a repository runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TENSOR = "gpt_neox.layers.1.mlp.dense_h_to_4h.weight"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A small Pythia."""
+    """Write a small Pythia and return its folder."""
     build("pythia", tmp_path / "model")
     return tmp_path / "model"
 
@@ -47,23 +47,26 @@ def config_of(folder: Path, **changes: Any) -> ModelConfig:
 
 
 def edit_config(folder: Path, name: str = "config.json", **values: Any) -> None:
+    """Set values in a JSON file of the folder."""
     path = folder / name
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
 def edit_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    """Change the tensors of model.safetensors by a function that edits the dictionary of tensors."""
     weights = load_file(folder / "model.safetensors")
     change(weights)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def rename(weights: dict[str, torch.Tensor]) -> None:
+def rename_tensor(weights: dict[str, torch.Tensor]) -> None:
     weights["gpt_neox.layers.1.mlp.dense_out.weight"] = weights.pop(TENSOR)
 
 
+# By fault: a change of the weights, values of config.json, and a pattern that the message must match.
 FAULTS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], dict[str, Any], str]] = {
     "a missing tensor": (lambda w: w.pop(TENSOR), {}, TENSOR),
-    "a renamed tensor": (rename, {}, r"h_to_4h.*dense_out"),
+    "a renamed tensor": (rename_tensor, {}, r"h_to_4h.*dense_out"),
     "more layers than stored": (lambda w: None, {"num_hidden_layers": 3}, r"layers\.2.* and \d+ more"),
     "fewer layers than stored": (lambda w: None, {"num_hidden_layers": 1}, r"layers\.1"),
     "another width": (lambda w: None, {"intermediate_size": 64}, r"\(128,\) instead of \(64,\)"),
@@ -79,7 +82,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], object], dict[str, A
 
 @pytest.mark.filterwarnings("ignore:Casting complex values")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_weights_that_are_not_the_models_are_refused(fault: str, folder: Path, load: Load) -> None:
+def test_load_model_refuses_weights_that_do_not_fit_the_config(fault: str, folder: Path, load: Load) -> None:
     change, values, message = FAULTS[fault]
     edit_weights(folder, change)
     edit_config(folder, **values)
@@ -89,7 +92,7 @@ def test_weights_that_are_not_the_models_are_refused(fault: str, folder: Path, l
 
 
 @pytest.mark.parametrize("size", [0, 5, 4000])
-def test_weights_that_are_cut_short(size: int, folder: Path, load: Load) -> None:
+def test_load_model_refuses_a_weights_file_that_was_cut(size: int, folder: Path, load: Load) -> None:
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(BadInput, match="damaged or cut short") as caught:
@@ -97,37 +100,42 @@ def test_weights_that_are_cut_short(size: int, folder: Path, load: Load) -> None
     assert "\n" not in str(caught.value)
 
 
-def test_too_little_memory_is_called_so(folder: Path, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    errors = [MemoryError(), RuntimeError("DefaultCPUAllocator: no memory"), OSError("Cannot allocate memory")]
-    for error in errors:
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: no memory"), OSError("Cannot allocate memory")]
+)
+def test_load_model_says_that_the_model_does_not_fit_into_memory(
+    error: Exception, folder: Path, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise ValueError("it failed") from error
 
-        def fail(*args: Any, error: Exception = error, **kwargs: Any) -> None:
-            raise ValueError("it failed") from error
-
-        monkeypatch.setattr(transformers.GPTNeoXForCausalLM, "from_pretrained", fail)
-        with pytest.raises(BadInput, match="does not fit into memory"):
-            load(folder)
+    monkeypatch.setattr(transformers.GPTNeoXForCausalLM, "from_pretrained", fail)
+    with pytest.raises(BadInput, match="does not fit into memory"):
+        load(folder)
 
 
 @pytest.mark.parametrize("name", ["pythia", "gpt2", "gpt-neo"])
-def test_buffers_that_older_versions_stored_are_no_weights(name: str, tmp_path: Path, load: Load) -> None:
+def test_load_model_ignores_buffers_that_older_versions_stored(name: str, tmp_path: Path, load: Load) -> None:
     build(name, tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
-    for key in [k for k in weights if k.endswith(("query_key_value.weight", "c_attn.weight", "q_proj.weight"))]:
-        layer = key.rsplit(".", 2)[0]
-        weights |= {f"{layer}.bias": torch.ones(1, 1, 8, 8, dtype=torch.bool), f"{layer}.masked_bias": torch.zeros(1)}
-        weights[f"{layer}.rotary_emb.inv_freq"] = torch.ones(4)
+    for key in list(weights):
+        if key.endswith(("query_key_value.weight", "c_attn.weight", "q_proj.weight")):
+            layer = key.rsplit(".", 2)[0]
+            weights[f"{layer}.bias"] = torch.ones(1, 1, 8, 8, dtype=torch.bool)
+            weights[f"{layer}.masked_bias"] = torch.zeros(1)
+            weights[f"{layer}.rotary_emb.inv_freq"] = torch.ones(4)
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
     assert load(tmp_path).vocab_size == ROWS
 
 
-def test_a_tied_head_need_not_be_stored(tmp_path: Path, load: Load) -> None:
+def test_load_model_does_not_need_the_tensor_of_a_tied_head(tmp_path: Path, load: Load) -> None:
     build("qwen2.5", tmp_path)
     assert "lm_head.weight" not in load_file(tmp_path / "model.safetensors")
     assert load(tmp_path).vocab_size == ROWS
 
 
-def test_a_head_beside_a_tied_one_is_measured_as_transformers_loads_it(tmp_path: Path, load: Load) -> None:
+def test_load_model_gives_the_logits_of_transformers_if_a_tied_head_is_stored(tmp_path: Path, load: Load) -> None:
+    """The file holds a head of its own, and the config says that the head is the embedding."""
     build("pythia", tmp_path, tie_word_embeddings=False)
     edit_config(tmp_path, tie_word_embeddings=True)
     model = load(tmp_path)
@@ -138,31 +146,56 @@ def test_a_head_beside_a_tied_one_is_measured_as_transformers_loads_it(tmp_path:
         assert torch.allclose(logits, plain(tokens).logits[0], atol=1e-5)
 
 
-def test_a_missing_shard_is_named(folder: Path, load: Load) -> None:
+@pytest.fixture
+def shards(folder: Path) -> list[Path]:
+    """Store the weights of the small Pythia in several files, and return them."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     (folder / "model.safetensors").unlink()
     model.save_pretrained(folder, max_shard_size="100KB")
-    shards = sorted(folder.glob("model-*.safetensors"))
-    assert len(shards) > 1
+    files = sorted(folder.glob("model-*.safetensors"))
+    assert len(files) > 1
+    return files
+
+
+@pytest.mark.usefixtures("shards")
+def test_load_model_reads_weights_in_several_files(folder: Path, load: Load) -> None:
     assert load(folder).vocab_size == ROWS
+
+
+def test_load_model_names_a_missing_file_of_several(folder: Path, shards: list[Path], load: Load) -> None:
     shards[1].unlink()
     with pytest.raises(BadInput, match=shards[1].name):
         load(folder)
 
 
-def test_pickles_only_by_name(folder: Path, load: Load) -> None:
+@pytest.fixture
+def pickled_params(folder: Path) -> int:
+    """Store the weights of the small Pythia as a pickle in place of safetensors. Returns the number of parameters."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    for attempt in (lambda: check_folder(config_of(folder)), lambda: load(folder)):
-        with pytest.raises(BadInput, match=r"model\.pickles=true"):
-            attempt()
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.usefixtures("pickled_params")
+def test_check_folder_refuses_pickles_unless_the_config_allows_them(folder: Path) -> None:
+    with pytest.raises(BadInput, match=r"model\.pickles=true"):
+        check_folder(config_of(folder))
     check_folder(config_of(folder, pickles=True))
-    assert load(folder, pickles=True).total_params == sum(p.numel() for p in model.parameters())
 
 
-def test_code_in_pickled_weights_does_not_run(folder: Path, load: Load, tmp_path: Path) -> None:
+def test_load_model_refuses_pickles_unless_the_config_allows_them(
+    folder: Path, pickled_params: int, load: Load
+) -> None:
+    with pytest.raises(BadInput, match=r"model\.pickles=true"):
+        load(folder)
+    assert load(folder, pickles=True).total_params == pickled_params
+
+
+def test_load_model_does_not_run_code_in_a_pickle(folder: Path, load: Load, tmp_path: Path) -> None:
     class Code:
+        """When it is unpickled, it creates the file `sign`."""
+
         def __reduce__(self) -> tuple[Any, ...]:
             return (Path.touch, (tmp_path / "sign",))
 
@@ -175,53 +208,61 @@ def test_code_in_pickled_weights_does_not_run(folder: Path, load: Load, tmp_path
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_an_incomplete_folder_says_what_is_missing(missing: str, folder: Path) -> None:
+def test_check_folder_refuses_a_folder_without_config_weights_or_tokenizer(missing: str, folder: Path) -> None:
     check_folder(config_of(folder))
     (folder / missing).unlink()
     with pytest.raises(BadInput, match="has no"):
         check_folder(config_of(folder))
-    if missing == "tokenizer.json":
-        check_folder(config_of(folder, tokenizer="ORG/NAME"))
 
 
+def test_check_folder_does_not_need_a_tokenizer_if_the_config_names_another(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    check_folder(config_of(folder, tokenizer="ORG/NAME"))
+
+
+@pytest.mark.parametrize("kind", ["folder", "broken link"])
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
-def test_what_is_not_a_file_is_named(name: str, folder: Path) -> None:
-    """A folder, and a link that leads nowhere: transformers takes some of them for files that are not there."""
-    for make in (lambda path: path.mkdir(), lambda path: path.symlink_to("/nowhere")):
-        copy = folder.with_name("copy")
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(folder, copy)
-        (copy / name).unlink()
-        make(copy / name)
-        with pytest.raises(BadInput, match=name):
-            check_folder(config_of(copy))
+def test_check_folder_names_a_folder_or_broken_link_in_place_of_a_file(name: str, kind: str, folder: Path) -> None:
+    """transformers treats some of them as files that do not exist, and goes on without them."""
+    path = folder / name
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/nowhere")
+    with pytest.raises(BadInput, match=name):
+        check_folder(config_of(folder))
 
 
-def test_weights_of_another_name_are_no_weights(folder: Path) -> None:
+def test_check_folder_refuses_weights_with_another_file_name(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "mine.safetensors")
-    with pytest.raises(BadInput, match=r"expected model\.safetensors"):
+    with pytest.raises(BadInput, match=r"model\.safetensors"):
         check_folder(config_of(folder))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"null", b"[1]", b"\xff\xfe", b"[" * 100_000, b'{"x":' + b"9" * 5000])
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
-def test_a_damaged_file_is_named(name: str, content: bytes, folder: Path) -> None:
+def test_load_tokenizer_names_a_damaged_file(name: str, content: bytes, folder: Path) -> None:
     (folder / name).write_bytes(content)
-    source = pin_model(config_of(folder))
+    pinned = pin_model(config_of(folder))
     with pytest.raises(BadInput, match=name) as caught:
-        load_tokenizer(source)
+        load_tokenizer(pinned)
     assert "\n" not in str(caught.value)
 
 
-def test_what_lies_beside_a_model_is_not_measured_and_said(folder: Path, load: Load) -> None:
+def test_load_model_has_no_notes_for_a_plain_model(folder: Path, load: Load) -> None:
     assert not load(folder).notes
+
+
+def test_load_model_notes_that_it_ignores_an_adapter_and_code_in_the_folder(folder: Path, load: Load) -> None:
     edit_config(folder, auto_map={"AutoModelForCausalLM": "code.Model"})
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "elsewhere"}))
-    notes = load(folder).notes
-    assert ["adapter_config.json" in notes[0], "auto_map" in notes[1]] == [True, True]
+    adapter_note, code_note = load(folder).notes[:2]
+    assert "adapter_config.json" in adapter_note
+    assert "auto_map" in code_note
 
 
-def test_an_adapter_that_was_added_unasked_is_refused(
+def test_load_model_refuses_a_model_to_which_transformers_added_an_adapter(
     folder: Path, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transformers.GPTNeoXForCausalLM, "_hf_peft_config_loaded", True)
@@ -229,8 +270,10 @@ def test_an_adapter_that_was_added_unasked_is_refused(
         load(folder)
 
 
-def test_code_of_a_repository_never_runs(folder: Path, tmp_path: Path, load: Load, monkeypatch: Any) -> None:
-    """Nor does anything ask whether it may."""
+def test_load_model_never_runs_code_of_a_repository_nor_asks_for_permission(
+    folder: Path, tmp_path: Path, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code would create the file `sign`. transformers asks on the terminal, unless it is told not to."""
     sign = tmp_path / "sign"
     (folder / "code.py").write_text(
         f"from pathlib import Path\nPath({str(sign)!r}).touch()\n"
@@ -240,28 +283,30 @@ def test_code_of_a_repository_never_runs(folder: Path, tmp_path: Path, load: Loa
     names = {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.Model", "AutoTokenizer": ["code.Fast"] * 2}
     for name in ("config.json", "tokenizer_config.json"):
         edit_config(folder, name, auto_map=names)
-    other = tmp_path / "unheard of"
-    shutil.copytree(folder, other)
-    edit_config(other, model_type="unheard_of")
-    asked: list[str] = []
+    unknown_type = tmp_path / "unknown type"
+    shutil.copytree(folder, unknown_type)
+    edit_config(unknown_type, model_type="unheard_of")
+    prompts: list[str] = []
 
     def agree(prompt: str = "") -> str:
-        asked.append(prompt)
+        prompts.append(prompt)
         return "y"
 
     monkeypatch.setattr("builtins.input", agree)
-    for each in (folder, other):
-        source = pin_model(config_of(each))
-        for step in (load_tokenizer, load_config):
-            with suppress(BadInput):
-                step(source)
+    for model_folder in (folder, unknown_type):
+        pinned = pin_model(config_of(model_folder))
         with suppress(BadInput):
-            load(each)
+            load_tokenizer(pinned)
+        with suppress(BadInput):
+            load_config(pinned)
+        with suppress(BadInput):
+            load(model_folder)
     assert not sign.exists()
-    assert not asked
+    assert not prompts
 
 
-TOKENIZERS: dict[str, Callable[[dict[str, Any]], object]] = {
+# By fault: a function that damages the parts of tokenizer.json.
+TOKENIZER_FAULTS: dict[str, Callable[[dict[str, Any]], object]] = {
     "an id of -1": lambda parts: parts["model"]["vocab"].update({"the": -1}),
     "a list for the vocabulary": lambda parts: parts["model"].update(vocab=list(parts["model"]["vocab"])),
     "an added token of -1": lambda parts: parts["added_tokens"][0].update(id=-1),
@@ -270,83 +315,125 @@ TOKENIZERS: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
-@pytest.mark.parametrize("fault", TOKENIZERS)
-def test_a_damaged_tokenizer_is_refused_in_a_line(fault: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", TOKENIZER_FAULTS)
+def test_load_tokenizer_refuses_a_damaged_tokenizer_in_one_line(fault: str, tmp_path: Path) -> None:
     build("llama3", tmp_path)
     parts = json.loads((tmp_path / "tokenizer.json").read_text())
-    TOKENIZERS[fault](parts)
+    TOKENIZER_FAULTS[fault](parts)
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
     with pytest.raises(BadInput) as caught:
         load_tokenizer(pin_model(config_of(tmp_path)))
     assert "\n" not in str(caught.value)
 
 
-def test_a_tokenizer_from_elsewhere(tmp_path: Path) -> None:
+@pytest.fixture
+def tokenizer_folder(tmp_path: Path) -> Path:
+    """Write the folder `model` without a tokenizer. Returns the folder `tokenizer`, which holds the tokenizer."""
     build("gpt-neo", tmp_path / "model")
-    other = tmp_path / "tokenizer"
-    other.mkdir()
+    tokenizer = tmp_path / "tokenizer"
+    tokenizer.mkdir()
     for path in list((tmp_path / "model").iterdir()):
         if "token" in path.name or path.name in ("vocab.json", "merges.txt"):
-            path.rename(other / path.name)
-    source = pin_model(config_of(tmp_path / "model"))
+            path.rename(tokenizer / path.name)
+    return tokenizer
+
+
+@pytest.mark.usefixtures("tokenizer_folder")
+def test_load_tokenizer_of_a_model_without_one_says_how_to_name_another(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"model\.tokenizer=ORG/NAME"):
-        load_tokenizer(source)
-    assert len(load_tokenizer(pin_tokenizer(config_of(tmp_path / "model", tokenizer=str(other)), source))) == 400
+        load_tokenizer(pin_model(config_of(tmp_path / "model")))
 
 
-def test_sequences_and_tokenizer_must_fit_the_model(folder: Path) -> None:
-    source = pin_model(config_of(folder))
-    config = load_config(source)
-    check_compatible("toy", config, load_tokenizer(source), 1024)
+def test_load_tokenizer_reads_the_tokenizer_that_the_config_names(tokenizer_folder: Path, tmp_path: Path) -> None:
+    config = config_of(tmp_path / "model", tokenizer=str(tokenizer_folder))
+    assert len(load_tokenizer(pin_tokenizer(config, pin_model(config)))) == 400
+
+
+def test_check_compatible_accepts_at_most_the_length_that_the_model_was_made_for(folder: Path) -> None:
+    pinned = pin_model(config_of(folder))
+    config = load_config(pinned)
+    check_compatible("toy", config, load_tokenizer(pinned), 1024)
     with pytest.raises(BadInput, match="at most 1024"):
-        check_compatible("toy", config, load_tokenizer(source), 1025)
+        check_compatible("toy", config, load_tokenizer(pinned), 1025)
+
+
+def test_check_compatible_refuses_a_token_number_beyond_the_rows_of_the_head(folder: Path) -> None:
+    pinned = pin_model(config_of(folder))
     parts = json.loads((folder / "tokenizer.json").read_text())
-    last = max(parts["model"]["vocab"], key=parts["model"]["vocab"].__getitem__)
-    parts["model"]["vocab"][last] = ROWS + 7
+    vocabulary = parts["model"]["vocab"]
+    last = max(vocabulary, key=vocabulary.__getitem__)
+    vocabulary[last] = ROWS + 7
     (folder / "tokenizer.json").write_text(json.dumps(parts))
     with pytest.raises(BadInput, match=f"the id {ROWS + 7}"):
-        check_compatible("toy", config, load_tokenizer(source), 48)
+        check_compatible("toy", load_config(pinned), load_tokenizer(pinned), 48)
+
+
+def test_check_compatible_refuses_a_tokenizer_with_many_more_tokens_than_rows(folder: Path) -> None:
+    pinned = pin_model(config_of(folder))
+    config = load_config(pinned)
     config.vocab_size = 100
     with pytest.raises(BadInput, match="belongs to another model"):
-        check_compatible("toy", config, load_tokenizer(source), 48)
+        check_compatible("toy", config, load_tokenizer(pinned), 48)
 
 
-def test_a_reference_reads_the_same_tokens(tmp_path: Path) -> None:
+def test_check_same_tokenizer_accepts_one_tokenizer_twice(tmp_path: Path) -> None:
+    build("llama3", tmp_path)
+    tokenizer = load_tokenizer(Pinned(str(tmp_path), None, "x"))
+    check_same_tokenizer("toy", tokenizer, tokenizer)
+
+
+def test_check_same_tokenizer_refuses_another_vocabulary(tmp_path: Path) -> None:
+    tokenizers = []
     for name in ("llama3", "gpt2"):
         build(name, tmp_path / name)
-    one = load_tokenizer(Pinned(str(tmp_path / "llama3"), None, "x"))
-    check_same_tokenizer("toy", one, one)
-    with pytest.raises(BadInput, match="another vocabulary"):
-        check_same_tokenizer("toy", one, load_tokenizer(Pinned(str(tmp_path / "gpt2"), None, "x")))
-    parts = json.loads((tmp_path / "llama3/tokenizer.json").read_text())
+        tokenizers.append(load_tokenizer(Pinned(str(tmp_path / name), None, "x")))
+    with pytest.raises(BadInput, match="vocabulary"):
+        check_same_tokenizer("toy", *tokenizers)
+
+
+def test_check_same_tokenizer_refuses_another_normalizer(tmp_path: Path) -> None:
+    build("llama3", tmp_path)
+    tokenizer = load_tokenizer(Pinned(str(tmp_path), None, "x"))
+    parts = json.loads((tmp_path / "tokenizer.json").read_text())
     parts["normalizer"] = {"type": "Lowercase"}
-    (tmp_path / "llama3/tokenizer.json").write_text(json.dumps(parts))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
     with pytest.raises(BadInput, match="normalizer"):
-        check_same_tokenizer("toy", one, load_tokenizer(Pinned(str(tmp_path / "llama3"), None, "x")))
+        check_same_tokenizer("toy", tokenizer, load_tokenizer(Pinned(str(tmp_path), None, "x")))
 
 
-def test_candidates_of_the_tokenizer_only(tmp_path: Path, load: Load) -> None:
+def test_candidates_are_all_rows_or_the_tokens_of_the_tokenizer(tmp_path: Path) -> None:
     build("qwen2.5", tmp_path)
-    source = pin_model(config_of(tmp_path))
-    config, tokenizer = load_config(source), load_tokenizer(source)
+    pinned = pin_model(config_of(tmp_path))
+    config = load_config(pinned)
+    tokenizer = load_tokenizer(pinned)
     assert candidates(config, tokenizer, Candidates.vocabulary) == (ROWS, ())
     assert candidates(config, tokenizer, Candidates.tokenizer) == (400, ())
+
+
+def test_candidates_lists_the_numbers_that_the_tokenizer_leaves_out(tmp_path: Path) -> None:
+    build("qwen2.5", tmp_path)
+    pinned = pin_model(config_of(tmp_path))
+    tokenizer = load_tokenizer(pinned)
     tokenizer.get_vocab = lambda: {"a": 0, "b": 2}  # type: ignore[method-assign]
-    assert candidates(config, tokenizer, Candidates.tokenizer) == (3, (1,))
+    assert candidates(load_config(pinned), tokenizer, Candidates.tokenizer) == (3, (1,))
+
+
+def test_head_without_some_tokens_gives_them_the_logit_minus_infinity(tmp_path: Path, load: Load) -> None:
+    build("qwen2.5", tmp_path)
     model = load(tmp_path, candidates=400)
     assert model.vocab_size == 400
     tokens = torch.arange(20)[None]
     with torch.inference_mode():
-        ours = model.head.without([3, 5]).logits(model.backbone(tokens)[0])
-        whole = model.full_logits(tokens)[0, :, :400]
-    rest = [i for i in range(400) if i not in (3, 5)]
-    torch.testing.assert_close(ours[:, rest], whole[:, rest])
-    assert (ours[:, [3, 5]] == -torch.inf).all()
+        logits = model.head.without([3, 5]).logits(model.backbone(tokens)[0])
+        expected = model.full_logits(tokens)[0, :, :400]
+    others = [token for token in range(400) if token not in (3, 5)]
+    torch.testing.assert_close(logits[:, others], expected[:, others])
+    assert (logits[:, [3, 5]] == -torch.inf).all()
 
 
-def test_the_text_part_of_a_multimodal_model_is_measured(
-    tmp_path: Path, shape: dict[str, Any], load: Load, model_of: ModelOf
-) -> None:
+@pytest.fixture
+def multimodal_folder(tmp_path: Path, shape: dict[str, Any]) -> Path:
+    """Write a Llava with a small Llama as its text model, and return its folder."""
     vision = {
         "model_type": "clip_vision_model",
         "hidden_size": 32,
@@ -361,11 +448,26 @@ def test_the_text_part_of_a_multimodal_model_is_measured(
     config = transformers.LlavaConfig(text_config=text_config, vision_config=vision, **options)
     torch.manual_seed(0)
     transformers.LlavaForConditionalGeneration(config).save_pretrained(tmp_path)
-    model = load(tmp_path)
-    text = split_model(model_of("llama"), "toy")
-    assert model.non_embedding_params == text.non_embedding_params
-    assert model.total_params > text.total_params
-    assert any("multimodal" in note for note in model.notes)
-    assert not text.notes
-    counts = count_parameters(transformers.AutoConfig.from_pretrained(tmp_path))
+    return tmp_path
+
+
+def test_load_model_counts_s_of_the_text_model_of_a_multimodal_model(
+    multimodal_folder: Path, load: Load, model_of: ModelOf
+) -> None:
+    model = load(multimodal_folder)
+    text_model = split_model(model_of("llama"), "toy")
+    assert model.non_embedding_params == text_model.non_embedding_params
+    assert model.total_params > text_model.total_params
+
+
+def test_load_model_notes_that_a_model_is_multimodal(multimodal_folder: Path, load: Load, model_of: ModelOf) -> None:
+    assert any("multimodal" in note for note in load(multimodal_folder).notes)
+    assert not split_model(model_of("llama"), "toy").notes
+
+
+def test_count_parameters_of_a_multimodal_config_agrees_with_the_loaded_model(
+    multimodal_folder: Path, load: Load
+) -> None:
+    model = load(multimodal_folder)
+    counts = count_parameters(transformers.AutoConfig.from_pretrained(multimodal_folder))
     assert (counts.non_embedding, counts.total) == (model.non_embedding_params, model.total_params)
