@@ -1,4 +1,4 @@
-"""The tokenizer is the one that its files describe, whatever class they name."""
+"""Tests that a loaded tokenizer follows its files, even if the class that they name would not."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ def sequence(*steps: dict[str, Any]) -> dict[str, Any]:
 
 
 def begins_with(token: str) -> dict[str, Any]:
+    """Return a post-processor that puts a token before each text."""
     single = [{"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
     pair = [*single, {"Sequence": {"id": "B", "type_id": 1}}]
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": {token: [0]}}
@@ -64,8 +65,8 @@ DEEPSEEK = sequence(
     split(r"[\r\n]"), split(r"\s?\p{L}+"), split(r"\s?\p{P}+"), split(r"[一-龥ࠀ-一가-퟿]+"), DIGITS, BYTES
 )
 
+# By family: the model type, parts of tokenizer.json, and values of tokenizer_config.json.
 SHAPES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    # model type, what tokenizer.json says, what tokenizer_config.json says
     "gpt2": ("gpt2", {"pre_tokenizer": GPT2, "post_processor": TRIMMED}, {"model_max_length": 1024}),
     "gpt-neo": ("gpt_neo", {"pre_tokenizer": GPT2}, {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False}),
     "pythia": (
@@ -131,15 +132,15 @@ for _class in (
     "CodeGenTokenizer",
     "Qwen2Tokenizer",
     "LlamaTokenizer",
-    "Unheard",
+    "Unheard",  # no such class
 ):
     SHAPES[f"digits {_class}"] = ("llama", {"pre_tokenizer": sequence(DIGITS, GPT2)}, {"tokenizer_class": _class})
     SHAPES[f"lower {_class}"] = ("gpt2", {"normalizer": {"type": "Lowercase"}}, {"tokenizer_class": _class})
 
 
 @cache
-def _parts(kind: str) -> str:
-    """The tokenizer.json of a small vocabulary."""
+def _tokenizer_json(kind: str) -> str:
+    """Return the tokenizer.json of a small vocabulary of bytes (`bytes`) or of SentencePiece (`pieces`)."""
     if kind == "bytes":
         return byte_level([END, "<|padding|>"]).to_str()
     return sentence_piece(("<unk>", "<s>", "</s>", "<bos>")).to_str()
@@ -148,12 +149,21 @@ def _parts(kind: str) -> str:
 def write(
     folder: Path, changes: dict[str, Any], config: dict[str, Any], *, kind: str = "bytes", model_type: str = "llama"
 ) -> Path:
-    """Write the files of a tokenizer into a folder."""
+    """Write the files of a tokenizer into a folder, and return the folder.
+
+    Args:
+        folder: the folder; it is created if it does not exist.
+        changes: parts of tokenizer.json that replace those of the small vocabulary.
+        config: values of tokenizer_config.json in addition to the first and last token of texts.
+        kind: the vocabulary: `bytes` or `pieces`.
+        model_type: the type in config.json, by which transformers chooses a class.
+
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    parts = json.loads(_parts(kind)) | changes
+    parts = json.loads(_tokenizer_json(kind)) | changes
     vocabulary = parts["model"]["vocab"]
     text = json.dumps(parts)
-    for token in ("<s>", "<bos>", END):
+    for token in ("<s>", "<bos>", END):  # `begins_with` does not know the token's number
         short = json.dumps({token: [0]})
         long = json.dumps({token: {"id": token, "ids": [vocabulary.get(token, 0)], "tokens": [token]}})
         text = text.replace(short, long)
@@ -164,77 +174,85 @@ def write(
     return folder
 
 
-def kind_of(shape: str) -> str:
-    return "pieces" if shape in ("llama2", "mistral", "gemma2") else "bytes"
-
-
-def loaded(folder: Path) -> Any:
+def load(folder: Path) -> Any:
+    """Load the tokenizer in a folder as the program does."""
     return load_tokenizer(Pinned(str(folder), None, "x"))
 
 
 def ids(tokenizer: Any, text: str, **options: Any) -> list[int]:
+    """Return the token numbers of a text. Options go to the tokenizer."""
     encoded: list[int] = tokenizer(text, **options)["input_ids"]
     return encoded
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_ids_are_those_of_tokenizer_json(shape: str, tmp_path: Path) -> None:
+def test_load_tokenizer_gives_the_numbers_of_the_tokenizers_library(shape: str, tmp_path: Path) -> None:
     model_type, changes, config = SHAPES[shape]
-    folder = write(tmp_path, changes, config, kind=kind_of(shape), model_type=model_type)
-    own = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer = loaded(folder)
+    kind = "pieces" if shape in ("llama2", "mistral", "gemma2") else "bytes"
+    folder = write(tmp_path, changes, config, kind=kind, model_type=model_type)
+    expected = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = load(folder)
+    first = [tokenizer.bos_token_id] if config.get("add_bos_token") or "llama3" in shape else []
     for text in TEXTS:
-        assert ids(tokenizer, text, add_special_tokens=False) == own.encode(text, add_special_tokens=False).ids
-        first = [tokenizer.bos_token_id] if config.get("add_bos_token") or "llama3" in shape else []
-        assert ids(tokenizer, text) == first + own.encode(text, add_special_tokens=False).ids
+        expected_ids = expected.encode(text, add_special_tokens=False).ids
+        assert ids(tokenizer, text, add_special_tokens=False) == expected_ids
+        assert ids(tokenizer, text) == first + expected_ids
         offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
         assert max((end for _, end in offsets), default=0) <= len(text)
 
 
 @pytest.mark.parametrize("post_processor", [None, TRIMMED, begins_with(END)], ids=["none", "bytes", "template"])
-@pytest.mark.parametrize("flags", [(True, False), (False, True), (True, True)])
-def test_a_text_begins_and_ends_as_the_files_ask(flags: tuple[bool, bool], post_processor: Any, tmp_path: Path) -> None:
-    asked = {"add_bos_token": flags[0], "add_eos_token": flags[1], "tokenizer_class": "PreTrainedTokenizerFast"}
-    tokenizer = loaded(write(tmp_path, {"post_processor": post_processor}, asked))
+@pytest.mark.parametrize(("add_bos", "add_eos"), [(True, False), (False, True), (True, True)])
+def test_load_tokenizer_adds_first_and_last_token_as_the_files_say(
+    add_bos: bool, add_eos: bool, post_processor: Any, tmp_path: Path
+) -> None:
+    config = {"add_bos_token": add_bos, "add_eos_token": add_eos, "tokenizer_class": "PreTrainedTokenizerFast"}
+    tokenizer = load(write(tmp_path, {"post_processor": post_processor}, config))
     end = tokenizer.convert_tokens_to_ids(END)
-    plain = ids(tokenizer, "two words", add_special_tokens=False)
-    begins = flags[0] or bool(post_processor and post_processor["type"] == "TemplateProcessing")
-    assert ids(tokenizer, "two words") == [end] * begins + plain + [end] * flags[1]
+    words = ids(tokenizer, "two words", add_special_tokens=False)
+    template_begins = bool(post_processor and post_processor["type"] == "TemplateProcessing")
+    first = [end] if add_bos or template_begins else []
+    last = [end] if add_eos else []
+    assert ids(tokenizer, "two words") == first + words + last
 
 
-def test_a_first_token_that_one_file_gives_and_the_other_forbids(tmp_path: Path) -> None:
-    asked = {"add_bos_token": False, "tokenizer_class": "LlamaTokenizerFast"}
+def test_load_tokenizer_refuses_a_first_token_that_only_one_file_wants(tmp_path: Path) -> None:
+    config = {"add_bos_token": False, "tokenizer_class": "LlamaTokenizerFast"}
     with pytest.raises(BadInput, match="add_bos_token"):
-        loaded(write(tmp_path, {"post_processor": begins_with(END)}, asked))
+        load(write(tmp_path, {"post_processor": begins_with(END)}, config))
 
 
-def test_a_first_token_that_the_files_do_not_name(tmp_path: Path) -> None:
-    for name in (None, "<unheard>"):
-        folder = write(tmp_path, {}, {"add_bos_token": True, "bos_token": name, "tokenizer_class": "Unheard"})
-        if name is None:
-            with pytest.raises(BadInput, match="add_bos_token"):
-                loaded(folder)
-        else:  # transformers gives it a new id, which `check_compatible` compares with the model's rows
-            assert ids(loaded(folder), "a")[0] >= 400
+def test_load_tokenizer_refuses_add_bos_token_if_the_files_name_no_first_token(tmp_path: Path) -> None:
+    folder = write(tmp_path, {}, {"add_bos_token": True, "bos_token": None, "tokenizer_class": "Unheard"})
+    with pytest.raises(BadInput, match="add_bos_token"):
+        load(folder)
 
 
-def test_files_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+def test_load_tokenizer_gives_a_first_token_that_the_vocabulary_lacks_a_new_number(tmp_path: Path) -> None:
+    """`check_compatible` then compares the number with the rows of the model's head."""
+    folder = write(tmp_path, {}, {"add_bos_token": True, "bos_token": "<unheard>", "tokenizer_class": "Unheard"})
+    assert ids(load(folder), "a")[0] >= 400
+
+
+def test_load_tokenizer_refuses_files_that_contradict_each_other(tmp_path: Path) -> None:
     folder = write(tmp_path, {"pre_tokenizer": GPT2}, {"add_prefix_space": True, "tokenizer_class": "GPT2Tokenizer"})
     with pytest.raises(BadInput, match="add_prefix_space"):
-        loaded(folder)
+        load(folder)
 
 
-def test_dropout_is_off(tmp_path: Path) -> None:
-    model = json.loads(_parts("bytes"))["model"]
-    for name in ("GPT2Tokenizer", "PreTrainedTokenizerFast"):
-        plain = loaded(write(tmp_path / "plain", {}, {"tokenizer_class": name}))
-        folder = write(tmp_path / name, {"model": model | {"dropout": 0.5}}, {"tokenizer_class": _class})
-        tokenizer = loaded(folder)
-        assert {tuple(ids(tokenizer, TEXTS[0])) for _ in range(20)} == {tuple(ids(plain, TEXTS[0]))}
-        assert rules_hash(tokenizer) == rules_hash(plain)
+@pytest.mark.parametrize("tokenizer_class", ["GPT2Tokenizer", "PreTrainedTokenizerFast"])
+def test_load_tokenizer_switches_dropout_off(tokenizer_class: str, tmp_path: Path) -> None:
+    model = json.loads(_tokenizer_json("bytes"))["model"]
+    config = {"tokenizer_class": tokenizer_class}
+    plain = load(write(tmp_path / "plain", {}, config))
+    tokenizer = load(write(tmp_path / "dropout", {"model": model | {"dropout": 0.5}}, config))
+    for _ in range(20):
+        assert ids(tokenizer, TEXTS[0]) == ids(plain, TEXTS[0])
+    assert rules_hash(tokenizer) == rules_hash(plain)
 
 
-def test_truncation_and_padding_of_the_file_do_not_cut_texts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tokenizer_class", ["GPT2Tokenizer", "PreTrainedTokenizerFast"])
+def test_load_tokenizer_ignores_truncation_and_padding_of_the_file(tokenizer_class: str, tmp_path: Path) -> None:
     limits = {
         "truncation": {"direction": "Right", "max_length": 5, "strategy": "LongestFirst", "stride": 0},
         "padding": {
@@ -246,75 +264,112 @@ def test_truncation_and_padding_of_the_file_do_not_cut_texts(tmp_path: Path) -> 
             "pad_token": "<|padding|>",
         },
     }
-    plain = loaded(write(tmp_path / "plain", {}, {"pad_token": "<|padding|>"}))
-    for name in ("GPT2Tokenizer", "PreTrainedTokenizerFast"):
-        tokenizer = loaded(write(tmp_path / name, limits, {"tokenizer_class": name}))
-        encoded = tokenizer([TEXTS[0], "a"], return_offsets_mapping=True)["input_ids"]
-        assert encoded == plain([TEXTS[0], "a"])["input_ids"]
-        assert rules_hash(tokenizer) == rules_hash(plain)
+    plain = load(write(tmp_path / "plain", {}, {"pad_token": "<|padding|>"}))
+    tokenizer = load(write(tmp_path / "limits", limits, {"tokenizer_class": tokenizer_class}))
+    encoded = tokenizer([TEXTS[0], "a"], return_offsets_mapping=True)["input_ids"]
+    assert encoded == plain([TEXTS[0], "a"])["input_ids"]
+    assert rules_hash(tokenizer) == rules_hash(plain)
 
 
-def test_a_class_that_cannot_be_loaded_does_not_matter(tmp_path: Path) -> None:
-    """The file describes the tokenizer; only code of its own is not replaced."""
-    plain = loaded(write(tmp_path / "plain", {}, {}))
-    for number, name in enumerate(("XLMTokenizer", "T5Tokenizer", "MistralCommonBackend", 7)):
-        tokenizer = loaded(write(tmp_path / str(number), {}, {"tokenizer_class": name}))
-        assert ids(tokenizer, TEXTS[0]) == ids(plain, TEXTS[0])
+@pytest.mark.parametrize("tokenizer_class", ["XLMTokenizer", "T5Tokenizer", "MistralCommonBackend", 7])
+def test_load_tokenizer_reads_tokenizer_json_if_the_class_cannot_be_loaded(
+    tokenizer_class: object, tmp_path: Path
+) -> None:
+    plain = load(write(tmp_path / "plain", {}, {}))
+    tokenizer = load(write(tmp_path / "other", {}, {"tokenizer_class": tokenizer_class}))
+    assert ids(tokenizer, TEXTS[0]) == ids(plain, TEXTS[0])
 
 
-def test_damaged_vocabularies_are_refused(tmp_path: Path) -> None:
-    model = json.loads(_parts("bytes"))["model"]
-    twice = model["vocab"] | {"Ġtw": 300}
-    damaged: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "both have the id": ({"model": model | {"vocab": twice}}, {}),
-        "merges": ({"model": model | {"merges": []}}, {}),
-        "used": ({}, {"model_max_length": "long"}),
-        "loaded": ({"model": model | {"continuing_subword_prefix": "##"}}, {}),  # Rust panics
-    }
-    for number, (message, (changes, config)) in enumerate(damaged.items()):
-        with pytest.raises(BadInput, match=message):
-            loaded(write(tmp_path / str(number), changes, config))
+def test_load_tokenizer_refuses_two_tokens_with_one_number(tmp_path: Path) -> None:
+    model = json.loads(_tokenizer_json("bytes"))["model"]
+    vocabulary = model["vocab"] | {"Ġtw": 300}
+    with pytest.raises(BadInput, match="both have the id"):
+        load(write(tmp_path, {"model": model | {"vocab": vocabulary}}, {}))
 
 
-def test_other_rules_are_another_identity(tmp_path: Path) -> None:
-    """Rules that change no id of most texts, too; the layout of the file does not matter."""
-    plain = rules_hash(loaded(write(tmp_path / "0", {}, {"tokenizer_class": "GPT2Tokenizer"})))
-    others: list[tuple[dict[str, Any], dict[str, Any]]] = [
+def test_load_tokenizer_refuses_bpe_without_merges(tmp_path: Path) -> None:
+    model = json.loads(_tokenizer_json("bytes"))["model"]
+    with pytest.raises(BadInput, match="merges"):
+        load(write(tmp_path, {"model": model | {"merges": []}}, {}))
+
+
+def test_load_tokenizer_refuses_a_length_that_is_a_text(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="used"):
+        load(write(tmp_path, {}, {"model_max_length": "long"}))
+
+
+def test_load_tokenizer_reports_a_panic_of_the_tokenizers_library(tmp_path: Path) -> None:
+    model = json.loads(_tokenizer_json("bytes"))["model"]
+    with pytest.raises(BadInput, match="loaded"):
+        load(write(tmp_path, {"model": model | {"continuing_subword_prefix": "##"}}, {}))
+
+
+def test_rules_hash_differs_for_any_two_sets_of_rules(tmp_path: Path) -> None:
+    """Most texts get the same numbers under these rules."""
+    rules: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({}, {}),
         ({"pre_tokenizer": sequence(DIGITS, GPT2)}, {}),
         ({"normalizer": NFC}, {}),
         ({}, {"add_bos_token": True}),
         ({}, {"add_eos_token": True}),
         ({}, {"eos_token": "<|padding|>"}),
     ]
-    found = {plain}
-    for number, (changes, config) in enumerate(others, 1):
+    hashes = set()
+    for number, (changes, config) in enumerate(rules):
         folder = write(tmp_path / str(number), changes, {"tokenizer_class": "GPT2Tokenizer"} | config)
-        found.add(rules_hash(loaded(folder)))
-    assert len(found) == len(others) + 1
-    folder = write(tmp_path / "indented", {}, {"tokenizer_class": "GPT2Tokenizer"})
+        hashes.add(rules_hash(load(folder)))
+    assert len(hashes) == len(rules)
+
+
+def test_rules_hash_does_not_depend_on_the_layout_of_the_file(tmp_path: Path) -> None:
+    folder = write(tmp_path, {}, {"tokenizer_class": "GPT2Tokenizer"})
+    before = rules_hash(load(folder))
     file = folder / "tokenizer.json"
     file.write_text(json.dumps(json.loads(file.read_text()), indent=4))
-    assert rules_hash(loaded(folder)) == plain
+    assert rules_hash(load(folder)) == before
 
 
-def test_a_tokenizer_in_memory_has_the_rules_of_its_files(tmp_path: Path, model_of: Callable[..., Any]) -> None:
-    """Or it is refused, unless its user says that this is meant."""
-    model = model_of("llama")
-    folder = write(tmp_path, {"pre_tokenizer": sequence(DIGITS, GPT2)}, {"tokenizer_class": "GPT2Tokenizer"})
-    own = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    texts = [TEXTS[0], "only 31 words"]
-    rebuilt = transformers.AutoTokenizer.from_pretrained(folder)
+@pytest.fixture
+def digits_folder(tmp_path: Path) -> Path:
+    """Write a tokenizer that splits digits. transformers' GPT2Tokenizer, which it names, does not split them."""
+    return write(tmp_path, {"pre_tokenizer": sequence(DIGITS, GPT2)}, {"tokenizer_class": "GPT2Tokenizer"})
+
+
+def test_measure_refuses_a_tokenizer_in_memory_with_other_rules_than_its_files(
+    digits_folder: Path, model_of: Callable[..., Any]
+) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(digits_folder)
     with pytest.raises(BadInput, match="pre_tokenizer"):
-        measure(model, rebuilt, texts, seq_len=32, context=8, progress=False)
-    of_file = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
-    measured = measure(model, of_file, texts, seq_len=32, context=8, progress=False)
-    assert measured.num_tokens == sum(len(own.encode(text).ids) - 1 for text in texts)
-    rebuilt.name_or_path = ""
-    meant = measure(model, rebuilt, texts, seq_len=32, context=8, progress=False)
-    assert meant.record.identity["tokenizer_rules"] != measured.record.identity["tokenizer_rules"]
+        measure(model_of("llama"), tokenizer, ["only 31 words"], seq_len=32, context=8, progress=False)
 
 
-def test_a_tokenizer_in_memory_begins_texts_as_its_files_ask(tmp_path: Path, model_of: Callable[..., Any]) -> None:
+def test_measure_accepts_a_tokenizer_in_memory_with_the_rules_of_its_files(
+    digits_folder: Path, model_of: Callable[..., Any]
+) -> None:
+    texts = [TEXTS[0], "only 31 words"]
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(digits_folder)
+    measurement = measure(model_of("llama"), tokenizer, texts, seq_len=32, context=8, progress=False)
+    expected = Tokenizer.from_file(str(digits_folder / "tokenizer.json"))
+    assert measurement.num_tokens == sum(len(expected.encode(text).ids) - 1 for text in texts)
+
+
+def test_measure_accepts_a_tokenizer_in_memory_that_names_no_files(
+    digits_folder: Path, model_of: Callable[..., Any]
+) -> None:
+    """A user who clears `name_or_path` says that the other rules are meant. The identity contains the rules."""
+    texts = [TEXTS[0], "only 31 words"]
+    model = model_of("llama")
+    of_files = transformers.PreTrainedTokenizerFast.from_pretrained(digits_folder)
+    changed = transformers.AutoTokenizer.from_pretrained(digits_folder)
+    changed.name_or_path = ""
+    first = measure(model, of_files, texts, seq_len=32, context=8, progress=False)
+    second = measure(model, changed, texts, seq_len=32, context=8, progress=False)
+    assert first.record.identity["tokenizer_rules"] != second.record.identity["tokenizer_rules"]
+
+
+def test_measure_refuses_a_tokenizer_in_memory_without_the_first_token_of_its_files(
+    tmp_path: Path, model_of: Callable[..., Any]
+) -> None:
     model = model_of("llama")
     folder = write(tmp_path, {"pre_tokenizer": GPT2}, {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True})
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -324,28 +379,39 @@ def test_a_tokenizer_in_memory_begins_texts_as_its_files_ask(tmp_path: Path, mod
     measure(model, tokenizer, ["two words"], seq_len=32, context=8, progress=False)
 
 
-def test_what_is_no_tokenizer(tmp_path: Path, model_of: Callable[..., Any]) -> None:
-    model = model_of("llama")
+@pytest.mark.parametrize(
+    "kind",
+    ["AutoTokenizer", "a class", "a tokenizer of tokenizers", "None", "a function", "empty vocabulary", "dropout"],
+)
+def test_measure_refuses_what_is_not_a_usable_tokenizer(
+    kind: str, tmp_path: Path, model_of: Callable[..., Any]
+) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    empty = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    fast = loaded(write(tmp_path / "fast", {}, {}))
-    drops = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_level([END]))
-    drops.backend_tokenizer.model.dropout = 0.1
-    refused = (transformers.AutoTokenizer, type(fast), fast.backend_tokenizer, None, str.split, empty, drops)
-    for tokenizer in refused:
-        with pytest.raises(BadInput, match="tokenizer"):
-            measure(model, tokenizer, ["two words"], seq_len=32, context=8, progress=False)
+    fast = load(write(tmp_path / "fast", {}, {}))
+    with_dropout = transformers.PreTrainedTokenizerFast(tokenizer_object=byte_level([END]))
+    with_dropout.backend_tokenizer.model.dropout = 0.1
+    tokenizers = {
+        "AutoTokenizer": transformers.AutoTokenizer,
+        "a class": type(fast),
+        "a tokenizer of tokenizers": fast.backend_tokenizer,
+        "None": None,
+        "a function": str.split,
+        "empty vocabulary": transformers.AutoTokenizer.from_pretrained(tmp_path),
+        "dropout": with_dropout,
+    }
+    with pytest.raises(BadInput, match="tokenizer"):
+        measure(model_of("llama"), tokenizers[kind], ["two words"], seq_len=32, context=8, progress=False)
 
 
-def test_a_gguf_file_with_an_unknown_rule_for_splitting_is_refused(tmp_path: Path) -> None:
+def test_load_tokenizer_refuses_a_gguf_file_with_an_unknown_rule_for_splitting(tmp_path: Path) -> None:
     gguf = pytest.importorskip("gguf")
     write_gguf(tmp_path, "model.gguf")
-    source = Pinned(str(tmp_path), None, "x", gguf="model.gguf")
-    assert ids(load_tokenizer(source), "a")
+    pinned = Pinned(str(tmp_path), None, "x", gguf="model.gguf")
+    assert ids(load_tokenizer(pinned), "a")
     file = tmp_path / "model.gguf"
     field = gguf.GGUFReader(file).fields["tokenizer.ggml.pre"]
     assert field.contents() == "qwen2"
     content = file.read_bytes()
     file.write_bytes(content.replace(b"\x05\0\0\0\0\0\0\0qwen2", b"\x05\0\0\0\0\0\0\0qwenX"))
     with pytest.raises(BadInput, match="qwenX"):
-        load_tokenizer(source)
+        load_tokenizer(pinned)
