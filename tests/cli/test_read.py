@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import TEXTS
 from tests.conftest import RunCommand
-from tests.reporting.test_reading import data_of
+from tests.reporting.reading_pages import page_data
 
 
 def test_read_writes_the_texts_and_the_ranks_of_all_documents(run_in_store: RunCommand, tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_read_writes_the_texts_and_the_ranks_of_all_documents(run_in_store: RunC
     code, out, err = run_in_store(f"read nano/* code --out {page}")
     assert (code, err) == (0, "")
     assert str(page) in out
-    (token_set,) = data_of(page.read_text())["sets"]
+    (token_set,) = page_data(page.read_text())["sets"]
     assert [model["name"] for model in token_set["models"]] == ["nano-6k", "nano-15k"]
     assert token_set["of"] == len(TEXTS)
     for document in token_set["documents"]:
@@ -31,14 +31,14 @@ def test_read_writes_the_texts_and_the_ranks_of_all_documents(run_in_store: RunC
 def test_read_writes_two_datasets_to_one_page(run_in_store: RunCommand, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert run_in_store(f"read nano-6k * --out {page}")[0] == 0
-    labels = [token_set["label"] for token_set in data_of(page.read_text())["sets"]]
+    labels = [token_set["label"] for token_set in page_data(page.read_text())["sets"]]
     assert labels == ["nano on code", "nano on few"]
 
 
 def test_read_shows_the_first_tokens_of_the_first_document_of_a_list(run_in_store: RunCommand, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert run_in_store(f"read nano/* code --document 7,3 --tokens 20 --out {page}")[0] == 0
-    (document,) = data_of(page.read_text())["sets"][0]["documents"]
+    (document,) = page_data(page.read_text())["sets"][0]["documents"]
     assert (document["id"], document["shown"]) == ("7", 20)
 
 
@@ -64,7 +64,7 @@ def test_compare_writes_a_reading_page_of_its_two_measurements(run_in_store: Run
     page = tmp_path / "two.html"
     assert run_in_store(f"compare nano-6k/code nano-15k/code --out {page}")[0] == 0
     assert 'href="two-read.html"' in page.read_text()
-    (token_set,) = data_of((tmp_path / "two-read.html").read_text())["sets"]
+    (token_set,) = page_data((tmp_path / "two-read.html").read_text())["sets"]
     assert [model["name"] for model in token_set["models"]] == ["nano-6k", "nano-15k"]
 
 

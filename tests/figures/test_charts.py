@@ -1,4 +1,4 @@
-"""Tests of charts: what they show, what they leave out, and the files that they are saved as."""
+"""Tests of charts: what they show, what they leave out, and the files that `save` writes."""
 
 from __future__ import annotations
 
@@ -22,76 +22,96 @@ from rbptrack.ranks import RankHistogram
 KS = [1, 3, 10, 30, 100]
 
 
-def law_tables(*, ends: bool = True, datasets: tuple[str, ...] = ("wiki", "code")) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Make points and laws y = S^-alpha for two sizes. Alpha is 0.1 + k / 1000 for RBP_k, and 0.05 for CE."""
+def law_tables(
+    *, intervals: bool = True, datasets: tuple[str, ...] = ("wiki", "code")
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Make the points of two sizes and the laws y = S^-alpha on which they lie exactly.
+
+    Alpha is 0.05 for CE (which has k = 0), and 0.1 + k / 1000 for RBP_k. Intervals are 0.01 wide to each side, or their
+    ends are NaN.
+    """
     points: list[dict[str, Any]] = []
     laws: list[dict[str, Any]] = []
-    width = 0.01 if ends else np.nan
+    half_width = 0.01 if intervals else np.nan
     for dataset in datasets:
         for k in [0, *KS]:
             alpha = 0.1 + k / 1000 if k else 0.05
-            keys = {"family": "pythia", "dataset": dataset, "metric": "rbp" if k else "ce", "k": k}
+            case = {"family": "pythia", "dataset": dataset, "metric": "rbp" if k else "ce", "k": k}
             for s in (1e6, 1e9):
                 y = s**-alpha
-                about = {"model": f"pythia-{s:g}", "S": s, "value": np.exp(-y), "y": y}
-                points.append(keys | about | {"low": y - width, "high": y + width})
+                point = {"model": f"pythia-{s:g}", "S": s, "value": np.exp(-y), "y": y}
+                points.append(case | point | {"low": y - half_width, "high": y + half_width})
             line = {"S0": 1e6, "y0": 1e6**-alpha, "S1": 1e9, "y1": 1e9**-alpha}
-            laws.append(keys | {"alpha": alpha, "low": alpha - width, "high": alpha + width} | line)
+            laws.append(case | {"alpha": alpha, "low": alpha - half_width, "high": alpha + half_width} | line)
     return pd.DataFrame(points), pd.DataFrame(laws)
 
 
-def tables_of(chart: Any) -> list[pd.DataFrame]:
-    """The data of the laws, of the exponents and of the residuals, in the order of rows."""
+def explorer_tables(chart: Any) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the data of an explorer's three charts: laws, exponents and residuals."""
     spec = chart.to_dict()
-    left, exponents = spec["hconcat"]
-    laws, residuals = left["vconcat"]
-    sides = [laws, exponents, residuals]
-    return [pd.read_csv(io.StringIO(spec["datasets"][side["data"]["name"]])) for side in sides]
+    left_column, exponents = spec["hconcat"]
+    laws, residuals = left_column["vconcat"]
+
+    def table(part: Any) -> pd.DataFrame:
+        return pd.read_csv(io.StringIO(spec["datasets"][part["data"]["name"]]))
+
+    return table(laws), table(exponents), table(residuals)
 
 
-def marks(spec: Any) -> set[str]:
-    """Return the kinds of marks anywhere in a specification."""
+def mark_types(spec: Any) -> set[str]:
+    """Return the types of all marks in a Vega-Lite specification, such as `line` and `point`."""
     kinds = set()
     if isinstance(spec, dict):
         mark = spec.get("mark")
         if isinstance(mark, dict) and "type" in mark:  # the theme also has an entry `mark`, without a type
             kinds.add(mark["type"])
         for value in spec.values():
-            kinds |= marks(value)
+            kinds |= mark_types(value)
     if isinstance(spec, list):
         for value in spec:
-            kinds |= marks(value)
+            kinds |= mark_types(value)
     return kinds
 
 
-def test_explorer_holds_every_number_of_its_tables() -> None:
+def test_explorer_holds_every_point_with_its_law_and_residual() -> None:
     points, laws = law_tables()
-    measured, exponents, residuals = tables_of(explorer(points, laws))
-    assert residuals.equals(measured)
-    assert len(measured) == len(points)
-    assert measured["miss"].abs().max() < 1e-9
+    drawn, _, residuals = explorer_tables(explorer(points, laws))
+    assert residuals.equals(drawn)
+    assert len(drawn) == len(points)
+    assert drawn["miss"].abs().max() < 1e-9
+    alpha = np.where(drawn["metric"] == "rbp", 0.1 + drawn["k"] / 1000, 0.05)
+    assert drawn["y"].to_numpy() == pytest.approx(drawn["S"] ** -alpha, rel=1e-3)
+    assert drawn["law"].to_numpy() == pytest.approx(drawn["y"])
+
+
+def test_explorer_holds_every_exponent() -> None:
+    points, laws = law_tables()
+    _, exponents, _ = explorer_tables(explorer(points, laws))
     assert len(exponents) == len(laws)
-    alpha = np.where(measured["metric"] == "rbp", 0.1 + measured["k"] / 1000, 0.05)
-    assert measured["y"].to_numpy() == pytest.approx(measured["S"] ** -alpha, rel=1e-3)
-    assert measured["law"].to_numpy() == pytest.approx(measured["y"])
     assert exponents["alpha"].to_numpy() == pytest.approx(laws["alpha"], rel=1e-3)
 
 
 def test_explorer_draws_a_law_from_its_smallest_to_its_largest_size() -> None:
     points, laws = law_tables()
     between = points[points["S"] == 1e6].assign(S=1e7, model="pythia-1e7")
-    measured = tables_of(explorer(pd.concat([points, between]), laws))[0]
-    assert set(measured.loc[measured["law"].notna(), "S"]) == {1e6, 1e9}
-    alpha = np.where(measured["metric"] == "rbp", 0.1 + measured["k"] / 1000, 0.05)
-    residual = np.where(measured["S"] == 1e7, 10**alpha - 1, 0)  # y is that of a size ten times smaller
-    assert measured["miss"].to_numpy() == pytest.approx(residual, abs=1e-3)
+    drawn, _, _ = explorer_tables(explorer(pd.concat([points, between]), laws))
+    assert set(drawn.loc[drawn["law"].notna(), "S"]) == {1e6, 1e9}
+
+
+def test_explorer_residual_is_the_relative_distance_of_y_from_the_law() -> None:
+    points, laws = law_tables()
+    # The points at S = 1e7 have the y of S = 1e6. The law predicts a y that is smaller by the factor 10^-alpha.
+    between = points[points["S"] == 1e6].assign(S=1e7, model="pythia-1e7")
+    drawn, _, _ = explorer_tables(explorer(pd.concat([points, between]), laws))
+    alpha = np.where(drawn["metric"] == "rbp", 0.1 + drawn["k"] / 1000, 0.05)
+    expected = np.where(drawn["S"] == 1e7, 10**alpha - 1, 0)
+    assert drawn["miss"].to_numpy() == pytest.approx(expected, abs=1e-3)
 
 
 def test_explorer_axes_hold_all_points_laws_and_intervals() -> None:
     points, laws = law_tables()
     points.loc[points["k"] == 100, "high"] *= 1.8
-    points.loc[points["k"] == 10, "y"] *= np.where(points["S"] == 1e6, 1.5, 1.0)[points["k"] == 10]
-    laws.loc[laws["k"] == 100, "high"] = 0.6
+    points.loc[(points["k"] == 10) & (points["S"] == 1e6), "y"] *= 1.5
     chart = explorer(points, laws).to_dict()
     (axes,) = [parameter["value"] for parameter in chart["params"] if parameter["name"] == "axes"]
     for row in points.to_dict("records"):
@@ -101,6 +121,11 @@ def test_explorer_axes_hold_all_points_laws_and_intervals() -> None:
         law = row["S"] ** -(0.1 + row["k"] / 1000 if row["k"] else 0.05)
         assert axis["low"] < law < axis["high"]
         assert axis["far"] > max(abs(row[end] / law - 1) for end in ("y", "low", "high"))
+
+
+def test_explorer_axis_of_exponents_holds_0_and_all_intervals() -> None:
+    _, laws = law_tables()
+    laws.loc[laws["k"] == 100, "high"] = 0.6
     low, high = _ends_with_zero(laws)
     assert low <= 0
     assert high > 0.6
@@ -123,19 +148,20 @@ def test_explorer_leaves_a_panel_empty_if_its_dataset_lacks_k(tmp_path: Path) ->
     assert text.count(">code<") == 3
 
 
-def test_explorer_without_ends_shows_no_intervals(tmp_path: Path) -> None:
-    chart = explorer(*law_tables(ends=False))
-    for table in tables_of(chart):
+def test_explorer_of_laws_without_intervals_shows_none(tmp_path: Path) -> None:
+    chart = explorer(*law_tables(intervals=False))
+    for table in explorer_tables(chart):
         assert table[["low", "high"]].isna().all(axis=None)
     text = charts.save(chart, tmp_path / "x.svg").read_text()
     assert "95% interval: ;" in text
     assert not re.search("null|NaN|undefined", text)
 
 
-def test_explorer_escapes_names_in_expressions(tmp_path: Path) -> None:
+def test_explorer_escapes_quotes_and_tags_in_names(tmp_path: Path) -> None:
+    """Vega evaluates expressions that contain the names. An unescaped quote would make the chart impossible to draw."""
     name = """it's "quoted" \\ </script>"""
-    charts.save(explorer(*law_tables(datasets=(name,))), tmp_path / "x.svg")
-    assert "it" in (tmp_path / "x.svg").read_text()
+    path = charts.save(explorer(*law_tables(datasets=(name,))), tmp_path / "x.svg")
+    assert "it" in path.read_text()
 
 
 @pytest.mark.parametrize("alphas", [[0.1, 0.4], [-0.1, -0.1], [-0.2, -0.06], [-0.1, 0.3], [0.0], []])
@@ -146,19 +172,19 @@ def test_explorer_axis_of_exponents_holds_0_and_all_exponents(alphas: list[float
 
 
 @pytest.mark.parametrize(
-    ("k", "shown"),
+    ("k", "label"),
     [(10, "−ln RBP_10"), (1, "−ln RBP_1"), (12, "−ln RBP_10"), (5000, "−ln RBP_100"), (0, "cross-entropy, nats")],
 )
-def test_save_draws_the_explorer_at_the_nearest_k(tmp_path: Path, k: int, shown: str) -> None:
+def test_save_draws_the_explorer_at_the_nearest_k(tmp_path: Path, k: int, label: str) -> None:
     path = charts.save(explorer(*law_tables()), tmp_path / "laws.svg", k=k)
-    assert f"{shown}<" in path.read_text()
+    assert f"{label}<" in path.read_text()
 
 
-@pytest.mark.parametrize(("form", "begins"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
-def test_save_writes_files_of_each_format(tmp_path: Path, form: str, begins: bytes) -> None:
+@pytest.mark.parametrize(("extension", "signature"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_save_writes_the_format_of_the_file_name(tmp_path: Path, extension: str, signature: bytes) -> None:
     frame = pd.DataFrame({"family": ["a", "a"], "dataset": "x", "S": [1e6, 1e7], "beta": [0.1, 0.2]})
-    path = charts.save(charts.facets(frame, x="S", y="beta"), tmp_path / f"figure.{form}")
-    assert path.read_bytes().startswith(begins)
+    path = charts.save(charts.facets(frame, x="S", y="beta"), tmp_path / f"figure.{extension}")
+    assert path.read_bytes().startswith(signature)
 
 
 def test_save_refuses_another_format(tmp_path: Path) -> None:
@@ -168,14 +194,18 @@ def test_save_refuses_another_format(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_facets_draws_intervals_only_if_some_have_ends() -> None:
+def test_facets_draws_no_intervals_without_known_ends() -> None:
     frame = pd.DataFrame({"family": ["a", "b"], "dataset": ["x", "y"], "S": [1e6, 1e7], "beta": [0.1, 0.2]})
-    assert marks(charts.facets(frame, x="S", y="beta").to_dict()) == {"line", "point"}
-    missing = frame.assign(low=np.nan, high=np.nan)
-    assert marks(charts.facets(missing, x="S", y="beta").to_dict()) == {"line", "point"}
+    assert mark_types(charts.facets(frame, x="S", y="beta").to_dict()) == {"line", "point"}
+    unknown = frame.assign(low=np.nan, high=np.nan)
+    assert mark_types(charts.facets(unknown, x="S", y="beta").to_dict()) == {"line", "point"}
+
+
+def test_facets_and_intervals_draw_the_intervals_that_are_known() -> None:
+    frame = pd.DataFrame({"family": ["a", "b"], "dataset": ["x", "y"], "S": [1e6, 1e7], "beta": [0.1, 0.2]})
     known = frame.assign(low=[0.05, np.nan], high=[0.15, np.nan])
-    assert marks(charts.facets(known, x="S", y="beta").to_dict()) == {"line", "point", "rule"}
-    assert marks(charts.intervals(known, y="dataset", x="beta", facet="").to_dict()) == {"point", "rule"}
+    assert mark_types(charts.facets(known, x="S", y="beta").to_dict()) == {"line", "point", "rule"}
+    assert mark_types(charts.intervals(known, y="dataset", x="beta", facet="").to_dict()) == {"point", "rule"}
 
 
 def test_facets_tooltip_shows_an_interval_that_the_axis_cuts(tmp_path: Path) -> None:
@@ -196,12 +226,12 @@ def test_intervals_names_metrics_as_tables_do(tmp_path: Path) -> None:
     assert {"CE", "RBP_1", "own score"} <= set(re.findall(r">([^<]+)</text>", text))
 
 
-def test_columns_that_a_chart_does_not_show_are_not_in_it() -> None:
+def test_facets_leaves_out_columns_that_it_does_not_show() -> None:
     frame = pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "beta": [0.1], "secret": ["not here"]})
     assert "not here" not in json.dumps(charts.facets(frame, x="S", y="beta").to_dict())
 
 
-def test_a_themed_chart_carries_its_look_and_keeps_what_it_says_itself() -> None:
+def test_themed_adds_the_theme_and_keeps_the_settings_of_the_chart() -> None:
     frame = pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "beta": [0.1]})
     chart = charts.facets(frame, x="S", y="beta")
     assert "gridColor" not in json.dumps(chart.to_dict())
@@ -211,17 +241,38 @@ def test_a_themed_chart_carries_its_look_and_keeps_what_it_says_itself() -> None
     assert config["font"] == charts.FONT
 
 
-def test_points_that_a_line_cannot_tell_apart_are_refused() -> None:
-    frame = pd.DataFrame({"family": "a", "dataset": "x", "size": ["1", "2"] * 2, "S": [1e6, 1e7] * 2, "beta": 0.1})
-    frame["metric"] = ["ce", "ce", "rbp_1", "rbp_1"]
+@pytest.fixture
+def two_metrics() -> pd.DataFrame:
+    """Values of two metrics for the same family, dataset and sizes."""
+    return pd.DataFrame(
+        {
+            "family": "a",
+            "dataset": "x",
+            "size": ["1", "2", "1", "2"],
+            "S": [1e6, 1e7, 1e6, 1e7],
+            "beta": 0.1,
+            "metric": ["ce", "ce", "rbp_1", "rbp_1"],
+        }
+    )
+
+
+def test_facets_and_intervals_refuse_several_points_at_one_place(two_metrics: pd.DataFrame) -> None:
     with pytest.raises(BadInput, match="metric"):
-        charts.facets(frame, x="S", y="beta")
+        charts.facets(two_metrics, x="S", y="beta")
     with pytest.raises(BadInput, match="metric"):
-        charts.intervals(frame, x="beta", y="size")
-    for drawn in ({"colour": "metric"}, {"facet": "metric"}, {"dash": "metric"}, {"line": False}):
-        assert charts.facets(frame, x="S", y="beta", **drawn).to_dict()
+        charts.intervals(two_metrics, x="beta", y="size")
+
+
+@pytest.mark.parametrize("options", [{"colour": "metric"}, {"facet": "metric"}, {"dash": "metric"}, {"line": False}])
+def test_facets_draws_several_points_at_one_place_if_a_channel_separates_them(
+    options: dict[str, Any], two_metrics: pd.DataFrame
+) -> None:
+    assert charts.facets(two_metrics, x="S", y="beta", **options).to_dict()
+
+
+def test_facets_refuses_a_column_that_does_not_exist(two_metrics: pd.DataFrame) -> None:
     with pytest.raises(BadInput, match="gamma"):
-        charts.facets(frame, x="S", y="gamma")
+        charts.facets(two_metrics, x="S", y="gamma")
 
 
 def test_rank_distribution_shows_rbp_at_1_10_and_100(tmp_path: Path) -> None:
@@ -229,8 +280,8 @@ def test_rank_distribution_shows_rbp_at_1_10_and_100(tmp_path: Path) -> None:
     histogram = RankHistogram(rank, np.array([40, 30, 20, 10]), np.zeros(4), 1000)
     text = charts.save(charts.rank_distribution(histogram, "pythia-70m on wiki"), tmp_path / "x.svg").read_text()
     assert "pythia-70m on wiki" in text
-    for value in ("0.400", "0.700", "0.900"):
-        assert f">{value}<" in text
+    for rbp in ("0.400", "0.700", "0.900"):
+        assert f">{rbp}<" in text
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1.1, 1e9))

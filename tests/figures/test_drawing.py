@@ -1,4 +1,4 @@
-"""The process that draws: what it survives, and that nobody else dies with it."""
+"""Tests of `draw`: the separate process that draws charts, and what happens if it fails or dies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from rbptrack.figures.drawing import CannotDraw, draw
 
 CHART = {"data": {"values": [{"a": 1}]}, "mark": "point", "encoding": {"x": {"field": "a", "type": "quantitative"}}}
-WITHOUT_ADDRESSES = """
+SAVE_IN_ALL_FORMATS = """
 import pandas as pd
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw
@@ -27,10 +27,12 @@ for form in charts.FORMATS:
 
 
 def drawing_processes() -> list[psutil.Process]:
-    return [process for process in psutil.Process().children() if "drawing_process" in " ".join(process.cmdline())]
+    """Return the processes that this process has started for drawing and that still run."""
+    children = psutil.Process().children()
+    return [process for process in children if "drawing_process" in " ".join(process.cmdline())]
 
 
-def test_draw_goes_on_after_a_chart_that_is_refused() -> None:
+def test_draw_after_an_impossible_chart_draws_the_next_one() -> None:
     with pytest.raises(CannotDraw):
         draw("vegalite_to_svg", vl_spec={"mark": "nonsense"})
     assert draw("vegalite_to_svg", vl_spec=CHART).startswith(b"<svg")
@@ -56,14 +58,15 @@ def test_draw_starts_another_process_if_one_dies() -> None:
     assert draw("vegalite_to_svg", vl_spec=CHART).startswith(b"<svg")
 
 
-def test_draw_fails_without_end_of_the_program_if_v8_cannot_run(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        ["bash", "-c", 'ulimit -v 20000000; exec "$0" -W error -c "$1"', sys.executable, WITHOUT_ADDRESSES],
+def test_draw_raises_cannot_draw_if_there_are_too_few_addresses_for_v8(tmp_path: Path) -> None:
+    """V8 ends its process if it cannot reserve a large range of addresses. The program itself must go on."""
+    result = subprocess.run(
+        ["bash", "-c", 'ulimit -v 20000000; exec "$0" -W error -c "$1"', sys.executable, SAVE_IN_ALL_FORMATS],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path.cwd()), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert ended.stdout.splitlines() == ["not drawn"] * 3
+    assert result.stdout.splitlines() == ["not drawn", "not drawn", "not drawn"]
     assert not list(tmp_path.iterdir())

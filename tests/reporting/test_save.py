@@ -1,4 +1,4 @@
-"""Tests of reports in the store, of figures as files, and of reports on the terminal."""
+"""Tests of `keep`, `save_figures`, `show` and `show_summary`: reports in the store, in files and on the terminal."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rbptrack.stats import Estimate
 
 
 class MemoryStore:
-    """A store that remembers what `keep` saves."""
+    """Stands for a store. It keeps the arguments of `save` in a list. The first run has the ID 1, the next one 2."""
 
     def __init__(self) -> None:
         self.saved: list[dict[str, Any]] = []
 
-    def save(self, kind: str, name: str, **about: Any) -> str:
-        self.saved.append({"kind": kind, "name": name, **about})
+    def save(self, kind: str, name: str, **arguments: Any) -> str:
+        self.saved.append({"kind": kind, "name": name, **arguments})
         return str(len(self.saved))
 
     @property
@@ -37,48 +37,67 @@ class MemoryStore:
 
 @pytest.fixture
 def runs() -> Runs:
+    """One measurement without ranks."""
     row = {"run_id": "a1", "family": "pythia", "model": "pythia-70m", "dataset": "wiki", "non_embedding_params": 100}
     return Runs(pd.DataFrame([row]), RankTables({}))
 
 
 @pytest.fixture
 def analyses() -> list[Analysis]:
+    """A failed analysis, the leading analysis with a figure and two tables, and one that has only a note."""
     law = Report({"alpha": Term("exponent", "α")}, headline="RBP_1 improves with size.")
     law.add("alpha", Estimate(0.25, 1e-4), family="pythia", dataset="wiki", metric="rbp_1", null=0.0, S=1e6)
     law.figures["beta"] = charts.facets(law.frame("alpha"), x="S", y="alpha")
     law.tables["Results"] = pd.DataFrame({"k": [1]})
     law.tables["laws"] = pd.DataFrame({"k": [1, 2], "alpha": [0.25, 1 / 3]})
-    nothing = Report({}, notes=["Needs checkpoints."])
+    only_a_note = Report({}, notes=["Needs checkpoints."])
     broken = Analysis("broken", problem="broken failed: no")
-    return [broken, Analysis("power_law", law, leads=True), Analysis("training", nothing)]
+    return [broken, Analysis("power_law", law, leads=True), Analysis("training", only_a_note)]
 
 
-def test_keep_saves_reports_with_results_and_the_page_in_the_leading_run(runs: Runs, analyses: list[Analysis]) -> None:
+def test_keep_returns_the_path_of_the_page(runs: Runs, analyses: list[Analysis]) -> None:
+    assert keep(MemoryStore(), runs, analyses, "<p>", command="rbptrack report") == "1/report.html"
+
+
+def test_keep_saves_only_analyses_with_results(runs: Runs, analyses: list[Analysis]) -> None:
     store = MemoryStore()
-    where = keep(store, runs, analyses, "<p>", command="rbptrack report")
-    assert where == "1/report.html"
-    [saved] = store.saved
+    keep(store, runs, analyses, "<p>", command="rbptrack report")
+    (saved,) = store.saved
     assert (saved["kind"], saved["name"]) == ("analysis", "power_law: pythia on wiki")
-    assert saved["metrics"]["alpha/pythia/wiki/rbp_1/1e:2b06"] == 0.25
+    assert saved["metrics"]["alpha/pythia/wiki/rbp_1/1e:2b06"] == 0.25  # S = 1e+06 is escaped as 1e:2b06
     assert saved["covers"] == ["a1"]
+
+
+def test_keep_saves_tables_and_the_page_as_files(runs: Runs, analyses: list[Analysis]) -> None:
+    store = MemoryStore()
+    keep(store, runs, analyses, "<p>", command="rbptrack report")
+    (saved,) = store.saved
     assert set(saved["files"]) == {"results.csv", "Results-table.csv", "laws.csv", "report.html"}
     assert saved["files"]["report.html"] == "<p>"
     assert saved["files"]["laws.csv"] == "k,alpha\n1,0.25\n2,0.333333\n"
+
+
+def test_keep_describes_the_run_by_headline_results_and_command(runs: Runs, analyses: list[Analysis]) -> None:
+    store = MemoryStore()
+    keep(store, runs, analyses, "<p>", command="rbptrack report")
+    (saved,) = store.saved
     assert saved["description"].startswith("RBP_1 improves with size.\n\n```\n")
     assert "0.250 (0.230 to 0.270)" in saved["description"]
     assert "rbptrack report" in saved["description"]
 
 
 def test_save_figures_writes_a_file_for_each_figure(tmp_path: Path, analyses: list[Analysis]) -> None:
-    [path], notes = save_figures(analyses, tmp_path / "new", "svg")
+    (path,), notes = save_figures(analyses, tmp_path / "new", "svg")
     assert notes == []
     assert path == tmp_path / "new" / "power_law-beta.svg"
     assert path.read_text().startswith("<svg")
 
 
 def test_save_figures_draws_the_others_if_one_cannot_be_drawn(tmp_path: Path, analyses: list[Analysis]) -> None:
-    figures = next(analysis.report.figures for analysis in analyses if analysis.report)
-    figures["wrong"] = alt.Chart(alt.InlineData(values=[{"a": 1}])).mark_point().encode(x="a:nonsense")
+    law = analyses[1].report
+    assert law
+    figures = law.figures
+    figures["impossible"] = alt.Chart(alt.InlineData(values=[{"a": 1}])).mark_point().encode(x="a:nonsense")
     figures["last"] = figures["beta"]
     paths, notes = save_figures(analyses, tmp_path / "new", "svg")
     assert [path.name for path in paths] == ["power_law-beta.svg", "power_law-last.svg"]
@@ -90,11 +109,11 @@ def test_show_prints_headline_table_notes_and_problems(
 ) -> None:
     for analysis in analyses:
         show(analysis)
-    shown = capsys.readouterr()
-    assert shown.out.startswith("RBP_1 improves with size.")
-    assert "0.250 (0.230 to 0.270)" in shown.out
-    assert "Needs checkpoints." in shown.out
-    assert "broken failed: no" in shown.err
+    printed = capsys.readouterr()
+    assert printed.out.startswith("RBP_1 improves with size.")
+    assert "0.250 (0.230 to 0.270)" in printed.out
+    assert "Needs checkpoints." in printed.out
+    assert "broken failed: no" in printed.err
 
 
 def test_show_prints_results_without_a_family(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,21 +127,21 @@ def test_show_summary_prints_the_leading_report_first(
     analyses: list[Analysis], capsys: pytest.CaptureFixture[str]
 ) -> None:
     show_summary(analyses)
-    shown = capsys.readouterr()
-    assert shown.out.splitlines()[0] == "RBP_1 improves with size."
-    assert "training" in shown.out.splitlines()[-1]
-    assert shown.err.splitlines() == ["rbptrack: broken failed: no"]
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[0] == "RBP_1 improves with size."
+    assert "training" in printed.out.splitlines()[-1]
+    assert printed.err.splitlines() == ["rbptrack: broken failed: no"]
 
 
 def test_show_summary_without_headline_and_results_prints_no_empty_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show_summary([Analysis("power_law", Report({}, notes=["Needs two sizes."]), leads=True, summary="The law.")])
-    [line] = capsys.readouterr().out.splitlines()
+    (line,) = capsys.readouterr().out.splitlines()
     assert "power_law" in line
 
 
-def test_show_summary_without_headline_says_what_the_table_answers(
+def test_show_summary_without_headline_prints_the_summary_first(
     analyses: list[Analysis], capsys: pytest.CaptureFixture[str]
 ) -> None:
     law = analyses[1].report
@@ -132,7 +151,9 @@ def test_show_summary_without_headline_says_what_the_table_answers(
     assert capsys.readouterr().out.splitlines()[0] == "The law in size."
 
 
-def test_save_figures_keeps_a_folder_with_the_name_of_a_figure(analyses: list[Analysis], tmp_path: Path) -> None:
+def test_save_figures_does_not_replace_a_folder_that_has_the_name_of_a_figure(
+    analyses: list[Analysis], tmp_path: Path
+) -> None:
     (tmp_path / "power_law-beta.svg").mkdir()
     paths, notes = save_figures(analyses, tmp_path, "svg")
     assert paths == []

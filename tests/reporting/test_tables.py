@@ -1,8 +1,9 @@
-"""Tests of results as texts, as files and as metrics."""
+"""Tests of result tables: numbers as text, the columns of tables, CSV and Markdown, and metrics in MLflow."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,21 +26,24 @@ GLOSSARY = {
 }
 
 
-def laws(*, known: bool = True) -> Report:
-    """Exponents of CE and RBP_10 with a difference, as the law in size has them."""
+def law_report(*, intervals: bool = True) -> Report:
+    """Make a report with the exponents of CE and RBP_10, their held-out errors and the difference of the exponents.
+
+    Without intervals, the estimates have unknown degrees of freedom.
+    """
     report = Report(GLOSSARY)
-    sure = {"sampling": 1e-4} if known else {"df": math.nan}
+    error = {"sampling": 1e-4} if intervals else {"df": math.nan}
     for metric, alpha in (("ce", 0.1), ("rbp_10", 0.25)):
         keys = {"family": "pythia", "dataset": "wiki", "metric": metric}
-        report.add("alpha", Estimate(alpha, **sure), **keys, null=0.0, beside={"A": 3.0})
-        report.add("held_out", Estimate(0.05, **sure), **keys, null=0.0, show=np.expm1)
+        report.add("alpha", Estimate(alpha, **error), **keys, null=0.0, beside={"A": 3.0})
+        report.add("held_out", Estimate(0.05, **error), **keys, null=0.0, show=np.expm1)
         if metric != "ce":
-            report.add("delta", Estimate(0.15, **sure), **keys, null=0.0, margin=0.01)
+            report.add("delta", Estimate(0.15, **error), **keys, null=0.0, margin=0.01)
     return report
 
 
 @pytest.mark.parametrize(
-    ("number", "text"),
+    ("arguments", "text"),
     [
         ((0.1123, 0.1042, 0.1211), "0.112 (0.104 to 0.121)"),
         ((0.00631, 0.005, 0.00763), "0.00631 (0.00500 to 0.00763)"),
@@ -52,11 +56,11 @@ def laws(*, known: bool = True) -> Report:
         ((0.3, 0.1, math.inf), "0.300 (0.100 to ∞)"),
     ],
 )
-def test_cell_writes_a_number_and_its_interval(number: tuple, text: str) -> None:
-    assert cell(*number) == text
+def test_cell_writes_a_number_and_its_interval(arguments: tuple[Any, ...], text: str) -> None:
+    assert cell(*arguments) == text
 
 
-def test_cell_in_markdown_writes_plus_minus_for_a_symmetric_interval() -> None:
+def test_cell_in_markdown_writes_plus_minus_only_for_a_symmetric_interval() -> None:
     assert cell(0.0618, 0.059, 0.0646, style="markdown") == "0.0618 ± 0.0028"
     assert cell(0.05, 0.01, 0.2, style="markdown") == "0.0500 (0.0100 to 0.2000)"
 
@@ -70,7 +74,7 @@ def test_cell_without_ends_writes_no_interval(value: float, form: str, style: st
 
 
 def test_results_tables_join_questions_about_the_same_cases() -> None:
-    table = results_tables(laws())[0].frame
+    table = results_tables(law_report())[0].frame
     assert list(table) == ["family", "dataset", "metric", "α", "A", "Δα vs. CE", "verdict", "p", "held-out error"]
     assert table["metric"].tolist() == ["CE", "RBP_10"]
     assert table["Δα vs. CE"].tolist() == ["", "+0.150 (+0.130 to +0.170)"]
@@ -79,18 +83,23 @@ def test_results_tables_join_questions_about_the_same_cases() -> None:
 
 
 def test_results_tables_separate_questions_about_other_cases() -> None:
-    report = laws()
+    report = law_report()
     report.add("beta", Estimate(0.4, 1e-4), family="pythia", dataset="wiki", null=0.0, size="70m", S=1.89e7)
     first, second = (table.frame for table in results_tables(report))
     assert "slope in ln k" not in first
     assert second.iloc[0].to_dict() == {
-        **{"family": "pythia", "dataset": "wiki", "size": "70m", "S": "18.9M"},
-        **{"beta": "0.400 (0.380 to 0.420)", "verdict": "above", "p": "<0.001"},
+        "family": "pythia",
+        "dataset": "wiki",
+        "size": "70m",
+        "S": "18.9M",
+        "beta": "0.400 (0.380 to 0.420)",
+        "verdict": "above",
+        "p": "<0.001",
     }
 
 
 def test_results_tables_separate_questions_without_a_metric() -> None:
-    report = laws()
+    report = law_report()
     report.add("beta", Estimate(0.4, 1e-4), family="pythia", dataset="wiki", null=0.0)
     first, second = (table.frame for table in results_tables(report))
     assert "slope in ln k" not in first
@@ -106,30 +115,38 @@ def test_results_tables_add_the_name_to_a_title_that_is_taken() -> None:
     assert table.names["exponent (gamma)"] == "gamma"
 
 
-def test_show_leaves_out_asides_and_a_single_family(capsys: pytest.CaptureFixture[str]) -> None:
-    report = laws()
+def test_show_leaves_out_columns_of_asides_and_of_a_single_family(capsys: pytest.CaptureFixture[str]) -> None:
+    report = law_report()
     report.glossary = {**GLOSSARY, "held_out": Term("error", "held-out error", aside=True)}
-    report.add("beta", 0.4, family="pythia", dataset="wiki", size="70m")
     show(Analysis("own", report))
     header = capsys.readouterr().out.splitlines()[1].split()
     assert header == ["dataset", "metric", "α", "A", "Δα", "vs.", "CE", "verdict", "p"]
-    report.glossary = {**report.glossary, "beta": Term("slope", aside=True)}
+
+
+def test_show_leaves_out_a_table_that_has_only_asides(capsys: pytest.CaptureFixture[str]) -> None:
+    report = law_report()
+    report.add("beta", 0.4, family="pythia", dataset="wiki", size="70m")
+    show(Analysis("own", report))
+    assert "70m" in capsys.readouterr().out
+    report.glossary = {**GLOSSARY, "beta": Term("slope", aside=True)}
     show(Analysis("own", report))
     assert "70m" not in capsys.readouterr().out
 
 
-def test_results_without_errors_have_no_interval_anywhere() -> None:
-    report = laws(known=False)
-    table = results_tables(report)[0].frame
+def test_results_tables_of_estimates_without_intervals_have_no_interval_verdict_or_p() -> None:
+    table = results_tables(law_report(intervals=False))[0].frame
     assert not [title for title in table if title.startswith(("verdict", "p"))]
-    text = table.to_string()
-    assert " to " not in text
+    assert " to " not in table.to_string()
+
+
+def test_metrics_and_csv_of_estimates_without_intervals_have_no_ends() -> None:
+    report = law_report(intervals=False)
     assert not [name for name in metrics(report) if name.endswith(("/low", "/high"))]
     assert table_text(report.results, "csv").splitlines()[1].startswith("alpha,pythia,wiki,ce,0.1,,,,,")
 
 
-def test_metrics_have_names_from_question_family_dataset_metric_and_case() -> None:
-    report = laws()
+def test_metrics_are_named_by_question_family_dataset_metric_and_case() -> None:
+    report = law_report()
     report.add("beta", 0.4, family="my (own)", dataset="wiki", N=4, S=1.5e9)
     values = metrics(report)
     assert values["alpha/pythia/wiki/rbp_10"] == 0.25
@@ -144,16 +161,24 @@ def test_results_tables_and_metrics_of_an_empty_report_are_empty() -> None:
     assert metrics(Report({})) == {}
 
 
-def test_table_text_escapes_signs_of_each_format() -> None:
-    frame = pd.DataFrame({"family": ["a|b", "50%_x"], "α": ["0.1 ± 0.2", math.nan]})
-    assert table_text(frame, "csv") == "family,α\na|b,0.1 ± 0.2\n50%_x,\n"
-    assert table_text(frame, "markdown").splitlines() == [
+TABLE_WITH_SPECIAL_CHARACTERS = pd.DataFrame({"family": ["a|b", "50%_x"], "α": ["0.1 ± 0.2", math.nan]})
+
+
+def test_table_text_in_csv_escapes_nothing_and_leaves_nan_empty() -> None:
+    assert table_text(TABLE_WITH_SPECIAL_CHARACTERS, "csv") == "family,α\na|b,0.1 ± 0.2\n50%_x,\n"
+
+
+def test_table_text_in_markdown_escapes_bars_and_underscores() -> None:
+    assert table_text(TABLE_WITH_SPECIAL_CHARACTERS, "markdown").splitlines() == [
         "| family | α |",
         "| --- | --- |",
         r"| a\|b | 0.1 ± 0.2 |",
         r"| 50%\_x |  |",
     ]
-    assert r"50\%\_x &  \\" in table_text(frame, "latex")
+
+
+def test_table_text_in_latex_escapes_percent_signs_and_underscores() -> None:
+    assert r"50\%\_x &  \\" in table_text(TABLE_WITH_SPECIAL_CHARACTERS, "latex")
 
 
 @pytest.mark.parametrize(("p", "text"), [(math.nan, ""), (1e-9, "<0.001"), (0.04, "0.040"), (1.0, "1.000")])
@@ -161,7 +186,7 @@ def test_p_text_has_three_decimals_or_a_bound(p: float, text: str) -> None:
     assert p_text(p) == text
 
 
-def test_a_size_beside_an_estimate_is_written_as_in_the_keys() -> None:
+def test_results_tables_write_s_beside_an_estimate_with_a_unit_prefix() -> None:
     report = Report(GLOSSARY)
     for s in (5676.0, 2_045_568.0):
         case = {"family": "nano", "dataset": "wiki", "size": f"{s:g}"}
@@ -170,10 +195,11 @@ def test_a_size_beside_an_estimate_is_written_as_in_the_keys() -> None:
     assert table.frame["S"].tolist() == ["5.68k", "2.05M"]
 
 
-def test_a_narrow_terminal_drops_added_columns_before_p_and_verdicts_before_estimates() -> None:
-    shown = columns_by_importance(results_tables(laws())[0])
-    assert shown is not None
-    frame, by_importance = shown
+def test_columns_by_importance_order_estimates_verdict_p_and_then_columns_beside_estimates() -> None:
+    """A narrow terminal drops the last columns first."""
+    columns = columns_by_importance(results_tables(law_report())[0])
+    assert columns is not None
+    frame, by_importance = columns
     assert sorted(by_importance) == sorted(frame.columns)
     places = [by_importance.index(title) for title in ("metric", "α", "verdict", "p", "A")]
     assert places == sorted(places)

@@ -19,7 +19,7 @@ from rbptrack.console.log import logged
 from rbptrack.sweep.backends import read_job
 from rbptrack.sweep.measuring import failure_file, measure_cell
 from rbptrack.tracking import Outbox, Store
-from tests.reporting.test_reading import data_of
+from tests.reporting.reading_pages import page_data
 from tests.sweep.conftest import SMALL, Configs
 
 
@@ -103,7 +103,7 @@ def test_run_saves_the_sweep_with_a_report_and_a_reading_page(
     page = page_of(capsys.readouterr().out)
     assert "nano" in page.read_text()
     assert 'href="read.html"' in page.read_text()
-    (token_set,) = data_of(page.with_name("read.html").read_text())["sets"]
+    (token_set,) = page_data(page.with_name("read.html").read_text())["sets"]
     assert [model["name"] for model in token_set["models"]] == ["nano-6k", "nano-15k", "nano-38k"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from rbptrack.reporting import render_reading
-from tests.reporting.reading_pages import TEXTS, read_runs, seeded_runs, shown
+from tests.reporting.reading_pages import TEXTS, displayed_texts, random_runs, runs_with_ranks
 from tests.system.test_page import browser, new_page, opened
 
 __all__ = ["browser"]
@@ -24,7 +24,7 @@ RANKS = {
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("reading") / "read.html"
-    path.write_text(render_reading(read_runs(RANKS))[0], encoding="utf-8")
+    path.write_text(render_reading(runs_with_ranks(RANKS))[0], encoding="utf-8")
     return path
 
 
@@ -48,7 +48,7 @@ def classes(page: Page, column: int = 0) -> list[str]:
 
 
 def test_each_token_has_the_colour_of_its_rank(page: Page) -> None:
-    assert page.locator("#text").inner_text().replace("↵", "").split() == shown()[0].split()
+    assert page.locator("#text").inner_text().replace("↵", "").split() == displayed_texts()[0].split()
     assert classes(page) == ["unscored", "k0", "k0", "k1", "k3", "k0", "k1", "k1", "k3", "k0", "k0", "k2"]
     page.locator("#model").focus()
     page.keyboard.press("ArrowLeft")
@@ -118,7 +118,7 @@ def test_text_from_right_to_left(page: Page) -> None:
 
 def test_texts_are_never_html(page: Page) -> None:
     show(page, "doc 3")
-    assert page.locator("#text").inner_text().split() == shown()[3].split()
+    assert page.locator("#text").inner_text().split() == displayed_texts()[3].split()
     assert page.locator("img").count() == 0
 
 
@@ -219,7 +219,7 @@ def test_many_models_and_tokens_answer_at_once(browser: Browser, tmp_path: Path)
     sizes = {str(i): 1000 * 2**i for i in range(24)}
     words = [[f" w{word}" for word in range(2_000)] for _ in range(10)]
     file = tmp_path / "large.html"
-    file.write_text(render_reading(seeded_runs(words, sizes))[0], encoding="utf-8")
+    file.write_text(render_reading(random_runs(words, sizes))[0], encoding="utf-8")
     for page in opened(browser, file):
         page.locator("#model").focus()
         for _ in range(5):
@@ -240,7 +240,7 @@ def test_long_blanks_stay_in_their_column(browser: Browser, tmp_path: Path, mode
     texts = [["a", " " * 300, "b", "\n", "| word", " " * 90, "|"]]
     file = tmp_path / "blanks.html"
     ranks = {size: [[1] * (len(texts[0]) - 1)] for size in ("small", "large")}
-    file.write_text(render_reading(read_runs(ranks, texts))[0], encoding="utf-8")
+    file.write_text(render_reading(runs_with_ranks(ranks, texts))[0], encoding="utf-8")
     for page in opened(browser, file):
         for width in (1280, 390):
             page.set_viewport_size({"width": width, "height": 900})
