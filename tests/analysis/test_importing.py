@@ -56,35 +56,35 @@ DIGITS = "9" * 400
         ({"model": None}, "model: .*missing"),
     ],
 )
-def test_checked_names_row_column_and_value_that_break_a_rule(columns: dict[str, Any], fault: str) -> None:
+def test_check_imported_names_row_column_and_value_that_break_a_rule(columns: dict[str, Any], fault: str) -> None:
     with pytest.raises(BadInput, match=f"row 1.*{fault}") as raised:
         check_imported(Path("t"), [ImportedMeasurement(ROW | columns, "row 1")])
     assert len(str(raised.value)) < 500
 
 
-def test_checked_refuses_two_values_of_one_measurement() -> None:
+def test_check_imported_refuses_two_values_of_one_measurement() -> None:
     rows = [ImportedMeasurement(ROW | {"ce": "2"}, "row 1"), ImportedMeasurement(ROW | {"ce": "3"}, "row 2")]
     with pytest.raises(BadInput, match=r"row 2: .*ce.* row 1"):
         check_imported(Path("t"), rows)
 
 
-def test_checked_refuses_two_values_of_one_score() -> None:
+def test_check_imported_refuses_two_values_of_one_score() -> None:
     scores = [ImportedScore({"model": "a", "task": "b", "score": 0.5, "n": n}) for n in (7, 100)]
     with pytest.raises(BadInput, match=r"\bn\b"):
         check_imported(Path("t"), scores)
 
 
-def test_checked_keeps_one_of_equal_measurements() -> None:
+def test_check_imported_keeps_one_of_equal_measurements() -> None:
     rows = [ImportedMeasurement(ROW | {"ce": "2"}), ImportedMeasurement(ROW | {"ce": "2.0"})]
     assert len(check_imported(Path("t"), rows).measurements) == 1
 
 
-def test_checked_keeps_one_of_equal_scores_with_known_n() -> None:
+def test_check_imported_keeps_one_of_equal_scores_with_known_n() -> None:
     scores = [ImportedScore({"model": "a", "task": "b", "score": 0.5, "n": n}) for n in (pd.NA, 7, None)]
     assert check_imported(Path("t"), scores).scores["n"].tolist() == [7]
 
 
-def test_checked_keeps_size_of_columns_and_reads_family_from_model_name() -> None:
+def test_check_imported_keeps_size_of_columns_and_reads_family_from_model_name() -> None:
     row = ROW | {"model": "a-3.1-8B-Chat", "size": "8b"}
     (measurement,) = check_imported(Path("t"), [ImportedMeasurement(row)]).measurements
     assert (measurement.row.family, measurement.row.size) == ("a-3.1-Chat", "8b")
@@ -103,7 +103,7 @@ def test_checked_keeps_size_of_columns_and_reads_family_from_model_name() -> Non
         ("70m", "70m", ""),
     ],
 )
-def test_checked_reads_family_and_size_from_model_name(model: str, family: str, size: str) -> None:
+def test_check_imported_reads_family_and_size_from_model_name(model: str, family: str, size: str) -> None:
     (measurement,) = check_imported(Path("t"), [ImportedMeasurement(ROW | {"model": model})]).measurements
     assert (measurement.row.family, measurement.row.size) == (family, size)
     (measurement,) = check_imported(
@@ -115,29 +115,29 @@ def test_checked_reads_family_and_size_from_model_name(model: str, family: str, 
 NAMES_OF_ONE_MODEL = ("acme/a-1m", "acme/a-1m/", "/hub/models--acme--a-1m/snapshots/0123abcd")
 
 
-def test_checked_gives_measurements_of_one_model_the_same_name() -> None:
+def test_check_imported_gives_measurements_of_one_model_the_same_name() -> None:
     rows = [ImportedMeasurement(ROW | {"model": name}) for name in NAMES_OF_ONE_MODEL]
     assert [measurement.row.model for measurement in check_imported(Path("t"), rows).measurements] == ["acme/a-1m"]
 
 
-def test_checked_gives_scores_of_one_model_the_same_name_and_reads_commit() -> None:
+def test_check_imported_gives_scores_of_one_model_the_same_name_and_reads_commit() -> None:
     items = [ImportedScore({"model": name, "task": "b", "score": 0.5}) for name in NAMES_OF_ONE_MODEL]
     scores = check_imported(Path("t"), items).scores
     assert scores[["model", "revision"]].to_numpy().tolist() == [["acme/a-1m", ""], ["acme/a-1m", "0123abcd"]]
 
 
-def test_checked_keeps_one_of_equal_notes() -> None:
+def test_check_imported_keeps_one_of_equal_notes() -> None:
     score = ImportedScore({"model": "a", "task": "b", "score": 0.5})
     items = [ImportNote("x is left out"), score, ImportNote("x is left out")]
     assert check_imported(Path("t"), items).notes == ["x is left out"]
 
 
-def test_checked_of_notes_alone_raises_error_with_notes() -> None:
+def test_check_imported_of_notes_alone_raises_error_with_notes() -> None:
     with pytest.raises(BadInput, match=r"\n.*x is left out"):
         check_imported(Path("t"), [ImportNote("x is left out")])
 
 
-def test_checked_names_place_and_value_of_every_fault() -> None:
+def test_check_imported_names_place_and_value_of_every_fault() -> None:
     rows = [
         ImportedMeasurement(ROW, "row 1"),
         ImportedMeasurement(ROW | {"model": "b-1", "non_embedding_params": "0"}, "row 2"),
@@ -152,7 +152,7 @@ def test_checked_names_place_and_value_of_every_fault() -> None:
     assert "-3.5" in third
 
 
-def test_checked_names_ten_of_many_faults_and_counts_the_rest() -> None:
+def test_check_imported_names_ten_of_many_faults_and_counts_the_rest() -> None:
     rows = [ImportedMeasurement(ROW | {"model": f"a-{i}", "ce": "x"}, f"row {i}") for i in range(25)]
     with pytest.raises(BadInput) as raised:
         check_imported(Path("t"), rows)
@@ -192,7 +192,7 @@ def test_imported_row_accepts_rounded_parts_of_ce() -> None:
         | st.lists(st.integers(), max_size=1),
     )
 )
-def test_checked_accepts_valid_row_or_raises_bad_input(columns: dict[str, Any]) -> None:
+def test_check_imported_accepts_valid_row_or_raises_bad_input(columns: dict[str, Any]) -> None:
     try:
         (measurement,) = check_imported(Path("t"), [ImportedMeasurement(columns, "row 1")]).measurements
     except BadInput:
@@ -205,7 +205,7 @@ def test_checked_accepts_valid_row_or_raises_bad_input(columns: dict[str, Any]) 
     assert ImportedRow.model_validate(row.model_dump()) == row
 
 
-def test_checked_computes_metrics_and_counts_from_ranks() -> None:
+def test_check_imported_computes_metrics_and_counts_from_ranks() -> None:
     table = rank_table([1, 2, 3, 40], documents=2)
     item = ImportedMeasurement({"model": "a", "dataset": "w", "rbp_2": 0.5}, ranks=table)
     (measurement,) = check_imported(Path("t"), [item]).measurements
@@ -215,13 +215,13 @@ def test_checked_computes_metrics_and_counts_from_ranks() -> None:
 
 
 @pytest.mark.parametrize(("column", "value"), [("rbp_1", 0.3), ("ce", 1.1), ("num_tokens", 5), ("vocab_size", 63)])
-def test_checked_refuses_column_that_disagrees_with_ranks(column: str, value: float) -> None:
+def test_check_imported_refuses_column_that_disagrees_with_ranks(column: str, value: float) -> None:
     table = rank_table([1, 2, 3, 40], documents=2)
     item = ImportedMeasurement({"model": "a", "dataset": "w", column: value}, "row 1", ranks=table)
     with pytest.raises(BadInput, match=column):
         check_imported(Path("t"), [item])
 
 
-def test_checked_refuses_import_without_rows() -> None:
+def test_check_imported_refuses_import_without_rows() -> None:
     with pytest.raises(BadInput, match=r"^t\b.* nothing"):
         check_imported(Path("t"), [])

@@ -1,4 +1,4 @@
-"""Scores of tasks beside statistics of known answers."""
+"""Tests of the analyzer `proxies`, which compares scores of tasks with statistics of tokens of known answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from plugins.proxies import PROXIES, Proxies, largest_by_chance, leave_families_out, proxies_of_answers
-from rbptrack.analysis import Runs
+from rbptrack.analysis import Report, Runs
 from rbptrack.analysis.testing import AnalyzerContract
 from rbptrack.figures.charts import save
 from rbptrack.ranks import RankTable
@@ -23,19 +23,26 @@ QUESTION = 5
 ANSWER = 25
 
 
-class Scored(MemoryRankStore):
-    """Rank tables and scores in memory."""
+class StoreWithScores(MemoryRankStore):
+    """Rank tables by run ID and a table of scores, both in memory."""
 
     def __init__(self, tables: dict[str, RankTable], scores: pd.DataFrame) -> None:
         super().__init__(tables)
-        self.table = scores
+        self.table_of_scores = scores
 
     def scores(self) -> pd.DataFrame:
-        return self.table
+        return self.table_of_scores
 
 
-def model(skill: float, confidence: float, rng: np.random.Generator) -> RankTable:
-    """A model whose ranks in answers follow its skill, and whose probabilities follow how sure it is of itself."""
+def questions_and_answers(skill: float, confidence: float, rng: np.random.Generator) -> RankTable:
+    """Return random ranks of 20 documents: a question of 5 tokens (field 0) and an answer of 25 (field 1).
+
+    Args:
+        skill: a model with higher skill has lower ranks.
+        confidence: a model with higher confidence has a higher largest probability and a lower entropy.
+        rng: the source of random numbers.
+
+    """
     n = DOCUMENTS * (QUESTION + ANSWER)
     rank = 1 + np.minimum(np.floor(rng.exponential(1 / skill, n)), V - 1)
     top = -rng.exponential(1 / confidence, n)
@@ -53,7 +60,7 @@ def model(skill: float, confidence: float, rng: np.random.Generator) -> RankTabl
 
 @pytest.fixture(scope="module")
 def population() -> Runs:
-    """Five families of four models: the score follows the ranks; how sure of itself a family is hides it from CE."""
+    """Five families of four models. Scores depend on ranks alone. CE also depends on the confidence of the family."""
     rng = np.random.default_rng(0)
     rows = []
     scores = []
@@ -61,35 +68,56 @@ def population() -> Runs:
     for family, confidence in zip("abcde", (0.4, 0.8, 1.6, 3.2, 6.4), strict=True):
         for i, skill in enumerate(np.linspace(0.2, 1.4, 4) * rng.uniform(0.9, 1.1, 4)):
             name = f"{family}-{i}m"
-            tables[name] = model(skill, confidence, rng)
+            tables[name] = questions_and_answers(skill, confidence, rng)
             row = {"run_id": name, "family": family, "size": f"{i}m", "model": name, "dataset": "maths"}
             rows.append(row | {"revision": "main", "vocab_size": V, "non_embedding_params": 10**6 * 4**i})
             scores.append({"model": f"org/{name}", "revision": "", "task": "sums", "score": 1 - np.exp(-skill), "n": 9})
-    return Runs(pd.DataFrame(rows), Scored(tables, pd.DataFrame(scores)))
+    return Runs(pd.DataFrame(rows), StoreWithScores(tables, pd.DataFrame(scores)))
 
 
-def changed(population: Runs, scores: pd.DataFrame | None = None, **columns: Any) -> Runs:
-    source = population.store
-    assert isinstance(source, Scored)
-    return Runs(
-        population.frame.drop(columns="name").assign(**columns),
-        Scored(source.tables, source.table if scores is None else scores),
-    )
+def tables_of(population: Runs) -> dict[str, RankTable]:
+    """Return the rank tables of the population by run ID."""
+    assert isinstance(population.store, StoreWithScores)
+    return population.store.tables
 
 
-def test_the_known_best_proxy_is_found_also_by_families_left_out(population: Runs, tmp_path: Path) -> None:
-    report = Proxies().analyze(population)
-    tau = report.frame("tau").set_index("metric")
+def with_scores(population: Runs, scores: pd.DataFrame) -> Runs:
+    """Return the same runs with other scores."""
+    return Runs(population.frame.drop(columns="name"), StoreWithScores(tables_of(population), scores))
+
+
+@pytest.fixture(scope="module")
+def report_of_population(population: Runs) -> Report:
+    return Proxies().analyze(population)
+
+
+def test_tau_is_highest_for_proxy_that_determines_the_score(report_of_population: Report) -> None:
+    tau = report_of_population.frame("tau").set_index("metric")["tau"]
     assert len(tau) == len(PROXIES)
-    assert tau.loc["log_rank", "tau"] > 0.85 > tau.loc["ce", "tau"]
-    assert abs(tau.loc["entropy", "tau"]) < 0.4
-    row = report.frame("left_out").iloc[0]
-    assert row[["models", "families"]].tolist() == [20, 5]
+    assert tau["log_rank"] > 0.85 > tau["ce"]
+    assert abs(tau["entropy"]) < 0.4
+
+
+def test_left_out_families_are_ordered_better_by_best_proxy_than_by_ce(report_of_population: Report) -> None:
+    row = report_of_population.frame("left_out").iloc[0]
+    assert row["models"] == 20
+    assert row["families"] == 5
     assert row["left_out"] > 0.9 > row["by_ce"]
-    assert report.results[["low", "high", "p"]].isna().all(axis=None)
-    assert "sums by answers of maths" in report.headline
-    assert len(report.tables["models"]) == 20
-    save(report.figures["best_proxy"], tmp_path / "a.svg")
+
+
+def test_best_tau_exceeds_percentile_of_chance(report_of_population: Report) -> None:
+    row = report_of_population.frame("best_tau").iloc[0]
+    assert row["best_tau"] > row["by_chance"] > 0.3
+
+
+def test_proxies_has_no_intervals_and_no_p(report_of_population: Report) -> None:
+    assert report_of_population.results[["low", "high", "p"]].isna().all(axis=None)
+
+
+def test_report_of_proxies_has_headline_models_and_figure(report_of_population: Report, tmp_path: Path) -> None:
+    assert "sums by answers of maths" in report_of_population.headline
+    assert len(report_of_population.tables["models"]) == 20
+    save(report_of_population.figures["best_proxy"], tmp_path / "best_proxy.svg")
 
 
 @pytest.mark.parametrize(
@@ -99,52 +127,68 @@ def test_the_known_best_proxy_is_found_also_by_families_left_out(population: Run
         ("seq_len", (64, 512), {"maths seq_len 64", "maths seq_len 512"}),
     ],
 )
-def test_what_is_not_comparable_has_proxies_of_its_own(
+def test_proxies_separates_models_measured_under_different_conditions(
     population: Runs, column: str, values: tuple[object, object], names: set[str]
 ) -> None:
-    """Over the tokenizer's candidates p is normalised anew, for example: a proxy would order models by it."""
-    tau = Proxies().analyze(changed(population, **{column: [values[i % 2] for i in range(20)]})).frame("tau")
+    """A proxy would otherwise order the models by the condition, for example by the candidates of the softmax."""
+    frame = population.frame.drop(columns="name").assign(**{column: [values[i % 2] for i in range(20)]})
+    tau = Proxies().analyze(Runs(frame, population.store)).frame("tau")
     assert set(tau["dataset"]) == names
     assert set(tau["models"]) == {10}
     assert not tau.duplicated(["dataset", "task", "metric"]).any()
 
 
-def test_imports_without_entropy_and_token_ids_have_the_rest(population: Runs) -> None:
-    source = population.store
-    assert isinstance(source, Scored)
+@pytest.fixture(scope="module")
+def report_of_imports(population: Runs) -> Report:
+    """The report on imported ranks without entropy, largest probability and token IDs. One table also has no fields."""
     tables = {}
-    for name, table in source.tables.items():
-        lacking = table.table.drop_columns(["entropy", "top", "top_logprob", "ties", "token"])
-        tables[name] = RankTable(lacking, V)
+    for run_id, table in tables_of(population).items():
+        columns = table.table.drop_columns(["entropy", "top", "top_logprob", "ties", "token"])
+        tables[run_id] = RankTable(columns, V)
     tables["a-0m"] = RankTable(tables["a-0m"].table.drop_columns(["field"]), V)
-    report = Proxies().analyze(Runs(population.frame.drop(columns="name"), Scored(tables, source.table)))
-    assert report.notes[-1] == "Left out, because they have no field of answers: a-0m on maths."
-    tau = report.frame("tau").set_index("metric")["tau"]
+    store = StoreWithScores(tables, population.scores())
+    return Proxies().analyze(Runs(population.frame.drop(columns="name"), store))
+
+
+def test_proxies_of_imports_without_entropy_has_other_proxies_and_a_note(report_of_imports: Report) -> None:
+    tau = report_of_imports.frame("tau").set_index("metric")["tau"]
     assert tau["log_rank"] > 0.85
     assert tau[["entropy", "margin", "ce by entropy"]].isna().all()
-    assert report.frame("left_out")["left_out"].item() > 0.9
-    assert any("entropy" in note for note in report.notes)
+    assert report_of_imports.frame("left_out")["left_out"].item() > 0.9
+    assert any("entropy" in note for note in report_of_imports.notes)
 
 
-def test_few_models_one_score_and_few_families_are_said(population: Runs) -> None:
-    scores = population.scores()
-    same = Proxies().analyze(changed(population, scores.assign(score=0.5)))
-    assert not same.questions
-    assert any("one and the same score" in note for note in same.notes)
-    few = Proxies().analyze(changed(population, scores.head(4)))
-    assert any("5 are needed" in note for note in few.notes)
-    assert isinstance(population.store, Scored)
-    one = Scored(dict.fromkeys(population.store.tables, model(1, 1, np.random.default_rng(0))), scores)
-    alike = Proxies().analyze(Runs(population.frame.drop(columns="name"), one))
-    assert alike.notes == ["sums: no proxy is known for all models on maths and distinguishes them."]
-    two = Proxies().analyze(changed(population, scores.head(8)))
-    assert two.questions == ["best_tau", "tau"]
-    assert any("fewer than 3 families" in note for note in two.notes)
-    assert "these same models" in two.headline
+def test_proxies_leaves_out_ranks_without_fields_and_names_them(report_of_imports: Report) -> None:
+    assert report_of_imports.notes[-1] == "Left out, because they have no field of answers: a-0m on maths."
 
 
-def test_the_best_proxy_of_pure_noise_seldom_exceeds_chance() -> None:
-    """24 proxies of noise, 12 models: the largest tau exceeds the printed percentile in 5% of draws."""
+def test_proxies_of_equal_scores_has_a_note_alone(population: Runs) -> None:
+    report = Proxies().analyze(with_scores(population, population.scores().assign(score=0.5)))
+    assert not report.questions
+    assert any("one and the same score" in note for note in report.notes)
+
+
+def test_proxies_of_four_models_has_a_note(population: Runs) -> None:
+    report = Proxies().analyze(with_scores(population, population.scores().head(4)))
+    assert any("5 are needed" in note for note in report.notes)
+
+
+def test_proxies_of_equal_ranks_has_a_note_alone(population: Runs) -> None:
+    table = questions_and_answers(1, 1, np.random.default_rng(0))
+    store = StoreWithScores(dict.fromkeys(tables_of(population), table), population.scores())
+    report = Proxies().analyze(Runs(population.frame.drop(columns="name"), store))
+    assert report.notes == ["sums: no proxy is known for all models on maths and distinguishes them."]
+
+
+def test_proxies_of_two_families_does_not_leave_families_out(population: Runs) -> None:
+    report = Proxies().analyze(with_scores(population, population.scores().head(8)))
+    assert report.questions == ["best_tau", "tau"]
+    assert any("fewer than 3 families" in note for note in report.notes)
+    assert "these same models" in report.headline
+
+
+def test_largest_by_chance_is_exceeded_by_noise_in_about_5_percent_of_samples() -> None:
+    """Each sample has 24 proxies of 12 models, all of them noise."""
     rng = np.random.default_rng(0)
     exceeds = 0
     for _ in range(100):
@@ -152,64 +196,67 @@ def test_the_best_proxy_of_pure_noise_seldom_exceeds_chance() -> None:
         scores = rng.standard_normal(12)
         best = max(stats.kendalltau(proxy, scores).statistic for proxy in noise.T)
         exceeds += best > largest_by_chance(noise, scores)
-    assert exceeds <= 12  # 5, and three standard errors
+    assert exceeds <= 12  # the expected 5 plus three standard errors
 
 
-def test_one_proxy_has_kendalls_own_percentile() -> None:
-    """Of 6 models without ties 720 orders are possible; tau is above 0.6 in 2.8% of them, at least 0.6 in 6.8%."""
+def test_largest_by_chance_of_one_proxy_is_95th_percentile_of_kendalls_tau() -> None:
+    """Six models have 720 orders. tau exceeds 0.6 in 2.8% of the orders, and is at least 0.6 in 6.8%."""
     by_chance = largest_by_chance(np.arange(6.0)[:, None], np.arange(6.0))
     assert by_chance == pytest.approx(0.6, abs=0.01)
 
 
-def test_the_true_proxy_exceeds_chance(population: Runs) -> None:
-    row = Proxies().analyze(population).frame("best_tau").iloc[0]
-    assert row["best_tau"] > row["by_chance"] > 0.3
-
-
-def test_statistics_of_an_answer_by_hand() -> None:
-    """A question of one token and an answer of three: ranks 1, 2, 4 with p of 1/2, 1/4 and 1/8."""
+def test_proxies_of_one_answer_worked_out_by_hand() -> None:
+    """The question has one token. The answer has three, of ranks 1, 2, 4 and with p = 1/2, 1/4, 1/8."""
     columns: dict[str, Any] = {"entropy": [9.0, 1.0, 2.0, 5.0], "top_logprob": -np.log([2, 2, 2, 4])}
     columns |= {"field": [0, 1, 1, 1], "logprob": -np.log([8, 2, 4, 8])}
     values = proxies_of_answers(rank_table([8, 1, 2, 4], vocab_size=8, **columns), 1, k=2)
-    by = dict(zip(PROXIES, values[0], strict=True))
+    proxies = dict(zip(PROXIES, values[0], strict=True))  # by statistic and weight of tokens
     ln2 = np.log(2)
-    assert by["p", ""] == pytest.approx((1 / 2 + 1 / 4 + 1 / 8) / 3)
-    assert by["ce", ""] == pytest.approx(2 * ln2)
-    assert by["entropy", ""] == pytest.approx(8 / 3)
-    assert by["rbp", ""] == pytest.approx(2 / 3)
-    assert by["log_rank", ""] == pytest.approx(ln2)
-    assert by["inverse_rank", ""] == pytest.approx((1 + 1 / 2 + 1 / 4) / 3)
-    assert by["margin", ""] == pytest.approx(2 * ln2 / 3)
-    assert by["first", ""] == pytest.approx(1 / 3)
-    assert by["ce", "position"] == pytest.approx((1 + 2 * 2 + 3 * 3) * ln2 / 6)
-    assert by["ce", "entropy"] == pytest.approx((1 + 2 * 2 + 3 * 5) * ln2 / 8)
+    assert proxies["p", ""] == pytest.approx((1 / 2 + 1 / 4 + 1 / 8) / 3)
+    assert proxies["ce", ""] == pytest.approx(2 * ln2)
+    assert proxies["entropy", ""] == pytest.approx(8 / 3)
+    assert proxies["rbp", ""] == pytest.approx(2 / 3)
+    assert proxies["log_rank", ""] == pytest.approx(ln2)
+    assert proxies["inverse_rank", ""] == pytest.approx((1 + 1 / 2 + 1 / 4) / 3)
+    assert proxies["margin", ""] == pytest.approx(2 * ln2 / 3)
+    assert proxies["first", ""] == pytest.approx(1 / 3)
+    assert proxies["ce", "position"] == pytest.approx((1 + 2 * 2 + 3 * 3) * ln2 / 6)
+    assert proxies["ce", "entropy"] == pytest.approx((1 + 2 * 2 + 3 * 5) * ln2 / 8)
 
 
-def test_texts_without_answers_and_stores_without_scores_are_said(population: Runs) -> None:
-    table = rank_table([1, 2, 3])
+def test_proxies_of_texts_without_answers_has_a_note(population: Runs) -> None:
     frame = population.frame.head(1).drop(columns="name")
-    report = Proxies().analyze(Runs(frame, Scored({frame["run_id"].iat[0]: table}, population.scores())))
+    tables = {frame["run_id"].iat[0]: rank_table([1, 2, 3])}
+    report = Proxies().analyze(Runs(frame, StoreWithScores(tables, population.scores())))
     assert any("answers" in note for note in report.notes)
-    report = Proxies().analyze(changed(population, pd.DataFrame(columns=["model", "revision", "task", "score", "n"])))
+
+
+def test_proxies_without_scores_notes_the_command_that_imports_them(population: Runs) -> None:
+    no_scores = pd.DataFrame(columns=["model", "revision", "task", "score", "n"])
+    report = Proxies().analyze(with_scores(population, no_scores))
     assert any("import FILE" in note for note in report.notes)
 
 
-def test_the_best_of_many_is_not_judged_by_the_models_that_chose_it() -> None:
-    """Proxies of pure noise: the best on all models looks good, left out families show that none is."""
+def test_leave_families_out_orders_half_of_pairs_right_by_best_of_noise() -> None:
+    """On all models, the largest tau of 24 proxies of noise is above 0.3 on average."""
     rng = np.random.default_rng(3)
     families = np.array(list("aaaabbbbccccdddd"))
-    flattered = []
-    honest = []
+    largest_taus = []
+    shares_of_right_pairs = []
     for _ in range(60):
         noise = rng.normal(size=(16, 24))
-        truth = rng.normal(size=16)
-        flattered.append(max(stats.kendalltau(proxy, truth).statistic for proxy in noise.T))
-        left = leave_families_out(noise, truth, families)
-        assert left
-        honest.append(left.right)
-    assert np.mean(flattered) > 0.3
-    assert np.mean(honest) == pytest.approx(0.5, abs=0.03)
-    assert leave_families_out(noise[:8], truth[:8], families[:8]) is None
+        scores = rng.normal(size=16)
+        largest_taus.append(max(stats.kendalltau(proxy, scores).statistic for proxy in noise.T))
+        left_out = leave_families_out(noise, scores, families)
+        assert left_out
+        shares_of_right_pairs.append(left_out.right)
+    assert np.mean(largest_taus) > 0.3
+    assert np.mean(shares_of_right_pairs) == pytest.approx(0.5, abs=0.03)
+
+
+def test_leave_families_out_of_two_families_is_none() -> None:
+    rng = np.random.default_rng(3)
+    assert leave_families_out(rng.normal(size=(8, 24)), rng.normal(size=8), np.array(list("aaaabbbb"))) is None
 
 
 class TestContract(AnalyzerContract):
@@ -224,5 +271,5 @@ class TestContract(AnalyzerContract):
             row = {"run_id": name, "family": name[0], "size": "1m", "model": name, "dataset": "maths"}
             rows.append(row | {"revision": "main", "vocab_size": V, "non_embedding_params": 10**6})
             scores.append({"model": name, "revision": "", "task": "sums", "score": 0.2 * i, "n": 9})
-        tables = {name: model(0.3 * (i + 1), 1, rng) for i, name in enumerate(names)}
-        return Runs(pd.DataFrame(rows), Scored(tables, pd.DataFrame(scores)))
+        tables = {name: questions_and_answers(0.3 * (i + 1), 1, rng) for i, name in enumerate(names)}
+        return Runs(pd.DataFrame(rows), StoreWithScores(tables, pd.DataFrame(scores)))

@@ -1,4 +1,4 @@
-"""Tables of measurements in every format."""
+"""Tests of the importer `table`, which reads measurements from CSV, Parquet, JSON and JSON Lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROW = {"model": "org/a-1b", "dataset": "w", "non_embedding_params": 5, "ce": 2.0
 
 
 def rows_of(path: Path, dataset: str = "") -> list[dict[str, Any]]:
-    """The rows that the importer reads, without what is missing."""
+    """Return the rows that the importer reads, without missing values."""
     measurements = read_checked(Table(dataset=dataset), path).measurements
     return [measurement.row.model_dump(exclude_none=True) for measurement in measurements]
 
@@ -50,20 +50,23 @@ def as_lines(folder: Path, table: list[dict[str, Any]]) -> Path:
 
 
 @pytest.mark.parametrize("write_table", [as_csv, as_parquet, as_json, as_lines])
-def test_a_table_is_read_in_every_format(
+def test_table_reads_rows_in_every_format(
     write_table: Callable[[Path, list[dict[str, Any]]], Path], tmp_path: Path
 ) -> None:
-    other = ROW | {"model": "b-2b", "ce": None, "note": "not read"}
-    path = write_table(tmp_path, [ROW | {"note": "x"}, other])
+    row_without_ce = ROW | {"model": "b-2b", "ce": None, "note": "not read"}
+    path = write_table(tmp_path, [ROW | {"note": "x"}, row_without_ce])
     first, second = rows_of(path)
     assert first == ROW | {"family": "a", "size": "1b"}
     assert second["rbp_10"] == 0.5
     assert "ce" not in second
 
 
-def test_the_case_of_columns_does_not_matter_and_unknown_ones_are_named(tmp_path: Path) -> None:
+def test_table_ignores_case_of_column_names() -> None:
     rows = rows_of(CASES / "table_upper_case.csv")
     assert [row["rbp_10"] for row in rows] == [0.6, 0.65]
+
+
+def test_table_notes_unknown_columns(tmp_path: Path) -> None:
     path = write_file(tmp_path / "t.csv", "Model;DataSet;CE;Rbp_10;MMLU;\na-1m;w;2;0.5;0.3;x\n")
     source = read_checked(Table(), path)
     assert source.measurements[0].row.rbp == {10: 0.5}
@@ -72,7 +75,7 @@ def test_the_case_of_columns_does_not_matter_and_unknown_ones_are_named(tmp_path
     assert "2 columns" in note
 
 
-def test_checkpoints_have_a_size_and_their_training_tokens() -> None:
+def test_table_reads_size_and_training_tokens_of_checkpoints() -> None:
     rows = rows_of(CASES / "checkpoints.csv")
     assert [row["size"] for row in rows] == ["1m", "1m", "4m", "4m", "16m", "16m"]
     assert [row["training_tokens"] for row in rows] == [1e9, 1e10] * 3
@@ -82,62 +85,81 @@ def test_checkpoints_have_a_size_and_their_training_tokens() -> None:
     ("text", "number"),
     [("18,915,328", 18_915_328), ("1.9e7", 19_000_000), ("19M", 19_000_000), ("19000000", 19_000_000)],
 )
-def test_counts_are_read_as_people_write_them(text: str, number: int, tmp_path: Path) -> None:
+def test_table_reads_counts_with_separators_exponents_and_suffixes(text: str, number: int, tmp_path: Path) -> None:
     path = write_file(tmp_path / "t.tsv", f"model\tdataset\tce\tnon_embedding_params\na-19m\tw\t2\t{text}\n")
     assert rows_of(path)[0]["non_embedding_params"] == number
 
 
 @pytest.mark.parametrize("column", ["vocab_size", "seq_len"])
-def test_a_number_that_must_be_exact_is_not_rounded(column: str, tmp_path: Path) -> None:
-    assert rows_of(write_file(tmp_path / "t.csv", f'model,dataset,ce,{column}\na-1m,w,2,"4,096"\n'))[0][column] == 4096
+def test_table_reads_exact_number_with_separators(column: str, tmp_path: Path) -> None:
+    path = write_file(tmp_path / "t.csv", f'model,dataset,ce,{column}\na-1m,w,2,"4,096"\n')
+    assert rows_of(path)[0][column] == 4096
+
+
+@pytest.mark.parametrize("column", ["vocab_size", "seq_len"])
+def test_table_refuses_rounded_value_of_exact_number(column: str, tmp_path: Path) -> None:
+    path = write_file(tmp_path / "t.csv", f"model,dataset,ce,{column}\na-1m,w,2,4k\n")
     with pytest.raises(BadInput, match=column):
-        rows_of(write_file(tmp_path / "t.csv", f"model,dataset,ce,{column}\na-1m,w,2,4k\n"))
+        rows_of(path)
 
 
-def test_a_dataset_may_be_given(tmp_path: Path) -> None:
+def test_option_dataset_names_dataset_of_table_without_this_column(tmp_path: Path) -> None:
     path = write_file(tmp_path / "t.csv", "model,ce\na,2\n")
-    assert rows_of(path, "wiki")[0]["dataset"] == "wiki"
+    assert rows_of(path, dataset="wiki")[0]["dataset"] == "wiki"
+
+
+def test_table_without_dataset_is_refused(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "t.csv", "model,ce\na,2\n")
     with pytest.raises(BadInput, match="dataset"):
         rows_of(path)
-    with pytest.raises(BadInput, match="leave out"):
-        rows_of(write_file(tmp_path / "u.csv", "model,dataset,ce\na,w,2\n"), "wiki")
+
+
+def test_option_dataset_is_refused_if_table_has_this_column(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "t.csv", "model,dataset,ce\na,w,2\n")
+    with pytest.raises(BadInput, match="dataset"):
+        rows_of(path, dataset="wiki")
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "fault"),
     [
-        (START + "ce\na-1,w,5\n", "Expected 4 columns, got 3"),
-        (START + 'ce\n"a-1,w,5,2\n', "Expected 4 columns, got 1"),
-        (START + "ce,ce\na-1,w,5,2,3\n", "the column ce more than once"),
-        (START + "ce\n", "holds no row"),
+        (START + "ce\na-1,w,5\n", "4 columns, got 3"),
+        (START + 'ce\n"a-1,w,5,2\n', "4 columns, got 1"),
+        (START + "ce,ce\na-1,w,5,2,3\n", r"column ce\b"),
+        (START + "ce\n", "no row"),
         ("", "Empty CSV"),
-        ("model,dataset\na-1,w\n", "lacks a column ce"),
+        ("model,dataset\na-1,w\n", r"column ce\b"),
         (START + "ce\na-1,w,5,2\nb-1,w,5,2\na-1,w,5,3\n", "row 3: .*ce"),
     ],
 )
-def test_what_breaks_a_rule_is_refused(text: str, reason: str, tmp_path: Path) -> None:
+def test_table_names_fault_of_csv(text: str, fault: str, tmp_path: Path) -> None:
     path = write_file(tmp_path / "t.csv", text)
-    with pytest.raises(BadInput, match=rf"t\.csv.*{reason}"):
+    with pytest.raises(BadInput, match=rf"t\.csv.*{fault}"):
         check_imported(path, Table().read(path))
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.json", "t.jsonl"])
 @pytest.mark.parametrize("content", [b"model,dataset,ce\ncaf\xe9,w,1\n", b"\x00\x01", b"PAR1 nonsense PAR1"])
-def test_what_is_no_table_is_refused(content: bytes, tmp_path: Path) -> None:
-    for name in ("t.csv", "t.parquet", "t.json", "t.jsonl"):
-        path = write_file(tmp_path / name, content)
-        with pytest.raises(BadInput, match=name):
-            check_imported(path, Table().read(path))
+def test_table_refuses_file_of_other_content_and_names_it(content: bytes, name: str, tmp_path: Path) -> None:
+    path = write_file(tmp_path / name, content)
+    with pytest.raises(BadInput, match=name):
+        check_imported(path, Table().read(path))
 
 
-def test_a_fifo_is_no_table(tmp_path: Path) -> None:
+def test_table_does_not_take_fifo(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     os.mkfifo(path)
     assert not Table().takes(path)
+
+
+def test_table_refuses_to_read_fifo(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    os.mkfifo(path)
     with pytest.raises(BadInput, match="FIFO"):
         list(Table().read(path))
 
 
-def test_a_list_is_no_name_of_a_model(tmp_path: Path) -> None:
+def test_table_refuses_list_as_name_of_model(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"model": [["a"]], "dataset": ["w"], "ce": [1.0]}), path)
     with pytest.raises(BadInput, match="model"):
