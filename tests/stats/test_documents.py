@@ -1,4 +1,4 @@
-"""The jackknife over documents and groups."""
+"""Tests of statistics of sums over documents, and of the jackknife over documents or groups."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from rbptrack.stats.documents import (
 
 
 def counts_of(tokens, nats, hits=None, ks=(1,)):
+    """Return the counts of documents with these tokens, nats and hits at each k; without `hits`, there are none."""
     tokens = np.asarray(tokens)
     if hits is None:
         hits = np.zeros((len(tokens), len(ks)))
     return DocumentCounts(tuple(ks), np.arange(len(tokens)), tokens, np.asarray(nats), np.asarray(hits))
 
 
-def drawn(documents, seed=0):
-    rng = np.random.default_rng(seed)
+def random_counts(documents):
+    """Return counts at k = 1 and k = 10 of documents that differ in length and in their share of hits."""
+    rng = np.random.default_rng(0)
     tokens = rng.integers(50, 200, documents)
     share = rng.beta(4, 6, documents)
     hits = np.column_stack([rng.binomial(tokens, share), rng.binomial(tokens, share**0.5)])
     return counts_of(tokens, tokens * (3 - share) + rng.normal(0, 1, documents), hits, ks=(1, 10))
 
 
-def test_the_statistics_are_ratios_of_sums() -> None:
+def test_statistics_of_two_documents_worked_out_by_hand() -> None:
     counts = counts_of([10, 30], [20.0, 40.0], [[1, 5], [9, 25]], ks=(1, 10))
     sums = counts.sums.sum(axis=0)
     assert cross_entropy(sums) == 1.5
@@ -44,68 +46,75 @@ def test_the_statistics_are_ratios_of_sums() -> None:
     assert missed_over_ce(sums) == pytest.approx(-np.log([0.25, 0.75]) / 1.5)
 
 
-def test_the_jackknife_of_a_mean_is_its_standard_error() -> None:
+def test_estimate_of_mean_has_its_standard_error() -> None:
     values = np.random.default_rng(1).normal(2, 1, 40)
     number = estimate(counts_of(np.ones(40), values), cross_entropy)
     assert number.value == pytest.approx(values.mean())
     assert number.se == pytest.approx(values.std(ddof=1) / np.sqrt(40))
 
 
-def test_influences_are_what_deleting_a_document_does() -> None:
-    counts = drawn(25)
-    value, u = influences(counts, missed)
+def change_without_document(counts, document):
+    """Return the change of -ln RBP_k at each k if a document is left out."""
+    rest = counts.take(np.arange(len(counts.tokens)) != document)
+    return missed(counts.sums.sum(axis=0)) - missed(rest.sums.sum(axis=0))
+
+
+def test_influences_are_changes_without_a_document_minus_a_constant() -> None:
+    counts = random_counts(25)
+    _, u = influences(counts, missed)
     assert u.shape == (25, 2)
-    kept = counts.take(np.arange(25) != 3)
-    without = missed(kept.sums.sum(axis=0))
-    shifts = value - without - u[3]
-    others = counts.take(np.arange(25) != 7)
-    assert value - missed(others.sums.sum(axis=0)) - u[7] == pytest.approx(shifts)
+    constant = change_without_document(counts, 3) - u[3]
+    assert change_without_document(counts, 7) - u[7] == pytest.approx(constant)
 
 
-def test_sums_of_ones_own_give_the_same_as_counts() -> None:
-    counts = drawn(30)
-    own = Sums(counts.document, counts.sums)
+def test_estimate_of_user_defined_sums_equals_estimate_of_counts() -> None:
+    counts = random_counts(30)
+    sums = Sums(counts.document, counts.sums)
     by_counts = estimate(counts, cross_entropy)
-    by_sums = estimate(own, lambda totals: totals[..., 1] / totals[..., 0])
+    by_sums = estimate(sums, lambda totals: totals[..., 1] / totals[..., 0])
     by_array = estimate(counts.sums, cross_entropy)
     assert (by_array.value, by_array.half()) == (by_sums.value, by_sums.half())
     assert (by_sums.value, by_sums.half()) == pytest.approx((by_counts.value, by_counts.half()))
 
 
-def test_sums_add_and_are_grouped_by_source() -> None:
+def test_sums_of_two_runs_are_added_by_document() -> None:
     sums = Sums(np.arange(4), np.array([[1.0, 2], [3, 4], [5, 6], [7, 8]]))
-    assert (sums + sums).sums.tolist() == (2 * sums.sums).tolist()
+    assert (sums + sums).sums.tolist() == [[2, 4], [6, 8], [10, 12], [14, 16]]
+
+
+def test_in_groups_adds_sums_of_documents_in_order_of_group_names() -> None:
+    sums = Sums(np.arange(4), np.array([[1.0, 2], [3, 4], [5, 6], [7, 8]]))
     grouped = sums.in_groups(["b", "a", "b", "a"])
     assert grouped.grouped
     assert grouped.sums.tolist() == [[10, 12], [6, 8]]
 
 
 @pytest.mark.parametrize("documents", [1, 5, MIN_UNITS - 1])
-def test_few_documents_have_no_error(documents):
-    number = estimate(drawn(documents), cross_entropy)
+def test_estimate_of_fewer_than_20_documents_has_no_error(documents):
+    number = estimate(random_counts(documents), cross_entropy)
     assert np.isfinite(number.value)
     assert np.isnan([number.half(), number.p(), number.se]).all()
 
 
-def test_few_sources_have_no_error_however_many_documents() -> None:
-    counts = drawn(200)
+def test_estimate_of_10_groups_of_200_documents_has_no_interval() -> None:
+    counts = random_counts(200)
     assert np.isfinite(estimate(counts, cross_entropy).half())
     grouped = counts.in_groups([i % 10 for i in range(200)])
     assert np.isnan(estimate(grouped, cross_entropy).half())
 
 
-def test_twenty_documents_have_one() -> None:
-    assert np.isfinite(estimate(drawn(MIN_UNITS), cross_entropy).half())
+def test_estimate_of_20_documents_has_interval() -> None:
+    assert np.isfinite(estimate(random_counts(MIN_UNITS), cross_entropy).half())
 
 
-def test_kish_counts_the_documents_that_decide() -> None:
+def test_deciding_of_equal_influences_is_their_number() -> None:
     assert deciding(np.ones(50)) == pytest.approx(50)
     assert deciding(np.array([1.0, 1.0, 1.0, *np.zeros(47)])) == pytest.approx(3)
     assert deciding(np.zeros(8)) == 8
 
 
-def test_degrees_of_freedom_of_documents_of_equal_length_are_satterthwaites() -> None:
-    """E[u^4] = 3 sd^4 makes 3K - 1 of n equal normal influences n - 1, as a known formula has it."""
+def test_degrees_of_freedom_of_documents_of_equal_length_are_3_k_minus_1_and_at_most_n_minus_1() -> None:
+    """For n normal influences, E[u^4] = 3 sd^4. So K is near n / 3, and 3K - 1 is near n - 1 as in Student's test."""
     equal = np.full(30, 1 / 30)
     assert degrees_of_freedom(np.ones(30), equal) == 29
     assert degrees_of_freedom(np.array([1.0, 1.0, *np.zeros(28)]), equal) == pytest.approx(5)
@@ -118,20 +127,23 @@ def test_degrees_of_freedom_of_documents_of_equal_length_are_satterthwaites() ->
 def test_degrees_of_freedom_are_at_most_the_number_of_long_documents(long: int, expected: float) -> None:
     tokens = np.ones(100)
     tokens[:long] = 1000.0
-    u = np.ones(100)  # all documents have equal influence by chance
+    u = np.ones(100)
     assert degrees_of_freedom(u, tokens / tokens.sum()) == pytest.approx(expected, rel=1e-3)
 
 
-def test_shares_of_tokens_of_two_parts_are_those_of_the_part_in_fewer_documents() -> None:
+def test_shares_of_tokens_of_two_documents_add_up_to_1() -> None:
     counts = counts_of([10, 30], [20.0, 40.0])
     assert shares_of_tokens(counts).tolist() == [0.25, 0.75]
+
+
+def test_shares_of_tokens_of_two_parts_are_those_of_the_part_in_fewer_documents() -> None:
     rare = np.array([[1.0, 0], [0, 0], [0, 0]])
     rest = np.array([[5.0, 0], [5, 0], [10, 0]])
     assert shares_of_tokens(np.stack([rare, rest], axis=1)).tolist() == [1, 0, 0]
     assert shares_of_tokens(np.stack([rest, rare], axis=1)).tolist() == [1, 0, 0]
 
 
-def test_intervals_cover_if_a_few_documents_hold_most_tokens() -> None:
+def test_interval_covers_if_a_few_documents_hold_most_tokens() -> None:
     """The true mean is 0. If K_L did not limit the degrees of freedom, 91% of these intervals would contain it."""
     rng = np.random.default_rng(1)
     covered = 0
@@ -142,33 +154,32 @@ def test_intervals_cover_if_a_few_documents_hold_most_tokens() -> None:
     assert covered / 400 > 0.95
 
 
-def test_a_number_that_three_documents_decide_has_an_interval_and_no_p() -> None:
-    for documents, tested in ((1, False), (3, False), (4, True), (30, True)):
-        values = np.ones(40)
-        values[:documents] += np.where(np.arange(documents) % 2, 1.0, -1.0) if documents > 1 else 1.0
-        u = values - 1.0
-        number = from_influences(np.array(1.0), u, np.full(40, 1 / 40))
-        assert number.deciding == pytest.approx(documents)
-        assert np.isfinite(number.half())
-        assert np.isfinite(number.p()) == tested
+@pytest.mark.parametrize(("documents", "has_p"), [(1, False), (3, False), (4, True), (30, True)])
+def test_number_that_fewer_than_4_documents_decide_has_interval_but_no_p(documents: int, has_p: bool) -> None:
+    u = np.zeros(40)
+    u[:documents] = np.where(np.arange(documents) % 2, 1.0, -1.0)
+    number = from_influences(np.array(1.0), u, np.full(40, 1 / 40))
+    assert number.deciding == pytest.approx(documents)
+    assert np.isfinite(number.half())
+    assert np.isfinite(number.p()) == has_p
 
 
 @pytest.mark.parametrize("rounding", [-1e-15, 0.0, 1e-15])
-def test_whether_a_number_is_tested_does_not_hang_on_the_last_bit(rounding: float) -> None:
+def test_testable_does_not_depend_on_rounding_of_influences(rounding: float) -> None:
     u = np.zeros(30)
     u[:4] = 1.0 + rounding * np.arange(4)
     assert from_influences(np.array(1.0), u, np.full(30, 1 / 30)).testable
 
 
-def test_rounding_errors_are_no_influence() -> None:
-    """Every document has the same mean: leaving one out changes CE by rounding alone."""
+def test_estimate_of_equal_documents_has_half_width_0() -> None:
+    """Every document has the same CE. Without one document, CE changes by rounding alone."""
     tokens = np.random.default_rng(1).integers(1, 1000, 50)
     number = estimate(counts_of(tokens, tokens * (1 / 3)), cross_entropy)
     assert number.half() == 0
     assert number.deciding == 50
 
 
-def test_one_deciding_document_makes_the_interval_wide() -> None:
+def test_interval_of_number_that_one_document_decides_is_wide() -> None:
     u = np.full(30, 1e-6)
     u[0] = 1.0
     number = estimate(counts_of(np.ones(30), 1 + u), cross_entropy)
@@ -176,13 +187,14 @@ def test_one_deciding_document_makes_the_interval_wide() -> None:
     assert number.half() > 2 * 1.96 * number.se
 
 
-def test_a_share_of_one_has_no_interval_and_no_warning() -> None:
+def test_estimate_of_logarithm_of_0_has_no_interval_and_no_warning() -> None:
+    """If all tokens are hits, -ln RBP_1 is 0. A warning would fail this test."""
     counts = counts_of(np.full(30, 10), np.ones(30), np.full((30, 1), 10))
     number = estimate(counts, lambda sums: np.log(missed(sums)))
     assert np.isnan(number.half())
 
 
-def test_the_covariance_is_that_of_paired_means() -> None:
+def test_covariance_of_influences_on_means_is_that_of_paired_means() -> None:
     x = np.random.default_rng(2).normal(size=(60, 2))
     x[:, 1] += x[:, 0]
     u = (x - x.mean(axis=0)) / 59
@@ -190,8 +202,8 @@ def test_the_covariance_is_that_of_paired_means() -> None:
     assert covariance(u) == pytest.approx(expected, rel=0.02)
 
 
-def test_skewed_documents_are_covered() -> None:
-    # plain percentiles cover 66 to 87% here
+def test_interval_covers_mean_of_20_skewed_documents() -> None:
+    """An interval by plain percentiles covers only 66 to 87% here."""
     rng = np.random.default_rng(3)
     covered = 0
     for _ in range(300):
@@ -200,7 +212,8 @@ def test_skewed_documents_are_covered() -> None:
     assert covered / 300 > 0.88
 
 
-def test_an_influence_that_is_infinite_leaves_no_interval() -> None:
+def test_estimate_has_no_interval_if_one_document_has_all_hits() -> None:
+    """Without this document, -ln RBP_1 is infinite."""
     hits = np.zeros((30, 1))
     hits[0] = 3
     number = estimate(counts_of(np.full(30, 10), np.ones(30), hits), missed)
@@ -208,11 +221,15 @@ def test_an_influence_that_is_infinite_leaves_no_interval() -> None:
     assert np.isnan([number.half(), number.p()]).all()
 
 
-def test_half_widths_are_those_of_estimates() -> None:
+def test_half_widths_equal_half_of_estimates() -> None:
     u = np.random.default_rng(1).standard_exponential((30, 4))
     u[:, 2] = 0.0
     u[3, 3] = np.inf
     shares = np.linspace(0.5, 1.5, 30) / 30
     halves = [from_influences(np.array(1.0), u[:, i], shares).half() for i in range(4)]
     np.testing.assert_allclose(half_widths(u, shares), halves)
-    assert np.isnan(half_widths(u[:19], shares[:19])).all()
+
+
+def test_half_widths_of_19_documents_are_nan() -> None:
+    u = np.random.default_rng(1).standard_exponential((19, 4))
+    assert np.isnan(half_widths(u, np.full(19, 1 / 19))).all()
