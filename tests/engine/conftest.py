@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class TinyModel:
-    """Stands for `CausalModel`: it has the attributes and methods that the engine uses."""
+    """A stand-in for `CausalModel` with the attributes and methods that the engine uses."""
 
     backbone: Callable[[Tensor], Tensor]
     head: Head
@@ -45,7 +45,7 @@ class TinyModel:
 
 @dataclass(frozen=True)
 class TinyReference:
-    """Stands for `Reference`: a second tiny model, and the number of vocabulary entries that are compared."""
+    """A stand-in for `Reference`: a second tiny model, and the number of vocabulary entries that are compared."""
 
     model: TinyModel
     entries: int = VOCABULARY

@@ -26,9 +26,10 @@ ENGINE = EngineConfig(batch_tokens=200, chunk_tokens=16, threads=1)
 
 
 def scores_of_full_logits(model: Any, corpus: Corpus) -> tuple[np.ndarray, Scores]:
-    """Score a corpus by the definition, one sequence at a time, with the full logits in memory.
+    """Compute the logits of all sequences, and score every target by the definition.
 
-    Returns the indices of the scored tokens in the corpus, and their scores.
+    Returns:
+        The indices of the targets in the corpus, (targets,), and their scores.
     """
     index = corpus.targets(0, len(corpus.start))
     logits = []
@@ -42,7 +43,7 @@ def scores_of_full_logits(model: Any, corpus: Corpus) -> tuple[np.ndarray, Score
 
 @pytest.fixture(autouse=True)
 def _short_sections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give sections 400 tokens, so that the corpus has four of them."""
+    """Shorten sections to 400 tokens. The corpus then has four sections."""
     monkeypatch.setattr(blocks, "SECTION_TOKENS", 400)
 
 
@@ -162,7 +163,7 @@ def test_measure_after_a_kill_repeats_only_lost_and_damaged_blocks(
     uninterrupted = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "whole")
     assert len(list((tmp_path / "whole/blocks").glob("*.parquet"))) == 1
     monkeypatch.setattr(measure_module, "BLOCK_SECONDS", 0.0)
-    # `measure` saves nothing at this error. So the folder is as if the process had been killed.
+    # At this error, `measure` saves nothing. The folder then looks as if the process had been killed.
     kill = InterruptingProgress(500, ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "cut", progress=kill)
@@ -262,7 +263,8 @@ def test_measure_halves_chunk_and_batch_if_memory_runs_out(
     measurement = measure(cramped, corpus, ks=(1,), engine=engine, folder=tmp_path, progress=progress.append)
     assert measurement.chunk_tokens < 64
     assert measurement.batch_tokens <= 100
-    # At least one note of the chunk and one of the batch. The order of the threads decides how many more there are.
+    # There is a note for each time that a size was halved: once for the chunk and once for the batch, and more if
+    # several threads ran out of memory one after the other.
     assert len(measurement.notes) >= 2
     assert sum(progress) == measurement.num_tokens  # no batch was counted twice
     _, expected = scores_of_full_logits(model, corpus)
@@ -277,7 +279,7 @@ def test_measure_names_seq_len_if_one_sequence_does_not_fit_into_memory(
         measure(cramped, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
 
 
-def test_measure_raises_other_errors_of_torch_as_they_are(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+def test_measure_does_not_catch_errors_other_than_lack_of_memory(model: Any, corpus: Corpus, tmp_path: Path) -> None:
     def multiply_wrong_shapes() -> None:
         torch.randn(2, 3) @ torch.randn(2, 3)
 
@@ -286,7 +288,7 @@ def test_measure_raises_other_errors_of_torch_as_they_are(model: Any, corpus: Co
         measure(faulty, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
 
 
-def test_measure_with_strict_counts_strict_ranks(model: Any, corpus: Corpus, tmp_path: Path) -> None:
+def test_measure_with_strict_true_computes_rbp_of_the_strict_rank(model: Any, corpus: Corpus, tmp_path: Path) -> None:
     rounded_head = Head(model.head.weight.round())
     with_ties = replace(model, head=rounded_head, backbone=lambda tokens: model.backbone(tokens).round())
     paper = measure(with_ties, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "paper")

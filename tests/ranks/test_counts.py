@@ -25,7 +25,8 @@ from rbptrack.ranks import (
 def document_counts(documents: list[int], tokens: list[int], *, ks: tuple[int, int] = (1, 10)) -> DocumentCounts:
     """Make counts of documents with the given numbers of tokens.
 
-    Each token costs 2 nats. Half of the tokens have a rank of at most the first k, all of at most the second k.
+    The sum of nats is twice the number of tokens. Half of the tokens have a rank up to the first k, and all tokens have
+    a rank up to the second k.
     """
     counts = np.array(tokens)
     return DocumentCounts(ks, np.array(documents), counts, counts * 2.0, np.column_stack([counts // 2, counts]))

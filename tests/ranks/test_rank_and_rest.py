@@ -31,7 +31,7 @@ def table_with_ties(seed: int) -> RankTable:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_rank_and_rest_sums_of_rank_and_rest_add_up_to_ce_and_are_positive(strict: bool) -> None:
+def test_rank_and_rest_sums_add_up_to_ce_and_are_positive(strict: bool) -> None:
     table = RankTable(table_with_ties(0).table, VOCABULARY, strict=strict)
     rank_sum, rest_sum, impossible = rank_and_rest_sums(table)
     assert impossible == 0
@@ -48,7 +48,7 @@ def test_rank_and_rest_sums_use_the_rank_with_ties_also_if_metrics_are_strict(st
     assert rank_sum == pytest.approx(np.log(rank_with_ties).sum(), rel=1e-12)
 
 
-def test_rank_and_rest_sums_rank_part_is_a_weighted_sum_of_all_rbp() -> None:
+def test_rank_and_rest_sums_have_a_rank_part_that_is_a_weighted_sum_of_all_rbp() -> None:
     """E[ln R] = sum over k of ln(1 + 1/k) (1 - RBP_k)."""
     table = table_with_ties(1)
     k = np.arange(1, VOCABULARY + 1)
@@ -73,10 +73,16 @@ def test_rank_and_rest_sums_count_tokens_whose_probability_is_above_1_over_rank(
     assert impossible == has_rank_2.sum()
 
 
-def check_split_of_rank_2(table: RankTable, excess: float, impossible: int) -> None:
-    """Check the split of 4 tokens of rank 2 with ln p = -ln 2 + excess."""
-    rank_sum, rest_sum, counted = rank_and_rest_sums(table)
-    assert counted == impossible
+def check_sums_of_rank_2(table: RankTable, excess: float, impossible: int) -> None:
+    """Check the sums of a table with 4 tokens of rank 2 and ln p = -ln 2 + excess, in nats.
+
+    Args:
+        table: the table.
+        excess: by how much ln p exceeds the largest value that is possible at rank 2.
+        impossible: the expected number of tokens that are counted as impossible.
+    """
+    rank_sum, rest_sum, impossible_tokens = rank_and_rest_sums(table)
+    assert impossible_tokens == impossible
     assert rest_sum == pytest.approx(-4 * excess, abs=1e-5)
     assert rank_sum + rest_sum == pytest.approx(-4 * (excess - np.log(2)), abs=1e-5)
 
@@ -90,7 +96,7 @@ def test_rank_and_rest_sums_of_measured_ranks_tolerate_an_excess_of_1e_5_nats(ex
         ties=np.zeros(4),
         logprob=np.full(4, excess - np.log(2)),
     )
-    check_split_of_rank_2(table, excess, impossible)
+    check_sums_of_rank_2(table, excess, impossible)
 
 
 @pytest.mark.parametrize(("excess", "impossible"), [(1e-2, 0), (2e-2, 4)])
@@ -102,4 +108,4 @@ def test_rank_and_rest_sums_of_imported_ranks_tolerate_the_rounding_of_bfloat16(
         greater=np.ones(4),
         logprob=np.full(4, excess - np.log(2)),
     )
-    check_split_of_rank_2(table, excess, impossible)
+    check_sums_of_rank_2(table, excess, impossible)

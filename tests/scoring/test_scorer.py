@@ -126,7 +126,7 @@ def test_scorer_of_a_head_without_some_entries_ranks_among_the_rest() -> None:
         torch.testing.assert_close(scores.columns[name], expected.columns[name], rtol=1e-5, atol=1e-5)
 
 
-def test_reduction_of_bad_logits_is_not_finite() -> None:
+def test_eager_reduction_of_bad_logits_is_not_finite() -> None:
     """One NaN or infinity anywhere in a row is enough, and so is a row in which every logit is -inf."""
     logits = torch.randn(20, 1001)
     for row, entry in enumerate((0, 255, 256, 1000)):
@@ -181,14 +181,14 @@ def test_scorer_entropy_over_262_144_entries_is_exact_to_2e_5() -> None:
     torch.testing.assert_close(scores.entropy, expected.entropy, rtol=0, atol=2e-5)
 
 
-def test_reduction_without_scratch_leaves_logits_unchanged() -> None:
+def test_eager_reduction_without_scratch_leaves_logits_unchanged() -> None:
     logits = torch.randn(30, 700)
     before = logits.clone()
     eager_reduction(logits, logits[:, :1])
     assert torch.equal(logits, before)
 
 
-def test_reduction_with_and_without_scratch_is_equal() -> None:
+def test_eager_reduction_is_the_same_with_and_without_scratch() -> None:
     logits = torch.randn(30, 700)
     own = logits[:, :1]
     without_scratch = eager_reduction(logits, own)
@@ -214,7 +214,7 @@ def failing_reduction(logits: Tensor, own: Tensor) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.parametrize("candidate", [miscounting_reduction, imprecise_reduction, failing_reduction])
-def test_checked_returns_the_eager_reduction_and_a_reason_for_a_wrong_candidate(
+def test_choose_reduction_returns_the_eager_one_and_a_reason_if_the_candidate_is_wrong(
     candidate: Callable[[Tensor, Tensor], tuple[Tensor, ...]],
 ) -> None:
     logits = torch.randn(30, 700)
@@ -224,7 +224,7 @@ def test_checked_returns_the_eager_reduction_and_a_reason_for_a_wrong_candidate(
     assert reason
 
 
-def test_checked_raises_if_memory_runs_out() -> None:
+def test_choose_reduction_raises_if_memory_runs_out() -> None:
     def reduction_out_of_memory(logits: Tensor, own: Tensor) -> tuple[Tensor, ...]:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -244,7 +244,7 @@ def torch_compiles() -> bool:
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # torch's own use
 @pytest.mark.skipif("ATEN_CPU_CAPABILITY" in os.environ, reason="torch compiles wrong code for other processors")
-def test_compiled_on_cpu_gives_the_ranks_of_the_eager_reduction() -> None:
+def test_compiled_cpu_reduction_gives_the_ranks_of_the_eager_one() -> None:
     if not torch_compiles():
         pytest.skip("torch compiles nothing on this machine")
     compiled_reduction = compiled_cpu_reduction(1000)
@@ -262,7 +262,7 @@ def test_compiled_on_cpu_gives_the_ranks_of_the_eager_reduction() -> None:
             assert torch.equal(scores.columns[name], column)
 
 
-def test_compiled_on_cpu_is_none_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_cpu_reduction_is_none_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Tensor) -> None:
         raise RuntimeError("no compiler")
 

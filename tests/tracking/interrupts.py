@@ -1,4 +1,4 @@
-"""Functions that stand for others in tests of interrupted writing."""
+"""Stand-ins for functions, in tests of writing that is interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of `Outbox`: a finished measurement becomes one whole run, however often or by whomever it is delivered."""
+"""Tests of `Outbox`: every finished measurement becomes exactly one complete run, also after errors and kills."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.store_fixtures import WriteCell
 from tests.tracking.conftest import runs_in
 from tests.tracking.interrupts import interrupt, interrupt_after
 
-NOBODY_LISTENS = "http://127.0.0.1:9"
+NO_SERVER = "http://127.0.0.1:9"
 """The address of a tracking server that does not answer."""
 
 
@@ -124,7 +124,9 @@ def test_deliver_that_fails_deletes_its_run_and_keeps_the_folder(
     assert Outbox(store).deliver(folder)
 
 
-def test_deliver_of_a_forced_measurement_makes_a_second_run_which_counts(store: Store, write_cell: WriteCell) -> None:
+def test_deliver_of_a_forced_measurement_makes_a_newer_run_that_the_store_returns(
+    store: Store, write_cell: WriteCell
+) -> None:
     first = Outbox(store).deliver(write_cell())
     time.sleep(0.01)  # runs are ordered by their start in milliseconds
     folder = write_cell(forced=True)
@@ -141,7 +143,7 @@ def test_deliver_of_a_forced_measurement_makes_a_second_run_which_counts(store: 
 def test_deliver_keeps_the_folder_if_the_store_is_away(write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     folders = [write_cell(1000), write_cell(2000)]
-    away = Store(NOBODY_LISTENS)
+    away = Store(NO_SERVER)
     for folder in folders:
         with pytest.raises(StoreAway):
             Outbox(away).deliver(folder)
@@ -152,7 +154,7 @@ def test_deliver_keeps_the_folder_if_the_store_is_away(write_cell: WriteCell, mo
 def test_deliver_waiting_tries_a_store_that_is_away_only_once(
     write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    away = Store(NOBODY_LISTENS)
+    away = Store(NO_SERVER)
     for s in (1000, 2000):
         Outbox(away).address(write_cell(s))
     attempts = []
@@ -170,11 +172,11 @@ def test_deliver_to_another_store_keeps_a_folder_that_waits(
     store: Store, write_cell: WriteCell, run_command: RunCommand
 ) -> None:
     folder = write_cell()
-    Outbox(Store(f"{NOBODY_LISTENS}/")).address(folder)
+    Outbox(Store(f"{NO_SERVER}/")).address(folder)
     assert Outbox(store).deliver(folder) == Outbox(store).deliver(folder)
-    assert Outbox(Store(NOBODY_LISTENS)).waiting() == [folder]
+    assert Outbox(Store(NO_SERVER)).waiting() == [folder]
     _, output, _ = run_command("sync")
-    assert f"sync --tracking-uri {NOBODY_LISTENS} --experiment rbptrack" in output
+    assert f"sync --tracking-uri {NO_SERVER} --experiment rbptrack" in output
 
 
 def test_waiting_folders_move_with_the_database(store: Store, write_cell: WriteCell, tmp_path: Path) -> None:
@@ -203,13 +205,15 @@ def test_deliver_waiting_leaves_folders_that_name_no_store(store: Store, write_c
 
 
 @pytest.mark.parametrize(
-    ("name", "before_damage"), [("documents.parquet", b"PAR1"), ("record.json", b'"bits_per_byte": ')]
+    ("name", "bytes_before_damage"), [("documents.parquet", b"PAR1"), ("record.json", b'"bits_per_byte": ')]
 )
-def test_deliver_refuses_a_damaged_folder(name: str, before_damage: bytes, store: Store, write_cell: WriteCell) -> None:
+def test_deliver_refuses_a_damaged_folder(
+    name: str, bytes_before_damage: bytes, store: Store, write_cell: WriteCell
+) -> None:
     folder = write_cell()
     Outbox(store).address(folder)
     content = bytearray((folder / name).read_bytes())
-    content[content.index(before_damage) + len(before_damage)] ^= 1  # record.json then holds another number
+    content[content.index(bytes_before_damage) + len(bytes_before_damage)] ^= 1  # record.json then holds another number
     (folder / name).write_bytes(content)
     with pytest.raises(MissingArtifact, match=name):
         Outbox(store).deliver(folder)
@@ -219,7 +223,7 @@ def test_deliver_refuses_a_damaged_folder(name: str, before_damage: bytes, store
 
 
 def test_deliver_waiting_removes_folders_that_were_delivered(store: Store, write_cell: WriteCell) -> None:
-    """A folder with this suffix was delivered, and the process was killed while it removed the folder."""
+    """A process that is killed while it removes a delivered folder leaves the folder with the suffix `.delivered`."""
     folder = write_cell()
     folder.rename(folder.with_name(f"{folder.name}.delivered"))
     assert Outbox(store).deliver_waiting() == []
