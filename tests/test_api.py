@@ -1,4 +1,4 @@
-"""The Python API, and that it meets the command line's checks."""
+"""Tests of the Python API: its numbers, its checks of arguments, and what it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import rbptrack
+from rbptrack import LoggedMeasurement
 from rbptrack.base.errors import BadInput, MeasurementError
 from rbptrack.config.paths import embedded
 
@@ -29,66 +30,94 @@ Nano = tuple[Any, Any]
 
 @pytest.fixture(scope="module")
 def nano() -> Nano:
+    """Return the built-in model nano-6k and its tokenizer."""
     model = AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
     return model, AutoTokenizer.from_pretrained(embedded("tokenizer"))
 
 
-def toy(kind: str, **settings: object) -> Any:
+def random_model(kind: str, **settings: object) -> Any:
+    """Return a model with random weights in training mode. `kind` is its model type in transformers."""
     torch.manual_seed(0)
     shape = {"vocab_size": 4096, "hidden_size": 32, "num_hidden_layers": 2, **settings}
     config = transformers.CONFIG_MAPPING[kind](**shape)
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32).train()
 
 
-def test_names_load_when_they_are_used() -> None:
+def test_import_rbptrack_does_not_import_torch_and_mlflow() -> None:
     code = "import rbptrack, sys; print('torch' in sys.modules, 'mlflow' in sys.modules, sorted(dir(rbptrack))[0])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split()[:2] == ["False", "False"]
-    with pytest.raises(AttributeError):
-        rbptrack.nonsense  # noqa: B018
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.split()[:2] == ["False", "False"]
+
+
+def test_rbptrack_has_exactly_its_public_names() -> None:
     for name in rbptrack.__all__:
         assert getattr(rbptrack, name) is not None
+    with pytest.raises(AttributeError):
+        rbptrack.nonsense  # noqa: B018
 
 
-def test_its_numbers_are_those_of_the_definition(nano: Nano) -> None:
+@pytest.fixture(scope="module")
+def measurement(nano: Nano) -> LoggedMeasurement:
+    """Measure nano-6k, in training mode, on the first 32 tokens of each of the two TEXTS."""
     model, tokenizer = nano
     model.train()
-    found = rbptrack.measure(model, tokenizer, TEXTS, seq_len=32, sequence="truncate")
+    measurement = rbptrack.measure(model, tokenizer, TEXTS, seq_len=32, sequence="truncate")
     assert model.training
     model.eval()
+    return measurement
+
+
+def test_measure_gives_the_ranks_and_the_cross_entropy_of_the_definitions(
+    nano: Nano, measurement: LoggedMeasurement
+) -> None:
+    model, tokenizer = nano
     ranks = []
     nats = []
     for text in TEXTS:
         ids = tokenizer(text, return_tensors="pt")["input_ids"][:, :32]
         with torch.inference_mode():
-            logits = model(ids).logits[0].double()
+            logits = model(ids).logits[0].double()  # (tokens, vocabulary)
         for t in range(1, ids.shape[1]):
-            ranks.append(int((logits[t - 1] >= logits[t - 1, ids[0, t]]).sum()))
-            nats.append(-float(torch.log_softmax(logits[t - 1], 0)[ids[0, t]]))
-    assert found.num_tokens == len(ranks)
-    assert np.abs(found.ranks.rank - ranks).max() <= 1
-    assert found.ce == pytest.approx(np.mean(nats), abs=1e-5)
-    assert found.metrics()["rbp_10"] == found.rbp(10) == pytest.approx(np.mean(np.array(ranks) <= 10), abs=0.02)
-    assert found.non_embedding_params == 5676
-    assert found.model == "gpt_neox-5.68k"
-    assert "ce_se" not in found.metrics()  # two documents know no error
-    assert repr(found).startswith("gpt_neox-5.68k / texts")
-    assert found.plot().to_dict()["$schema"]
+            target = ids[0, t]
+            ranks.append(int((logits[t - 1] >= logits[t - 1, target]).sum()))
+            nats.append(-float(torch.log_softmax(logits[t - 1], 0)[target]))
+    assert measurement.num_tokens == len(ranks)
+    assert np.abs(measurement.ranks.rank - ranks).max() <= 1  # float32 may swap two nearly equal logits
+    assert measurement.ce == pytest.approx(np.mean(nats), abs=1e-5)
+    assert measurement.rbp(10) == pytest.approx(np.mean(np.array(ranks) <= 10), abs=0.02)
+    assert measurement.metrics()["rbp_10"] == measurement.rbp(10)
 
 
-def test_errors_are_known_from_20_documents_on(nano: Nano) -> None:
-    found = rbptrack.measure(*nano, [text[i : i + 80] for text in TEXTS * 2 for i in range(10)], seq_len=64, k=[2, 7])
-    assert {"ce", "ce_se", "rbp_2", "rbp_2_se", "rbp_7", "rbp_7_se"} == set(found.metrics())
-    assert found._repr_html_().count("<tr") == 4
+def test_measure_names_a_model_by_its_type_and_its_number_of_parameters(measurement: LoggedMeasurement) -> None:
+    assert measurement.non_embedding_params == 5676
+    assert measurement.model == "gpt_neox-5.68k"
+    assert repr(measurement).startswith("gpt_neox-5.68k / texts")
 
 
-def test_k_above_the_vocabulary_is_left_out(nano: Nano) -> None:
-    assert rbptrack.measure(*nano, TEXTS, seq_len=64, k=[2, 10**6]).counts.ks == (2,)
-    assert rbptrack.measure(*nano, TEXTS, seq_len=64, k=np.int64(3)).counts.ks == (3,)  # type: ignore[arg-type]
+def test_plot_of_a_measurement_is_a_vega_chart(measurement: LoggedMeasurement) -> None:
+    assert measurement.plot().to_dict()["$schema"]
+
+
+def test_metrics_of_two_documents_have_no_standard_error(measurement: LoggedMeasurement) -> None:
+    assert "ce_se" not in measurement.metrics()
+
+
+def test_metrics_of_40_documents_have_standard_errors(nano: Nano) -> None:
+    texts = [text[i : i + 80] for text in TEXTS * 2 for i in range(10)]
+    measurement = rbptrack.measure(*nano, texts, seq_len=64, k=[2, 7])
+    assert set(measurement.metrics()) == {"ce", "ce_se", "rbp_2", "rbp_2_se", "rbp_7", "rbp_7_se"}
+    assert measurement._repr_html_().count("<tr") == 4
+
+
+@pytest.mark.parametrize(("k", "ks"), [([2, 10**6], (2,)), (np.int64(3), (3,))])
+def test_measure_accepts_a_number_as_k_and_leaves_out_k_above_the_vocabulary(
+    k: Any, ks: tuple[int, ...], nano: Nano
+) -> None:
+    assert rbptrack.measure(*nano, TEXTS, seq_len=64, k=k).counts.ks == ks
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "arguments",
     [
         {"dataset": ""},
         {"family": "a\nb"},
@@ -105,108 +134,173 @@ def test_k_above_the_vocabulary_is_left_out(nano: Nano) -> None:
         {"sequence": ["slide"]},
     ],
 )
-def test_what_the_command_line_refuses_is_refused(wrong: dict[str, Any], nano: Nano) -> None:
+def test_measure_refuses_a_wrong_argument_in_one_line(arguments: dict[str, Any], nano: Nano) -> None:
     with pytest.raises(BadInput) as caught:
-        rbptrack.measure(*nano, TEXTS, **{"seq_len": 64, **wrong})
+        rbptrack.measure(*nano, TEXTS, **{"seq_len": 64, **arguments})
     assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("texts", ["one text", b"x", 3, [], [""], [1], ["a", None], ["\ud83d"]])
-def test_texts_are_texts(texts: Any, nano: Nano) -> None:
+def test_measure_refuses_texts_that_are_not_a_list_of_texts(texts: Any, nano: Nano) -> None:
     with pytest.raises(BadInput):
         rbptrack.measure(*nano, texts)
 
 
-def test_models_are_models_of_transformers(nano: Nano) -> None:
+@pytest.mark.parametrize("kind", ["a layer", "DataParallel", "a name"])
+def test_measure_refuses_what_is_not_a_model_of_transformers(kind: str, nano: Nano) -> None:
     model, tokenizer = nano
-    for wrong in (torch.nn.Linear(2, 2), torch.nn.DataParallel(model), "gpt2"):
-        with pytest.raises(BadInput):
-            rbptrack.measure(wrong, tokenizer, TEXTS, seq_len=64)  # type: ignore[arg-type]
+    models: dict[str, Any] = {
+        "a layer": torch.nn.Linear(2, 2),
+        "DataParallel": torch.nn.DataParallel(model),
+        "a name": "gpt2",
+    }
+    with pytest.raises(BadInput):
+        rbptrack.measure(models[kind], tokenizer, TEXTS, seq_len=64)
+
+
+def test_measure_asks_for_a_fast_tokenizer(nano: Nano) -> None:
     with pytest.raises(BadInput, match="fast"):
-        rbptrack.measure(model, object(), TEXTS, seq_len=64)  # type: ignore[arg-type]
+        rbptrack.measure(nano[0], object(), TEXTS, seq_len=64)  # type: ignore[arg-type]
 
 
-def test_threads_that_measure_one_model_wait_for_each_other(nano: Nano) -> None:
-    """Else the first to end would turn the dropout of the others on."""
-    model = toy("gpt_neox", num_attention_heads=4, intermediate_size=64, hidden_dropout=0.5)
-    frozen = next(part for part in model.modules() if isinstance(part, torch.nn.Dropout)).eval()
+DROPOUT_MODEL: dict[str, Any] = {"num_attention_heads": 4, "intermediate_size": 64, "hidden_dropout": 0.5}
 
-    def measured(repeats: int) -> float:
+
+def test_measure_in_three_threads_gives_the_numbers_of_one_thread(nano: Nano) -> None:
+    """Threads that measure one model must wait for each other.
+
+    Otherwise the first one to end would switch the dropout of the others on.
+    """
+    model = random_model("gpt_neox", **DROPOUT_MODEL)
+
+    def cross_entropy(repeats: int) -> float:
         return rbptrack.measure(model, nano[1], TEXTS * repeats, seq_len=40, batch_tokens=64).ce
 
-    alone = [measured(repeats) for repeats in (1, 2, 3)]
+    expected = [cross_entropy(repeats) for repeats in (1, 2, 3)]
     with ThreadPoolExecutor(3) as pool:
-        assert list(pool.map(measured, (1, 2, 3))) == pytest.approx(alone, abs=1e-5)
+        assert list(pool.map(cross_entropy, (1, 2, 3))) == pytest.approx(expected, abs=1e-5)
+
+
+def test_measure_restores_training_modes_after_an_error(nano: Nano) -> None:
+    model = random_model("gpt_neox", **DROPOUT_MODEL)
+    frozen = next(part for part in model.modules() if isinstance(part, torch.nn.Dropout)).eval()
     model.get_output_embeddings().weight.data[0] = float("nan")
     with pytest.raises((MeasurementError, BadInput)):
-        measured(1)
+        rbptrack.measure(model, nano[1], TEXTS, seq_len=40, batch_tokens=64)
     assert model.training
     assert not frozen.training
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_a_model_is_given_back_as_it_was(training: bool, nano: Nano) -> None:
-    """RWKV divides weights in place where it is to predict, and a user may go on to train or to save it."""
-    model = toy("rwkv", rescale_every=1, context_length=64, attention_hidden_size=32).train(training)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    hooks = sum(len(part._forward_hooks) + len(part._forward_pre_hooks) for part in model.modules())
-    with torch.autocast("cpu", torch.bfloat16):
-        found = rbptrack.measure(model, nano[1], TEXTS, seq_len=40)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+def test_measure_leaves_weights_modes_and_hooks_of_the_model_unchanged(training: bool, nano: Nano) -> None:
+    """RWKV divides its weights in place when it leaves training mode. A user may train or save the model afterwards."""
+    model = random_model("rwkv", rescale_every=1, context_length=64, attention_hidden_size=32).train(training)
+
+    def num_hooks() -> int:
+        return sum(len(part._forward_hooks) + len(part._forward_pre_hooks) for part in model.modules())
+
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    hooks = num_hooks()
+    rbptrack.measure(model, nano[1], TEXTS, seq_len=40)
+    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
     assert all(part.training == training for part in model.modules())
-    assert sum(len(part._forward_hooks) + len(part._forward_pre_hooks) for part in model.modules()) == hooks
-    assert found.ce == rbptrack.measure(model, nano[1], TEXTS, seq_len=40).ce
+    assert num_hooks() == hooks
 
 
-def test_a_measurement_is_logged_once(nano: Nano, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("training", [True, False])
+def test_measure_ignores_autocast(training: bool, nano: Nano) -> None:
+    model = random_model("rwkv", rescale_every=1, context_length=64, attention_hidden_size=32).train(training)
+    with torch.autocast("cpu", torch.bfloat16):
+        measurement = rbptrack.measure(model, nano[1], TEXTS, seq_len=40)
+    assert measurement.ce == rbptrack.measure(model, nano[1], TEXTS, seq_len=40).ce
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder, which is returned."""
     monkeypatch.chdir(tmp_path)
-    found = rbptrack.measure(*nano, TEXTS, seq_len=64, family="mine", dataset="two")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_log_adds_a_measurement_once(nano: Nano) -> None:
+    first = rbptrack.measure(*nano, TEXTS, seq_len=64, family="mine", dataset="two")
     with ThreadPoolExecutor(4) as pool:
-        ids = set(pool.map(lambda _: found.log(sweep="notebook"), range(4)))
-    assert len(ids) == 1
-    again = rbptrack.measure(*nano, TEXTS, seq_len=64, family="mine", dataset="two")
-    assert {again.log()} == ids
-    other = rbptrack.measure(*nano, TEXTS, seq_len=64, family="other", dataset="two")
-    assert other.log(sweep="notebook") not in ids  # the names are part of a measurement's identity
-    runs = rbptrack.runs(dataset="two")
-    assert len(runs) == 2
+        run_ids = set(pool.map(lambda _: first.log(sweep="notebook"), range(4)))
+    assert len(run_ids) == 1
+    second = rbptrack.measure(*nano, TEXTS, seq_len=64, family="mine", dataset="two")
+    assert {second.log()} == run_ids
+    assert len(rbptrack.runs(dataset="two")) == 1
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_log_adds_a_measurement_with_another_family_as_a_second_run(nano: Nano) -> None:
+    """The names are part of the identity of a measurement."""
+    run_ids = set()
+    for family in ("mine", "other"):
+        measurement = rbptrack.measure(*nano, TEXTS, seq_len=64, family=family, dataset="two")
+        run_ids.add(measurement.log(sweep="notebook"))
+    assert len(run_ids) == 2
+    assert len(rbptrack.runs(dataset="two")) == 2
     assert len(rbptrack.runs(family=["mine", "nobody"])) == 1
+    assert len(rbptrack.runs("ce > 0 and family == 'mine'")) == 1
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_runs_returns_the_facts_and_ranks_of_a_logged_measurement(nano: Nano) -> None:
+    measurement = rbptrack.measure(*nano, TEXTS, seq_len=64, family="mine", dataset="two")
+    run_id = measurement.log(sweep="notebook")
+    runs = rbptrack.runs(dataset="two")
     row = runs["mine-5.68k/two"]
-    assert row["run_id"] in ids
-    assert row["ce"] == found.ce
+    assert row["run_id"] == run_id
+    assert row["ce"] == measurement.ce
     assert row["sweep"] == "notebook"
     assert pd.isna(row.get("ce_se"))
-    assert np.array_equal(runs.ranks("mine-5.68k/two").rank, found.ranks.rank)
-    assert len(rbptrack.runs("ce > 0 and family == 'mine'")) == 1
+    assert np.array_equal(runs.ranks("mine-5.68k/two").rank, measurement.ranks.rank)
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_runs_that_select_nothing_name_the_datasets_of_the_store(nano: Nano) -> None:
+    rbptrack.measure(*nano, TEXTS, seq_len=64, family="mine", dataset="two").log()
     with pytest.raises(BadInput, match="two"):
         rbptrack.runs(dataset="wiki")
-    with pytest.raises(BadInput):
-        rbptrack.analyze(runs, "power_laws")
-    with pytest.raises(BadInput):
-        rbptrack.analyze(runs, "power_law", nonsense=3)
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_analyze_runs_an_analyzer_by_its_name_and_checks_its_options(nano: Nano) -> None:
+    rbptrack.measure(*nano, TEXTS, seq_len=64, family="mine", dataset="two").log()
+    runs = rbptrack.runs(dataset="two")
     assert rbptrack.analyze(runs, "power_law", ks=[1, 10]).notes
+    with pytest.raises(BadInput, match="power_laws"):
+        rbptrack.analyze(runs, "power_laws")
+    with pytest.raises(BadInput, match="nonsense"):
+        rbptrack.analyze(runs, "power_law", nonsense=3)
 
 
-@pytest.mark.parametrize("wrong", [{"sweep": "a\nb"}, {"sweep": 3}, {"experiment": "a\nb"}, {"tracking_uri": 3}])
-def test_what_log_is_given_is_checked(wrong: dict[str, Any], nano: Nano, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    found = rbptrack.measure(*nano, TEXTS, seq_len=64)
+@pytest.mark.parametrize("arguments", [{"sweep": "a\nb"}, {"sweep": 3}, {"experiment": "a\nb"}, {"tracking_uri": 3}])
+def test_log_refuses_a_wrong_argument_and_writes_nothing(
+    arguments: dict[str, Any], measurement: LoggedMeasurement, empty_folder: Path
+) -> None:
     with pytest.raises(BadInput):
-        found.log(**wrong)
-    assert not list(tmp_path.iterdir())
+        measurement.log(**arguments)
+    assert not list(empty_folder.iterdir())
 
 
+@pytest.mark.usefixtures("empty_folder")
 @pytest.mark.parametrize(
-    "wrong", [{"family": 3}, {"size": [3]}, {"model": None}, {"experiment": 3}, {"tracking_uri": 3}]
+    "arguments", [{"family": 3}, {"size": [3]}, {"model": None}, {"experiment": 3}, {"tracking_uri": 3}]
 )
-def test_what_runs_is_given_is_checked(wrong: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_runs_refuses_a_filter_of_another_type(arguments: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
-        rbptrack.runs(**wrong)
-    with pytest.raises(BadInput):
-        rbptrack.analyze(wrong, "power_law")  # type: ignore[arg-type]
+        rbptrack.runs(**arguments)
 
 
-def test_a_condition_is_a_text() -> None:
+@pytest.mark.usefixtures("empty_folder")
+def test_analyze_refuses_a_dictionary_in_place_of_runs() -> None:
+    with pytest.raises(BadInput):
+        rbptrack.analyze({"family": 3}, "power_law")  # type: ignore[arg-type]
+
+
+def test_runs_refuses_a_list_as_a_condition() -> None:
     with pytest.raises(BadInput, match="where"):
         rbptrack.runs(where=["ce > 3"])
