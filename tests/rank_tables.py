@@ -1,4 +1,4 @@
-"""What tests build by hand: rank tables and measurements with a known law, in memory."""
+"""Rank tables with given ranks, rank tables whose ranks follow a known law in size, and a store that holds them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,27 @@ from rbptrack.ranks import RankTable
 
 
 def rank_table(rank: npt.ArrayLike, *, documents: int = 1, vocab_size: int = 64, **columns: Any) -> RankTable:
-    """A table of these ranks, in documents of one length, without ties and with ln p = -1; or as columns say."""
+    """Make a rank table with given ranks.
+
+    Args:
+        rank: the ranks of all tokens, document after document, in an array of any shape.
+        documents: the number of documents. All have the same length.
+        vocab_size: |V|.
+        **columns: columns of the table, (tokens,), that replace the defaults. By default there are no ties, ln p is -1,
+            and every token has id 0.
+    """
     ranks = np.ravel(np.asarray(rank))
     length = len(ranks) // documents
-    filled: dict[str, Any] = {name: np.zeros(len(ranks)) for name in ("field", "token", "ties")}
-    filled["document"] = np.repeat(np.arange(documents), length)
-    filled["position"] = np.tile(np.arange(length), documents)
-    filled["greater"] = ranks - 1
-    filled["logprob"] = np.full(len(ranks), -1.0)
-    return RankTable.from_arrays(vocab_size=vocab_size, **filled | columns)
+    defaults: dict[str, Any] = {name: np.zeros(len(ranks)) for name in ("field", "token", "ties")}
+    defaults["document"] = np.repeat(np.arange(documents), length)
+    defaults["position"] = np.tile(np.arange(length), documents)
+    defaults["greater"] = ranks - 1
+    defaults["logprob"] = np.full(len(ranks), -1.0)
+    return RankTable.from_arrays(vocab_size=vocab_size, **defaults | columns)
 
 
 class MemoryRankStore(RankTables):
-    """Rank tables in memory by run ID, with the source of each document and the texts of tokens."""
+    """A store in memory: rank tables by run ID, the group of each document by run ID, and the texts of tokens by id."""
 
     def __init__(
         self,
@@ -56,9 +64,20 @@ def power_law_rank_table(
     factor: float = 3.0,
     seed: int = 0,
 ) -> RankTable:
-    """Ranks of a model of size s with -ln RBP_1 = factor * s^-alpha in expectation; ranks above 1 fall off as 1/rank.
+    """Make the rank table of a simulated model of size s, for which -ln RBP_1 is about factor * s^-alpha.
 
-    The texts are the same for every size of one seed: a token's difficulty, uniform in [0, 1), decides its rank.
+    Every token has a random difficulty, uniform in [0, 1), which depends on the seed and not on s. Tables of one seed
+    therefore stand for models of several sizes on the same texts. A token is ranked first if its difficulty is below
+    RBP_1. The frequency of the other ranks falls as 1 / rank.
+
+    Args:
+        s: the number of parameters without embeddings.
+        documents: the number of documents.
+        tokens: the number of tokens in each document.
+        vocab_size: |V|.
+        alpha: the exponent of the law.
+        factor: the factor of the law.
+        seed: the seed of the difficulties.
     """
     rng = np.random.default_rng(seed)
     difficulty = rng.random(documents * tokens)

@@ -1,6 +1,6 @@
-"""Fixtures: stores in folders of their own, and cells that were measured, which are folders with a record.
+"""Fixtures: a tracking store in a temporary folder, and folders of finished cells.
 
-A room's conftest imports them.
+The conftest of a test folder imports the fixtures that its tests use.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from rbptrack.tracking import Facts, Store, write_record
 from tests.rank_tables import power_law_rank_table
 
 WriteCell = Callable[..., Path]
+"""The type of the fixture `write_cell`, which says what the arguments mean."""
 
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite file as MLflow makes it, which takes three seconds."""
+    """A SQLite file that MLflow has created. All tests copy this one file, because MLflow takes three seconds."""
     folder = tmp_path_factory.mktemp("database")
     store = Store(f"sqlite:///{folder}/mlflow.db")
     store.connection.client.search_experiments()
@@ -34,7 +35,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(empty_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """The default store of a working folder."""
+    """The default store of the current folder, which is `tmp_path`. It holds no runs."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(empty_database, tmp_path / "mlflow.db")
     return Store()
@@ -42,10 +43,21 @@ def store(empty_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def write_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteCell:
-    """Lay a finished cell of 38,000 parameters into its folder, or another one."""
+    """A function that writes the folder of a finished cell and returns its path. The current folder is `tmp_path`.
+
+    Each document has 20 tokens, whose ranks follow the law of `power_law_rank_table`. Arguments of the function:
+
+    - s: the number of parameters without embeddings, which is also the name of the size.
+    - dataset, sweep: the names of the dataset and of the sweep.
+    - documents: the number of documents.
+    - groups: the number of groups to which the documents belong in turn; 0 means that groups are unknown.
+    - forced: whether the cell was measured with force=true.
+    - folder: the folder to write. None means the one in mlruns/cells that is named by the fingerprint.
+    - model: further options of the model, such as `dtype` or `seed`.
+    """
     monkeypatch.chdir(tmp_path)
 
-    def lay(
+    def write(
         s: int = 38_000,
         *,
         dataset: str = "wiki",
@@ -94,19 +106,19 @@ def write_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteCell:
                 "forced": forced,
             },
         )
-        of_documents = pd.DataFrame({"document": range(documents), "id": [f"doc {i}" for i in range(documents)]})
-        of_documents = of_documents.assign(tokens=20, bytes=80)
+        document_table = pd.DataFrame({"document": range(documents), "id": [f"doc {i}" for i in range(documents)]})
+        document_table = document_table.assign(tokens=20, bytes=80)
         if groups:
-            of_documents["group"] = [f"site {i % groups}" for i in range(documents)]
+            document_table["group"] = [f"site {i % groups}" for i in range(documents)]
         write_record(
             folder,
             measurement,
             facts,
-            documents=of_documents,
+            documents=document_table,
             unscored=pd.DataFrame({"document": range(documents), "position": 20, "token": 1}),
             token_texts={0: " the", 1: "<s>"},
             began=time.time() - 2,
         )
         return folder
 
-    return lay
+    return write

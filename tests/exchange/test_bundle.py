@@ -123,7 +123,7 @@ def other_store(store: Store) -> Store:
     return Store(store.uri, "other")
 
 
-def test_import_gives_the_columns_ranks_and_groups_of_the_exported_measurements(
+def test_import_bundle_gives_the_columns_ranks_and_groups_of_the_exported_measurements(
     store: Store, bundle_of_two: Path, other_store: Store
 ) -> None:
     assert is_bundle(bundle_of_two)
@@ -139,7 +139,7 @@ def test_import_gives_the_columns_ranks_and_groups_of_the_exported_measurements(
     assert list(other_store.verify()) == []
 
 
-def test_import_adds_a_measurement_once(bundle: Path, other_store: Store, store: Store) -> None:
+def test_import_bundle_adds_a_measurement_once(bundle: Path, other_store: Store, store: Store) -> None:
     import_bundle(bundle, other_store)
     import_bundle(bundle, other_store)
     import_bundle(bundle, store)
@@ -147,7 +147,7 @@ def test_import_adds_a_measurement_once(bundle: Path, other_store: Store, store:
     assert len(list(store.finished())) == 1
 
 
-def test_import_after_an_interrupt_adds_the_rest(
+def test_import_bundle_after_an_interrupt_adds_the_rest(
     bundle_of_two: Path, other_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deliver = Outbox.deliver
@@ -165,7 +165,7 @@ def test_import_after_an_interrupt_adds_the_rest(
     assert len(other_store.runs()) == 2
 
 
-def test_export_writes_no_paths_of_this_machine(bundle: Path, tmp_path: Path) -> None:
+def test_export_bundle_writes_no_paths_of_this_machine(bundle: Path, tmp_path: Path) -> None:
     entries = entries_of(bundle)
     files = {name.partition("/")[2] for name in entries if "/" in name}
     assert files == {"record.json", "ranks.parquet", "documents.parquet", "unscored.parquet", "tokens.json"}
@@ -173,7 +173,7 @@ def test_export_writes_no_paths_of_this_machine(bundle: Path, tmp_path: Path) ->
         assert str(tmp_path).encode() not in content
 
 
-def test_import_gives_the_numbers_of_a_measurement_without_ranks(store: Store, other_store: Store) -> None:
+def test_import_bundle_gives_the_numbers_of_a_measurement_without_ranks(store: Store, other_store: Store) -> None:
     identity = {"imported": "table", "model": "a-1", "dataset": "d"}
     tags = {
         "rbptrack.kind": "measurement",
@@ -262,7 +262,9 @@ FALSE_RECORDS: Mapping[str, ChangeRecord] = {
 """What must be refused in the record of a measurement with ranks, and how to alter the record."""
 
 
-def test_import_refuses_records_that_break_a_rule_or_contradict_their_files(bundle: Path, other_store: Store) -> None:
+def test_import_bundle_refuses_records_that_break_a_rule_or_contradict_their_files(
+    bundle: Path, other_store: Store
+) -> None:
     accepted = []
     for name, change in FALSE_RECORDS.items():
         if is_accepted(with_altered_record(bundle, change), other_store):
@@ -271,7 +273,9 @@ def test_import_refuses_records_that_break_a_rule_or_contradict_their_files(bund
     assert list(other_store.finished()) == []
 
 
-def test_import_adds_nothing_if_the_last_of_two_records_is_false(bundle_of_two: Path, other_store: Store) -> None:
+def test_import_bundle_adds_nothing_if_the_last_of_two_records_is_false(
+    bundle_of_two: Path, other_store: Store
+) -> None:
     accepted = []
     for name, change in FALSE_RECORDS.items():
         if is_accepted(with_altered_record(bundle_of_two, change), other_store) or list(other_store.finished()):
@@ -279,7 +283,7 @@ def test_import_adds_nothing_if_the_last_of_two_records_is_false(bundle_of_two: 
     assert accepted == []
 
 
-def test_import_accepts_a_record_that_was_written_again_unaltered(bundle: Path, other_store: Store) -> None:
+def test_import_bundle_accepts_a_record_that_was_written_again_unaltered(bundle: Path, other_store: Store) -> None:
     """The refusals of false records would show nothing if the helper itself damaged the bundle."""
     assert is_accepted(with_altered_record(bundle, lambda record: None), other_store)
 
@@ -314,7 +318,7 @@ def with_altered_numbers(bundle: Path, change: ChangeRecord) -> Path:
     return write_zip(entries | {f"{folder}/record.json": json.dumps(record).encode()})
 
 
-def test_import_refuses_numbers_without_ranks_that_break_the_rules_of_imported_rows(
+def test_import_bundle_refuses_numbers_without_ranks_that_break_the_rules_of_imported_rows(
     bundle_without_ranks: Path, other_store: Store
 ) -> None:
     accepted = []
@@ -326,7 +330,7 @@ def test_import_refuses_numbers_without_ranks_that_break_the_rules_of_imported_r
     assert other_store.runs()["rbp_10"].tolist() == [0.5]
 
 
-def test_import_refuses_a_bundle_that_was_cut(bundle: Path, other_store: Store) -> None:
+def test_import_bundle_refuses_a_bundle_that_was_cut(bundle: Path, other_store: Store) -> None:
     content = bundle.read_bytes()
     for part in (content[100:], content[-2000:], content[:-100], content[: len(content) // 2], content[:4], b""):
         Path("cut.zip").write_bytes(part)
@@ -334,7 +338,9 @@ def test_import_refuses_a_bundle_that_was_cut(bundle: Path, other_store: Store) 
 
 
 @pytest.mark.parametrize("file", ["record.json", "tokens.json", "ranks.parquet", "bundle.json"])
-def test_import_refuses_an_entry_that_unpacks_to_32_mb_of_spaces(file: str, bundle: Path, other_store: Store) -> None:
+def test_import_bundle_refuses_an_entry_that_unpacks_to_32_mb_of_spaces(
+    file: str, bundle: Path, other_store: Store
+) -> None:
     with zipfile.ZipFile("bomb.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
         for name, content in entries_of(bundle).items():
             spaces = b" " * 2**25 if name.endswith(file) else b""
@@ -342,7 +348,7 @@ def test_import_refuses_an_entry_that_unpacks_to_32_mb_of_spaces(file: str, bund
     assert not is_accepted(Path("bomb.zip"), other_store)
 
 
-def test_import_refuses_a_table_with_more_rows_than_bytes(bundle: Path, other_store: Store) -> None:
+def test_import_bundle_refuses_a_table_with_more_rows_than_bytes(bundle: Path, other_store: Store) -> None:
     """Parquet stores equal values in almost no space, so a small file may hold billions of rows."""
     rows = 1_000_000
     table = pa.table({"document": np.zeros(rows, "int64"), "id": [""] * rows, "tokens": np.zeros(rows, "int64")})
@@ -365,7 +371,7 @@ def test_import_refuses_a_table_with_more_rows_than_bytes(bundle: Path, other_st
         ("token", -2),
     ],
 )
-def test_import_refuses_a_rank_table_with_an_impossible_value(
+def test_import_bundle_refuses_a_rank_table_with_an_impossible_value(
     column: str, value: float, bundle: Path, other_store: Store
 ) -> None:
     entries = entries_of(bundle)
@@ -378,13 +384,13 @@ def test_import_refuses_a_rank_table_with_an_impossible_value(
     assert not is_accepted(with_replaced_file(bundle, "ranks.parquet", path.read_bytes()), other_store)
 
 
-def test_import_accepts_a_rank_table_that_was_written_again_unaltered(bundle: Path, other_store: Store) -> None:
+def test_import_bundle_accepts_a_rank_table_that_was_written_again_unaltered(bundle: Path, other_store: Store) -> None:
     entries = entries_of(bundle)
     ranks = entries[entry_named("ranks.parquet", entries)]
     assert is_accepted(with_replaced_file(bundle, "ranks.parquet", ranks), other_store)
 
 
-def test_import_refuses_entries_that_no_bundle_has(bundle: Path, other_store: Store) -> None:
+def test_import_bundle_refuses_entries_that_no_bundle_has(bundle: Path, other_store: Store) -> None:
     entries = entries_of(bundle)
     folder = next(iter(entries)).partition("/")[0]
     for name in ("../x", "/etc/x", f"{folder}/../../x", f"{folder}/model.pkl", f"{folder}/x/record.json", "x\\y"):
@@ -392,18 +398,18 @@ def test_import_refuses_entries_that_no_bundle_has(bundle: Path, other_store: St
 
 
 @pytest.mark.parametrize("file", ["bundle.json", "ranks.parquet", "record.json"])
-def test_import_refuses_a_bundle_without_a_necessary_entry(file: str, bundle: Path, other_store: Store) -> None:
+def test_import_bundle_refuses_a_bundle_without_a_necessary_entry(file: str, bundle: Path, other_store: Store) -> None:
     entries = entries_of(bundle)
     rest = {name: content for name, content in entries.items() if not name.endswith(file)}
     assert len(rest) < len(entries)
     assert not is_accepted(write_zip(rest), other_store)
 
 
-def test_import_refuses_a_bundle_without_measurements(other_store: Store) -> None:
+def test_import_bundle_refuses_a_bundle_without_measurements(other_store: Store) -> None:
     assert not is_accepted(write_zip({"bundle.json": b"{}"}), other_store)
 
 
-def test_import_refuses_an_entry_that_is_a_link(bundle: Path, other_store: Store) -> None:
+def test_import_bundle_refuses_an_entry_that_is_a_link(bundle: Path, other_store: Store) -> None:
     entries = entries_of(bundle)
     link = zipfile.ZipInfo(entry_named("tokens.json", entries))
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
@@ -413,7 +419,7 @@ def test_import_refuses_an_entry_that_is_a_link(bundle: Path, other_store: Store
     assert not is_accepted(Path("link.zip"), other_store)
 
 
-def test_import_refuses_a_bundle_with_every_entry_twice(bundle: Path, other_store: Store) -> None:
+def test_import_bundle_refuses_a_bundle_with_every_entry_twice(bundle: Path, other_store: Store) -> None:
     entries = entries_of(bundle)
     with zipfile.ZipFile("twice.zip", "w") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # zipfile warns of duplicate names
@@ -422,7 +428,7 @@ def test_import_refuses_a_bundle_with_every_entry_twice(bundle: Path, other_stor
     assert not is_accepted(Path("twice.zip"), other_store)
 
 
-def test_import_refuses_a_bundle_above_the_size_limit(
+def test_import_bundle_refuses_a_bundle_above_the_size_limit(
     bundle: Path, other_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundle_module, "LARGEST", 1000)
@@ -430,7 +436,7 @@ def test_import_refuses_a_bundle_above_the_size_limit(
         import_bundle(bundle, other_store)
 
 
-def test_import_refuses_flipped_bits_or_gives_a_sound_store(bundle: Path, other_store: Store) -> None:
+def test_import_bundle_refuses_flipped_bits_or_gives_a_sound_store(bundle: Path, other_store: Store) -> None:
     """A flipped bit may be harmless: for example, a zip file holds the dates of its entries."""
     content = bundle.read_bytes()
     rng = np.random.default_rng(0)
@@ -446,7 +452,7 @@ def test_import_refuses_flipped_bits_or_gives_a_sound_store(bundle: Path, other_
     ("file", "old", "new"),
     [("record.json", b'"tie_rate": 0', b'"tie_rate": 2'), ("documents.parquet", b"PAR1", b"PAR2")],
 )
-def test_export_refuses_a_measurement_that_was_altered_in_the_store(
+def test_export_bundle_refuses_a_measurement_that_was_altered_in_the_store(
     file: str, old: bytes, new: bytes, store: Store, write_cell: WriteCell
 ) -> None:
     run_id = Outbox(store).deliver(write_cell())
@@ -459,7 +465,7 @@ def test_export_refuses_a_measurement_that_was_altered_in_the_store(
     assert not Path("shared.zip").exists()
 
 
-def test_export_refuses_to_write_through_a_link(store: Store, write_cell: WriteCell) -> None:
+def test_export_bundle_refuses_to_write_through_a_link(store: Store, write_cell: WriteCell) -> None:
     Outbox(store).deliver(write_cell())
     Path("shared.zip").symlink_to("elsewhere.zip")
     with pytest.raises(BadInput, match="link"):

@@ -23,7 +23,7 @@ def import_items(store: Store, items: Sequence[Imported]) -> list[str]:
     return import_content("table", check_imported(TABLE, items), TABLE, store)
 
 
-def test_import_of_numbers_gives_a_measurement_without_ranks(store: Store) -> None:
+def test_import_content_of_numbers_gives_a_measurement_without_ranks(store: Store) -> None:
     row = {
         "model": "EleutherAI/pythia-70m",
         "dataset": "wiki",
@@ -49,7 +49,7 @@ def test_import_of_numbers_gives_a_measurement_without_ranks(store: Store) -> No
     assert list(store.verify()) == []
 
 
-def test_import_of_ranks_computes_all_numbers_and_standard_errors(store: Store) -> None:
+def test_import_content_of_ranks_computes_all_numbers_and_standard_errors(store: Store) -> None:
     table = power_law_rank_table(1000, documents=30, tokens=20)
     import_items(store, [ImportedMeasurement({"model": "mine-1k", "dataset": "wiki"}, ranks=table)])
     runs = store.runs()
@@ -62,7 +62,9 @@ def test_import_of_ranks_computes_all_numbers_and_standard_errors(store: Store) 
     assert list(store.verify()) == []
 
 
-def test_imported_checkpoints_of_several_sizes_form_a_family_for_each_number_of_training_tokens(store: Store) -> None:
+def test_import_content_of_checkpoints_gives_a_family_for_each_number_of_training_tokens(
+    store: Store,
+) -> None:
     measurements = []
     for millions in (1, 4, 16):
         for training_tokens in (1e9, 1e10):
@@ -82,7 +84,7 @@ def test_imported_checkpoints_of_several_sizes_form_a_family_for_each_number_of_
     assert names_and_sizes == [("a at D=1B", ["1m", "4m", "16m"]), ("a at D=10B", ["1m", "4m", "16m"])]
 
 
-def test_imported_rows_with_different_conditions_are_different_measurements(store: Store) -> None:
+def test_import_content_of_rows_with_different_conditions_gives_different_measurements(store: Store) -> None:
     row = {"model": "m-1k", "dataset": "wiki", "ce": 3.0}
     conditions: list[dict[str, str]] = [
         {},
@@ -96,7 +98,7 @@ def test_imported_rows_with_different_conditions_are_different_measurements(stor
     assert store.runs().frame["name"].nunique() == len(conditions)
 
 
-def test_imported_context_makes_no_difference_if_sequences_are_truncated(store: Store) -> None:
+def test_import_content_ignores_the_context_if_sequences_are_truncated(store: Store) -> None:
     """Only sequence=slide has a context."""
     row = {"model": "m-1k", "dataset": "wiki", "ce": 3.0, "sequence": "truncate"}
     import_items(store, [ImportedMeasurement(row)])
@@ -104,7 +106,7 @@ def test_imported_context_makes_no_difference_if_sequences_are_truncated(store: 
     assert len(store.runs()) == 1
 
 
-def test_import_adds_only_measurements_that_the_store_lacks(store: Store) -> None:
+def test_import_content_adds_only_measurements_that_the_store_lacks(store: Store) -> None:
     measurements = []
     for i in (1, 2, 3):
         row = {"model": f"m-{i}k", "dataset": "wiki", "ce": 3.0 - i / 10, "total_params": i * 1000}
@@ -119,13 +121,13 @@ def measurement_with(ce: float, seq_len: int) -> ImportedMeasurement:
     return ImportedMeasurement({"model": "m-1k", "dataset": "wiki", "ce": ce, "seq_len": seq_len})
 
 
-def test_import_of_corrected_numbers_replaces_the_old_ones(store: Store) -> None:
+def test_import_content_of_corrected_numbers_replaces_the_old_ones(store: Store) -> None:
     for ce in (9.0, 3.5, 3.5):
         import_items(store, [measurement_with(ce, seq_len=64)])
         assert store.runs()["ce"].tolist() == [ce]
 
 
-def test_import_of_a_bundle_with_corrected_numbers_replaces_the_old_ones(store: Store) -> None:
+def test_import_bundle_with_corrected_numbers_replaces_the_old_ones(store: Store) -> None:
     other_store = Store(store.uri, "other")
     for ce in (9.0, 3.5):
         import_items(store, [measurement_with(ce, seq_len=64)])
@@ -134,7 +136,7 @@ def test_import_of_a_bundle_with_corrected_numbers_replaces_the_old_ones(store: 
     assert other_store.runs()["ce"].tolist() == [3.5]
 
 
-def test_import_of_a_bundle_with_numbers_that_were_corrected_later_changes_nothing(store: Store) -> None:
+def test_import_bundle_with_numbers_that_were_corrected_later_changes_nothing(store: Store) -> None:
     other_store = Store(store.uri, "other")
     for ce in (9.0, 3.5):
         import_items(store, [measurement_with(ce, seq_len=64)])
@@ -145,27 +147,27 @@ def test_import_of_a_bundle_with_numbers_that_were_corrected_later_changes_nothi
     assert other_store.runs()["ce"].tolist() == [3.5]
 
 
-def test_import_of_the_same_model_at_another_sequence_length_replaces_nothing(store: Store) -> None:
+def test_import_content_of_the_same_model_at_another_sequence_length_replaces_nothing(store: Store) -> None:
     import_items(store, [measurement_with(3.5, seq_len=64)])
     import_items(store, [measurement_with(3.4, seq_len=128)])
     assert sorted(store.runs()["ce"]) == [3.4, 3.5]
 
 
-def test_import_without_a_size_says_so_and_leaves_it_empty(store: Store) -> None:
+def test_import_content_without_a_size_says_so_and_leaves_it_empty(store: Store) -> None:
     lines = import_items(store, [ImportedMeasurement({"model": "m-1k", "dataset": "wiki", "ce": 3.0})])
     assert any("non_embedding_params" in line for line in lines)
     (non_embedding_params,) = store.runs().frame["non_embedding_params"].astype(float)
     assert math.isnan(non_embedding_params)
 
 
-def test_import_of_scores_adds_them_once(store: Store) -> None:
+def test_import_content_of_scores_adds_them_once(store: Store) -> None:
     scores = [ImportedScore({"model": "a", "task": "arc", "score": 0.25, "n": 100})]
     import_items(store, scores)
     import_items(store, scores)
     assert store.scores()[["model", "task", "score"]].to_numpy().tolist() == [["a", "arc", 0.25]]
 
 
-def test_import_of_older_scores_makes_them_the_newest(store: Store) -> None:
+def test_import_content_of_older_scores_makes_them_the_newest(store: Store) -> None:
     def scores_with(score_of_a: float) -> list[Imported]:
         return [
             ImportedScore({"model": "a", "task": "arc", "score": score_of_a}),

@@ -27,8 +27,11 @@ def law_tables(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Make the points of two sizes and the laws y = S^-alpha on which they lie exactly.
 
-    Alpha is 0.05 for CE (which has k = 0), and 0.1 + k / 1000 for RBP_k. Intervals are 0.01 wide to each side, or their
-    ends are NaN.
+    Alpha is 0.05 for CE (which has k = 0), and 0.1 + k / 1000 for RBP_k. Intervals reach 0.01 to each side. If
+    `intervals` is false, their ends are NaN.
+
+    Returns:
+        The table of points and the table of laws.
     """
     points: list[dict[str, Any]] = []
     laws: list[dict[str, Any]] = []

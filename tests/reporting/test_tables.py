@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,21 +42,24 @@ def law_report(*, intervals: bool = True) -> Report:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("value", "low", "high", "form", "text"),
     [
-        ((0.1123, 0.1042, 0.1211), "0.112 (0.104 to 0.121)"),
-        ((0.00631, 0.005, 0.00763), "0.00631 (0.00500 to 0.00763)"),
-        ((1234.0, 1200.0, 1300.0), "1,234 (1,200 to 1,300)"),
-        ((0.5,), "0.500"),
-        ((math.nan, math.nan, math.nan), ""),
-        ((0.0, -0.1, 0.1), "0.00 (-0.10 to 0.10)"),
-        ((-0.00004, -0.1, 0.1, "+.1%"), "+0.0% (-10.0% to +10.0%)"),
-        ((0.0972, 0.05, 0.126, "+.3g"), "+0.0972 (+0.0500 to +0.1260)"),
-        ((0.3, 0.1, math.inf), "0.300 (0.100 to ∞)"),
+        (0.1123, 0.1042, 0.1211, "", "0.112 (0.104 to 0.121)"),
+        (0.00631, 0.005, 0.00763, "", "0.00631 (0.00500 to 0.00763)"),
+        (1234.0, 1200.0, 1300.0, "", "1,234 (1,200 to 1,300)"),
+        (math.nan, math.nan, math.nan, "", ""),
+        (0.0, -0.1, 0.1, "", "0.00 (-0.10 to 0.10)"),
+        (-0.00004, -0.1, 0.1, "+.1%", "+0.0% (-10.0% to +10.0%)"),
+        (0.0972, 0.05, 0.126, "+.3g", "+0.0972 (+0.0500 to +0.1260)"),
+        (0.3, 0.1, math.inf, "", "0.300 (0.100 to ∞)"),
     ],
 )
-def test_cell_writes_a_number_and_its_interval(arguments: tuple[Any, ...], text: str) -> None:
-    assert cell(*arguments) == text
+def test_cell_writes_a_number_and_its_interval(value: float, low: float, high: float, form: str, text: str) -> None:
+    assert cell(value, low, high, form) == text
+
+
+def test_cell_of_a_number_alone_has_three_digits() -> None:
+    assert cell(0.5) == "0.500"
 
 
 def test_cell_in_markdown_writes_plus_minus_only_for_a_symmetric_interval() -> None:
@@ -66,7 +68,7 @@ def test_cell_in_markdown_writes_plus_minus_only_for_a_symmetric_interval() -> N
 
 
 @given(st.floats(-1e5, 1e5), st.sampled_from(["", "+.1%", "+.3g"]), st.sampled_from(["text", "markdown"]))
-def test_cell_without_ends_writes_no_interval(value: float, form: str, style: str) -> None:
+def test_cell_of_an_unknown_interval_writes_only_the_number(value: float, form: str, style: str) -> None:
     text = cell(value, math.nan, math.nan, form, style)
     assert "±" not in text
     assert "nan" not in text

@@ -32,15 +32,15 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return function
 
 
-def page_of(output: str) -> Path:
-    """Return the path of the report that a sweep prints."""
+def report_path(output: str) -> Path:
+    """Return the path of the report page from the output of a sweep."""
     (line,) = [line for line in output.splitlines() if line.startswith("report")]
     return Path(line.split()[-1])
 
 
 @pytest.fixture
 def _one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let analyzers run in this process. With several cores, they run in others, which takes longer to start."""
+    """Make analyzers run in this process. With several cores, they would run in processes that take long to start."""
     monkeypatch.setattr("os.cpu_count", lambda: 1)
 
 
@@ -71,7 +71,7 @@ def test_run_with_force_measures_again_and_gives_the_same_ce(store: Store, confi
 
 
 @pytest.mark.usefixtures("_one_core")
-def test_run_prints_rbp_and_the_law_at_the_k_of_the_sweep(
+def test_run_with_own_k_prints_rbp_and_suggests_an_analysis_at_these_k(
     store: Store, configs: Configs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=power_law", "k=1,5,50"), []) == 0
@@ -81,7 +81,7 @@ def test_run_prints_rbp_and_the_law_at_the_k_of_the_sweep(
 
 
 @pytest.mark.usefixtures("_one_core")
-def test_run_with_the_default_k_prints_no_options_with_k(
+def test_run_with_the_default_k_suggests_no_analysis_at_other_k(
     store: Store, configs: Configs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sweep.run(configs("model=nano/6k,nano/15k", "analyzers=power_law"), []) == 0
@@ -100,7 +100,7 @@ def test_run_saves_the_sweep_with_a_report_and_a_reading_page(
     assert run.data.metrics["cells"] == 3
     assert run.data.metrics["cells_measured"] == 3
     assert "model=nano/6k" in run.data.tags["mlflow.note.content"]
-    page = page_of(capsys.readouterr().out)
+    page = report_path(capsys.readouterr().out)
     assert "nano" in page.read_text()
     assert 'href="read.html"' in page.read_text()
     (token_set,) = page_data(page.with_name("read.html").read_text())["sets"]
@@ -126,7 +126,7 @@ def test_run_writes_no_reading_page_if_measurements_keep_no_texts(
     assert sweep.run(configs(*words), words) == 0
     output = capsys.readouterr().out
     assert "no reading page: nano on pydocs" in output
-    page = page_of(output)
+    page = report_path(output)
     assert 'id="reading"' not in page.read_text()
     assert not page.with_name("read.html").exists()
 
