@@ -38,7 +38,7 @@ def row(size: int, **columns):
 
 
 def runs_of(*rows, tables=None):
-    """Return `Runs` of the rows. `tables` are the rank tables by run ID; by default, each run has one of 4 tokens."""
+    """Return `Runs` of the rows. `tables` are the rank tables by run ID; by default, each table has 4 tokens."""
     if tables is None:
         tables = {run["run_id"]: rank_table([1, 2, 5, 1], documents=2) for run in rows}
     return Runs(pd.DataFrame(rows), RankTables(tables))
@@ -50,7 +50,7 @@ def names_and_labels(*rows, min_sizes=1):
     return [(family.name, family.labels) for family in all_families], notes
 
 
-def test_families_sorts_sizes_by_parameters() -> None:
+def test_comparable_families_sorts_sizes_by_parameters() -> None:
     nano, notes = names_and_labels(row(38), row(6), row(15))
     assert nano == [("nano", ["6k", "15k", "38k"])]
     assert not notes
@@ -72,7 +72,7 @@ def test_families_sorts_sizes_by_parameters() -> None:
         ("num_tokens", 999),
     ],
 )
-def test_families_separates_runs_that_differ_in_a_condition(column, value):
+def test_comparable_families_separates_runs_that_differ_in_a_condition(column, value):
     rows = [row(6), row(15), row(38), row(115, **{column: value}), row(311, **{column: value})]
     [(first_name, first_labels), (second_name, second_labels)], notes = names_and_labels(*rows)
     assert first_labels == ["6k", "15k", "38k"]
@@ -82,13 +82,13 @@ def test_families_separates_runs_that_differ_in_a_condition(column, value):
     assert column in notes[0]
 
 
-def test_families_separates_checkpoints_of_one_size() -> None:
+def test_comparable_families_separates_checkpoints_of_one_size() -> None:
     rows = [row(6, run_id="a", revision="step1"), row(6, run_id="b", revision="step2"), row(15, revision="step1")]
     checkpoints, _ = names_and_labels(*rows)
     assert sorted(len(labels) for _, labels in checkpoints) == [1, 2]
 
 
-def test_families_sorts_checkpoints_by_number() -> None:
+def test_comparable_families_sorts_checkpoints_by_number() -> None:
     revisions = ["step1000", "step128000", "step16000", "step512"]
     checkpoints, notes = names_and_labels(*(row(6, run_id=name, revision=name) for name in revisions))
     in_order = ["step512", "step1000", "step16000", "step128000"]
@@ -97,7 +97,7 @@ def test_families_sorts_checkpoints_by_number() -> None:
     assert positions == sorted(positions)
 
 
-def test_families_separates_quantisations() -> None:
+def test_comparable_families_separates_quantisations() -> None:
     rows = []
     for size in (6, 15):
         for weights in (None, "Q4_K_M", "Q8_0"):
@@ -111,7 +111,7 @@ def test_families_separates_quantisations() -> None:
     assert not any("summed" in note for note in notes)
 
 
-def test_families_separates_numbers_of_training_tokens_without_revision() -> None:
+def test_comparable_families_separates_numbers_of_training_tokens_without_revision() -> None:
     rows = []
     for size in (6, 15):
         for tokens in (1e9, 1e10):
@@ -120,7 +120,7 @@ def test_families_separates_numbers_of_training_tokens_without_revision() -> Non
     assert checkpoints == [("nano at D=1B", ["6k", "15k"]), ("nano at D=10B", ["6k", "15k"])]
 
 
-def test_families_joins_sizes_of_one_revision_whose_training_tokens_differ() -> None:
+def test_comparable_families_joins_sizes_of_one_revision_whose_training_tokens_differ() -> None:
     rows = []
     for size in (6, 15):
         for step in (1, 2):
@@ -130,13 +130,15 @@ def test_families_joins_sizes_of_one_revision_whose_training_tokens_differ() -> 
     assert checkpoints == [("nano step1", ["6k", "15k"]), ("nano step2", ["6k", "15k"])]
 
 
-def test_note_on_other_texts_does_not_mention_number_of_tokens() -> None:
+def test_note_on_families_with_different_texts_does_not_mention_number_of_tokens() -> None:
+    """Different texts explain different numbers of tokens."""
     both, notes = names_and_labels(row(6), row(15, documents_hash="others", num_tokens=5))
     assert len(both) == 2
     assert "num_tokens" not in notes[0]
 
 
-def test_note_on_same_texts_mentions_number_of_tokens() -> None:
+def test_note_on_families_with_same_texts_mentions_number_of_tokens() -> None:
+    """The first two families have the same texts, but different numbers of tokens."""
     rows = [row(6), row(15, num_tokens=7), row(38, documents_hash="others", num_tokens=5)]
     all_three, notes = names_and_labels(*rows)
     assert len(all_three) == 3
@@ -148,38 +150,38 @@ def test_label_of_run_without_size_is_number_of_parameters() -> None:
     assert nano == [("nano", ["6k", "15k"])]
 
 
-def test_families_joins_sizes_that_have_one_revision_each() -> None:
+def test_comparable_families_joins_sizes_that_have_one_revision_each() -> None:
     nano, _ = names_and_labels(row(6, revision="v1"), row(15, revision="v2"))
     assert nano == [("nano", ["6k", "15k"])]
 
 
-def test_families_prefers_measurement_without_reference() -> None:
+def test_comparable_families_prefers_measurement_without_reference() -> None:
     rows = [row(6), row(6, run_id="with reference", reference="nano-38k"), row(15)]
     [family], notes = comparable_families(runs_of(*rows))
     assert family.run_ids == [["r6"], ["r15"]]
     assert not notes
 
 
-def test_families_prefers_measurement_with_groups() -> None:
+def test_comparable_families_prefers_measurement_with_groups() -> None:
     rows = [row(6), row(6, run_id="with groups", groups=20), row(15)]
     [family], notes = comparable_families(runs_of(*rows))
     assert family.run_ids == [["with groups"], ["r15"]]
     assert not notes
 
 
-def test_families_leaves_out_run_without_parameters_and_names_it() -> None:
+def test_comparable_families_leaves_out_run_without_parameters_and_names_it() -> None:
     nano, notes = names_and_labels(row(6), row(15, non_embedding_params=None))
     assert nano == [("nano", ["6k"])]
     assert "nano-15k" in notes[0]
 
 
-def test_families_leaves_out_family_with_too_few_sizes_and_names_it() -> None:
+def test_comparable_families_leaves_out_family_with_too_few_sizes_and_names_it() -> None:
     no_family, notes = names_and_labels(row(6), row(15), min_sizes=3)
     assert not no_family
     assert "nano on wiki" in notes[0]
 
 
-def test_families_separates_families_and_datasets() -> None:
+def test_comparable_families_separates_families_and_datasets() -> None:
     all_three, _ = names_and_labels(row(6), row(6, run_id="x", dataset="code"), row(6, run_id="y", family="gpt"))
     assert len(all_three) == 3
 
@@ -216,7 +218,7 @@ def test_read_families_takes_newest_measurement_of_a_model(commit):
     assert ("22222222" in reading.notes[0]) == (commit == "hub@22222222")
 
 
-def test_newest_keeps_all_checkpoints_of_a_model() -> None:
+def test_newest_runs_keeps_all_checkpoints_of_a_model() -> None:
     rows = [row(6, run_id="1B", training_tokens=1e9), row(6, run_id="10B", training_tokens=1e10)]
     assert len(newest_runs(runs_of(*rows).frame)[0]) == 2
 

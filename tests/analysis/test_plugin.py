@@ -60,7 +60,7 @@ def test_list_option_accepts_single_value(ks: Any) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("ks", [0]), ("margin", 0), ("level", 95)])
-def test_configured_refuses_wrong_option(name: str, value: Any) -> None:
+def test_make_plugin_refuses_wrong_option(name: str, value: Any) -> None:
     with pytest.raises(BadInput, match=name):
         make_plugin(Sample, {name: value})
 

@@ -136,7 +136,10 @@ def test_agreement_refuses_more_pairs_than_max_pairs() -> None:
 
 
 def test_agreement_compares_runs_that_differ_in_one_condition() -> None:
-    """Two checkpoints in two precisions; one of them also with a reference, and another seed. S is unknown."""
+    """There are two checkpoints in two precisions. One run also has a reference, and one is of another seed.
+
+    The number of parameters is unknown.
+    """
     tables = {"a": table(0), "b": table(1), "c": table(2), "d": table(3), "e": table(2), "f": table(5)}
     model = ["m@1", "m@1", "m@2", "m@2", "m@2", "m-seed1@2"]
     dtype = ["float32", "bfloat16", "float32", "bfloat16", "float32", "float32"]

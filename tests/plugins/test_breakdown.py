@@ -54,7 +54,7 @@ def classifications_of_seven_tokens() -> dict[str, Classification]:
     return make_classifications(occurrences, np.array([3, 4]), 9, [" the", "ing", "(", "7", "x_1", " "])
 
 
-def test_classifications_of_tokens_by_kind() -> None:
+def test_make_classifications_of_tokens_by_kind() -> None:
     kind = classifications_of_seven_tokens()["kind of token"]
     assert [kind.names[kind.class_of[i]] for i in (0, 1, 3, 4, 5)] == [
         "word",
@@ -65,19 +65,19 @@ def test_classifications_of_tokens_by_kind() -> None:
     ]
 
 
-def test_classifications_of_tokens_by_place_in_word() -> None:
+def test_make_classifications_of_tokens_by_place_in_word() -> None:
     assert classifications_of_seven_tokens()["place in the word"].class_of[[0, 1, 6]].tolist() == [0, 1, 0]
 
 
-def test_classifications_of_tokens_by_frequency() -> None:
+def test_make_classifications_of_tokens_by_frequency() -> None:
     assert classifications_of_seven_tokens()["share of the dataset"].class_of.tolist() == [0, 1, 4, 2, 3, 4, 4]
 
 
-def test_classifications_of_fields_have_their_numbers_as_names() -> None:
+def test_make_classifications_of_fields_have_their_numbers_as_names() -> None:
     assert classifications_of_seven_tokens()["field"].names == ("field 0", "field 1")
 
 
-def test_classifications_without_token_ids_and_fields_are_by_position_alone() -> None:
+def test_make_classifications_without_token_ids_and_fields_are_by_position_alone() -> None:
     assert set(make_classifications(np.zeros(0, dtype=int), np.array([9]), 9, ())) == {"position"}
 
 
@@ -95,7 +95,7 @@ def test_sum_by_class_of_positions_worked_out_by_hand() -> None:
     assert hits.tolist() == [[1, 1, 0, 0], [0, 0, 0, 0]]
 
 
-def test_of_documents_that_reach_the_end_keeps_long_documents_and_bins_that_they_reach() -> None:
+def test_keep_documents_that_reach_last_bin_keeps_long_documents_and_bins_that_they_reach() -> None:
     """Five of eight documents reach the fifth bin, and one reaches the sixth."""
     sums = np.zeros((8, 32, 3))
     sums[:, :4, 0] = 30
@@ -107,7 +107,7 @@ def test_of_documents_that_reach_the_end_keeps_long_documents_and_bins_that_they
     assert not kept[:, 5:].any()
 
 
-def test_of_documents_that_reach_the_end_needs_5_documents() -> None:
+def test_keep_documents_that_reach_last_bin_needs_5_documents() -> None:
     sums = np.zeros((4, 32, 3))
     sums[:, :4, 0] = 30
     sums[3:, 4, 0] = 30

@@ -26,7 +26,10 @@ class TestContract(NeedsRanks, NeedsSizes):
 
 
 def report_of(law, sizes=8, noise=1e-3, analyzer=None, **columns):
-    """Analyse the metrics of a family without ranks. -ln RBP_1 is law(S) times exp(normal noise of SD `noise`)."""
+    """Analyse the metrics of a family without ranks.
+
+    -ln RBP_1 is law(S), and normal noise with the standard deviation `noise` is added to its logarithm.
+    """
     rng = np.random.default_rng(0)
     rows = []
     for s in np.geomspace(1e6, 1e10, sizes).round():

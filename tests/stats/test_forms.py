@@ -17,7 +17,10 @@ S = np.geomspace(1e5, 1e10, 8)
 
 
 def points_with_floor(e, sigma=0.01, seed=0, sizes=8):
-    """Return sizes s and values y of the law y = e + 20 s^-0.2, both (sizes,). ln y has normal noise of SD sigma."""
+    """Return sizes s and values y near the law y = e + 20 s^-0.2, both (sizes,).
+
+    Normal noise with the standard deviation sigma is added to ln y.
+    """
     s = np.geomspace(1e5, 1e10, sizes)
     return s, (e + 20 * s**-0.2) * np.exp(np.random.default_rng(seed).normal(0, sigma, sizes))
 

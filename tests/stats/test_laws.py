@@ -17,7 +17,10 @@ S = np.geomspace(1e5, 1e9, 6)
 
 
 def points_near_law(sigma=0.05, sizes=6, seed=0):
-    """Return sizes s and values y of the law y = 10 s^-0.2, both (sizes,). ln y has normal noise of SD sigma."""
+    """Return sizes s and values y near the law y = 10 s^-0.2, both (sizes,).
+
+    Normal noise with the standard deviation sigma is added to ln y.
+    """
     s = np.geomspace(1e5, 1e9, sizes)
     return s, 10 * s**-0.2 * np.exp(np.random.default_rng(seed).normal(0, sigma, sizes))
 
@@ -25,7 +28,8 @@ def points_near_law(sigma=0.05, sizes=6, seed=0):
 def counts_of_sizes(sizes, documents=40, hardness_sd=0.0):
     """Return the counts of each size s on the same documents. Their laws are CE = 8 s^-0.1 and -ln RBP_1 = 9 s^-0.15.
 
-    The hardness of a document multiplies its CE and -ln RBP_1 at all sizes by exp(normal noise of SD hardness_sd).
+    The hardness of a document multiplies its CE and its -ln RBP_1 at all sizes by the same random factor. The logarithm
+    of the factor is normal with the standard deviation hardness_sd.
     """
     rng = np.random.default_rng(0)
     tokens = rng.integers(100, 300, documents)
@@ -98,7 +102,7 @@ def test_influences_that_differ_between_sizes_add_variance_to_alpha() -> None:
 
 
 def test_alpha_that_one_document_decides_has_wide_interval_and_no_p() -> None:
-    """Of 40 documents, one moves the largest size: K is 1, and t has 3K - 1 = 2 degrees of freedom."""
+    """Only one of 40 documents has an influence, at the largest size. So K is 1, and t has 3K - 1 = 2 df."""
     s, y = points_near_law(sigma=0.0)
     u = np.zeros((6, 40))
     u[-1, 7] = 0.01
@@ -292,7 +296,10 @@ def test_law_in_k_needs_three_ks() -> None:
 
 @pytest.mark.parametrize("seeds", [1, 2, 4])
 def test_interval_of_alpha_covers_if_models_of_one_size_share_a_deviation(seeds):
-    """`seeds` models of each size are summed. Each model has its own deviation from the law and one of its size."""
+    """The counts of the models of one size are added; `seeds` is their number.
+
+    A model's deviation from the law is the sum of its own deviation and of one that all models of its size share.
+    """
     rng = np.random.default_rng(seeds)
     s = np.geomspace(1e6, 1e9, 4)
     covered = 0
