@@ -56,8 +56,12 @@ from rbptrack.stats import (
 
 GLOSSARY: Glossary = {
     "against_rbp_1": Term("exponent of -ln RBP_k minus that of -ln RBP_1, by the law of their ratio", "Δα", "+.3g"),
-    "datasets": Term("exponent on this dataset minus that on the other (versus), over the same models", "Δα", "+.3g"),
-    "families": Term("exponent of this family minus that of the other (versus), over the same documents", "Δα", "+.3g"),
+    "datasets": Term(
+        "exponent on this dataset minus that on the other (versus), over the same models", "Δα of datasets", "+.3g"
+    ),
+    "families": Term(
+        "exponent of this family minus that of the other (versus), over the same documents", "Δα of families", "+.3g"
+    ),
     "mean_over_datasets": Term("mean exponent of the family over its datasets", "mean α"),
     "mean_over_families": Term("mean exponent on the dataset over its families", "mean α"),
     "pooled": Term("exponent, with the scatter of models around all laws of the metric together", "α, pooled scatter"),

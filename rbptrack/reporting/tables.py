@@ -87,6 +87,7 @@ def _joined(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str]
     """
     tested = [question for question, frame in frames.items() if frame["p"].notna().any()]
     judged = [question for question in tested if report.has_margin(question)] or tested
+    titles = _titles(report, list(frames))
     key_titles = [report.term(key).title for key in keys]
     names = dict(zip(key_titles, keys, strict=True))
     cases: dict[tuple[Any, ...], dict[str, str]] = {}  # the texts of a row, by title
@@ -94,9 +95,10 @@ def _joined(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str]
         cases_of_rows = list(zip(*(map(_hashable, frame[key].tolist()) for key in keys), strict=True))
         for case in cases_of_rows:
             cases.setdefault(case, dict(zip(key_titles, map(key_text, keys, case), strict=True)))
-        columns = [_estimates(report, question, frame, style)]
+        columns = [_estimates(report, question, titles[question], frame, style)]
         if question in judged:
-            columns += _verdicts(report, question, frame, several=len(judged) > 1)
+            suffix = f" ({titles[question]})" if len(judged) > 1 else ""
+            columns += _verdicts(report, question, suffix, frame)
         columns += _numbers_beside(report, question, frame)
         for column in columns:
             title = column.title
@@ -109,6 +111,13 @@ def _joined(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str]
     table = pd.DataFrame(ordered, columns=list(names)).fillna("")
     filled = [title for title in table if (table[title] != "").any()]
     return ResultsTable(report, table[filled], names)
+
+
+def _titles(report: Report, questions: Sequence[str]) -> dict[str, str]:
+    """Return a title for each question of a table. Questions with the same title get their names added."""
+    titles = {question: report.term(question).title for question in questions}
+    shared = {title for title in titles.values() if list(titles.values()).count(title) > 1}
+    return {name: f"{title} ({name})" if title in shared else title for name, title in titles.items()}
 
 
 def _in_order(cases: Sequence[tuple[Any, ...]], keys: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -150,20 +159,18 @@ class _Column(NamedTuple):
     texts: list[str]
 
 
-def _estimates(report: Report, question: str, frame: pd.DataFrame, style: Style) -> _Column:
-    term = report.term(question)
+def _estimates(report: Report, question: str, title: str, frame: pd.DataFrame, style: Style) -> _Column:
+    form = report.term(question).form
     intervals = zip(frame[question], frame["low"], frame["high"], strict=True)
-    return _Column(term.title, question, [cell(*interval, term.form, style) for interval in intervals])
+    return _Column(title, question, [cell(*interval, form, style) for interval in intervals])
 
 
-def _verdicts(report: Report, question: str, frame: pd.DataFrame, *, several: bool) -> list[_Column]:
+def _verdicts(report: Report, question: str, suffix: str, frame: pd.DataFrame) -> list[_Column]:
     """Return the columns of a question's verdict, corrected p and smallest effect that the test would find.
 
-    With `several`, the titles name the question, because the table has such columns of other questions, too.
+    `suffix` ends their titles. It names the question if the table has such columns of other questions, too.
     """
-    term = report.term(question)
-    suffix = f" ({term.title})" if several else ""
-    form = term.form.lstrip("+")
+    form = report.term(question).form.lstrip("+")
     return [
         _Column(f"verdict{suffix}", "verdict", list(map(verdict_text, frame["verdict"], frame["p"]))),
         _Column(f"p{suffix}", "p_holm", [p_text(p) for p in frame["p_holm"]]),

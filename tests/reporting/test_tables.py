@@ -108,13 +108,22 @@ def test_results_tables_separate_questions_without_a_metric() -> None:
     assert list(second) == ["family", "dataset", "beta", "verdict", "p"]
 
 
-def test_results_tables_add_the_name_to_a_title_that_is_taken() -> None:
+def test_results_tables_add_names_to_titles_that_two_questions_share() -> None:
     report = Report({"alpha": Term("exponent", "exponent"), "gamma": Term("another exponent", "exponent")})
     for question, value in (("alpha", 0.1), ("gamma", 0.2)):
         report.add(question, value, family="pythia", dataset="wiki")
     table = results_tables(report)[0]
-    assert table.frame[["exponent", "exponent (gamma)"]].iloc[0].tolist() == ["0.100", "0.200"]
+    assert table.frame[["exponent (alpha)", "exponent (gamma)"]].iloc[0].tolist() == ["0.100", "0.200"]
     assert table.names["exponent (gamma)"] == "gamma"
+
+
+def test_results_tables_keep_verdicts_of_questions_with_one_title_apart() -> None:
+    report = Report({"alpha": Term("exponent", "exponent"), "gamma": Term("another exponent", "exponent")})
+    report.add("alpha", Estimate(0.4, 1e-4), family="pythia", dataset="wiki", null=0.0)
+    report.add("gamma", Estimate(-0.4, 1e-4), family="pythia", dataset="wiki", null=0.0)
+    table = results_tables(report)[0]
+    verdicts = table.frame[["verdict (exponent (alpha))", "verdict (exponent (gamma))"]]
+    assert verdicts.iloc[0].tolist() == ["above", "below"]
 
 
 def test_show_leaves_out_columns_of_asides_and_of_a_single_family(capsys: pytest.CaptureFixture[str]) -> None:
