@@ -321,7 +321,13 @@ def _caution(report: Report, metric: str, families: Sequence[FamilyLaws]) -> str
 
 def _mispredicts(law: Law) -> bool:
     """Whether the held-out error at the largest size differs significantly from 0."""
-    return law.sizes >= 4 and law.held_out().p() < 0.05
+    return law.sizes >= 4 and _differs_from_0(law.held_out())
+
+
+def _differs_from_0(estimate: Estimate) -> bool:
+    """Whether a test at a level of 5% rejects 0. Without a test, the answer is no."""
+    low, high = estimate.interval()  # takes less time than a p-value
+    return estimate.testable and not low <= 0 <= high
 
 
 def _has_floor(law: Law) -> bool:
@@ -414,7 +420,7 @@ def _doubts(law: Law, bend: Estimate, held_out: Estimate, above_k: float, *, wit
         yield "flattens"
     if high < 0:
         yield "steepens"
-    if held_out.p() < 0.05:
+    if _differs_from_0(held_out):
         yield "off at its largest size"
     if law.r2 < MIN_R2:
         yield "models scatter"

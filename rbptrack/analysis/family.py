@@ -271,7 +271,7 @@ def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family]
     """
     comparable = []
     notes = []
-    frame = without_repeats(runs.frame)
+    frame = without_repeats(runs.frame).sort_values(["non_embedding_params", "run_id"])
     for (name, dataset), all_rows in frame.groupby(["family", "dataset"], sort=True):
         where = f"{name} on {dataset}"
         rows = all_rows[all_rows["non_embedding_params"].notna()]
@@ -283,7 +283,7 @@ def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family]
             mixed = "; ".join(describe_values(rows, key) for key in keys)
             notes.append(f"{where}: its runs differ in {mixed}. Each kind is analysed separately.")
         for label, part in split_by_facts(rows, keys):
-            counting, replaced = newest_runs(part.sort_values(["non_embedding_params", "run_id"]))
+            counting, replaced = newest_runs(part)
             family = Family(f"{name} {label}".strip(), str(dataset), counting)
             notes += [f"{family}: {line}" for line in replaced]
             if len(family.s) < min_sizes:

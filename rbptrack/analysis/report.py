@@ -334,7 +334,8 @@ def _detectable(answer: _Answer, tests: int) -> float:
     if answer.estimate is None or answer.show is None:
         return nan
     distance = answer.estimate.detectable(tests)
-    ends = [answer.show(answer.null + distance), answer.show(answer.null - distance)]
+    with np.errstate(over="ignore"):  # a very large distance is shown as infinite
+        ends = [answer.show(answer.null + distance), answer.show(answer.null - distance)]
     return max(abs(float(end) - float(answer.show(answer.null))) for end in ends)
 
 

@@ -7,7 +7,7 @@ chart the look of the page. The title of an axis is the name of its column: rena
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -286,9 +286,9 @@ def _by_name(values: pd.Series[Any], range_: Sequence[str]) -> alt.Scale:
     return alt.Scale(domain=names, range=[range_[i % len(range_)] for i in range(len(names))])
 
 
-def in_order(values: Iterable[Any]) -> list[str]:
-    """Return the distinct names, sorted with numbers in numeric order (`70m` before `160m`)."""
-    return sorted({str(value) for value in values}, key=natural_key)
+def in_order(values: pd.Series[Any]) -> list[str]:
+    """Return the distinct names of a column, sorted with numbers in numeric order (`70m` before `160m`)."""
+    return sorted({str(value) for value in values.unique()}, key=natural_key)
 
 
 def axis_of(column: pd.Series[Any], channel: Any, *, log: bool) -> Any:

@@ -77,10 +77,11 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     axis: Any = alt.param(name="axis", expr=axes[metric + k])
 
     shown = (datum.metric == metric) & (datum.k == k)
-    left = _laws(with_law, axis, shown)
+    data = as_data(with_law)
+    left = _laws(data, with_law, axis, shown)
     left[0] = left[0].add_params(pick)  # Altair makes it a parameter of all charts
     right = _exponents(laws[[*_KEYS, "alpha", "low", "high"]], max(ks), k)
-    below = _residuals(with_law, axis, shown)
+    below = _residuals(data, with_law, axis, shown)
     rows = math.ceil(len(datasets) / 3)
     columns = math.ceil(len(datasets) / rows)  # at most three, in rows of nearly equal length
     width = (_WIDTH - 60) // columns - 20
@@ -112,14 +113,15 @@ def _room_beside_residuals(rows: int) -> int:
     return RESIDUALS + _AROUND + round(_APART / rows)
 
 
-def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> list[Any]:
+def _laws(data: alt.InlineData, points: pd.DataFrame, axis: Any, shown: Any) -> list[Any]:
     """Return the layers that draw -ln RBP_k or cross-entropy against S: laws, points and intervals.
 
     Every layer has its own filter. A common filter would be applied before the division into panels, and panels without
     rows would disappear.
 
     Args:
-        points: the rows of `_with_law`.
+        data: the rows of `_with_law` as the data of a chart.
+        points: these rows.
         axis: Vega's expression for the vertical axis, an element of `_axes`.
         shown: Vega's condition for the rows that are drawn.
 
@@ -139,7 +141,7 @@ def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> list[Any]:
     tips = ["model:N", "dataset:N", alt.Tooltip("size:N", title="S"), "value:N", TIP_OF_INTERVAL]
     tips.append(alt.Tooltip("rbp:N", title="RBP_k"))
 
-    base = alt.Chart(as_data(points)).encode(x)
+    base = alt.Chart(data).encode(x)
     law = (
         base.transform_filter(shown & expr.isValid(datum.law))
         .mark_line(strokeWidth=1.5, clip=True)
@@ -159,11 +161,12 @@ def _laws(points: pd.DataFrame, axis: Any, shown: Any) -> list[Any]:
     return [law, bars, dots]
 
 
-def _residuals(points: pd.DataFrame, axis: Any, shown: Any) -> list[Any]:
+def _residuals(data: alt.InlineData, points: pd.DataFrame, axis: Any, shown: Any) -> list[Any]:
     """Return the layers that draw the residuals, measured / law - 1, with the intervals of the points.
 
     Args:
-        points: the rows of `_with_law`.
+        data: the rows of `_with_law` as the data of a chart.
+        points: these rows.
         axis: Vega's expression for the vertical axis, an element of `_axes`.
         shown: Vega's condition for the rows that are drawn.
 
@@ -174,7 +177,7 @@ def _residuals(points: pd.DataFrame, axis: Any, shown: Any) -> list[Any]:
         "axis": alt.Axis(tickCount=3, format="~%", minExtent=_AXIS),
     }
     miss = expr.format(datum.miss, "+.1%")
-    base = alt.Chart(as_data(points)).encode(_sizes(points))
+    base = alt.Chart(data).encode(_sizes(points))
     rows = base.transform_filter(shown & expr.isValid(datum.miss))
     zero = rows.mark_line(size=1).encode(alt.Y("zero:Q", **vertical), color=alt.value(FAINT))
     zero = zero.transform_calculate(zero="0")

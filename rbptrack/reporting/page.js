@@ -217,7 +217,7 @@ function laidOut(spec, width, datasets) {
   const room = beside ? (width - spec.spacing) / 2 : width;
   const panel = Math.max(110, Math.floor((room - 46 - 20 * (columns - 1)) / columns));
   const height = width < 500 ? 210 : Math.max(180, Math.min(340, Math.round(panel * 1.15)));
-  const [{ vconcat: [laws, residuals] }, exponents] = spec.hconcat;
+  const [{ data, vconcat: [laws, residuals] }, exponents] = spec.hconcat;
   for (const chart of [laws, residuals, exponents]) {
     chart.columns = columns;
     chart.transform = [{ filter: { field: "dataset", oneOf: datasets } }];
@@ -229,7 +229,7 @@ function laidOut(spec, width, datasets) {
     const rows = Math.ceil(datasets.length / columns);
     exponents.spec.height += residuals.spec.height + 83 + Math.round(19 / rows); // as high as laws and residuals together
   } else {
-    spec.vconcat = [laws, residuals, exponents];
+    spec.vconcat = [{ data, vconcat: [laws, residuals] }, exponents];
     delete spec.hconcat;
   }
   for (const param of spec.params) {
