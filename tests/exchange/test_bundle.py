@@ -73,7 +73,7 @@ def with_replaced_file(bundle: Path, file: str, content: bytes) -> Path:
 
 
 def is_accepted(bundle: Path, store: Store) -> bool:
-    """Import a bundle, and return whether that was possible. Other errors than BadInput are raised."""
+    """Import a bundle into a store. Returns False if it is refused with BadInput; other errors are raised."""
     try:
         import_bundle(bundle, store)
     except BadInput:
@@ -284,7 +284,7 @@ def test_import_bundle_adds_nothing_if_the_last_of_two_records_is_false(
 
 
 def test_import_bundle_accepts_a_record_that_was_written_again_unaltered(bundle: Path, other_store: Store) -> None:
-    """The refusals of false records would show nothing if the helper itself damaged the bundle."""
+    """This shows that the records in the tests above are refused because of their alterations."""
     assert is_accepted(with_altered_record(bundle, lambda record: None), other_store)
 
 

@@ -23,7 +23,7 @@ def client(store: Store) -> MlflowClient:
     return MlflowClient(store.uri)
 
 
-def measurements_of(client: MlflowClient) -> Any:
+def measurement_experiment(client: MlflowClient) -> Any:
     """Return MLflow's entity of the experiment of measurements."""
     return client.get_experiment_by_name("rbptrack")
 
@@ -34,7 +34,7 @@ def saved_view(client: MlflowClient) -> tuple[str, dict[str, Any]]:
     MLflow keeps a view in a tag of the experiment. The format is not documented. This function reads what MLflow's page
     writes when a user saves a view.
     """
-    view = json.loads(measurements_of(client).tags["mlflow.sharedViewState.rbptrack"])
+    view = json.loads(measurement_experiment(client).tags["mlflow.sharedViewState.rbptrack"])
     compressed = base64.b64decode(view["state"].removeprefix("deflate;"))
     return view["name"], json.loads(zlib.decompress(compressed))
 
@@ -45,7 +45,7 @@ def test_deliver_makes_one_logged_model_for_all_datasets_of_a_model(
     first = Outbox(store).deliver(write_cell(1000, dataset="wiki"))
     Outbox(store).deliver(write_cell(1000, dataset="code"))
     Outbox(store).deliver(write_cell(2000, dataset="wiki"))
-    logged = client.search_logged_models([measurements_of(client).experiment_id])
+    logged = client.search_logged_models([measurement_experiment(client).experiment_id])
     models = {model.name: model for model in logged}
     assert set(models) == {"nano-1000", "nano-2000"}
     assert models["nano-1000"].source_run_id == first
@@ -62,7 +62,7 @@ def test_logged_models_are_found_by_their_ce_on_a_dataset(
     Outbox(store).deliver(write_cell(2000, dataset="wiki"))
     ce = client.get_run(smaller).data.metrics["ce"]
     models = client.search_logged_models(
-        [measurements_of(client).experiment_id],
+        [measurement_experiment(client).experiment_id],
         filter_string=f"metrics.ce <= {ce}",
         datasets=[{"dataset_name": "wiki"}],
     )
@@ -79,7 +79,7 @@ def test_deliver_completes_a_logged_model_whose_creation_was_interrupted(
         with pytest.raises(KeyboardInterrupt):
             Outbox(store).deliver(folder)
     run_id = Outbox(store).deliver(folder)
-    (model,) = client.search_logged_models([measurements_of(client).experiment_id])
+    (model,) = client.search_logged_models([measurement_experiment(client).experiment_id])
     assert model.status == LoggedModelStatus.READY
     assert [file.path for file in client.list_logged_model_artifacts(model.model_id)] == ["MLmodel"]
     assert client.get_run(run_id).inputs.model_inputs[0].model_id == model.model_id
@@ -91,7 +91,7 @@ def test_deliver_makes_another_logged_model_for_another_precision_tokenizer_or_r
 ) -> None:
     Outbox(store).deliver(write_cell(1000))
     Outbox(store).deliver(write_cell(1000, **options))
-    assert len(client.search_logged_models([measurements_of(client).experiment_id])) == 2
+    assert len(client.search_logged_models([measurement_experiment(client).experiment_id])) == 2
 
 
 def test_save_view_saves_a_table_and_charts_of_ce_and_rbp_10(
@@ -130,7 +130,7 @@ def test_save_view_leaves_out_failed_runs(store: Store, client: MlflowClient, wr
     failed = store.fail(Record.read(write_cell(2000)), "out of memory")
     store.save_view()
     _, state = saved_view(client)
-    experiment = measurements_of(client).experiment_id
+    experiment = measurement_experiment(client).experiment_id
     assert {run.info.run_id for run in client.search_runs([experiment])} == {finished, failed}
     shown = client.search_runs([experiment], filter_string=state["searchFilter"])
     assert [run.info.run_id for run in shown] == [finished]
@@ -139,7 +139,7 @@ def test_save_view_leaves_out_failed_runs(store: Store, client: MlflowClient, wr
 def colours_by_dataset(client: MlflowClient) -> dict[str, set[str]]:
     """Return the colours that the runs of each dataset have on MLflow's page."""
     colours: dict[str, set[str]] = {}
-    for run in client.search_runs([measurements_of(client).experiment_id]):
+    for run in client.search_runs([measurement_experiment(client).experiment_id]):
         dataset = run.data.tags["rbptrack.dataset"]
         colours.setdefault(dataset, set()).add(run.data.tags["mlflow.runColor"])
     return colours

@@ -109,7 +109,7 @@ def test_runs_of_a_sweep_are_those_that_it_measured_or_reused(store: Store, writ
 
 
 def test_runs_of_an_unknown_sweep_are_refused_with_the_ten_newest_sweeps(store: Store, write_cell: WriteCell) -> None:
-    # From sweep12 to sweep01, so the newest sweep is the first by alphabet.
+    # The newest sweep is sweep01, the first in alphabetical order.
     sweeps = [f"sweep{number:02d}" for number in range(12, 0, -1)]
     for number, name in enumerate(sweeps):
         Outbox(store).deliver(write_cell(1000 + number, sweep=name))

@@ -173,9 +173,10 @@ def test_store_works_in_a_folder_whose_name_has_special_characters(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Characters with a meaning in addresses are part of the name. No file or folder with another name is made.
+    """Some characters have a meaning in addresses, such as `?`. They must not change the folder that is used.
 
-    The path of the database is given in the address of the store, or follows from the current folder.
+    If `in_address` is true, the address of the store holds the path of the database. Otherwise the store is the default
+    store of the current folder.
     """
     folder = tmp_path / "above" / folder_name
     (folder / "sub").mkdir(parents=True)
