@@ -1,4 +1,4 @@
-"""What Hydra does itself: its sweepers and its flags."""
+"""Tests of Hydra's sweepers and of Hydra's own flags."""
 
 from __future__ import annotations
 
@@ -11,30 +11,40 @@ import rbptrack
 from tests.conftest import RunProgram
 
 
-def test_optuna_finds_the_lowest_cross_entropy(
+def test_optuna_minimises_cross_entropy(
     run_program: RunProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hydra's sweepers and launchers run as they are, in their own process; a job's value is its CE."""
+    """Optuna tries two values of `dataset.context`. Its best value is the lowest CE of the store."""
     words = ["model=nano/6k", "dataset=pydocs", "dataset.documents=2", "dataset.context=choice(1,200)"]
-    done = run_program(*words, "hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=1")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("nano-6k / pydocs") == 2, "a line for each cell"
+    process = run_program(*words, "hydra/sweeper=optuna", "hydra.sweeper.n_trials=2", "hydra.sweeper.n_jobs=1")
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("nano-6k / pydocs") == 2, "one line is printed for each cell"
     (results,) = (tmp_path / "mlruns/hydra").rglob("optimization_results.yaml")
     monkeypatch.chdir(tmp_path)
     lowest = rbptrack.runs()["ce"].min()
     assert yaml.safe_load(results.read_text())["best_value"] == lowest
-    assert f"{lowest:.3f} with dataset.context=" in done.stdout
+    assert f"{lowest:.3f} with dataset.context=" in process.stdout
 
 
-def test_hydras_flags_show_and_measure_nothing(run_program: RunProgram, tmp_path: Path) -> None:
-    done = run_program("--cfg", "job", "model=nano/*,!nano/2m", "dataset=stdlib", "k=1,7")
-    assert done.returncode == 0, done.stderr
-    shown = yaml.safe_load(done.stdout)
-    assert shown["model"]["size"] == "6k"  # the first cell
-    assert shown["k"]["values"] == [1, 7]
+def test_flag_cfg_prints_configuration_of_first_cell_and_measures_nothing(
+    run_program: RunProgram, tmp_path: Path
+) -> None:
+    process = run_program("--cfg", "job", "model=nano/*,!nano/2m", "dataset=stdlib", "k=1,7")
+    assert process.returncode == 0, process.stderr
+    config = yaml.safe_load(process.stdout)
+    assert config["model"]["size"] == "6k"
+    assert config["k"]["values"] == [1, 7]
+    assert not list(tmp_path.iterdir())
+
+
+def test_flag_info_ends_without_error_and_measures_nothing(run_program: RunProgram, tmp_path: Path) -> None:
     assert run_program("--info", "defaults").returncode == 0
-    for wrong in ("--cfg=jib", "hydra.run.dir=/proc/x"):
-        done = run_program("model=nano/6k", wrong)
-        assert done.returncode == 2
-        assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("option", ["--cfg=jib", "hydra.run.dir=/proc/x"])
+def test_wrong_hydra_option_is_refused_in_one_line(option: str, run_program: RunProgram, tmp_path: Path) -> None:
+    process = run_program("model=nano/6k", option)
+    assert process.returncode == 2
+    assert len(process.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())

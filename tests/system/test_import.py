@@ -1,14 +1,14 @@
-"""What `import rbptrack` does to the user's process."""
+"""Test that `import rbptrack` changes no global state of the user's process."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-UNCHANGED = """
+COMPARE_STATES = """
 import logging, os, warnings
 import altair, mlflow, pandas, torch, transformers
-transformers.PreTrainedModel  # with it torch sets a variable of its own
+transformers.PreTrainedModel  # this makes torch set an environment variable
 
 def state():
     registered = altair.theme.names(), altair.renderers.names()
@@ -21,10 +21,10 @@ before = state()
 import rbptrack
 rbptrack.measure, rbptrack.RankCallback
 import rbptrack.analysis, rbptrack.stats, rbptrack.figures, rbptrack.ranks
-for one, other in zip(before, state()):
-    assert one == other, (one, other)
+for earlier, later in zip(before, state()):
+    assert earlier == later, (earlier, later)
 """
 
 
-def test_importing_rbptrack_changes_nothing_in_the_process() -> None:
-    subprocess.run([sys.executable, "-c", UNCHANGED], check=True)
+def test_import_rbptrack_changes_no_environment_variables_options_handlers_or_threads() -> None:
+    subprocess.run([sys.executable, "-c", COMPARE_STATES], check=True)

@@ -29,34 +29,46 @@ def test_gpu_proof_runs_its_steps_on_a_cpu(tmp_path: Path) -> None:
     assert all(row["moved"] == 0 for row in rows if "moved" in row)
 
 
-def test_ways_of_the_benchmark_read_the_same_tokens() -> None:
-    model = split_model(random_module("pythia-14m", vocab_size=300), "random")
+def test_speed_batches_of_holds_all_targets_in_batches_of_limited_size() -> None:
     corpus = random_corpus(400, vocab_size=300, seq_len=64)
     batches = speed.batches_of(corpus, 128)
     assert sum(map(len, batches)) == corpus.num_targets
     assert max(batch.size for batch in batches) <= 128
+
+
+def test_speed_compare_times_every_way_in_every_round() -> None:
+    model = split_model(random_module("pythia-14m", vocab_size=300), "random")
+    batches = speed.batches_of(random_corpus(400, vocab_size=300, seq_len=64), 128)
     speed.plain(model, batches)
     seconds = speed.compare({"bare": lambda: speed.bare(model, batches), "none": lambda: None}, model.device, 2)
     assert {way: len(rounds) for way, rounds in seconds.items()} == {"bare": 2, "none": 2}
-    known = {"ours": [(1.0, 2.0), (2.0, 3.0), (4.0, 4.0)], "bare": [(2.0, 3.0), (1.0, 9.0), (4.0, 4.0)]}
-    assert [speed.ratio(known, "ours", "bare", clock) for clock in (0, 1)] == [1.0, 1.5]
 
 
-def test_synthetic_stores_follow_their_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("clock", "ratio"), [(0, 1.0), (1, 1.5)])
+def test_speed_ratio_is_median_over_rounds(clock: int, ratio: float) -> None:
+    """Each round has the seconds of two clocks."""
+    seconds = {"ours": [(1.0, 2.0), (2.0, 3.0), (4.0, 4.0)], "bare": [(2.0, 3.0), (1.0, 9.0), (4.0, 4.0)]}
+    assert speed.ratio(seconds, "ours", "bare", clock) == ratio
+
+
+def test_stores_make_twice_makes_measurements_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for _ in range(2):  # what is there is not made again
+    for _ in range(2):
         stores.make(tmp_path, measurements=4, datasets=2, tokens=2000, documents=20)
     frame = Store().runs().frame
     assert len(frame) == 4
     assert sorted(set(frame["dataset"])) == ["texts-0", "texts-1"]
-    large = stores.table(1e9, family="opt", dataset=0, documents=100, length=1000).histogram()
-    for k in (1, 10, 100):
-        expected = float(stores.missed(np.array([k]), 1e9, 0)[0])
-        assert -np.log(large.rbp(k)) == pytest.approx(expected, rel=0.12)
+
+
+@pytest.mark.parametrize("k", [1, 10, 100])
+def test_stores_table_follows_its_law(k: int) -> None:
+    histogram = stores.table(1e9, family="opt", dataset=0, documents=100, length=1000).histogram()
+    expected = float(stores.missed(np.array([k]), 1e9, 0)[0])
+    assert -np.log(histogram.rbp(k)) == pytest.approx(expected, rel=0.12)
 
 
 @pytest.mark.parametrize("tails", ["t3", "skewed"])
-def test_simulated_documents_have_the_rbp_and_ce_that_they_are_given(tails: str) -> None:
+def test_simulated_documents_have_requested_rbp_and_ce(tails: str) -> None:
     rng = np.random.default_rng(1)
     documents = Documents.draw(rng, Texts(200_000, tails, "even"))
     counts = documents.measure(rng, ce=3.0, missed=np.array([1.1, 0.25]), ks=(1, 100), place=1.0)
@@ -66,17 +78,17 @@ def test_simulated_documents_have_the_rbp_and_ce_that_they_are_given(tails: str)
 
 
 @pytest.mark.parametrize("name", list(validity.EXPERIMENTS))
-def test_every_experiment_of_validity_has_outcomes(name: str) -> None:
+def test_validity_experiment_has_finite_outcomes(name: str) -> None:
     experiment = validity.EXPERIMENTS[name]
     rng = np.random.default_rng(0)
     outcomes: dict[str, float] = {}
-    for _ in range(10):  # in some draws the analyzer would refuse
+    for _ in range(10):  # some draws have no outcome, because the analyzer would refuse the data
         outcomes |= experiment.draw(rng, experiment.cells[-1])
     assert outcomes
     assert np.isfinite([float(outcome) for outcome in outcomes.values()]).all()
 
 
-def test_the_table_of_validity_names_the_worst_cell() -> None:
+def test_validity_page_rates_names_worst_cell() -> None:
     cells = [
         ("covers: α", "m=4", 91.0),
         ("covers: α", "m=7", 96.0),
@@ -92,7 +104,7 @@ def test_the_table_of_validity_names_the_worst_cell() -> None:
     assert "| 9.0 | **9.0** | m=9 |" in third
 
 
-def test_cells_in_which_most_draws_were_refused_are_left_out_of_the_table_of_validity() -> None:
+def test_validity_page_rates_leaves_out_cells_in_which_most_draws_were_refused() -> None:
     cells = [("N=2", 1000, 4.0), ("N=4", 999, 6.0), ("N=8", 66, 50.0), ("N=16", 1, 0.0)]
     rows = pd.DataFrame(cells, columns=["where", "judged", "value"])
     rows = rows.assign(experiment="emergence", claim="false: a", draws=1000)
@@ -100,25 +112,32 @@ def test_cells_in_which_most_draws_were_refused_are_left_out_of_the_table_of_val
     assert line.endswith("| 5.0 | 6.0 | N=4 | 2 | 999 to 1,000 |")
 
 
-def test_slices_of_a_simulation_add_up(tmp_path: Path) -> None:
+def test_validity_results_add_draws_of_two_slices_of_a_cell(tmp_path: Path) -> None:
     name = "outlier"
-    of_slice = validity.EXPERIMENTS[name].draws
-    tasks = list(validity.tasks_of([name], of_slice + 1))
+    draws_of_slice = validity.EXPERIMENTS[name].draws
+    tasks = list(validity.tasks_of([name], draws_of_slice + 1))
     assert len(tasks) == 2 * len(validity.EXPERIMENTS[name].cells)
     results = validity.Results(tmp_path / "validity.csv", [name])
     for task in [tasks[0], tasks[-len(tasks) // 2]]:  # two slices of the first cell
         results.add(task, validity.draw_slice(task))
     results.write()
     rows = pd.read_csv(tmp_path / "validity.csv")
-    assert set(rows["draws"]) == {of_slice + 1}
-    again = validity.draw_slice(tasks[0])
-    for claim, outcomes in validity.draw_slice(tasks[0]).items():
-        assert outcomes.tolist() == again[claim].tolist()
+    assert set(rows["draws"]) == {draws_of_slice + 1}
 
 
-def test_measurements_of_known_truth_follow_it() -> None:
+def test_validity_draw_slice_is_reproducible() -> None:
+    name = "outlier"
+    task = next(iter(validity.tasks_of([name], validity.EXPERIMENTS[name].draws + 1)))
+    first = validity.draw_slice(task)
+    second = validity.draw_slice(task)
+    for claim, outcomes in second.items():
+        assert outcomes.tolist() == first[claim].tolist()
+
+
+def test_measurements_of_known_law_follow_it() -> None:
     law = known.Law(alpha=0.1, rise=-0.03, tau=0.0)
-    small, large = (known.measured(law, s) for s in (1e6, 1e9))
+    small = known.measured(law, 1e6)
+    large = known.measured(law, 1e9)
     for alpha, small_y, large_y in (
         (0.1, small.ce, large.ce),
         (0.1, -np.log(small.rbp(1)), -np.log(large.rbp(1))),
@@ -127,16 +146,27 @@ def test_measurements_of_known_truth_follow_it() -> None:
         assert np.log(small_y / large_y) / np.log(1000) == pytest.approx(alpha, abs=0.01)
 
 
-def test_check_contents_refuses_missing_and_untracked_files() -> None:
-    names = [name for name in fresh_environment.tracked_files() if name.startswith(fresh_environment.SHIPPED)]
-    fresh_environment.check_contents("wheel", names)
-    with pytest.raises(fresh_environment.Failed, match=r"lacks 1 of .*conf/config\.yaml"):
-        fresh_environment.check_contents("wheel", [name for name in names if name != "conf/config.yaml"])
-    with pytest.raises(fresh_environment.Failed, match=r"not track.*secret\.yaml"):
-        fresh_environment.check_contents("wheel", [*names, "conf/secret.yaml"])
+def shipped_files() -> list[str]:
+    return [name for name in fresh_environment.tracked_files() if name.startswith(fresh_environment.SHIPPED)]
 
 
-def test_named_reads_versions_and_dates_of_both_files() -> None:
+def test_check_contents_accepts_all_shipped_files() -> None:
+    fresh_environment.check_contents("wheel", shipped_files())
+
+
+def test_check_contents_refuses_missing_file() -> None:
+    names = shipped_files()
+    names.remove("conf/config.yaml")
+    with pytest.raises(fresh_environment.Failed, match=r"conf/config\.yaml"):
+        fresh_environment.check_contents("wheel", names)
+
+
+def test_check_contents_refuses_untracked_file() -> None:
+    with pytest.raises(fresh_environment.Failed, match=r"secret\.yaml"):
+        fresh_environment.check_contents("wheel", [*shipped_files(), "conf/secret.yaml"])
+
+
+def test_release_named_reads_versions_and_dates_of_citation_and_changelog() -> None:
     versions, dates = release.named(
         'title: "x"\nversion: 1.2.0\ndate-released: 2026-12-01\n',
         "# Changelog\n\n## 1.2.0 (2026-12-02)\n\n## 1.1.0 (x)\n",
@@ -147,7 +177,7 @@ def test_named_reads_versions_and_dates_of_both_files() -> None:
 
 @pytest.fixture
 def releasable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a folder with three files that name the same version and date. It is not a repository."""
+    """A folder with three files that name the same version and date. It is not a Git repository."""
     monkeypatch.setattr(release, "ROOT", tmp_path)
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2.0"\n')
     (tmp_path / "CITATION.cff").write_text("version: 1.2.0\ndate-released: 2026-12-01\n")
@@ -158,7 +188,7 @@ def releasable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def repository(releasable: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Commit the files of `releasable`, and replace the build by one that makes an empty wheel."""
+    """A Git repository with the files of `releasable`. `release.build` is replaced: it makes an empty wheel."""
     for words in (
         ["init"],
         ["config", "user.name", "a"],
@@ -178,33 +208,54 @@ def repository(releasable: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return releasable
 
 
-def test_release_tags_the_commit_replaces_dist_and_refuses_a_second_time(
-    repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_release_tags_commit_and_replaces_dist(repository: Path) -> None:
     (repository / "dist").mkdir()
     (repository / "dist/rbptrack-1.1.0.whl").touch()
     assert release.main(["--tag"]) == 0
     assert [path.name for path in (repository / "dist").iterdir()] == ["rbptrack-1.2.0.whl"]
     assert release.git("tag", "--list").split() == ["v1.2.0"]
+
+
+def test_release_refuses_version_that_has_a_tag(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert release.main(["--tag"]) == 0
     assert release.main(["--tag"]) == 1
     assert "the tag v1.2.0" in capsys.readouterr().err
+    assert release.git("tag", "--list").split() == ["v1.2.0"]
 
 
-@pytest.mark.parametrize("dates", [("none", "none"), ("soon", "soon"), ("2026-12-01", "2026-12-02")])
-def test_missing_names_both_dates_if_they_differ_or_are_no_dates(repository: Path, dates: tuple[str, str]) -> None:
-    [needed] = release.missing("1.2.0", dict(zip(("CITATION.cff", "CHANGELOG.md"), dates, strict=True)))
-    assert all(date in needed for date in dates)
+@pytest.mark.parametrize(
+    ("date_of_citation", "date_of_changelog"), [("none", "none"), ("soon", "soon"), ("2026-12-01", "2026-12-02")]
+)
+def test_release_missing_names_dates_that_differ_or_are_wrong(
+    repository: Path, date_of_citation: str, date_of_changelog: str
+) -> None:
+    [needed] = release.missing("1.2.0", {"CITATION.cff": date_of_citation, "CHANGELOG.md": date_of_changelog})
+    assert date_of_citation in needed
+    assert date_of_changelog in needed
 
 
-def test_train_nano_follows_its_recipe() -> None:
+def test_train_nano_has_published_numbers_of_parameters_and_training_tokens() -> None:
     assert train_nano.parameters("6k") == 5676
     assert train_nano.training_tokens("2m") == 12_500_000
+
+
+def test_train_nano_learning_rate_rises_to_maximum_and_falls_to_0() -> None:
     run = train_nano.Run("115k")
     assert run.rate(run.steps // 50) == pytest.approx(0.02, rel=0.05)
     assert run.rate(run.steps - 1) < 1e-4
-    kept = train_nano.Run("115k", keep=train_nano.CHECKPOINTS["115k"])
-    assert kept.steps == 1024
-    assert kept.rate(500) == kept.rate(1000)
-    long = "A docstring that is long enough to be read. " * 3
-    assert train_nano.docstrings(f'"""{long}"""\ndef f():\n    "short"\n') == long
-    assert sum(map(train_nano.is_held_out, map(str, range(10_000)))) == pytest.approx(1400, rel=0.1)
+
+
+def test_train_nano_learning_rate_is_constant_if_checkpoints_are_kept() -> None:
+    run = train_nano.Run("115k", keep=train_nano.CHECKPOINTS["115k"])
+    assert run.steps == 1024
+    assert run.rate(500) == run.rate(1000)
+
+
+def test_train_nano_docstrings_leaves_out_short_ones() -> None:
+    docstring = "A docstring that is long enough to be read. " * 3
+    assert train_nano.docstrings(f'"""{docstring}"""\ndef f():\n    "short"\n') == docstring
+
+
+def test_train_nano_is_held_out_holds_out_about_14_percent_of_names() -> None:
+    held_out = [name for name in map(str, range(10_000)) if train_nano.is_held_out(name)]
+    assert len(held_out) == pytest.approx(1400, rel=0.1)
