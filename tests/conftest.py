@@ -1,4 +1,4 @@
-"""Shared fixtures: caches of the tests' own, and the program in a process of its own."""
+"""Fixtures of all tests: empty caches, fixed random numbers, and functions that run the program."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent.parent
 RunCommand = Callable[[str], tuple[int, str, str]]
+"""Takes a command line; returns exit code, standard output and standard error."""
+
 RunProgram = Callable[..., subprocess.CompletedProcess[str]]
 
-SHORT = 40
+SHORT = 40  # number of examples that hypothesis tries in the profile "short"
 settings.register_profile(
     "short", max_examples=SHORT, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -27,13 +29,13 @@ settings.load_profile("short")
 
 
 def examples(short: int) -> settings:
-    """The number of examples of a slow test with the profile "short"; "hours" tries as many times more as of others."""
+    """Set the number of examples of a slow test in the profile "short". The profile "hours" tries 250 times as many."""
     return settings(max_examples=max(1, short * settings.default.max_examples // SHORT))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_caches(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nothing of the user's is read or written, and every process uses one thread: two of them share two cores."""
+def _empty_caches(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Use empty caches and none of the user's settings. Each process uses one thread, because two run at once."""
     folder = tmp_path_factory.mktemp("cache")
     os.environ["RBPTRACK_CACHE"] = str(folder / "rbptrack")
     os.environ["HF_HOME"] = str(folder / "huggingface")
@@ -44,8 +46,8 @@ def _own_caches(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
-    """The same random numbers in each test, whichever ran before it."""
+def _fixed_seeds() -> None:
+    """Start each test with the same seeds. Its random numbers then do not depend on the tests before it."""
     random.seed(0)
     np.random.seed(0)
     if torch := sys.modules.get("torch"):
@@ -54,7 +56,10 @@ def _seeded() -> None:
 
 @pytest.fixture
 def run_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunCommand:
-    """Run a command line in an empty folder, in this process; returns exit code, output and errors."""
+    """Run a command line of rbptrack in this process, in an empty folder.
+
+    `run_command("list --sort ce")` returns exit code, standard output and standard error.
+    """
     from rbptrack.cli import app
 
     monkeypatch.chdir(tmp_path)
@@ -62,15 +67,15 @@ def run_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     def run(line: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["rbptrack", *shlex.split(line)])
         code = app.main()
-        said = capfd.readouterr()
-        return code, said.out, said.err
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
 
     return run
 
 
 @pytest.fixture
 def run_program(tmp_path: Path) -> RunProgram:
-    """Run `python -m rbptrack WORDS` in a folder of its own; the result holds its output."""
+    """Run `python -m rbptrack WORDS` in a new process and an empty folder. Returns the process and its output."""
 
     def run(
         *words: str, cwd: Path = tmp_path, env: dict[str, str] | None = None, timeout: float = 900

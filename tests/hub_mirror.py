@@ -1,4 +1,4 @@
-"""A Hugging Face hub on loopback: real routes, real file formats, the real ids, and the faults of a bad day."""
+"""A server on this machine that answers as the Hugging Face hub does, with small files and with planned faults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import zstandard
 
 from tests.tiny_models import TEXT, build
 
-Fault = tuple[str, int]  # what goes wrong, and how often (then all is well)
+Fault = tuple[str, int]  # the kind of the fault, and the number of requests that get it
 _PATH = re.compile(r"/(?P<datasets>datasets/)?(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
 _API = re.compile(
     r"/api/(?P<kind>models|datasets)/(?P<repo>[^/]+/[^/]+?)"
@@ -29,10 +29,17 @@ _API = re.compile(
 
 
 class Mirror(ThreadingHTTPServer):
-    """Serves `root/models/<id>` and `root/datasets/<id>`; `faults` maps a piece of a path to what goes wrong there.
+    """A hub that serves the folders `root/models/<id>` and `root/datasets/<id>`. It runs in a thread until the end.
 
-    Faults: a status such as `503` or `429`, `gated` (403 with the hub's error code), `cut` (half of the bytes, then the
-    connection breaks). While `silent` is set, connections are accepted and nothing is answered.
+    Attributes:
+        root: the folder with the repositories.
+        faults: the faults of requests for paths that contain a text, by that text. The kinds of faults are an HTTP
+            status such as `503`, `gated` (403 with the hub's error code) and `cut` (half of the bytes are sent, then
+            the connection breaks).
+        requests: the method, the path and the byte range of each request.
+        silent: while this event is set, connections are accepted and no request is answered.
+        tokens_seen: the access tokens that were sent.
+
     """
 
     daemon_threads = True
@@ -54,7 +61,10 @@ class Mirror(ThreadingHTTPServer):
         return self.root / kind / repo
 
     def commit(self, kind: str, repo: str, revision: str = "main") -> str | None:
-        """The commit of `main`, of a tag (a folder `<id>@<tag>` beside it), or the commit itself."""
+        """Return the commit of `main`, of a tag, or of a commit. None if there is no such revision.
+
+        The files of a tag are in the folder `<id>@<tag>` next to the repository's folder.
+        """
         base = self.folder(kind, repo)
         for tag, folder in (
             ("main", base),
@@ -69,12 +79,16 @@ class Mirror(ThreadingHTTPServer):
         return None
 
     def files(self, kind: str, repo: str, sha: str) -> Path:
+        """Return the folder with the files of a commit."""
         base = self.folder(kind, repo)
         tagged = [base, *base.parent.glob(base.name + "@*")]
         return next(f for f in tagged if self.commit(kind, repo, f.name.partition("@")[2] or "main") == sha)
 
     def fault(self, path: str, *, body: bool) -> str:
-        """What goes wrong with a request for this path now, if anything; only a body can be cut."""
+        """Return the fault of a request for this path, and count it; an empty text if there is none.
+
+        A fault `cut` is kept for a request that has a body.
+        """
         for piece, planned in self.faults.items():
             if piece in path and planned and (body or planned[0][0] != "cut"):
                 kind, times = planned[0]
@@ -105,11 +119,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self, *, body: bool, posted: bytes = b"") -> None:
         path = unquote(urlsplit(self.path).path)
-        if path == "/_faults":  # the tests' own: plan faults, and hear what was asked since
-            asked = list(self.server.requests)
+        if path == "/_faults":  # not a route of the hub: tests plan faults and read the requests since the last call
+            requests = list(self.server.requests)
             self.server.requests.clear()
             self.server.faults = {piece: [tuple(f) for f in planned] for piece, planned in json.loads(posted).items()}
-            return self._json(asked)
+            return self._json(requests)
         self.server.requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}")
         while self.server.silent.is_set():
             time.sleep(0.1)
@@ -120,29 +134,28 @@ class _Handler(BaseHTTPRequestHandler):
             return self._error(403, "GatedRepo", "Access to this repository is restricted")
         if fault.isdigit():
             return self._error(int(fault), "", "not now")
-        if asked_for := _API.fullmatch(path):
-            return self._api(asked_for, posted)
-        if asked_for := _PATH.fullmatch(path):
-            return self._file(asked_for, body=body, cut=fault == "cut")
+        if route := _API.fullmatch(path):
+            return self._api(route, posted)
+        if route := _PATH.fullmatch(path):
+            return self._file(route, body=body, cut=fault == "cut")
         return self._error(404, "", "no such page")
 
-    def _api(self, asked_for: re.Match[str], posted: bytes) -> None:
-        kind, repo = asked_for["kind"], asked_for["repo"]
+    def _api(self, route: re.Match[str], posted: bytes) -> None:
+        kind, repo = route["kind"], route["repo"]
         if not self.server.folder(kind, repo).is_dir():
             return self._error(404, "RepoNotFound", "Repository not found")
-        sha = self.server.commit(kind, repo, asked_for["revision"] or "main")
+        sha = self.server.commit(kind, repo, route["revision"] or "main")
         if sha is None:
             return self._error(404, "RevisionNotFound", "Invalid rev id")
         folder = self.server.files(kind, repo, sha)
-        if asked_for["what"] == "tree":
-            start = folder / (asked_for["under"] or "/").strip("/")
+        if route["what"] == "tree":
+            start = folder / (route["under"] or "/").strip("/")
             if not start.is_dir():
                 return self._error(404, "EntryNotFound", "no such folder")
-            every = (
-                start.rglob("*") if "recursive=True" in self.path or "recursive=true" in self.path else start.iterdir()
-            )
-            return self._json([_entry(p, folder) for p in sorted(every)])
-        if asked_for["what"] == "paths-info":
+            recursive = "recursive=true" in self.path.lower()
+            paths = start.rglob("*") if recursive else start.iterdir()
+            return self._json([_entry(path, folder) for path in sorted(paths)])
+        if route["what"] == "paths-info":
             wanted = json.loads(posted)["paths"] if posted.startswith(b"{") else _form(posted)
             return self._json([_entry(folder / p, folder) for p in wanted if (folder / p).exists()])
         siblings = [
@@ -162,25 +175,25 @@ class _Handler(BaseHTTPRequestHandler):
             }
         )
 
-    def _file(self, asked_for: re.Match[str], *, body: bool, cut: bool) -> None:
-        kind, repo = "datasets" if asked_for["datasets"] else "models", asked_for["repo"]
-        sha = self.server.commit(kind, repo, asked_for["revision"])
+    def _file(self, route: re.Match[str], *, body: bool, cut: bool) -> None:
+        kind, repo = "datasets" if route["datasets"] else "models", route["repo"]
+        sha = self.server.commit(kind, repo, route["revision"])
         if sha is None:
             return self._error(404, "RevisionNotFound", "Invalid rev id")
-        path = self.server.files(kind, repo, sha) / asked_for["file"]
+        path = self.server.files(kind, repo, sha) / route["file"]
         if not path.is_file():
             return self._error(404, "EntryNotFound", "Entry not found")
         content = path.read_bytes()
         low, high = 0, len(content)
-        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        if asked:
-            low, high = int(asked[1]), min(len(content), int(asked[2]) + 1 if asked[2] else len(content))
-        self.send_response(206 if asked else 200)
+        byte_range = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if byte_range:
+            low, high = int(byte_range[1]), min(len(content), int(byte_range[2]) + 1 if byte_range[2] else len(content))
+        self.send_response(206 if byte_range else 200)
         self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
         self.send_header("X-Repo-Commit", sha)
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Length", str(high - low))
-        if asked:
+        if byte_range:
             self.send_header("Content-Range", f"bytes {low}-{high - 1}/{len(content)}")
         self.end_headers()
         if body:
@@ -229,12 +242,12 @@ PYTHIA = ("14m", "31m", "70m", "160m")
 
 
 def fill(root: Path) -> None:
-    """Small models under the real ids, and datasets with the real schemas."""
+    """Write small models with the IDs of real ones, and small datasets with the columns of real ones."""
     for number, size in enumerate(PYTHIA):
         width = 16 + 4 * number
         build("pythia", root / f"models/EleutherAI/pythia-{size}", hidden_size=width, intermediate_size=4 * width)
     build("pythia", root / "models/EleutherAI/pythia-14m@step1000", seed=1, hidden_size=16, intermediate_size=64)
-    # Large enough that half a download is worth resuming: what is kept is kept in pieces of 10 MB.
+    # A download that was interrupted is kept in pieces of 10 MB, so the weights must be larger.
     large = {"hidden_size": 64, "intermediate_size": 64, "vocab_size": 50304}
     build("pythia", root / "models/EleutherAI/pythia-410m-deduped", **large)
     build("gpt2", root / "models/openai-community/gpt2")
@@ -244,7 +257,7 @@ def fill(root: Path) -> None:
 
 
 def _pickled(folder: Path) -> None:
-    """As Meta publishes OPT: pickles, no safetensors."""
+    """Replace the safetensors of a model by a pickle, as Meta publishes OPT."""
     import torch
     from safetensors.torch import load_file
 
@@ -253,7 +266,7 @@ def _pickled(folder: Path) -> None:
 
 
 def paragraphs(count: int) -> list[str]:
-    """Texts of different lengths, all different."""
+    """Return texts of 20 to 79 words. All are different."""
     words = TEXT.split()
     return [f"Article {i}. " + " ".join(words[(i * 37) % 1000 : (i * 37) % 1000 + 20 + i % 60]) for i in range(count)]
 

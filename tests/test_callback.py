@@ -1,4 +1,4 @@
-"""RankCallback in a real Trainer: its numbers are in the log and choose the best model."""
+"""Tests of RankCallback in a Trainer of transformers: its metrics are logged and can choose the best model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ TEXTS = ["import os\n\n\ndef walk(path):\n    return os.listdir(path)\n", "for n
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, Any, str]:
-    """In mixed precision, where autocast is no business of a measurement's."""
+    """Train nano-6k for three steps in mixed precision, with an evaluation at each step.
+
+    Returns:
+        the trainer, the tokenizer, and the tracking URI to which the callback logs.
+
+    """
     folder = tmp_path_factory.mktemp("out")
     model = AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(embedded("tokenizer"))
@@ -63,23 +68,25 @@ def test_callback_adds_its_metrics_to_each_evaluation(trained: tuple[Trainer, An
 
 def test_callback_metrics_can_choose_the_best_model(trained: tuple[Trainer, Any, str]) -> None:
     trainer, tokenizer, _ = trained
-    measured = {e["step"]: e["eval_rbp_10"] for e in trainer.state.log_history if "eval_rbp_10" in e}
-    best = max(measured.values())
-    assert len(set(measured.values())) > 1  # or any step would do
+    rbp_10 = {entry["step"]: entry["eval_rbp_10"] for entry in trainer.state.log_history if "eval_rbp_10" in entry}
+    best = max(rbp_10.values())
+    assert len(set(rbp_10.values())) > 1  # otherwise every step would be the best
     assert trainer.state.best_metric == best
     checkpoint = trainer.state.best_model_checkpoint
     assert checkpoint is not None
-    assert measured[int(Path(checkpoint).name.removeprefix("checkpoint-"))] == best
-    later = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
-    assert rbptrack.measure(later, tokenizer, TEXTS, seq_len=64).rbp(10) == best
+    assert rbp_10[int(Path(checkpoint).name.removeprefix("checkpoint-"))] == best
+    best_model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+    assert rbptrack.measure(best_model, tokenizer, TEXTS, seq_len=64).rbp(10) == best
 
 
 def test_callback_logs_evaluations_as_checkpoints_of_one_family(trained: tuple[Trainer, Any, str]) -> None:
-    runs = rbptrack.runs(family="mine", tracking_uri=trained[2])
+    trainer, _, tracking_uri = trained
+    runs = rbptrack.runs(family="mine", tracking_uri=tracking_uri)
     assert sorted(runs["revision"]) == ["step1", "step2", "step3"]
-    logged = {e["step"]: e["eval_rank_ce"] for e in trained[0].state.log_history if "eval_rank_ce" in e}
+    history = trainer.state.log_history
+    cross_entropy = {entry["step"]: entry["eval_rank_ce"] for entry in history if "eval_rank_ce" in entry}
     for row in runs:
-        assert row["ce"] == logged[int(row["revision"].removeprefix("step"))]
+        assert row["ce"] == cross_entropy[int(row["revision"].removeprefix("step"))]
 
 
 @pytest.mark.parametrize("damaged", [False, True])
@@ -91,12 +98,13 @@ def test_callback_does_not_end_training_without_a_store_or_with_nan(
     model = AutoModelForCausalLM.from_pretrained(embedded("models/6k"), dtype=torch.float32)
     if damaged:
         model.get_output_embeddings().weight.data.fill_(math.nan)
-    away = "http://127.0.0.1:9"  # nobody listens there
-    rank = RankCallback(TEXTS, trained[1], seq_len=64, log=True, tracking_uri=away)
+    trainer, tokenizer, _ = trained
+    unreachable = "http://127.0.0.1:9"  # no server listens at this port
+    callback = RankCallback(TEXTS, tokenizer, seq_len=64, log=True, tracking_uri=unreachable)
     metrics = {"eval_runtime": 1.0}
-    rank.on_evaluate(trained[0].args, TrainerState(), TrainerControl(), metrics=metrics, model=model)
+    callback.on_evaluate(trainer.args, TrainerState(), TrainerControl(), metrics=metrics, model=model)
     assert math.isnan(metrics["eval_rbp_10"]) == math.isnan(metrics["eval_rank_ce"]) == damaged
-    assert len(Outbox(Store(away)).waiting()) == (0 if damaged else 1)
+    assert len(Outbox(Store(unreachable)).waiting()) == (0 if damaged else 1)
 
 
 @pytest.fixture(scope="module")

@@ -14,14 +14,21 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-TEXT = "".join(
-    Path(str(module.__file__)).read_text() for module in (json, json.decoder, json.encoder)
-)  # no special tokens in it
-ROWS = 512  # of the head; the tokenizers have fewer entries, as Pythia's and Qwen's do
+TEXT = "".join(Path(str(module.__file__)).read_text() for module in (json, json.decoder, json.encoder))
+"""Python code of the standard library. It contains no special tokens."""
+
+ROWS = 512
+"""The number of rows of the head. The tokenizers have fewer tokens, as those of Pythia and Qwen do."""
 
 
 def byte_level(specials: list[str], *, size: int = 400) -> Tokenizer:
-    """The kind of GPT-2, GPT-NeoX, OPT, Qwen and Llama 3: byte-level BPE."""
+    """Train a byte-level BPE on TEXT, as GPT-2, GPT-NeoX, OPT, Qwen and Llama 3 have it.
+
+    Args:
+        specials: the special tokens, which get the first numbers.
+        size: the number of tokens.
+
+    """
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
@@ -34,7 +41,10 @@ def byte_level(specials: list[str], *, size: int = 400) -> Tokenizer:
 
 
 def sentence_piece(named: tuple[str, ...] = ("<pad>", "<eos>", "<bos>", "<unk>")) -> Tokenizer:
-    """The kind of Gemma and Llama 2: BPE over characters with byte fallback, spaces written as U+2581."""
+    """Train a BPE of 450 tokens on TEXT, as Gemma and Llama 2 have it: over characters, with spaces written as U+2581.
+
+    Characters that the vocabulary lacks become tokens of bytes. The special tokens `named` get the first numbers.
+    """
     specials = [*named, *(f"<0x{i:02X}>" for i in range(256))]
     bpe = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     bpe.normalizer = normalizers.Replace(" ", "▁")
@@ -44,21 +54,21 @@ def sentence_piece(named: tuple[str, ...] = ("<pad>", "<eos>", "<bos>", "<unk>")
     return bpe
 
 
-def _begin(tokenizer: Tokenizer, token: str) -> None:
+def _put_before_texts(tokenizer: Tokenizer, token: str) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{token} $A", special_tokens=[(token, tokenizer.token_to_id(token))]
     )
 
 
 def _save(folder: Path, tokenizer: Tokenizer, config: dict[str, Any], *, fast: bool = True) -> None:
-    """As published: tokenizer.json, or (OPT) only vocab.json and merges.txt."""
-    parts = json.loads(tokenizer.to_str())["model"]
+    """Write the files of a tokenizer as they are published: tokenizer.json, or (OPT) only vocab.json and merges.txt."""
+    model = json.loads(tokenizer.to_str())["model"]
     if fast:
         tokenizer.save(str(folder / "tokenizer.json"))
     if not fast or "GPT2" in config["tokenizer_class"] or "Qwen2" in config["tokenizer_class"]:
         vocab = tokenizer.get_vocab()
         (folder / "vocab.json").write_text(json.dumps(dict(sorted(vocab.items(), key=lambda item: item[1]))))
-        lines = [" ".join(pair) for pair in parts["merges"]]
+        lines = [" ".join(pair) for pair in model["merges"]]
         (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(lines) + "\n")
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
@@ -88,33 +98,41 @@ def qwen(folder: Path) -> None:
 
 def llama3(folder: Path) -> None:
     tokenizer = byte_level(["<|begin_of_text|>", "<|end_of_text|>"])
-    _begin(tokenizer, "<|begin_of_text|>")
+    _put_before_texts(tokenizer, "<|begin_of_text|>")
     names = {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}
     _save(folder, tokenizer, {"tokenizer_class": "PreTrainedTokenizerFast", **names})
 
 
 def llama2(folder: Path) -> None:
     tokenizer = sentence_piece(("<unk>", "<s>", "</s>"))
-    _begin(tokenizer, "<s>")
+    _put_before_texts(tokenizer, "<s>")
     names = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     _save(folder, tokenizer, {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True, **names})
 
 
 def gemma(folder: Path) -> None:
     tokenizer = sentence_piece()
-    _begin(tokenizer, "<bos>")
+    _put_before_texts(tokenizer, "<bos>")
     names = {f"{role}_token": f"<{role}>" for role in ("bos", "eos", "unk", "pad")}
     _save(folder, tokenizer, {"tokenizer_class": "GemmaTokenizerFast", "add_bos_token": True, **names})
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One family: its transformers config class, small shapes, and the kind of its tokenizer."""
+    """The small checkpoint of one family.
+
+    Attributes:
+        config: the name of the config class in transformers.
+        shape: the values of its config.
+        tokenizer: the function that writes the files of its tokenizer into a folder.
+        begins: the special token with which the tokenizer begins a text; empty if there is none.
+
+    """
 
     config: str
     shape: dict[str, Any]
     tokenizer: Callable[[Path], None]
-    begins: str = ""  # the special token with which its tokenizer begins a text
+    begins: str = ""
 
 
 _LAYERS: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": ROWS}
@@ -165,15 +183,23 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 def build(name: str, folder: Path, *, seed: int = 0, **shape: Any) -> None:
-    """Write config, safetensors and tokenizer of a small checkpoint."""
+    """Write config, safetensors and tokenizer of a small checkpoint with random weights.
+
+    Args:
+        name: a key of ARCHITECTURES.
+        folder: where to write; it is created if it does not exist.
+        seed: the seed of the weights.
+        shape: values of config.json that replace those of the architecture.
+
+    """
     architecture = ARCHITECTURES[name]
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
-    ends = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}
-    config = getattr(transformers, architecture.config)(**ends | architecture.shape | shape)
+    special_tokens = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}
+    config = getattr(transformers, architecture.config)(**special_tokens | architecture.shape | shape)
     causal: Any = transformers.AutoModelForCausalLM
     model = causal.from_config(config)
-    with torch.no_grad():  # larger weights than a fresh model's, so that ranks are not all but random
+    with torch.no_grad():  # with the small weights of a new model, all logits would be nearly equal
         for parameter in model.parameters():
             if parameter.ndim > 1:
                 parameter.mul_(5.0)
@@ -182,7 +208,14 @@ def build(name: str, folder: Path, *, seed: int = 0, **shape: Any) -> None:
 
 
 def write_gguf(folder: Path, name: str) -> Any:
-    """Write `name` (Qwen 2, matrices as Q8_0) into a folder, and give the model whose weights it holds, dequantised."""
+    """Write a Qwen 2 with matrices in Q8_0 as a GGUF file.
+
+    The folder `plain` beside the file gets the model before quantisation.
+
+    Returns:
+        the model of transformers with the dequantised weights of the file.
+
+    """
     import gguf
 
     plain = folder / "plain"
