@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, Self
 
 import altair as alt
@@ -188,17 +188,20 @@ def maximum_likelihood(means: FloatArray, vocab_size: int) -> tuple[FloatArray, 
     """
     powers = np.log(np.arange(1, vocab_size + 1))[None] ** np.arange(1, len(means) + 1)[:, None]  # (p, V)
 
-    def log_pmf(exponents: FloatArray) -> FloatArray:
-        values = -exponents @ powers
+    @lru_cache(maxsize=1)  # the optimizer asks for loss and Hessian of the same exponents, one after the other
+    def distribution(*exponents: float) -> tuple[FloatArray, FloatArray]:
+        """Return ln P(k) and P(k) for k = 1..V, (V,) each."""
+        values = -np.array(exponents) @ powers
         values -= values.max()  # prevents overflow of the exponentials
-        return np.asarray(values - np.log(np.exp(values).sum()))
+        log_p = values - np.log(np.exp(values).sum())
+        return log_p, np.exp(log_p)
 
     def loss(exponents: FloatArray) -> tuple[float, FloatArray]:
-        log_p = log_pmf(exponents)
-        return float(exponents @ means - log_p[0]), means - powers @ np.exp(log_p)
+        log_p, p = distribution(*exponents)
+        return float(exponents @ means - log_p[0]), means - powers @ p
 
     def hessian(exponents: FloatArray) -> FloatArray:
-        p = np.exp(log_pmf(exponents))
+        _, p = distribution(*exponents)
         mean = powers @ p
         return np.asarray((powers * p) @ powers.T - np.outer(mean, mean))
 
@@ -206,7 +209,7 @@ def maximum_likelihood(means: FloatArray, vocab_size: int) -> tuple[FloatArray, 
     exponents = optimize.minimize(loss, start, jac=True, hess=hessian, method="trust-exact").x
     # One more Newton step, because the optimizer stops when changes of the loss are below its rounding errors.
     exponents = exponents - np.linalg.solve(hessian(exponents), loss(exponents)[1])
-    return exponents, hessian(exponents), log_pmf(exponents)
+    return exponents, hessian(exponents), distribution(*exponents)[0]
 
 
 def fit_ranks(counts: RankSums) -> Fitted:

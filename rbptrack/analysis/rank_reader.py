@@ -118,7 +118,7 @@ class RankReader:
 
     def _find_groups(self, run_id: str) -> Sequence[str]:
         frame = self._frame
-        if frame["groups"].isna().all():
+        if not self._has_groups:
             return ()
         row = frame[frame["run_id"] == run_id].iloc[0]
         same_texts = frame["run_id"] == run_id
@@ -169,6 +169,11 @@ class RankReader:
     @cached_property
     def _logged_ks(self) -> list[int]:
         return rbp_ks(self._frame.columns)
+
+    @cached_property
+    def _has_groups(self) -> bool:
+        """Whether some run names groups of documents."""
+        return bool(self._frame["groups"].notna().any())
 
     @cached_property
     def _without_ranks(self) -> frozenset[str]:
