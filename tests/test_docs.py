@@ -1,4 +1,4 @@
-"""The documentation: links lead somewhere, commands and code run, and what people copy is complete."""
+"""Tests of the documentation: its links, its commands, its Python code, and the pages that a tool writes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def python_blocks(page: Path) -> list[str]:
 
 
 def commands() -> list[tuple[str, str]]:
-    """Every command line of rbptrack that a page shows, in code of any kind."""
+    """Return each command line of rbptrack that a page shows, with the name of the page."""
     found = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def commands() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_to_files(page: Path) -> None:
+def test_links_of_a_page_lead_to_files_that_exist(page: Path) -> None:
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
         path = target.partition("#")[0]
         if "://" in target or not path:
@@ -74,7 +74,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_to_anchors(page: Path) -> None:
+def test_links_of_a_page_lead_to_anchors_that_exist(page: Path) -> None:
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
         path, _, anchor = target.partition("#")
         there = (page.parent / path).resolve() if path else page
@@ -83,7 +83,9 @@ def test_links_lead_to_anchors(page: Path) -> None:
 
 
 @pytest.mark.parametrize(("page", "line"), commands())
-def test_commands_are_understood(page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_of_a_page_has_only_known_words_and_options(
+    page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-model").mkdir()
     mine = tmp_path / "conf/model/mine"
@@ -112,12 +114,12 @@ def test_commands_are_understood(page: str, line: str, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_python_parses(page: Path) -> None:
+def test_python_code_of_a_page_parses(page: Path) -> None:
     for block in python_blocks(page):
         ast.parse(block)
 
 
-def test_the_readmes_first_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_first_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for kind, folder in (("AutoModelForCausalLM", "models/6k"), ("AutoTokenizer", "tokenizer")):
         loaded = getattr(transformers, kind).from_pretrained(embedded(folder))
         monkeypatch.setattr(f"transformers.{kind}.from_pretrained", lambda name, loaded=loaded: loaded)
@@ -127,7 +129,7 @@ def test_the_readmes_first_example_runs(monkeypatch: pytest.MonkeyPatch, capsys:
     assert 0 <= rbp <= 1
 
 
-def test_the_readmes_analyzer_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_analyzer_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = python_blocks(ROOT / "README.md")[1]
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins/best.py").write_text(source)
@@ -139,7 +141,9 @@ def test_the_readmes_analyzer_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert set(found["best"]) == {"alpha-25600000"}
 
 
-def test_the_plugin_pages_analyzer_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_analyzer_of_the_page_on_plugins_passes_the_contract_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = python_blocks(ROOT / "docs/howto/plugins.md")[0]
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins/spread.py").write_text(source)
@@ -155,7 +159,7 @@ def test_the_plugin_pages_analyzer_keeps_the_contract(tmp_path: Path, monkeypatc
             getattr(contract, name)()
 
 
-def test_docstrings_examples_hold() -> None:
+def test_examples_in_docstrings_print_what_they_show() -> None:
     for module in pkgutil.walk_packages(rbptrack.__path__, "rbptrack."):
         if "embedded" in module.name or module.name.endswith("__main__"):
             continue
@@ -164,7 +168,7 @@ def test_docstrings_examples_hold() -> None:
             assert doctest.testmod(importlib.import_module(module.name)).failed == 0, module.name
 
 
-def test_the_notebook_was_run() -> None:
+def test_notebook_holds_the_outputs_of_all_its_cells() -> None:
     notebook = json.loads((ROOT / "examples/notebook.ipynb").read_text(encoding="utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert all(cell["execution_count"] for cell in cells)
