@@ -1,4 +1,4 @@
-"""The real loading code against a hub on loopback: a sweep end to end, and the faults of a bad day."""
+"""Tests of loading models and datasets from a mirror of the Hugging Face Hub on this machine."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ from tests.tiny_models import build
 
 ROOT = Path(__file__).parent.parent.parent
 TOKEN = "hf_ThisIsNotForAnybodysEyes"
-Said = dict[str, tuple[str, list[str]]]  # what was said of a case, and asked of the hub
+Results = dict[str, tuple[str, list[str]]]  # by case: the result or the error as a text, and the requests to the mirror
 
 
 @pytest.fixture(scope="module")
 def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+    """A running mirror with models and datasets."""
     root = tmp_path_factory.mktemp("mirror")
     fill(root)
-    digits(root / "models/org/digits")
+    build_model_that_splits_digits(root / "models/org/digits")
     server = Mirror(root)
     yield server
     server.shutdown()
     server.server_close()
 
 
-def digits(folder: Path) -> None:
-    """A model whose tokenizer.json splits digits one by one, and whose class does not."""
+def build_model_that_splits_digits(folder: Path) -> None:
+    """Save a model with a tokenizer.json that splits numbers into digits. The class of its tokenizer does not."""
     build("gpt2", folder)
-    parts = json.loads((folder / "tokenizer.json").read_text())
-    one_by_one = {"type": "Digits", "individual_digits": True}
-    parts["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [one_by_one, parts["pre_tokenizer"]]}
-    (folder / "tokenizer.json").write_text(json.dumps(parts))
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    digits = {"type": "Digits", "individual_digits": True}
+    tokenizer["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [digits, tokenizer["pre_tokenizer"]]}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     config = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "tokenizer_config.json").write_text(json.dumps(config | {"add_bos_token": True}))
 
 
 @pytest.fixture(autouse=True)
-def _healthy(mirror: Mirror) -> Iterator[None]:
+def _remove_faults(mirror: Mirror) -> Iterator[None]:
+    """Remove the faults of the mirror after each test."""
     yield
     mirror.faults.clear()
     mirror.silent.clear()
@@ -58,6 +60,7 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(address: str, caches: Path) -> dict[str, str]:
+    """Return environment variables with the address of the hub, a token, and caches in a folder."""
     others = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     return others | {
         "HF_ENDPOINT": address,
@@ -67,62 +70,69 @@ def environment(address: str, caches: Path) -> dict[str, str]:
     }
 
 
-def run(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run_python(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *words]
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
-def rbptrack(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return run("-m", "rbptrack", *words, cwd=cwd, env=env)
+def run_rbptrack(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return run_python("-m", "rbptrack", *words, cwd=cwd, env=env)
 
 
-def listed(cwd: Path, env: dict[str, str]) -> list[dict[str, Any]]:
-    done = rbptrack("list", "--format", "json", cwd=cwd, env=env)
-    assert done.returncode == 0, done.stderr
-    rows: list[dict[str, Any]] = json.loads(done.stdout)
+def list_measurements(cwd: Path, env: dict[str, str]) -> list[dict[str, Any]]:
+    """Return the rows that `rbptrack list` prints."""
+    process = run_rbptrack("list", "--format", "json", cwd=cwd, env=env)
+    assert process.returncode == 0, process.stderr
+    rows: list[dict[str, Any]] = json.loads(process.stdout)
     return rows
 
 
 @pytest.fixture(scope="module")
 def sweep(mirror: Mirror, caches: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Three sizes of one family on two datasets: the working folder, and what was printed."""
+    """A sweep of three sizes of one family on two datasets: the working folder, and what the command printed."""
     folder = tmp_path_factory.mktemp("sweep")
     words = ("-m", "model=pythia/??m", "dataset=wiki,humaneval", "analyzers=power_law")
-    done = rbptrack("measure", *words, cwd=folder, env=environment(mirror.address, caches))
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder, done.stdout + done.stderr
+    process = run_rbptrack("measure", *words, cwd=folder, env=environment(mirror.address, caches))
+    assert process.returncode == 0, process.stdout + process.stderr
+    return folder, process.stdout + process.stderr
 
 
-def test_a_sweep_of_hub_models_and_datasets(sweep: tuple[Path, str], mirror: Mirror, caches: Path) -> None:
-    rows = listed(sweep[0], environment(mirror.address, caches))
+def test_measure_of_hub_models_and_datasets_has_all_cells(
+    sweep: tuple[Path, str], mirror: Mirror, caches: Path
+) -> None:
+    folder, _ = sweep
+    rows = list_measurements(folder, environment(mirror.address, caches))
     assert {row["size"] for row in rows} == {"14m", "31m", "70m"}
     assert {row["dataset"]: row["documents"] for row in rows} == {"wiki": 60, "humaneval": 20}
 
 
-def test_the_token_is_shown_nowhere(sweep: tuple[Path, str], mirror: Mirror, caches: Path) -> None:
-    folder, said = sweep
-    assert f"Bearer {TOKEN}" in mirror.tokens_seen, "it was used"
-    assert TOKEN not in said
+def test_token_is_sent_to_hub_but_neither_printed_nor_saved(
+    sweep: tuple[Path, str], mirror: Mirror, caches: Path
+) -> None:
+    folder, output = sweep
+    assert f"Bearer {TOKEN}" in mirror.tokens_seen
+    assert TOKEN not in output
     for path in [*folder.rglob("*"), *(caches / "rbptrack").rglob("*")]:
         if path.is_file():
             assert TOKEN.encode() not in path.read_bytes(), path
 
 
-def test_cached_but_unreachable_runs_at_once(
+def test_measure_with_cached_files_asks_silent_hub_at_most_twice(
     sweep: tuple[Path, str], mirror: Mirror, caches: Path, tmp_path: Path
 ) -> None:
-    """Though the hub accepts connections: it is asked twice in all, not some times for each file."""
+    """The hub accepts connections, but does not answer."""
+    folder_of_sweep, _ = sweep
     mirror.silent.set()
     mirror.requests.clear()
     env = environment(mirror.address, caches)
-    done = rbptrack("measure", "model=pythia/14m", "dataset=wiki", "analyzers=[]", cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = run_rbptrack("measure", "model=pythia/14m", "dataset=wiki", "analyzers=[]", cwd=tmp_path, env=env)
+    assert process.returncode == 0, process.stdout + process.stderr
     assert len(mirror.requests) <= 2
     mirror.silent.clear()
-    ours = {row["model"]: row["ce"] for row in listed(tmp_path, env)}
-    first = {row["model"]: row["ce"] for row in listed(sweep[0], env) if row["dataset"] == "wiki"}
-    assert ours
-    assert all(first[model] == ce for model, ce in ours.items())
+    (row,) = list_measurements(tmp_path, env)
+    rows_of_sweep = list_measurements(folder_of_sweep, env)
+    ce_of_sweep = {earlier["model"]: earlier["ce"] for earlier in rows_of_sweep if earlier["dataset"] == "wiki"}
+    assert row["ce"] == ce_of_sweep[row["model"]]
 
 
 def free_port() -> int:
@@ -131,21 +141,24 @@ def free_port() -> int:
         return port
 
 
-@pytest.mark.parametrize("answers", ["refuses", "is silent"])
-def test_unreachable_says_what_is_missing_and_how_to_get_it(
-    answers: str, mirror: Mirror, caches: Path, tmp_path: Path
+@pytest.mark.parametrize("hub", ["refuses connections", "is silent"])
+def test_measure_of_model_on_unreachable_hub_names_download_command_and_options(
+    hub: str, mirror: Mirror, caches: Path, tmp_path: Path
 ) -> None:
     mirror.silent.set()
     mirror.requests.clear()
-    address = mirror.address if answers == "is silent" else f"http://127.0.0.1:{free_port()}"
-    done = rbptrack("measure", "model=opt/125m", "dataset=wiki", cwd=tmp_path, env=environment(address, caches))
-    assert done.returncode != 0
+    address = mirror.address if hub == "is silent" else f"http://127.0.0.1:{free_port()}"
+    process = run_rbptrack("measure", "model=opt/125m", "dataset=wiki", cwd=tmp_path, env=environment(address, caches))
+    assert process.returncode != 0
     assert len(mirror.requests) <= 2
-    assert "hf download facebook/opt-125m" in done.stderr
-    assert all(word in done.stderr for word in ("HF_HOME", "model.path"))
-    assert "Traceback" not in done.stderr
+    assert "hf download facebook/opt-125m" in process.stderr
+    assert "HF_HOME" in process.stderr
+    assert "model.path" in process.stderr
+    assert "Traceback" not in process.stderr
 
 
+# Arguments: the address of the mirror, and the cases as JSON. For each case, the script sets the faults of the mirror,
+# evaluates an expression, and prints the name, the result or the error, and the requests to the mirror.
 SCRIPT = """
 import json, sys, urllib.request
 from rbptrack.base.errors import RbptrackError
@@ -176,15 +189,16 @@ def texts(name, *more):
     groups = {document.group for document in documents} - {""}
     return f"{len(documents)} of {len(groups)}" if groups else len(documents)
 
-for name, faults, code in json.loads(sys.argv[2]):
+for name, faults, expression in json.loads(sys.argv[2]):
     mirror(faults)
     try:
-        said = str(eval(code))
+        result = str(eval(expression))
     except RbptrackError as error:
-        said = f"{type(error).__name__}: {error}"
-    print("RESULT", json.dumps([name, said, mirror({})]), flush=True)
+        result = f"{type(error).__name__}: {error}"
+    print("RESULT", json.dumps([name, result, mirror({})]), flush=True)
 """
 
+# By name: the number of documents, and whether the paper selects them differently.
 DATASETS = {
     "wiki": (60, True),
     "humaneval": (20, True),
@@ -193,8 +207,8 @@ DATASETS = {
     "c4": (24, False),
     "pile_github": (12, True),
 }
-# name: faults, what is done, what is said
-FAULTS: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
+# By name: the faults of the mirror, the expression that `SCRIPT` evaluates, and a pattern of its result or error.
+CASES: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
     "no such model": ({}, "weights('EleutherAI/nothing')", r"BadInput: .*not on the hub, or is private"),
     "no such revision": ({}, "weights('EleutherAI/pythia-14m', revision='step7')", r"BadInput: .*no revision step7"),
     "not an id": ({}, "weights('a/b/c')", r"BadInput: .*not a hub id"),
@@ -235,34 +249,37 @@ FAULTS: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def results(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Said:
-    """Every case of FAULTS, in one process."""
-    cases = json.dumps([[name, faults, code] for name, (faults, code, _) in FAULTS.items()])
+def results(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """The results of all `CASES`, which run in one process."""
+    cases = json.dumps([[name, faults, expression] for name, (faults, expression, _) in CASES.items()])
     env = environment(mirror.address, tmp_path_factory.mktemp("faults"))
-    done = run("-c", SCRIPT, mirror.address, cases, cwd=ROOT, env=env)
-    rows = [json.loads(line.removeprefix("RESULT ")) for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert len(rows) == len(FAULTS), done.stdout + done.stderr
-    assert TOKEN not in done.stdout + done.stderr
-    return {name: (said, asked) for name, said, asked in rows}
+    process = run_python("-c", SCRIPT, mirror.address, cases, cwd=ROOT, env=env)
+    rows = [
+        json.loads(line.removeprefix("RESULT ")) for line in process.stdout.splitlines() if line.startswith("RESULT")
+    ]
+    assert len(rows) == len(CASES), process.stdout + process.stderr
+    assert TOKEN not in process.stdout + process.stderr
+    return {name: (result, requests) for name, result, requests in rows}
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_faults(name: str, results: Said) -> None:
-    said, _ = results[name]
-    assert re.match(FAULTS[name][2], said), said
-    assert "\n" not in said
+@pytest.mark.parametrize("name", CASES)
+def test_loading_from_hub_succeeds_or_raises_error_in_one_line(name: str, results: Results) -> None:
+    _, _, pattern = CASES[name]
+    result, _ = results[name]
+    assert re.match(pattern, result), result
+    assert "\n" not in result
 
 
-def test_an_interrupted_download_goes_on_where_it_stopped(results: Said) -> None:
-    _, asked = results["cut off"]
-    gets = [line for line in asked if line.startswith("GET") and "model.safetensors" in line]
-    assert len(gets) == 2
-    assert re.search(r"bytes=[1-9]\d*-", gets[1])
+def test_interrupted_download_continues_where_it_stopped(results: Results) -> None:
+    _, requests = results["cut off"]
+    downloads = [line for line in requests if line.startswith("GET") and "model.safetensors" in line]
+    assert len(downloads) == 2
+    assert re.search(r"bytes=[1-9]\d*-", downloads[1])
 
 
-def test_what_hf_download_put_there_is_read_without_a_network(mirror: Mirror, tmp_path: Path) -> None:
-    """The remedy that the error names works: a snapshot of the dataset, then no network."""
-    fetch = "from huggingface_hub import snapshot_download as f\nf('wikimedia/wikipedia', repo_type='dataset')\n"
+def test_dataset_of_snapshot_download_is_read_without_network(mirror: Mirror, tmp_path: Path) -> None:
+    """The error about an unreachable hub names this remedy."""
+    download = "from huggingface_hub import snapshot_download as f\nf('wikimedia/wikipedia', repo_type='dataset')\n"
     read = (
         "from rbptrack.config.compose import compose\n"
         "from rbptrack.corpus.documents import load_documents\n"
@@ -270,11 +287,12 @@ def test_what_hf_download_put_there_is_read_without_a_network(mirror: Mirror, tm
         "(config,) = compose(['model=nano/6k', 'dataset=wiki', 'dataset.documents=7'])\n"
         "print(sorted(int(d.id) for d in load_documents(config.dataset, pin_dataset(config.dataset))))\n"
     )
-    printed = []
-    for code, address in ((fetch + read, mirror.address), (read, f"http://127.0.0.1:{free_port()}")):
-        env = environment(address, tmp_path) | {"RBPTRACK_CACHE": str(tmp_path / f"cache-{address[-5:]}")}
-        done = run("-c", code, cwd=ROOT, env=env)
-        assert done.returncode == 0, done.stderr
-        printed.append(done.stdout)
-    assert printed[0] == printed[1]
-    assert len(json.loads(printed[0])) == 7
+    with_network = environment(mirror.address, tmp_path) | {"RBPTRACK_CACHE": str(tmp_path / "first cache")}
+    without_network = environment(f"http://127.0.0.1:{free_port()}", tmp_path)
+    without_network |= {"RBPTRACK_CACHE": str(tmp_path / "second cache")}
+    first = run_python("-c", download + read, cwd=ROOT, env=with_network)
+    second = run_python("-c", read, cwd=ROOT, env=without_network)
+    assert first.returncode == 0, first.stderr
+    assert second.returncode == 0, second.stderr
+    assert first.stdout == second.stdout
+    assert len(json.loads(first.stdout)) == 7

@@ -1,4 +1,4 @@
-"""launch=slurm on a real cluster of two nodes on this machine: Debian's slurm-wlm and munge, as root."""
+"""Tests of launch=slurm on a cluster of two nodes, which runs on this machine. Needs root, slurm-wlm and munge."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from rbptrack.tracking import Store
 
-PATIENCE = 300.0  # seconds after which something hangs
+PATIENCE = 300.0  # seconds after which a command or an event counts as hanging
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 MISSING = [name for name in ("munged", "slurmctld", "slurmd", "sbatch") if not shutil.which(name, path=PATH)]
 
@@ -61,7 +61,7 @@ PartitionName=main Nodes=n1,n2 Default=YES MaxTime=60 State=UP
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[dict[str, str]]:
-    """Start a cluster; the environment in which SLURM's commands find it."""
+    """A running cluster: the environment variables with which SLURM's commands find it."""
     with tempfile.TemporaryDirectory(prefix="rbptrack-slurm-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": PATH}
@@ -72,20 +72,20 @@ def cluster() -> Iterator[dict[str, str]]:
                 processes.append(subprocess.Popen(command, env=environment, stdout=out, stderr=out))
 
         try:
-            prepare(folder)
+            write_configuration(folder)
             munge = folder / "munge"
-            files = [f"--{key}={munge / name}" for key, name in (("key-file", "key"), ("socket", "socket"))]
-            files += [f"--{key}={munge / key}" for key in ("pid-file", "log-file", "seed-file")]
+            files = [f"--key-file={munge / 'key'}", f"--socket={munge / 'socket'}"]
+            files += [f"--{option}={munge / option}" for option in ("pid-file", "log-file", "seed-file")]
             start("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground", *files)
-            until(lambda: (munge / "socket").exists())
+            wait_until(lambda: (munge / "socket").exists())
             start("slurmctld", "-D")
             for node in ("n1", "n2"):
                 start("slurmd", "-D", "-N", node)
-            until(lambda: ask(environment, "sinfo", "--noheader", "--format=%T") == "idle")
+            wait_until(lambda: output_of(environment, "sinfo", "--noheader", "--format=%T") == "idle")
             yield environment
         finally:
-            ask(environment, "scancel", "--me")
-            until(lambda: not ask(environment, "squeue", "--noheader"))
+            output_of(environment, "scancel", "--me")
+            wait_until(lambda: not output_of(environment, "squeue", "--noheader"))
             for process in reversed(processes):
                 process.terminate()
             for process in processes:
@@ -94,7 +94,8 @@ def cluster() -> Iterator[dict[str, str]]:
                 process.kill()
 
 
-def prepare(folder: Path) -> None:
+def write_configuration(folder: Path) -> None:
+    """Write slurm.conf, gres.conf, munge's key and the files that stand for GPUs."""
     folder.chmod(0o755)
     for name in ("state", "n1", "n2", "munge"):
         (folder / name).mkdir()
@@ -118,24 +119,26 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def ask(environment: dict[str, str], *command: str) -> str:
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    return done.stdout.strip()
+def output_of(environment: dict[str, str], *command: str) -> str:
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return process.stdout.strip()
 
 
-def until(ready: Callable[[], object], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < deadline, "it takes too long"
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"the condition is not met after {PATIENCE:.0f} s"
         time.sleep(0.2)
 
 
-def command(*words: str) -> list[str]:
+def command_by_slurm(*words: str) -> list[str]:
+    """Return the command that measures the cells of these words by SLURM, with one GPU for each task."""
     options = ["launch=slurm", "launch.options.gres=gpu:1", "launch.options.time=10", "analyzers=[]"]
     return [sys.executable, "-m", "rbptrack", "measure", *words, *options]
 
 
-BLOCK_AND_WAIT = """
+# Makes a process save every block at once. After each block, the process waits until the file `continue_file` exists.
+SITECUSTOMIZE = """
 import pathlib, sys, time
 import rbptrack.engine
 measuring = sys.modules["rbptrack.engine.measure"]
@@ -144,27 +147,27 @@ save = measuring.Blocks.write
 
 def save_and_wait(*arguments, **options):
     save(*arguments, **options)
-    while not pathlib.Path({go!r}).exists():
+    while not pathlib.Path({continue_file!r}).exists():
         time.sleep(0.05)
 
 measuring.Blocks.write = save_and_wait
 """
 
 
-def with_waiting_blocks(folder: Path, go: Path) -> Path:
-    """A folder for PYTHONPATH: every Python that starts with it saves a block at once, then waits for the file `go`."""
+def write_sitecustomize(folder: Path, continue_file: Path) -> None:
+    """Create a folder for PYTHONPATH. Python processes with it run `SITECUSTOMIZE` when they start."""
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text(BLOCK_AND_WAIT.format(go=str(go)))
-    return folder
+    (folder / "sitecustomize.py").write_text(SITECUSTOMIZE.format(continue_file=str(continue_file)))
 
 
-def test_a_sweep_by_slurm(cluster: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One array, a task for each model; the launcher delivers, and the next command finds all of it."""
-    words = command("model=nano/6k,nano/15k", "dataset=pydocs,stdlib", "dataset.documents=3", "sweep=mine")
-    done = subprocess.run(
+def test_launch_slurm_runs_one_task_for_each_model_and_delivers_all_cells(
+    cluster: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = command_by_slurm("model=nano/6k,nano/15k", "dataset=pydocs,stdlib", "dataset.documents=3", "sweep=mine")
+    process = subprocess.run(
         words, cwd=tmp_path, env=cluster, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
     assert len(list((tmp_path / "mlruns/launch/mine").glob("*.json"))) == 2
     monkeypatch.chdir(tmp_path)
     frame = Store().runs().frame
@@ -173,47 +176,48 @@ def test_a_sweep_by_slurm(cluster: dict[str, str], tmp_path: Path, monkeypatch: 
     assert not list((tmp_path / "mlruns/cells").glob("*/"))
 
 
-def test_the_script_is_shown(cluster: dict[str, str], tmp_path: Path) -> None:
-    words = [*command("model=nano/6k", "dataset=pydocs"), "launch.show=true"]
-    done = subprocess.run(
+def test_launch_show_prints_script_and_starts_nothing(cluster: dict[str, str], tmp_path: Path) -> None:
+    words = [*command_by_slurm("model=nano/6k", "dataset=pydocs"), "launch.show=true"]
+    process = subprocess.run(
         words, cwd=tmp_path, env=cluster, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert "#SBATCH --gres=gpu:1" in done.stdout
-    assert not ask(cluster, "squeue", "--noheader")
+    assert process.returncode == 0, process.stderr
+    assert "#SBATCH --gres=gpu:1" in process.stdout
+    assert not output_of(cluster, "squeue", "--noheader")
 
 
-def test_a_task_is_requeued_and_another_cancelled(
+def test_requeued_task_finishes_and_next_command_measures_cell_of_cancelled_task(
     cluster: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The requeued task continues and finishes. The cancelled one is finished by the next command, without SLURM."""
-    # Both cells wait after their first block until both tasks are interrupted.
+    """The next command runs without SLURM. It continues from the blocks that the cancelled task saved."""
     words = ["model=nano/15k,nano/38k", "dataset=stdlib", "dataset.documents=100", "sweep=mine"]
-    go = tmp_path / "go"
-    environment = cluster | {"PYTHONPATH": str(with_waiting_blocks(tmp_path / "start", go))}
+    continue_file = tmp_path / "continue"  # both tasks wait for it after their first block, until they are interrupted
+    write_sitecustomize(tmp_path / "start", continue_file)
+    environment = cluster | {"PYTHONPATH": str(tmp_path / "start")}
     with (tmp_path / "out.log").open("wb") as log:
-        sweep = subprocess.Popen(command(*words), cwd=tmp_path, env=environment, stdout=log, stderr=log)
+        sweep = subprocess.Popen(command_by_slurm(*words), cwd=tmp_path, env=environment, stdout=log, stderr=log)
     cells = tmp_path / "mlruns/cells"
-    until(lambda: len({path.parent for path in cells.glob("*/blocks/*.parquet")}) == 2)
-    array = ask(cluster, "squeue", "--noheader", "--format=%F").split()[0]
-    ask(cluster, "scontrol", "requeue", f"{array}_1")
-    ask(cluster, "scancel", f"{array}_0")
+    wait_until(lambda: len({path.parent for path in cells.glob("*/blocks/*.parquet")}) == 2)
+    array = output_of(cluster, "squeue", "--noheader", "--format=%F").split()[0]
+    output_of(cluster, "scontrol", "requeue", f"{array}_1")
+    output_of(cluster, "scancel", f"{array}_0")
 
     def states() -> list[str]:
-        return ask(cluster, "squeue", "--noheader", "--format=%K %T", "--array").splitlines()
+        return output_of(cluster, "squeue", "--noheader", "--format=%K %T", "--array").splitlines()
 
-    until(lambda: states() == ["1 PENDING"])
-    go.touch()
-    ask(cluster, "scontrol", "update", f"JobId={array}_1", "StartTime=now")  # without SLURM's delay of two minutes
+    wait_until(lambda: states() == ["1 PENDING"])
+    continue_file.touch()
+    # Otherwise, SLURM delays a requeued task by two minutes.
+    output_of(cluster, "scontrol", "update", f"JobId={array}_1", "StartTime=now")
     assert sweep.wait(PATIENCE) == 1, (tmp_path / "out.log").read_text()
     monkeypatch.chdir(tmp_path)
     runs = Store().runs()
     assert runs.frame["model"].tolist() == ["nano-15k"]
-    (unfinished,) = cells.glob("*/blocks")
-    assert list(unfinished.glob("*.parquet"))  # what was finished when TERM came
+    (blocks,) = cells.glob("*/blocks")
+    assert list(blocks.glob("*.parquet")), "the cancelled task saved its first block"
     program = [sys.executable, "-m", "rbptrack", "measure", *words, "analyzers=[]"]
-    done = subprocess.run(program, cwd=tmp_path, env=cluster, capture_output=True, timeout=PATIENCE, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(program, cwd=tmp_path, env=cluster, capture_output=True, timeout=PATIENCE, check=False)
+    assert process.returncode == 0, process.stderr
     frame = Store().runs().frame
     assert frame["model"].tolist() == ["nano-15k", "nano-38k"]
     assert frame["num_tokens"].nunique() == 1
