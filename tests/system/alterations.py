@@ -1,4 +1,4 @@
-"""Ways to alter a store: numbers by one bit, params, tags, curves, files, the record and the seal."""
+"""Alterations of a run in a store: its metrics, params, tags, curve of RBP_k, files and record."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-Change = Callable[[], None]
-IGNORED = ("rbptrack.kind", "rbptrack.writer")  # says that a run is a measurement at all; which process wrote it
+Alteration = Callable[[], None]
+IGNORED = ("rbptrack.kind", "rbptrack.writer")  # `verify` does not check these tags
 
 
-def changes(database: sqlite3.Connection, run_id: str, artifacts: Path, other: Path) -> Iterator[tuple[str, Change]]:
-    """Every way to alter a run that is tried: what it is, and a function that does it.
+def alterations_of(
+    database: sqlite3.Connection, run_id: str, artifacts: Path, other: Path
+) -> Iterator[tuple[str, Alteration]]:
+    """Yield the name of each alteration of a run, and a function that makes it.
 
     Args:
-        database: MLflow's.
+        database: MLflow's database.
         run_id: the run to alter.
-        artifacts: the folder of its files.
+        artifacts: the folder of the run's files.
         other: the folder of another run's files.
 
     """
@@ -29,49 +31,52 @@ def changes(database: sqlite3.Connection, run_id: str, artifacts: Path, other: P
     yield from _of_curve(database, run_id)
     yield from _additions(database, run_id)
     for path in sorted(artifacts.iterdir()):
-        if path.suffix == ".png":  # a picture that rbptrack never reads
+        if path.suffix == ".png":  # rbptrack never reads pictures
             continue
         yield from _of_file(path, other / path.name)
     yield from _of_record(artifacts / "record.json")
 
 
-def _of_metrics(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Change]]:
-    """Single numbers, which are read from `latest_metrics`; of the table `metrics` rbptrack reads curves alone."""
+def _of_metrics(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Alteration]]:
+    """Change the last bit of each metric in the table `latest_metrics`, or delete the metric.
+
+    rbptrack reads single metrics from this table, and only curves from the table `metrics`.
+    """
     rows = database.execute("select key, value from latest_metrics where run_uuid = ?", (run_id,))
     for name, value in rows.fetchall():
         if name != "rbp_curve":
             set_it = "update latest_metrics set value = ? where key = ? and run_uuid = ?"
             drop_it = "delete from latest_metrics where key = ? and run_uuid = ?"
             yield f"metric {name} by one bit", partial(_sql, database, set_it, _one_bit(value), name, run_id)
-            yield f"metric {name} away", partial(_sql, database, drop_it, name, run_id)
+            yield f"metric {name} deleted", partial(_sql, database, drop_it, name, run_id)
 
 
-def _of_texts(database: sqlite3.Connection, run_id: str, kind: str, prefix: str) -> Iterator[tuple[str, Change]]:
-    """Params or tags whose names begin with the prefix, without those that `verify` rightly ignores."""
+def _of_texts(database: sqlite3.Connection, run_id: str, kind: str, prefix: str) -> Iterator[tuple[str, Alteration]]:
+    """Lengthen or delete each param or tag whose name begins with the prefix. kind: `param` or `tag`."""
     rows = database.execute(f"select key from {kind}s where run_uuid = ?", (run_id,))
     for (name,) in rows.fetchall():
         if name.startswith(prefix) and name not in IGNORED:
             lengthen_it = f"update {kind}s set value = value || '1' where key = ? and run_uuid = ?"
             drop_it = f"delete from {kind}s where key = ? and run_uuid = ?"
-            yield f"{kind} {name}", partial(_sql, database, lengthen_it, name, run_id)
-            yield f"{kind} {name} away", partial(_sql, database, drop_it, name, run_id)
+            yield f"{kind} {name} longer", partial(_sql, database, lengthen_it, name, run_id)
+            yield f"{kind} {name} deleted", partial(_sql, database, drop_it, name, run_id)
 
 
-def _of_curve(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Change]]:
-    """Points of RBP_k over k, each a step of one metric."""
+def _of_curve(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Alteration]]:
+    """Change, move or delete each point of the curve of RBP_k. A point is a step of the metric `rbp_curve`."""
     rows = database.execute("select step, value from metrics where key = 'rbp_curve' and run_uuid = ?", (run_id,))
     point = "key = 'rbp_curve' and step = ? and run_uuid = ?"
     for step, value in rows.fetchall():
         set_it = f"update metrics set value = ? where {point}"
         move_it = f"update metrics set step = 9999 where {point}"
         drop_it = f"delete from metrics where {point}"
-        yield f"curve at {step}", partial(_sql, database, set_it, _one_bit(value), step, run_id)
-        yield f"curve's step {step}", partial(_sql, database, move_it, step, run_id)
-        yield f"curve without {step}", partial(_sql, database, drop_it, step, run_id)
+        yield f"curve at {step} by one bit", partial(_sql, database, set_it, _one_bit(value), step, run_id)
+        yield f"curve at {step} moved", partial(_sql, database, move_it, step, run_id)
+        yield f"curve at {step} deleted", partial(_sql, database, drop_it, step, run_id)
 
 
-def _additions(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Change]]:
-    """What the measurement did not log."""
+def _additions(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Alteration]]:
+    """Add a param and a metric that the measurement did not log."""
     param = "insert into params (key, value, run_uuid) values ('seed', '7', ?)"
     metric = (
         "insert into latest_metrics select 'rbp_7', value, timestamp, step, is_nan, run_uuid from latest_metrics "
@@ -81,10 +86,10 @@ def _additions(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str,
     yield "metric added", partial(_sql, database, metric, run_id)
 
 
-def _of_file(path: Path, other: Path) -> Iterator[tuple[str, Change]]:
-    """An artifact, and the file of the same name of another run."""
+def _of_file(path: Path, other: Path) -> Iterator[tuple[str, Alteration]]:
+    """Delete, empty, cut or lengthen a file, or replace it by the file of the same name of another run."""
     content = path.read_bytes()
-    yield f"{path.name} away", path.unlink
+    yield f"{path.name} deleted", path.unlink
     yield f"{path.name} empty", partial(_write, path, b"")
     yield f"{path.name} cut", partial(_write, path, content[:-1])
     yield f"{path.name} longer", partial(_write, path, content + b" ")
@@ -92,8 +97,8 @@ def _of_file(path: Path, other: Path) -> Iterator[tuple[str, Change]]:
         yield f"{path.name} of another run", partial(_write, path, other.read_bytes())
 
 
-def _of_record(path: Path) -> Iterator[tuple[str, Change]]:
-    """One value of each section of the record, which stays valid JSON."""
+def _of_record(path: Path) -> Iterator[tuple[str, Alteration]]:
+    """Change one value in each section of the record, which remains valid JSON."""
     for section, name in (
         ("metrics", "ce"),
         ("params", "dtype"),
@@ -104,13 +109,13 @@ def _of_record(path: Path) -> Iterator[tuple[str, Change]]:
         value = record[section][name]
         record[section][name] = value + 1e-12 if isinstance(value, float) else value + "0"
         text = json.dumps(record, indent=1, sort_keys=True)
-        yield f"record's {section}", partial(_write, path, text.encode())
+        yield f"record with other {section}", partial(_write, path, text.encode())
 
 
 def _sql(database: sqlite3.Connection, statement: str, *values: object) -> None:
-    """Change the database: a statement that changes nothing would be no trial."""
-    changed = database.execute(statement, values).rowcount
-    assert changed > 0, statement
+    """Execute a statement, and assert that it changes the database."""
+    changed_rows = database.execute(statement, values).rowcount
+    assert changed_rows > 0, statement
     database.commit()
 
 
@@ -119,7 +124,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _one_bit(value: float) -> float:
-    """The number with its last bit flipped."""
+    """Return the number with its last bit flipped."""
     (bits,) = struct.unpack("<q", struct.pack("<d", value))
     flipped: float = struct.unpack("<d", struct.pack("<q", bits ^ 1))[0]
     return flipped

@@ -1,4 +1,4 @@
-"""A tracking server as a team has it: PostgreSQL, `mlflow server`, basic auth, proxied artifacts; and a door."""
+"""Starts tracking servers on this machine, and a TCP proxy that can cut the connection to one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-PASSWORD = "hunter2/with:signs"  # needs quoting in an address
+PASSWORD = "hunter2/with:signs"  # its signs must be quoted in an address
 QUOTED = "hunter2%2Fwith%3Asigns"
-_PATIENCE = 300  # seconds after which something hangs
+_PATIENCE = 300  # seconds after which a command or an unanswered address counts as hanging
 
 
 @dataclass(frozen=True)
 class Server:
-    """Ports of `mlflow server` and of its PostgreSQL; addresses hold no password unless asked for one."""
+    """The ports of `mlflow server` and of its PostgreSQL on this machine."""
 
     port: int
     database_port: int
@@ -42,7 +42,7 @@ class Server:
 
 
 def postgres_binaries() -> Path | None:
-    """The folder of initdb and pg_ctl."""
+    """Return the folder of PostgreSQL's programs initdb and pg_ctl; None if PostgreSQL is not installed."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     if initdb := shutil.which("initdb"):
         places.insert(0, Path(initdb).resolve().parent)
@@ -50,15 +50,18 @@ def postgres_binaries() -> Path | None:
 
 
 def free_port() -> int:
-    """A port at which nobody listens."""
+    """Return a TCP port at which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 @contextmanager
-def running() -> Iterator[Server]:
-    """Start all of it on loopback, and end it."""
+def team_server() -> Iterator[Server]:
+    """Start `mlflow server` with basic authentication and proxied artifacts on PostgreSQL; stop both at the end.
+
+    PostgreSQL has two databases: `tracking`, which the server uses, and `direct`, which is empty.
+    """
     server = Server(free_port(), free_port())
     with tempfile.TemporaryDirectory(prefix="rbptrack-server-") as name, _postgres(Path(name), server.database_port):
         for database in ("tracking", "direct"):
@@ -80,12 +83,12 @@ def running() -> Iterator[Server]:
             "PYTHONWARNINGS": "default",
         }
         log = Path(name, "mlflow.log")
-        with log.open("ab") as said:
+        with log.open("ab") as output:
             process = subprocess.Popen(
-                words, env=environment, stdout=said, stderr=said, start_new_session=True, cwd=name
+                words, env=environment, stdout=output, stderr=output, start_new_session=True, cwd=name
             )
         try:
-            _until_it_answers(process, f"{server.uri}/health", log)
+            _wait_until_it_answers(process, f"{server.uri}/health", log)
             yield server
         finally:
             with suppress(ProcessLookupError):
@@ -95,7 +98,7 @@ def running() -> Iterator[Server]:
 
 @contextmanager
 def plain_server(folder: Path, port: int) -> Iterator[None]:
-    """Start `mlflow server` on a SQLite file in a folder, and kill it at the end."""
+    """Start `mlflow server` without authentication on a SQLite file in a folder, and kill it at the end."""
     words = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--port", str(port)]
     words += ["--backend-store-uri", f"sqlite:///{folder}/served.db", "--artifacts-destination", f"{folder}/artifacts"]
     environment = os.environ | {
@@ -104,10 +107,12 @@ def plain_server(folder: Path, port: int) -> Iterator[None]:
         "PYTHONWARNINGS": "default",
     }
     log = folder / "server.log"
-    with log.open("ab") as said:
-        process = subprocess.Popen(words, cwd=folder, env=environment, stdout=said, stderr=said, start_new_session=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            words, cwd=folder, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
     try:
-        _until_it_answers(process, f"http://127.0.0.1:{port}/health", log)
+        _wait_until_it_answers(process, f"http://127.0.0.1:{port}/health", log)
         yield
     finally:
         with suppress(ProcessLookupError):
@@ -115,14 +120,15 @@ def plain_server(folder: Path, port: int) -> Iterator[None]:
         process.wait(_PATIENCE)
 
 
-def _until_it_answers(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+def _wait_until_it_answers(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    """Wait until a server answers at an address. Fails with the content of its log if it ends or does not answer."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
         try:
             urllib.request.urlopen(address, timeout=60).close()
             return
-        except urllib.error.HTTPError:  # it asks for a password
+        except urllib.error.HTTPError:  # the server asks for a password, so it runs
             return
         except OSError:
             time.sleep(0.1)
@@ -131,6 +137,7 @@ def _until_it_answers(process: subprocess.Popen[bytes], address: str, log: Path)
 
 @contextmanager
 def _postgres(folder: Path, port: int) -> Iterator[None]:
+    """Start PostgreSQL with the user `tester` and data in a folder, and stop it at the end."""
     binaries = postgres_binaries()
     assert binaries
     place = folder / "postgres"
@@ -166,13 +173,18 @@ def _sql(server: Server, statement: str) -> None:
         connection.execute(statement)  # type: ignore[call-overload]
 
 
-class Door:
-    """A port that leads to a server, and can be shut: nobody answers then."""
+class TcpProxy:
+    """A TCP port that forwards to a server on this machine. While the proxy is closed, nobody answers at the port.
+
+    Args:
+        target: the port of the server.
+
+    """
 
     def __init__(self, target: int) -> None:
         self.port = free_port()
         self._target = target
-        self._lock = threading.Lock()  # of the list of sockets, and of whether it may grow
+        self._lock = threading.Lock()  # protects _is_open and _sockets
         self._is_open = False
         self._sockets: list[socket.socket] = []
         self.open()
@@ -191,39 +203,40 @@ class Door:
     def close(self) -> None:
         with self._lock:
             self._is_open = False
-            for each in self._sockets:
-                _end(each)
+            for connection in self._sockets:
+                _shut_down(connection)
 
     def _accept(self, listener: socket.socket) -> None:
+        """Forward every connection to the server until the proxy is closed."""
         while True:
             try:
                 client, _ = listener.accept()
-            except OSError:  # the door was shut
+            except OSError:  # the proxy was closed
                 return
             try:
                 server = socket.create_connection(("127.0.0.1", self._target))
-            except OSError:  # the server refuses this one; it may take the next
+            except OSError:  # the server refused this connection, but it may accept the next
                 client.close()
                 continue
             with self._lock:
                 if not self._is_open:
-                    _end(client)
-                    _end(server)
+                    _shut_down(client)
+                    _shut_down(server)
                     return
                 self._sockets += [client, server]
-            for pair in ((client, server), (server, client)):
-                threading.Thread(target=_pump, args=(pair,), daemon=True).start()
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=_forward, args=ends, daemon=True).start()
 
 
-def _end(each: socket.socket) -> None:
-    """Shut and close a socket; a thread that waits for it wakes with an OSError."""
+def _shut_down(connection: socket.socket) -> None:
+    """Shut down and close a socket. A thread that waits for it gets an OSError."""
     with suppress(OSError):
-        each.shutdown(socket.SHUT_RDWR)
-    each.close()
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
-def _pump(pair: Sequence[socket.socket]) -> None:
-    source, target = pair
+def _forward(source: socket.socket, target: socket.socket) -> None:
+    """Send everything that arrives at one socket to another, until the first is closed."""
     with suppress(OSError):
         while data := source.recv(65536):
             target.sendall(data)

@@ -1,4 +1,4 @@
-"""Small real stores, and the program as a user starts it."""
+"""Builds small stores by running the program as a user does."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from rbptrack.tracking import Store
 
-SMALL = ("dataset=pydocs", "dataset.documents=20", "engine.threads=1", "sweep=first")
+SMALL_SWEEP = ("dataset=pydocs", "dataset.documents=20", "engine.threads=1", "sweep=first")
 PATIENCE = 900.0  # seconds after which a command counts as hanging
-_OF_THE_MACHINE = ("seconds", "tokens_per_second", "peak_memory_bytes", "batch_tokens", "chunk_tokens")
+_DEPEND_ON_MACHINE = ("seconds", "tokens_per_second", "peak_memory_bytes", "batch_tokens", "chunk_tokens")
 
 
-def ran(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> str:
-    """Run `python -m rbptrack WORDS` in a folder; returns what it prints."""
+def run_rbptrack(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> str:
+    """Run `python -m rbptrack WORDS` in a folder, and assert that it succeeds. Returns what it prints to stdout."""
     command = [sys.executable, "-m", "rbptrack", *words]
     environment = os.environ | dict(env or {})
     process = subprocess.run(
@@ -27,19 +27,19 @@ def ran(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> str:
     return process.stdout
 
 
-def build(folder: Path, *models: str) -> Store:
-    """A store in a new folder, with these models measured on 20 documents."""
+def build_store(folder: Path, *models: str) -> Store:
+    """Measure models on 20 documents in a new folder, and return the store."""
     folder.mkdir(parents=True)
-    ran(folder, f"model={','.join(models)}", *SMALL, "analyzers=[]")
+    run_rbptrack(folder, f"model={','.join(models)}", *SMALL_SWEEP, "analyzers=[]")
     return Store(f"sqlite:///{folder}/mlflow.db")
 
 
-def measured(store: Store) -> dict[str, tuple[dict[str, float], str]]:
-    """The numbers of each measurement except times and memory, and the hash of its ranks."""
-    found: dict[str, tuple[dict[str, float], str]] = {}
+def metrics_and_hashes(store: Store) -> dict[str, tuple[dict[str, float], str]]:
+    """Return the metrics of each measurement, without times and memory, and the hash of its ranks, by run name."""
+    by_name: dict[str, tuple[dict[str, float], str]] = {}
     for run in store.finished():
-        numbers = {name: value for name, value in run.data.metrics.items() if name not in _OF_THE_MACHINE}
+        metrics = {name: value for name, value in run.data.metrics.items() if name not in _DEPEND_ON_MACHINE}
         record = json.loads(store.artifact(run.info.run_id, "record.json").read_text())
-        assert run.info.run_name not in found
-        found[run.info.run_name] = numbers, record["files"]["ranks.parquet"]
-    return found
+        assert run.info.run_name not in by_name
+        by_name[run.info.run_name] = metrics, record["files"]["ranks.parquet"]
+    return by_name

@@ -1,4 +1,4 @@
-"""Damaged and altered files: a flipped bit or an edit of the store is noticed or harmless, and never another number."""
+"""Tests that a flipped bit in a file, or an alteration of a store, never changes a number without an error."""
 
 from __future__ import annotations
 
@@ -31,19 +31,21 @@ from rbptrack.sweep.load import Loader
 from rbptrack.tracking import Outbox, Store
 from tests.conftest import examples
 from tests.system import small_stores
-from tests.system.alterations import changes
+from tests.system.alterations import alterations_of
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "ranks.parquet": lambda path: RankTable.read(path).table,
     "histogram.parquet": lambda path: values_of(RankHistogram.read(path)),
     "documents.parquet": read_table,
-}  # analyzers read these files; of all others only the hash is read
-WAITING = ("record.json", "store.json", "ranks.parquet")
+}
+"""How analyzers read the files of a run. Of all other files, rbptrack only reads the hash."""
+
+FILES_OF_WAITING_CELL = ("record.json", "store.json", "ranks.parquet")
 NUMBER = itertools.count()
 
 
-def new_name() -> str:
-    """The name of an experiment that no other example has used."""
+def new_experiment_name() -> str:
+    """Return the name of an experiment that no other example has used."""
     return f"example{next(NUMBER)}"
 
 
@@ -52,18 +54,25 @@ def values_of(histogram: RankHistogram) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class Damaged:
-    """A file, and a check that fails if what is read from it is wrong and nobody is told."""
+class CheckedFile:
+    """A file and its check.
+
+    Attributes:
+        path: the file.
+        check: function that raises RbptrackError if the damage of the file is noticed. It fails if the damage is not
+            noticed and something else is read than was written.
+
+    """
 
     path: Path
     check: Callable[[], None]
 
 
-def artifacts_of(store: Store) -> Iterator[Damaged]:
-    """The files of a run: `verify` notices the damage, and readers refuse the file or read what was written."""
+def artifacts_of(store: Store) -> Iterator[CheckedFile]:
+    """Yield the files of a run. `verify` must notice the damage, and readers must refuse the file or read it right."""
     (run,) = store.finished()
     for path in store.artifact(run.info.run_id, "record.json").parent.iterdir():
-        if path.suffix == ".png":  # a picture that rbptrack never reads
+        if path.suffix == ".png":  # rbptrack never reads pictures
             continue
         read = READERS.get(path.name)
         before = read(path) if read else None
@@ -72,40 +81,40 @@ def artifacts_of(store: Store) -> Iterator[Damaged]:
             assert list(store.verify())
             assert read is None or read(path) == before
 
-        yield Damaged(path, check)
+        yield CheckedFile(path, check)
 
 
-def bundle_of(store: Store, path: Path) -> Damaged:
-    """A bundle: refused, or imported as it was."""
+def bundle_of(store: Store, path: Path) -> CheckedFile:
+    """Export a store to a bundle. It must be refused, or imported as it was exported."""
     export_bundle(store.runs(), path)
-    expected = small_stores.measured(store)
+    expected = small_stores.metrics_and_hashes(store)
 
     def check() -> None:
-        into = Store(store.uri, new_name())
-        import_bundle(path, into)
-        assert small_stores.measured(into) == expected
-        assert not list(into.verify())
+        target = Store(store.uri, new_experiment_name())
+        import_bundle(path, target)
+        assert small_stores.metrics_and_hashes(target) == expected
+        assert not list(target.verify())
 
-    return Damaged(path, check)
+    return CheckedFile(path, check)
 
 
-def block(folder: Path) -> Damaged:
-    """A block of an unfinished measurement: read as it was, or measured again."""
-    (config,) = compose(["model=nano/6k", *small_stores.SMALL])
+def block_of_unfinished_measurement(folder: Path) -> CheckedFile:
+    """Measure a cell and keep its block. It must be read as it was written, or be left out and measured again."""
+    (config,) = compose(["model=nano/6k", *small_stores.SMALL_SWEEP])
     model, corpus = Loader().load(resolve(config))
-    measured = measure(model, corpus, ks=[10], engine=config.engine, folder=folder)
+    measurement = measure(model, corpus, ks=[10], engine=config.engine, folder=folder)
     (path,) = (folder / "blocks").glob("*.parquet")
 
     def check() -> None:
         blocks = Blocks(corpus, folder / "blocks")
         for _, table in blocks.tables() if blocks.saved else ():
-            assert table.table.equals(measured.ranks.table)
+            assert table.table.equals(measurement.ranks.table)
 
-    return Damaged(path, check)
+    return CheckedFile(path, check)
 
 
-def cached_documents() -> Damaged:
-    """Documents in the user's cache: read as they were, or made anew."""
+def cached_documents() -> CheckedFile:
+    """Save documents in the user's cache. They must be read as they were saved, or be created again."""
     table = pa.table({"id": ["a", "b"] * 50, "text": ["Some words.", "Others."] * 50})
 
     def read() -> pa.Table:
@@ -115,47 +124,48 @@ def cached_documents() -> Damaged:
         assert read().equals(table)
 
     read()
-    return Damaged(cache.folder() / "damage.parquet", check)
+    return CheckedFile(cache.folder() / "damage.parquet", check)
 
 
-def waiting_measurement(folder: Path) -> Iterator[Damaged]:
-    """A finished measurement that waits for its store: refused, or delivered as it was."""
+def files_of_waiting_cell(folder: Path) -> Iterator[CheckedFile]:
+    """Measure a cell without delivering it, and yield its files. It must be refused or delivered as measured."""
     folder.mkdir()
-    small_stores.ran(folder, "model=nano/6k", *small_stores.SMALL, "analyzers=[]", "deliver=false")
+    words = ("model=nano/6k", *small_stores.SMALL_SWEEP, "analyzers=[]", "deliver=false")
+    small_stores.run_rbptrack(folder, *words)
     (cell,) = (path for path in (folder / "mlruns/cells").iterdir() if path.is_dir())
-    metrics = json.loads((cell / "record.json").read_text())["metrics"]
+    expected = json.loads((cell / "record.json").read_text())["metrics"]
 
     def check() -> None:
-        into = Store(f"sqlite:///{folder}/mlflow.db", new_name())
-        Outbox(into).deliver(cell, keep=True)
-        (logged,) = into.finished()
-        found = {key: value for key, value in logged.data.metrics.items() if key != "rbp_curve"}
-        assert found == metrics
-        assert not list(into.verify())
+        target = Store(f"sqlite:///{folder}/mlflow.db", new_experiment_name())
+        Outbox(target).deliver(cell, keep=True)
+        (run,) = target.finished()
+        metrics = {name: value for name, value in run.data.metrics.items() if name != "rbp_curve"}
+        assert metrics == expected
+        assert not list(target.verify())
 
-    for name in WAITING:
-        yield Damaged(cell / name, check)
+    for name in FILES_OF_WAITING_CELL:
+        yield CheckedFile(cell / name, check)
 
 
 @pytest.fixture(scope="module")
-def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Damaged]]:
-    """A file of every kind, by name."""
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, CheckedFile]]:
+    """A file of every kind, by its name."""
     folder = tmp_path_factory.mktemp("damage")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        store = small_stores.build(folder / "store", "nano/6k")
-        files = {f"artifact {each.path.name}": each for each in artifacts_of(store)}
+        store = small_stores.build_store(folder / "store", "nano/6k")
+        files = {f"artifact {file.path.name}": file for file in artifacts_of(store)}
         files["bundle"] = bundle_of(store, folder / "bundle.zip")
-        files["block"] = block(folder / "unfinished")
+        files["block"] = block_of_unfinished_measurement(folder / "unfinished")
         files["cache"] = cached_documents()
-        files |= {f"waiting {each.path.name}": each for each in waiting_measurement(folder / "waiting")}
+        files |= {f"waiting {file.path.name}": file for file in files_of_waiting_cell(folder / "waiting")}
         yield files
 
 
 @examples(120)
 @given(data=st.data())
-def test_a_flipped_bit_is_never_another_number(damaged: dict[str, Damaged], data: st.DataObject) -> None:
-    file = damaged[data.draw(st.sampled_from(sorted(damaged)), "file")]
+def test_flipped_bit_in_file_is_noticed_or_changes_nothing(files: dict[str, CheckedFile], data: st.DataObject) -> None:
+    file = files[data.draw(st.sampled_from(sorted(files)), "file")]
     content = file.path.read_bytes()
     byte = data.draw(st.integers(0, len(content) - 1), "byte")
     bit = data.draw(st.integers(0, 7), "bit")
@@ -165,50 +175,60 @@ def test_a_flipped_bit_is_never_another_number(damaged: dict[str, Damaged], data
     try:
         file.check()
     except RbptrackError:
-        pass  # noticed
+        pass  # the damage was noticed
     finally:
         file.path.write_bytes(content)
 
 
 @dataclass(frozen=True)
-class Altered:
-    """A store of two measurements, and the ways to alter the first of them."""
+class AlterableStore:
+    """A store of two measurements.
+
+    Attributes:
+        store: the store.
+        run_id: the run that can be altered.
+        alterations: functions that alter the run, by name.
+        restore: function that undoes all alterations.
+
+    """
 
     store: Store
     run_id: str
-    ways: dict[str, Callable[[], object]] = field(repr=False)
+    alterations: dict[str, Callable[[], object]] = field(repr=False)
     restore: Callable[[], None]
 
 
 @pytest.fixture(scope="module")
-def altered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Altered]:
+def alterable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AlterableStore]:
     folder = tmp_path_factory.mktemp("altered") / "store"
-    store = small_stores.build(folder, "nano/6k", "nano/15k")
-    run_id, other = (str(run.info.run_id) for run in store.finished())
-    files, files_of_other = (store.artifact(run, "record.json").parent for run in (run_id, other))
-    kept = folder / "kept"
-    shutil.copytree(files, kept)
-    with closing(sqlite3.connect(folder / "mlflow.db")) as database, closing(sqlite3.connect(":memory:")) as before:
-        database.backup(before)
+    store = small_stores.build_store(folder, "nano/6k", "nano/15k")
+    run_id, other_run_id = (str(run.info.run_id) for run in store.finished())
+    artifacts = store.artifact(run_id, "record.json").parent
+    artifacts_of_other = store.artifact(other_run_id, "record.json").parent
+    copy = folder / "copy"
+    shutil.copytree(artifacts, copy)
+    with closing(sqlite3.connect(folder / "mlflow.db")) as database, closing(sqlite3.connect(":memory:")) as backup:
+        database.backup(backup)
 
         def restore() -> None:
-            before.backup(database)
-            shutil.rmtree(files)
-            shutil.copytree(kept, files)
+            backup.backup(database)
+            shutil.rmtree(artifacts)
+            shutil.copytree(copy, artifacts)
 
-        yield Altered(store, run_id, dict(changes(database, run_id, files, files_of_other)), restore)
+        alterations = dict(alterations_of(database, run_id, artifacts, artifacts_of_other))
+        yield AlterableStore(store, run_id, alterations, restore)
 
 
 @examples(40)
 @given(data=st.data())
-def test_verify_notices_what_is_altered(altered: Altered, data: st.DataObject) -> None:
-    change = altered.ways[data.draw(st.sampled_from(sorted(altered.ways)), "way")]
-    change()
+def test_verify_finds_altered_run(alterable: AlterableStore, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(alterable.alterations)), "alteration")
+    alterable.alterations[name]()
     try:
-        assert {fault.run_id for fault in altered.store.verify()} == {altered.run_id}
+        assert {fault.run_id for fault in alterable.store.verify()} == {alterable.run_id}
     finally:
-        altered.restore()
+        alterable.restore()
 
 
-def test_verify_finds_nothing_where_nothing_is_altered(altered: Altered) -> None:
-    assert not list(altered.store.verify())
+def test_verify_of_unaltered_store_finds_nothing(alterable: AlterableStore) -> None:
+    assert not list(alterable.store.verify())

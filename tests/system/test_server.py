@@ -1,4 +1,4 @@
-"""A team's tracking server: passwords, a server that goes away and comes back, artifacts through its proxy."""
+"""Tests with a team's tracking server: passwords, permissions, lost connections and artifacts over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rbptrack.base.errors import BadInput, StoreAway, StoreRefuses
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.writer import RunWriter
 from tests.store_fixtures import WriteCell
-from tests.system.servers import PASSWORD, Door, Server, free_port, postgres_binaries, running
+from tests.system.servers import PASSWORD, Server, TcpProxy, free_port, postgres_binaries, team_server
 
 pytestmark = [
     pytest.mark.skipif(postgres_binaries() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),
@@ -30,13 +30,13 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with running() as started:
-        yield started
+    with team_server() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
-def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of one's own, logged in."""
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder. The environment has the user name and the password of the server's administrator."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
@@ -45,68 +45,83 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def statuses(uri: str, experiment: str) -> list[str]:
+    """Return the status of every run of an experiment; an empty list if there is no such experiment."""
     client = MlflowClient(uri)
-    found = client.get_experiment_by_name(experiment)
-    return [run.info.status for run in client.search_runs([found.experiment_id])] if found else []
+    named = client.get_experiment_by_name(experiment)
+    return [run.info.status for run in client.search_runs([named.experiment_id])] if named else []
 
 
-def holds_no_password(folder: Path) -> bool:
-    return not [path for path in folder.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
+def files_with_password(folder: Path) -> list[Path]:
+    """Return the files in a folder that contain the administrator's password."""
+    return [path for path in folder.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
 
 
-def test_a_measurement_goes_through_the_server_and_back(server: Server, write_cell: WriteCell, user: Path) -> None:
-    store = Store(server.uri, "whole")
+def test_measurement_delivered_to_server_can_be_read(
+    server: Server, write_cell: WriteCell, working_folder: Path
+) -> None:
+    store = Store(server.uri, "read")
     run_id = Outbox(store).deliver(write_cell(documents=60, groups=20))
-    saved = store.save("sweep", "first", sweep="first", files={"report.html": "<p>"}, covers=[run_id])
-    store.save_view()
-    runs = store.runs(Filters(sweep=["first"]))
+    runs = store.runs()
     assert np.isclose(runs.ranks(run_id).ce, runs["ce"][0])
     assert runs.groups(run_id)[0] == "site 0"
-    assert store.artifact(saved, "report.html").read_text() == "<p>"
     assert list(store.verify()) == []
     page = f"{server.uri}/#/experiments/{store.measurements.find()}/runs/{run_id}"
     assert store.measurements.page(run_id).partition("?")[0] == page
-    assert not (user / "mlflow.db").exists()
-    assert holds_no_password(user)
+    assert not (working_folder / "mlflow.db").exists()
+    assert files_with_password(working_folder) == []
 
 
-def test_what_is_measured_while_the_server_is_away_is_delivered_once(server: Server, write_cell: WriteCell) -> None:
-    door = Door(server.port)
-    store = Store(door.uri, "away")
-    first = write_cell(1000)
-    Outbox(store).deliver(first)
-    door.close()
-    waits = write_cell(2000)
+def test_report_saved_on_server_can_be_read_and_names_its_sweep(
+    server: Server, write_cell: WriteCell, working_folder: Path
+) -> None:
+    store = Store(server.uri, "reports")
+    run_id = Outbox(store).deliver(write_cell(documents=60, groups=20))
+    report_id = store.save("sweep", "first", sweep="first", files={"report.html": "<p>"}, covers=[run_id])
+    store.save_view()
+    assert store.artifact(report_id, "report.html").read_text() == "<p>"
+    assert store.runs(Filters(sweep=["first"]))["run_id"].tolist() == [run_id]
+    assert list(store.verify()) == []
+    assert files_with_password(working_folder) == []
+
+
+def test_measurement_that_server_did_not_take_is_delivered_once_later(server: Server, write_cell: WriteCell) -> None:
+    proxy = TcpProxy(server.port)
+    store = Store(proxy.uri, "away")
+    Outbox(store).deliver(write_cell(1000))
+    proxy.close()
+    waiting = write_cell(2000)
     with pytest.raises(StoreAway):
-        Outbox(store).deliver(waits)
-    assert [d.error != "" for d in Outbox(store).deliver_waiting()] == [True]
-    door.open()
-    assert [d.error for d in Outbox(store).deliver_waiting()] == [""]
+        Outbox(store).deliver(waiting)
+    (delivery,) = Outbox(store).deliver_waiting()
+    assert delivery.error
+    proxy.open()
+    (delivery,) = Outbox(store).deliver_waiting()
+    assert delivery.error == ""
     assert Outbox(store).deliver_waiting() == []
     assert statuses(server.uri, "away") == ["FINISHED", "FINISHED"]
 
 
 @pytest.mark.parametrize("step", ["log_record", "log_inputs", "add_files", "end"])
-def test_a_server_that_goes_away_in_the_middle_gets_the_run_whole_later(
+def test_delivery_interrupted_at_any_step_is_completed_later(
     step: str, server: Server, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = Door(server.port)
-    store = Store(door.uri, f"middle-{step}")
+    proxy = TcpProxy(server.port)
+    store = Store(proxy.uri, f"interrupted-{step}")
     folder = write_cell()
-    done = getattr(RunWriter, step)
+    original_step = getattr(RunWriter, step)
 
-    def shut(self: RunWriter, *args: Any, **options: Any) -> object:
-        door.close()
-        return done(self, *args, **options)
+    def close_and_continue(self: RunWriter, *args: Any, **options: Any) -> object:
+        proxy.close()
+        return original_step(self, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunWriter, step, shut)
+        patch.setattr(RunWriter, step, close_and_continue)
         with pytest.raises(StoreAway):
             Outbox(store).deliver(folder)
-    door.open()
+    proxy.open()
     (delivered,) = Outbox(store).deliver_waiting()
     assert delivered.error == ""
-    assert statuses(server.uri, f"middle-{step}") == ["FINISHED"]
+    assert statuses(server.uri, f"interrupted-{step}") == ["FINISHED"]
     assert list(store.verify()) == []
 
 
@@ -119,132 +134,168 @@ store = Store(sys.argv[1], "two")
 for folder in sorted(Path("mlruns/cells").iterdir()):
     Outbox(store).address(folder.absolute())
 deadline = time.monotonic() + 250
-while [one for one in Outbox(store).deliver_waiting() if one.error] and time.monotonic() < deadline:
+while [delivery for delivery in Outbox(store).deliver_waiting() if delivery.error] and time.monotonic() < deadline:
     time.sleep(0.2)
 """
 
 
-def test_two_machines_that_deliver_the_same_at_once(server: Server, write_cell: WriteCell, user: Path) -> None:
-    """Each has folders, and so a lock, of its own."""
+def test_two_machines_that_deliver_the_same_cells_at_once_log_each_once(
+    server: Server, write_cell: WriteCell, working_folder: Path
+) -> None:
+    """Each machine has its own folder of cells, and so its own lock."""
     for s in (1000, 2000, 3000):
         write_cell(s)
-    shutil.copytree(user / "mlruns", user / "second" / "mlruns")
+    second_folder = working_folder / "second"
+    shutil.copytree(working_folder / "mlruns", second_folder / "mlruns")
     words = [sys.executable, "-W", "ignore", "-c", DELIVER, server.uri]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    processes = [subprocess.Popen(words, cwd=folder, env=environment) for folder in (user, user / "second")]
+    processes = [subprocess.Popen(words, cwd=folder, env=environment) for folder in (working_folder, second_folder)]
     assert [process.wait(300) for process in processes] == [0, 0]
     store = Store(server.uri, "two")
     assert len(store.runs()) == 3
     assert set(statuses(server.uri, "two")) == {"FINISHED"}
-    assert list(user.rglob("record.json")) == []
+    assert list(working_folder.rglob("record.json")) == []
     assert list(store.verify()) == []
 
 
-def test_remote_artifacts_are_fetched_once_and_again_where_the_copy_is_damaged(
-    server: Server, write_cell: WriteCell, user: Path, monkeypatch: pytest.MonkeyPatch
+def test_artifacts_are_downloaded_once_and_again_if_the_copy_is_damaged(
+    server: Server, write_cell: WriteCell, working_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RBPTRACK_CACHE", str(user / "cache"))
-    run_id = Outbox(Store(server.uri, "fetched")).deliver(write_cell())
-    names = []
-    download = mlflow.artifacts.download_artifacts
+    monkeypatch.setenv("RBPTRACK_CACHE", str(working_folder / "cache"))
+    run_id = Outbox(Store(server.uri, "downloads")).deliver(write_cell())
+    downloaded = []
+    download_artifacts = mlflow.artifacts.download_artifacts
 
-    def counted(**options: Any) -> str:
-        names.append(options["artifact_path"])
-        return str(download(**options))
+    def download_and_note(**options: Any) -> str:
+        downloaded.append(options["artifact_path"])
+        return str(download_artifacts(**options))
 
-    monkeypatch.setattr(mlflow.artifacts, "download_artifacts", counted)
+    monkeypatch.setattr(mlflow.artifacts, "download_artifacts", download_and_note)
     for _ in range(2):
-        runs = Store(server.uri, "fetched").runs()
+        runs = Store(server.uri, "downloads").runs()
         assert np.isclose(runs.ranks(run_id).ce, runs.histogram(run_id).ce)
-    assert sorted(names) == ["histogram.parquet", "ranks.parquet"]
-    (kept,) = (user / "cache").rglob("ranks.parquet")
-    content = bytearray(kept.read_bytes())
+    assert sorted(downloaded) == ["histogram.parquet", "ranks.parquet"]
+    (copy,) = (working_folder / "cache").rglob("ranks.parquet")
+    content = bytearray(copy.read_bytes())
     content[len(content) // 2] ^= 1
-    kept.write_bytes(content)
+    copy.write_bytes(content)
     assert np.isclose(runs.ranks(run_id).ce, runs["ce"][0])
-    assert names.count("ranks.parquet") == 2
+    assert downloaded.count("ranks.parquet") == 2
 
 
-def test_verify_of_a_server_that_is_away_finds_no_damage_but_says_so(server: Server, write_cell: WriteCell) -> None:
-    door = Door(server.port)
-    store = Store(door.uri, "verified")
+def test_verify_raises_store_away_if_connection_is_lost_and_changes_nothing(
+    server: Server, write_cell: WriteCell
+) -> None:
+    proxy = TcpProxy(server.port)
+    store = Store(proxy.uri, "verified")
     Outbox(store).deliver(write_cell())
-    faults = store.verify(repair=True)
-    assert list(faults) == []
+    assert list(store.verify(repair=True)) == []
     search = store.measurements.search
 
-    def then_shut(*args: Any, **options: Any) -> Iterator[Any]:
+    def search_and_close(*args: Any, **options: Any) -> Iterator[Any]:
         yield from list(search(*args, **options))
-        door.close()
+        proxy.close()
 
-    store.measurements.search = then_shut  # type: ignore[method-assign]
+    store.measurements.search = search_and_close  # type: ignore[method-assign]
     with pytest.raises(StoreAway):
         list(store.verify(repair=True))
     assert statuses(server.uri, "verified") == ["FINISHED"]
 
 
-def test_a_database_without_a_server(
-    server: Server, write_cell: WriteCell, user: Path, monkeypatch: pytest.MonkeyPatch
+def test_database_without_server_takes_measurements(
+    server: Server, write_cell: WriteCell, working_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.database())
     store = Store()
     Outbox(store).deliver(write_cell())
     assert len(store.runs()) == 1
     assert list(store.verify()) == []
-    assert holds_no_password(user)
-    for wrong, kind in (
-        (server.database("hunter3"), BadInput),
-        (server.database(name="nope"), BadInput),
-        (f"postgresql://tester:hunter3@127.0.0.1:{free_port()}/direct", StoreAway),
-    ):
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", wrong)
-        with pytest.raises(kind) as refused:
-            Store().find("0" * 64)
-        assert "hunter" not in str(refused.value)
+    assert files_with_password(working_folder) == []
 
 
-def test_wrong_passwords_and_addresses(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    for uri, kind in (
-        (server.with_password("hunter3"), BadInput),
-        (f"http://admin:hunter3@127.0.0.1:{free_port()}", StoreAway),
-        ("http://admin:hunter3@no-such-host.invalid:5000", StoreAway),
-    ):
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        with pytest.raises(kind) as refused:
-            Store().find("0" * 64)
-        assert "hunter" not in str(refused.value)
-        assert "\n" not in str(refused.value)
-
-
-def test_a_user_who_may_only_read_is_told_before_and_in_the_middle_of_a_sweep(
-    server: Server, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("wrong_part", "error"), [("password", BadInput), ("database", BadInput), ("port", StoreAway)])
+def test_wrong_address_of_database_raises_error_without_password(
+    wrong_part: str, error: type[Exception], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The measurement waits on this disk, and is delivered when the permission is there."""
+    addresses = {
+        "password": server.database("hunter3"),
+        "database": server.database(name="nope"),
+        "port": f"postgresql://tester:hunter3@127.0.0.1:{free_port()}/direct",
+    }
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", addresses[wrong_part])
+    with pytest.raises(error) as raised:
+        Store().find("0" * 64)
+    assert "hunter" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("wrong_part", "error"), [("password", BadInput), ("port", StoreAway), ("host", StoreAway)])
+def test_wrong_address_of_server_raises_error_in_one_line_without_password(
+    wrong_part: str, error: type[Exception], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = {
+        "password": server.with_password("hunter3"),
+        "port": f"http://admin:hunter3@127.0.0.1:{free_port()}",
+        "host": "http://admin:hunter3@no-such-host.invalid:5000",
+    }
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", addresses[wrong_part])
+    with pytest.raises(error) as raised:
+        Store().find("0" * 64)
+    assert "hunter" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+READER_PASSWORD = "read only, please"
+
+
+@pytest.fixture(scope="module")
+def reader(server: Server) -> str:
+    """The name of a user of the server who may only read. The password is `READER_PASSWORD`."""
+    user = {"username": "reader", "password": READER_PASSWORD}
+    address = f"{server.uri}/api/2.0/mlflow/users/create"
+    response = requests.post(address, json=user, auth=("admin", PASSWORD), timeout=60)
+    assert response.status_code == 200, response.text
+    return "reader"
+
+
+def test_user_who_may_only_read_cannot_deliver_until_permitted(
+    server: Server, reader: str, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The measurement stays on this machine. Another user, who may write, delivers it."""
     Outbox(Store(server.uri, "guarded")).deliver(write_cell(1000))
-    user = {"username": "reader", "password": "read only, please"}
-    answer = requests.post(f"{server.uri}/api/2.0/mlflow/users/create", json=user, auth=("admin", PASSWORD), timeout=60)
-    assert answer.status_code == 200, answer.text
     folder = write_cell(2000)
     with monkeypatch.context() as patch:
-        patch.setenv("MLFLOW_TRACKING_USERNAME", "reader")
-        patch.setenv("MLFLOW_TRACKING_PASSWORD", "read only, please")
+        patch.setenv("MLFLOW_TRACKING_USERNAME", reader)
+        patch.setenv("MLFLOW_TRACKING_PASSWORD", READER_PASSWORD)
         store = Store(server.uri, "guarded")
         assert len(store.runs()) == 1
-        for write in (store.check_writable, lambda: Outbox(store).deliver(folder)):
-            with pytest.raises(StoreRefuses) as refused:
-                write()
-            assert "\n" not in str(refused.value)
+        with pytest.raises(StoreRefuses) as raised:
+            Outbox(store).deliver(folder)
+        assert "\n" not in str(raised.value)
         assert Outbox(store).waiting() == [folder]
-        patch.setenv("MLFLOW_TRACKING_PASSWORD", "wrong, wrong, wrong")
-        with pytest.raises(StoreRefuses):
-            Store(server.uri, "guarded").check_writable()
     store = Store(server.uri, "guarded")
-    store.check_writable()
-    assert [delivered.error for delivered in Outbox(store).deliver_waiting()] == [""]
+    (delivered,) = Outbox(store).deliver_waiting()
+    assert delivered.error == ""
     assert len(store.runs()) == 2
 
 
-def test_verify_of_a_server_draws_no_bars(
+@pytest.mark.parametrize("password", [READER_PASSWORD, "wrong, wrong, wrong"])
+def test_check_writable_refuses_user_who_may_only_read_and_wrong_password(
+    password: str, server: Server, reader: str, write_cell: WriteCell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Outbox(Store(server.uri, "permissions")).deliver(write_cell(1000))
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", reader)
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", password)
+    with pytest.raises(StoreRefuses) as raised:
+        Store(server.uri, "permissions").check_writable()
+    assert "\n" not in str(raised.value)
+
+
+def test_check_writable_accepts_administrator(server: Server, write_cell: WriteCell) -> None:
+    Outbox(Store(server.uri, "permissions")).deliver(write_cell(1000))
+    Store(server.uri, "permissions").check_writable()
+
+
+def test_verify_of_server_prints_no_progress_bars_of_mlflow(
     server: Server, write_cell: WriteCell, capfd: pytest.CaptureFixture[str]
 ) -> None:
     store = Store(server.uri, "quiet")

@@ -1,4 +1,4 @@
-"""Trials of bad input: each runs in a process of its own, in a working folder that is put back after it."""
+"""Trials of bad input. Each trial runs in its own process, in a folder that is restored after the trial."""
 
 from __future__ import annotations
 
@@ -14,79 +14,82 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import rbptrack.sweep.load  # so that the trials, which are forks, need not import it
+import rbptrack.sweep.load  # imported here, because a trial is a fork of this process and need not import it again
 import rbptrack.tracking  # noqa: F401
 from rbptrack.base.errors import RbptrackError
 from rbptrack.cli.app import main
 
 PATIENCE = 300.0
-"""Seconds after which a trial counts as hanging; the slowest loads and measures a model in two."""
+"""Seconds after which a trial counts as hanging. The slowest trial loads and measures a model, and takes about 2 s."""
 
-# Trials are forked from a process that has imported these modules and has no threads, as pytest's has.
+# Trials are forked from a server process that has imported these modules. It has no threads; pytest's process has.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["pytest", __name__, "tests.system.odd.calls"])
+FORKS.set_forkserver_preload(["pytest", __name__, "tests.system.bad_input.calls"])
 
-_MESSAGE = 2
+_EXIT_CODE_OF_API_ERROR = 2
 _MAY_CHANGE = ("mlruns/hydra", "mlruns/rbptrack.log", "mlruns/store.lock", "mlruns/cells", "mlruns/1/models")
-_NOISE = ("%|", "it/s", "warn", "Warning", "INFO", "^")
+_NOISE = ("%|", "it/s", "warn", "Warning", "INFO", "^")  # parts of progress bars and of warnings of libraries
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of an input.
+    """The outcome of one input.
 
     Attributes:
         code: the exit code; None if the program did not end.
-        said: all that it printed.
-        changed: files and runs of the folder that are new or gone.
+        output: everything that the program printed.
+        changed: files and runs of the folder that were added or removed.
 
     """
 
     code: int | None
-    said: str
+    output: str
     changed: tuple[str, ...]
 
     @property
     def lines(self) -> list[str]:
-        """The lines for people, without progress bars and warnings of libraries."""
-        return [line for line in self.said.splitlines() if line.strip() and not any(word in line for word in _NOISE)]
+        """The printed lines without blank lines, progress bars and warnings of libraries."""
+        return [line for line in self.output.splitlines() if line.strip() and not any(word in line for word in _NOISE)]
 
     def assert_ended(self) -> None:
-        """The program ended by itself and without a traceback; if it refused the input, it left nothing behind."""
-        assert self.code is not None, f"no end after {PATIENCE:.0f} s"
-        assert self.code >= 0, f"ended by {signal.Signals(-self.code).name}: {self.said}"
-        assert "Traceback (most recent" not in self.said, self.said
+        """Assert that the program ended by itself and without a traceback, and changed nothing if it failed."""
+        assert self.code is not None, f"the program did not end within {PATIENCE:.0f} s"
+        assert self.code >= 0, f"the program was ended by {signal.Signals(-self.code).name}: {self.output}"
+        assert "Traceback (most recent" not in self.output, self.output
         if self.code:
             assert not self.changed
 
-    def assert_message(self) -> None:
-        """The input was refused in one or two lines."""
-        assert self.code, f"accepted: {self.said}"
-        assert 1 <= len(self.lines) <= 2, self.said
+    def assert_refused_in_two_lines(self) -> None:
+        """Assert that the program failed and printed one or two lines."""
+        assert self.code, f"the input was accepted: {self.output}"
+        assert 1 <= len(self.lines) <= 2, self.output
 
 
 class Bench:
-    """A working folder with a store, which is put back after every trial that changed it.
+    """A working folder with a store. It is restored after every trial that changed it.
 
     Args:
-        folder: is copied to a folder next to it; nobody else uses it.
+        folder: the working folder. It is copied to a folder next to it. No other test may use it.
 
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._copy = folder.with_name(f"{folder.name}.copy")
-        self._log = folder.with_name(f"{folder.name}.said.txt")
+        self._log = folder.with_name(f"{folder.name}.output.txt")
         _copy(folder, self._copy)
         self._before = self._state()
         self._times = self._changed_at()
 
-    def type(self, words: list[str]) -> Trial:
-        """Run a command line."""
-        return self.call(_main, words)
+    def run_command_line(self, words: list[str]) -> Trial:
+        """Run `rbptrack` with these words."""
+        return self.run_function(_main, words)
 
-    def call(self, function: Callable[..., object], *arguments: object) -> Trial:
-        """Call a function that returns an exit code or raises. Both it and its arguments can be pickled."""
+    def run_function(self, function: Callable[..., object], *arguments: object) -> Trial:
+        """Call a function in another process. It must return an exit code or raise an RbptrackError.
+
+        The function and its arguments are pickled.
+        """
         process = FORKS.Process(target=_run, args=(self.folder, self._log, function, arguments))
         process.start()
         process.join(PATIENCE)
@@ -102,7 +105,7 @@ class Bench:
         return trial
 
     def _state(self) -> set[str]:
-        """The files, and the store's runs but failed ones: what a refused input must not change."""
+        """Return what a refused input must not change: the names of files, and the runs that did not fail."""
         names = set()
         for path in self.folder.rglob("*"):
             name = path.relative_to(self.folder).as_posix()
@@ -114,6 +117,7 @@ class Bench:
         return names
 
     def _changed_at(self) -> dict[Path, int]:
+        """Return when each file and folder was last changed, in ns."""
         return {path: path.lstat().st_mtime_ns for path in self.folder.rglob("*")}
 
 
@@ -123,7 +127,7 @@ def _main(words: list[str]) -> int:
 
 
 def _run(folder: Path, log: Path, function: Callable[..., object], arguments: tuple[object, ...]) -> None:
-    """Call the function in the folder, and end this process with its exit code. Prints into the log."""
+    """Call the function in the folder, write its output to the log, and end this process with its exit code."""
     os.setsid()
     os.chdir(folder)
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -132,9 +136,9 @@ def _run(folder: Path, log: Path, function: Callable[..., object], arguments: tu
     warnings.simplefilter("ignore")
     try:
         code = function(*arguments)
-    except RbptrackError as error:  # of the API: the message itself
+    except RbptrackError as error:  # a call of the Python API raises the error; only the command line prints it
         print(error, file=sys.stderr)
-        code = _MESSAGE
+        code = _EXIT_CODE_OF_API_ERROR
     sys.exit(int(code or 0))  # type: ignore[call-overload]
 
 

@@ -1,4 +1,4 @@
-"""Odd files for the command lines of `command_lines.txt`, made in the folder `odd/` beside a store of three models."""
+"""Create the faulty files that the command lines of `command_lines.txt` name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FOLDERS = ("folder", "folder.html", "folder.zip", "folder.csv", "emptymodel")
 
 
 def make(folder: Path) -> None:
-    """Make everything in `folder/odd`; a bundle `good.zip` must lie in the folder."""
+    """Create the faulty files in `folder/odd`. The folder must have a bundle `good.zip`, from which others are made."""
     odd = folder / "odd"
     texts = yaml.safe_load(Path(__file__).with_name("files.yaml").read_text())
     for name, content in {**{path: text.encode() for path, text in texts.items()}, **_BINARY}.items():
@@ -55,33 +55,34 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _bundles(good: Path, folder: Path) -> None:
+    """Create copies of a good bundle in a new folder. Each has one fault."""
     folder.mkdir()
-    with zipfile.ZipFile(good) as opened:
-        entries = {name: opened.read(name) for name in opened.namelist()}
-    measured = next(name for name in entries if name.endswith("record.json")).partition("/")[0]
+    with zipfile.ZipFile(good) as bundle:
+        entries = {name: bundle.read(name) for name in bundle.namelist()}
+    measurement = next(name for name in entries if name.endswith("record.json")).partition("/")[0]
 
-    def write(name: str, changed: dict[str, bytes], **options: Any) -> None:
-        with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED, **options) as made:
-            for entry, content in changed.items():
-                made.writestr(entry, content)
+    def write(name: str, entries_of_copy: dict[str, bytes], **options: Any) -> None:
+        with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED, **options) as copy:
+            for entry, content in entries_of_copy.items():
+                copy.writestr(entry, content)
 
     def record(name: str, change: Callable[[dict[str, Any]], object]) -> None:
-        data = json.loads(entries[f"{measured}/record.json"])
+        data = json.loads(entries[f"{measurement}/record.json"])
         change(data)
-        write(name, entries | {f"{measured}/record.json": json.dumps(data).encode()})
+        write(name, entries | {f"{measurement}/record.json": json.dumps(data).encode()})
 
     (folder / "cut.zip").write_bytes(good.read_bytes()[:5000])
     (folder / "text.zip").write_bytes(b"no zip")
     (folder / "empty.zip").write_bytes(b"")
-    write("traversal.zip", entries | {f"{measured}/../../../evil": b"x"})
+    write("traversal.zip", entries | {f"{measurement}/../../../evil": b"x"})
     write("absolute.zip", entries | {"/tmp/evil": b"x"})
-    write("pickle.zip", entries | {f"{measured}/model.pkl": b"x"})
-    write("bomb.zip", entries | {f"{measured}/tokens.json": bytes(1 << 28)})
+    write("pickle.zip", entries | {f"{measurement}/model.pkl": b"x"})
+    write("bomb.zip", entries | {f"{measurement}/tokens.json": bytes(1 << 28)})
     write("nothing.zip", {"bundle.json": b"{}"})
     write("nomanifest.zip", {name: text for name, text in entries.items() if name != "bundle.json"})
     write("noranks.zip", {name: text for name, text in entries.items() if not name.endswith("ranks.parquet")})
-    write("ranks.zip", entries | {f"{measured}/ranks.parquet": b"PAR1xxPAR1"})
-    write("deep.zip", entries | {f"{measured}/record.json": b"[" * 100_000})
+    write("ranks.zip", entries | {f"{measurement}/ranks.parquet": b"PAR1xxPAR1"})
+    write("deep.zip", entries | {f"{measurement}/record.json": b"[" * 100_000})
     record("ce.zip", lambda data: data["metrics"].update(ce=1.0))
     record("fingerprint.zip", lambda data: data["identity"].update(dtype="x"))
     record("tag.zip", lambda data: data["tags"].update({"mlflow.user": "root"}))
@@ -90,19 +91,19 @@ def _bundles(good: Path, folder: Path) -> None:
     record("key.zip", lambda data: data.update(more=1))
     record("hash.zip", lambda data: data["files"].update({"ranks.parquet": "0" * 64}))
     record("s.zip", lambda data: data["metrics"].update(non_embedding_params=1e6))
-    with zipfile.ZipFile(folder / "twice.zip", "w") as made, warnings.catch_warnings():
+    with zipfile.ZipFile(folder / "twice.zip", "w") as copy, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, content in [*entries.items(), *entries.items()]:
-            made.writestr(name, content)
-    link = zipfile.ZipInfo(f"{measured}/tokens.json")
+            copy.writestr(name, content)
+    link = zipfile.ZipInfo(f"{measurement}/tokens.json")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    with zipfile.ZipFile(folder / "link.zip", "w") as made:
+    with zipfile.ZipFile(folder / "link.zip", "w") as copy:
         for name, content in entries.items():
-            made.writestr(link if name == link.filename else name, content)
+            copy.writestr(link if name == link.filename else name, content)
 
 
 def _models(folder: Path) -> None:
-    """Copies of nano/6k, each with one thing wrong."""
+    """Create copies of the model nano/6k. Each has one fault."""
 
     def config(change: dict[str, object]) -> Callable[[Path], object]:
         def alter(place: Path) -> None:

@@ -1,4 +1,4 @@
-"""Bad calls of the Python API: measure, log, runs, analyze and the callback, with arguments of wrong type or value."""
+"""Calls of the Python API (measure, log, runs, analyze, laws) with an argument of a wrong type or value."""
 
 from __future__ import annotations
 
@@ -57,23 +57,23 @@ POWER_LAW: dict[str, list[Any]] = {
 }
 
 
-def measured(**changes: Any) -> Any:
-    """Measure nano/6k on two texts, with other arguments where given."""
-    good = {"model": MODEL, "tokenizer": TOKENIZER, "texts": TEXTS, "seq_len": 64, "progress": False}
-    return rbptrack.measure(**{**good, **changes})
+def measure(**arguments: Any) -> Any:
+    """Measure nano/6k on two texts. `arguments` replace valid arguments of `rbptrack.measure`."""
+    valid = {"model": MODEL, "tokenizer": TOKENIZER, "texts": TEXTS, "seq_len": 64, "progress": False}
+    return rbptrack.measure(**{**valid, **arguments})
 
 
 def calls() -> Iterator[tuple[str, Callable[[], object]]]:
-    """A name and a call for each bad argument; none may be accepted."""
+    """Yield the name of each call and a function that makes it. rbptrack must refuse all of the calls."""
     for name, values in MEASURE.items():
         for value in values:
-            yield f"measure({name}={value!r:.40})", lambda n=name, v=value: measured(**{n: v}).log()
+            yield f"measure({name}={value!r:.40})", lambda n=name, v=value: measure(**{n: v}).log()
     for name, values in {key: RUNS[key] for key in ("tracking_uri", "experiment")}.items():
         for value in values:
             if value not in ("nothing", None, ""):
-                yield f"log({name}={value!r:.40})", lambda n=name, v=value: measured().log(**{n: v})
+                yield f"log({name}={value!r:.40})", lambda n=name, v=value: measure().log(**{n: v})
     for value in ("a\nb", LONG, 3, None):
-        yield f"log(sweep={value!r:.40})", lambda v=value: measured().log(sweep=v)
+        yield f"log(sweep={value!r:.40})", lambda v=value: measure().log(sweep=v)
     for name, values in RUNS.items():
         for value in values:
             yield f"runs({name}={value!r:.40})", lambda n=name, v=value: rbptrack.runs(**{n: v})
@@ -83,8 +83,8 @@ def calls() -> Iterator[tuple[str, Callable[[], object]]]:
             yield f"power_law({options})", lambda o=options: rbptrack.analyze(rbptrack.runs(), "power_law", **o)
     for analyzer in ("nothing", "", 3, None):
         yield f"analyze(runs, {analyzer!r})", lambda a=analyzer: rbptrack.analyze(rbptrack.runs(), a)
-    for what in (None, 3, "runs", []):
-        yield f"analyze({what!r}, power_law)", lambda w=what: rbptrack.analyze(w, "power_law")
+    for runs in (None, 3, "runs", []):
+        yield f"analyze({runs!r}, power_law)", lambda r=runs: rbptrack.analyze(r, "power_law")
     for key in ("nothing", "", "nano-6k/"):
         yield f"runs()[{key!r}]", lambda k=key: rbptrack.runs()[k]
         yield f"runs().ranks({key!r})", lambda k=key: rbptrack.runs().ranks(k)
@@ -98,22 +98,22 @@ def calls() -> Iterator[tuple[str, Callable[[], object]]]:
 
 def with_a_nan() -> object:
     MODEL.get_input_embeddings().weight.data[5] = math.nan
-    return measured()
+    return measure()
 
 
 def with_a_larger_tokenizer() -> object:
     TOKENIZER.add_tokens([f"token{i}" for i in range(50)])
-    return measured(texts=["token3 token7 " * 9])
+    return measure(texts=["token3 token7 " * 9])
 
 
 def with_bert() -> object:
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-    return measured(model=transformers.BertModel(transformers.BertConfig(**sizes)))
+    return measure(model=transformers.BertModel(transformers.BertConfig(**sizes)))
 
 
 CALLS = tuple(calls())
 
 
 def call(number: int) -> None:
-    """Make one of the calls."""
+    """Make one of the calls. number: its index in `CALLS`."""
     CALLS[number][1]()
