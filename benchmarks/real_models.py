@@ -101,7 +101,12 @@ def _contents(wheel: Path, file: str, folder: Path) -> bytes:
 
 
 def compare(name: str, folder: Path, words: list[str]) -> bool:
-    """Measure a model, compute its ranks again, and print a line. Returns whether they agree."""
+    """Measure a model, compute its ranks a second time without rbptrack, and print a line.
+
+    Returns:
+        Whether both agree.
+
+    """
     model = MODELS[name]
     location = [f"model.path={folder}", f"model.gguf={model.file}", "model.family=packaged", f"model.size={name}"]
     (config,) = compose(["model=hf", *location, *words])
@@ -116,7 +121,7 @@ def compare(name: str, folder: Path, words: list[str]) -> bool:
     moved = float((table.rank != rank).mean())
     nats = float(np.abs(table.column("logprob") - logprob).max())
     assert measured.ce_parts is not None
-    of_rank, of_rest = measured.ce_parts
+    rank_part, rest_part = measured.ce_parts
     line = {
         "model": name,
         "dataset": config.dataset.name,
@@ -124,8 +129,8 @@ def compare(name: str, folder: Path, words: list[str]) -> bool:
         "ranks that differ": int((table.rank != rank).sum()),
         "ln p, largest difference": nats,
         "ce": measured.ce,
-        "E[ln R]": of_rank,
-        "E[-ln pR]": of_rest,
+        "E[ln R]": rank_part,
+        "E[-ln pR]": rest_part,
         "rbp_1": measured.rbp(1),
         "seconds": round(seconds, 1),
         "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
@@ -149,10 +154,10 @@ def plain(folder: Path, file: str, corpus: Corpus) -> tuple[IntArray, Any]:
         targets = corpus.targets(number, number + 1)
         before = torch.from_numpy(targets - int(corpus.stop[number]) + len(ids) - 1)
         states = module.base_model(ids[None]).last_hidden_state[0, before].double()
-        wanted = torch.from_numpy(corpus.token[targets].astype(np.int64))[:, None]
+        chosen_models = torch.from_numpy(corpus.token[targets].astype(np.int64))[:, None]
         for low in range(0, len(states), ROWS):
             logits = states[low : low + ROWS] @ weight.T
-            target = wanted[low : low + ROWS]
+            target = chosen_models[low : low + ROWS]
             ranks.append((logits >= logits.gather(1, target)).sum(1).numpy())
             logprobs.append(logits.log_softmax(1).gather(1, target)[:, 0].numpy())
     return np.concatenate(ranks), np.concatenate(logprobs)

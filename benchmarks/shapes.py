@@ -45,9 +45,9 @@ def random_module(shape: str, *, device: str = "cpu", dtype: torch.dtype = torch
 
     Args:
         shape: one of `SHAPES`.
-        device: where it is made.
-        dtype: of its weights.
-        vocab_size: in place of the shape's own |V|.
+        device: the device of the weights.
+        dtype: the type of the weights.
+        vocab_size: |V|; 0 for that of the shape.
 
     """
     config = AutoConfig.for_model(**SHAPES[shape])

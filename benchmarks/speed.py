@@ -70,13 +70,13 @@ def plain(model: CausalModel, batches: Sequence[Batch]) -> None:
         (log_p >= own).sum(-1).cpu()
 
 
-def ours(model: CausalModel, corpus: Corpus, engine: EngineConfig) -> None:
+def run_measurement(model: CausalModel, corpus: Corpus, engine: EngineConfig) -> None:
     """Run a whole measurement."""
     with TemporaryDirectory() as folder:
         measure(model, corpus, ks=(1, 10), engine=engine, folder=Path(folder))
 
 
-def harness(module: Any, corpus: Corpus) -> Callable[[], object] | None:
+def lm_eval_function(module: Any, corpus: Corpus) -> Callable[[], object] | None:
     """Return a function that scores the same documents, as token ids, with lm-evaluation-harness.
 
     Returns None if lm-evaluation-harness is not installed.
@@ -108,7 +108,7 @@ def harness(module: Any, corpus: Corpus) -> Callable[[], object] | None:
 
 
 def timed(call: Callable[[], object], device: torch.device) -> Seconds:
-    """Time one call."""
+    """Measure the time of one call."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     wall = time.perf_counter()
@@ -138,7 +138,7 @@ def ratio(seconds: Mapping[str, list[Seconds]], way: str, over: str, clock: int)
     return median(b[clock] / a[clock] for a, b in zip(seconds[way], seconds[over], strict=True))
 
 
-def of_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> dict[str, Any]:
+def time_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> dict[str, Any]:
     """Time all ways for a model of one shape, on this machine's CPU."""
     module = random_module(shape, vocab_size=vocab_size)
     model = split_model(module, shape)
@@ -148,9 +148,9 @@ def of_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> di
     ways: dict[str, Callable[[], object]] = {
         "bare": lambda: bare(model, batches),
         "plain": lambda: plain(model, batches),
-        "rbptrack": lambda: ours(model, corpus, engine),
+        "rbptrack": lambda: run_measurement(model, corpus, engine),
     }
-    other = harness(module, corpus)
+    other = lm_eval_function(module, corpus)
     if other:
         ways["lm-eval"] = other
     seconds = compare(ways, model.device, rounds)
@@ -185,7 +185,7 @@ def main() -> None:
     print(machine())
     results = []
     for shape in options.shapes.split(","):
-        results.append(of_shape(shape, options.tokens, options.rounds, vocab_size=options.vocab_size))
+        results.append(time_shape(shape, options.tokens, options.rounds, vocab_size=options.vocab_size))
         for name, row in results[-1].items():
             if isinstance(row, dict):
                 print(

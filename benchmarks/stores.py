@@ -64,12 +64,12 @@ def table(s: float, *, family: str, dataset: int, documents: int, length: int) -
     shared = np.random.default_rng(dataset)
     own = np.random.default_rng([dataset, int(s), len(family)])
     tokens = documents * length
-    of_document = np.repeat(shared.standard_normal(documents), length)
-    difficulty = np.sqrt(0.1) * of_document + np.sqrt(0.7) * shared.standard_normal(tokens)
+    document_difficulty = np.repeat(shared.standard_normal(documents), length)
+    difficulty = np.sqrt(0.1) * document_difficulty + np.sqrt(0.7) * shared.standard_normal(tokens)
     uniform = ndtr(difficulty + np.sqrt(0.2) * own.standard_normal(tokens))
     grid = log_grid(VOCABULARY, per_decade=24)
     scatter = np.exp(0.01 * own.standard_normal())
-    rbp = np.exp(-missed(grid, s, dataset) * scatter)
+    rbp = np.exp(-neg_log_rbp(grid, s, dataset) * scatter)
     rank = np.ceil(np.exp(np.interp(uniform, rbp, np.log(grid), left=0.0))).astype(np.int64)
     rank = np.clip(rank, 1, VOCABULARY)
     nothing = np.zeros(tokens)
@@ -88,7 +88,7 @@ def table(s: float, *, family: str, dataset: int, documents: int, length: int) -
     )
 
 
-def missed(k: FloatArray, s: float, dataset: int) -> FloatArray:
+def neg_log_rbp(k: FloatArray, s: float, dataset: int) -> FloatArray:
     """Return -ln RBP_k at size s. It falls with k as k^-0.4 and is 0 at |V|."""
     level = (1.1 + 0.15 * dataset) * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5)
     return np.asarray(level * (s / 1e8) ** -(0.06 + 0.012 * np.log(k)))
@@ -122,7 +122,7 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
         dataset=DatasetConfig(name=name, seq_len=length + 1),
         k=KConfig(values=KS),
     )
-    facts = Facts.of(
+    facts = Facts.collect(
         config,
         identity,
         {

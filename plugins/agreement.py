@@ -96,18 +96,18 @@ class Agreement(Analyzer):
         if not tables:
             return report
         report.tables["worst_tokens"] = pd.concat(tables, ignore_index=True)
-        changes_of_ce = report.frame("change")
-        changes_of_ce = changes_of_ce[changes_of_ce["metric"] == CE]
-        without_ends = changes_of_ce[changes_of_ce["low"].isna()]
+        ce_changes = report.frame("change")
+        ce_changes = ce_changes[ce_changes["metric"] == CE]
+        without_ends = ce_changes[ce_changes["low"].isna()]
         if len(without_ends):
             cases = [f"{pair} on {dataset}" for pair, dataset in without_ends[["pair", "dataset"]].to_numpy().tolist()]
             report.notes.append(
                 f"{listed(cases)}: no intervals, because fewer than {MIN_UNITS} documents were measured."
             )
         title = "CE of the second minus the first, nats"
-        drawn = changes_of_ce.rename(columns={"change": title})
+        drawn = ce_changes.rename(columns={"change": title})
         report.figures["change"] = intervals(drawn, x=title, y="pair", null=0.0)
-        report.headline = _headline(report, changes_of_ce)
+        report.headline = _headline(report, ce_changes)
         return report
 
     def _pairs(self, frame: pd.DataFrame) -> Iterator[Pair]:
@@ -179,9 +179,9 @@ def _headline(report: Report, changes: pd.DataFrame) -> str:
             same_top = f"{share} of the tokens rank the same token first; "
         change = number(row["change"], "+.4f")
         return f"{row['pair']}: {same_top}CE changes by {change} nats ({row['verdict'] or 'no test'})."
-    said = verdict_clause(
+    tested = verdict_clause(
         changes, {"differs": "CE differs"}, noun="pair", none="no difference in CE was found", power=True
     )
     return join_clauses(
-        said or f"{counted(len(changes), 'pair')} could not be tested, because there are too few documents"
+        tested or f"{counted(len(changes), 'pair')} could not be tested, because there are too few documents"
     )

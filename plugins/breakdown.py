@@ -31,7 +31,7 @@ from rbptrack.ranks import CE, FloatArray, IntArray, RankTable, metric_label, rb
 from rbptrack.stats import (
     MIN_UNITS,
     Estimate,
-    ce_and_missed,
+    ce_and_neg_log_rbp,
     ce_and_rbp,
     first_largest,
     from_influences,
@@ -116,8 +116,8 @@ def make_classifications(
         decade = np.digitize(-np.log10(share), [2, 3, 4, 5], right=True)
         by_name["share of the dataset"] = Classification("token", DECADES, decade)
     if np.count_nonzero(fields) > 1:
-        names_of_fields = tuple(f"field {i}" for i in range(len(fields)))
-        by_name["field"] = Classification("field", names_of_fields, np.arange(len(fields)))
+        field_names = tuple(f"field {i}" for i in range(len(fields)))
+        by_name["field"] = Classification("field", field_names, np.arange(len(fields)))
     bin_of = np.frexp(np.arange(last + 1, dtype=np.float64))[1]  # 0, 1, 2-3, 4-7, ... -> 0, 1, 2, 3, ...
     names = ["0", "1"]
     for bits in range(2, int(bin_of[-1]) + 1):
@@ -211,9 +211,9 @@ class ClassSums:
         shown = [str(name) for name in names[order[:MAX_GROUPS]]]
         if len(names) > MAX_GROUPS:
             shown.append(f"{len(names) - MAX_GROUPS} other groups")
-        class_of_document = np.minimum(np.argsort(order), MAX_GROUPS)[group]
-        is_of_class = class_of_document[:, None] == np.arange(len(shown))
-        by_group = is_of_class[:, :, None] * self.all_classes[:, None]  # a row of these sums remains a document
+        document_class = np.minimum(np.argsort(order), MAX_GROUPS)[group]
+        in_class = document_class[:, None] == np.arange(len(shown))
+        by_group = in_class[:, :, None] * self.all_classes[:, None]  # a row of these sums remains a document
         sums = {by: sum_by(groups, class_sums) for by, class_sums in self.sums.items()}
         return replace(
             self,
@@ -323,8 +323,8 @@ def _compare(
         report.add("level", level, null=0.0, metric=metric, beside=beside, **case)
     if len(s) == 1:
         return
-    class_laws = laws(s, [pair[:, 0] for pair in pairs], ce_and_missed)
-    ratios = laws(s, pairs, lambda x: ce_and_missed(x[..., 0, :]) / ce_and_missed(x[..., 1, :]))
+    class_laws = laws(s, [pair[:, 0] for pair in pairs], ce_and_neg_log_rbp)
+    ratios = laws(s, pairs, lambda x: ce_and_neg_log_rbp(x[..., 0, :]) / ce_and_neg_log_rbp(x[..., 1, :]))
     for metric, law, ratio in zip(metrics, class_laws, ratios, strict=True):
         if law and ratio:
             report.add("alpha", _with_error_if(enough, law.alpha), metric=metric, beside={"R2": law.r2}, **case)
@@ -396,7 +396,7 @@ def _headline(report: Report) -> str:
         rows = report.frame(question)
         if question == "level":  # nats and shares cannot be compared
             rows = rows[rows["metric"] == CE]
-        said = verdict_clause(
+        tested = verdict_clause(
             rows,
             {"differs": f"classes of tokens differ from the rest in {what}"},
             noun="case",
@@ -405,12 +405,12 @@ def _headline(report: Report) -> str:
         )
         apart = rows[rows["verdict"].isin(["above", "below"])]
         if not len(apart):
-            if said:
-                return join_clauses(said)
+            if tested:
+                return join_clauses(tested)
             continue
         largest = apart.iloc[first_largest(apart[question].abs().to_numpy(np.float64))]
         where = f"{largest['class']} ({largest['by']}), {metric_label(largest['metric'])} on {largest['dataset']}"
-        return join_clauses(said, f"the most: {where}")
+        return join_clauses(tested, f"the most: {where}")
     if not report.questions:
         return ""
     return f"{report.results['class'].nunique()} classes of tokens were compared; too few documents to tell them apart."

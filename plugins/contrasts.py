@@ -48,7 +48,7 @@ from rbptrack.stats import (
     laws_by_metric,
     mean_over_datasets,
     mean_over_families,
-    missed,
+    neg_log_rbp,
     pooled_scatter,
     random_effects,
     why_no_interval,
@@ -172,8 +172,8 @@ class Contrasts(Analyzer):
             return
         s = exponents.family.s
         counts = [size_counts.select([1, *(k for k in ks if k > 1)]) for size_counts in exponents.counts]
-        [law_of_rbp_1, *_] = laws(s, counts, missed)
-        ratios = laws(s, counts, lambda sums: missed(sums)[..., 1:] / missed(sums)[..., :1])
+        [law_of_rbp_1, *_] = laws(s, counts, neg_log_rbp)
+        ratios = laws(s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
         for k, ratio in zip(counts[0].ks[1:], ratios, strict=True):
             if ratio and law_of_rbp_1:
                 keys = {**exponents.family.keys, "metric": rbp_name(k)}
@@ -299,22 +299,22 @@ def _headline(report: Report, fitted: Sequence[Exponents]) -> str:
         rows = report.frame("against_rbp_1")
         largest = rbp_name(max(rbp_ks(rows["metric"])))
         label = metric_label(largest)
-        said = {
+        texts = {
             "above": f"{label}'s exponent is above RBP_1's",
             "below": f"{label}'s exponent is below RBP_1's",
             "same": f"{label}'s exponent is the same as RBP_1's",
         }
         none = f"no difference of the exponents of {label} and RBP_1 was found"
-        parts.append(verdict_clause(rows[rows["metric"] == largest], said, noun="law", none=none))
+        parts.append(verdict_clause(rows[rows["metric"] == largest], texts, noun="law", none=none))
     reported = [question for question in ("datasets", "families") if question in report.questions]
     ce_clauses = []
     for question in reported:
         rows = report.frame(question)
         sides = question if several or question == "datasets" else "runs of several kinds"  # such as checkpoints
         none = f"no difference between {sides} was found"
-        said = {"differs": f"{sides} differ"}
+        texts = {"differs": f"{sides} differ"}
         ce_clauses.append(
-            verdict_clause(rows[rows["metric"] == CE], said, noun="pair", none=none, power=len(reported) == 1)
+            verdict_clause(rows[rows["metric"] == CE], texts, noun="pair", none=none, power=len(reported) == 1)
         )
     if any(ce_clauses):
         parts.append(f"CE's exponent: {'; '.join(filter(None, ce_clauses))}")

@@ -27,7 +27,7 @@ from rbptrack.stats import (
     ks_with_enough_misses,
     law_in_k,
     laws,
-    missed,
+    neg_log_rbp,
     why_no_interval_in_k,
 )
 
@@ -107,7 +107,7 @@ def _doubling(family: Family, counts: Sequence[DocumentCounts]) -> list[dict[str
     for k in DOUBLED:
         if not {k, 2 * k} <= usable:
             continue
-        law, law_of_double = laws(family.s, [size_counts.select([k, 2 * k]) for size_counts in counts], missed)
+        law, law_of_double = laws(family.s, [size_counts.select([k, 2 * k]) for size_counts in counts], neg_log_rbp)
         if law and law_of_double and law.alpha.interval()[0] > 0:
             b = float(np.mean(np.log(law.y / law_of_double.y))) / np.log(2)
             alpha = law.alpha.value

@@ -38,7 +38,7 @@ from rbptrack.analysis import (
     read_families,
     verdict_clause,
 )
-from rbptrack.figures import as_data, axis_of, by_colour, facets, legend_choice
+from rbptrack.figures import axis_encoding, by_colour, facets, inline_data, legend_selection
 from rbptrack.ranks import DocumentSums, FloatArray, RankHistogram
 from rbptrack.stats import (
     DocumentInfluences,
@@ -390,9 +390,9 @@ def _draw(report: Report, ranks: pd.DataFrame) -> None:
     """Draw figures 8b, 8c and 8d of the paper."""
     rank, share = "rank R, largest model of each family", "share of tokens"
     ranks = ranks.rename(columns={"rank": rank, "share": share})
-    pick = legend_choice("distribution")
-    axes = (axis_of(ranks[rank], alt.X, log=True), axis_of(ranks[share], alt.Y, log=True))
-    chart = alt.Chart(as_data(ranks)).encode(*axes, **by_colour(ranks["distribution"], pick))
+    pick = legend_selection("distribution")
+    axes = (axis_encoding(ranks[rank], alt.X, log=True), axis_encoding(ranks[share], alt.Y, log=True))
+    chart = alt.Chart(inline_data(ranks)).encode(*axes, **by_colour(ranks["distribution"], pick))
     laws = chart.transform_filter(alt.datum.distribution != "observed").mark_line()
     observed = chart.transform_filter(alt.datum.distribution == "observed").mark_point(size=20)
     observed = observed.encode(tooltip=[f"{rank}:Q", alt.Tooltip(f"{share}:Q", format=".3~g")])
@@ -436,9 +436,9 @@ def _headline(report: Report, documents: int) -> str:
         documents: the largest number of documents of a measurement.
 
     """
-    said = {"above": "ranks curve as a lognormal's do (gamma above 0)", "below": "ranks curve the other way"}
+    texts = {"above": "ranks curve as a lognormal's do (gamma above 0)", "below": "ranks curve the other way"}
     tested = verdict_clause(
-        report.frame("gamma"), said, noun="measurement", none="no curvature of ranks was found", power=True
+        report.frame("gamma"), texts, noun="measurement", none="no curvature of ranks was found", power=True
     )
     gain = report.frame("gain")
     deviation = f"no RBP_k differs by more than {number(gain['ks_lognormal'].max(), '.3f')} from the lognormal's"

@@ -54,7 +54,7 @@ from rbptrack.stats import (
     MIN_SIZES,
     Estimate,
     Law,
-    ce_and_missed,
+    ce_and_neg_log_rbp,
     first_smallest,
     fit,
     fit_floor,
@@ -63,7 +63,7 @@ from rbptrack.stats import (
     ks_with_enough_misses,
     laws,
     laws_by_metric,
-    missed_over_ce,
+    neg_log_rbp_over_ce,
     shares_of_tokens,
     why_no_interval,
 )
@@ -217,7 +217,7 @@ class PowerLaw(Analyzer):
             notes += [f"{family}: {line}." for line in self._missing(by_metric, counts)]
             ratios: dict[str, Law | None] = {}
             if fitted_ks:
-                ratios = dict(zip(map(rbp_name, fitted_ks), laws(s, counts, missed_over_ce), strict=True))
+                ratios = dict(zip(map(rbp_name, fitted_ks), laws(s, counts, neg_log_rbp_over_ce), strict=True))
             with_floor = frozenset(
                 metric for metric in self._metrics if metric in by_metric and _has_floor(by_metric[metric])
             )
@@ -243,7 +243,7 @@ class PowerLaw(Analyzer):
             beside = {"A": law.a, "R2": law.r2, "largest_deviation": law.largest_deviation, "sizes": law.sizes}
             if np.isfinite(family_laws.s_other).all():
                 name = "alpha_incl" if self.unit == S_COLUMNS[0] else "alpha_excl"
-                beside[name] = fit(family_laws.s_other, _values_of(law, family_laws.s)).alpha.value
+                beside[name] = fit(family_laws.s_other, _values_by_size(law, family_laws.s)).alpha.value
             report.add("alpha", law.alpha, **keys, null=0.0, beside=beside)
             ce = family_laws.laws.get(CE)
             ratio = family_laws.ratios.get(metric)
@@ -344,7 +344,7 @@ def _rbp_of_ln_y(ln_y: float) -> float:
     return float(np.exp(-np.exp(ln_y)))
 
 
-def _values_of(law: Law, s: FloatArray) -> FloatArray:
+def _values_by_size(law: Law, s: FloatArray) -> FloatArray:
     """Return the values y of a law in the order of sizes.
 
     Args:
@@ -432,7 +432,7 @@ def _point_rows(family_laws: FamilyLaws) -> list[dict[str, object]]:
     """Return a row for each model and metric of a family. The explorer draws these rows."""
     rows: list[dict[str, object]] = []
     for model, s, counts in zip(family_laws.family.models, family_laws.s, family_laws.counts, strict=True):
-        ln_y, u = influences(counts, lambda sums: np.log(ce_and_missed(sums)))
+        ln_y, u = influences(counts, lambda sums: np.log(ce_and_neg_log_rbp(sums)))
         half = half_widths(u, shares_of_tokens(counts))
         y = np.exp(ln_y)
         columns = {"value": np.append(y[0], np.exp(-y[1:])), "y": y, "low": y * np.exp(-half), "high": y * np.exp(half)}

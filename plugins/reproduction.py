@@ -77,8 +77,8 @@ class Reproduction(Analyzer):
         ks = sorted({*log_grid(self.largest_k).tolist(), *rbp_ks(set(in_size["metric"]))})
         reading = read_families(published, ks)
         for family, counts in reading:
-            _add_alphas(report, family, counts, _of_family(in_size, family))
-            self._add_betas(report, family, counts, _of_family(in_k, family))
+            _add_alphas(report, family, counts, _rows_of_family(in_size, family))
+            self._add_betas(report, family, counts, _rows_of_family(in_k, family))
             published_sizes = in_k.loc[
                 in_k["family"] == _published_name(family), "size"
             ].unique()  # table 2 has the same sizes
@@ -165,7 +165,7 @@ def _add(
     report.add(question, yours, **keys, null=published, beside=beside)
 
 
-def _of_family(table: pd.DataFrame, family: Family) -> pd.DataFrame:
+def _rows_of_family(table: pd.DataFrame, family: Family) -> pd.DataFrame:
     """Return the rows of a published table for a family on its dataset."""
     return table[(table["family"] == _published_name(family)) & (table["dataset"] == family.dataset)]
 

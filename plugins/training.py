@@ -135,17 +135,17 @@ class Training(Analyzer):
         """
         s = rows["non_embedding_params"].to_numpy(np.float64)
         d = rows["training_tokens"].to_numpy(np.float64)
-        where = f"{keys['family']} on {keys['dataset']}"
+        place = f"{keys['family']} on {keys['dataset']}"
         sizes = len(np.unique(s))
         values_of_d = len(np.unique(d))
         if sizes < 3 or values_of_d < 3 or len(rows) < 8:
             needs = "the law in size and tokens needs 8 checkpoints of 3 sizes at 3 values of D"
-            report.notes.append(f"{where}: {needs}; found {len(rows)} of {counted(sizes, 'size')} at {values_of_d}.")
+            report.notes.append(f"{place}: {needs}; found {len(rows)} of {counted(sizes, 'size')} at {values_of_d}.")
             return None
         condition = design_condition(s, d)
         if condition > MAX_CONDITION:
             report.notes.append(
-                f"{where}: no law in size and tokens, because the two vary together, or one of them varies too little "
+                f"{place}: no law in size and tokens, because the two vary together, or one of them varies too little "
                 f"(condition {condition:.3g}, allowed are {MAX_CONDITION:g})."
             )
             return None

@@ -36,7 +36,7 @@ from rbptrack.ranks import RankTable
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.ranks.names import HEADLINE_KS, metric_label, rbp_name, se_name
 from rbptrack.stats.laws import laws_by_metric
-from rbptrack.sweep.cells import identity_of
+from rbptrack.sweep.cells import cell_identity
 from rbptrack.sweep.measuring import measure_loaded
 from rbptrack.tracking import Facts, Outbox, Record, Store
 from rbptrack.tracking.names import Metric, Tag
@@ -208,7 +208,7 @@ def measure(
     _check_objects(model, tokenizer)
     if seq_len is None:
         seq_len = min(DEFAULT_SEQ_LEN, max_sequence_length(model.config) or DEFAULT_SEQ_LEN)
-    documents = [Document(str(number), (text,)) for number, text in enumerate(as_texts(texts))]
+    documents = [Document(str(number), (text,)) for number, text in enumerate(check_texts(texts))]
     config = config_from_values(
         {
             "model": {
@@ -254,7 +254,7 @@ def _measure_in(
     *,
     show_bar: bool,
 ) -> LoggedMeasurement:
-    """Measure a corpus with a model that no other thread measures at the same time. Ranks are written to `folder`."""
+    """Measure a corpus with a model, and write the ranks to a folder. Only one thread at a time measures."""
     from rbptrack.models.causal import evaluation_mode, split_model
     from rbptrack.models.tokenizer import rules_hash
 
@@ -265,14 +265,14 @@ def _measure_in(
 
         def facts(measurement: Measurement) -> Facts:
             """Describe the measurement. A hash of the ranks identifies the weights, which have no commit in memory."""
-            identity = identity_of(
+            identity = cell_identity(
                 config,
-                weights=f"ranks:{_hash_of(measurement.ranks)}",
+                weights=f"ranks:{_ranks_hash(measurement.ranks)}",
                 tokenizer="",
                 tokenizer_rules=rules_hash(tokenizer),
                 texts=corpus.texts_hash,
             )
-            return Facts.of(config, identity, {}, model=causal, corpus=corpus)
+            return Facts.collect(config, identity, {}, model=causal, corpus=corpus)
 
         measured, record = measure_loaded(
             folder, config, causal, corpus, tokenizer, facts, began=began, show_bar=show_bar
@@ -280,7 +280,7 @@ def _measure_in(
     return LoggedMeasurement(**{entry.name: getattr(measured, entry.name) for entry in fields(measured)}, record=record)
 
 
-def _hash_of(ranks: RankTable) -> str:
+def _ranks_hash(ranks: RankTable) -> str:
     content = hashlib.sha256()
     for name in ("greater", "ties", "logprob"):
         content.update(np.ascontiguousarray(ranks.column(name)).tobytes())
@@ -295,7 +295,7 @@ def _ks(k: Any) -> list[Any]:
     return [int(each) if isinstance(each, np.integer) else each for each in ks]
 
 
-def as_texts(texts: Iterable[str]) -> list[str]:
+def check_texts(texts: Iterable[str]) -> list[str]:
     """Return the texts as a list. Raises BadInput if one of them is not a text, or if all are empty."""
     # A table or a mapping yields the names of its columns, which are not the texts.
     if isinstance(texts, str | bytes | Mapping | pd.DataFrame) or not isinstance(texts, Iterable):

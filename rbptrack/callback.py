@@ -16,7 +16,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from rbptrack.api import as_texts, measure
+from rbptrack.api import check_texts, measure
 from rbptrack.base.errors import first_line
 from rbptrack.models.tokenizer import check_tokenizer
 from rbptrack.ranks.names import HEADLINE_KS, rbp_name
@@ -66,7 +66,7 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         **measuring: Any,
     ) -> None:
         check_tokenizer(tokenizer)
-        self._texts = as_texts(texts)
+        self._texts = check_texts(texts)
         self._tokenizer = tokenizer
         self._ks = list(ks)
         self._log = log
@@ -90,7 +90,7 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         if state.is_world_process_zero:
             tokens = _training_tokens(args, state, kwargs.get("train_dataloader"))
             numbers = self._numbers_or_nan(state, kwargs["model"], tokens)
-        named = {f"{prefix}_{name}": value for name, value in _of_main_process(numbers).items()}
+        named = {f"{prefix}_{name}": value for name, value in _from_main_process(numbers).items()}
         metrics.update(named)
         if self._trainer is not None:
             self._trainer.log(dict(named))
@@ -142,7 +142,7 @@ def _training_tokens(args: TrainingArguments, state: TrainerState, train_dataloa
     return float(sequences * lengths.pop())
 
 
-def _of_main_process(numbers: dict[str, float]) -> dict[str, float]:
+def _from_main_process(numbers: dict[str, float]) -> dict[str, float]:
     """Send the main process's numbers to all processes of a distributed training, and return them."""
     import torch.distributed
 

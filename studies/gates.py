@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from rbptrack.ranks import FloatArray
-from rbptrack.stats import laws, missed_over_ce
+from rbptrack.stats import laws, neg_log_rbp_over_ce
 from rbptrack.stats.estimate import MIN_DECIDING
 from studies.simulation import Documents, Family, Texts
 
@@ -37,7 +37,7 @@ def draw(rng: np.random.Generator, family: Family, texts: Texts) -> dict[str, fl
     squares = documents.length.astype(float) ** 2
     row = {"k_of_lengths": squares.sum() ** 2 / (squares**2).sum(), "n": texts.documents}
     for name, k in (("equal", 1), ("apart", 100)):
-        [law] = laws(family.s, [size_counts.select([k]) for size_counts in counts], missed_over_ce)
+        [law] = laws(family.s, [size_counts.select([k]) for size_counts in counts], neg_log_rbp_over_ce)
         assert law is not None
         delta = law.alpha
         row |= {f"{name}_value": delta.value, f"{name}_sampling": delta.sampling, f"{name}_k": delta.deciding}

@@ -39,7 +39,7 @@ class Texts:
             documents).
         lengths: the distribution of their lengths: `even`, or lognormal. The longest of 100 documents is ten times as
             long as the median (`uneven`), a hundred times (`wild`) or a thousand times (`extreme`).
-        sources: the number of sources that the documents come from. Documents of one source share three quarters of the
+        groups: the number of groups that the documents come from. Documents of one group share three quarters of the
             variance of difficulties and slopes. With 0, the documents are independent.
 
     """
@@ -47,11 +47,11 @@ class Texts:
     documents: int
     tails: str
     lengths: str
-    sources: int = 0
+    groups: int = 0
 
 
-def difficulty_of(normal: FloatArray, tails: str) -> FloatArray:
-    """Turn standard normal numbers into difficulties r > 0 with mean 1."""
+def difficulties(normal: FloatArray, tails: str) -> FloatArray:
+    """Convert standard normal numbers to difficulties r > 0 with mean 1."""
     if tails == "skewed":
         return np.exp(_SKEW * normal - _SKEW**2 / 2)
     return _cut_t3(stdtrit(3, ndtr(normal))) / _mean_t3()
@@ -78,7 +78,7 @@ def population(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
         sd: the standard deviation of ln of the other parts.
 
     """
-    shared = difficulty_of(ndtri(_levels()), tails)
+    shared = difficulties(ndtri(_levels()), tails)
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
     separate = np.exp(sd * nodes - sd**2 / 2)
     difficulty = np.outer(shared / shared.mean(), separate)
@@ -87,16 +87,16 @@ def population(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
 
 @cache
 def _exponents(tails: str, sd: float) -> tuple[FloatArray, FloatArray]:
-    """Tabulate ln(-ln RBP) over the population against ln y of a document with r = 1. Returns both, in this order."""
+    """Return ln(-ln RBP) over the population, (300,), and ln y of a document with r = 1 for which it holds, (300,)."""
     r, weights = population(tails, sd)
     y = np.geomspace(1e-4, 30, 300)
-    missed = np.array([-np.log(weights @ np.exp(-value * r)) for value in y])
-    return np.log(missed), np.log(y)
+    neg_log_rbp = np.array([-np.log(weights @ np.exp(-value * r)) for value in y])
+    return np.log(neg_log_rbp), np.log(y)
 
 
-def of_one_document(missed: FloatArray, tails: str, sd: float) -> FloatArray:
-    """Return the y of a document with r = 1 that makes -ln RBP over the population equal to `missed`."""
-    return np.exp(np.interp(np.log(missed), *_exponents(tails, sd)))
+def typical_document_y(neg_log_rbp: FloatArray, tails: str, sd: float) -> FloatArray:
+    """Return the y of a document with r = 1 that makes -ln RBP over the population equal to `neg_log_rbp`."""
+    return np.exp(np.interp(np.log(neg_log_rbp), *_exponents(tails, sd)))
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Documents:
         length: the number of tokens of each document, (documents,).
         difficulty: the part of r that all models share, (documents,).
         slope: the slope of each document, a standard normal number, (documents,).
-        source: the number of each document's source, (documents,).
+        group: the number of each document's group, (documents,).
         tails: the distribution of the difficulty, as in `Texts`.
 
     """
@@ -115,7 +115,7 @@ class Documents:
     length: IntArray
     difficulty: FloatArray
     slope: FloatArray
-    source: IntArray
+    group: IntArray
     tails: str
 
     @classmethod
@@ -128,15 +128,15 @@ class Documents:
             drawn = np.exp(sd * rng.standard_normal(count) - min(sd, 2.0) ** 2 / 2)
             length = np.maximum(drawn * TOKENS, 20).astype(np.int64)
         normal = rng.standard_normal((2, count))
-        source = np.arange(count)
-        if texts.sources:
-            source = rng.integers(texts.sources, size=count)
-            shared = rng.standard_normal((2, texts.sources))[:, source]
+        group = np.arange(count)
+        if texts.groups:
+            group = rng.integers(texts.groups, size=count)
+            shared = rng.standard_normal((2, texts.groups))[:, group]
             normal = np.sqrt(0.75) * shared + np.sqrt(0.25) * normal
-        return cls(length, difficulty_of(normal[0], texts.tails), normal[1], source, texts.tails)
+        return cls(length, difficulties(normal[0], texts.tails), normal[1], group, texts.tails)
 
     def measure(
-        self, rng: np.random.Generator, *, ce: float, missed: FloatArray, ks: Sequence[int], place: float = 0.0
+        self, rng: np.random.Generator, *, ce: float, neg_log_rbp: FloatArray, ks: Sequence[int], place: float = 0.0
     ) -> DocumentCounts:
         """Draw the sums by document of one model.
 
@@ -144,7 +144,7 @@ class Documents:
             rng: the generator for the model's separate part of the difficulty and for the tokens. A token with a hit at
                 one k has hits at all larger k.
             ce: CE over the population, in nats per token.
-            missed: -ln RBP_k over the population, which falls with k, (ks,).
+            neg_log_rbp: -ln RBP_k over the population, which falls with k, (ks,).
             ks: the k.
             place: the place of the model among the sizes of its family, from -1 (smallest) to 1 (largest) in ln S.
 
@@ -153,7 +153,7 @@ class Documents:
         sd = float(np.hypot(_OWN, _SLOPE * place))
         ln_rest = _OWN * rng.standard_normal(count) + _SLOPE * place * self.slope
         r = self.difficulty * np.exp(ln_rest - sd**2 / 2)
-        share = np.exp(-np.outer(r, of_one_document(missed, self.tails, sd)))  # (documents, ks)
+        share = np.exp(-np.outer(r, typical_document_y(neg_log_rbp, self.tails, sd)))  # (documents, ks)
         bins = np.diff(share, axis=1, prepend=0.0, append=1.0)
         hits = np.cumsum(rng.multinomial(self.length, np.maximum(bins, 0.0))[:, :-1], axis=1)
         nats = ce * r * np.maximum(self.length + np.sqrt(self.length) * rng.standard_normal(count), 1.0)
@@ -215,7 +215,7 @@ class Family:
         bent = np.exp(self.bend * (x - x.mean()) ** 2)
         return np.asarray((floor + (1 - floor) * np.exp(-alpha * x)) * bent)
 
-    def floor_of(self, alpha: float) -> float:
+    def law_floor(self, alpha: float) -> float:
         """Return the floor E of a law that has y = 1 at the smallest size."""
         return self.floor * float(self.curve(alpha)[-1])
 
@@ -233,9 +233,11 @@ class Family:
         """
         factors = self.scatter(rng, 3)
         ce = CE_OF_SMALLEST * self.curve(alpha_ce) * factors[:, 0]
-        missed = np.stack([self.curve(alpha) for alpha in alphas], axis=1) * [1.1, 0.25] * factors[:, 1:]
+        neg_log_rbp = np.stack([self.curve(alpha) for alpha in alphas], axis=1) * [1.1, 0.25] * factors[:, 1:]
         place = self.slope * np.linspace(-1, 1, self.sizes)
         counts = []
         for i in range(self.sizes):
-            counts.append(documents.measure(rng, ce=ce[i], missed=missed[i], ks=(1, 100), place=round(place[i], 6)))
+            counts.append(
+                documents.measure(rng, ce=ce[i], neg_log_rbp=neg_log_rbp[i], ks=(1, 100), place=round(place[i], 6))
+            )
         return counts

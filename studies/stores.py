@@ -78,8 +78,8 @@ def measured(law: Law, s: float, *, dataset: str = "texts", documents: int = DOC
     uniform = ndtr(difficulty + np.sqrt(0.2) * rng.standard_normal(tokens))
     factor = np.exp(law.tau * rng.standard_normal())
     k = _k()
-    missed = 1.1 * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5) * law.falls(s, k) * factor
-    rank = np.ceil(np.exp(np.interp(uniform, np.exp(-missed), np.log(k), left=0.0))).astype(np.int64)
+    neg_log_rbp = 1.1 * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5) * law.falls(s, k) * factor
+    rank = np.ceil(np.exp(np.interp(uniform, np.exp(-neg_log_rbp), np.log(k), left=0.0))).astype(np.int64)
     rank = np.clip(rank, 1, VOCABULARY)
     ce = 3.5 * float(law.falls(s, np.ones(1))[0]) * factor
     rest = np.maximum(ce - np.log(rank).mean(), 0.05) * np.exp(0.3 * document_difficulty - 0.3**2 / 2)

@@ -26,11 +26,11 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.ranks import FloatArray
-from studies import of_laws, of_measurements, validity_page
+from studies import law_experiments, measurement_experiments, validity_page
 from studies.experiment import NOMINAL, ROOT, Settings, kind_of, summary
 
 CSV = ROOT / "studies/validity.csv"
-EXPERIMENTS = of_laws.EXPERIMENTS | of_measurements.EXPERIMENTS
+EXPERIMENTS = law_experiments.EXPERIMENTS | measurement_experiments.EXPERIMENTS
 
 SECONDS_BETWEEN_WRITES = 20
 

@@ -91,7 +91,7 @@ def write_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteCell:
             dataset=DatasetConfig(name=dataset, seq_len=64, group="site" if groups else ""),
             k=KConfig(values=[1, 10, 100]),
         )
-        facts = Facts.of(
+        facts = Facts.collect(
             config,
             identity,
             {

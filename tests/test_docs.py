@@ -192,9 +192,9 @@ def test_simulated_rates_are_those_of_the_csv() -> None:
 
 
 def test_outputs_are_compared_but_for_what_varies() -> None:
-    assert tutorials.alike("nano-6k  CE 5.538  1,200 tok/s", "nano-6k   CE 5.539  900 tok/s")
-    assert not tutorials.alike("CE 5.538", "CE 5.638")
-    assert not tutorials.alike("14 measured", "13 measured")
+    assert tutorials.lines_agree("nano-6k  CE 5.538  1,200 tok/s", "nano-6k   CE 5.539  900 tok/s")
+    assert not tutorials.lines_agree("CE 5.538", "CE 5.638")
+    assert not tutorials.lines_agree("14 measured", "13 measured")
     command = tutorials.Command("x", ["first", "...", "last"])
     tutorials.check(command, ["first", "second", "last"])
     with pytest.raises(tutorials.Different):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rbptrack.analysis.rules import ImportedRow
 from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
 from rbptrack.facts import COLUMNS, FACTS, IMPORTABLE, MAY_DIFFER, Agree
-from rbptrack.sweep.cells import identity_of
+from rbptrack.sweep.cells import cell_identity
 
 MODEL = ModelConfig(family="pythia", size="70m")
 
@@ -13,7 +13,7 @@ MODEL = ModelConfig(family="pythia", size="70m")
 def identity() -> dict[str, object]:
     """Return the identity of a measurement with a reference, which has all keys."""
     config = Config(model=MODEL, dataset=DatasetConfig(name="wiki", seq_len=64), k=KConfig(values=[1]), reference=MODEL)
-    return identity_of(config, weights="w", tokenizer="t", tokenizer_rules="r", texts="x", reference="r")
+    return cell_identity(config, weights="w", tokenizer="t", tokenizer_rules="r", texts="x", reference="r")
 
 
 def test_facts_show_every_key_of_the_identity() -> None:

@@ -51,7 +51,7 @@ When the process ends, this module writes the paths of the rbptrack modules that
 
 
 class Failed(Exception):
-    """Raised if something does not work for people who install the package."""
+    """Raised if the installed package does not work as documented."""
 
 
 def output(command: Sequence[str | Path], folder: Path, variables: Mapping[str, str] | None = None) -> str:
@@ -183,10 +183,10 @@ class Environment:
         print(f"  {shown}  {time.monotonic() - began:.0f} s", flush=True)
 
     def check_modules(self, shown: str) -> None:
-        """Check where the modules of rbptrack lie that processes imported since the last check.
+        """Check that processes imported modules of rbptrack from the environment only, since the last check.
 
         Args:
-            shown: what ran since then, for messages.
+            shown: the commands that ran since then, for messages.
 
         Raises:
             Failed: a module lies outside the environment, or no module was imported.
@@ -202,8 +202,8 @@ class Environment:
             raise Failed(f"{shown} imports {len(elsewhere)} modules from outside the environment: {outside}")
 
 
-def use(environment: Environment) -> None:
-    """Run the commands that a new user runs. Raises Failed if one does not work."""
+def run_readme_commands(environment: Environment) -> None:
+    """Run the commands of the README in the environment. Raises Failed if one does not work."""
     folder = environment.folder
     environment.rbptrack("--version", prints=r"\d+\.\d+")
     environment.rbptrack(*DEMO, prints=r"\[6/6\]")
@@ -228,8 +228,8 @@ def use(environment: Environment) -> None:
     environment.rbptrack("verify", *other, prints="no measurement is damaged")
 
 
-def learn(environment: Environment, wheel: Path) -> None:
-    """Follow the tutorials and the examples with the installed program.
+def run_tutorials(environment: Environment, wheel: Path) -> None:
+    """Run the commands of the tutorials and the examples with the installed program.
 
     Raises:
         Failed: a command prints something else than its page shows.
@@ -268,9 +268,9 @@ def main() -> int:
             environment = Environment(place, options.python)
             environment.install(wheel)
             print(f"installed with its dependencies, {time.monotonic() - began:.0f} s", flush=True)
-            use(environment)
+            run_readme_commands(environment)
             if not options.without_tutorials:
-                learn(environment, wheel)
+                run_tutorials(environment, wheel)
         except Failed as error:
             print(f"error: {error}", file=sys.stderr)
             return 1

@@ -101,7 +101,9 @@ def memory_that_runs_out(times: int) -> Iterator[None]:
 def score(model: CausalModel, mode: FakeTensorMode, *, failures: int) -> str:
     """Score a padded batch while memory runs out `failures` times.
 
-    Returns what is wrong, or an empty text. Returns `NOT_RUN` if transformers needs a real GPU.
+    Returns:
+        A message on the fault, or an empty text. `NOT_RUN` if transformers needs a real GPU.
+
     """
     try:
         with mode, memory_that_runs_out(failures):
@@ -123,7 +125,7 @@ def score(model: CausalModel, mode: FakeTensorMode, *, failures: int) -> str:
 
 
 def main() -> int:
-    """Score every combination; returns 1 if something is wrong."""
+    """Score every combination, and return the exit code: 1 if a combination has a fault."""
     logging.disable(logging.WARNING)  # memory runs out on purpose
     with (
         patch.object(forward, "free_memory", lambda device: FREE_BYTES),
@@ -138,7 +140,7 @@ def main() -> int:
 
 
 def _problems() -> Iterator[str]:
-    """Score every combination and print a line for each. Yields what is wrong with it, or an empty text."""
+    """Score every combination and print a line for each. Yields the message of `score` for each."""
     for name, dtype, all_entries, compared in product(ARCHITECTURES, DTYPES, (True, False), (False, True)):
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         model = fake_model(name, dtype, mode, all_entries=all_entries)

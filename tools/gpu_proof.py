@@ -173,7 +173,10 @@ def speeds(scale: Scale, device: str) -> Iterator[Row]:
         tokens = scale.tokens // 8 if model.largest_params > 10**9 else scale.tokens
         corpus = random_corpus(tokens, vocab_size=model.vocab_size)
         batches = speed.batches_of(corpus, engine.batch_tokens)
-        ways = {"bare": partial(speed.bare, model, batches), "rbptrack": partial(speed.ours, model, corpus, engine)}
+        ways = {
+            "bare": partial(speed.bare, model, batches),
+            "rbptrack": partial(speed.run_measurement, model, corpus, engine),
+        }
         seconds = speed.compare(ways, model.device, rounds=3)
         yield {
             "step": "speed",

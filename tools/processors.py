@@ -67,8 +67,8 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a case.
+class CaseResult:
+    """The result of a case.
 
     Attributes:
         case: the name of the case.
@@ -76,7 +76,7 @@ class Outcome:
         tests: the sum of pytest's run.
         analysed: how the lines about the first case's demo compare with those of the first case.
         measured: how the lines about the case's own demo compare with those of the first case.
-        passed: whether nothing failed.
+        passed: whether no test failed and no line differs.
 
     """
 
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = set(options.names) - set(names)
     if unknown:
         parser.error(f"There is no case {', '.join(sorted(unknown))}. The cases are {', '.join(names)}.")
-    outcomes = []
+    results = []
     with tempfile.TemporaryDirectory() as name:
         first, expected = Path(name), list[str]()
         if not options.without_demo:
@@ -127,15 +127,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return 1
         for case in CASES:
             if not options.names or case.name in options.names:
-                outcome = outcome_of(case, first, expected)
-                outcomes.append(outcome)
+                outcome = run_case(case, first, expected)
+                results.append(outcome)
                 print(f"{outcome}\n", flush=True)
-    print(*table(outcomes), sep="\n")
-    return 0 if all(outcome.passed for outcome in outcomes) else 1
+    print(*table(results), sep="\n")
+    return 0 if all(outcome.passed for outcome in results) else 1
 
 
-def outcome_of(case: Case, first: Path, expected: Sequence[str]) -> Outcome:
-    """Run a case, and print what fails.
+def run_case(case: Case, first: Path, expected: Sequence[str]) -> CaseResult:
+    """Run a case, print each failure, and return the result.
 
     Args:
         case: the case.
@@ -143,22 +143,22 @@ def outcome_of(case: Case, first: Path, expected: Sequence[str]) -> Outcome:
         expected: the lines that the first case printed about it; empty to run only the tests.
 
     """
-    lacking = case.needs - flags()
+    lacking = case.needs - processor_flags()
     if lacking:
-        return Outcome(case.name, f"left out, because this processor lacks {', '.join(sorted(lacking))}")
+        return CaseResult(case.name, f"left out, because this processor lacks {', '.join(sorted(lacking))}")
     if case.versions == "lowest" and sys.version_info >= (3, 13):
-        return Outcome(case.name, "left out, because these versions have no wheels for Python 3.13")
+        return CaseResult(case.name, "left out, because these versions have no wheels for Python 3.13")
     python = environment(case.versions) if case.versions else Path(sys.executable)
-    versions = versions_of(python)
-    if case.versions and versions == versions_of(Path(sys.executable)):
-        return Outcome(case.name, "left out, because these are the installed versions")
+    versions = library_versions(python)
+    if case.versions and versions == library_versions(Path(sys.executable)):
+        return CaseResult(case.name, "left out, because these are the installed versions")
     print(f"{case.name}: {versions} {dict(case.variables)}", flush=True)
     tests = run(case, [python, "-m", "pytest", "-p", "no:cacheprovider", *TESTS], ROOT)
     passed = tests.returncode == 0
     if not passed:
         print(tests.stdout, flush=True)
     last = tests.stdout.splitlines()[-1] if passed else "failed"
-    outcome = Outcome(case.name, versions, last.partition(" in ")[0], passed=passed)
+    outcome = CaseResult(case.name, versions, last.partition(" in ")[0], passed=passed)
     if not expected:
         return outcome
     if case is CASES[0]:
@@ -179,9 +179,9 @@ def outcome_of(case: Case, first: Path, expected: Sequence[str]) -> Outcome:
     )
 
 
-def table(outcomes: Iterable[Outcome]) -> list[str]:
+def table(results: Iterable[CaseResult]) -> list[str]:
     """Return the outcomes as the lines of a table in Markdown."""
-    rows = [(each.case, each.tests, each.analysed, each.measured, each.versions) for each in outcomes]
+    rows = [(each.case, each.tests, each.analysed, each.measured, each.versions) for each in results]
     head = ("case", "tests", "the first case's demo", "the demo measured again", ", ".join(LIBRARIES))
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
@@ -222,7 +222,7 @@ def _unit(number: Decimal) -> Decimal:
     return Decimal(1).scaleb(int(number.as_tuple().exponent))
 
 
-def flags() -> set[str]:
+def processor_flags() -> set[str]:
     """Return the flags of this processor. The set is empty if the machine is not x86-64 or does not run Linux."""
     cpuinfo = Path("/proc/cpuinfo")
     if platform.machine() != "x86_64" or not cpuinfo.exists():
@@ -270,7 +270,7 @@ def environment(versions: str) -> Path:
     return python
 
 
-def versions_of(python: Path) -> str:
+def library_versions(python: Path) -> str:
     """Return the versions of the libraries that a Python imports, as one line."""
     code = f"from importlib.metadata import version; print(*[f'{{n}} {{version(n)}}' for n in {LIBRARIES}], sep=', ')"
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()

@@ -131,7 +131,7 @@ def options() -> str:
     for kind in (IMPORTERS, EXPORTERS):
         parts.append(f"## {kind.word.capitalize()}s")
         for name, plugin in _built_in(kind):
-            parts += [f"### {name}", _prose(inspect.getdoc(plugin) or ""), _options_of(plugin)]
+            parts += [f"### {name}", _prose(inspect.getdoc(plugin) or ""), _options_table(plugin)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -200,7 +200,7 @@ def analyzers() -> str:
     for name, plugin in _built_in(ANALYZERS):
         module = inspect.getmodule(plugin)
         method = inspect.cleandoc(inspect.getdoc(module) or "")
-        parts += [f"## {name}", _prose(method), _options_of(plugin)]
+        parts += [f"## {name}", _prose(method), _options_table(plugin)]
         glossary = getattr(module, "GLOSSARY", None) or getattr(module, "CHANGES_GLOSSARY", {})
         rows = []
         for entry, term in glossary.items():
@@ -277,7 +277,7 @@ def _prose(text: str) -> str:
     return "".join(part if part.startswith("`") else re.sub(r"([<*_])", r"\\\1", part) for part in parts)
 
 
-def _options_of(plugin: type[Plugin]) -> str:
+def _options_table(plugin: type[Plugin]) -> str:
     rows = [(code(option.name), code(option.default), option.help) for option in plugin_options(plugin)]
     return table(["option", "default", "meaning"], rows) if rows else ""
 

@@ -46,7 +46,7 @@ _VARIES = (
 
 
 class Different(Exception):
-    """Raised if a command fails, or prints something else than its page shows."""
+    """Raised if a command fails, or if its output differs from the page."""
 
 
 @dataclass
@@ -104,7 +104,7 @@ def run(page: Path, folder: Path, *, write: bool = False) -> None:
     Args:
         page: a Markdown file.
         folder: the folder in which HOME and a folder for each page are made.
-        write: write what the commands print into the page and the README instead of comparing it.
+        write: whether to write the output into the page and the README, instead of comparing it.
 
     Raises:
         Different: a command fails, or prints something else than the page shows.
@@ -171,7 +171,7 @@ def check(command: Command, printed: Sequence[str]) -> None:
             loose = True
             continue
         later = range(at, len(printed) if loose else min(at + 1, len(printed)))
-        here = next((i for i in later if alike(line, printed[i])), None)
+        here = next((i for i in later if lines_agree(line, printed[i])), None)
         if here is None:
             shown = "\n".join(printed[at : at + 20])
             raise Different(f"$ {command.words}\ndoes not print\n{line}\nbut\n{shown}")
@@ -181,8 +181,8 @@ def check(command: Command, printed: Sequence[str]) -> None:
         raise Different(f"$ {command.words}\nprints more than the page shows:\n{printed[at]}")
 
 
-def alike(documented: str, printed: str) -> bool:
-    """Compare two lines. Ids, times, speeds and spaces may differ, and numbers by two units of their last digit."""
+def lines_agree(documented: str, printed: str) -> bool:
+    """Whether two lines agree. IDs, times, speeds and spaces may differ, and numbers by two units of the last digit."""
     for varies, instead in _VARIES:
         documented = varies.sub(instead, documented)
         printed = varies.sub(instead, printed)
@@ -208,7 +208,7 @@ def rewrite(page: Path, command: Command, printed: Sequence[str]) -> None:
         if line.strip() == LEFT_OUT:
             lines.append(line)
             continue
-        common = [_common(line, other) for other in printed[at:]]
+        common = [_similarity(line, other) for other in printed[at:]]
         if not common:
             raise Different(f"$ {command.words}\nprints no line that is similar to\n{line}")
         at += common.index(max(common)) + 1
@@ -218,14 +218,14 @@ def rewrite(page: Path, command: Command, printed: Sequence[str]) -> None:
     page.write_text(page.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
 
 
-def _common(documented: str, printed: str) -> tuple[int, float]:
-    """Measure how similar two lines are: by the number of characters that match in order, then by their share."""
+def _similarity(documented: str, printed: str) -> tuple[int, float]:
+    """Return the similarity of two lines: the number of characters that match in order, and their share."""
     matcher = SequenceMatcher(None, documented, printed, autojunk=False)
     return sum(block.size for block in matcher.get_matching_blocks()), matcher.ratio()
 
 
 def main() -> int:
-    """Run the pages. Returns the number of pages that show something else than their commands print."""
+    """Run the pages, and return the number of pages whose commands print something else."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path)
     parser.add_argument("--write", action="store_true", help="write what the commands print into the pages")

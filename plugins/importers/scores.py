@@ -44,8 +44,8 @@ _FORMS = {
 _YAML = (".yaml", ".yml")
 _SECRET = re.compile(r"passw|pwd|secret|credential|auth|(^|_)key$|(^|_)token$", re.IGNORECASE)
 _SHOTS = ("shots", "num_fewshot", "n-shot", "n_shot")  # names of a table's column with the number of shots
-_OTHER_SHAPE = (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError, yaml.YAMLError)
-_OFF = ("", "0", "None", "none", "null", "False", "false", None, False, 0)
+_WRONG_SHAPE = (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError, yaml.YAMLError)
+_UNSET_VALUES = ("", "0", "None", "none", "null", "False", "false", None, False, 0)
 _PROVIDERS = ("hf/", "vllm/", "sglang/", "transformer_lens/", "nnterp/")  # inspect_ai writes them before a model's id
 _LONGEST = 80  # characters that an argument has at most in a name
 
@@ -71,8 +71,15 @@ _OTHER_WEIGHTS = (
 """Arguments in lighteval's `model_config` that change a model's weights. `model_config` lists all arguments."""
 
 
-class Source(NamedTuple):
-    """A file with scores: its path, its format, and its content if it is JSON."""
+class ScoreFile(NamedTuple):
+    """A file with scores.
+
+    Attributes:
+        file: the path.
+        form: the format, a key of `_FORMS`.
+        content: the content of a JSON file; None for other files.
+
+    """
 
     file: Path
     form: str
@@ -96,14 +103,15 @@ class LeftOut(NamedTuple):
     why: str
 
 
-class Taken(NamedTuple):
-    """A task that has several values. `why` says which one was used."""
+class ChosenValue(NamedTuple):
+    """A task that has several values, and a sentence that says which one was used."""
 
     what: str
     why: str
 
 
-Found = Score | LeftOut | Taken
+Item = Score | LeftOut | ChosenValue
+"""A score of a file, or a remark about the file."""
 
 
 class Scores(Importer):
@@ -132,25 +140,25 @@ class Scores(Importer):
     """
 
     def takes(self, path: Path) -> bool:
-        return path.suffix.lower() == ".eval" or any(_opened(file) for file in _files(path))
+        return path.suffix.lower() == ".eval" or any(_recognise(file) for file in _files(path))
 
     def read(self, path: Path) -> Iterator[Imported]:
         names = read_pairs(self.names, "name", "model", option="names")
         if path.suffix.lower() == ".eval":
             raise BadInput(f"{path} is a log of inspect_ai: convert it with `inspect log convert --to json` first")
-        remarks: dict[tuple[type[Found], str], dict[str, None]] = {}
+        remarks: dict[tuple[type[Item], str], dict[str, None]] = {}
         models: dict[str, None] = {}
         for file in _files(path):
-            source = _opened(file)
+            score_file = _recognise(file)
             inside = file.relative_to(path).as_posix() if path.is_dir() else ""
-            if source is None and inside:
+            if score_file is None and inside:
                 remarks.setdefault((LeftOut, "not a file of scores"), {})[inside] = None
                 continue
             try:
                 # A single file of an unknown format is read as a table. The error then names the missing columns.
-                items = list(_scores(source or Source(file, "table", None), self.metric))
-            except _OTHER_SHAPE as error:
-                why = f"no scores as {_FORMS[source.form if source else 'table']} writes them"
+                items = list(_scores(score_file or ScoreFile(file, "table", None), self.metric))
+            except _WRONG_SHAPE as error:
+                why = f"no scores as {_FORMS[score_file.form if score_file else 'table']} writes them"
                 if not inside:
                     raise BadInput(f"{file} holds {why}") from error
                 remarks.setdefault((LeftOut, why), {})[inside] = None
@@ -176,11 +184,11 @@ class Scores(Importer):
 
 
 def _notes(
-    remarks: Mapping[tuple[type[Found], str], Mapping[str, None]], models: Mapping[str, None], names: Mapping[str, str]
+    remarks: Mapping[tuple[type[Item], str], Mapping[str, None]], models: Mapping[str, None], names: Mapping[str, str]
 ) -> Iterator[ImportNote]:
     for (kind, why), things in remarks.items():
         which = shortened(list(things))
-        yield ImportNote(f"{which}: {why}" if kind is Taken else f"left out: {which}: {why}")
+        yield ImportNote(f"{which}: {why}" if kind is ChosenValue else f"left out: {which}: {why}")
     variants = [model for model in models if "+" in model and model not in names]
     if variants:
         yield ImportNote(
@@ -196,41 +204,41 @@ def _files(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
 
 
-def _opened(file: Path) -> Source | None:
-    """Recognise the format of a file. Returns None if the file holds no scores in a known format."""
+def _recognise(file: Path) -> ScoreFile | None:
+    """Recognise the format of a file. Return None if the file does not hold scores in a known format."""
     suffix = file.suffix.lower()
     if suffix in _YAML and file.parent.name == ".eval_results":
-        return Source(file, "hub", None)
+        return ScoreFile(file, "hub", None)
     if suffix == ".json":
         try:
             content = load_json(file, finite=False)
         except BadInput:
             return None
         if isinstance(content, dict) and "eval" in content:
-            return Source(file, "inspect", content)
+            return ScoreFile(file, "inspect", content)
         if isinstance(content, dict) and "results" in content:
-            return Source(file, "lighteval" if "config_general" in content else "harness", content)
+            return ScoreFile(file, "lighteval" if "config_general" in content else "harness", content)
     if suffix in TABLE_SUFFIXES and {"task", "score"} <= column_names(file):
-        return Source(file, "table", None)
+        return ScoreFile(file, "table", None)
     return None
 
 
-def _scores(source: Source, metric: str) -> Iterator[tuple[str, Found]]:
+def _scores(score_file: ScoreFile, metric: str) -> Iterator[tuple[str, Item]]:
     """Yield the scores of a file and remarks about it, each with its place in the file.
 
     The place is empty if model and task identify the score.
     """
-    if source.form == "table":
-        yield from _table(source.file)
+    if score_file.form == "table":
+        yield from _table(score_file.file)
         return
-    if source.form == "hub":
-        items = _hub(source.file)
-    elif source.form == "inspect":
-        items = _inspect(source.file, source.content, metric)
-    elif source.form == "lighteval":
-        items = _lighteval(source.content, metric)
+    if score_file.form == "hub":
+        items = _hub(score_file.file)
+    elif score_file.form == "inspect":
+        items = _inspect(score_file.file, score_file.content, metric)
+    elif score_file.form == "lighteval":
+        items = _lighteval(score_file.content, metric)
     else:
-        items = _harness(source.content, metric)
+        items = _harness(score_file.content, metric)
     for item in items:
         if isinstance(item, Score) and not _is_share(item.value):
             yield "", LeftOut(item.task, f"a score must be a number from 0 to 1; got {item.value!r:.40}")
@@ -238,7 +246,7 @@ def _scores(source: Source, metric: str) -> Iterator[tuple[str, Found]]:
             yield "", item
 
 
-def _table(path: Path) -> Iterator[tuple[str, Found]]:
+def _table(path: Path) -> Iterator[tuple[str, Item]]:
     unread: dict[str, None] = {}
     for place, row in read_rows(path):
         lacking = {"model", "task", "score"} - set(row)
@@ -254,7 +262,7 @@ def _table(path: Path) -> Iterator[tuple[str, Found]]:
         yield "", LeftOut(f"columns {listed([name or '(without a name)' for name in unread])}", "not known")
 
 
-def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
+def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
     """Yield the scores of a file of lm-evaluation-harness.
 
     Its `results` hold metrics such as `acc,none` for each task and each group of tasks.
@@ -270,10 +278,10 @@ def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
             for name, value in values.items()
             if "_stderr" not in name and name not in ("alias", "name", "sample_len", "samples", " ")
         }
-        chosen = yield from _chosen(task, numbers, metric)
+        chosen = yield from _choose_metric(task, numbers, metric)
         if chosen:
-            name, _, filtered = chosen.partition(",")
-            label = _task(task, name, filtered, _shots_of(content, config, task), chat)
+            name, _, filter_name = chosen.partition(",")
+            label = _task(task, name, filter_name, _shots_of(content, config, task), chat)
             n = (samples.get(task) or {}).get("effective") or None
             yield Score(_with_arguments(model, arguments), arguments.get("revision"), label, numbers[chosen], n)
 
@@ -295,7 +303,7 @@ def _arguments(model_args: object) -> dict[str, Any]:
 
 
 def _shots_of(content: Mapping[str, Any], config: Mapping[str, Any], task: str) -> object:
-    """Return the number of shots of a task, or of all tasks of a group. None if it is unknown or differs."""
+    """Return the number of shots of a task, or of all tasks of a group. Return None if it is unknown or differs."""
     members = content.get("group_subtasks") or {}
     waiting = [task]
     seen: dict[str, None] = {}
@@ -313,7 +321,7 @@ def _shots_of(content: Mapping[str, Any], config: Mapping[str, Any], task: str) 
     return numbers.pop() if len(numbers) == 1 else None
 
 
-def _lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
+def _lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
     """Yield the scores of a file of lighteval. The keys of its `results` are `suite|task|shots` or `task|shots`."""
     general = content["config_general"]
     model_config = general.get("model_config")
@@ -335,14 +343,14 @@ def _lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Found]:
         if not name.strip("|") or not parts[place].isdecimal():
             yield LeftOut(key, "not the name of a task and its number of shots")
             continue
-        chosen = yield from _chosen(name, numbers, metric)
+        chosen = yield from _choose_metric(name, numbers, metric)
         if chosen:
             n = (tasks.get(key) or tasks.get(name) or {}).get("effective_num_docs") or None
             label = _task(name, chosen, "", parts[place])
             yield Score(_with_arguments(model, arguments), model_config.get("revision"), label, numbers[chosen], n)
 
 
-def _inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Found]:
+def _inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Item]:
     """Yield the scores of a log of inspect_ai, which is about one task. Its sample counts include all epochs."""
     if content.get("status") not in (None, "success"):
         yield LeftOut(file.name, f"a log with the status {str(content['status'])[:40]}")
@@ -365,7 +373,7 @@ def _inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Fo
             parts.append(score["reducer"])
         numbers = {name: entry["value"] for name, entry in score["metrics"].items()}
         task = "/".join(parts)
-        chosen = yield from _chosen(task, numbers, metric)
+        chosen = yield from _choose_metric(task, numbers, metric)
         if chosen:
             label = _task(task, chosen, "", None, *settings)
             yield Score(_with_arguments(model, arguments), arguments.get("revision"), label, numbers[chosen], n)
@@ -382,7 +390,7 @@ def _inspected_model(model: object, arguments: Mapping[str, Any]) -> object:
     return None if model == "local" else model
 
 
-def _hub(path: Path) -> Iterator[Found]:
+def _hub(path: Path) -> Iterator[Item]:
     """Yield the scores of a YAML file in `.eval_results`. Its entries have the id of a benchmark and a value."""
     for entry in yaml.safe_load(read_small(path, "import")):
         dataset = entry["dataset"]
@@ -396,8 +404,8 @@ def _hub(path: Path) -> Iterator[Found]:
         yield Score(path.resolve().parent.parent.name, None, task, value, None)
 
 
-def _chosen(task: str, numbers: Mapping[str, object], metric: str) -> Generator[Found, None, str]:
-    """Choose the metric of a task.
+def _choose_metric(task: str, numbers: Mapping[str, object], metric: str) -> Generator[Item, None, str]:
+    """Choose the metric of a task that has several.
 
     Returns:
         The name of the requested metric or, if `metric` is empty, of the first known one. Empty if there is none.
@@ -414,16 +422,16 @@ def _chosen(task: str, numbers: Mapping[str, object], metric: str) -> Generator[
         if same:
             if len(same) > 1:
                 others = listed([key.partition(",")[2] or "none" for key in same[1:]])
-                yield Taken(task, f"{same[0]} was used, not {others}; metric=NAME,FILTER selects another one")
+                yield ChosenValue(task, f"{same[0]} was used, not {others}; metric=NAME,FILTER selects another one")
             return same[0]
     missing = f"no metric {wanted}" if wanted else f"no {_METRICS[0]}, {_METRICS[1]} or the like"
     yield LeftOut(task, f"{missing}; it has {shortened(list(numbers)) or 'none'}")
     return ""
 
 
-def _task(task: str, metric: object, filtered: object, shots: object, *more: str | None) -> str:
+def _task(task: str, metric: object, filter_name: object, shots: object, *more: str | None) -> str:
     """Return a task's name with metric, filter and shots, such as `gsm8k (exact_match, strict-match, 5-shot)`."""
-    parts = [str(metric or ""), "" if filtered == "none" else str(filtered or "")]
+    parts = [str(metric or ""), "" if filter_name == "none" else str(filter_name or "")]
     if isinstance(shots, float) and shots.is_integer():
         shots = int(shots)
     if shots is not None:
@@ -441,7 +449,7 @@ def _with_arguments(model: object, arguments: Mapping[str, Any]) -> object:
         for name, value in sorted(arguments.items())
         if name not in _SAME_WEIGHTS
         and not _SECRET.search(name)
-        and not (isinstance(value, str | int | None) and value in _OFF)
+        and not (isinstance(value, str | int | None) and value in _UNSET_VALUES)
     ]
     return "".join([plain_name(model)[0], *others]) if others else model
 

@@ -94,7 +94,7 @@ class Served(Importer):
                 models.add(str(answer.get("model") or ""))
                 try:
                     engines.add(_engine(answer))
-                    responses.append(self._scored(answer))
+                    responses.append(self._scored_tokens(answer))
                 except BadInput as error:
                     raise BadInput(f"{places[-1]}: {error}") from error
                 except (TypeError, AttributeError, LookupError, ValueError, OverflowError) as error:
@@ -123,18 +123,18 @@ class Served(Importer):
             columns[CE] = -math.fsum(logprob) / len(logprob)
         yield ImportedMeasurement(columns, ranks=ranks, repo=hub_id(model), notes=NOTE)
 
-    def _scored(self, answer: Mapping[str, Any]) -> FloatArray:
+    def _scored_tokens(self, answer: Mapping[str, Any]) -> FloatArray:
         """Return the scored tokens of a response, (tokens, 4), with the fields of `Token`.
 
         The first token, special tokens and the token after each special token are not scored.
         """
         engine = _engine(answer)
         if engine == "SGLang":
-            tokens = _of_sglang(answer["meta_info"])
+            tokens = _sglang_tokens(answer["meta_info"])
         elif engine == "echo":
-            tokens = _of_echo(answer)
+            tokens = _echo_tokens(answer)
         else:
-            tokens = _of_vllm(answer)
+            tokens = _vllm_tokens(answer)
         if self.special and engine == "echo":
             raise BadInput("special=... cannot be used: an echo does not contain the ids of its tokens")
         if self.special and tokens[0].id is None:
@@ -206,13 +206,14 @@ def _answer(line: bytes, place: str) -> dict[str, Any]:
     return answer
 
 
-def _of_sglang(about: Mapping[str, Any]) -> list[Token]:
-    """Return the tokens of a prompt from SGLang's meta_info."""
-    entries = about.get("input_token_logprobs")
+def _sglang_tokens(meta_info: Mapping[str, Any]) -> list[Token]:
+    """Return the tokens of a prompt from the `meta_info` of a response of SGLang."""
+    entries = meta_info.get("input_token_logprobs")
     if not entries:
         raise BadInput("input_token_logprobs is missing: ask with return_logprob=true and logprob_start_len=0")
-    if len(entries) < about.get("prompt_tokens", 0):
-        raise BadInput(f"only {len(entries)} of {about['prompt_tokens']} tokens are here: ask with logprob_start_len=0")
+    if len(entries) < meta_info.get("prompt_tokens", 0):
+        count = f"{len(entries)} of {meta_info['prompt_tokens']}"
+        raise BadInput(f"the response has only {count} tokens: ask with logprob_start_len=0")
     tokens = []
     for position, (logprob, number, *_) in enumerate(entries):
         if logprob is None and not position:
@@ -222,7 +223,7 @@ def _of_sglang(about: Mapping[str, Any]) -> list[Token]:
     return tokens
 
 
-def _of_echo(answer: Mapping[str, Any]) -> list[Token]:
+def _echo_tokens(answer: Mapping[str, Any]) -> list[Token]:
     """Return the tokens of a prompt that a completion repeats, without the tokens that the model wrote after it."""
     if len(answer["choices"]) > 1:
         raise BadInput(f"there are {len(answer['choices'])} choices: send one prompt per request, with n=1")
@@ -240,7 +241,7 @@ def _of_echo(answer: Mapping[str, Any]) -> list[Token]:
     return tokens + [_token(position, None, logprob) for position, logprob in enumerate(others, start=1)]
 
 
-def _of_vllm(answer: Mapping[str, Any]) -> list[Token]:
+def _vllm_tokens(answer: Mapping[str, Any]) -> list[Token]:
     """Return the tokens of a prompt from vLLM's response to a completion, chat or generate request."""
     choices = answer.get("choices") or [{}]
     if len(choices) > 1:

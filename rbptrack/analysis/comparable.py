@@ -1,6 +1,6 @@
 """Divide the runs of a family into parts that may share a law.
 
-`rbptrack.facts` says in which columns the runs of one law, and the runs of one size, must agree.
+The table in `rbptrack.facts` says in which columns the runs of one law, and the runs of one size, must agree.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from rbptrack.facts import BY_NAME, ONE_LAW, ONE_POINT, SAME_RANKS
 
 
 def without_repeats(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `Runs.frame` without measurements that repeat the ranks of another measurement.
+    """Return rows of `Runs.frame`, without measurements that repeat the ranks of another measurement.
 
-    A model may have been measured on the same texts with and without a reference model, or with and without groups of
-    documents. Its ranks are then the same. Of such rows, those without a reference are kept, or those with the first
-    reference by name and commit. Among these, rows with groups are kept.
+    A model may be measured on the same texts with and without a reference model, or with and without groups of
+    documents. The ranks are then the same. Of such rows, those without a reference are kept. If all have a reference,
+    those with the first one by name and commit are kept. Of the remaining rows, those with groups are kept.
     """
     reference = (frame["reference"] + "@" + frame["reference_commit"].fillna("")).fillna("")
     order = reference + frame["groups"].isna().map({True: " by document", False: ""})
@@ -49,16 +49,16 @@ def newest_runs(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     notes = []
     for model, repeated in by_age[by_age.duplicated(keys, keep=False)].groupby("model", sort=True):
         commits = [BY_NAME["commit"].text(commit) for commit in dict.fromkeys(repeated["commit"])]
-        where = f"at the commits {listed(commits)}" if len(commits) > 1 else f"{len(repeated)} times"
-        notes.append(f"{model} was measured {where}; only the newest measurement counts.")
+        times = f"at the commits {listed(commits)}" if len(commits) > 1 else f"{len(repeated)} times"
+        notes.append(f"{model} was measured {times}; only the newest measurement counts.")
     return rows[~older], notes
 
 
 def differing_facts(rows: pd.DataFrame) -> list[str]:
-    """Return the columns that prevent the rows of one family on one dataset from sharing a law.
+    """Return the columns in which rows of one family on one dataset differ, although the runs of one law must agree.
 
-    The rows differ in these columns, and the runs of one law must agree in them. A column that usually follows from
-    another one (`Fact.follows`) is only returned if it also differs among rows that agree in the other one.
+    A column that usually follows from another one (`Fact.follows`) is only returned if it also differs among rows that
+    agree in the other one.
     """
     keys = [name for name in ONE_LAW if rows[name].nunique(dropna=False) > 1]
     for name in [key for key in keys if BY_NAME[key].follows]:

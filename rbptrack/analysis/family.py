@@ -109,7 +109,7 @@ class Family:
         return 0 if pd.isna(smallest) else int(smallest)
 
     def usable_ks(self, ks: Sequence[int]) -> list[int]:
-        """Return those of the k at which every run has RBP_k.
+        """Return the k at which every run has RBP_k.
 
         Runs with ranks have every k up to |V|. Runs that were imported without ranks have only the k that were logged.
         """
@@ -178,15 +178,15 @@ class Reading(Generic[T]):
         comparable, self.notes = comparable_families(self.runs, min_sizes=self.min_sizes)
         without_ranks = []
         only_metrics = []
-        for whole in comparable:
-            values, notes = _read_runs(self.runs, whole, self.load)
+        for candidate in comparable:
+            values, notes = _read_runs(self.runs, candidate, self.load)
             self.notes += notes
             if values is None:
-                without_ranks.append(str(whole))
+                without_ranks.append(str(candidate))
                 continue
             if not values:
                 continue
-            family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
+            family = replace(candidate, rows=candidate.rows[candidate.rows["run_id"].isin(list(values))])
             if len(family.s) < self.min_sizes:
                 self.notes.append(_few_sizes(family, self.min_sizes))
                 continue
@@ -273,15 +273,15 @@ def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family]
     notes = []
     frame = without_repeats(runs.frame).sort_values(["non_embedding_params", "run_id"])
     for (name, dataset), all_rows in frame.groupby(["family", "dataset"], sort=True):
-        where = f"{name} on {dataset}"
+        place = f"{name} on {dataset}"
         rows = all_rows[all_rows["non_embedding_params"].notna()]
         if len(rows) < len(all_rows):
             models = sorted(set(all_rows.loc[all_rows["non_embedding_params"].isna(), "model"]), key=by_number)
-            notes.append(f"{where}: {listed(models)} left out: the size S is unknown.")
+            notes.append(f"{place}: {listed(models)} left out: the size S is unknown.")
         keys = differing_facts(rows)
         if keys:
             mixed = "; ".join(describe_values(rows, key) for key in keys)
-            notes.append(f"{where}: its runs differ in {mixed}. Each kind is analysed separately.")
+            notes.append(f"{place}: its runs differ in {mixed}. Each kind is analysed separately.")
         for label, part in split_by_facts(rows, keys):
             counting, replaced = newest_runs(part)
             family = Family(f"{name} {label}".strip(), str(dataset), counting)

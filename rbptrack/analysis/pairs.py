@@ -51,14 +51,14 @@ CHANGES_GLOSSARY: dict[str, str | Term] = {
 
 
 def same_tokens(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the rows of `Runs.frame` that scored the same tokens, for each set of tokens with at least two rows."""
+    """Yield groups of at least two rows of `Runs.frame` whose measurements scored the same tokens."""
     for _, rows in frame.groupby(list(SAME_TOKENS), dropna=False, observed=True):
         if len(rows) > 1:
             yield rows
 
 
-# A model's name already tells these apart.
-_OF_MODEL = ("family", "size", "model", "repo", "seed", "revision")
+# Differences in these facts are visible in the names of models.
+_IN_MODEL_NAME = ("family", "size", "model", "repo", "seed", "revision")
 
 
 def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
@@ -80,7 +80,7 @@ def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
         if pd.isna(one) != pd.isna(other) or (pd.notna(one) and one != other):
             differing.append(BY_NAME[name])
     two_models = first["model"] != second["model"]
-    named = [fact for fact in differing if not fact.is_hash and not (two_models and fact.name in _OF_MODEL)]
+    named = [fact for fact in differing if not fact.is_hash and not (two_models and fact.name in _IN_MODEL_NAME)]
     if not named and not two_models:
         named = [fact for fact in differing if fact.is_hash]
     names = []
@@ -169,21 +169,21 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
     with suppress(RbptrackError):
         texts = runs.store.token_texts(str(second["run_id"]))
 
-    def text_of(number: int) -> str:
+    def token_text(number: int) -> str:
         return "" if number == -1 else texts.get(number, f"<id {number}>")
 
     rows = []
     for token in worst:
-        before = [text_of(number) for number in token.before]
+        before = [token_text(number) for number in token.before]
         rows.append(
             {
                 "document": token.document,
                 "position": token.position,
                 "text": "".join(spans(before)[0]),
-                "token": _after(before, text_of(token.token)),
+                "token": _after(before, token_text(token.token)),
                 "rank_A": token.rank_a,
                 "rank_B": token.rank_b,
-                "instead": _after(before, text_of(token.instead)),
+                "instead": _after(before, token_text(token.instead)),
                 "nats": token.nats,
             }
         )
@@ -191,7 +191,7 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
 
 
 def _after(before: Sequence[str], text: str) -> str:
-    """Return the text of a token. If it ends a character that began in the texts before it, return that character."""
+    """Return the text of a token. If it completes a character that the texts before it begin, return the character."""
     return spans([*before, text])[0][-1]
 
 
@@ -221,5 +221,5 @@ def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: i
 
 
 def clip_share(value: float) -> float:
-    """Clip a number to the range 0 to 1. It is for the ends of intervals of shares."""
+    """Clip a number, such as the end of an interval of a share, to the range 0 to 1."""
     return min(max(value, 0.0), 1.0)

@@ -56,7 +56,7 @@ class Plugin(BaseModel, ABC):
         values = {}
         for key, value in options.items():
             if key not in type(self).model_fields:
-                raise unknown(f"option of {_name_of(type(self))}", key, type(self).model_fields)
+                raise unknown(f"option of {_plugin_name(type(self))}", key, type(self).model_fields)
             if isinstance(value, np.ndarray | np.generic):
                 value = value.tolist()
             values[key] = _as_tuple(value) if _is_list(type(self).model_fields[key].annotation) else value
@@ -65,7 +65,7 @@ class Plugin(BaseModel, ABC):
         except ValidationError as error:
             fault = next(faults_of(error))
             option = f"{fault.name}={shown(fault.value)}: " if fault.name in values else ""
-            raise BadInput(f"{_name_of(type(self))}: {option}{fault.sentence}") from error
+            raise BadInput(f"{_plugin_name(type(self))}: {option}{fault.sentence}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the plugin with its file. Another process imports it from the file.
@@ -144,7 +144,7 @@ def _texts_under_fields(plugin: type[Plugin]) -> dict[str, str]:
 
 def plugin_summary(plugin: type[Plugin]) -> str:
     """Return the first line of a plugin's docstring."""
-    return inspect.cleandoc(plugin.__doc__ or _name_of(plugin)).splitlines()[0]
+    return inspect.cleandoc(plugin.__doc__ or _plugin_name(plugin)).splitlines()[0]
 
 
 def make_plugin_from_words(plugin: type[P], words: Sequence[str]) -> P:
@@ -219,7 +219,7 @@ def _unpickled(file: str, module: str, cls: str, name: str, options: dict[str, A
     return plugin(**options)
 
 
-def _name_of(plugin: type[Plugin]) -> str:
+def _plugin_name(plugin: type[Plugin]) -> str:
     """Return the name of a plugin. If it is not set yet, return the name of the class."""
     return plugin.name or plugin.__name__
 

@@ -1,4 +1,4 @@
-"""Read and count the ranks of measurements. The counts are kept for the next analyzer."""
+"""Read and count the ranks of measurements, and keep the counts for the next analyzer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RankReader:
         store: the store that holds their ranks.
 
     Attributes:
-        kept: the counts by document that were read, by run ID. `Runs` that were selected from one another share them.
+        kept: the counts by document that were read, by run ID. All selections from one `Runs` share them.
         unread_groups: the reason why the groups of a run could not be read at the last attempt, by run ID.
 
     """

@@ -41,7 +41,16 @@ class RankStore(Protocol):
     """
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
-        """Return the rank table of a measurement. columns: the columns to read; None: all."""
+        """Return the rank table of a measurement.
+
+        Args:
+            run_id: the ID of the run.
+            columns: the columns to read; None means all.
+
+        Raises:
+            MissingArtifact: the store has no ranks of this run.
+
+        """
         raise MissingArtifact(f"run {run_id} has no ranks")
 
     def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterable[RankTable]:

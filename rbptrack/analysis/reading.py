@@ -163,7 +163,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parse_options(header: bytes) -> pa.csv.ParseOptions:
-    """Return the separator of a CSV: the one that its header holds most often."""
+    """Return the options with which Arrow parses a CSV. The separator is the one that the header holds most often."""
     text = _QUOTED.sub("", header.decode(errors="replace"))
     return pa.csv.ParseOptions(newlines_in_values=True, delimiter=max(_SEPARATORS, key=text.count))
 
@@ -228,7 +228,7 @@ def column_names(path: Path) -> set[str]:
 
 
 def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool = False) -> dict[str, str]:
-    """Read two columns of a table that an option names, and return the values of one by the values of the other.
+    """Read two columns of a table as a mapping. An option of a plugin names the file.
 
     A .json file may also hold an object of objects, like the `param_count.json` of the paper's authors:
     `{"EleutherAI/pythia-70m": {"non_embedding_params": 18915328}}`.

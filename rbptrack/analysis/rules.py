@@ -13,7 +13,7 @@ from rbptrack.facts import FACTS, Place
 from rbptrack.ranks import is_rbp_column, rbp_ks, rbp_name
 
 ROUNDED = 2e-3
-"""The largest difference, in nats or as a share, that rounding to three digits may cause."""
+"""The largest difference that rounding to three digits may cause, in nats or as a share."""
 
 _AS_ROUNDED = 0.95  # CE may be lower by this factor, for example from log-probabilities in bfloat16
 _MAX_K = 2**31 - 1
@@ -96,7 +96,7 @@ class ImportedRow(BaseModel):
 
     @property
     def conditions(self) -> dict[str, object]:
-        """The known facts that distinguish this measurement from others."""
+        """The known facts that distinguish this measurement from others, by name."""
         return {name: getattr(self, name) for name in _CONDITIONS if getattr(self, name) not in (None, "")}
 
     @property

@@ -50,6 +50,7 @@ class Filters:
 
 
 NO_FILTERS = Filters()
+"""Filters that every measurement passes."""
 
 
 class Runs:
@@ -153,8 +154,8 @@ class Runs:
                 where = "The store has" if len(rows) == len(self.frame) else "Those that pass the other filters have"
                 families = [name for name in patterns if column == "model" and (rows["family"] == name).any()]
                 all_sizes = [f"'{family}/*'" for family in families]
-                meant = f" Did you mean {' or '.join(all_sizes)}?" if families else ""
-                raise BadInput(f"no measurement has {column}={','.join(patterns)}.{meant} {where} {present}")
+                suggestion = f" Did you mean {' or '.join(all_sizes)}?" if families else ""
+                raise BadInput(f"no measurement has {column}={','.join(patterns)}.{suggestion} {where} {present}")
             rows = passed
         if filters.where:
             rows = rows_that_pass(rows, filters.where)

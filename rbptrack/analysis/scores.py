@@ -125,9 +125,12 @@ def _pairs(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
         organisation = _organisation(plain)
         revision = str(score["revision"] or "") or commit
 
-        candidates = _of(organisation, rows_by_full_name.get(name, []), organisations)
+        candidates = _with_organisation(organisation, rows_by_full_name.get(name, []), organisations)
         if revision or len(candidates) != 1:
-            named_alike = [*candidates, *_of(organisation, rows_by_short_name.get(name, []), organisations)]
+            named_alike = [
+                *candidates,
+                *_with_organisation(organisation, rows_by_short_name.get(name, []), organisations),
+            ]
             if revision:
                 candidates = [i for i in named_alike if revisions[i] == revision or commits[i].startswith(revision)]
             else:
@@ -142,8 +145,8 @@ def _organisation(name: str) -> str:
     return hub_id(name).rpartition("/")[0].lower()
 
 
-def _of(organisation: str, candidates: list[int], organisations: list[str]) -> list[int]:
-    """Return the candidates whose organisation is the same or unknown."""
+def _with_organisation(organisation: str, candidates: list[int], organisations: list[str]) -> list[int]:
+    """Return the candidates whose organisation is the given one or unknown."""
     return [i for i in candidates if not organisation or organisations[i] in ("", organisation)]
 
 

@@ -48,8 +48,8 @@ def unknown(what: str, name: str, options: Iterable[str]) -> BadInput:
     """
     names = list(options)
     near = nearest(name, names)
-    meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    return BadInput(f"no {what} matches {name}.{meant} There is: {shortened(names) or 'none'}")
+    suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
+    return BadInput(f"no {what} matches {name}.{suggestion} There is: {shortened(names) or 'none'}")
 
 
 def nearest(typed: str, options: Iterable[str]) -> list[str]:

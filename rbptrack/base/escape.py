@@ -1,4 +1,4 @@
-"""Turn names that people give (families, datasets, figures) into parts of metrics' names and of paths."""
+"""Escape names of families, datasets and figures for use in names of metrics and in paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluate conditions over the columns of a table that a user types. They can only compute."""
+"""Evaluate conditions over the columns of a table that a user types. A condition cannot call functions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Check:
         self.names_a_column = False
 
     def tree(self) -> ast.Expression:
-        """Return the checked syntax tree. BadInput if anything in it is not allowed."""
+        """Parse the condition and check its syntax tree. Raises BadInput if a part of it is not allowed."""
         if len(self.condition) > MAX_CONDITION_LENGTH:
             raise BadInput(
                 f"where={self.condition[:40]}...: a condition has at most {MAX_CONDITION_LENGTH:,} characters; "
@@ -121,8 +121,8 @@ class _Check:
 
         if name not in self.frame.columns:
             near = nearest(name, map(str, self.frame.columns))
-            meant = f" Did you mean {' or '.join(near)}?" if near else ""
-            raise BadInput(f"where={self.condition}: the table has no column {name}.{meant} {self._columns()}")
+            suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise BadInput(f"where={self.condition}: the table has no column {name}.{suggestion} {self._columns()}")
         self.names_a_column = True
         if is_bool_dtype(self.frame[name]):
             return _TRUTH
@@ -137,7 +137,7 @@ class _Check:
 
 
 class _PowersOfFloats(ast.NodeTransformer):
-    """Makes floats of the whole numbers in a power: 9.0**9.0**9.0 is an error at once, and 9**9**9 takes minutes."""
+    """Converts whole numbers in powers to floats. 9.0**9.0**9.0 fails at once, but 9**9**9 would take minutes."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.BinOp:
         if isinstance(node.op, ast.Pow):

@@ -18,7 +18,7 @@ from pathlib import Path
 from rbptrack.base.errors import BadInput
 
 MAX_SMALL_FILE = 16 * 2**20
-"""Bytes of the largest template, table or config that an option may name."""
+"""The largest size, in bytes, of a template, table or config that an option may name."""
 
 
 def sync(path: Path) -> None:
@@ -50,12 +50,11 @@ def replacing(path: Path) -> Iterator[Path]:
     on the disk when the block ends. It keeps the mode of the file that it replaces.
 
     Raises:
-        BadInput: `path` is a link, a folder or a device, which this function does not replace or write through. Or no
-            file can be created in its folder.
+        BadInput: `path` is a link, a folder or a device, or no file can be created in its folder.
 
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise BadInput(f"{path} is {kind_of(path)}, which is not replaced by a file: give another name")
+        raise BadInput(f"{path} is {describe_kind(path)}: only a file can be replaced. Give another name")
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask()
     try:
         descriptor, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
@@ -89,7 +88,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal digits."""
+    """Return the SHA-256 (hex) of a file's content."""
     import hashlib  # OpenSSL, which --help does not need
 
     with path.open("rb") as file:
@@ -97,11 +96,14 @@ def sha256(path: Path) -> str:
 
 
 def regular_file(path: Path, what: str) -> Path:
-    """Check that a path from a user is a regular file. Reading a FIFO or /dev/zero would never end.
+    """Check that a path from a user is a regular file, and return it. Reading a FIFO or /dev/zero would never end.
 
     Args:
-        path: the file.
-        what: names it in the error, such as `dataset.files`.
+        path: the path.
+        what: the name of the option, for the error message, such as `dataset.files`.
+
+    Raises:
+        BadInput: the path does not exist or is not a regular file.
 
     """
     try:
@@ -111,13 +113,19 @@ def regular_file(path: Path, what: str) -> Path:
             raise BadInput(f"{what}: there is no file {path}")
     except (OSError, ValueError) as error:  # too long, a loop of links, a zero byte
         raise BadInput(f"{what}: {str(path)[:100]!r} is not a path of a file ({error})") from error
-    raise BadInput(f"{what}: {path} is {kind_of(path)}, not a file")
+    raise BadInput(f"{what}: {path} is {describe_kind(path)}, not a file")
 
 
 def read_small(path: Path, what: str) -> str:
     """Read a text file that an option names.
 
-    Raises BadInput unless it is a regular file of at most 16 MB in UTF-8.
+    Args:
+        path: the file.
+        what: the name of the option, for the error message.
+
+    Raises:
+        BadInput: the path is not a regular file, or the file is larger than 16 MB or not UTF-8.
+
     """
     regular_file(path, what)
     size = path.stat().st_size
@@ -131,8 +139,8 @@ def read_small(path: Path, what: str) -> str:
         raise BadInput(f"{what}: {path} cannot be read: {error.strerror}") from error
 
 
-def kind_of(path: Path) -> str:
-    """Say in words what a path is: `a folder`, `a FIFO`, `a link to x`."""
+def describe_kind(path: Path) -> str:
+    """Describe the kind of an existing path: `a folder`, `a FIFO`, `a link to x`."""
     if path.is_symlink():
         return f"a link to {path.readlink()}"
     kinds = {stat.S_IFREG: "a file", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}

@@ -1,4 +1,4 @@
-"""Texts that others wrote, as plain text of LaTeX, Markdown and spreadsheets: a name is never read as a command."""
+"""Escape texts for LaTeX, Markdown and CSV, so that no program reads a text as a command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # with these, a cell is a for
 
 
 def latex_text(text: str) -> str:
-    r"""Return text as LaTeX that prints it.
+    r"""Escape a text for LaTeX, which then prints it unchanged.
 
     Examples:
         >>> latex_text(r"$\input{/etc/passwd}$")
@@ -29,7 +29,7 @@ def latex_text(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    r"""Return text as Markdown that shows it, in one line: no HTML, no link, no end of a table's cell.
+    r"""Escape a text for one line of Markdown, which then shows it without HTML, links and borders of table cells.
 
     Examples:
         >>> markdown_text("nano_6k|[x](http://y)")
@@ -40,12 +40,12 @@ def markdown_text(text: str) -> str:
 
 
 def fenced(text: str) -> str:
-    """Return text as a block of Markdown that is shown as it is, in letters of one width."""
+    """Return a text as a code block of Markdown."""
     return f"```\n{text.replace('```', chr(39) * 3)}\n```"
 
 
 def csv_text(frame: pd.DataFrame, float_format: str | None = None) -> str:
-    """Return a table as CSV. Texts that a spreadsheet would compute, such as `=cmd|calc!A1`, begin with `'`."""
+    """Return a table as CSV. Texts that a spreadsheet would compute, such as `=cmd|calc!A1`, get a `'` in front."""
     safe = frame.rename(columns=lambda name: _cell(str(name)))
     for place in range(frame.shape[1]):
         if frame.iloc[:, place].dtype.kind not in "biufM":

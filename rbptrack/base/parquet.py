@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from rbptrack.base.errors import MissingArtifact, first_line
 from rbptrack.base.files import replacing
 
-_ROWS = 2**17  # read at once: their columns take about 1 MB each, which the memory's allocator keeps for the next
+_ROWS = 2**17  # rows that are read at once; each of their columns takes about 1 MB
 
 
 class TableWriter:
@@ -36,7 +36,9 @@ class TableWriter:
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
-        floats = {field.name for field in self._schema if pa.types.is_floating(field.type)}  # hardly two are the same
+        floats = {
+            field.name for field in self._schema if pa.types.is_floating(field.type)
+        }  # their values rarely repeat
         temporary = self._resources.enter_context(replacing(self._path))
         self._file = self._resources.enter_context(
             pq.ParquetWriter(
@@ -72,7 +74,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         MissingArtifact: the file does not exist or is damaged.
 
     """
-    with _opened(path) as file:
+    with _open_checked(path) as file:
         return file.read(columns=_present(file, columns))
 
 
@@ -81,7 +83,7 @@ def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[p
 
     Raises MissingArtifact if the file does not exist or is damaged.
     """
-    with _opened(path) as file:
+    with _open_checked(path) as file:
         wanted = _present(file, columns)
         for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):
             yield pa.Table.from_batches([batch])
@@ -95,7 +97,7 @@ def read_rows(path: Path, column: str, values: Collection[int]) -> pa.Table:
     """
     ascending = np.unique(np.fromiter(values, np.int64))
     wanted = pa.array(ascending)
-    with _opened(path) as file:
+    with _open_checked(path) as file:
         place = file.schema_arrow.names.index(column)
         pieces = [file.schema_arrow.empty_table()]
         for group in range(file.num_row_groups):
@@ -111,14 +113,14 @@ def read_rows(path: Path, column: str, values: Collection[int]) -> pa.Table:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_checked(path: Path) -> Iterator[Any]:
     try:
         with path.open("rb") as raw:
             yield pq.ParquetFile(raw, page_checksum_verification=True)
     except GeneratorExit:
         raise
     except FileNotFoundError as error:
-        raise MissingArtifact(f"{path} is not there") from error
+        raise MissingArtifact(f"{path} does not exist") from error
     except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
         raise MissingArtifact(
             f"{path} is damaged or cannot be read ({first_line(error)}): restore it from a copy, or measure again "

@@ -1,6 +1,6 @@
-"""Controls the end of this process: turns signals into exceptions, and ends without a search of its memory.
+"""Turns signals that end this process into exceptions, and shortens the end of the process.
 
-Code can close what it began when a signal stops the process, and report it.
+Because of the exceptions, code can release its resources and print a message when a signal arrives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEFAULTS: dict[int, Any] = {
 
 _OBJECTS_BETWEEN_SEARCHES = 50_000  # Python's own number is 700
 
-_raised: list[BaseException] = []  # what the signals raised in this process
+_raised: list[BaseException] = []  # the exceptions that signals raised in this process
 
 
 def search_garbage_rarely() -> None:
@@ -78,7 +78,7 @@ def stop_signals_raise() -> Iterator[None]:
 
 
 def raise_stop() -> None:
-    """Raise the exception of a signal again, if a signal came.
+    """Raise the exception of the last signal again, if a signal has arrived.
 
     A signal may arrive while a library cleans up, and the library may replace its exception. OmegaConf then raises an
     AttributeError.

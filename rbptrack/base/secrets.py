@@ -1,4 +1,4 @@
-"""Recognise secrets. Passwords and keys are refused if they would be stored, and hidden in messages."""
+"""Recognise passwords and keys, refuse them where they would be stored, and hide them in messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def names_a_secret(name: str) -> bool:
 
 
 def refuse_password(uri: str) -> None:
-    """Refuse an address with a password in it, which would be kept where others read it. The message hides it.
+    """Refuse an address that holds a password, because it would be stored. The message does not show the password.
 
     Raises:
         BadInput: the address holds a password before its host or in its query, or it holds `@` and cannot be parsed.
@@ -50,7 +50,9 @@ def refuse_password(uri: str) -> None:
         remedy = "export PGPASSWORD, or name a PGPASSFILE"
     else:
         remedy = "put the whole address into the environment as MLFLOW_TRACKING_URI"
-    raise BadInput(f"the tracking address holds a password, which would be kept where others read it: {remedy}")
+    raise BadInput(
+        f"the tracking address holds a password, and addresses are stored where others can read them: {remedy}"
+    )
 
 
 def without_password(text: str) -> str:

@@ -40,7 +40,7 @@ _RULES = {
     "missing": "is missing",
     "extra_forbidden": "is not known here",
 }
-"""The rule that each type of pydantic error stands for. It ends a sentence about a value."""
+"""The rule for each type of pydantic error, as the end of a sentence about a value."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Fault:
 
     Attributes:
         place: the names and indices that lead to the value; empty if the rule is about several values.
-        rule: what the value must be, such as `must be at least 1`, or a sentence of its own.
+        rule: the rule, such as `must be at least 1`, or a whole sentence.
         value: the value.
 
     """
@@ -73,7 +73,7 @@ class Fault:
 
 
 def faults_of(error: ValidationError) -> Iterator[Fault]:
-    """Yield every fault that pydantic found, in its order."""
+    """Yield each fault of a pydantic error, in pydantic's order."""
     for detail in error.errors(include_url=False):
         context: dict[str, Any] = detail.get("ctx", {})
         if detail["type"] in ("value_error", "assertion_error"):  # a validator of rbptrack or of a plugin raised it

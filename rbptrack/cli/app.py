@@ -64,8 +64,8 @@ app.command()(ui)
 app.add_typer(plugins.app, name="plugins")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"rbptrack {__version__}")
         raise typer.Exit
 
@@ -141,7 +141,7 @@ def _check_command(word: str) -> None:
 
 
 def _message(error: TyperException) -> str:
-    """The message of an error. If an unknown option is a column of measurements, it suggests a condition on it."""
+    """Return the message of an error. If an unknown option is a column of measurements, suggest a condition on it."""
     from rbptrack.facts import BY_NAME
 
     context = getattr(error, "ctx", None)

@@ -13,7 +13,7 @@ import typer
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import counted, number, short_path
-from rbptrack.cli.options import ExtraPage, Selection, selects, whole_store
+from rbptrack.cli.options import ExtraPage, Selection, whole_store, with_selection
 from rbptrack.config.patterns import split_list
 from rbptrack.console.output import command_line, say
 
@@ -32,7 +32,7 @@ _NAMED = 5  # number of documents that the terminal names
 _EXPLAINED = ("deciding", "moved", "lost", "gained")  # columns that a line below the tables explains
 
 
-@selects(whole_store)
+@with_selection(whole_store)
 def compare(
     selection: Selection,
     a: Annotated[str, typer.Argument(metavar="A", help="a measurement, as `list` names it")],

@@ -1,4 +1,4 @@
-"""The command `export`, which writes measurements into a bundle or hands them to an exporter."""
+"""The command `export`, which writes measurements into a bundle or exports them with an exporter."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import typer
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import compact_bytes, counted, listed
-from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, filtered, selects
+from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, filtered, with_selection
 from rbptrack.config.paths import user_path
 from rbptrack.console.output import command_line, say
 
 
-@selects(filtered)
+@with_selection(filtered)
 def export(
     selection: Selection,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="the new bundle, NAME.zip; with --to, the new folder")],
@@ -28,7 +28,7 @@ def export(
     ] = False,
     plugins_path: PluginsPath = UNSET,
 ) -> int:
-    """Write measurements into a bundle that others can import, or hand them to an exporter."""
+    """Write measurements into a bundle that others can import, or export them with an exporter."""
     out = user_path(str(out))
     if os.path.lexists(out):
         raise BadInput(f"{out} exists already: give another name, or remove it")

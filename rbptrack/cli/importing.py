@@ -11,7 +11,7 @@ import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.formatting import listed
-from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, selects, whole_store
+from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, whole_store, with_selection
 from rbptrack.config.paths import user_path
 from rbptrack.console.output import complain, say
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rbptrack.discovery import Plugins
 
 
-@selects(whole_store)
+@with_selection(whole_store)
 def import_(
     selection: Selection,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="a bundle, or a file that an importer can read")],

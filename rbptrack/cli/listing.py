@@ -10,11 +10,11 @@ import typer
 
 from rbptrack.base import markup
 from rbptrack.base.formatting import counted
-from rbptrack.cli.options import Selection, filtered, selects, whole_store
+from rbptrack.cli.options import Selection, filtered, whole_store, with_selection
 from rbptrack.console.output import say
 
 
-@selects(filtered)
+@with_selection(filtered)
 def list_(
     selection: Selection,
     sort: Annotated[
@@ -48,7 +48,7 @@ def list_(
     return 0
 
 
-@selects(whole_store)
+@with_selection(whole_store)
 def show(
     selection: Selection,
     name: Annotated[

@@ -32,13 +32,13 @@ def measure(words: Words = UNSET) -> int:
 
 def demo(words: Words = UNSET) -> int:
     """Measure seven built-in models on two built-in datasets and fit their laws. Needs no network."""
-    given = {word.lstrip("+").partition("=")[0] for word in words}
+    model_words = {word.lstrip("+").partition("=")[0] for word in words}
     defaults = []
-    if "model" not in given:
+    if "model" not in model_words:
         defaults.append("model=nano/*")
-    if "dataset" not in given:
+    if "dataset" not in model_words:
         defaults.append("dataset=pydocs,stdlib")
-        if "dataset.sequence" not in given:
+        if "dataset.sequence" not in model_words:
             # With whole documents, a few long documents of pydocs would dominate its exponents. The exponent of CE
             # would depend on effectively 2.3 of 135 documents.
             defaults.append("dataset.sequence=truncate")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.base.files import kind_of
+from rbptrack.base.files import describe_kind
 from rbptrack.cli import completion
 from rbptrack.config.patterns import split_list
 from rbptrack.console.output import complain
@@ -30,7 +30,7 @@ WORDS = {"ignore_unknown_options": True, "allow_extra_args": True}
 UNSET: list[str] = []
 
 
-def several(metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> Any:
+def list_option(metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> Any:
     """Make an option that may be repeated and may hold a list with commas, such as `--family nano,pythia`."""
     return typer.Option(metavar=metavar, help=text, callback=_split, autocompletion=complete)
 
@@ -51,14 +51,19 @@ def _check_page(out: Path | None) -> Path | None:
     if out.suffix != ".html":
         raise BadInput(f"--out {out}: a page's name ends in .html")
     if out.is_symlink() or (os.path.lexists(out) and not out.is_file()):
-        raise BadInput(f"--out {out} is {kind_of(out)}, which a page does not replace: give another name")
+        raise BadInput(f"--out {out} is {describe_kind(out)}: a page can only replace a file. Give another name")
     if not out.absolute().parent.is_dir():
         raise BadInput(f"--out {out}: the folder {out.absolute().parent} does not exist; create it or choose another")
     return out
 
 
 def page_option(text: str) -> Any:
-    """Make the option --out of a command that writes a page. `text` is its help."""
+    """Make the option --out of a command that writes a page.
+
+    Args:
+        text: the help of the option.
+
+    """
     return typer.Option("--out", metavar="FILE.html", help=text, callback=_check_page)
 
 
@@ -71,7 +76,7 @@ Words = Annotated[
     ),
 ]
 PluginOptions = Annotated[list[str], typer.Argument(metavar="OPTION=VALUE ...", help="options of the plugin")]
-PluginsPath = Annotated[list[str], several("FOLDER,...", "additional folders of plugins")]
+PluginsPath = Annotated[list[str], list_option("FOLDER,...", "additional folders of plugins")]
 Figures = Annotated[
     Literal["svg", "png", "pdf"] | None, typer.Option("--format", help="also write the figures, into a folder")
 ]
@@ -83,7 +88,7 @@ FigureK = Annotated[
 ]
 ExtraPage = Annotated[Path | None, page_option("also write a page to this file")]
 OpenPage = Annotated[bool, typer.Option("--open", help="show the page in the browser")]
-Sweep = Annotated[list[str], several("NAME,...", "only measurements that these sweeps made or reused")]
+Sweep = Annotated[list[str], list_option("NAME,...", "only measurements that these sweeps made or reused")]
 Where = Annotated[
     str,
     typer.Option(metavar="CONDITION", help="condition on columns of `list --format csv`: 'seq_len == 256 and ce < 4'"),
@@ -156,11 +161,12 @@ def whole_store(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> 
 
 def filtered(
     family: Annotated[
-        list[str], several("NAME,...", "only these families; patterns such as 'nano*', exclusions such as '!nano-2m'")
+        list[str],
+        list_option("NAME,...", "only these families; patterns such as 'nano*', exclusions such as '!nano-2m'"),
     ] = UNSET,
-    size: Annotated[list[str], several("SIZE,...", "only these sizes, as published: 70m, 1.4b")] = UNSET,
-    model: Annotated[list[str], several("NAME,...", "only these models: nano-6k or nano/6k")] = UNSET,
-    dataset: Annotated[list[str], several("NAME,...", "only measurements of these datasets")] = UNSET,
+    size: Annotated[list[str], list_option("SIZE,...", "only these sizes, as published: 70m, 1.4b")] = UNSET,
+    model: Annotated[list[str], list_option("NAME,...", "only these models: nano-6k or nano/6k")] = UNSET,
+    dataset: Annotated[list[str], list_option("NAME,...", "only measurements of these datasets")] = UNSET,
     sweep: Sweep = UNSET,
     where: Where = "",
     tracking_uri: TrackingUri = "",
@@ -173,11 +179,11 @@ def filtered(
     return Selection(tracking_uri, experiment, filters)
 
 
-def selects(choose: Callable[..., Selection]) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Replace a command's parameter `selection` by options on the command line.
+def with_selection(choose: Callable[..., Selection]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return a decorator that replaces a command's parameter `selection` by options on the command line.
 
     Args:
-        choose: makes the selection when the command runs. Its parameters become options of the command.
+        choose: function that makes the selection when the command runs. Its parameters become options of the command.
 
     """
     selecting = signature(choose, eval_str=True).parameters

@@ -36,8 +36,8 @@ def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
     for kind in KINDS:
         available: Plugins[Any] = find_plugins(kind, plugins_path)
         for name, plugin in available.load().items():
-            found = available.entries[name]
-            origin = "built-in" if found.built_in else short_path(found.origin)
+            entry = available.entries[name]
+            origin = "built-in" if entry.built_in else short_path(entry.origin)
             rows.append({"name": name, "kind": kind.word, "from": origin, "does": plugin_summary(plugin)})
         broken.extend(available.broken)
     print_table(pd.DataFrame(rows), wrap=True)

@@ -17,8 +17,8 @@ from rbptrack.cli.options import (
     Sweep,
     TrackingUri,
     Where,
+    list_option,
     page_option,
-    several,
 )
 from rbptrack.config.patterns import split_list
 from rbptrack.console.output import command_line, say, show_page
@@ -29,7 +29,7 @@ def read(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="names or patterns of datasets")],
     document: Annotated[
         list[str],
-        several("ID,...", "show these documents; default: those that decide the law, and where models differ most"),
+        list_option("ID,...", "show these documents; default: those that decide the law, and where models differ most"),
     ] = UNSET,
     tokens: Annotated[int, typer.Option(min=1, metavar="N", help="show at most this many tokens")] = 20_000,
     out: Annotated[Path, page_option("write the page to this file")] = Path("read.html"),

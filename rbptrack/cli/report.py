@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.base.files import kind_of, write_whole
+from rbptrack.base.files import describe_kind, write_whole
 from rbptrack.base.formatting import counted, short_path
 from rbptrack.cli import completion
 from rbptrack.cli.options import (
@@ -22,8 +22,8 @@ from rbptrack.cli.options import (
     PluginsPath,
     Selection,
     filtered,
-    selects,
-    several,
+    list_option,
+    with_selection,
 )
 from rbptrack.console.output import command_line, complain, program, say, show_page
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rbptrack.reporting import Analysis
 
 
-@selects(filtered)
+@with_selection(filtered)
 def report(
     selection: Selection,
     out: ExtraPage = None,
@@ -40,7 +40,7 @@ def report(
     figures: Figures = None,
     k: FigureK = 10,
     analyzers: Annotated[
-        list[str], several("NAME,...", "only these analyzers; patterns are allowed", completion.analyzers)
+        list[str], list_option("NAME,...", "only these analyzers; patterns are allowed", completion.analyzers)
     ] = UNSET,
     plugins_path: PluginsPath = UNSET,
 ) -> int:
@@ -75,7 +75,7 @@ def report(
     return 1 if any(analysis.problem for analysis in analyses) else 0
 
 
-@selects(filtered)
+@with_selection(filtered)
 def analyze(
     ctx: typer.Context,
     selection: Selection,
@@ -146,10 +146,10 @@ def _keep_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis]
 
     If the store cannot save them, print a warning and return an empty text.
     """
-    from rbptrack.reporting import keep
+    from rbptrack.reporting import save_reports
 
     try:
-        return keep(selection.store, runs, analyses, page, command=command_line(), reading=reading)
+        return save_reports(selection.store, runs, analyses, page, command=command_line(), reading=reading)
     except RbptrackError as error:
         complain(f"not logged: {error}")
         return ""
@@ -157,7 +157,7 @@ def _keep_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis]
 
 def _write_figures(analyses: Sequence[Analysis], folder: Path, form: str, k: int) -> None:
     if folder.exists() and not folder.is_dir():
-        raise BadInput(f"{folder} is {kind_of(folder)}: figures need a folder of this name. Rename or remove it")
+        raise BadInput(f"{folder} is {describe_kind(folder)}: figures need a folder of this name. Rename or remove it")
     from rbptrack.reporting import save_figures
 
     written, notes = save_figures(analyses, folder, form, k)

@@ -12,13 +12,13 @@ from typing import Annotated
 
 import typer
 
-from rbptrack.cli.options import Selection, selects, whole_store
+from rbptrack.cli.options import Selection, whole_store, with_selection
 from rbptrack.console.output import say, show_page
 
 _SECONDS_BETWEEN_QUESTIONS = 0.5
 
 
-@selects(whole_store)
+@with_selection(whole_store)
 def ui(
     selection: Selection,
     host: Annotated[str, typer.Option(help="address at which the server listens")] = "127.0.0.1",
@@ -53,7 +53,7 @@ def ui(
 
 
 def _answers(address: str) -> bool:
-    """Return whether a server answers a request with status 200."""
+    """Whether a server answers a request with status 200."""
     import http.client
     import urllib.request
 

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from rbptrack.base.formatting import counted
-from rbptrack.cli.options import Selection, selects, whole_store
+from rbptrack.cli.options import Selection, whole_store, with_selection
 from rbptrack.console.output import program, say
 
 
-@selects(whole_store)
+@with_selection(whole_store)
 def verify(
     selection: Selection,
     repair: Annotated[

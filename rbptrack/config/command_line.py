@@ -203,18 +203,18 @@ def _override(word: str, choices: Choices) -> str:
 def _check_key(word: str, key: str, choices: Choices) -> None:
     """Raise BadInput for a key that does not exist and for a word without a key. The message suggests similar names."""
     if not key or ("=" not in word and not word.startswith("~")):
-        meant = ", such as model=nano/6k"
+        suggestion = ", such as model=nano/6k"
         for group in ("dataset", "model"):
             if near := nearest(word, choices.names(group)):
-                meant = f". Did you mean {group}={near[0]}?"
-        raise BadInput(f"{word}: expected key=value{meant}")
+                suggestion = f". Did you mean {group}={near[0]}?"
+        raise BadInput(f"{word}: expected key=value{suggestion}")
     refuse_secrets({key: ""})
     if key in _GROUPS or is_key(key) or key.startswith(_HYDRAS_OWN) or "@" in key:
         return
     options = [*_GROUPS, "reference", *(name for name in keys() if not name.startswith("reference."))]
     near = nearest(key, options) or _with_last_part_like(key, options)
-    meant = f" Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
-    raise BadInput(f"no option {key}.{meant} --cfg job shows all options and their values")
+    suggestion = f" Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
+    raise BadInput(f"no option {key}.{suggestion} --cfg job shows all options and their values")
 
 
 def _with_last_part_like(key: str, options: Sequence[str]) -> list[str]:

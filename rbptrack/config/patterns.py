@@ -61,11 +61,11 @@ def passes(names: Iterable[str], patterns: Sequence[str]) -> bool:
 
     """
     known = list(names)
-    wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
+    requested = [pattern for pattern in patterns if not pattern.startswith("!")]
     unwanted = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
     if any(fnmatchcase(name, pattern) for name in known for pattern in unwanted):
         return False
-    return not wanted or any(fnmatchcase(name, pattern) for name in known for pattern in wanted)
+    return not requested or any(fnmatchcase(name, pattern) for name in known for pattern in requested)
 
 
 def is_pattern(element: str) -> bool:
@@ -152,8 +152,8 @@ def no_match(group: str, element: str, names: Sequence[str]) -> BadInput:
     if sizes:
         members = [f"{family}/{known}" for known in sizes]
         near = [members[sizes.index(known)] for known in _near_sizes(size, sizes)]
-        meant = f" Did you mean {' or '.join(near)}?" if near else ""
-        return BadInput(f"no {group} matches {element}.{meant} Options: {shortened(members)}")
+        suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
+        return BadInput(f"no {group} matches {element}.{suggestion} Options: {shortened(members)}")
     near = [name for name in names if name.replace("/", "-") == element.lower()]  # the name of a measurement's model
     if not near:
         alike = nearest(family, sizes_by_family)
@@ -173,10 +173,10 @@ def _near_sizes(size: str, sizes: Sequence[str]) -> list[str]:
     If the missing size does not begin with a number, return sizes of similar spelling.
     """
     numbers = {known: _number(known) for known in sizes}
-    wanted = _number(size)
-    if size.lower() in sizes or not wanted:
+    requested = _number(size)
+    if size.lower() in sizes or not requested:
         return nearest(size, sizes)
-    ratios = {known: max(number / wanted, wanted / number) for known, number in numbers.items() if number}
+    ratios = {known: max(number / requested, requested / number) for known, number in numbers.items() if number}
     close = [known for known, ratio in ratios.items() if ratio <= _NEAR]
     return [min(close, key=ratios.__getitem__)] if close else []
 

@@ -47,7 +47,7 @@ class _LogFile(logging.FileHandler):
 
 @contextmanager
 def logged(file: Path, *, on_terminal: bool = False) -> Iterator[None]:
-    """Write rbptrack's log to a file while the block runs.
+    """Write rbptrack's log to a file while a block runs.
 
     Args:
         file: the log file. New lines are appended.

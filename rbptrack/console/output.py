@@ -1,4 +1,4 @@
-"""Print lines on the terminal: answers on standard output, errors on standard error. A progress bar stays below."""
+"""Print lines on the terminal: results on standard output, errors and warnings on standard error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def command_line() -> str:
 
 
 def say(text: str) -> None:
-    """Print lines on standard output."""
+    """Print lines on standard output. A progress bar stays below them."""
     from tqdm import tqdm
 
     with tqdm.external_write_mode(file=sys.stdout):
@@ -56,5 +56,5 @@ def show_page(address: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Replace control characters by `?`, because a terminal would obey them."""
+    """Replace control characters, which a terminal would execute, by `?`."""
     return _CONTROL.sub("?", text)

@@ -15,19 +15,17 @@ def bar(total: float, label: str, *, hidden: bool = False) -> tqdm[Any]:
 
     Use it as a context manager, and call `update(n)` to advance it by n tokens. The bar disappears at the end.
     """
-    return tqdm(
-        total=total, desc=label, unit=" token", unit_scale=True, leave=False, disable=hidden or _nobody_watches()
-    )
+    return tqdm(total=total, desc=label, unit=" token", unit_scale=True, leave=False, disable=hidden or _is_hidden())
 
 
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
     """Show a label while a block of unknown duration runs."""
-    with tqdm(total=0, desc=text, bar_format="{desc} ...", leave=False, disable=_nobody_watches()):
+    with tqdm(total=0, desc=text, bar_format="{desc} ...", leave=False, disable=_is_hidden()):
         yield
 
 
-def _nobody_watches() -> bool:
+def _is_hidden() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     in_notebook = getattr(shell, "kernel", None) is not None

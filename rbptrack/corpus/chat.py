@@ -49,14 +49,14 @@ def find_chat_template(file: str, tokenizer: PreTrainedTokenizerBase, model: str
     """
     if file:
         return read_small(user_path(file), "model.chat_template")
-    own = tokenizer.chat_template
-    if isinstance(own, dict):
-        own = own.get("default")
-    if not own:
+    template = tokenizer.chat_template
+    if isinstance(template, dict):
+        template = template.get("default")
+    if not template:
         raise BadInput(
             f"model {model} has no chat template: give model.chat_template=FILE, or measure without dataset.chat"
         )
-    return str(own)
+    return str(template)
 
 
 def render_conversation(

@@ -205,7 +205,7 @@ def _selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
     import datasets
 
     whole = config.sampling is Sampling.shuffle and bool(config.documents) and not config.head
-    wanted = _named_columns(config)
+    requested = _named_columns(config)
     csv: dict[str, Any] = {}
     if pinned.files:
         for path in pinned.files:
@@ -221,20 +221,20 @@ def _selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
             "cache_dir": str(writable(Path(datasets.config.HF_DATASETS_CACHE))),
         }
         builder = datasets.load_dataset_builder(**names)
-        files, csv = _files_of(builder, config.split)
+        files, csv = _split_files(builder, config.split)
         if not files:
             return _select_rows(_rows_of_library(builder, names, config, streaming=not whole), config)
     for file in files if pinned.revision is None else files[:1]:  # a repository may have thousands of files
-        _check_fields(rows.columns_of(file, wanted, csv), wanted, config)
+        _check_fields(rows.columns_of(file, requested, csv), requested, config)
     if whole:
         if pinned.revision is not None:  # downloaded first, because the files are read twice
             files = datasets.DownloadManager().download(files)
-        return _drawn_from_all(lambda: rows.read_rows(files, wanted, csv), config)
-    arguments = {"files": list(files), "columns": tuple(wanted), "csv": csv}
+        return _drawn_from_all(lambda: rows.read_rows(files, requested, csv), config)
+    arguments = {"files": list(files), "columns": tuple(requested), "csv": csv}
     return _select_rows(datasets.IterableDataset.from_generator(rows.read_rows, gen_kwargs=arguments), config)
 
 
-def _files_of(builder: Any, split: str) -> tuple[Sequence[str], dict[str, Any]]:
+def _split_files(builder: Any, split: str) -> tuple[Sequence[str], dict[str, Any]]:
     """Return the CSV or JSON files of a split, and the options for CSV that the dataset's README.md may set.
 
     Return no files if `datasets` itself must read the split, because it is of another kind or lies in archives.
@@ -279,12 +279,12 @@ def _rows_of_library(builder: Any, names: dict[str, Any], config: DatasetConfig,
     import datasets
     from datasets.packaged_modules.parquet.parquet import Parquet
 
-    wanted = _named_columns(config)
+    requested = _named_columns(config)
     streamed = builder.as_streaming_dataset(split=config.split)
-    _check_fields(list(streamed.column_names or next(iter(streamed), {})), wanted, config)
+    _check_fields(list(streamed.column_names or next(iter(streamed), {})), requested, config)
     if streaming and not isinstance(builder, Parquet):
         return streamed
-    columns = {"columns": wanted} if isinstance(builder, Parquet) else {}
+    columns = {"columns": requested} if isinstance(builder, Parquet) else {}
     return datasets.load_dataset(split=config.split, streaming=streaming, **names, **columns)
 
 
@@ -292,11 +292,11 @@ def _select_rows(stream: Any, config: DatasetConfig) -> Iterable[Row]:
     """Apply head, filters and selection of a config to a dataset that `datasets` has opened."""
     keep = _filter(config)
     if config.head:
-        wanted = [row for row in islice(stream, config.head) if keep(row)]
+        passing = [row for row in islice(stream, config.head) if keep(row)]
         if not config.documents:
-            return wanted
-        order = np.random.default_rng(config.seed).permutation(len(wanted))
-        return [wanted[i] for i in order[: config.documents]]
+            return passing
+        order = np.random.default_rng(config.seed).permutation(len(passing))
+        return [passing[i] for i in order[: config.documents]]
     if config.where or config.longer_than:
         stream = stream.filter(keep)
     if config.documents and config.sampling is Sampling.stream:
@@ -332,8 +332,8 @@ def _named_columns(config: DatasetConfig) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def _check_fields(columns: Sequence[str], wanted: Sequence[str], config: DatasetConfig) -> None:
-    absent = [name for name in wanted if name not in columns]
+def _check_fields(columns: Sequence[str], requested: Sequence[str], config: DatasetConfig) -> None:
+    absent = [name for name in requested if name not in columns]
     if absent:
         fields = ", ".join(c if c == c.strip() else repr(c) for c in columns)
         raise BadInput(f"dataset {config.name} has no field {', '.join(absent)}. Fields: {fields}")
@@ -343,7 +343,7 @@ def _filter(config: DatasetConfig) -> Callable[[Row], bool]:
     def keep(row: Row) -> bool:
         if config.longer_than and len(config.separator.join(_field_texts(row, config))) <= config.longer_than:
             return False
-        return all(str(_field_value(row, key)) == str(wanted) for key, wanted in config.where.items())
+        return all(str(_field_value(row, key)) == str(value) for key, value in config.where.items())
 
     return keep
 

@@ -43,11 +43,11 @@ def read_rows(files: Sequence[str], columns: Collection[str], csv: Mapping[str, 
         kind = FILE_KINDS[file_kind(file)]
         name = file.rpartition("/")[2]
         for number, row in enumerate(_rows_of_file(file, columns, csv)):
-            wanted = {column: row[column] for column in columns if column in row}
-            yield {ID: name if kind == "text" else f"{name}:{number}", **wanted}
+            cells = {column: row[column] for column in columns if column in row}
+            yield {ID: name if kind == "text" else f"{name}:{number}", **cells}
 
 
-def columns_of(file: str, wanted: Collection[str], csv: Mapping[str, Any]) -> list[str]:
+def columns_of(file: str, requested: Collection[str], csv: Mapping[str, Any]) -> list[str]:
     """Return the names of a file's columns.
 
     A JSON file has no list of columns. Its rows are read until all wanted columns have appeared, but at most 10,000.
@@ -64,9 +64,9 @@ def columns_of(file: str, wanted: Collection[str], csv: Mapping[str, Any]) -> li
         with _open(file) as data:
             return list(map(str, pd.read_csv(data, **_csv_options(file, csv) | {"nrows": 0}).columns))
     columns: dict[str, None] = {}
-    for number, row in enumerate(_rows_of_file(file, wanted, csv)):
+    for number, row in enumerate(_rows_of_file(file, requested, csv)):
         columns |= dict.fromkeys(row)
-        if number == _MAX_SEARCHED or columns.keys() >= set(wanted):
+        if number == _MAX_SEARCHED or columns.keys() >= set(requested):
             break
     return list(columns)
 

@@ -46,13 +46,13 @@ def guarded(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
         failure.trace = error.trace
         raise failure from error
     except BaseException as error:
-        file = _file_of(plugin)
+        file = _plugin_file(plugin)
         failure = RbptrackError(f"{plugin.name} failed: {one_line(error)} ({short_path(file)}{line_in(error, file)})")
         failure.trace = "".join(format_exception(error))
         raise failure from error
     if not isinstance(result, expects):
         got = type(result).__name__
-        place = short_path(_file_of(plugin))
+        place = short_path(_plugin_file(plugin))
         raise RbptrackError(f"{plugin.name} must return {expects.__name__}, but returned {got} ({place})")
     return result
 
@@ -89,10 +89,10 @@ def run_analyzer(analyzer: Analyzer, runs: Runs) -> Report:
         RbptrackError: the analyzer raised an exception, or its report holds a wrong type.
 
     """
-    own = runs.copy()
+    copy = runs.copy()
 
     def analyze() -> Report:
-        report = analyzer.analyze(own)
+        report = analyzer.analyze(copy)
         if isinstance(report, Report):
             _check(report)
         return report
@@ -131,7 +131,7 @@ def _check(report: Report) -> None:
         format(1.0, report.term(name).form)
 
 
-def _file_of(plugin: Plugin) -> str:
+def _plugin_file(plugin: Plugin) -> str:
     """Return the path of the file that defines a plugin's class."""
     module = sys.modules.get(type(plugin).__module__)
     return str(getattr(module, "__file__", None) or inspect.getmodule(type(plugin)))

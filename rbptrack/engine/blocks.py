@@ -223,19 +223,19 @@ def _by_length(corpus: Corpus, sequences: range) -> list[int]:
     return sorted(sequences, key=lambda i: (-int(corpus.lengths[i]), i))
 
 
-def _select_targets(wanted: IntArray, parts: Sequence[tuple[IntArray, RankTable]]) -> tuple[IntArray, RankTable]:
+def _select_targets(targets: IntArray, parts: Sequence[tuple[IntArray, RankTable]]) -> tuple[IntArray, RankTable]:
     """Select the rows of some targets from several tables.
 
     Args:
-        wanted: indices of the targets in the corpus, ascending.
+        targets: indices of the targets in the corpus, ascending.
         parts: tables, each with the indices of its rows in the corpus.
 
     Returns:
-        `wanted`, and the table of these targets.
+        `targets`, and the table of these targets.
 
     """
     index = np.concatenate([row_index for row_index, _ in parts])
     table = RankTable.concatenate(table for _, table in parts)
     order = np.argsort(index, kind="stable")
-    rows = order[np.searchsorted(index[order], wanted)]
-    return wanted, RankTable(table.table.take(rows), table.vocab_size, table.strict)
+    rows = order[np.searchsorted(index[order], targets)]
+    return targets, RankTable(table.table.take(rows), table.vocab_size, table.strict)

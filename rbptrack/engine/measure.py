@@ -19,7 +19,7 @@ from rbptrack.engine.batches import Batch
 from rbptrack.engine.blocks import Block, Blocks
 from rbptrack.engine.forward import Forward
 from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable, rank_and_rest_sums
-from rbptrack.ranks.measurement import RANKS_FILE, Compared, Measurement
+from rbptrack.ranks.measurement import RANKS_FILE, Comparison, Measurement
 from rbptrack.scoring import Scores
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def measure(
         batch_tokens=forward.batch_tokens,
         chunk_tokens=forward.chunk_tokens,
         notes=(*model.notes, *forward.notes),
-        compared=sums.comparison(forward.padding_mass) if model.reference else None,
+        comparison=sums.comparison(forward.padding_mass) if model.reference else None,
         ce_parts=sums.ce_parts,
     )
 
@@ -147,7 +147,7 @@ class _Sums:
     """Sums the numbers of a `Measurement`, in one pass over the sections of the rank table."""
 
     histogram: RankHistogram
-    compared: FloatArray
+    reference_sums: FloatArray
     ce_sums: FloatArray
 
     def __init__(self, ks: Sequence[int]) -> None:
@@ -163,15 +163,15 @@ class _Sums:
             self.num_bytes += int(corpus.num_bytes[index].sum())
             self.tied += int(np.count_nonzero(table.column("ties")))
             self._counts.append(table.document_counts(self._ks))
-            compared = table.compared_sums() if table.compared else np.zeros(3)
+            reference_sums = table.reference_sums() if table.has_reference else np.zeros(3)
             if first:
                 self.histogram = table.histogram()
-                self.compared = compared
+                self.reference_sums = reference_sums
                 self.ce_sums = rank_and_rest_sums(table)
                 first = False
             else:
                 self.histogram += table.histogram()
-                self.compared += compared
+                self.reference_sums += reference_sums
                 self.ce_sums += rank_and_rest_sums(table)
             yield table
 
@@ -179,8 +179,8 @@ class _Sums:
     def counts(self) -> DocumentCounts:
         return DocumentCounts.merge(self._counts)
 
-    def comparison(self, padding_mass: float) -> Compared:
-        return Compared.of(self.compared, self.histogram.num_tokens, padding_mass)
+    def comparison(self, padding_mass: float) -> Comparison:
+        return Comparison.from_sums(self.reference_sums, self.histogram.num_tokens, padding_mass)
 
     @property
     def ce_parts(self) -> tuple[float, float] | None:

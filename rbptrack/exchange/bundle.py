@@ -34,7 +34,7 @@ from rbptrack.tracking.names import (
     Metric,
     Tag,
 )
-from rbptrack.tracking.record import histogram_of, rbp_curve
+from rbptrack.tracking.record import compute_histogram, rbp_curve
 
 LARGEST = 64 * 2**30
 """The largest unpacked size of a bundle, in bytes."""
@@ -162,7 +162,7 @@ def _complete(folder: Path, source: Path) -> None:
     record.tags[Tag.IMPORTED_FROM] = source.name
     record.tags.pop(Tag.FORCED, None)
     if RANKS_FILE in record.files:
-        histogram = histogram_of(folder / RANKS_FILE)
+        histogram = compute_histogram(folder / RANKS_FILE)
         record.curves = {Metric.RBP_CURVE: rbp_curve(histogram)}
         histogram.write(folder / HISTOGRAM_FILE)
     record.write(folder)

@@ -25,7 +25,7 @@ from rbptrack.base.secrets import without_password
 from rbptrack.base.validation import faults_of
 from rbptrack.facts import BY_NAME, FACTS, IMPORTABLE, Fact, Place
 from rbptrack.ranks import RankTable, is_rbp_column, rank_and_rest_sums, rbp_ks
-from rbptrack.ranks.measurement import Compared
+from rbptrack.ranks.measurement import Comparison
 from rbptrack.sources.fingerprint import fingerprint as fingerprint_of
 from rbptrack.tracking import Record
 from rbptrack.tracking.facts import title
@@ -302,8 +302,8 @@ def _further_numbers_that_disagree(record: Record, table: RankTable, documents: 
     computed |= {Metric.CE_RANK: rank_sum / len(table), Metric.CE_REST: rest_sum / len(table)}
     if table.ties_known:
         computed[Metric.TIE_RATE] = table.tie_rate
-    if table.compared:
-        computed |= asdict(Compared.of(table.compared_sums(), len(table), 0.0))
+    if table.has_reference:
+        computed |= asdict(Comparison.from_sums(table.reference_sums(), len(table), 0.0))
         del computed["padding_mass"]  # the ranks do not determine it
     for name in (Metric.CE, Metric.NUM_TOKENS):
         if name not in record.metrics:

@@ -11,9 +11,9 @@ from rbptrack.base.formatting import counted
 from rbptrack.facts import BY_NAME, IMPORTABLE, Place, texts
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Outbox, Record, Store
-from rbptrack.tracking.facts import tags_of, title
+from rbptrack.tracking.facts import measurement_tags, title
 from rbptrack.tracking.names import HISTOGRAM_FILE, RANKS_FILE, Metric
-from rbptrack.tracking.record import MAX_TEXT_LENGTH, histogram_of, numbers, rbp_curve, size_metrics
+from rbptrack.tracking.record import MAX_TEXT_LENGTH, compute_histogram, numbers, rbp_curve, size_metrics
 
 
 def import_content(importer: str, content: CheckedContent, path: Path, store: Store) -> list[str]:
@@ -43,7 +43,7 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
             folder = Path(name)
             if measurement.imported.ranks is not None:
                 measurement.imported.ranks.write(folder / RANKS_FILE)
-                histogram_of(folder / RANKS_FILE).write(folder / HISTOGRAM_FILE)
+                compute_histogram(folder / RANKS_FILE).write(folder / HISTOGRAM_FILE)
             record.write(folder)
             Outbox(store).deliver(folder, keep=True)  # the temporary folder is deleted at the end of the block
         new_measurements += 1
@@ -104,7 +104,7 @@ def _record(measurement: CheckedMeasurement, importer: str, file: str) -> Record
     }
     return Record(
         title(model, row.dataset),
-        tags_of(values),
+        measurement_tags(values),
         texts(Place.PARAM, values),
         metrics,
         curves={Metric.RBP_CURVE: curve} if curve else {},

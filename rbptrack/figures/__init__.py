@@ -1,13 +1,13 @@
 """Altair charts for analyzers and for the page, and functions that save charts as files."""
 
 from rbptrack.figures.charts import (
-    as_data,
-    axis_of,
+    axis_encoding,
     by_colour,
     by_shape,
     facets,
+    inline_data,
     intervals,
-    legend_choice,
+    legend_selection,
     rank_distribution,
     save,
     themed,
@@ -17,14 +17,14 @@ from rbptrack.figures.explorer import explorer
 
 __all__ = [
     "CannotDraw",
-    "as_data",
-    "axis_of",
+    "axis_encoding",
     "by_colour",
     "by_shape",
     "explorer",
     "facets",
+    "inline_data",
     "intervals",
-    "legend_choice",
+    "legend_selection",
     "rank_distribution",
     "save",
     "themed",

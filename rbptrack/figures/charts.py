@@ -34,7 +34,8 @@ FAINT = "#888888"
 GRID = "#e6e6e6"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 FORMATS = ("svg", "png", "pdf")
-SHOWN_K = 10  # the k at which a chart with a slider is drawn as a picture
+SHOWN_K = 10
+"""The k at which a chart with a slider for k is drawn as a picture."""
 
 
 def size_text(size: Any, digits: str = "") -> Any:
@@ -165,12 +166,12 @@ def facets(
     """
     _check(frame, [x, y, colour], [x, colour, facet, dash, "model", "size"] if line else [])
     frame = _shown(frame, ["model", "size", colour, facet, dash, x, y])
-    chart = alt.Chart(as_data(frame))
-    pick = legend_choice(colour)
-    points = chart.encode(axis_of(frame[x], alt.X, log="x" in log), **by_colour(frame[colour], pick))
+    chart = alt.Chart(inline_data(frame))
+    pick = legend_selection(colour)
+    points = chart.encode(axis_encoding(frame[x], alt.X, log="x" in log), **by_colour(frame[colour], pick))
     if dash:
         points = points.encode(alt.StrokeDash(f"{dash}:N", title=None))
-    vertical = axis_of(frame[y], alt.Y, log="y" in log)
+    vertical = axis_encoding(frame[y], alt.Y, log="y" in log)
     layers = []
     if null is not None:
         layers.append(chart.mark_rule(strokeDash=[4, 4], size=1, clip=True).encode(y=alt.datum(null)))
@@ -210,8 +211,8 @@ def intervals(
     """
     _check(frame, [x, y, colour], [y, colour, facet])
     frame = _shown(frame, [colour, facet, y, x])
-    chart = alt.Chart(as_data(frame))
-    pick = legend_choice(colour)
+    chart = alt.Chart(inline_data(frame))
+    pick = legend_selection(colour)
     rows = chart.encode(
         alt.Y(f"{y}:N", title=None, sort=None), alt.YOffset(f"{colour}:N"), **by_colour(frame[colour], pick)
     )
@@ -248,18 +249,18 @@ def rank_distribution(histogram: RankHistogram, title: str) -> Any:
     curve = pd.DataFrame({"k": edges[:-1], rbp: histogram.rbp_curve(edges[:-1])})
     ks = np.array([k for k in HEADLINE_KS if k <= histogram.vocab_size])
     marked = pd.DataFrame({"k": ks, rbp: histogram.rbp_curve(ks)})
-    left = alt.Chart(as_data(ranks)).mark_line(point=True)
-    left = left.encode(axis_of(ranks[rank], alt.X, log=True), axis_of(ranks[token_share], alt.Y, log=True))
-    axes = (axis_of(curve["k"], alt.X, log=True), alt.Y(f"{rbp}:Q", scale=alt.Scale(domain=[0, 1])))
-    line = alt.Chart(as_data(curve)).mark_line().encode(*axes)
-    dots = alt.Chart(as_data(marked)).mark_point(size=60).encode(*axes)
+    left = alt.Chart(inline_data(ranks)).mark_line(point=True)
+    left = left.encode(axis_encoding(ranks[rank], alt.X, log=True), axis_encoding(ranks[token_share], alt.Y, log=True))
+    axes = (axis_encoding(curve["k"], alt.X, log=True), alt.Y(f"{rbp}:Q", scale=alt.Scale(domain=[0, 1])))
+    line = alt.Chart(inline_data(curve)).mark_line().encode(*axes)
+    dots = alt.Chart(inline_data(marked)).mark_point(size=60).encode(*axes)
     texts = dots.mark_text(align="left", dx=8, dy=10, color=INK).encode(alt.Text(f"{rbp}:Q", format=".3f"))
     panels = [panel.properties(width=280, height=210) for panel in (left, line + dots + texts)]
     return alt.hconcat(*panels).properties(title=title)
 
 
-def legend_choice(column: str) -> alt.Parameter:
-    """Return the parameter that holds the values chosen in the legend of a column."""
+def legend_selection(column: str) -> alt.Parameter:
+    """Return the selection parameter of a chart that holds the values chosen in the legend of a column."""
     return alt.selection_point(name="pick", fields=[column], bind="legend")
 
 
@@ -268,7 +269,7 @@ def by_colour(column: pd.Series[Any], pick: alt.Parameter) -> dict[str, Any]:
 
     Args:
         column: the column.
-        pick: the parameter that `legend_choice` returned.
+        pick: the parameter that `legend_selection` returned.
 
     """
     colour = alt.Color(f"{column.name}:N", title=None, scale=_by_name(column, COLOURS))
@@ -281,17 +282,20 @@ def by_shape(column: pd.Series[Any]) -> alt.Shape:
 
 
 def _by_name(values: pd.Series[Any], range_: Sequence[str]) -> alt.Scale:
-    """Map names to colours or shapes in the order of the names. A name then looks the same in all charts of a page."""
-    names = in_order(values)
+    """Return the scale that maps names to colours or shapes, in the order of the names.
+
+    Charts with the same names then give each name the same colour and shape.
+    """
+    names = sorted_names(values)
     return alt.Scale(domain=names, range=[range_[i % len(range_)] for i in range(len(names))])
 
 
-def in_order(values: pd.Series[Any]) -> list[str]:
+def sorted_names(values: pd.Series[Any]) -> list[str]:
     """Return the distinct names of a column, sorted with numbers in numeric order (`70m` before `160m`)."""
     return sorted({str(value) for value in values.unique()}, key=natural_key)
 
 
-def axis_of(column: pd.Series[Any], channel: Any, *, log: bool) -> Any:
+def axis_encoding(column: pd.Series[Any], channel: Any, *, log: bool) -> Any:
     """Return the encoding of a column along an axis. Its ticks are few enough for their labels not to overlap.
 
     Args:
@@ -311,7 +315,7 @@ def axis_of(column: pd.Series[Any], channel: Any, *, log: bool) -> Any:
 def ticks(low: float, high: float) -> list[float]:
     """Return round numbers for the ticks of a logarithmic axis from `low` to `high`.
 
-    They are powers of ten. An axis with few powers of ten also gets numbers between them.
+    They are powers of ten, and numbers between them if the axis has few powers of ten.
     """
     steps: tuple[float, ...] = (1,)
     if high / low < 40:
@@ -329,7 +333,7 @@ def nearest_index(ks: Sequence[int], k: int) -> int:
     return first_smallest(np.abs(np.log(np.array(ks) / k)))
 
 
-def as_data(frame: pd.DataFrame) -> alt.InlineData:
+def inline_data(frame: pd.DataFrame) -> alt.InlineData:
     """Return a frame as the data of a chart, in CSV with four significant digits.
 
     CSV is much smaller than JSON, and Altair does not validate its rows.
@@ -364,7 +368,7 @@ def _check(frame: pd.DataFrame, needed: Sequence[str], keys: Sequence[str]) -> N
 
 
 def _shown(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return those of the named columns that a frame has, then low and high if it has them.
+    """Return the named columns of a frame, and its columns low and high. Missing columns are left out.
 
     Metrics get the names that tables show, such as `RBP_10`.
     """

@@ -108,18 +108,18 @@ class _Drawer:
             raise
 
     def _start(self) -> None:
-        ours, theirs = Pipe()
-        with theirs:
-            command = [sys.executable, "-P", str(Path(drawing_process.__file__)), str(theirs.fileno())]
+        parent_end, child_end = Pipe()
+        with child_end:
+            command = [sys.executable, "-P", str(Path(drawing_process.__file__)), str(child_end.fileno())]
             silent = subprocess.DEVNULL
             try:
                 self._process = subprocess.Popen(
-                    command, pass_fds=[theirs.fileno()], stdin=silent, stdout=silent, stderr=silent
+                    command, pass_fds=[child_end.fileno()], stdin=silent, stdout=silent, stderr=silent
                 )
             except OSError as error:
-                ours.close()
+                parent_end.close()
                 raise CannotDraw(f"the process that draws cannot be started: {error.strerror}") from error
-        self._connection = ours
+        self._connection = parent_end
 
 
 @functools.cache

@@ -22,19 +22,19 @@ from rbptrack.figures.charts import (
     NUMBERS,
     SHOWN_K,
     TIP_OF_INTERVAL,
-    as_data,
     by_colour,
     by_shape,
-    in_order,
-    legend_choice,
+    inline_data,
+    legend_selection,
     nearest_index,
     size_text,
+    sorted_names,
     ticks,
 )
 
 _LABELS = {"rbp": "RBP_k", "ce": "cross-entropy"}
 _KEYS = ["family", "dataset", "metric", "k"]
-_MOST = 3.0  # intervals extend an axis at most to this factor times the points
+_MAX_EXTENSION = 3.0  # intervals extend an axis at most to this factor times the points
 _AXIS = 36  # width of a vertical axis in pixels. A fixed width keeps panels in place while the slider moves
 RESIDUALS = 64
 """The height of a panel of residuals, in pixels."""
@@ -58,9 +58,9 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     """
     ks = sorted(int(k) for k in points.loc[points["metric"] == "rbp", "k"].unique())
     metrics = {name: label for name, label in _LABELS.items() if (points["metric"] == name).any()}
-    datasets = in_order(points["dataset"])
+    datasets = sorted_names(points["dataset"])
     start = nearest_index(ks, SHOWN_K)
-    families = in_order(points["family"])
+    families = sorted_names(points["family"])
     controls = {"ks": ks, "chosen": start, "metrics": metrics, "families": families, "datasets": datasets}
 
     # These parameters are set by the reader.
@@ -68,7 +68,7 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     menu = alt.binding_select(options=list(metrics), labels=list(metrics.values()), name="metric ")
     chosen = alt.param(name="chosen", value=start, bind=slider)
     metric = alt.param(name="metric", value="rbp", bind=menu)
-    pick = legend_choice("family")
+    pick = legend_selection("family")
     # These parameters follow from them: k, and the title, ends and ticks of the left chart's vertical axis.
     grid: Any = alt.param(name="ks", value=ks)
     k = alt.param(name="k", expr=expr.if_(metric == "rbp", grid[chosen], 0))
@@ -77,7 +77,7 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
     axis: Any = alt.param(name="axis", expr=axes[metric + k])
 
     shown = (datum.metric == metric) & (datum.k == k)
-    data = as_data(with_law)
+    data = inline_data(with_law)
     left = _laws(data, with_law, axis, shown)
     left[0] = left[0].add_params(pick)  # Altair makes it a parameter of all charts
     right = _exponents(laws[[*_KEYS, "alpha", "low", "high"]], max(ks), k)
@@ -106,7 +106,7 @@ def explorer(points: pd.DataFrame, laws: pd.DataFrame) -> Any:
 
 
 def _room_beside_residuals(rows: int) -> int:
-    """Return by how many pixels a panel of exponents is higher than a panel of laws.
+    """Return the difference in height between a panel of exponents and a panel of laws, in pixels.
 
     The exponents are then as high as the laws and the residuals together.
     """
@@ -221,9 +221,9 @@ def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> list[Any]:
     where = ["family:N", "dataset:N"]
     value = [alt.Tooltip("alpha:Q", title="α", format=".3f"), TIP_OF_INTERVAL]
 
-    base = alt.Chart(as_data(laws)).transform_calculate(interval=INTERVAL)
-    of_ce = base.transform_filter(datum.metric == "ce").mark_rule(strokeDash=[5, 4], clip=True)
-    of_ce = of_ce.encode(y, tooltip=[*where, *value])
+    base = alt.Chart(inline_data(laws)).transform_calculate(interval=INTERVAL)
+    ce_line = base.transform_filter(datum.metric == "ce").mark_rule(strokeDash=[5, 4], clip=True)
+    ce_line = ce_line.encode(y, tooltip=[*where, *value])
     ranks = base.transform_filter(datum.metric == "rbp").encode(x)
     band = (
         ranks.transform_filter(expr.isValid(datum.low) & (datum.low >= lowest) & (datum.high <= highest))
@@ -241,7 +241,7 @@ def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> list[Any]:
         size=is_chosen.then(alt.value(50)).otherwise(alt.value(110)),
         tooltip=[*where, alt.Tooltip("k:Q", format=","), *value],
     )
-    return [band, of_ce, mark, line, dots]
+    return [band, ce_line, mark, line, dots]
 
 
 def _with_law(points: pd.DataFrame, laws: pd.DataFrame) -> pd.DataFrame:
@@ -264,12 +264,12 @@ def _with_law(points: pd.DataFrame, laws: pd.DataFrame) -> pd.DataFrame:
 def _axes(points: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Return the vertical axes of laws and residuals for each metric and k, by names such as `rbp10` and `ce0`.
 
-    An axis holds the title, the ends (low, high) and the ticks of the axis of laws, and the end (far) of the axis of
-    residuals. The ends enclose points, laws and intervals; of an interval beyond `_MOST` times its point, a part is cut
-    off. Up to k = 10, the axis of laws spans the same factor at every k, and slopes can be compared while k changes.
+    An axis has the keys title, low, high and ticks, for the axis of laws, and far, the end of the axis of residuals.
+    The ends enclose points, laws and intervals. An interval beyond `_MAX_EXTENSION` times its point is cut off. Up to
+    k = 10, the axis of laws spans the same factor at every k, so slopes can be compared while k changes.
     """
-    least_drawn = points[["y", "law", "low"]].min(axis=1).clip(lower=points["y"] / _MOST)
-    most_drawn = points[["y", "law", "high"]].max(axis=1).clip(upper=points["y"] * _MOST)
+    least_drawn = points[["y", "law", "low"]].min(axis=1).clip(lower=points["y"] / _MAX_EXTENSION)
+    most_drawn = points[["y", "law", "high"]].max(axis=1).clip(upper=points["y"] * _MAX_EXTENSION)
     law = points["y"] / (1 + points["miss"])
     far = np.maximum((least_drawn / law - 1).abs(), (most_drawn / law - 1).abs())
     table = points[["metric", "k"]].assign(min=least_drawn, max=most_drawn, far=far)
@@ -288,12 +288,12 @@ def _axes(points: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def _ends_with_zero(laws: pd.DataFrame) -> list[float]:
-    """Return the ends of an axis with 0, all exponents, and their intervals as far as `_MOST` permits."""
+    """Return the ends of an axis with 0, all exponents, and their intervals as far as `_MAX_EXTENSION` permits."""
     if laws.empty:
         return [0.0, 1.0]
     low = min(0.0, float(laws["alpha"].min()))
     high = max(0.0, float(laws["alpha"].max()))
-    most = _MOST * (high - low)
+    most = _MAX_EXTENSION * (high - low)
     low = max(low - most, min(low, float(laws["low"].min(skipna=True)))) if laws["low"].notna().any() else low
     high = min(high + most, max(high, float(laws["high"].max()))) if laws["high"].notna().any() else high
     room = (high - low) / 20 or 1.0

@@ -108,14 +108,14 @@ def failure_reason(error: BaseException, pinned: Pinned) -> str:
     damaged = damaged_file(pinned)
     if damaged:
         return damaged
-    said = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
+    message = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
     if isinstance(error, KeyError):
-        return f"{said} is missing in its files, or transformers does not know it"
+        return f"{message} is missing in its files, or transformers does not know it"
     if type(error) is Exception or is_panic(error):  # the Rust library `tokenizers` raises a plain Exception
-        return f"tokenizers cannot read its files ({said})"
+        return f"tokenizers cannot read its files ({message})"
     if isinstance(error, AttributeError | TypeError | ArithmeticError):
-        return f"its files hold a value that transformers does not expect ({said})"
-    return said
+        return f"its files hold a value that transformers does not expect ({message})"
+    return message
 
 
 def call_from_pretrained(pinned: Pinned, load: Callable[..., Any], **options: Any) -> Any:
@@ -241,14 +241,14 @@ def _parameters_of(*modules: nn.Module) -> dict[int, int]:
 
 def _text_parts(module: Any) -> list[Any]:
     """Return the modules of the text decoder. For a text model, return the whole module."""
-    wanted = type(text_config(module.config))
-    if wanted is type(module.config):
+    requested = type(text_config(module.config))
+    if requested is type(module.config):
         return [module]
-    return [part for part in module.modules() if type(getattr(part, "config", None)) is wanted] or [module]
+    return [part for part in module.modules() if type(getattr(part, "config", None)) is requested] or [module]
 
 
 def candidates(
-    architecture: Any, tokenizer: PreTrainedTokenizerBase, wanted: Candidates
+    architecture: Any, tokenizer: PreTrainedTokenizerBase, requested: Candidates
 ) -> tuple[int, tuple[int, ...]]:
     """Return the number of head rows among which a target is ranked, and the ids of the rows that are left out.
 
@@ -256,7 +256,7 @@ def candidates(
     tokenizer's largest id, without the ids that the tokenizer does not have.
     """
     rows = vocab_size(architecture)
-    if wanted is Candidates.vocabulary:
+    if requested is Candidates.vocabulary:
         return rows, ()
     named = set(tokenizer.get_vocab().values())
     rows = min(rows, 1 + max(named))

@@ -162,9 +162,9 @@ def check_gguf_tokens(name: str, pinned: Pinned, tokenizer: PreTrainedTokenizerB
 
     read: Any = modeling_gguf_pytorch_utils.load_gguf_checkpoint
     path = local_file(pinned, pinned.gguf)
-    own = read(str(path), return_tensors=False)["tokenizer"] if path else {}
-    tokens = list(own.get("tokens", ()))
-    kinds = list(own.get("token_type", ())) or [_ORDINARY] * len(tokens)
+    gguf_content = read(str(path), return_tensors=False)["tokenizer"] if path else {}
+    tokens = list(gguf_content.get("tokens", ()))
+    kinds = list(gguf_content.get("token_type", ())) or [_ORDINARY] * len(tokens)
     ordinary = [number for number, kind in enumerate(kinds) if kind == _ORDINARY]
     names = {number: token.replace("▁", " ") for token, number in tokenizer.get_vocab().items()}
     different = sum(names.get(number) != tokens[number].replace("▁", " ") for number in ordinary)

@@ -95,16 +95,16 @@ def _precision_settings() -> list[tuple[Any, str]]:
     return settings + [(part, "fp32_precision") for part in newer if part is not None]
 
 
-def torch_device(wanted: str) -> torch.device:
+def torch_device(requested: str) -> torch.device:
     """Return the torch device for a value of `model.device`. Raises BadInput if this machine does not have it."""
     available = ["cpu"]
     if torch.cuda.is_available():
         available += ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
-    if wanted == "auto":
+    if requested == "auto":
         return torch.device("cuda" if "cuda" in available else "cpu")
-    if wanted not in available:
-        raise BadInput(f"model.device={wanted} is not available here. Devices: auto, {', '.join(available)}")
-    return torch.device(wanted)
+    if requested not in available:
+        raise BadInput(f"model.device={requested} is not available here. Devices: auto, {', '.join(available)}")
+    return torch.device(requested)
 
 
 def is_spread(module: nn.Module) -> bool:

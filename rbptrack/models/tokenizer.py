@@ -56,7 +56,7 @@ def load_tokenizer(pinned: Pinned) -> PreTrainedTokenizerBase:
 
     """
     tokenizer = _load_by_class(pinned)
-    config = _config_of(pinned)
+    config = _read_config(pinned)
     file = None if pinned.gguf else local_file(pinned, _file_name(config))
     try:
         return _correct_rules(tokenizer, pinned, config, file)
@@ -79,7 +79,7 @@ def _load_by_class(pinned: Pinned) -> PreTrainedTokenizerBase:
     except BadInput:
         if local_file(pinned, "config.json") is not None:
             load_config(pinned)  # transformers reads config.json first, so it may be the reason for the failure
-        if pinned.gguf or local_file(pinned, _FILE) is None or "auto_map" in _config_of(pinned):
+        if pinned.gguf or local_file(pinned, _FILE) is None or "auto_map" in _read_config(pinned):
             raise
         tokenizer = load_part("tokenizer", pinned, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
     return tokenizer
@@ -153,12 +153,12 @@ def check_tokenizer(tokenizer: Any) -> None:
     file = _file_beside(tokenizer, _FILE)
     if file is None:
         return
-    own = _read(file)
-    if own.get_vocab() != tokenizer.get_vocab():
+    file_tokenizer = _read(file)
+    if file_tokenizer.get_vocab() != tokenizer.get_vocab():
         return
     on_purpose = 'If this is intended, set tokenizer.name_or_path = ""'
-    if _differing_text(tokenizer, own, special=False):
-        differing = " and ".join(_differences(tokenizer.backend_tokenizer, own)) or "rules"
+    if _differing_text(tokenizer, file_tokenizer, special=False):
+        differing = " and ".join(_differences(tokenizer.backend_tokenizer, file_tokenizer)) or "rules"
         raise BadInput(
             f"tokenizer splits texts differently from its file {file} ({differing}): load it with "
             f"PreTrainedTokenizerFast.from_pretrained. {on_purpose}"
@@ -166,8 +166,8 @@ def check_tokenizer(tokenizer: Any) -> None:
     config_file = _file_beside(tokenizer, _CONFIG)
     config = json.loads(config_file.read_text("utf-8")) if config_file else {}
     wanted = tokenizer.bos_token_id
-    asked = bool(config.get("add_bos_token")) or own.encode("").ids[:1] == [wanted]
-    if asked and wanted is not None and tokenizer("a")["input_ids"][:1] != [wanted]:
+    requested = bool(config.get("add_bos_token")) or file_tokenizer.encode("").ids[:1] == [wanted]
+    if requested and wanted is not None and tokenizer("a")["input_ids"][:1] != [wanted]:
         raise BadInput(
             f"tokenizer does not begin a text with {tokenizer.bos_token}, although its files in {file.parent} ask for "
             f"it: set tokenizer.add_bos_token = True. {on_purpose}"
@@ -214,7 +214,7 @@ def rules_hash(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(f"{text}\0{special!r}".encode()).hexdigest()
 
 
-def _config_of(pinned: Pinned) -> dict[str, Any]:
+def _read_config(pinned: Pinned) -> dict[str, Any]:
     """Return the content of tokenizer_config.json. For a GGUF file, return its flags for the first and last token."""
     if pinned.gguf:
         fields = _gguf_fields(pinned)
@@ -242,13 +242,13 @@ def _read(file: Path) -> Tokenizer:
     from tokenizers import Tokenizer
 
     try:
-        own = Tokenizer.from_file(str(file))
+        file_tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # the Rust library raises a plain Exception
         raise BadInput(f"{file} is not a tokenizer: {first_line(error)}") from error
-    _switch_off_randomness(own)
-    own.no_truncation()
-    own.no_padding()
-    return own
+    _switch_off_randomness(file_tokenizer)
+    file_tokenizer.no_truncation()
+    file_tokenizer.no_padding()
+    return file_tokenizer
 
 
 def _switch_off_randomness(backend: Tokenizer) -> None:
@@ -267,19 +267,19 @@ def _rules_from_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: Pin
     """
     from transformers import PreTrainedTokenizerFast
 
-    own = _read(file)
-    if not tokenizer.is_fast or tokenizer.backend_tokenizer.to_str() != own.to_str():
+    file_tokenizer = _read(file)
+    if not tokenizer.is_fast or tokenizer.backend_tokenizer.to_str() != file_tokenizer.to_str():
         by_class = tokenizer
         tokenizer = load_part("tokenizer", pinned, PreTrainedTokenizerFast.from_pretrained, _REMEDY)
         for role in tokenizer.SPECIAL_TOKENS_ATTRIBUTES:
             name = getattr(by_class, role)  # only the class names GPT-2's end-of-text token
-            if name and getattr(tokenizer, role) is None and own.token_to_id(name) is not None:
+            if name and getattr(tokenizer, role) is None and file_tokenizer.token_to_id(name) is not None:
                 setattr(tokenizer, role, name)
     _switch_off_randomness(tokenizer.backend_tokenizer)
     for special in (False, True):
-        text = _differing_text(tokenizer, own, special=special)
+        text = _differing_text(tokenizer, file_tokenizer, special=special)
         if text:
-            differing = " and ".join(_differences(tokenizer.backend_tokenizer, own)) or "its rules"
+            differing = " and ".join(_differences(tokenizer.backend_tokenizer, file_tokenizer)) or "its rules"
             raise BadInput(
                 f"the tokenizer of {pinned.location} cannot be loaded as its tokenizer.json describes it: transformers "
                 f"changes {differing}, and {text!r:.60} gets other ids{_REMEDY}"
@@ -287,27 +287,27 @@ def _rules_from_file(file: Path, tokenizer: PreTrainedTokenizerBase, pinned: Pin
     return tokenizer
 
 
-def _differences(backend: Tokenizer, own: Tokenizer) -> list[str]:
+def _differences(backend: Tokenizer, file_tokenizer: Tokenizer) -> list[str]:
     """Return the sections of tokenizer.json in which a tokenizer differs from the file, for messages."""
     loaded_rules = json.loads(backend.to_str())
-    file_rules = json.loads(own.to_str())
+    file_rules = json.loads(file_tokenizer.to_str())
     return [part for part in _PARTS if loaded_rules[part] != file_rules[part]]
 
 
-def _differing_text(tokenizer: PreTrainedTokenizerBase, own: Tokenizer, *, special: bool) -> str:
+def _differing_text(tokenizer: PreTrainedTokenizerBase, file_tokenizer: Tokenizer, *, special: bool) -> str:
     """Return a probe text to which a tokenizer and its file give different ids. Empty if there is none."""
-    own.encode_special_tokens = tokenizer.backend_tokenizer.encode_special_tokens
-    for text in _probes(own):
+    file_tokenizer.encode_special_tokens = tokenizer.backend_tokenizer.encode_special_tokens
+    for text in _probes(file_tokenizer):
         ids = tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
-        if ids != own.encode(text, add_special_tokens=special).ids:
+        if ids != file_tokenizer.encode(text, add_special_tokens=special).ids:
             return text
     return ""
 
 
-def _probes(own: Tokenizer) -> Iterator[str]:
+def _probes(file_tokenizer: Tokenizer) -> Iterator[str]:
     """Yield texts on which tokenizers with different rules differ. Some have added tokens inside words."""
     yield from ("", "a", " a", _PROBE_TEXT, *_PROBE_TEXT.split("\n"))
-    added = [token.content for _, token in sorted(own.get_added_tokens_decoder().items())]
+    added = [token.content for _, token in sorted(file_tokenizer.get_added_tokens_decoder().items())]
     for name in added[:_PROBED_TOKENS]:
         yield f"a {name} b{name}c  {name}\n{name}{name} {name.lower()}"
 
@@ -341,17 +341,17 @@ def _add_ends(pinned: Pinned, config: dict[str, Any], tokenizer: PreTrainedToken
     wanted: dict[str, str] = {}
     for flag, ids in present.items():
         name = names[flag]
-        asked = config.get(flag)
+        requested = config.get(flag)
         number = backend.token_to_id(name) if name else None
-        if asked and number is None:
+        if requested and number is None:
             raise BadInput(f"the files of the tokenizer of {pinned.location} ask for {flag} but do not name that token")
         obeyed = str(config.get("tokenizer_class", "")).removesuffix("Fast") in _OBEYED_FLAGS
-        if (asked and ids not in ([], [number])) or (asked is False and ids and obeyed):
+        if (requested and ids not in ([], [number])) or (requested is False and ids and obeyed):
             raise BadInput(
-                f"the files of the tokenizer of {pinned.location} contradict each other: {flag} is {asked} in "
+                f"the files of the tokenizer of {pinned.location} contradict each other: {flag} is {requested} in "
                 f"{_CONFIG}, but {_FILE} adds {tokenizer.convert_ids_to_tokens(ids)} there. Correct one of them"
             )
-        if name and (asked or ids):
+        if name and (requested or ids):
             wanted[flag] = name
     if any(not present[flag] for flag in wanted):
         _begin_and_end(backend, wanted.get("add_bos_token", ""), wanted.get("add_eos_token", ""))
@@ -376,9 +376,9 @@ def _begin_and_end(backend: Tokenizer, first: str, last: str) -> None:
     names = dict.fromkeys(filter(None, (first, last)))
     tokens = [(name, backend.token_to_id(name)) for name in names]
     template = processors.TemplateProcessing(single=single, pair=f"{single} $B:1", special_tokens=tokens)
-    own = backend.post_processor
-    keeps_own = isinstance(own, processors.ByteLevel)  # this processor trims offsets and must stay
-    backend.post_processor = processors.Sequence([own, template]) if keeps_own else template
+    own_processor = backend.post_processor
+    keeps_own = isinstance(own_processor, processors.ByteLevel)  # this processor trims offsets and must stay
+    backend.post_processor = processors.Sequence([own_processor, template]) if keeps_own else template
 
 
 def _file_beside(tokenizer: PreTrainedTokenizerBase, name: str) -> Path | None:

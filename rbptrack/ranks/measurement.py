@@ -19,7 +19,7 @@ _FIRST = ("top", "reference_top")  # columns with the id of a first choice
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """Means over all scored tokens of a comparison between a model and its reference.
 
     Attributes:
@@ -36,8 +36,8 @@ class Compared:
     padding_mass: float
 
     @classmethod
-    def of(cls, sums: FloatArray, tokens: int, padding_mass: float) -> Compared:
-        """Divide sums from `RankTable.compared_sums` by the number of tokens."""
+    def from_sums(cls, sums: FloatArray, tokens: int, padding_mass: float) -> Comparison:
+        """Divide sums from `RankTable.reference_sums` by the number of tokens."""
         kl, acceptance, same_top = (float(total) / tokens for total in sums)
         return cls(kl, acceptance, same_top, padding_mass)
 
@@ -59,7 +59,7 @@ class Measurement:
         batch_tokens: largest number of tokens of a forward pass, at the end of the measurement.
         chunk_tokens: number of tokens whose logits were in memory at once, at the end of the measurement.
         notes: notes for the user, such as that memory ran out or that the reduction was not compiled.
-        compared: the comparison with the reference, or None if there is no reference.
+        comparison: the comparison with the reference, or None if there is no reference.
         ce_parts: the means of ln R and of -ln(p R), which add up to CE. None if some p R is above 1 by more than
             rounding.
 
@@ -76,7 +76,7 @@ class Measurement:
     batch_tokens: int
     chunk_tokens: int
     notes: tuple[str, ...] = ()
-    compared: Compared | None = None
+    comparison: Comparison | None = None
     ce_parts: tuple[float, float] | None = None
 
     @property

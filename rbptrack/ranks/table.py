@@ -92,7 +92,7 @@ class RankTable:
         return int(self.table.num_rows)
 
     @property
-    def compared(self) -> bool:
+    def has_reference(self) -> bool:
         """Whether the measurement had a reference model."""
         return set(COMPARED) <= set(self.table.column_names)
 
@@ -211,7 +211,7 @@ class RankTable:
             return np.array([self.rbp(each) for each in k])
         return float(np.count_nonzero(self.rank <= check_k(k, self.vocab_size)) / len(self))
 
-    def compared_sums(self) -> FloatArray:
+    def reference_sums(self) -> FloatArray:
         """Sum the comparison with the reference over all tokens.
 
         Returns:

@@ -3,7 +3,7 @@
 from rbptrack.reporting.analyse import Analysis, analyse
 from rbptrack.reporting.page import render
 from rbptrack.reporting.reading import MAX_TOKENS, render_reading
-from rbptrack.reporting.save import keep, save_figures
+from rbptrack.reporting.save import save_figures, save_reports
 from rbptrack.reporting.tables import ResultsTable, cell, metrics, results_tables, table_text
 from rbptrack.reporting.terminal import show, show_summary
 
@@ -13,12 +13,12 @@ __all__ = [
     "ResultsTable",
     "analyse",
     "cell",
-    "keep",
     "metrics",
     "render",
     "render_reading",
     "results_tables",
     "save_figures",
+    "save_reports",
     "show",
     "show_summary",
     "table_text",

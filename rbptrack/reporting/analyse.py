@@ -109,10 +109,10 @@ def analyse(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int | None 
             futures[index] = _submit(pool, analyzers[index], runs)
     analyses = []
     for index, analyzer in enumerate(analyzers):
-        analysis = _analysis_of(analyzer, futures[index])
+        analysis = _await_analysis(analyzer, futures[index])
         if analysis is None:  # a killed process ends its whole pool, so each unfinished analyzer runs in a new one
             with _pool(1) as pool:
-                analysis = _analysis_of(analyzer, _submit(pool, analyzer, runs))
+                analysis = _await_analysis(analyzer, _submit(pool, analyzer, runs))
         killed = f"{analyzer.name}: its process was killed, perhaps because memory ran out"
         analyses.append(analysis or _failed(analyzer, killed))
     return analyses
@@ -125,7 +125,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=context)
 
 
-def _analysis_of(analyzer: Analyzer, future: Future[Analysis]) -> Analysis | None:
+def _await_analysis(analyzer: Analyzer, future: Future[Analysis]) -> Analysis | None:
     """Wait for the analysis that another process makes. Returns None if that process was killed."""
     try:
         return future.result()

@@ -177,7 +177,7 @@ def _first_page(lead: Analysis | None) -> dict[str, Any]:
         "sentence": report.headline,
         "explorer": explorer,
         "table": table,
-        "rows_by_k": packed(json.dumps(laws.rows, ensure_ascii=False)) if laws else "",
+        "rows_by_k": compress_text(json.dumps(laws.rows, ensure_ascii=False)) if laws else "",
     }
 
 
@@ -225,7 +225,7 @@ class _Laws(NamedTuple):
 
 
 def _laws_by_k(report: Report) -> _Laws | None:
-    """Return the laws of the leading report at each k. At a k that was not tested, the verdict says so.
+    """Return the laws of the leading report at each k. The verdict of a k that was not tested says so.
 
     Returns None if the report has no table of laws.
     """
@@ -304,19 +304,19 @@ def _part(analysis: Analysis, *, leads: bool) -> dict[str, Any]:
 
 
 def _glossaries(report: Report, tables: Sequence[ResultsTable]) -> list[list[tuple[str, str]]]:
-    """Return for each table the titles and meanings of its columns that no earlier table has.
+    """Return the titles and meanings of each table's columns. Columns of earlier tables are left out.
 
     Two tables may have different columns with the same title. Their meanings are below their own tables.
     """
-    told = {*KEYS, "p_holm"}
+    explained = {*KEYS, "p_holm"}
     glossaries = []
     for table in tables:
         entries = []
         for name in map(table.names.__getitem__, table.titles):
             term = report.term(name)
-            if name not in told and term.meaning:
+            if name not in explained and term.meaning:
                 entries.append((term.title, term.meaning))
-            told.add(name)
+            explained.add(name)
         glossaries.append(entries)
     return glossaries
 
@@ -326,7 +326,7 @@ class Figure(NamedTuple):
 
     Attributes:
         name: the caption.
-        spec: its Vega-Lite, packed as `packed` does; empty if the chart cannot be drawn.
+        spec: its Vega-Lite, packed as `compress_text` does; empty if the chart cannot be drawn.
         problem: why the chart cannot be drawn; empty if it can.
         controls: the values of the controls above the explorer; None for other charts.
 
@@ -346,7 +346,7 @@ def _figure(name: str, chart: Any) -> Figure:
     spec.pop("config", None)  # the page has one configuration for all figures
     finite = json.loads(json.dumps(spec, default=str), parse_constant=lambda name: None)  # JSON has no NaN
     text = json.dumps(finite, ensure_ascii=False, separators=(",", ":"))
-    return Figure(name, packed(text), controls=finite.get("usermeta", {}).get("explorer"))
+    return Figure(name, compress_text(text), controls=finite.get("usermeta", {}).get("explorer"))
 
 
 class Column(NamedTuple):
@@ -473,7 +473,7 @@ def _link_to(name: str, csv: str) -> _Link:
     """Return a link that saves a table, given as CSV. A large table is compressed."""
     content = csv.encode()
     if len(content) > _PLAIN_CSV:
-        return _Link(f"{name}.gz", "data:application/gzip;base64," + packed(csv))
+        return _Link(f"{name}.gz", "data:application/gzip;base64," + compress_text(csv))
     return _Link(name, "data:text/csv;charset=utf-8," + quote(content, safe=",;:/()+-._~=|@!*?'"))
 
 
@@ -490,6 +490,6 @@ def _drop_largest_links(parts: list[dict[str, Any]]) -> None:
         part["links"] = [link if link in kept else _Link(link.name, "") for link in part["links"]]
 
 
-def packed(text: str) -> str:
+def compress_text(text: str) -> str:
     """Compress a text with gzip and encode it in base64, for the script of a page or for a data: URL."""
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

@@ -27,8 +27,8 @@ from rbptrack.base.formatting import counted, listed, spans
 from rbptrack.config.patterns import natural_key
 from rbptrack.facts import SAME_TOKENS
 from rbptrack.ranks import DocumentCounts, FloatArray, IntArray, RankTable
-from rbptrack.reporting.page import environment, packed, page_title
-from rbptrack.stats.documents import influences, missed
+from rbptrack.reporting.page import compress_text, environment, page_title
+from rbptrack.stats.documents import influences, neg_log_rbp
 
 MAX_TOKENS = 20_000
 """The number of tokens that a page shows by default."""
@@ -92,7 +92,7 @@ class TokenSet:
             return None
         x = np.log(by_size.loc[places, "non_embedding_params"].to_numpy(np.float64))
         weights = -(x - x.mean()) / ((x - x.mean()) ** 2).sum()
-        u = [influences(self.counts[place].select((_K,)), _ln_missed)[1][:, 0] for place in places]
+        u = [influences(self.counts[place].select((_K,)), _ln_neg_log_rbp)[1][:, 0] for place in places]
         with np.errstate(invalid="ignore"):  # an influence is infinite if RBP_10 is 1 without the document
             influence = np.asarray(weights @ np.array(u))
         return influence if np.isfinite(influence).all() and influence.any() else None
@@ -144,7 +144,7 @@ def render_reading(
     script = (Path(__file__).parent / "reading.js").read_text(encoding="utf-8")
     page = templates.get_template("reading.html").render(
         title=page_title(runs),
-        data=packed(json.dumps(data, ensure_ascii=False, separators=(",", ":"))),
+        data=compress_text(json.dumps(data, ensure_ascii=False, separators=(",", ":"))),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         notes=notes,
@@ -366,8 +366,8 @@ def _difference(token_set: TokenSet) -> FloatArray:
     return np.asarray(np.where(smallest.tokens >= _MIN_TOKENS, difference, difference / 1e6))
 
 
-def _ln_missed(sums: FloatArray) -> FloatArray:
-    return np.asarray(np.log(missed(sums)))
+def _ln_neg_log_rbp(sums: FloatArray) -> FloatArray:
+    return np.asarray(np.log(neg_log_rbp(sums)))
 
 
 def _tables(
@@ -483,7 +483,7 @@ def _ranks(table: RankTable, count: int, texts: Mapping[int, str], strings: _Str
         data["p"] = steps.astype(np.int64).tolist()
     if "top" in table.table.column_names:
         data["top"] = _places(table.column("top")[:count][rank > 1], texts, strings)
-    if table.compared:
+    if table.has_reference:
         data["reference_top"] = _places(table.column("reference_top")[:count], texts, strings)
         data["reference_rank"] = table.column("reference_rank")[:count].tolist()
     return data

@@ -27,7 +27,7 @@ _MAX_ROWS = 40  # rows of the table in a run's description
 _WIDTH = 90  # characters in a line of that table
 
 
-def keep(
+def save_reports(
     store: Store,
     runs: Runs,
     analyses: Sequence[Analysis],
@@ -67,7 +67,7 @@ def keep(
         for name, csv in analysis.tables_csv.items():
             files[_free_name(name, files)] = csv
         if analysis is first:
-            files |= pages(page, reading)
+            files |= page_files(page, reading)
         run_id = store.save(
             Kind.ANALYSIS,
             f"{analysis.name}: {page_title(runs)}",
@@ -83,7 +83,7 @@ def keep(
     return where
 
 
-def pages(page: str, reading: str) -> dict[str, str]:
+def page_files(page: str, reading: str) -> dict[str, str]:
     """Return the contents by file name of a page and a reading page. An empty reading page is left out."""
     return {PAGE: page, READING_FILE: reading} if reading else {PAGE: page}
 

@@ -42,12 +42,12 @@ class ResultsTable:
         return list(map(str, self.frame.columns))
 
     def without_asides(self) -> ResultsTable:
-        """Return the table without the columns with `Term.aside`, which only a whole table shows."""
+        """Return the table without the columns whose terms have `aside`."""
         shown = [title for title in self.titles if not self.report.term(self.names[title]).aside]
         return replace(self, frame=self.frame[shown])
 
     def without_beside(self) -> ResultsTable:
-        """Return the table without the columns that a report adds to its estimates (`beside` in `Report.add`)."""
+        """Return the table without the columns that `Report.add` got as `beside`."""
         beside = {name for question in self.report.questions for name in self.report.beside_columns(question)}
         shown = [title for title in self.titles if self.names[title] not in beside]
         return replace(self, frame=self.frame[shown])
@@ -72,10 +72,10 @@ def results_tables(report: Report, style: Style = "text") -> list[ResultsTable]:
         frame = report.frame(question)
         keys = [key for key in KEYS if key != "metric" or (frame["metric"] != "").any()]
         groups.setdefault((*keys, *report.case_columns(question)), {})[question] = frame
-    return [_joined(report, frames, keys, style) for keys, frames in groups.items()]
+    return [_join_questions(report, frames, keys, style) for keys, frames in groups.items()]
 
 
-def _joined(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str], style: Style) -> ResultsTable:
+def _join_questions(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str], style: Style) -> ResultsTable:
     """Make one table of questions that have the same key columns.
 
     Args:
@@ -107,7 +107,7 @@ def _joined(report: Report, frames: dict[str, pd.DataFrame], keys: Sequence[str]
             names[title] = column.name
             for case, text in zip(cases_of_rows, column.texts, strict=True):
                 cases[case][title] = text
-    ordered = [cases[case] for case in _in_order(list(cases), keys)]
+    ordered = [cases[case] for case in _sort_cases(list(cases), keys)]
     table = pd.DataFrame(ordered, columns=list(names)).fillna("")
     filled = [title for title in table if (table[title] != "").any()]
     return ResultsTable(report, table[filled], names)
@@ -120,7 +120,7 @@ def _titles(report: Report, questions: Sequence[str]) -> dict[str, str]:
     return {name: f"{title} ({name})" if title in shared else title for name, title in titles.items()}
 
 
-def _in_order(cases: Sequence[tuple[Any, ...]], keys: Sequence[str]) -> list[tuple[Any, ...]]:
+def _sort_cases(cases: Sequence[tuple[Any, ...]], keys: Sequence[str]) -> list[tuple[Any, ...]]:
     """Sort the cases of a table by their keys.
 
     Numbers ascend. Of the metrics, CE comes first and RBP_k follows by k. Other values keep the order in which they
@@ -212,13 +212,13 @@ def cell(value: float, low: float = math.nan, high: float = math.nan, form: str 
     """
     if _missing(value):
         return ""
-    estimate = _written(value, value, form)
+    estimate = _format_number(value, value, form)
     if math.isnan(low) or math.isnan(high):
         return estimate
     half = (high - low) / 2
     if style == "markdown" and abs(value - (low + high) / 2) <= _SYMMETRIC * half:
-        return f"{estimate} ± {_written(half, value, form.lstrip('+'))}"
-    return f"{estimate} ({_written(low, value, form)} to {_written(high, value, form)})"
+        return f"{estimate} ± {_format_number(half, value, form.lstrip('+'))}"
+    return f"{estimate} ({_format_number(low, value, form)} to {_format_number(high, value, form)})"
 
 
 def value_text(value: Any, term: Term) -> str:
@@ -230,7 +230,7 @@ def value_text(value: Any, term: Term) -> str:
     if isinstance(value, int) and not term.form:
         return f"{value:,}"
     if isinstance(value, int | float):
-        return _written(value, value, term.form)
+        return _format_number(value, value, term.form)
     return str(value)
 
 
@@ -280,10 +280,10 @@ def _metric_text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _written(value: float, estimate: float, form: str) -> str:
-    """Write a number in a form. Without a form, it gets the decimals that show three significant digits of `estimate`.
+def _format_number(value: float, estimate: float, form: str) -> str:
+    """Format a number. Without a form, it has the decimals that show three significant digits of `estimate`.
 
-    The ends of an interval thus have as many decimals as its estimate.
+    The ends of an interval then have as many decimals as the estimate.
     """
     if form and not form.endswith("g"):
         return number(value, form)

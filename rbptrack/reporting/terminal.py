@@ -13,6 +13,7 @@ from rbptrack.reporting.analyse import Analysis
 from rbptrack.reporting.tables import KEYS, ResultsTable
 
 MAX_NOTES = 8
+"""The largest number of a report's notes that the terminal shows."""
 
 
 def show(analysis: Analysis) -> None:

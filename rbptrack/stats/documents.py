@@ -102,7 +102,7 @@ def rbp(sums: FloatArray) -> FloatArray:
     return ce_and_rbp(sums)[..., 1:]
 
 
-def missed(sums: FloatArray) -> FloatArray:
+def neg_log_rbp(sums: FloatArray) -> FloatArray:
     """Return -ln RBP_k of each k, (..., ks).
 
     sums: the number of tokens, the sum of nats, and the hits at each k, (..., 2 + ks).
@@ -110,7 +110,7 @@ def missed(sums: FloatArray) -> FloatArray:
     return np.asarray(-np.log(rbp(sums)))
 
 
-def ce_and_missed(sums: FloatArray) -> FloatArray:
+def ce_and_neg_log_rbp(sums: FloatArray) -> FloatArray:
     """Return CE in nats and then -ln RBP_k of each k, (..., 1 + ks).
 
     sums: the number of tokens, the sum of nats, and the hits at each k, (..., 2 + ks).
@@ -119,7 +119,7 @@ def ce_and_missed(sums: FloatArray) -> FloatArray:
     return np.concatenate([values[..., :1], -np.log(values[..., 1:])], axis=-1)
 
 
-def missed_over_ce(sums: FloatArray) -> FloatArray:
+def neg_log_rbp_over_ce(sums: FloatArray) -> FloatArray:
     """Return -ln RBP_k / CE of each k, (..., ks).
 
     The exponent of this ratio's law is the exponent of -ln RBP_k minus that of CE. Errors that the two exponents have
@@ -127,7 +127,7 @@ def missed_over_ce(sums: FloatArray) -> FloatArray:
 
     sums: the number of tokens, the sum of nats, and the hits at each k, (..., 2 + ks).
     """
-    values = ce_and_missed(sums)
+    values = ce_and_neg_log_rbp(sums)
     return np.asarray(values[..., 1:] / values[..., :1])
 
 

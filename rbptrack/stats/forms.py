@@ -242,13 +242,13 @@ def _above_floor(
 
     """
 
-    def off(internal: FloatArray) -> FloatArray:
+    def residuals(internal: FloatArray) -> FloatArray:
         return np.asarray(np.logaddexp(log(max(e_of(internal), _TINY)), internal[1] - internal[2] * x) - ln_y)
 
     def e_of(internal: FloatArray) -> float:
         return sqrt(internal[0] ** 2 + 1) - 1  # at least 0, as lmfit keeps a parameter above a bound
 
-    fits = [_least_sum(off, [sqrt((floor + 1) ** 2 - 1), line[0], -line[1]]) for floor, line in starts]
+    fits = [_least_sum(residuals, [sqrt((floor + 1) ** 2 - 1), line[0], -line[1]]) for floor, line in starts]
     least, internal = fits[first_smallest([least for least, _ in fits])]
     return least, e_of(internal), np.array([internal[1], -internal[2]])
 
@@ -257,14 +257,14 @@ def _least_with_floor(x: FloatArray, ln_y: FloatArray, floor: float, lines: Iter
     """Return the smallest sum of squared residuals of ln y for a fixed floor, from several starting lines."""
     ln_floor = log(max(floor, _TINY))
 
-    def off(line: FloatArray) -> FloatArray:
+    def residuals(line: FloatArray) -> FloatArray:
         return np.asarray(np.logaddexp(ln_floor, line[0] - line[1] * x) - ln_y)
 
-    least = [_least_sum(off, [line[0], -line[1]])[0] for line in lines]
+    least = [_least_sum(residuals, [line[0], -line[1]])[0] for line in lines]
     return least[first_smallest(least)]
 
 
-def _least_sum(off: Callable[[FloatArray], FloatArray], start: Sequence[float]) -> tuple[float, FloatArray]:
+def _least_sum(residuals: Callable[[FloatArray], FloatArray], start: Sequence[float]) -> tuple[float, FloatArray]:
     """Fit from one starting point. Returns the sum of squares, but at least `EXACT`, and the fitted parameters.
 
     It calls SciPy's `leastsq` with the settings of lmfit. lmfit itself would take five times as long, because it also
@@ -272,15 +272,22 @@ def _least_sum(off: Callable[[FloatArray], FloatArray], start: Sequence[float]) 
     """
     with np.errstate(all="ignore"):
         best, _, found, _, _ = scipy.optimize.leastsq(
-            off, start, full_output=True, ftol=1.5e-8, xtol=1.5e-8, gtol=0.0, epsfcn=1e-10, maxfev=2000 * len(start)
+            residuals,
+            start,
+            full_output=True,
+            ftol=1.5e-8,
+            xtol=1.5e-8,
+            gtol=0.0,
+            epsfcn=1e-10,
+            maxfev=2000 * len(start),
         )
     return max(float((found["fvec"] ** 2).sum()), EXACT), best
 
 
 def _squares(line: FloatArray, x: FloatArray, ln_y: FloatArray, floor: float) -> float:
     """Return the sum of squared residuals of ln y for a floor and a line, (2,), of ln A and -alpha."""
-    off = np.logaddexp(log(max(floor, _TINY)), line[0] + line[1] * x) - ln_y
-    return float(off @ off)
+    residuals = np.logaddexp(log(max(floor, _TINY)), line[0] + line[1] * x) - ln_y
+    return float(residuals @ residuals)
 
 
 def _line(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -409,8 +416,8 @@ def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: Float
             interpreter.error.clear()
             if np.iscomplexobj(form):
                 form = np.where(np.imag(form) == 0, np.real(form), nan)
-            off = np.log(np.asarray(form, dtype=np.float64)) - ln_y
-        return np.asarray(np.nan_to_num(off, nan=_OUTSIDE, posinf=_OUTSIDE, neginf=-_OUTSIDE))
+            residuals = np.log(np.asarray(form, dtype=np.float64)) - ln_y
+        return np.asarray(np.nan_to_num(residuals, nan=_OUTSIDE, posinf=_OUTSIDE, neginf=-_OUTSIDE))
 
     return residual
 

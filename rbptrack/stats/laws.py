@@ -28,14 +28,14 @@ from rbptrack.stats.documents import (
     DocumentInfluences,
     Statistic,
     Summed,
-    ce_and_missed,
+    ce_and_neg_log_rbp,
     combined,
     covariance,
     deciding,
     degrees_of_freedom,
     estimate,
     influences,
-    missed,
+    neg_log_rbp,
     only_totals,
     shares_of_tokens,
 )
@@ -314,7 +314,7 @@ def laws_by_metric(s: FloatArray, counts: Sequence[DocumentCounts]) -> dict[str,
 
     """
     names = [CE, *map(rbp_name, counts[0].ks)]
-    by_name = zip(names, laws(s, counts, ce_and_missed), strict=True)
+    by_name = zip(names, laws(s, counts, ce_and_neg_log_rbp), strict=True)
     return {name: law for name, law in by_name if law is not None}
 
 
@@ -325,7 +325,7 @@ def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[L
         s: sizes S, (m,), at least 2.
         sizes: the sums of each size, m of them, all over the same documents.
         statistic: a function that takes sums, (..., columns), and returns positive values, (...) or (..., values). An
-            example is `missed`, which returns a value for each k.
+            example is `neg_log_rbp`, which returns a value for each k.
 
     Returns:
         The law of each value, in the order of the values. It is None if the value is not positive and finite at every
@@ -413,9 +413,9 @@ def law_in_k(counts: DocumentCounts) -> tuple[Estimate, Law] | None:
     totals = counts.sums.sum(axis=0)
     if not ((totals[2:] > 0) & (totals[2:] < totals[0])).all():
         return None
-    line = fit(np.array(counts.ks), missed(totals))
+    line = fit(np.array(counts.ks), neg_log_rbp(totals))
     weights = line._weights(0.0, -1.0)
-    return estimate(counts, lambda sums: np.asarray(np.log(missed(sums)) @ weights)), line
+    return estimate(counts, lambda sums: np.asarray(np.log(neg_log_rbp(sums)) @ weights)), line
 
 
 def why_no_interval_in_k(counts: DocumentCounts) -> str:

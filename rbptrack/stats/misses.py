@@ -1,4 +1,4 @@
-"""Choose the k at which enough tokens miss. At larger k, -ln RBP_k rests on a few tokens and is mostly noise."""
+"""Choose the k at which enough tokens have a rank above k. At larger k, -ln RBP_k depends on a few tokens only."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from rbptrack.sweep.backends import run_job
 from rbptrack.sweep.cells import Cell, Resolver, resolve
 from rbptrack.sweep.cost import plan
 from rbptrack.sweep.measuring import Failed, Found, Measured, Outcome, measure_cell
-from rbptrack.sweep.once import failure_lines
+from rbptrack.sweep.messages import failure_lines
 from rbptrack.sweep.sweep import run
 
 __all__ = [

@@ -116,13 +116,13 @@ class Gpus:
     def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
         """Run jobs until all have ended. An interrupt of this process ends the jobs."""
         gpus = self.names or _all_gpus()
-        jobs, sized = _jobs_of(cells, finished, self.folder, at_a_time=len(gpus))
+        jobs, sized = _write_jobs(cells, finished, self.folder, at_a_time=len(gpus))
         if not jobs:
             return
         collect = Collector(sized, self.store, self.folder, finished, deliver=self.deliver)
         commands = [job_command(job) for job in jobs]
         say(f"{counted(len(jobs), 'job')} on {counted(len(gpus), 'GPU')}; their output: {short_path(self.folder)}")
-        run_side_by_side(commands, gpus, self.folder, collect)
+        run_on_gpus(commands, gpus, self.folder, collect)
         collect.end()
 
 
@@ -154,7 +154,7 @@ class Slurm:
         """
         fingerprints = [cell.fingerprint for cell in cells.values()]
         _refuse_while_an_array_runs(self.folder, fingerprints)
-        jobs, accepted = _jobs_of(cells, finished, self.folder)
+        jobs, accepted = _write_jobs(cells, finished, self.folder)
         if not jobs:
             return
         script = self._write_script(len(jobs))
@@ -179,7 +179,7 @@ class Slurm:
         return path
 
 
-def backend_of(settings: Config, store: Store, name: str) -> Backend:
+def make_backend(settings: Config, store: Store, name: str) -> Backend:
     """Make the backend that a configuration asks for.
 
     Args:
@@ -216,7 +216,7 @@ def run_job(path: Path) -> int:
         try:
             check_unchanged(cell)
         except RbptrackError as error:
-            outcome: Outcome = Failed.by(cell.title, error)
+            outcome: Outcome = Failed.from_error(cell.title, error)
             leave_failure(cell, str(error))
         else:
             outcome = measure_cell(cell, store, loader=loader, deliver=False)
@@ -325,10 +325,8 @@ def job_command(path: Path) -> list[str]:
     return [sys.executable, "-m", "rbptrack", "job", str(path)]
 
 
-def run_side_by_side(
-    commands: Sequence[list[str]], gpus: Sequence[str], folder: Path, collect: Callable[[], None]
-) -> None:
-    """Run commands until all have ended, each on the next free GPU. An interrupt ends the commands.
+def run_on_gpus(commands: Sequence[list[str]], gpus: Sequence[str], folder: Path, collect: Callable[[], None]) -> None:
+    """Run each command on the next free GPU, until all have ended. An interrupt ends the commands.
 
     Args:
         commands: the commands, in the order in which they begin.
@@ -407,20 +405,20 @@ def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable
 
 
 def _accepted(cells: Mapping[int, Cell], check: Callable[[Cell], object], finished: Finished) -> dict[int, Cell]:
-    """Return the cells that pass a check, and end the others as failed."""
+    """Return the cells that pass a check. Report the others as failed."""
     accepted = {}
     with spinner("checking models and tokenizers"):
         for number, cell in cells.items():
             try:
                 check(cell)
             except RbptrackError as error:
-                finished(number, Failed.by(cell.title, error))
+                finished(number, Failed.from_error(cell.title, error))
             else:
                 accepted[number] = cell
     return accepted
 
 
-def _jobs_of(
+def _write_jobs(
     cells: Mapping[int, Cell], finished: Finished, folder: Path, *, at_a_time: int = 0
 ) -> tuple[list[Path], dict[int, Cell]]:
     """Write job files for the cells whose models can be read. Returns the files, and these cells by number."""

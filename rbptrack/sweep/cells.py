@@ -100,7 +100,7 @@ class Resolver:
             config = replace(config, reference=replace(config.reference, device=config.model.device))
         config, notes = self._with_length(config, weights, reference)
         tokenizer = self._tokenizer(config.model, weights)
-        identity = identity_of(
+        identity = cell_identity(
             config,
             weights=weights.identity,
             tokenizer=tokenizer.identity,
@@ -116,12 +116,12 @@ class Resolver:
         return self._pins[key]
 
     def _check_cached(self, config: Config) -> None:
-        """Look for everything that a cell needs. Raises NotCached with the list of everything that is missing."""
+        """Raise NotCached if repositories of a cell are neither cached nor reachable. The error lists all of them."""
         missing: list[Missing] = []
-        with _noting(missing):
+        with _collect_missing(missing):
             self._texts(config.dataset)
         for model in filter(None, (config.model, config.reference)):
-            with _noting(missing):
+            with _collect_missing(missing):
                 self._tokenizer(model, self._weights(model))
         if missing:
             raise NotCached(list(dict.fromkeys(missing)))
@@ -152,7 +152,7 @@ class Resolver:
         models = [(config.model, weights)]
         if config.reference is not None and reference is not None:
             models.append((config.reference, reference))
-        limits = {model.name: limit for model, pinned in models if (limit := self._longest(model, pinned))}
+        limits = {model.name: limit for model, pinned in models if (limit := self._max_sequence_length(model, pinned))}
         name = min(limits, key=limits.__getitem__, default="")
         if not name or not MIN_SEQ_LEN <= limits[name] < dataset.seq_len:
             return config, ()
@@ -162,9 +162,9 @@ class Resolver:
         note = f"sequences have {length} tokens instead of {dataset.seq_len}, the most that {reader} can read"
         return replace(config, dataset=replace(dataset, seq_len=length, context=context)), (note,)
 
-    def _longest(self, model: ModelConfig, weights: Pinned) -> int:
+    def _max_sequence_length(self, model: ModelConfig, weights: Pinned) -> int:
         if weights.identity not in self._lengths:
-            self._lengths[weights.identity] = _longest(model, weights)
+            self._lengths[weights.identity] = _max_sequence_length(model, weights)
         return self._lengths[weights.identity]
 
     def _tokenizer_rules(self, model: ModelConfig, tokenizer: Pinned) -> str:
@@ -180,8 +180,8 @@ class Resolver:
 
 
 @contextmanager
-def _noting(missing: list[Missing]) -> Iterator[None]:
-    """Suppress NotCached, and add what is missing to a list."""
+def _collect_missing(missing: list[Missing]) -> Iterator[None]:
+    """Catch NotCached in a block, and add its repositories to a list."""
     try:
         yield
     except NotCached as error:
@@ -257,8 +257,8 @@ def _rules(model: ModelConfig, tokenizer: Pinned) -> str:
     return cached_line(f"tokenizers/{cache_key(source=tokenizer.identity)}", load)
 
 
-def _longest(model: ModelConfig, weights: Pinned) -> int:
-    """Return the longest sequence that a model can read, in tokens; 0 if there is no limit. It is cached on disk."""
+def _max_sequence_length(model: ModelConfig, weights: Pinned) -> int:
+    """Return the maximum length of a model's sequences in tokens, or 0 for no limit. It is cached on disk."""
 
     def load() -> str:
         from rbptrack.models.architecture import load_config, max_sequence_length
@@ -276,10 +276,10 @@ def cache_key(**parts: str) -> str:
     return fingerprint({**parts, "versions": versions})
 
 
-def identity_of(
+def cell_identity(
     config: CellConfig, *, weights: str, tokenizer: str, tokenizer_rules: str, texts: object, reference: str = ""
 ) -> dict[str, Any]:
-    """Return everything that determines the numbers of a measurement.
+    """Return the identity of a measurement: everything that determines its numbers.
 
     Batch and chunk sizes, device, paths and k are not part of it. `rbptrack.facts` says which facts show each key, and
     whether the runs of one law must agree in it.
@@ -324,7 +324,7 @@ def _precision(model: ModelConfig) -> dict[str, str]:
 
 
 def _chat(config: CellConfig) -> str:
-    """Say which chat template renders documents: empty for none, `own` for the tokenizer's, else the file's hash."""
+    """Return an identifier of the chat template: empty for none, `own` for the tokenizer's, or the file's hash."""
     if not config.dataset.chat:
         return ""
     if not config.model.chat_template:

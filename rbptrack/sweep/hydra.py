@@ -27,7 +27,12 @@ register()  # the processes that Hydra's launchers start import this module and 
 
 
 def run_by_hydra(words: Sequence[str]) -> int:
-    """Pass the words to Hydra and return the exit code."""
+    """Run `hydra.main` for a command line that uses Hydra itself, and return the exit code.
+
+    Args:
+        words: the words of the command line.
+
+    """
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises errors instead of printing them
     sys.argv[1:] = words_for_hydra(words)
     with readable_errors():

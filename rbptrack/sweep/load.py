@@ -1,4 +1,4 @@
-"""Load models and texts of cells, and check that they fit together. They are kept, in case the next cell needs them."""
+"""Load models and texts of cells, check that they fit together, and keep them for the next cell."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _MAX_TOKENS = 20_000_000  # tokenised texts are kept up to this number of tokens
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The settings that the check of a cell determined.
+    """The settings of a cell that follow from its model and tokenizer.
 
     Attributes:
-        candidates: the number of rows of the output head among which a target is ranked: the first ones.
-        without: those of these rows that are left out, because the tokenizer has no token for them.
+        candidates: the number of rows of the output head, from the first, among which a target is ranked.
+        without: ids of the rows among these candidates that are left out, because the tokenizer has no token for them.
         template: the chat template that renders documents; empty if `dataset.chat` is false.
-        reference_candidates: the number of rows of the reference's output head among which a target is ranked.
+        reference_candidates: the number of rows of the reference's output head, from the first, that are candidates.
         entries: the number of vocabulary entries, from the first on, in which model and reference are compared.
 
     """
@@ -94,7 +94,7 @@ class Loader:
 
         """
         if cell.fingerprint not in self._checks:
-            self._checks[cell.fingerprint] = self._checked(cell)
+            self._checks[cell.fingerprint] = self._check(cell)
         return self._checks[cell.fingerprint]
 
     def corpus(self, cell: Cell) -> Corpus:
@@ -161,7 +161,7 @@ class Loader:
             self._tokenizers[pinned.identity] = load_tokenizer(pinned)
         return self._tokenizers[pinned.identity]
 
-    def _checked(self, cell: Cell) -> CheckResult:
+    def _check(self, cell: Cell) -> CheckResult:
         config = cell.config
         check_folder(config.model)
         architecture = self.architecture(cell.weights)
@@ -176,7 +176,7 @@ class Loader:
         return self._with_reference(cell, CheckResult(rows, without, template))
 
     def _with_reference(self, cell: Cell, result: CheckResult) -> CheckResult:
-        """Check the reference of a cell, if there is one, and add what concerns it to the result."""
+        """Check the reference of a cell, if it has one, and add the reference's settings to the result."""
         reference = cell.config.reference
         if reference is None or cell.reference is None or cell.reference_tokenizer is None:
             return result
@@ -195,7 +195,7 @@ class Loader:
 
 
 class _LastModel:
-    """Loads models, and keeps only the last one."""
+    """Loads models. It keeps the last one, and returns it again if the same model is asked for."""
 
     _key = ""
     _model: CausalModel | None = None

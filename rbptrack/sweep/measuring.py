@@ -60,7 +60,7 @@ class Measured:
     waits: str = ""
 
     def line(self) -> str:
-        """Return the line that the terminal shows."""
+        """Return the line about this outcome that the terminal shows."""
         parts = [f"{self.title:<24} CE {self.numbers[Metric.CE]:.3f}"]
         ks = rbp_ks(self.numbers)
         if ks:
@@ -88,7 +88,7 @@ class Found:
     run_id: str
 
     def line(self) -> str:
-        """Return the line that the terminal shows."""
+        """Return the line about this outcome that the terminal shows."""
         return f"{self.title:<24} already measured"
 
 
@@ -108,8 +108,14 @@ class Failed:
     bad_input: bool = False
 
     @classmethod
-    def by(cls, title: str, error: Exception) -> Failed:
-        """Make the outcome of a cell that ended with an error. Logs the traceback of an unexpected error."""
+    def from_error(cls, title: str, error: Exception) -> Failed:
+        """Make the outcome of a cell that ended with an error. The traceback of an unexpected error is logged.
+
+        Args:
+            title: the names of model and dataset.
+            error: the error.
+
+        """
         known = error if isinstance(error, RbptrackError) else disk_trouble(error, cells_folder())
         if known is None:
             log.error("%s failed", title, exc_info=error)
@@ -119,7 +125,7 @@ class Failed:
         return cls(title, message, bad_input=isinstance(error, BadInput))
 
     def line(self) -> str:
-        """Return the line that the terminal shows."""
+        """Return the line about this outcome that the terminal shows."""
         return f"{self.title}  failed: {self.message}"
 
 
@@ -145,10 +151,10 @@ def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deli
                 return Found(cell.title, run_id)
             if not (cell.folder / RECORD_FILE).exists():
                 _measure(cell, store, loader)
-            return _finished(cell, store, deliver=deliver)
+            return _deliver(cell, store, deliver=deliver)
     except Exception as error:
         raise_stop()
-        failed = Failed.by(cell.title, error)
+        failed = Failed.from_error(cell.title, error)
         if deliver:
             log_failure(cell, store, failed.message)
         else:
@@ -181,17 +187,19 @@ def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience
         if not (cell.folder / RECORD_FILE).exists():
             return None
         with FileLock(_lock_file(cell), timeout=patience):
-            return _finished(cell, store, deliver=deliver)
+            return _deliver(cell, store, deliver=deliver)
     except (Timeout, FileNotFoundError):
         return None
     except Exception as error:
         raise_stop()
-        return Failed.by(cell.title, error)
+        return Failed.from_error(cell.title, error)
 
 
 def log_failure(cell: Cell, store: Store, message: str) -> None:
     """Log a FAILED run that says why a cell failed. Does nothing if the store does not answer."""
-    facts = Facts.of(cell.config, cell.identity, _pins(cell))  # without facts that need the model and the texts
+    facts = Facts.collect(
+        cell.config, cell.identity, _pinned_facts(cell)
+    )  # without facts that need the model and the texts
     with suppress(RbptrackError):
         store.fail(Record(facts.title, facts.tags(), facts.params()), message)
 
@@ -214,7 +222,7 @@ def _lock_file(cell: Cell) -> Path:
 
 @contextmanager
 def _locked(cell: Cell) -> Iterator[None]:
-    """Hold the lock of a cell while the block runs. A second process waits, and then finds the cell measured."""
+    """Hold the lock of a cell while a block runs. If another process holds it, print a line and wait."""
     cell.folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(_lock_file(cell))
     try:
@@ -311,7 +319,7 @@ def measure_loaded(
         unscored=corpus.unscored_table(),
         token_texts=corpus.token_texts(tokenizer, measurement.first_choices()),
         began=began,
-        notes=(*notes, *notes_on_k, *_worse_than_a_guess(config.dataset.name, measurement, model.vocab_size)),
+        notes=(*notes, *notes_on_k, *_note_on_high_ce(config.dataset.name, measurement, model.vocab_size)),
     )
     return measurement, record
 
@@ -323,9 +331,9 @@ def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[
         BadInput: every k is larger than the vocabulary.
 
     """
-    asked = tuple(dict.fromkeys(config.k.values))
-    usable = tuple(k for k in asked if k <= vocab_size)
-    above = ", ".join(str(k) for k in asked if k > vocab_size)
+    requested = tuple(dict.fromkeys(config.k.values))
+    usable = tuple(k for k in requested if k <= vocab_size)
+    above = ", ".join(str(k) for k in requested if k > vocab_size)
     if not usable:
         raise BadInput(f"k must be at most {vocab_size}, the vocabulary of {config.model.name}; got {above}")
     if not above:
@@ -334,8 +342,8 @@ def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[
     return usable, (f"k={above} {verb} left out: the vocabulary has only {vocab_size:,} entries",)
 
 
-def _worse_than_a_guess(dataset: str, measurement: Measurement, vocab_size: int) -> tuple[str, ...]:
-    """Return a note if a model predicts much worse than a uniform guess over the vocabulary."""
+def _note_on_high_ce(dataset: str, measurement: Measurement, vocab_size: int) -> tuple[str, ...]:
+    """Return a note if CE is far above that of a uniform guess over the vocabulary. Otherwise return no note."""
     guess = math.log(vocab_size)
     if measurement.ce <= guess + _WORSE_NATS:
         return ()
@@ -347,13 +355,13 @@ def _worse_than_a_guess(dataset: str, measurement: Measurement, vocab_size: int)
 
 def _facts(cell: Cell, model: CausalModel, corpus: Corpus, template: str) -> Facts:
     """Return the facts of a cell, including those that need the model and the texts."""
-    further = _pins(cell)
+    further = _pinned_facts(cell)
     if template:
         further["chat_template"] = hashlib.sha256(template.encode()).hexdigest()
-    return Facts.of(cell.config, cell.identity, further, model=model, corpus=corpus)
+    return Facts.collect(cell.config, cell.identity, further, model=model, corpus=corpus)
 
 
-def _pins(cell: Cell) -> dict[str, object]:
+def _pinned_facts(cell: Cell) -> dict[str, object]:
     """Return the facts of a cell that are known before anything is loaded."""
     return {
         "sweep": cell.config.sweep,
@@ -365,8 +373,8 @@ def _pins(cell: Cell) -> dict[str, object]:
     }
 
 
-def _finished(cell: Cell, store: Store, *, deliver: bool) -> Measured:
-    """Deliver a finished measurement from its folder, and return the outcome.
+def _deliver(cell: Cell, store: Store, *, deliver: bool) -> Measured:
+    """Log the finished measurement in a cell's folder to the store, and return the outcome.
 
     If the store does not answer or refuses, the measurement waits on disk, and the next command delivers it.
     """

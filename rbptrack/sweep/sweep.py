@@ -18,10 +18,10 @@ from rbptrack.config.schema import Config, Launch
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
 from rbptrack.discovery import ANALYZERS, find_plugins
-from rbptrack.sweep.backends import backend_of
+from rbptrack.sweep.backends import make_backend
 from rbptrack.sweep.cells import Cell, Resolver
 from rbptrack.sweep.measuring import Failed, Found, Measured, Outcome
-from rbptrack.sweep.once import cause, failure_lines, note_lines
+from rbptrack.sweep.messages import cause, failure_lines, note_lines
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.facts import title
 from rbptrack.tracking.names import READING_FILE, Kind
@@ -41,23 +41,23 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     """
     began = time.time()
     settings = configs[0]  # the settings of the whole sweep are equal in all cells
-    name = _name_of(configs)
+    name = _sweep_name(configs)
     store = Store(settings.tracking.uri, settings.tracking.experiment)
     analyzers: list[Analyzer] = []
     if settings.deliver:
         analyzers = _analyzers(settings)
         _deliver_earlier_ones(store)
-    ended = _Ended(len(configs))
+    ended = _Outcomes(len(configs))
     cells = _resolve(configs, name, ended)
     if settings.deliver and not settings.force:
-        _skip_measured(ended.without(cells), store, ended)
-    left = ended.without(cells)
-    if left and settings.deliver:
+        _skip_measured(ended.remaining(cells), store, ended)
+    remaining_cells = ended.remaining(cells)
+    if remaining_cells and settings.deliver:
         with suppress(StoreAway):  # a store that is away gets the measurements later
             store.check_writable()
-    if left:
-        folder = name or next(iter(left.values())).fingerprint[:12]
-        backend_of(settings, store, folder).run(left, ended.add)
+    if remaining_cells:
+        folder = name or next(iter(remaining_cells.values())).fingerprint[:12]
+        make_backend(settings, store, folder).run(remaining_cells, ended.add)
     if not ended.outcomes:  # launch.show=true
         return 0
     failures = [outcome for outcome in ended.outcomes.values() if isinstance(outcome, Failed)]
@@ -75,7 +75,7 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
 
 
 @dataclass
-class _Ended:
+class _Outcomes:
     """The outcomes of the cells that have ended. Each is printed when it is added.
 
     Attributes:
@@ -110,13 +110,18 @@ class _Ended:
             errors: the title and the error of each cell, by the cell's number.
 
         """
-        self.outcomes |= {number: Failed.by(title, error) for number, (title, error) in errors.items()}
+        self.outcomes |= {number: Failed.from_error(title, error) for number, (title, error) in errors.items()}
         lines = failure_lines(list(errors.values())) if self.total > 1 else [str(error) for _, error in errors.values()]
         for line in lines:
             complain(line)
 
-    def without(self, cells: Mapping[int, Cell]) -> dict[int, Cell]:
-        """Return those of `cells` that have not ended."""
+    def remaining(self, cells: Mapping[int, Cell]) -> dict[int, Cell]:
+        """Return the cells that have not ended, by number.
+
+        Args:
+            cells: the cells to choose from, by number.
+
+        """
         return {number: cell for number, cell in cells.items() if number not in self.outcomes}
 
     def notes(self) -> list[str]:
@@ -125,7 +130,7 @@ class _Ended:
         return note_lines((outcome.title, note) for outcome in measured for note in outcome.notes)
 
 
-def _name_of(configs: Sequence[Config]) -> str:
+def _sweep_name(configs: Sequence[Config]) -> str:
     """Return the name of a sweep. The default is the time and a random suffix; for a single cell it is empty."""
     if configs[0].sweep or len(configs) == 1:
         return configs[0].sweep
@@ -142,8 +147,8 @@ def _deliver_earlier_ones(store: Store) -> None:
             say(f"{delivered.name}: {delivered.error or 'delivered (an earlier command measured it)'}")
 
 
-def _resolve(configs: Sequence[Config], name: str, ended: _Ended) -> dict[int, Cell]:
-    """Return the cells of a sweep by number. Cells whose model or dataset cannot be found end as failed."""
+def _resolve(configs: Sequence[Config], name: str, ended: _Outcomes) -> dict[int, Cell]:
+    """Resolve the configurations of a sweep to cells, by number. Cells that cannot be resolved end as failed."""
     resolver = Resolver()
     cells = {}
     errors = {}
@@ -167,8 +172,8 @@ def _check_device(config: Config) -> None:
         torch_device(device)
 
 
-def _skip_measured(cells: Mapping[int, Cell], store: Store, ended: _Ended) -> None:
-    """End the cells that are in the store already. The store is asked once for all cells."""
+def _skip_measured(cells: Mapping[int, Cell], store: Store, ended: _Outcomes) -> None:
+    """Add the outcome `Found` for each cell that the store has already. The store is asked once for all cells."""
     try:
         run_ids = store.find_all({cell.fingerprint for cell in cells.values()})
     except StoreAway as error:
@@ -179,8 +184,8 @@ def _skip_measured(cells: Mapping[int, Cell], store: Store, ended: _Ended) -> No
             ended.add(number, Found(cell.title, run_ids[cell.fingerprint]))
 
 
-def _waiting_after_another_try(cells: Mapping[int, Cell], store: Store, ended: _Ended) -> int:
-    """Try once more to deliver the measurements that wait. Returns the number of those that still wait."""
+def _waiting_after_another_try(cells: Mapping[int, Cell], store: Store, ended: _Outcomes) -> int:
+    """Try once more to deliver the measurements that wait, and return how many still wait."""
     waiting = {n: outcome for n, outcome in ended.outcomes.items() if isinstance(outcome, Measured) and outcome.waits}
     if not waiting:
         return 0
@@ -230,7 +235,7 @@ class _Summary:
     def analyse(self, analyzers: Sequence[Analyzer]) -> int:
         """Run analyzers, and print and save their results. Returns the number of analyzers that failed."""
         from rbptrack import reporting
-        from rbptrack.reporting.save import PAGE, description, pages
+        from rbptrack.reporting.save import PAGE, description, page_files
 
         run_ids = self._run_ids()
         runs = self.store.runs(run_ids=run_ids)
@@ -244,8 +249,10 @@ class _Summary:
         lead = next((analysis for analysis in analyses if analysis.leads), None)
         about = description(lead, self.command) if lead else markup.fenced(self.command)
         try:
-            reporting.keep(self.store, runs, analyses, page, command=self.command, sweep=self.name, reading=reading)
-            run_id = self._save(run_ids, description=about, files=pages(page, reading))
+            reporting.save_reports(
+                self.store, runs, analyses, page, command=self.command, sweep=self.name, reading=reading
+            )
+            run_id = self._save(run_ids, description=about, files=page_files(page, reading))
             address = self.store.reports.page(run_id) or short_path(self.store.artifact(run_id, PAGE))
             say(f"report   {address}")
         except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis

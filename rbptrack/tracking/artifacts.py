@@ -38,12 +38,12 @@ class Artifacts(RankStore):
 
     def artifact(self, run_id: str, name: str) -> Path:
         """Return the path of an artifact. It is fetched into the cache if it is not on this machine."""
-        here = local_path(self._location(run_id))
-        if here is None:
+        local = local_path(self._location(run_id))
+        if local is None:
             return self._fetched(run_id, name)
-        if not (here / name).is_file():
-            raise MissingArtifact(f"run {run_id} lacks its artifact {name}: {here / name} does not exist")
-        return here / name
+        if not (local / name).is_file():
+            raise MissingArtifact(f"run {run_id} lacks its artifact {name}: {local / name} does not exist")
+        return local / name
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
         """Read the rank table of a measurement. If `columns` is None, all columns are read."""
@@ -116,7 +116,7 @@ class Artifacts(RankStore):
 
     def _location(self, run_id: str) -> str:
         if run_id not in self.locations:
-            with self.connection.explained():
+            with self.connection.translated_errors():
                 self.locations[run_id] = self.connection.client.get_run(run_id).info.artifact_uri
         return self.locations[run_id]
 
@@ -130,13 +130,13 @@ class Artifacts(RankStore):
 
     def download(self, run_id: str, name: str, folder: Path) -> Path:
         """Fetch an artifact into a folder, past the cache. Returns its path."""
-        here = local_path(self._location(run_id))
-        if here is not None:
+        local = local_path(self._location(run_id))
+        if local is not None:
             return Path(shutil.copy(self.artifact(run_id, name), folder))
         import mlflow.artifacts
         from mlflow.exceptions import MlflowException
 
-        with self.connection.explained():
+        with self.connection.translated_errors():
             try:
                 return Path(
                     mlflow.artifacts.download_artifacts(

@@ -16,10 +16,10 @@ from urllib.parse import unquote
 from filelock import FileLock
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.files import kind_of, sync
+from rbptrack.base.files import describe_kind, sync
 from rbptrack.base.secrets import shown_address, without_password
 from rbptrack.config.paths import mlruns_folder
-from rbptrack.tracking.explained import explained
+from rbptrack.tracking.errors import translate_errors
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -78,17 +78,17 @@ class Connection:
 
     @property
     def client(self) -> MlflowClient:
-        """MLflow's client. The first access creates a missing SQLite file. Call its methods within `explained`."""
+        """MLflow's client, for calls within `translated_errors`. The first access creates a missing SQLite file."""
         if self._client is None:
             import mlflow  # noqa: F401 - the import sets the levels that the next lines change
 
             for logger in ("mlflow", "alembic"):
                 logging.getLogger(logger).setLevel(logging.WARNING)
-            # This logger prints tracebacks of errors that `explained` reports in one line, such as a full disk.
+            # This logger prints tracebacks of errors that `translated_errors` reports in one line, such as a full disk.
             logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
-            with self.explained():
+            with self.translated_errors():
                 if self.database and not self.exists:
-                    with self.alone():
+                    with self.write_lock():
                         if not self.exists:
                             _make_database(self.database)
                 if not self.database and not self.uri.startswith(_SERVERS):
@@ -97,19 +97,19 @@ class Connection:
         return self._client
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
-        """Turn MLflow's errors into StoreAway or BadInput."""
-        with _settings(_SETTINGS), explained(self.uri):
+    def translated_errors(self) -> Iterator[None]:
+        """Translate the errors that MLflow raises in a block to StoreAway, StoreRefuses or BadInput."""
+        with _settings(_SETTINGS), translate_errors(self.uri):
             yield
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold the store's lock while the block runs.
+    def write_lock(self) -> Iterator[None]:
+        """Hold the store's lock for writing while a block runs.
 
         One process at a time can hold it: for a SQLite file, of all processes that write to the file; for a server, of
         all processes that write to it from this folder.
         """
-        with self.explained():
+        with self.translated_errors():
             self._lock_file.parent.mkdir(parents=True, exist_ok=True)
         with self._lock:
             yield
@@ -117,7 +117,7 @@ class Connection:
     def experiment_names(self) -> list[str]:
         """Return the names of the store's experiments, without MLflow's own experiment `Default`."""
         client = self.client
-        with self.explained():
+        with self.translated_errors():
             return [experiment.name for experiment in client.search_experiments() if experiment.name != "Default"]
 
 
@@ -146,7 +146,7 @@ def _absolute_address(uri: str) -> tuple[str, Path | None]:
     if database.is_dir():
         raise BadInput(f"{database} is a folder, not a tracking store: give sqlite:///{database}/mlflow.db")
     if database.exists() and not database.is_file():  # as root, we would otherwise replace /dev/null by a file
-        raise BadInput(f"{database} is {kind_of(database)}, not a tracking store: give sqlite:///FILE")
+        raise BadInput(f"{database} is {describe_kind(database)}, not a tracking store: give sqlite:///FILE")
     return _ADDRESS_OF_A_FILE + str(database).replace("%", "%25").replace("?", "%3F"), database
 
 

@@ -42,13 +42,13 @@ class Experiment:
                 self._id = str(experiment.experiment_id)
         return self._id
 
-    def make(self) -> str:
+    def find_or_create(self) -> str:
         """Return the ID of the experiment, and create it if it does not exist. Raises BadInput if it was deleted."""
         client = self.connection.client  # creates a missing SQLite file
         if self.find() is None:
             from mlflow.exceptions import MlflowException
 
-            with self.connection.explained():
+            with self.connection.translated_errors():
                 try:
                     self._id = client.create_experiment(self.name, self._location(), tags={_KIND: _TRAINING})
                 except MlflowException:
@@ -57,10 +57,16 @@ class Experiment:
         return str(self._id)
 
     def check_writable(self) -> None:
-        """Check that this user may write, by setting a tag to its present value. Raises an error if not."""
-        experiment = self.make()
+        """Check that this user may write, by setting a tag to its present value.
+
+        Raises:
+            StoreRefuses: the store does not let this user write.
+            StoreAway: the store does not answer.
+
+        """
+        experiment = self.find_or_create()
         client = self.connection.client
-        with self.connection.explained():
+        with self.connection.translated_errors():
             kind = client.get_experiment(experiment).tags.get(_KIND, _TRAINING)
             client.set_experiment_tag(experiment, _KIND, kind)
 
@@ -77,7 +83,7 @@ class Experiment:
         token = None
         while experiment is not None:
             client = self.connection.client
-            with self.connection.explained():
+            with self.connection.translated_errors():
                 page = client.search_runs(
                     [experiment],
                     condition,
@@ -99,7 +105,7 @@ class Experiment:
 
     def _get(self) -> MlflowExperiment | None:
         client = self.connection.client
-        with self.connection.explained():
+        with self.connection.translated_errors():
             experiment: MlflowExperiment | None = client.get_experiment_by_name(self.name)
         if experiment is not None and experiment.lifecycle_stage == "deleted":
             raise BadInput(

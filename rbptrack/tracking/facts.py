@@ -35,7 +35,7 @@ class Facts:
     values: Mapping[str, object]
 
     @classmethod
-    def of(
+    def collect(
         cls,
         config: CellConfig,
         identity: Mapping[str, Any],
@@ -78,7 +78,7 @@ class Facts:
 
     def tags(self) -> dict[str, str]:
         """Return the tags of the run."""
-        return tags_of({**self.values, "fingerprint": self.fingerprint})
+        return measurement_tags({**self.values, "fingerprint": self.fingerprint})
 
     def params(self) -> dict[str, str]:
         """Return the params of the run. Facts that are unknown are left out."""
@@ -98,7 +98,7 @@ def title(model: str, dataset: str) -> str:
     return f"{model} / {dataset}"
 
 
-def tags_of(values: Mapping[str, object]) -> dict[str, str]:
+def measurement_tags(values: Mapping[str, object]) -> dict[str, str]:
     """Return the tags of a measurement's run for facts by name."""
     kind = {Tag.KIND: Kind.MEASUREMENT}
     return kind | {Tag.PREFIX + name: text for name, text in texts(Place.TAG, values).items()}
@@ -158,7 +158,7 @@ def _model_facts(model: CausalModel) -> dict[str, object]:
 
 
 def _selection(dataset: DatasetConfig) -> str:
-    """Say how documents were selected: `of the first 1000 rows, lang=en, longer than 200, 100 by shuffle, seed 42`."""
+    """Describe how documents were selected, such as `of the first 1000 rows, lang=en, 100 by shuffle, seed 42`."""
     parts = []
     if dataset.head:
         parts.append(f"of the first {dataset.head} rows")

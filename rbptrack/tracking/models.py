@@ -43,7 +43,7 @@ class Models:
         from mlflow.entities import LoggedModelStatus
         from mlflow.exceptions import MlflowException
 
-        with self._connection.explained():
+        with self._connection.translated_errors():
             try:
                 model = self._find(_identity(record)) or self._create(record, run_id)
                 if model.status != LoggedModelStatus.READY:
@@ -56,7 +56,7 @@ class Models:
 
     def _find(self, identity: str) -> LoggedModel | None:
         models = self._connection.client.search_logged_models(
-            [self._experiment.make()],
+            [self._experiment.find_or_create()],
             filter_string=f"tags.`{Tag.LOGGED_MODEL}` = '{identity}'",
             order_by=[{"field_name": "creation_time", "ascending": True}],
             max_results=1,
@@ -70,7 +70,7 @@ class Models:
         names = [fact.name for fact in FACTS if fact.of_model]
         tags = {Tag.PREFIX + name: record.tags[Tag.PREFIX + name] for name in names if Tag.PREFIX + name in record.tags}
         return self._connection.client.create_logged_model(
-            self._experiment.make(),
+            self._experiment.find_or_create(),
             name=_name(record),
             source_run_id=run_id,
             tags=tags | {Tag.LOGGED_MODEL: _identity(record), MLFLOW_MODEL_IS_EXTERNAL: "true"},

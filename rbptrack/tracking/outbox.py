@@ -16,7 +16,7 @@ from rbptrack.base.files import sha256, sync_tree, write_whole
 from rbptrack.config.paths import cells_folder, mlruns_folder
 from rbptrack.tracking.names import RECORD_FILE, SEAL_FILE, STORE_FILE
 from rbptrack.tracking.picture import draw_picture
-from rbptrack.tracking.record import Record, seal_of
+from rbptrack.tracking.record import Record, record_seal
 from rbptrack.tracking.store import Store
 
 _DELIVERED = ".delivered"  # suffix of a delivered folder while it is being removed
@@ -24,7 +24,7 @@ _DELIVERED = ".delivered"  # suffix of a delivered folder while it is being remo
 
 @dataclass(frozen=True)
 class Delivered:
-    """The result of an attempt to deliver a folder.
+    """The result of an attempt to deliver a measurement.
 
     Attributes:
         name: the name of the measurement, or the beginning of its fingerprint.
@@ -50,11 +50,11 @@ class Outbox:
         self.store = store
 
     def address(self, folder: Path) -> None:
-        """Write the store's address into a cell's folder. Later commands deliver the folder to that store."""
+        """Write the store's address to a file in a cell's folder. Later commands deliver the folder to that store."""
         write_whole(folder / STORE_FILE, json.dumps(self._address))
 
     def keep(self, folder: Path) -> None:
-        """Copy a finished folder into mlruns/cells. The next command delivers it to this store."""
+        """Copy the folder of a finished measurement to mlruns/cells. The next command delivers it to this store."""
         waiting = cells_folder() / folder.name
         waiting.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(waiting.with_name(f"{waiting.name}.lock")):
@@ -70,7 +70,7 @@ class Outbox:
         """Log a finished measurement as a run, and remove its folder.
 
         If the store has a finished run with this fingerprint already, no second run is created, unless the measurement
-        was forced. A folder that waits for another store is logged here, too, but not removed.
+        was forced. A folder that waits for another store is also logged to this store, but not removed.
 
         Args:
             folder: the folder with record.json and the files that it names.
@@ -85,12 +85,12 @@ class Outbox:
             StoreRefuses: the store does not let this user write.
 
         """
-        address = _address_of(folder)
+        address = _read_address(folder)
         if not keep and folder.exists() and address is None:
             self.address(folder)
         keep = keep or address not in (None, self._address)
         pictures = draw_picture(folder)
-        with self.store.connection.alone():
+        with self.store.connection.write_lock():
             if not folder.exists() and (run_id := self.store.find(folder.name)):  # another process was faster
                 return run_id
             record, seal = _checked_record(folder)
@@ -101,11 +101,11 @@ class Outbox:
 
     def waiting(self) -> list[Path]:
         """Return the folders of finished measurements that wait for this store."""
-        return [folder for folder in sorted(cells_folder().glob("*")) if _address_of(folder) == self._address]
+        return [folder for folder in sorted(cells_folder().glob("*")) if _read_address(folder) == self._address]
 
     def waiting_elsewhere(self) -> dict[tuple[str, str], int]:
         """Count the finished measurements in mlruns/cells that wait for other stores, by address and experiment."""
-        addresses = [address for folder in sorted(cells_folder().glob("*")) if (address := _address_of(folder))]
+        addresses = [address for folder in sorted(cells_folder().glob("*")) if (address := _read_address(folder))]
         others = [address for address in addresses if address != self._address]
         return Counter((address.get("uri", ""), address.get("experiment", "")) for address in others)
 
@@ -150,16 +150,16 @@ def _checked_record(folder: Path) -> tuple[Record, str]:
         text = (folder / RECORD_FILE).read_bytes()
         record = Record.parse(text)
         damaged = [name for name, digest in record.files.items() if sha256(folder / name) != digest]
-        if (folder / SEAL_FILE).read_text() != seal_of(text):
+        if (folder / SEAL_FILE).read_text() != record_seal(text):
             damaged.append(RECORD_FILE)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise MissingArtifact(f"{folder} is damaged ({first_line(error)}): remove it, and measure again") from error
     if damaged:
         raise MissingArtifact(f"{folder} is damaged ({', '.join(damaged)}): remove it, and measure again")
-    return record, seal_of(text)
+    return record, record_seal(text)
 
 
-def _address_of(folder: Path) -> dict[str, str] | None:
+def _read_address(folder: Path) -> dict[str, str] | None:
     """Return the address of the store that a folder waits for, or None if the folder is not finished or names none."""
     if not (folder / RECORD_FILE).exists() or folder.name.endswith(_DELIVERED):
         return None

@@ -84,20 +84,23 @@ class Record:
         return self.tags[Tag.FINGERPRINT]
 
     def fact(self, name: str) -> str:
-        """Return a fact from the tags or params. It is empty if it is unknown."""
+        """Return the text of a fact from the tags or params. It is empty if the fact is unknown."""
         if BY_NAME[name].place is Place.TAG:
             return self.tags.get(Tag.PREFIX + name, "")
         return self.params.get(name, "")
 
     def write(self, folder: Path) -> None:
-        """Hash the artifacts in a folder and sync them to disk, then write the seal, and record.json last."""
+        """Write the record to record.json in a folder, after the hashes of all artifacts and the seal.
+
+        All files are synced to disk before record.json is written.
+        """
         self.ended = self.ended or time.time()
         artifacts = [path for path in sorted(folder.iterdir()) if _is_artifact(path)]
         self.files = {path.name: sha256(path) for path in artifacts}
         for path in artifacts:
             sync(path)
         text = json.dumps(asdict(self), indent=1, sort_keys=True, allow_nan=False).encode()
-        write_whole(folder / SEAL_FILE, seal_of(text))
+        write_whole(folder / SEAL_FILE, record_seal(text))
         write_whole(folder / RECORD_FILE, text)
 
     @classmethod
@@ -118,7 +121,7 @@ class Record:
         return cls.parse((folder / RECORD_FILE).read_bytes())
 
 
-def seal_of(text: bytes) -> str:
+def record_seal(text: bytes) -> str:
     """Return the seal of a record: the SHA-256 of record.json."""
     return hashlib.sha256(text).hexdigest()
 
@@ -149,7 +152,7 @@ def write_record(
         notes: remarks that a reader of the numbers must know, in addition to those of the measurement.
 
     """
-    record = _record_of(measurement, facts, documents, (*measurement.notes, *notes), began)
+    record = _make_record(measurement, facts, documents, (*measurement.notes, *notes), began)
     measurement.histogram.write(folder / HISTOGRAM_FILE)
     write_table(folder / DOCUMENTS_FILE, pa.Table.from_pandas(documents, preserve_index=False))
     write_table(folder / UNSCORED_FILE, pa.Table.from_pandas(unscored, preserve_index=False))
@@ -159,10 +162,10 @@ def write_record(
     return record
 
 
-def _record_of(
+def _make_record(
     measurement: Measurement, facts: Facts, documents: pd.DataFrame, notes: Sequence[str], began: float
 ) -> Record:
-    """Make the record of a measurement. The hashes of its files are still missing."""
+    """Make the record of a measurement, without the hashes of its files."""
     counts = measurement.counts
     values = facts.values
     tags = facts.tags()
@@ -191,13 +194,13 @@ def _record_of(
     )
 
 
-def histogram_of(ranks: Path) -> RankHistogram:
-    """Compute the histogram of a rank table, which is read in pieces to save memory."""
+def compute_histogram(ranks: Path) -> RankHistogram:
+    """Compute the histogram of the rank table in a file. The table is read in pieces to save memory."""
     return reduce(operator.add, (piece.histogram() for piece in RankTable.read_pieces(ranks, COUNTED)))
 
 
 def numbers(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:
-    """Return CE (in nats) and rbp_<k> for the k of the counts, with standard errors.
+    """Return CE (nats), rbp_<k> for the k of the counts, their standard errors, and the number of tokens, as metrics.
 
     Standard errors are over documents, or over groups if the counts are of groups. They are left out if there are too
     few of them.
@@ -236,8 +239,8 @@ def _metrics_of_run(measurement: Measurement) -> dict[str, float]:
     }
     if measurement.ce_parts:
         metrics[Metric.CE_RANK], metrics[Metric.CE_REST] = measurement.ce_parts
-    if measurement.compared:
-        metrics |= asdict(measurement.compared)
+    if measurement.comparison:
+        metrics |= asdict(measurement.comparison)
     if measurement.fresh_tokens and measurement.seconds:
         metrics[Metric.TOKENS_PER_SECOND] = measurement.fresh_tokens / measurement.seconds
     return _finite(metrics)

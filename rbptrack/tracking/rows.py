@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 
-def frame_of(runs: Iterable[Run]) -> pd.DataFrame:
+def runs_frame(runs: Iterable[Run]) -> pd.DataFrame:
     """Make a frame with one row per run: the columns of `rbptrack.facts`, and each rbp_<k> with its standard error."""
     frame = pd.DataFrame([_row(run) for run in runs])
     present = set(frame.columns)

@@ -39,8 +39,8 @@ from rbptrack.tracking.names import (
     Kind,
     Tag,
 )
-from rbptrack.tracking.record import Record, seal_of
-from rbptrack.tracking.rows import frame_of
+from rbptrack.tracking.record import Record, record_seal
+from rbptrack.tracking.rows import runs_frame
 from rbptrack.tracking.verify import Fault, find_faults
 from rbptrack.tracking.writer import RunWriter, describe, shortened_text
 
@@ -90,7 +90,7 @@ class Store(Artifacts):
 
     def check_writable(self) -> None:
         """Create the experiments if they do not exist, and check that the store lets this user write."""
-        with self.connection.alone():
+        with self.connection.write_lock():
             self.measurements.check_writable()
             self.reports.check_writable()
 
@@ -169,7 +169,7 @@ class Store(Artifacts):
 
     def fail(self, record: Record, why: str) -> str:
         """Log a FAILED run for a measurement, with the reason in a tag. Returns the ID of the run."""
-        with self.connection.alone():
+        with self.connection.write_lock():
             tags = record.tags | {Tag.FAILURE: why}
             run_id: str = self._writer.create(record.name, tags, record.began).run_id
             self._writer.log(run_id, params=record.params)
@@ -178,7 +178,7 @@ class Store(Artifacts):
 
     def mark_damaged(self, run_id: str, why: str) -> None:
         """Mark a measurement as damaged and its run as FAILED. It then no longer counts as measured."""
-        with self.connection.explained():
+        with self.connection.translated_errors():
             self.connection.client.set_tag(run_id, Tag.DAMAGED, shortened_text(why))
             self.connection.client.update_run(run_id, status="FAILED")
 
@@ -220,7 +220,7 @@ class Store(Artifacts):
         contents = dict(files or {})
         if covers:
             contents[COVERS_FILE] = json.dumps(list(covers))
-        with self.connection.alone(), tempfile.TemporaryDirectory() as temporary:
+        with self.connection.write_lock(), tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             for file, content in contents.items():
                 (folder / file).write_bytes(content.encode() if isinstance(content, str) else content)
@@ -257,10 +257,10 @@ class Store(Artifacts):
 
     def save_view(self) -> None:
         """Save the view *CE and RBP_k* in the Views menu of MLflow's page, and give each dataset a colour."""
-        experiment = self.measurements.make()
+        experiment = self.measurements.find_or_create()
         client = self.connection.client
         runs = list(self.measurements.search(_FINISHED))
-        with self.connection.alone(), self.connection.explained():
+        with self.connection.write_lock(), self.connection.translated_errors():
             for run_id, colour in view.missing_colours(runs).items():
                 client.set_tag(run_id, view.COLOUR, colour)
             tags = client.get_experiment(experiment).tags
@@ -269,8 +269,8 @@ class Store(Artifacts):
                 client.set_experiment_tag(experiment, view.TAG, value)
 
     def view_page(self) -> str:
-        """Return the end of the address that opens the saved view. The address of the server comes before it."""
-        return view.link(self.measurements.make())
+        """Return the part of the saved view's address after the address of the server."""
+        return view.link(self.measurements.find_or_create())
 
     # Read
 
@@ -286,7 +286,7 @@ class Store(Artifacts):
             BadInput: nothing was measured yet, or no measurement passes.
 
         """
-        frame = frame_of(self.finished())
+        frame = runs_frame(self.finished())
         if run_ids is not None:
             frame = frame[frame["run_id"].isin(list(run_ids))]
             if not len(frame):
@@ -315,11 +315,11 @@ class Store(Artifacts):
             MissingArtifact: the record does not match its seal, or a file is missing or does not match the record.
 
         """
-        with self.connection.explained():
+        with self.connection.translated_errors():
             run = self.connection.client.get_run(run_id)
         text = self.artifact(run_id, RECORD_FILE).read_bytes()
         damaged = [RECORD_FILE]
-        if seal_of(text) == run.data.tags.get(Tag.SEAL):
+        if record_seal(text) == run.data.tags.get(Tag.SEAL):
             record = Record.parse(text)
             damaged = [name for name, digest in record.files.items() if sha256(self.artifact(run_id, name)) != digest]
         if damaged:

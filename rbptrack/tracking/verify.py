@@ -30,7 +30,7 @@ from rbptrack.tracking.names import (
     Metric,
     Tag,
 )
-from rbptrack.tracking.record import Record, histogram_of, seal_of
+from rbptrack.tracking.record import Record, compute_histogram, record_seal
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from rbptrack.tracking.artifacts import Artifacts
     from rbptrack.tracking.experiment import Experiment
 
-CLOSE = 1e-9
-"""How much a number may differ from the one computed from its ranks, because sums may be in another order."""
+TOLERANCE = 1e-9
+"""The largest difference between a number and its value by the ranks. Sums in another order differ by less."""
 
 _NOT_IN_RECORDS = (Tag.SEAL, Tag.WRITER)
 _FILES_THAT_ARE_READ = (
@@ -107,13 +107,13 @@ def _lost_measurements(store: Artifacts, sweeps: dict[str, str], present: set[st
             continue
         for run_id in (run_id for run_id in covered if isinstance(run_id, str) and run_id not in reported):
             reported.add(run_id)
-            yield Fault(run_id, name, f"this measurement of the sweep {_what_became_of(store, run_id)}", lost=True)
+            yield Fault(run_id, name, f"this measurement of the sweep {_lost_run_state(store, run_id)}", lost=True)
 
 
-def _what_became_of(store: Artifacts, run_id: str) -> str:
+def _lost_run_state(store: Artifacts, run_id: str) -> str:
     from mlflow.exceptions import MlflowException
 
-    with store.connection.explained():
+    with store.connection.translated_errors():
         try:
             run = store.connection.client.get_run(run_id)
         except MlflowException as error:
@@ -134,7 +134,7 @@ def differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
         folder = Path(name)
         try:
             text = store.download(run_id, RECORD_FILE, folder).read_bytes()
-            if seal_of(text) != run.data.tags.get(Tag.SEAL):
+            if record_seal(text) != run.data.tags.get(Tag.SEAL):
                 yield f"{RECORD_FILE} does not match its seal"
                 return
             record = Record.parse(text)
@@ -157,7 +157,7 @@ def differences_from_record(store: Artifacts, run: Run) -> Iterator[str]:
 
 def numbers_that_disagree(record: Record, ranks: Path) -> Iterator[str]:
     """Yield the numbers of a record (CE, RBP_k, tokens) that differ from those computed from its rank table."""
-    histogram = histogram_of(ranks)
+    histogram = compute_histogram(ranks)
     if record.metrics.get(Metric.NUM_TOKENS) != histogram.num_tokens:
         yield f"num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}, but the ranks give {histogram.num_tokens}"
         return
@@ -165,7 +165,7 @@ def numbers_that_disagree(record: Record, ranks: Path) -> Iterator[str]:
     stored = [(name, value, _value_by_ranks(histogram, name)) for name, value in record.metrics.items()]
     stored += [(f"RBP_{k}", value, histogram.rbp(k)) for k, value in steps.items() if k <= histogram.vocab_size]
     for name, value, by_ranks in stored:
-        if by_ranks is not None and not math.isclose(value, by_ranks, rel_tol=CLOSE, abs_tol=CLOSE):
+        if by_ranks is not None and not math.isclose(value, by_ranks, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
             yield f"{name} is {value}, but the ranks give {by_ranks}"
 
 
@@ -219,7 +219,7 @@ def _stored_datasets(run: Run) -> dict[str, str]:
 
 def _files_that_were_added(store: Artifacts, run_id: str, record: Record) -> list[str]:
     """Return the files that rbptrack would read and that the record does not name. Other files are the user's own."""
-    with store.connection.explained():
+    with store.connection.translated_errors():
         present = {entry.path for entry in store.connection.client.list_artifacts(run_id)}
     return sorted(present.intersection(_FILES_THAT_ARE_READ) - record.files.keys())
 
@@ -231,7 +231,7 @@ def _own_single_metrics(metrics: dict[str, float], curves: dict[str, Any]) -> di
 
 def _altered_curves(store: Artifacts, run_id: str, record: Record) -> Iterator[str]:
     for name, curve in record.curves.items():
-        with store.connection.explained():
+        with store.connection.translated_errors():
             history = store.connection.client.get_metric_history(run_id, name)
         if sorted((point.step, point.value) for point in history) != sorted(curve):
             yield f"the curve {name} was altered"

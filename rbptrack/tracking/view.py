@@ -38,7 +38,7 @@ _PALETTE = (
 
 
 def link(experiment: str) -> str:
-    """Return the end of the address that opens the view. The address of the server comes before it.
+    """Return the part of the view's address after the address of the server.
 
     Args:
         experiment: the ID of the experiment.

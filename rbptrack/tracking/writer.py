@@ -52,11 +52,11 @@ class RunWriter:
             began: when the run began, in seconds since 1970.
 
         """
-        experiment = self._experiment.make()
+        experiment = self._experiment.find_or_create()
         own = {"mlflow.user": _user(), "mlflow.source.name": "rbptrack", "mlflow.source.type": "LOCAL"}
         own[Tag.WRITER] = self._connection.writer
         shortened = {key: shortened_text(value) for key, value in tags.items() if value}
-        with self._connection.explained():
+        with self._connection.translated_errors():
             run = self._connection.client.create_run(
                 experiment, start_time=int(began * 1000), run_name=name, tags=own | shortened
             )
@@ -93,17 +93,17 @@ class RunWriter:
                 "dataset_name": dataset.get("name"),
                 "dataset_digest": dataset.get("digest"),
             }
-        metrics = [Metric(name, record.metrics[name], ended, 0, **pointer) for name in in_order(record.metrics)]
+        metrics = [Metric(name, record.metrics[name], ended, 0, **pointer) for name in sort_names(record.metrics)]
         for name, curve in record.curves.items():
             metrics += [Metric(name, value, ended, step) for step, value in curve]
-        self._log_batches(run_id, {name: record.params[name] for name in in_order(record.params)}, metrics)
+        self._log_batches(run_id, {name: record.params[name] for name in sort_names(record.params)}, metrics)
 
     def _log_batches(self, run_id: str, params: Mapping[str, str], metrics: Sequence[Metric]) -> None:
         """Log params and metrics in as few requests as MLflow allows."""
         from mlflow.entities import Param
 
         entries = [Param(name, value) for name, value in params.items()]
-        with self._connection.explained():
+        with self._connection.translated_errors():
             client = self._connection.client
             for first in range(0, len(entries), _PARAMS_OF_A_CALL):
                 client.log_batch(run_id, params=entries[first : first + _PARAMS_OF_A_CALL])
@@ -120,7 +120,7 @@ class RunWriter:
             datasets.append(DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")]))
         models = [LoggedModelInput(model_id)] if model_id else None
         if datasets or models:
-            with self._connection.explained():
+            with self._connection.translated_errors():
                 self._connection.client.log_inputs(run_id, datasets, models)
 
     def add_files(self, run: RunInfo, paths: Sequence[Path]) -> None:
@@ -130,7 +130,7 @@ class RunWriter:
         """
         if not paths:
             return
-        with self._connection.explained():
+        with self._connection.translated_errors():
             for path in paths:
                 self._connection.client.log_artifact(run.run_id, str(path))
             location = local_path(run.artifact_uri)
@@ -141,7 +141,7 @@ class RunWriter:
 
     def end(self, run_id: str, status: str, ended: float) -> None:
         """End a run with the status FINISHED or FAILED. `ended` is in seconds since 1970."""
-        with self._connection.explained():
+        with self._connection.translated_errors():
             self._connection.client.set_terminated(run_id, status, end_time=int(ended * 1000))
 
     def delete_unfinished(self, condition: str = "") -> None:
@@ -161,11 +161,11 @@ class RunWriter:
 
     def delete(self, run_id: str) -> None:
         """Delete a run."""
-        with self._connection.explained():
+        with self._connection.translated_errors():
             self._connection.client.delete_run(run_id)
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+def sort_names(names: Iterable[str]) -> list[str]:
     """Sort names of metrics or params for people: CE, RBP_k by k, the order of the table of facts, all others.
 
     The order matters because MLflow's page of a run lists metrics in the order in which they were logged.

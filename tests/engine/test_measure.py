@@ -109,11 +109,11 @@ def test_measure_with_a_reference_adds_columns_and_keeps_ranks(
     plain = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "alone")
     compared = measure(model_with_reference, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "both")
     assert np.array_equal(compared.ranks.column("greater"), plain.ranks.column("greater"))
-    assert compared.compared is not None
-    assert compared.compared.kl == pytest.approx(float(compared.ranks.column("kl").astype(float).mean()))
-    assert 0 < compared.compared.acceptance < 1
-    assert 0 < compared.compared.padding_mass < 1
-    assert plain.compared is None
+    assert compared.comparison is not None
+    assert compared.comparison.kl == pytest.approx(float(compared.ranks.column("kl").astype(float).mean()))
+    assert 0 < compared.comparison.acceptance < 1
+    assert 0 < compared.comparison.padding_mass < 1
+    assert plain.comparison is None
 
 
 def test_measure_refuses_a_token_that_only_the_reference_can_predict(

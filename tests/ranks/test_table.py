@@ -122,12 +122,12 @@ def test_column_that_the_table_lacks_is_refused(name: str) -> None:
 
 
 def test_compared_is_true_only_with_the_columns_of_a_reference() -> None:
-    assert not small_table([0, 4, 9]).compared
-    assert table_with_reference().compared
+    assert not small_table([0, 4, 9]).has_reference
+    assert table_with_reference().has_reference
 
 
 def test_compared_sums_are_those_of_kl_accept_and_equal_tops() -> None:
-    assert table_with_reference().compared_sums().tolist() == [1.5, 1.5, 2]
+    assert table_with_reference().reference_sums().tolist() == [1.5, 1.5, 2]
 
 
 def test_read_returns_the_table_that_was_written(tmp_path: Path) -> None:

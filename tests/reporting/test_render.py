@@ -138,22 +138,22 @@ def visible_words(page: str) -> list[str]:
     return re.sub(r"<[^>]*>", " ", body).split()
 
 
-def unpack(packed: str) -> str:
+def unpack(compress_text: str) -> str:
     """Decompress a text that the page holds in gzip and base64."""
-    return gzip.decompress(base64.b64decode(packed, validate=True)).decode()
+    return gzip.decompress(base64.b64decode(compress_text, validate=True)).decode()
 
 
 def vega_specs(page: str) -> list[Any]:
     """Return the Vega-Lite specifications of the figures of a page, the explorer first."""
-    packed = re.findall(r'<script type="application/gzip" class="spec">(.*?)</script>', page, flags=re.DOTALL)
-    return [json.loads(unpack(text)) for text in packed]
+    compress_text = re.findall(r'<script type="application/gzip" class="spec">(.*?)</script>', page, flags=re.DOTALL)
+    return [json.loads(unpack(text)) for text in compress_text]
 
 
 def rows_by_metric(page: str) -> dict[str, list[list[str]]]:
     """Return the rows of the table of laws that the page shows for each metric, such as `ce0` and `rbp10`."""
-    packed = re.search(r'<script type="application/gzip" id="rows">(.*?)</script>', page)
-    assert packed
-    rows: dict[str, list[list[str]]] = json.loads(unpack(packed[1]))
+    compressed = re.search(r'<script type="application/gzip" id="rows">(.*?)</script>', page)
+    assert compressed
+    rows: dict[str, list[list[str]]] = json.loads(unpack(compressed[1]))
     return rows
 
 
@@ -339,9 +339,9 @@ def test_render_compresses_large_tables_under_names_that_end_in_gz(
 ) -> None:
     for name, kind in re.findall(r'download="([^"]*)" href="data:([^;,]*)', large_page):
         assert name.endswith(".gz") == (kind == "application/gzip")
-    packed = re.search(r'download="power_law-laws.csv.gz" href="data:application/gzip;base64,([^"]*)"', large_page)
-    assert packed
-    table = pd.read_csv(pd.io.common.StringIO(unpack(packed[1])))
+    compressed = re.search(r'download="power_law-laws.csv.gz" href="data:application/gzip;base64,([^"]*)"', large_page)
+    assert compressed
+    table = pd.read_csv(pd.io.common.StringIO(unpack(compressed[1])))
     _, report = large_report
     assert len(table) == len(report.tables["laws"])
 

@@ -1,4 +1,4 @@
-"""Tests of `keep`, `save_figures`, `show` and `show_summary`: reports in the store, in files and on the terminal."""
+"""Tests of `save_reports`, `save_figures`, `show` and `show_summary`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from rbptrack.analysis import Report, Runs, Term
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.figures import charts
-from rbptrack.reporting import Analysis, keep, save_figures, show, show_summary
+from rbptrack.reporting import Analysis, save_figures, save_reports, show, show_summary
 from rbptrack.stats import Estimate
 
 
@@ -56,12 +56,12 @@ def analyses() -> list[Analysis]:
 
 
 def test_keep_returns_the_path_of_the_page(runs: Runs, analyses: list[Analysis]) -> None:
-    assert keep(MemoryStore(), runs, analyses, "<p>", command="rbptrack report") == "1/report.html"
+    assert save_reports(MemoryStore(), runs, analyses, "<p>", command="rbptrack report") == "1/report.html"
 
 
 def test_keep_saves_only_analyses_with_results(runs: Runs, analyses: list[Analysis]) -> None:
     store = MemoryStore()
-    keep(store, runs, analyses, "<p>", command="rbptrack report")
+    save_reports(store, runs, analyses, "<p>", command="rbptrack report")
     (saved,) = store.saved
     assert (saved["kind"], saved["name"]) == ("analysis", "power_law: pythia on wiki")
     assert saved["metrics"]["alpha/pythia/wiki/rbp_1/1e:2b06"] == 0.25  # S = 1e+06 is escaped as 1e:2b06
@@ -70,7 +70,7 @@ def test_keep_saves_only_analyses_with_results(runs: Runs, analyses: list[Analys
 
 def test_keep_saves_tables_and_the_page_as_files(runs: Runs, analyses: list[Analysis]) -> None:
     store = MemoryStore()
-    keep(store, runs, analyses, "<p>", command="rbptrack report")
+    save_reports(store, runs, analyses, "<p>", command="rbptrack report")
     (saved,) = store.saved
     assert set(saved["files"]) == {"results.csv", "Results-table.csv", "laws.csv", "report.html"}
     assert saved["files"]["report.html"] == "<p>"
@@ -79,7 +79,7 @@ def test_keep_saves_tables_and_the_page_as_files(runs: Runs, analyses: list[Anal
 
 def test_keep_describes_the_run_by_headline_results_and_command(runs: Runs, analyses: list[Analysis]) -> None:
     store = MemoryStore()
-    keep(store, runs, analyses, "<p>", command="rbptrack report")
+    save_reports(store, runs, analyses, "<p>", command="rbptrack report")
     (saved,) = store.saved
     assert saved["description"].startswith("RBP_1 improves with size.\n\n```\n")
     assert "0.250 (0.230 to 0.270)" in saved["description"]

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from rbptrack.ranks import DocumentCounts
-from rbptrack.stats import MIN_UNITS, Sums, ce_and_rbp, cross_entropy, estimate, missed, missed_over_ce, rbp
+from rbptrack.stats import MIN_UNITS, Sums, ce_and_rbp, cross_entropy, estimate, neg_log_rbp, neg_log_rbp_over_ce, rbp
 from rbptrack.stats.documents import (
     covariance,
     deciding,
@@ -42,8 +42,8 @@ def test_statistics_of_two_documents_worked_out_by_hand() -> None:
     assert cross_entropy(sums) == 1.5
     assert rbp(sums).tolist() == [0.25, 0.75]
     assert ce_and_rbp(sums).tolist() == [1.5, 0.25, 0.75]
-    assert missed(sums) == pytest.approx(-np.log([0.25, 0.75]))
-    assert missed_over_ce(sums) == pytest.approx(-np.log([0.25, 0.75]) / 1.5)
+    assert neg_log_rbp(sums) == pytest.approx(-np.log([0.25, 0.75]))
+    assert neg_log_rbp_over_ce(sums) == pytest.approx(-np.log([0.25, 0.75]) / 1.5)
 
 
 def test_estimate_of_mean_has_its_standard_error() -> None:
@@ -56,12 +56,12 @@ def test_estimate_of_mean_has_its_standard_error() -> None:
 def change_without_document(counts, document):
     """Return the change of -ln RBP_k at each k if a document is left out."""
     rest = counts.take(np.arange(len(counts.tokens)) != document)
-    return missed(counts.sums.sum(axis=0)) - missed(rest.sums.sum(axis=0))
+    return neg_log_rbp(counts.sums.sum(axis=0)) - neg_log_rbp(rest.sums.sum(axis=0))
 
 
 def test_influences_are_changes_without_a_document_minus_a_constant() -> None:
     counts = random_counts(25)
-    _, u = influences(counts, missed)
+    _, u = influences(counts, neg_log_rbp)
     assert u.shape == (25, 2)
     constant = change_without_document(counts, 3) - u[3]
     assert change_without_document(counts, 7) - u[7] == pytest.approx(constant)
@@ -190,7 +190,7 @@ def test_interval_of_number_that_one_document_decides_is_wide() -> None:
 def test_estimate_of_logarithm_of_0_has_no_interval_and_no_warning() -> None:
     """If all tokens are hits, -ln RBP_1 is 0. A warning would fail this test."""
     counts = counts_of(np.full(30, 10), np.ones(30), np.full((30, 1), 10))
-    number = estimate(counts, lambda sums: np.log(missed(sums)))
+    number = estimate(counts, lambda sums: np.log(neg_log_rbp(sums)))
     assert np.isnan(number.half())
 
 
@@ -216,7 +216,7 @@ def test_estimate_has_no_interval_if_one_document_has_all_hits() -> None:
     """Without this document, -ln RBP_1 is infinite."""
     hits = np.zeros((30, 1))
     hits[0] = 3
-    number = estimate(counts_of(np.full(30, 10), np.ones(30), hits), missed)
+    number = estimate(counts_of(np.full(30, 10), np.ones(30), hits), neg_log_rbp)
     assert np.isfinite(number.value)
     assert np.isnan([number.half(), number.p()]).all()
 

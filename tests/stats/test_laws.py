@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rbptrack.ranks import DocumentCounts
-from rbptrack.stats import DocumentInfluences, cross_entropy, fit, laws, missed, missed_over_ce
+from rbptrack.stats import DocumentInfluences, cross_entropy, fit, laws, neg_log_rbp, neg_log_rbp_over_ce
 from rbptrack.stats.documents import TOTALS
 from rbptrack.stats.laws import ks_of_law_in_k, law_in_k
 
@@ -173,11 +173,11 @@ def test_laws_fits_statistic_of_counts() -> None:
 
 def test_laws_of_ratio_has_difference_of_exponents() -> None:
     counts = counts_of_sizes(S, hardness_sd=0.3)
-    [missed_law] = laws(S, counts, missed)
+    [rbp_law] = laws(S, counts, neg_log_rbp)
     [ce_law] = laws(S, counts, cross_entropy)
-    [ratio_law] = laws(S, counts, missed_over_ce)
-    assert ratio_law.alpha.value == pytest.approx(missed_law.alpha.value - ce_law.alpha.value)
-    assert ratio_law.alpha.sampling < missed_law.alpha.sampling + ce_law.alpha.sampling
+    [ratio_law] = laws(S, counts, neg_log_rbp_over_ce)
+    assert ratio_law.alpha.value == pytest.approx(rbp_law.alpha.value - ce_law.alpha.value)
+    assert ratio_law.alpha.sampling < rbp_law.alpha.sampling + ce_law.alpha.sampling
 
 
 def test_laws_pairs_documents_over_sizes() -> None:
@@ -218,13 +218,13 @@ def test_laws_of_missed_share_without_logarithm_is_none() -> None:
     counts = counts_of_sizes(S)
     without_hits = [DocumentCounts((1,), c.document, c.tokens, c.nats, 0 * c.hits) for c in counts]
     all_hits = [DocumentCounts((1,), c.document, c.tokens, c.nats, c.tokens[:, None]) for c in counts]
-    assert laws(S, without_hits, missed) == [None]
-    assert laws(S, all_hits, missed) == [None]
+    assert laws(S, without_hits, neg_log_rbp) == [None]
+    assert laws(S, all_hits, neg_log_rbp) == [None]
 
 
 def test_laws_fits_one_law_for_each_value_of_statistic() -> None:
     counts = [size.select([1, 1]) for size in counts_of_sizes(S)]
-    assert [law.alpha.value for law in laws(S, counts, missed)] == pytest.approx([0.15, 0.15])
+    assert [law.alpha.value for law in laws(S, counts, neg_log_rbp)] == pytest.approx([0.15, 0.15])
 
 
 def test_laws_of_user_defined_sums_equals_laws_of_counts() -> None:

@@ -17,7 +17,7 @@ from rbptrack.sweep.backends import (
     _refuse_while_an_array_runs,
     group_into_jobs,
     run_job,
-    run_side_by_side,
+    run_on_gpus,
     submit_and_wait,
 )
 from rbptrack.sweep.cells import Cell, read_job, write_job
@@ -156,7 +156,7 @@ while not all(os.path.exists({str(tmp_path)!r} + f"/{{number}}.begun") for numbe
         python_command(wait_for_the_other),
         python_command("print(gpu)"),
     ]
-    run_side_by_side(commands, ["3", "7"], tmp_path, lambda: None)
+    run_on_gpus(commands, ["3", "7"], tmp_path, lambda: None)
     gpus = [(tmp_path / f"{number}.log").read_text().strip() for number in range(3)]
     assert gpus[:2] == ["3", "7"]
     assert gpus[2] in ("3", "7")
@@ -192,7 +192,7 @@ def test_run_side_by_side_ends_its_jobs_at_an_interrupt(tmp_path: Path) -> None:
 
     commands = [python_command("print(os.getpid(), flush=True); time.sleep(600)")]
     with pytest.raises(KeyboardInterrupt):
-        run_side_by_side(commands, ["0"], tmp_path, interrupt_after_the_first_line)
+        run_on_gpus(commands, ["0"], tmp_path, interrupt_after_the_first_line)
     process_id = int(log.read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(process_id, 0)  # signal 0 only asks whether the process exists

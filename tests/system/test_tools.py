@@ -63,7 +63,7 @@ def test_stores_make_twice_makes_measurements_once(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("k", [1, 10, 100])
 def test_stores_table_follows_its_law(k: int) -> None:
     histogram = stores.table(1e9, family="opt", dataset=0, documents=100, length=1000).histogram()
-    expected = float(stores.missed(np.array([k]), 1e9, 0)[0])
+    expected = float(stores.neg_log_rbp(np.array([k]), 1e9, 0)[0])
     assert -np.log(histogram.rbp(k)) == pytest.approx(expected, rel=0.12)
 
 
@@ -71,7 +71,7 @@ def test_stores_table_follows_its_law(k: int) -> None:
 def test_simulated_documents_have_requested_rbp_and_ce(tails: str) -> None:
     rng = np.random.default_rng(1)
     documents = Documents.draw(rng, Texts(200_000, tails, "even"))
-    counts = documents.measure(rng, ce=3.0, missed=np.array([1.1, 0.25]), ks=(1, 100), place=1.0)
+    counts = documents.measure(rng, ce=3.0, neg_log_rbp=np.array([1.1, 0.25]), ks=(1, 100), place=1.0)
     sums = counts.sums.sum(axis=0)
     assert float(cross_entropy(sums)) == pytest.approx(3.0, rel=0.015)
     assert rbp(sums) == pytest.approx(np.exp([-1.1, -0.25]), rel=0.01)

@@ -1,4 +1,4 @@
-"""Explain errors of MLflow, of servers and of databases in one line."""
+"""Translate errors of MLflow, of servers and of databases to errors with a message of one line."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ _NO_ANSWER = re.compile(r"failed with error code 50\d|not in a valid JSON format
 
 
 @contextmanager
-def explained(uri: str) -> Iterator[None]:
-    """Turn errors of MLflow and its database, raised in the block, into errors with a message of one line.
+def translate_errors(uri: str) -> Iterator[None]:
+    """Translate the errors that MLflow or its database raises in a block to errors with a message of one line.
+
+    Args:
+        uri: the address of the store, for the messages.
 
     Raises:
         StoreAway: the store does not answer now.
@@ -46,10 +49,10 @@ def explained(uri: str) -> Iterator[None]:
         # A missing database driver raises ImportError.
         if not from_library and not isinstance(error, (OSError, sqlite3.Error, ImportError)):
             raise
-        raise _in_words(error, without_password(uri)) from error
+        raise _translated(error, without_password(uri)) from error
 
 
-def _in_words(error: Exception, store: str) -> RbptrackError:
+def _translated(error: Exception, store: str) -> RbptrackError:
     causes = list(_causes(error))
     quoted = textwrap.shorten(without_password(str(error)), _MAX_QUOTED, placeholder=" ...")
     if any("out-of-date database schema" in str(cause) or "Can't locate revision" in str(cause) for cause in causes):

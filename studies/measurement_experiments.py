@@ -1,4 +1,4 @@
-"""Experiments on single measurements, on pairs of measurements, and on what analyzers count in rank tables."""
+"""Experiments on single measurements, on pairs of measurements, and on the counts of analyzers in rank tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rbptrack.ranks import CE, DocumentCounts, FloatArray, IntArray, RankTable, 
 from rbptrack.stats import cross_entropy, estimate, from_influences, law_in_k, laws, rbp
 from rbptrack.stats.changes import Changes, PairCounts, judge
 from studies.experiment import Experiment, Outcomes, Settings, covered, grid, plugin, rejected
-from studies.simulation import TOKENS, Documents, Family, Texts, difficulty_of, of_one_document, population
+from studies.simulation import TOKENS, Documents, Family, Texts, difficulties, population, typical_document_y
 
 VOCABULARY = 2048
 _KINDS = 400  # number of kinds of documents, which differ in mu
@@ -28,7 +28,7 @@ def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
     documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"]))
     ks = log_grid(100).tolist()
     beta = 0.5
-    counts = documents.measure(rng, ce=3.0, missed=1.1 * np.array(ks) ** -beta, ks=ks)
+    counts = documents.measure(rng, ce=3.0, neg_log_rbp=1.1 * np.array(ks) ** -beta, ks=ks)
     in_k = law_in_k(counts)
     return {
         **covered("covers: CE", estimate(counts, cross_entropy), 3.0),
@@ -43,7 +43,7 @@ def _ranks(tails: str, mu: float) -> FloatArray:
 
     The distributions are lognormal. Their means spread around mu.
     """
-    difficulty = difficulty_of(ndtri((np.arange(_KINDS) + 0.5) / _KINDS), tails)
+    difficulty = difficulties(ndtri((np.arange(_KINDS) + 0.5) / _KINDS), tails)
     shifts = difficulty - difficulty.mean()
     ln_k = np.log(np.arange(1, VOCABULARY + 1))
     pmf = np.exp(-((ln_k - mu - shifts[:, None]) ** 2) / (2 * 2.0**2)) / np.arange(1, VOCABULARY + 1)
@@ -67,8 +67,9 @@ def _best_fit(tails: str, mu: float) -> tuple[FloatArray, float]:
     pmf = _ranks(tails, mu)
     means = np.array([(pmf @ ln_k).mean(), (pmf @ ln_k**2).mean()])
     maximum_likelihood = plugin("lognormal").maximum_likelihood
-    theta, _, of_lognormal = maximum_likelihood(means, VOCABULARY)
-    return np.asarray(theta), float(pmf.mean(axis=0) @ (of_lognormal - maximum_likelihood(means[:1], VOCABULARY)[2]))
+    theta, _, lognormal_log_pmf = maximum_likelihood(means, VOCABULARY)
+    zipf_log_pmf = maximum_likelihood(means[:1], VOCABULARY)[2]
+    return np.asarray(theta), float(pmf.mean(axis=0) @ (lognormal_log_pmf - zipf_log_pmf))
 
 
 def _draw_ranks(rng: np.random.Generator, tails: str, mu: float, kinds: Any, length: IntArray) -> IntArray:
@@ -161,28 +162,28 @@ def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
     module = plugin("ce_parts")
     s = Family(cell["m"], 0.0).s
     mus = np.round(np.linspace(1.0, 0.0, cell["m"]), 6)
-    lacks = np.linspace(1.5, 1.2, cell["m"])
+    mean_rests = np.linspace(1.5, 1.2, cell["m"])
     length = np.full(cell["D"], TOKENS)
     kinds = rng.integers(_KINDS, size=cell["D"])
-    of_document = np.repeat(np.exp(0.3 * rng.standard_normal(cell["D"]) - 0.3**2 / 2), length)
+    document_factor = np.repeat(np.exp(0.3 * rng.standard_normal(cell["D"]) - 0.3**2 / 2), length)
     ln_k = np.log(np.arange(1, VOCABULARY + 1))
     truths = []
     sizes = []
-    for mu, lack in zip(mus.tolist(), lacks.tolist(), strict=True):
+    for mu, mean_rest in zip(mus.tolist(), mean_rests.tolist(), strict=True):
         rank = _draw_ranks(rng, cell["tails"], mu, kinds, length)
-        rest = lack * of_document * rng.exponential(size=len(rank))
+        rest = mean_rest * document_factor * rng.exponential(size=len(rank))
         table = _table(rank, length, logprob=-np.log(rank) - rest)
         sizes.append(module.part_sums([table], table.histogram()))
         shares = _ranks(cell["tails"], mu).mean(axis=0)
         ln_rank = float(shares @ ln_k)
         entropy = float(-shares @ np.log(shares))
-        truths.append([ln_rank + lack, ln_rank, lack, entropy])
+        truths.append([ln_rank + mean_rest, ln_rank, mean_rest, entropy])
     ce, *_ = population_parts = np.array(truths).T
     slope = dict(zip(("ce", "rank", "rest", "error_entropy"), _slopes_against(ce, population_parts), strict=True))
     report = module.Report(module.GLOSSARY)
     family = SimpleNamespace(s=s, keys={"family": "a", "dataset": "b"})
-    module._shares(report, family, [of_size.sums for of_size in sizes])
-    module.CeParts()._laws(report, family, [of_size.sums for of_size in sizes])
+    module._shares(report, family, [size_sums.sums for size_sums in sizes])
+    module.CeParts()._laws(report, family, [size_sums.sums for size_sums in sizes])
     outcomes: dict[str, float] = {}
     if "share" in report.questions:
         share = report.frame("share").set_index("metric")
@@ -199,8 +200,8 @@ def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _slopes_against(ce: FloatArray, parts: FloatArray) -> FloatArray:
-    off = ce - ce.mean()
-    return np.asarray(parts @ off / (off @ off))
+    deviation = ce - ce.mean()
+    return np.asarray(parts @ deviation / (deviation @ deviation))
 
 
 def entropy(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -210,9 +211,9 @@ def entropy(rng: np.random.Generator, cell: Settings) -> Outcomes:
     rank = 1 + np.searchsorted(cumulative, rng.random(cell["tokens"])).clip(max=len(cumulative) - 1)
     table = _table(rank, np.array([len(rank)]), len(cumulative), logprob=-np.log(rank) - 1.0)
     parts = module.part_sums([table], table.histogram())
-    of_sample = module.means(parts.sums.sum(axis=0))[list(module.PARTS).index("error_entropy")]
+    sample_entropy = module.means(parts.sums.sum(axis=0))[list(module.PARTS).index("error_entropy")]
     claim = "median: share of H(P)'s bias that Miller and Madow's correction removes, %"
-    return {claim: float(100 * parts.miller_madow / (truth - of_sample))}
+    return {claim: float(100 * parts.miller_madow / (truth - sample_entropy))}
 
 
 @cache
@@ -234,7 +235,14 @@ def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _windows(hit: Any, documents: int, n: int) -> FloatArray:
-    """Count windows of n tokens by document, (documents, 6). `hit` says for each token whether it succeeds."""
+    """Count windows of n tokens by document, (documents, 6).
+
+    Args:
+        hit: whether each token succeeds, (tokens,).
+        documents: the number of documents, which have equal lengths.
+        n: the number of tokens of a window.
+
+    """
     rank: IntArray = np.where(hit, 1, 2)
     table = _table(rank, np.full(documents, len(rank) // documents))
     return np.asarray(plugin("emergence").count_windows(table, [1], [n])[:, 0, 0])
@@ -281,13 +289,13 @@ def alpha_n(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Estimate the exponent of -ln p_N over sizes. The truth is the line through the values of the population."""
     module = plugin("emergence")
     s = Family(cell["m"], 0.0).s
-    missed = 0.5 * (s / s[0]) ** -0.1
+    neg_log_rbp = 0.5 * (s / s[0]) ** -0.1
     documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], "even"))
     difficulty = documents.difficulty if cell["differ"] else np.ones(cell["D"])
     sizes = []
     truths = []
-    for value in missed:
-        y = float(of_one_document(np.array([value]), cell["tails"], 0.0)[0]) if cell["differ"] else value
+    for value in neg_log_rbp:
+        y = float(typical_document_y(np.array([value]), cell["tails"], 0.0)[0]) if cell["differ"] else value
         share = np.repeat(np.exp(-y * difficulty), TOKENS)
         sizes.append(_windows(rng.random(len(share)) < share, cell["D"], cell["N"]))
         r, weights = population(cell["tails"], 0.0) if cell["differ"] else (np.ones(1), np.ones(1))
@@ -296,14 +304,14 @@ def alpha_n(rng: np.random.Generator, cell: Settings) -> Outcomes:
     if any(map(_too_few, sizes)):
         return {}
     alpha, delta = (-np.polyfit(np.log(s), np.log(truth), 1)[0] for truth in zip(*truths, strict=True))
-    [of_p] = laws(s, sizes, module.neg_log_p)
-    [of_n_eff] = laws(s, sizes, module.n_eff)
-    if not of_p or not of_n_eff:
+    [law_of_p_n] = laws(s, sizes, module.neg_log_p)
+    [law_of_n_eff] = laws(s, sizes, module.n_eff)
+    if not law_of_p_n or not law_of_n_eff:
         return {}
-    outcomes = covered("covers: α_N", of_p.alpha, alpha)
+    outcomes = covered("covers: α_N", law_of_p_n.alpha, alpha)
     if cell["differ"]:
-        return outcomes | covered("covers: α_N - α", of_n_eff.alpha, delta)
-    return outcomes | rejected("false: α_N differs from α", of_n_eff.alpha)
+        return outcomes | covered("covers: α_N - α", law_of_n_eff.alpha, delta)
+    return outcomes | rejected("false: α_N differs from α", law_of_n_eff.alpha)
 
 
 def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -313,12 +321,14 @@ def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """
     length = np.asarray(rng.integers(2, 8, size=cell["D"]))
     outcomes: dict[str, float] = {}
-    outcomes |= _of_answers("false: whole answers differ from independent tokens", length, rng, cell["RBP"], 0.0)
+    outcomes |= _answer_outcomes("false: whole answers differ from independent tokens", length, rng, cell["RBP"], 0.0)
     claim = "found: whole answers succeed more often, answers differ by sd 0.5"
-    return outcomes | _of_answers(claim, length, rng, cell["RBP"], 0.5)
+    return outcomes | _answer_outcomes(claim, length, rng, cell["RBP"], 0.5)
 
 
-def _of_answers(claim: str, length: IntArray, rng: np.random.Generator, share: float, sd: float) -> dict[str, bool]:
+def _answer_outcomes(
+    claim: str, length: IntArray, rng: np.random.Generator, share: float, sd: float
+) -> dict[str, bool]:
     shares = share ** np.exp(sd * rng.standard_normal(len(length)))
     hits = rng.binomial(length, shares)
     lengths = np.unique(length)
@@ -332,13 +342,13 @@ def _of_answers(claim: str, length: IntArray, rng: np.random.Generator, share: f
 def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Simulate two measurements of the same tokens. Neither is better: documents change at random."""
     documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"]))
-    a, b = (documents.measure(rng, ce=3.0, missed=np.array([1.1, 0.25]), ks=(1, 100)) for _ in range(2))
-    better = documents.measure(rng, ce=3.0, missed=np.array([1.02, 0.25]), ks=(1, 100))
+    a, b = (documents.measure(rng, ce=3.0, neg_log_rbp=np.array([1.1, 0.25]), ks=(1, 100)) for _ in range(2))
+    better = documents.measure(rng, ce=3.0, neg_log_rbp=np.array([1.02, 0.25]), ks=(1, 100))
     pair = _paired(a, b)
     ce = pair.change(CE)
     differ = 0.03 * rng.standard_normal(cell["D"])
-    of_documents = DocumentCounts(a.ks, a.document, a.tokens, a.nats + differ * a.tokens, a.hits)
-    unchanged, at_tolerance, at_twice = (_judged(a, of_documents, worse_by) for worse_by in (0.0, 0.01, 0.02))
+    changed = DocumentCounts(a.ks, a.document, a.tokens, a.nats + differ * a.tokens, a.hits)
+    unchanged, at_tolerance, at_twice = (_judged(a, changed, worse_by) for worse_by in (0.0, 0.01, 0.02))
     return {
         **rejected("false: top tokens flip to one side (McNemar)", pair.mcnemar),
         **covered("covers: change of CE", ce.difference, 0.0),
@@ -361,7 +371,7 @@ def rare(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Simulate a measurement that is worse in few documents or sources. The mean damage is `times` the tolerance."""
     tolerance = 0.01
     documents = Documents.draw(rng, Texts(cell["D"], "skewed", cell["lengths"]))
-    a = documents.measure(rng, ce=3.0, missed=np.array([1.1]), ks=(1,))
+    a = documents.measure(rng, ce=3.0, neg_log_rbp=np.array([1.1]), ks=(1,))
     source: IntArray = np.arange(cell["D"])
     if "sources" in cell:
         source = np.asarray(rng.integers(cell["sources"], size=cell["D"]))
@@ -392,24 +402,24 @@ def breakdown(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Simulate a class of one token in five. It is like the rest, or it differs in level and exponent."""
     family = Family(cell["m"], 0.01)
     documents = Documents.draw(rng, Texts(cell["D"], "skewed", "uneven"))
-    of_class = np.maximum(rng.binomial(documents.length, 0.2), 1)
+    class_lengths = np.maximum(rng.binomial(documents.length, 0.2), 1)
     outcomes: dict[str, float] = {}
     shared = family.scatter(rng, 2)
     for harder, alpha in ((1.0, 0.1), (1.1, 0.13)):  # the second class is 10% easier at the largest size
         pairs = []
         for i, x in enumerate(np.log(family.s / family.s[0])):
             both = []
-            for length, times, exponent in ((of_class, harder, alpha), (documents.length, 1.0, 0.1)):
-                part = Documents(length, documents.difficulty, documents.slope, documents.source, documents.tails)
+            for length, times, exponent in ((class_lengths, harder, alpha), (documents.length, 1.0, 0.1)):
+                part = Documents(length, documents.difficulty, documents.slope, documents.group, documents.tails)
                 y = np.exp(-exponent * x) * shared[i]
-                missed = np.array([1.1 * y[1] * times])
-                both.append(part.measure(rng, ce=3.5 * y[0] * times, missed=missed, ks=(10,)).sums)
+                neg_log_rbp = np.array([1.1 * y[1] * times])
+                both.append(part.measure(rng, ce=3.5 * y[0] * times, neg_log_rbp=neg_log_rbp, ks=(10,)).sums)
             pairs.append(np.stack(both, axis=1))
-        outcomes |= _of_classes(family, pairs, differ=harder > 1)
+        outcomes |= _class_outcomes(family, pairs, differ=harder > 1)
     return outcomes
 
 
-def _of_classes(family: Family, pairs: Sequence[FloatArray], *, differ: bool) -> dict[str, float]:
+def _class_outcomes(family: Family, pairs: Sequence[FloatArray], *, differ: bool) -> dict[str, float]:
     """Compare a class of tokens with the rest, as the analyzer `breakdown` does."""
     module = plugin("breakdown")
     report = module.Report(module.GLOSSARY)
@@ -460,13 +470,13 @@ def proxies(rng: np.random.Generator, cell: Settings) -> Outcomes:
     if cell["offsets"]:
         return {"false: best proxy exceeds chance, though models come in families": exceeds}
     left_out = module.leave_families_out(noise, scores, families)
-    knowing = noise.copy()
-    knowing[:, :3] = 0.8 * scores[:, None] + 0.6 * noise[:, :3]
+    with_signal = noise.copy()
+    with_signal[:, :3] = 0.8 * scores[:, None] + 0.6 * noise[:, :3]
     return {
         "false: best proxy exceeds chance": exceeds,
         "share: proxies of pure noise order 65% of pairs or more rightly": left_out.right >= 0.65,
-        "found: best proxy exceeds chance, correlation 0.8": _largest_tau(knowing, scores)
-        > module.largest_by_chance(knowing, scores),
+        "found: best proxy exceeds chance, correlation 0.8": _largest_tau(with_signal, scores)
+        > module.largest_by_chance(with_signal, scores),
     }
 
 

@@ -1,4 +1,4 @@
-"""Combine messages of many cells: print each cause of failure and each note once."""
+"""Combine the messages of many cells, so that each cause of failure and each note is printed once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _MAX_NAMES = 4  # number of models that are named in front of a note
 
 
 def cause(title: str, message: str) -> str:
-    """Return the message of a failed cell without the names in its title. Cells with one cause then have equal texts.
+    """Return the message of a failed cell, with the names in its title replaced by `…`.
+
+    Cells that failed for the same reason then have equal texts.
 
     Args:
         title: the names of model and dataset, such as `pythia-70m / wiki`.
@@ -39,7 +41,7 @@ def failure_lines(failures: Sequence[tuple[str, RbptrackError]]) -> list[str]:
         if not isinstance(error, NotCached) or len(failures) == 1:
             message = " ".join(str(error).split())
             others.setdefault(cause(title, message), []).append((title, message))
-    lines = [f"{_named([title for title, _ in cells])} failed: {cells[0][1]}" for cells in others.values()]
+    lines = [f"{_cell_names([title for title, _ in cells])} failed: {cells[0][1]}" for cells in others.values()]
     return [*lines, *_downloads(not_cached)] if len(failures) > 1 else lines
 
 
@@ -56,7 +58,7 @@ def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{shortened(list(dict.fromkeys(names)), limit=_MAX_NAMES)}: {note}" for note, names in models.items()]
 
 
-def _named(cells: Sequence[str]) -> str:
+def _cell_names(cells: Sequence[str]) -> str:
     if len(cells) == 1:
         return cells[0]
     return f"{counted(len(cells), 'cell')} ({cells[0]} and {len(cells) - 1} more)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rbptrack.base.errors import BadInput
 from rbptrack.sources.hub import Missing, NotCached
-from rbptrack.sweep.once import failure_lines, note_lines
+from rbptrack.sweep.messages import failure_lines, note_lines
 
 
 def test_failure_lines_join_failures_that_differ_only_in_the_name_of_the_model() -> None:

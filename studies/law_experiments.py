@@ -20,8 +20,8 @@ from rbptrack.stats import (
     huber_alpha,
     mean_over_datasets,
     mean_over_families,
-    missed,
-    missed_over_ce,
+    neg_log_rbp,
+    neg_log_rbp_over_ce,
     pooled_scatter,
     power_law_aicc,
 )
@@ -50,63 +50,63 @@ def exponents(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Simulate laws in size. RBP_1 has the exponent of CE, and the exponent of RBP_100 is larger by APART."""
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
-    of_ce = law(family.s, counts, cross_entropy)
-    of_1, of_100 = (law(family.s, at(counts, k), missed) for k in (1, 100))
-    same = law(family.s, at(counts, 1), missed_over_ce)
-    apart = law(family.s, at(counts, 100), missed_over_ce)
-    against_1 = law(family.s, counts, lambda sums: missed(sums)[..., 1:] / missed(sums)[..., :1])
+    ce_law = law(family.s, counts, cross_entropy)
+    rbp_1_law, rbp_100_law = (law(family.s, at(counts, k), neg_log_rbp) for k in (1, 100))
+    equal_ratio = law(family.s, at(counts, 1), neg_log_rbp_over_ce)
+    larger_ratio = law(family.s, at(counts, 100), neg_log_rbp_over_ce)
+    rbp_100_over_rbp_1 = law(family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
     outcomes = {
-        **covered("covers: CE's α", of_ce.alpha, ALPHA),
-        **covered("covers: RBP_1's α", of_1.alpha, ALPHA),
-        **covered("covers: RBP_100's α", of_100.alpha, ALPHA + APART),
-        **covered("covers: Δα = 0.03", apart.alpha, APART),
-        **rejected("false: Δα differs, though equal", same.alpha),
-        **covered("covers: RBP_100's α minus RBP_1's", against_1.alpha, APART),
+        **covered("covers: CE's α", ce_law.alpha, ALPHA),
+        **covered("covers: RBP_1's α", rbp_1_law.alpha, ALPHA),
+        **covered("covers: RBP_100's α", rbp_100_law.alpha, ALPHA + APART),
+        **covered("covers: Δα = 0.03", larger_ratio.alpha, APART),
+        **rejected("false: Δα differs, though equal", equal_ratio.alpha),
+        **covered("covers: RBP_100's α minus RBP_1's", rbp_100_over_rbp_1.alpha, APART),
     }
     claim = "share: RBP_1's α is covered by an interval that takes tokens for independent"
-    outcomes[claim] = abs(of_1.alpha.value - ALPHA) <= 1.96 * _error_of_tokens(of_1, counts)
+    outcomes[claim] = abs(rbp_1_law.alpha.value - ALPHA) <= 1.96 * _error_of_tokens(rbp_1_law, counts)
     if cell["m"] >= 4:
-        outcomes |= rejected("false: largest size is off the law", of_ce.held_out())
+        outcomes |= rejected("false: largest size is off the law", ce_law.held_out())
     if cell["m"] >= 5:
-        outcomes |= rejected("false: a bend", of_ce.bend())
+        outcomes |= rejected("false: a bend", ce_law.bend())
     return outcomes
 
 
-def _error_of_tokens(of_1: Law, counts: Sequence[DocumentCounts]) -> float:
+def _error_of_tokens(rbp_1_law: Law, counts: Sequence[DocumentCounts]) -> float:
     """Compute the standard error of RBP_1's alpha as if tokens were independent and models did not scatter."""
     tokens = np.array([size_counts.tokens.sum() for size_counts in counts])
-    share = np.exp(-of_1.y)
-    variance_of_ln_y = (1 - share) / (tokens * share * of_1.y**2)
-    return float(np.sqrt(of_1.alpha_weights**2 @ variance_of_ln_y))
+    share = np.exp(-rbp_1_law.y)
+    variance_of_ln_y = (1 - share) / (tokens * share * rbp_1_law.y**2)
+    return float(np.sqrt(rbp_1_law.alpha_weights**2 @ variance_of_ln_y))
 
 
 def deciding(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Simulate seven sizes on documents of very different lengths: coverage of alpha, and tests of a difference."""
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
-    of_ce = law(family.s, counts, cross_entropy).alpha
-    of_1 = law(family.s, at(counts, 1), missed).alpha
-    same = law(family.s, at(counts, 1), missed_over_ce).alpha
+    ce_alpha = law(family.s, counts, cross_entropy).alpha
+    rbp_1_alpha = law(family.s, at(counts, 1), neg_log_rbp).alpha
+    delta_alpha = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
     return {
-        **covered("covers: CE's α", of_ce, ALPHA),
-        **covered("covers: RBP_1's α", of_1, ALPHA),
-        "spread: width of CE's α": 2 * of_ce.half(),
-        "spread: width of RBP_1's α": 2 * of_1.half(),
-        "share: Δα is falsely found, of all draws": same.testable and same.p() < 0.05,
-        "made: test of Δα": same.testable,
-        **rejected("false: Δα differs, though equal", same),
+        **covered("covers: CE's α", ce_alpha, ALPHA),
+        **covered("covers: RBP_1's α", rbp_1_alpha, ALPHA),
+        "spread: width of CE's α": 2 * ce_alpha.half(),
+        "spread: width of RBP_1's α": 2 * rbp_1_alpha.half(),
+        "share: Δα is falsely found, of all draws": delta_alpha.testable and delta_alpha.p() < 0.05,
+        "made: test of Δα": delta_alpha.testable,
+        **rejected("false: Δα differs, though equal", delta_alpha),
     }
 
 
 def edge(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Simulate an exponent of RBP_1 that differs from that of CE by exactly the margin of the verdict `same`."""
     family = _family(cell)
-    off = MARGIN * ALPHA
-    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + off, ALPHA))
-    ratio = law(family.s, at(counts, 1), missed_over_ce).alpha
+    margin = MARGIN * ALPHA
+    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + margin, ALPHA))
+    ratio = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
     if not ratio.testable:
         return {}
-    return {"false: Δα counts as the same at the margin": abs(ratio.value) + ratio.half() <= off}
+    return {"false: Δα counts as the same at the margin": abs(ratio.value) + ratio.half() <= margin}
 
 
 def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -119,11 +119,11 @@ def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:
     if family.floor:
         claim += ", though the law has a floor"
     outcomes: dict[str, float] = {}
-    for name, statistic, first in (("CE", cross_entropy, CE_OF_SMALLEST), ("RBP_1", missed, 1.1)):
-        floor = family.floor_of(ALPHA)
+    for name, statistic, first in (("CE", cross_entropy, CE_OF_SMALLEST), ("RBP_1", neg_log_rbp, 1.1)):
+        floor = family.law_floor(ALPHA)
         truth = np.log(first * (floor + (1 - floor) * np.exp(-ALPHA * x))) + family.tau * rng.standard_normal()
-        of_metric = law(family.s, at(counts, 1), statistic)
-        outcomes |= covered(claim.format(name), of_metric.predict(s), float(truth))
+        metric_law = law(family.s, at(counts, 1), statistic)
+        outcomes |= covered(claim.format(name), metric_law.predict(s), float(truth))
     return outcomes
 
 
@@ -131,34 +131,34 @@ def forms(rng: np.random.Generator, cell: Settings) -> Outcomes:
     """Compare E + A S^-alpha with other forms. E is 0 or a share of CE at the largest size."""
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-    of_ce = law(family.s, counts, cross_entropy)
-    form = fit_floor(of_ce.s, of_ce.y)
+    ce_law = law(family.s, counts, cross_entropy)
+    form = fit_floor(ce_law.s, ce_law.y)
     e = form.parameters["E"]
-    floor = CE_OF_SMALLEST * family.floor_of(ALPHA)
-    prefers = form.aicc < power_law_aicc(of_ce.s, of_ce.y)
-    better = _predicts_better(of_ce)
+    floor = CE_OF_SMALLEST * family.law_floor(ALPHA)
+    prefers_floor = form.aicc < power_law_aicc(ce_law.s, ce_law.y)
+    floor_predicts_better = _predicts_better(ce_law)
     largest = {"covers: largest floor is not exceeded": floor <= e.high}
     if not floor:
         return largest | {
             "false: E above 0, though there is none": e.low > 0,
-            "false: AICc prefers a floor, though there is none": prefers,
-            "share: a floor predicts left-out sizes better, though there is none": better,
+            "false: AICc prefers a floor, though there is none": prefers_floor,
+            "share: a floor predicts left-out sizes better, though there is none": floor_predicts_better,
         }
     return largest | {
         "covers: E": e.low <= floor <= e.high,
         "found: E above 0": e.low > 0,
-        "found: a bend": of_ce.bend().p() < 0.05,
-        "share: AICc prefers a floor": prefers,
-        "share: a floor predicts left-out sizes better": better,
+        "found: a bend": ce_law.bend().p() < 0.05,
+        "share: AICc prefers a floor": prefers_floor,
+        "share: a floor predicts left-out sizes better": floor_predicts_better,
     }
 
 
-def _predicts_better(of_ce: Law) -> bool:
+def _predicts_better(ce_law: Law) -> bool:
     """Return whether E + A S^-alpha predicts the largest sizes better, by the rule of the headline of `forms`."""
     module = plugin("forms")
     report = module.Report(module.GLOSSARY)
-    nothing = np.full(of_ce.sizes, np.nan)
-    module.Forms()._add_predictions(report, {"family": "a", "dataset": "b"}, of_ce, nothing)
+    nothing = np.full(ce_law.sizes, np.nan)
+    module.Forms()._add_predictions(report, {"family": "a", "dataset": "b"}, ce_law, nothing)
     errors = report.frame("prediction").dropna(subset=["with_floor"])[["prediction", "with_floor"]].mean()
     return bool(errors["with_floor"] < (1 - module.MIN_GAIN) * errors["prediction"])
 
@@ -177,16 +177,16 @@ def outlier(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate the smallest effects that tests in such families find in 80% of cases, as reports say."""
-    of_bend, of_delta = _detectable(tuple(cell.items()))
-    bent = replace(_family(cell), bend=of_bend)
+    """Simulate effects of the size that reports say is found in 80% of cases."""
+    bend, delta_alpha = _detectable(tuple(cell.items()))
+    bent = replace(_family(cell), bend=bend)
     counts = bent.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
     outcomes = rejected(
         "promised: a bend of the smallest size that is found", law(bent.s, counts, cross_entropy).bend()
     )
     family = _family(cell)
-    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + of_delta, ALPHA))
-    delta = law(family.s, at(counts, 1), missed_over_ce).alpha
+    counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + delta_alpha, ALPHA))
+    delta = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
     return outcomes | rejected("promised: Δα of the smallest size that is found", delta)
 
 
@@ -200,35 +200,35 @@ def _detectable(cell: tuple[tuple[str, object], ...]) -> tuple[float, float]:
     for _ in range(200):
         counts = family.measure(rng, _documents(rng, settings), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
         bend = law(family.s, counts, cross_entropy).bend()
-        delta = law(family.s, at(counts, 1), missed_over_ce).alpha
+        delta = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
         smallest.append((bend.detectable(), delta.detectable()))
-    of_bend, of_delta = np.median(smallest, axis=0).tolist()
-    return of_bend, of_delta
+    bend, delta_alpha = np.median(smallest, axis=0).tolist()
+    return bend, delta_alpha
 
 
 def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate true effects of a relevant size: what the tests of `power_law` and `contrasts` find."""
+    """Simulate true effects of a relevant size, and test for them as `power_law` and `contrasts` do."""
     family = _family(cell)
     documents = _documents(rng, cell)
     counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
-    of_ce = law(family.s, counts, cross_entropy)
-    against_1 = law(family.s, counts, lambda sums: missed(sums)[..., 1:] / missed(sums)[..., :1])
-    off = replace(of_ce, y=of_ce.y * np.append(np.ones(family.sizes - 1), 1.1))
+    ce_law = law(family.s, counts, cross_entropy)
+    rbp_100_over_rbp_1 = law(family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
+    mispredicted = replace(ce_law, y=ce_law.y * np.append(np.ones(family.sizes - 1), 1.1))
     steeper = Family(family.sizes, family.tau).measure(rng, documents, alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
-    of_steeper = law(family.s, steeper, cross_entropy)
+    steeper_law = law(family.s, steeper, cross_entropy)
     other = Family(family.sizes, 0.0).measure(rng, _documents(rng, cell), alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
-    of_other = law(family.s, other, cross_entropy)
-    shared = of_ce.y / (CE_OF_SMALLEST * family.curve(ALPHA))
+    other_law = law(family.s, other, cross_entropy)
+    shared = ce_law.y / (CE_OF_SMALLEST * family.curve(ALPHA))
     own = Family(family.sizes, family.tau / 2).scatter(rng, 1)[:, 0]
-    with_scatter = replace(of_other, y=of_other.y * shared * own)
+    with_scatter = replace(other_law, y=other_law.y * shared * own)
     return {
-        "found: α = 0.1 of CE": of_ce.alpha.p() < 0.05,
-        "found: RBP_100's α is larger than CE's by 30%": law(family.s, at(counts, 100), missed_over_ce).alpha.p()
+        "found: α = 0.1 of CE": ce_law.alpha.p() < 0.05,
+        "found: RBP_100's α is larger than CE's by 30%": law(family.s, at(counts, 100), neg_log_rbp_over_ce).alpha.p()
         < 0.05,
-        "found: RBP_100's α is larger than RBP_1's by 30%": against_1.alpha.p() < 0.05,
-        "found: CE at the largest size is off by 10%": off.held_out().p() < 0.05,
-        "found: CE's α of two families differs by 20%": difference_of_exponents(of_ce, of_steeper).p() < 0.05,
-        "found: CE's α on two datasets differs by 20%": with_scatter.over(of_ce).alpha.p() < 0.05,
+        "found: RBP_100's α is larger than RBP_1's by 30%": rbp_100_over_rbp_1.alpha.p() < 0.05,
+        "found: CE at the largest size is off by 10%": mispredicted.held_out().p() < 0.05,
+        "found: CE's α of two families differs by 20%": difference_of_exponents(ce_law, steeper_law).p() < 0.05,
+        "found: CE's α on two datasets differs by 20%": with_scatter.over(ce_law).alpha.p() < 0.05,
     }
 
 
@@ -240,13 +240,13 @@ def families(rng: np.random.Generator, cell: Settings) -> Outcomes:
     laws = []
     for family, read in ((one, documents), (other, documents), (other, _documents(rng, cell))):
         counts = family.measure(rng, read, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-        laws.append((law(family.s, counts, cross_entropy), law(family.s, at(counts, 1), missed)))
-    (ce, of_1), (ce_of_other, of_1_of_other), (ce_apart, _) = laws
-    same = "false: two families differ in {}, same documents"
+        laws.append((law(family.s, counts, cross_entropy), law(family.s, at(counts, 1), neg_log_rbp)))
+    (ce_law, rbp_1_law), (other_ce_law, other_rbp_1_law), (ce_law_elsewhere, _) = laws
+    claim = "false: two families differ in {}, same documents"
     return {
-        **rejected(same.format("CE's α"), difference_of_exponents(ce, ce_of_other)),
-        **rejected(same.format("RBP_1's α"), difference_of_exponents(of_1, of_1_of_other)),
-        **rejected("false: two families differ in CE's α, other documents", ce.alpha - ce_apart.alpha),
+        **rejected(claim.format("CE's α"), difference_of_exponents(ce_law, other_ce_law)),
+        **rejected(claim.format("RBP_1's α"), difference_of_exponents(rbp_1_law, other_rbp_1_law)),
+        **rejected("false: two families differ in CE's α, other documents", ce_law.alpha - ce_law_elsewhere.alpha),
     }
 
 
@@ -265,10 +265,10 @@ def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
     if not cell["sd"]:
         outcomes |= rejected("false: α differs between two datasets", laws[0].over(laws[1]).alpha)
     mean = mean_over_datasets(laws)
-    return outcomes | _of_mean(mean, "datasets", float(exponents[-1]), differ=bool(cell["sd"]))
+    return outcomes | _mean_outcomes(mean, "datasets", float(exponents[-1]), differ=bool(cell["sd"]))
 
 
-def _of_mean(mean: Mean | None, over: str, further: float, *, differ: bool) -> dict[str, float]:
+def _mean_outcomes(mean: Mean | None, over: str, further: float, *, differ: bool) -> dict[str, float]:
     """Return the outcomes of claims about a mean of exponents around ALPHA, and about one further exponent."""
     if mean is None:
         return {}
@@ -291,52 +291,56 @@ def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
         family = Family(cell["m"], tau, slope=1.0 - 2 * (i % 2))
         counts = family.measure(rng, documents, alpha_ce=float(alpha), alphas=(ALPHA, ALPHA))
         laws.append(law(family.s, counts, cross_entropy))
-    outcomes = _of_mean(mean_over_families(laws), "families", float(exponents[-1]), differ=bool(cell["sd"]))
+    outcomes = _mean_outcomes(mean_over_families(laws), "families", float(exponents[-1]), differ=bool(cell["sd"]))
     what = "scatter of families pooled" if cell["other"] == 1 else "pooled, though one family scatters 4 times as much"
     variance, df = pooled_scatter(laws)
     return outcomes | covered(f"covers: CE's α, {what}", laws[0].alpha_with_scatter(variance, df), float(exponents[0]))
 
 
 def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate several seeds of each size, which are summed into one point. They may share a part of their scatter."""
+    """Simulate several seeds of each size, which are summed into one point and may share a part of their scatter."""
     family = Family(cell["m"], 0.0)
     documents = _documents(rng, cell)
-    of_size = Family(cell["m"], cell["tau"] * cell["common"] ** 0.5).scatter(rng, 2)
+    size_scatter = Family(cell["m"], cell["tau"] * cell["common"] ** 0.5).scatter(rng, 2)
     counts = []
     for i, x in enumerate(np.log(family.s / family.s[0])):
         place = round(2 * i / (cell["m"] - 1) - 1, 6)
-        of_seeds = []
+        counts_of_seeds = []
         for _ in range(cell["seeds"]):
             y = (
                 np.exp(-ALPHA * x)
-                * of_size[i]
+                * size_scatter[i]
                 * Family(1, cell["tau"] * (1 - cell["common"]) ** 0.5).scatter(rng, 2)[0]
             )
-            missed_of_1 = np.array([1.1 * y[1]])
-            of_seeds.append(documents.measure(rng, ce=CE_OF_SMALLEST * y[0], missed=missed_of_1, ks=(1,), place=place))
-        counts.append(reduce(operator.add, of_seeds))
+            neg_log_rbp_1 = np.array([1.1 * y[1]])
+            ce = CE_OF_SMALLEST * y[0]
+            counts_of_seeds.append(documents.measure(rng, ce=ce, neg_log_rbp=neg_log_rbp_1, ks=(1,), place=place))
+        counts.append(reduce(operator.add, counts_of_seeds))
     said = "of which half of the scatter is common to a size" if cell["common"] else "whose scatter is independent"
     return {
         **covered(f"covers: CE's α from seeds, {said}", law(family.s, counts, cross_entropy).alpha, ALPHA),
-        **covered(f"covers: RBP_1's α from seeds, {said}", law(family.s, counts, missed).alpha, ALPHA),
+        **covered(f"covers: RBP_1's α from seeds, {said}", law(family.s, counts, neg_log_rbp).alpha, ALPHA),
     }
 
 
 def sources(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate documents from sources. Documents of one source share three quarters of the variance of difficulty."""
+    """Simulate documents in groups. Documents of one group share three quarters of the variance of difficulty.
+
+    The results call the groups sources.
+    """
     family = _family(cell)
     documents = _documents(rng, cell)
     counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
-    grouped = [of_size.in_groups(documents.source.tolist()) for of_size in counts]
+    grouped = [size_counts.in_groups(documents.group.tolist()) for size_counts in counts]
     largest = CE_OF_SMALLEST * float(family.curve(ALPHA)[-1])
     outcomes: dict[str, float] = {}
     for name, units in (("sources given", grouped), ("sources not given", counts)):
-        same = law(family.s, at(units, 1), missed_over_ce).alpha
+        delta_alpha = law(family.s, at(units, 1), neg_log_rbp_over_ce).alpha
         outcomes |= covered(f"covers: CE's α, {name}", law(family.s, units, cross_entropy).alpha, ALPHA)
-        outcomes |= covered(f"covers: RBP_1's α, {name}", law(family.s, at(units, 1), missed).alpha, ALPHA)
+        outcomes |= covered(f"covers: RBP_1's α, {name}", law(family.s, at(units, 1), neg_log_rbp).alpha, ALPHA)
         if not family.tau:  # CE of the largest model is known only if it lies on the law
             outcomes |= covered(f"covers: CE, {name}", estimate(units[-1], cross_entropy), largest)
-        outcomes |= rejected(f"false: Δα differs, though equal, {name}", same)
+        outcomes |= rejected(f"false: Δα differs, though equal, {name}", delta_alpha)
     return outcomes
 
 
