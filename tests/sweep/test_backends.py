@@ -148,7 +148,9 @@ def test_run_side_by_side_runs_one_job_at_a_time_on_each_gpu(tmp_path: Path) -> 
     wait_for_the_other = f"""
 print(gpu, flush=True)
 open({str(tmp_path)!r} + f"/{{gpu}}.begun", "w").close()
+deadline = time.monotonic() + 300
 while not all(os.path.exists({str(tmp_path)!r} + f"/{{number}}.begun") for number in (3, 7)):
+    assert time.monotonic() < deadline, "the other job did not begin"
     time.sleep(0.01)
 """
     commands = [
