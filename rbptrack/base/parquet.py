@@ -1,12 +1,19 @@
-"""Read and write Parquet files with checksums. Every page has a CRC-32, which is verified on reading."""
+"""Read and write Parquet files with checksums, which are verified on reading.
+
+Every page has a CRC-32, as the format provides. The footer has one, too, in the four bytes before it, where other
+readers of Parquet do not look. The footer holds the names and types of the columns and the statistics of row groups.
+Without its checksum, a flipped bit in the name of an optional column would look like a file without this column.
+"""
 
 from __future__ import annotations
 
+import os
+import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +23,7 @@ import pyarrow.parquet as pq
 from rbptrack.base.errors import MissingArtifact, first_line
 from rbptrack.base.files import replacing
 
+_CHECKSUM_BYTES = 4
 _ROWS = 2**17  # rows that are read at once; each of their columns takes about 1 MB
 
 
@@ -40,6 +48,7 @@ class TableWriter:
             field.name for field in self._schema if pa.types.is_floating(field.type)
         }  # their values rarely repeat
         temporary = self._resources.enter_context(replacing(self._path))
+        self._resources.enter_context(_checked_footer(temporary))
         self._file = self._resources.enter_context(
             pq.ParquetWriter(
                 temporary,
@@ -116,6 +125,10 @@ def read_rows(path: Path, column: str, values: Collection[int]) -> pa.Table:
 def _open_checked(path: Path) -> Iterator[Any]:
     try:
         with path.open("rb") as raw:
+            footer = _footer(raw)
+            raw.seek(-len(footer) - _CHECKSUM_BYTES, os.SEEK_END)
+            if raw.read(_CHECKSUM_BYTES) != _checksum(footer):
+                raise ValueError("the checksum of its footer is wrong")
             yield pq.ParquetFile(raw, page_checksum_verification=True)
     except GeneratorExit:
         raise
@@ -126,6 +139,28 @@ def _open_checked(path: Path) -> Iterator[Any]:
             f"{path} is damaged or cannot be read ({first_line(error)}): restore it from a copy, or measure again "
             "with force=true"
         ) from error
+
+
+@contextmanager
+def _checked_footer(path: Path) -> Iterator[None]:
+    """Put the checksum of the footer before the footer of the Parquet file that the block writes."""
+    yield
+    with path.open("r+b") as file:
+        footer = _footer(file)
+        file.seek(-len(footer), os.SEEK_END)
+        file.write(_checksum(footer) + footer)
+
+
+def _footer(file: BinaryIO) -> bytes:
+    """Return the end of a Parquet file: the footer, its length (4 bytes, little-endian) and the magic number (4)."""
+    file.seek(-8, os.SEEK_END)
+    length = int.from_bytes(file.read(4), "little")
+    file.seek(-length - 8, os.SEEK_END)
+    return file.read()
+
+
+def _checksum(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "little")
 
 
 def _present(file: Any, columns: Sequence[str] | None) -> list[str] | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rbptrack.base.errors import MissingArtifact
@@ -98,7 +99,7 @@ def test_read_table_never_returns_another_number_after_a_flipped_bit(tmp_path: P
     path = tmp_path / "t.parquet"
     write_table(path, table)
     content = path.read_bytes()
-    footer_bytes = int.from_bytes(content[-8:-4], "little") + 8
+    footer_bytes = 4 + int.from_bytes(content[-8:-4], "little") + 8  # with its checksum
     rng = np.random.default_rng(1)
     errors = 0
     for offset in rng.integers(4, len(content) - footer_bytes, size=200):
@@ -111,3 +112,23 @@ def test_read_table_never_returns_another_number_after_a_flipped_bit(tmp_path: P
         except MissingArtifact:
             errors += 1
     assert errors > 180
+
+
+def test_read_table_notices_every_flipped_bit_of_the_footer(tmp_path: Path, table: pa.Table) -> None:
+    """The footer holds names and types of columns. A renamed column must not look like a file without this column."""
+    path = tmp_path / "t.parquet"
+    write_table(path, table)
+    content = path.read_bytes()
+    footer_bytes = 4 + int.from_bytes(content[-8:-4], "little") + 8  # with its checksum
+    for offset in range(len(content) - footer_bytes, len(content)):
+        damaged = bytearray(content)
+        damaged[offset] ^= 1 << offset % 8
+        path.write_bytes(damaged)
+        with pytest.raises(MissingArtifact):
+            read_table(path, ["id"])
+
+
+def test_other_readers_of_parquet_read_a_file_with_a_checksum_of_its_footer(tmp_path: Path, table: pa.Table) -> None:
+    write_table(tmp_path / "t.parquet", table)
+    assert pq.read_table(tmp_path / "t.parquet").equals(table)
+    assert pq.read_metadata(tmp_path / "t.parquet").num_rows == len(table)
