@@ -143,8 +143,8 @@ GLOSSARY: dict[str, str | Term] = {
     **PARTS,
     "alpha": Term("exponent of the law part = A S^-alpha", "α"),
     "delta": Term("exponent of the part minus that of cross-entropy, by the law of their ratio", "Δα vs. CE"),
-    "per_decade": Term("change of the part if S grows tenfold, in nats, by a straight line in ln S"),
     "share": Term("share of the fall of CE with size that belongs to the part: slope of the part over CE", form=".1%"),
+    "per_decade": Term("change of the part if S grows tenfold, in nats, by a straight line in ln S"),
     "miller_madow": Term(
         "H(P) + (ranks that occur - 1)/(2 tokens), which corrects a part of the bias of H(P)", "H(P), Miller-Madow"
     ),

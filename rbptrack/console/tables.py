@@ -38,8 +38,9 @@ def print_table(
     Args:
         frame: the table.
         formats: the format of a column's numbers, such as `.3f`, by column; default: four significant digits.
-        by_importance: the columns to keep if room is short, the most important first. Of the other columns, the
-            leftmost are kept first. The first column of the frame is always shown.
+        by_importance: the columns to keep if room is short, the most important first. If one of them does not fit,
+            no less important column is shown. Of the other columns, the leftmost are kept first. The first column of
+            the frame is always shown.
         title: a line to print above the table.
         wrap: whether to break the last column into lines if room is short. No column is left out.
 
@@ -70,7 +71,7 @@ def table_lines(
         frame: the table.
         room: the largest width of a line in characters. Columns that do not fit are left out.
         formats: the format of a column's numbers, such as `.3f`, by column; default: four significant digits.
-        by_importance: the columns to keep if room is short, the most important first.
+        by_importance: the columns to keep if room is short, as in `print_table`.
 
     Returns:
         The lines, beginning with the line of column names, and the names of the columns that are left out.
@@ -89,13 +90,14 @@ def _fitting(widths: Mapping[str, int], room: int, by_importance: Sequence[str])
     """Return the names of the columns that fit and of those that do not, both in the order of the table."""
     first, *others = widths
     important = [name for name in by_importance if name in others]
-    important += [name for name in others if name not in important]
     left = room - widths[first]
     shown = {first}
-    for name in important:
+    for name in [*important, *(name for name in others if name not in important)]:
         if widths[name] + _GAP <= left:
             left -= widths[name] + _GAP
             shown.add(name)
+        elif name in important:
+            break
     return [name for name in widths if name in shown], [name for name in widths if name not in shown]
 
 

@@ -70,8 +70,8 @@ def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]]
     Returns:
         The table without asides, and the titles of its columns, the most important first. A narrow terminal drops
         columns from the end of this list: first the columns that the report adds to its estimates (`beside`), then
-        p values, the smallest effects found in 80% of cases, verdicts, and estimates. The result is None if the table
-        has no estimate.
+        p values, the smallest effects found in 80% of cases, and then the questions, the last one first. A question
+        loses its verdict before its estimate. The result is None if the table has no estimate.
 
     """
     table = table.without_asides()
@@ -84,7 +84,7 @@ def columns_by_importance(table: ResultsTable) -> tuple[pd.DataFrame, list[str]]
         shown.remove("family")
     cases = [name for question in questions for name in report.case_columns(question)]
     by_importance = []
-    for names in ([*KEYS, *cases], questions, ["verdict"], ["detectable"], ["p_holm"]):
+    for names in ([*KEYS, *cases], [*questions, "verdict"], ["detectable"], ["p_holm"]):
         by_importance += [title for title in shown if table.names[title] in names]
     by_importance += [title for title in shown if title not in by_importance]
     return table.frame[shown], by_importance

@@ -340,7 +340,7 @@ class Store(Artifacts):
 
         Args:
             repair: whether to mark damaged runs, after all faults were yielded. The next sweep measures the marked
-                measurements again.
+                measurements again. Marked imports can be imported again.
 
         """
         if not self.connection.exists or self.measurements.find() is None:

@@ -57,6 +57,7 @@ class Fault:
         text: what is wrong.
         lost: whether the run is missing, not FINISHED any more, or in another experiment. It cannot be marked then.
         is_measurement: whether the run is a measurement. Other runs hold sweeps, analyses or scores.
+        imported_from: the name of the file that the run was imported from. It is empty if the run was not imported.
 
     """
 
@@ -65,6 +66,7 @@ class Fault:
     text: str
     lost: bool = False
     is_measurement: bool = True
+    imported_from: str = ""
 
 
 def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment) -> Iterator[Fault]:
@@ -92,8 +94,9 @@ def find_faults(store: Artifacts, measurements: Experiment, reports: Experiment)
                 if is_measurement != (experiment is measurements):
                     text = f"it was moved to the experiment {experiment.name}"
                     yield Fault(run_id, name, text, lost=True, is_measurement=is_measurement)
+                imported_from = tags.get(Tag.IMPORTED_FROM, "")
                 for text in differences_from_record(store, run):
-                    yield Fault(run_id, name, text, is_measurement=is_measurement)
+                    yield Fault(run_id, name, text, is_measurement=is_measurement, imported_from=imported_from)
     yield from _lost_measurements(store, sweeps, present)
 
 

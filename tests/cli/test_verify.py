@@ -29,7 +29,40 @@ def test_verify_names_a_damaged_file(run_in_store: RunCommand, tmp_path: Path, m
     code, out, _ = run_in_store(f"verify {uri}")
     assert code == 1
     assert "ranks.parquet" in out
-    assert run_in_store(f"verify --repair {uri}")[0] == 1
+    code, out, _ = run_in_store(f"verify --repair {uri}")
+    assert code == 1
+    assert "next sweep" not in out
+    assert bundle.name in out
+    assert run_in_store(f"import {bundle} {uri}")[0] == 0
+    assert run_in_store(f"verify {uri}")[0] == 0
+    assert run_in_store(f"show nano-6k/code {uri}")[0] == 0
+
+
+@pytest.mark.parametrize("flag", ["", "--repair"])
+def test_verify_names_the_file_to_import_again_if_an_imported_measurement_is_damaged(
+    flag: str, run_command: RunCommand, tmp_path: Path
+) -> None:
+    (tmp_path / "results.csv").write_text("model,dataset,ce,rbp_10\nmine-1m,wiki,3.4,0.7\n")
+    assert run_command("import results.csv")[0] == 0
+    store = Store("sqlite:///mlflow.db")
+    run_id = str(store.runs().frame["run_id"].iat[0])
+    store.connection.client.log_metric(run_id, "ce", 3.3)
+    code, out, _ = run_command(f"verify {flag}")
+    assert code == 1
+    assert "next sweep" not in out
+    assert "results.csv" in out
+
+
+def test_a_damaged_import_can_be_imported_again_after_repair(run_command: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "results.csv").write_text("model,dataset,ce,rbp_10\nmine-1m,wiki,3.4,0.7\n")
+    assert run_command("import results.csv")[0] == 0
+    store = Store("sqlite:///mlflow.db")
+    run_id = str(store.runs().frame["run_id"].iat[0])
+    store.connection.client.log_metric(run_id, "ce", 3.3)
+    assert run_command("verify --repair")[0] == 1
+    assert run_command("import results.csv")[0] == 0
+    assert run_command("verify")[0] == 0
+    assert store.runs().frame["ce"].tolist() == [3.4]
 
 
 @pytest.fixture

@@ -70,9 +70,14 @@ def test_print_table_in_a_narrow_terminal_names_the_columns_it_drops(monkeypatch
     assert all(name in lines[-1] for name in ("tokens", "ce", "ok"))
 
 
-def test_print_table_in_a_narrow_terminal_keeps_the_columns_of_last_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_print_table_in_a_narrow_terminal_keeps_the_most_important_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = lines_in_terminal(FRAME, 30, monkeypatch, by_importance=["ce"])
     assert lines[0].split() == ["model", "ce", "ok"]
+
+
+def test_print_table_shows_no_column_that_is_less_important_than_a_dropped_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = lines_in_terminal(FRAME, 30, monkeypatch, by_importance=["ce", "dataset", "ok"])
+    assert lines[0].split() == ["model", "ce"]
 
 
 def test_print_table_in_a_wide_terminal_drops_no_column(monkeypatch: pytest.MonkeyPatch) -> None:

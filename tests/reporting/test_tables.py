@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbptrack.analysis import Report, Term
+from rbptrack.console.tables import table_lines
 from rbptrack.reporting import Analysis, show
 from rbptrack.reporting.tables import cell, metrics, p_text, results_tables, table_text
 from rbptrack.reporting.terminal import columns_by_importance
@@ -214,3 +215,20 @@ def test_columns_by_importance_order_estimates_verdict_p_and_then_columns_beside
     assert sorted(by_importance) == sorted(frame.columns)
     places = [by_importance.index(title) for title in ("metric", "α", "verdict", "p", "A")]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("width", range(20, 200, 5))
+def test_a_table_without_room_for_the_verdict_shows_no_less_important_column(width: int) -> None:
+    report = Report({"difference": Term("difference of exponents", "Δα", "+.3g"), "A": "factor", "versus": "the other"})
+    keys = {"family": "", "dataset": "a-dataset-with-a-long-name", "metric": "ce", "versus": "a-family-with-a-long-name"}
+    for k in (1, 10):
+        keys["metric"] = f"rbp_{k}"
+        report.add("difference", Estimate(0.001 * k, sampling=1e-4), **keys, null=0.0, margin=0.01, beside={"A": 3.0})
+    columns = columns_by_importance(results_tables(report)[0])
+    assert columns is not None
+    frame, by_importance = columns
+    _, left_out = table_lines(frame, width, by_importance=by_importance)
+    if "verdict" in left_out:
+        assert {"p", "A"} <= set(left_out)
+    if "Δα" in left_out:
+        assert "verdict" in left_out
