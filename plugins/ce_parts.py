@@ -267,11 +267,11 @@ def _headline(report: Report) -> str:
     shares = report.frame("share").groupby("metric")["share"]
     entropy = range_text(shares.get_group("error_entropy"), ".0%")
     if "rank" not in shares.groups:
-        return f"The entropy of ranks, H(P), contributes {entropy} of the fall of cross-entropy with size."
+        return f"The entropy of ranks, H(P), makes up {entropy} of the fall of cross-entropy with size."
     ranks = range_text(shares.get_group("rank"), ".0%")
     return (
-        f"Of the fall of cross-entropy with size, E[ln R] contributes {ranks}. "
-        f"In the other identity, the entropy of ranks H(P) contributes {entropy}."
+        f"E[ln R] makes up {ranks} of the fall of cross-entropy with size, and E[-ln(pR)] the rest. By the other "
+        f"identity, the entropy of ranks H(P) makes up {entropy} of this fall."
     )
 
 

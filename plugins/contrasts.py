@@ -162,7 +162,7 @@ class Contrasts(Analyzer):
         if "against_rbp_1" in report.questions:
             rows = report.frame("against_rbp_1").rename(columns={"against_rbp_1": title})
             report.figures["against_rbp_1"] = intervals(rows, x=title, y="metric", null=0.0)
-        report.headline = _headline(report, fitted)
+        report.headline = _headline(report, fitted, self.margin)
         return report
 
     def _against_rbp_1(self, report: Report, exponents: Exponents) -> None:
@@ -291,7 +291,7 @@ def _add_mean(report: Report, question: str, mean: Mean | None, **keys: Any) -> 
     report.add(question, mean.mean, beside=beside, **keys)
 
 
-def _headline(report: Report, fitted: Sequence[Exponents]) -> str:
+def _headline(report: Report, fitted: Sequence[Exponents], margin: float) -> str:
     """Say how often exponents differ: from RBP_1's, between datasets, and between families."""
     several = len({str(exponents.family.rows["family"].iloc[0]) for exponents in fitted}) > 1
     parts = []
@@ -302,7 +302,7 @@ def _headline(report: Report, fitted: Sequence[Exponents]) -> str:
         texts = {
             "above": f"{label}'s exponent is above RBP_1's",
             "below": f"{label}'s exponent is below RBP_1's",
-            "same": f"{label}'s exponent is the same as RBP_1's",
+            "same": f"{label}'s exponent is within {margin:.0%} of RBP_1's",
         }
         none = f"no difference of the exponents of {label} and RBP_1 was found"
         parts.append(verdict_clause(rows[rows["metric"] == largest], texts, noun="law", none=none))
@@ -318,4 +318,6 @@ def _headline(report: Report, fitted: Sequence[Exponents]) -> str:
         )
     if any(ce_clauses):
         parts.append(f"CE's exponent: {'; '.join(filter(None, ce_clauses))}")
-    return join_clauses(*parts) or "Exponents are not compared, because there are too few documents or too few sizes."
+    if not any(parts) and ("against_rbp_1" in report.questions or reported):
+        return "No difference of exponents was tested; the report's notes say why."
+    return join_clauses(*parts)

@@ -444,8 +444,8 @@ def _headline(report: Report) -> str:
     longest = rows[rows["metric"] == metric]["N"].max()
     clustering = report.frame("clustering")
     n_effs, ratios = (rows[(rows["metric"] == metric) & (rows["N"] == longest)] for rows in (rows, clustering))
-    count = f"{longest} tokens in a row count as {range_text(n_effs['n_eff'], '.1f')} independent tokens"
-    mixture = f"as {range_text(ratios['n_eff_mixture'], '.1f')} if only documents differed"
+    count = f"{longest} tokens in a row succeed as often as {range_text(n_effs['n_eff'], '.1f')} independent tokens"
+    mixture = f"if only documents differed, as often as {range_text(ratios['n_eff_mixture'], '.1f')}"
     texts = {"above": "right tokens cluster within documents", "below": "right tokens spread out within documents"}
     tested = verdict_clause(clustering, texts, noun="case", none="no clustering within documents was found")
     return join_clauses(f"{metric_label(metric)}: {count}", mixture, tested or "too few documents to test clustering")

@@ -215,7 +215,8 @@ def _headline(report: Report) -> str:
     if len(rows):
         errors = rows.groupby(["family", "dataset", "metric"])[["prediction", "with_floor"]].mean()
         times = int((errors["with_floor"] < (1 - MIN_GAIN) * errors["prediction"]).sum())
-        better = f"E + A S^-α predicts left-out sizes better than A S^-α in {times} of {counted(len(errors), 'law')}"
+        laws = counted(len(errors), "law")
+        better = f"E + A S^-α predicts left-out sizes better than A S^-α in {times} of {laws} (a count, not a test)"
     if "bend" not in report.questions:
         return join_clauses(better) or "Forms are not compared, because E + A S^-α and a bend need at least 5 sizes."
     words = {"above": "the law flattens", "below": "the law steepens"}

@@ -290,7 +290,7 @@ class PowerLaw(Analyzer):
         against_ce = {
             "above": "faster than cross-entropy",
             "below": "more slowly than cross-entropy",
-            "same": "as fast as cross-entropy",
+            "same": f"as fast as cross-entropy to within {self.margin:.0%}",
         }
         none = "no difference from cross-entropy was found"
         compared = verdict_clause(delta[delta["metric"] == metric], against_ce, noun="law", none=none, power=True)

@@ -195,7 +195,8 @@ class Reading(Generic[T]):
             yield family, [reduce(operator.add, [values[run_id] for run_id in run_ids]) for run_ids in family.run_ids]
         if only_metrics:
             self.notes.append(
-                f"Imported without ranks: {listed(only_metrics)}. Their intervals include the scatter of models only."
+                f"Imported without ranks: {listed(only_metrics)}. Intervals and tests of their laws in size include "
+                "the scatter between models, but not the choice of documents."
             )
         if without_ranks:
             self.notes.append(f"Left out, because they were imported without ranks: {listed(without_ranks)}.")
