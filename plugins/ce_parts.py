@@ -270,8 +270,8 @@ def _headline(report: Report) -> str:
         return f"The entropy of ranks, H(P), makes up {entropy} of the fall of cross-entropy with size."
     ranks = range_text(shares.get_group("rank"), ".0%")
     return (
-        f"E[ln R] makes up {ranks} of the fall of cross-entropy with size, and E[-ln(pR)] the rest. By the other "
-        f"identity, the entropy of ranks H(P) makes up {entropy} of this fall."
+        f"E[ln R] makes up {ranks} of the fall of cross-entropy with size. "
+        f"By the other identity, the entropy of ranks H(P) makes up {entropy}."
     )
 
 

@@ -444,11 +444,12 @@ def _headline(report: Report) -> str:
     longest = rows[rows["metric"] == metric]["N"].max()
     clustering = report.frame("clustering")
     n_effs, ratios = (rows[(rows["metric"] == metric) & (rows["N"] == longest)] for rows in (rows, clustering))
-    count = f"{longest} tokens in a row succeed as often as {range_text(n_effs['n_eff'], '.1f')} independent tokens"
-    mixture = f"if only documents differed, as often as {range_text(ratios['n_eff_mixture'], '.1f')}"
+    measured = range_text(n_effs["n_eff"], ".1f")
+    count = f"{longest} tokens in a row succeed as often as {measured} independent tokens"
+    mixture = f"({range_text(ratios['n_eff_mixture'], '.1f')} if only documents differed)"
     texts = {"above": "right tokens cluster within documents", "below": "right tokens spread out within documents"}
     tested = verdict_clause(clustering, texts, noun="case", none="no clustering within documents was found")
-    return join_clauses(f"{metric_label(metric)}: {count}", mixture, tested or "too few documents to test clustering")
+    return join_clauses(f"{metric_label(metric)}: {count} {mixture}", tested or "too few documents to test clustering")
 
 
 def _draw(report: Report) -> None:
