@@ -37,6 +37,7 @@ from rbptrack.analysis import (
     Runs,
     Term,
     join_clauses,
+    listed,
     range_text,
     read_families,
     verdict_clause,
@@ -293,9 +294,15 @@ class Emergence(Analyzer):
                 report.notes.append(f"{family}: no intervals of α_N: {why_no_interval(windows_of)}.")
             if not ks:
                 report.notes.append(f"{family}: no window can fail, because no k is below |V| = {family.vocab_size}.")
+            elif len(fewest) >= MIN_UNITS and (long := _with_too_few_documents(fewest, lengths)):
+                report.notes.append(
+                    f"{family}: no intervals at N = {listed(long)}: fewer than {MIN_UNITS} documents have windows of "
+                    "this length."
+                )
             for i, k in enumerate(ks):
                 for j, n in enumerate(lengths):
-                    windows += self._add_windows(report, family, k, n, [size.windows[:, i, j] for size in sizes])
+                    counts = [_with_units(size.windows[:, i, j]) for size in sizes]
+                    windows += self._add_windows(report, family, k, n, counts)
                 answers += self._add_answers(report, family, sizes, i, k)
         report.notes += reading.notes
         if not windows:
@@ -425,7 +432,7 @@ class Emergence(Analyzer):
             row["succeeded"] = totals[1] / answers
             row["independent"] = float(expected(size.answer_lengths, totals)) / answers
             rows.append(row)
-        counts = sizes[-1].answers[:, i]
+        counts = _with_units(sizes[-1].answers[:, i])
         lengths = sizes[-1].answer_lengths
         if counts[:, 1].sum() >= self.min_runs:
             ratio = estimate(counts, partial(ln_against_expected, lengths))
@@ -433,6 +440,23 @@ class Emergence(Analyzer):
             keys: dict[str, Any] = {**family.keys, "metric": rbp_name(k)}
             report.add("whole_answers", ratio, null=0.0, show=np.exp, beside=beside, **keys)
         return rows
+
+
+def _with_too_few_documents(windows: FloatArray, lengths: Sequence[int]) -> list[str]:
+    """Return the lengths N at which some documents have windows, but fewer than `MIN_UNITS`.
+
+    Args:
+        windows: the counts of windows, (documents, ks, lengths, 6).
+        lengths: the lengths N.
+
+    """
+    documents = (windows[:, 0, :, WINDOWS] > 0).sum(axis=0)
+    return [str(n) for n, number in zip(lengths, documents, strict=True) if 0 < number < MIN_UNITS]
+
+
+def _with_units(counts: FloatArray) -> FloatArray:
+    """Return the rows of documents with at least one window, or with a whole answer. counts: (documents, columns)."""
+    return counts[counts[:, 0] > 0]
 
 
 def _headline(report: Report) -> str:

@@ -154,8 +154,16 @@ def shares_of_tokens(sums: Summed) -> FloatArray:
 
     If each document has several parts, it is the share of the tokens of one part: the part in which the fewest
     documents hold most of the tokens.
+
+    Raises ValueError if the sums are not (documents, columns) or (documents, parts, columns), or if the first column
+    has negative numbers, which cannot be numbers of tokens.
     """
-    tokens = _array(sums)[..., 0]
+    by_document = _array(sums)
+    if by_document.ndim not in (2, 3):
+        raise ValueError(f"sums have the shape {by_document.shape}; it must be (documents, columns)")
+    tokens = by_document[..., 0]
+    if (tokens < 0).any():
+        raise ValueError("the first column of sums has negative numbers; it must be the number of tokens")
     if tokens.ndim > 1:
         tokens = tokens[:, np.argmin(deciding(tokens))]  # of two equal parts, either gives the same degrees of freedom
     with np.errstate(invalid="ignore"):  # a part may have no tokens
@@ -198,7 +206,14 @@ def combined(u: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def estimate(sums: Summed, statistic: Statistic) -> Estimate:
-    """Compute one statistic of sums over documents, and its error by the jackknife."""
+    """Compute one statistic of sums over documents, and its error by the jackknife.
+
+    Args:
+        sums: the sums of each document. The first column must be the number of tokens: the degrees of freedom depend on
+            the lengths of the documents.
+        statistic: a function that takes sums, (..., columns), and returns a number, (...).
+
+    """
     return from_influences(*influences(sums, statistic), shares_of_tokens(sums))
 
 

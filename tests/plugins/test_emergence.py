@@ -124,6 +124,23 @@ def test_n_eff_of_long_windows_does_not_depend_on_hard_short_documents() -> None
     assert row["verdict"] == "undecided"
 
 
+def test_emergence_has_no_interval_at_an_n_for_which_too_few_documents_are_long_enough() -> None:
+    """12 of 100 documents have 200 tokens, the other ones 10."""
+    lengths = np.repeat([10, 200], [88, 12])
+    document = np.repeat(np.arange(100), lengths)
+    position = np.concatenate([np.arange(n) for n in lengths])
+    tables = {}
+    for i, s in enumerate(SIZES):
+        ranks = 1 + (np.random.default_rng(i).random(len(document)) >= 0.85 + 0.03 * i)
+        tables[s] = rank_table(ranks, document=document, position=position)
+    report = Emergence(ks=(1,), lengths=(4, 16)).analyze(family_runs(tables))
+    for question in ("n_eff", "clustering", "alpha_n", "delta_n"):
+        rows = report.frame(question).set_index("N")
+        assert np.isfinite(rows.loc[4, ["low", "high"]].astype(float)).all()
+        assert rows.loc[16, ["low", "high"]].isna().all()
+    assert any("N = 16" in note and "20" in note for note in report.notes)
+
+
 def test_emergence_of_blocks_of_hits_has_n_eff_below_n_and_clustering() -> None:
     """A window of 4 tokens lies in one block of 10 with probability 0.7, and otherwise in two."""
     report = Emergence(ks=(1,), lengths=(4,)).analyze(family_runs({1e6: blocks_of_10_tokens()}))

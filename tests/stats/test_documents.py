@@ -143,6 +143,26 @@ def test_shares_of_tokens_of_two_parts_are_those_of_the_part_in_fewer_documents(
     assert shares_of_tokens(np.stack([rest, rare], axis=1)).tolist() == [1, 0, 0]
 
 
+def test_shares_of_tokens_refuses_a_first_column_that_is_not_the_number_of_tokens() -> None:
+    with pytest.raises(ValueError, match="column"):
+        shares_of_tokens(np.array([[-1.0, 5], [1, 5]]))
+    with pytest.raises(ValueError, match="column"):
+        shares_of_tokens(np.ones(30))
+
+
+def test_shares_of_tokens_ignores_a_part_without_tokens() -> None:
+    some = np.array([[6.0, 0], [1, 0], [1, 0]])
+    assert shares_of_tokens(np.stack([some, 0 * some], axis=1)).tolist() == [0.75, 0.125, 0.125]
+
+
+def test_degrees_of_freedom_of_groups_are_at_most_the_number_of_groups_with_most_tokens() -> None:
+    """One group holds 960 of 1,000 documents, and 40 groups hold one document each."""
+    counts = random_counts(1000)
+    grouped = counts.in_groups([0] * 960 + list(range(1, 41)))
+    assert estimate(counts, cross_entropy).sampling_df > 100
+    assert estimate(grouped, cross_entropy).sampling_df == pytest.approx(1, rel=0.01)
+
+
 def test_interval_covers_if_a_few_documents_hold_most_tokens() -> None:
     """The true mean is 0. If K_L did not limit the degrees of freedom, 91% of these intervals would contain it."""
     rng = np.random.default_rng(1)
