@@ -36,18 +36,18 @@ _METRICS = (
 )  # fmt: skip
 _FORMS = {
     "table": "a table",
-    "hub": "the Hugging Face Hub",
-    "harness": "lm-evaluation-harness",
-    "lighteval": "lighteval",
-    "inspect": "inspect_ai",
+    "hub": "a file of .eval_results",
+    "harness": "a file of lm-evaluation-harness",
+    "lighteval": "a file of lighteval",
+    "inspect": "a log of inspect_ai",
 }
 _YAML = (".yaml", ".yml")
 _SECRET = re.compile(r"passw|pwd|secret|credential|auth|(^|_)key$|(^|_)token$", re.IGNORECASE)
-_SHOTS = ("shots", "num_fewshot", "n-shot", "n_shot")  # names of a table's column with the number of shots
+_SHOTS = ("shots", "num_fewshot", "n-shot", "n_shot")  # a table may use any of these names for the number of shots
 _WRONG_SHAPE = (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError, yaml.YAMLError)
 _UNSET_VALUES = ("", "0", "None", "none", "null", "False", "false", None, False, 0)
 _PROVIDERS = ("hf/", "vllm/", "sglang/", "transformer_lens/", "nnterp/")  # inspect_ai writes them before a model's id
-_LONGEST = 80  # characters that an argument has at most in a name
+_LONGEST = 80  # characters; a longer setting is replaced by a hash
 
 _SAME_WEIGHTS = (
     "add_bos_token", "api_key", "attn_implementation", "backend", "base_url", "batch_size", "cache_dir",
@@ -62,13 +62,16 @@ _SAME_WEIGHTS = (
     "tokenizer_mode", "tokenizer_path", "tokenizer_revision", "truncation", "trust_remote_code", "use_auth_token",
     "use_cache", "use_fast_tokenizer", "use_flash_attention_2", "verify_certificate",
 )  # fmt: skip
-"""Arguments of a model that do not change its weights. Any other argument that is set makes it another model."""
+"""Arguments that do not change a model's weights. Any other argument that is set becomes part of the model's name."""
 
 _OTHER_WEIGHTS = (
     "adapter_weights", "base_model", "delta_weights", "gguf_file", "load_format", "load_in_4bit", "load_in_8bit",
     "lora_path", "quantization", "quantization_config", "subfolder",
 )  # fmt: skip
-"""Arguments in lighteval's `model_config` that change a model's weights. `model_config` lists all arguments."""
+"""Arguments in lighteval's `model_config` that change a model's weights.
+
+`model_config` also lists arguments that the user did not set, so only these are added to the model's name.
+"""
 
 
 class ScoreFile(NamedTuple):
@@ -129,7 +132,7 @@ class Scores(Importer):
     """
 
     names: str = ""
-    """a CSV that maps names of models in the scores (column name) to names in the store (column model)"""
+    """a CSV with the columns name (a model's name in the scores) and model (its name in the store)"""
 
     model: str = ""
     """name of the model, if the file does not name it. All scores must belong to this model"""
@@ -146,6 +149,7 @@ class Scores(Importer):
         names = read_pairs(self.names, "name", "model", option="names")
         if path.suffix.lower() == ".eval":
             raise BadInput(f"{path} is a log of inspect_ai: convert it with `inspect log convert --to json` first")
+        # By kind and reason: the tasks or files that the remark is about, in order.
         remarks: dict[tuple[type[Item], str], dict[str, None]] = {}
         models: dict[str, None] = {}
         for file in _files(path):
@@ -158,9 +162,9 @@ class Scores(Importer):
                 # A single file of an unknown format is read as a table. The error then names the missing columns.
                 items = list(_scores(score_file or ScoreFile(file, "table", None), self.metric))
             except _WRONG_SHAPE as error:
-                why = f"no scores as {_FORMS[score_file.form if score_file else 'table']} writes them"
+                why = f"cannot be read as {_FORMS[score_file.form if score_file else 'table']}"
                 if not inside:
-                    raise BadInput(f"{file} holds {why}") from error
+                    raise BadInput(f"{file} {why}") from error
                 remarks.setdefault((LeftOut, why), {})[inside] = None
                 continue
             for place, item in items:
@@ -192,7 +196,7 @@ def _notes(
     variants = [model for model in models if "+" in model and model not in names]
     if variants:
         yield ImportNote(
-            f"{shortened(variants)}: the weights differ from the base model's, so these are models of their own. "
+            f"{shortened(variants)}: arguments change the weights, so each of these counts as a separate model. "
             "names=FILE maps their names to names in the store"
         )
 
@@ -303,7 +307,10 @@ def _arguments(model_args: object) -> dict[str, Any]:
 
 
 def _shots_of(content: Mapping[str, Any], config: Mapping[str, Any], task: str) -> object:
-    """Return the number of shots of a task, or of all tasks of a group. Return None if it is unknown or differs."""
+    """Return the number of shots of a task. For a group of tasks, return the number that all its tasks share.
+
+    Return None if the number is unknown, or if the tasks of the group differ in it.
+    """
     members = content.get("group_subtasks") or {}
     waiting = [task]
     seen: dict[str, None] = {}
@@ -351,7 +358,10 @@ def _lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
 
 
 def _inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Item]:
-    """Yield the scores of a log of inspect_ai, which is about one task. Its sample counts include all epochs."""
+    """Yield the scores of a log of inspect_ai. A log holds the scores of one task.
+
+    The log counts each sample once per epoch, so its count is divided by the number of epochs.
+    """
     if content.get("status") not in (None, "success"):
         yield LeftOut(file.name, f"a log with the status {str(content['status'])[:40]}")
         return
@@ -408,10 +418,11 @@ def _choose_metric(task: str, numbers: Mapping[str, object], metric: str) -> Gen
     """Choose the metric of a task that has several.
 
     Returns:
-        The name of the requested metric or, if `metric` is empty, of the first known one. Empty if there is none.
+        The key of the requested metric. If `metric` is empty, the key of the first metric of `_METRICS` that the task
+        has. An empty string if the task does not have such a metric.
 
     Yields:
-        A remark, if there is no such metric or if one of several filters was chosen.
+        A remark, if the task does not have such a metric, or if one of several filters was chosen.
 
     """
     wanted = ",".join(part.strip() for part in metric.split(","))

@@ -63,7 +63,7 @@ def new(
             f"such as my_law"
         )
     if name.startswith("_"):
-        raise BadInput(f"{name}: files that begin with _ are not plugins: give a name that begins with a letter")
+        raise BadInput(f"{name}: the name of a plugin must not begin with _. Give a name that begins with a letter")
     if keyword.iskeyword(name):
         raise BadInput(f"{name} is a keyword of Python: give another name, such as my_law")
     if name in {k.folder for k in KINDS}:

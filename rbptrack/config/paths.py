@@ -51,7 +51,8 @@ def user_path(text: str) -> Path:
         raise BadInput(f"{text[:60]!r} is not a path: its characters cannot be in a file's name") from error
     if "\0" in text or max(parts) > 255 or sum(parts) + len(parts) > 4095:
         raise BadInput(
-            f"{text[:60]!r} is not a path: a name can have at most 255 bytes, a path at most 4,095, and no zero byte"
+            f"{text[:60]!r} is not a path: a name can have at most 255 bytes and a path at most 4,095, and neither can "
+            "contain a zero byte"
         )
     try:
         return Path(text).expanduser()
@@ -78,7 +79,8 @@ def _package_folders() -> Iterator[Path]:
         folder = package_folder(point.value)
         if folder is None:
             raise BadInput(
-                f"the package {point.value} cannot be found, although it is registered to offer configs ({point.name})"
+                f"the package {point.value}, which is registered as a source of configs ({point.name}), cannot be "
+                "imported: install the distribution that registers it again, or remove it"
             )
         yield folder
 

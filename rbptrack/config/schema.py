@@ -22,9 +22,9 @@ class Dtype(Enum):
 class SequenceRule(Enum):
     """The rule by which documents are cut into sequences for the model.
 
-    truncate: a document gives one sequence, its first `seq_len` tokens. slide: a document gives sequences of `seq_len`
-    tokens, each of which repeats the last `context` tokens of the previous one; every token is scored once. pack: the
-    documents are joined with end-of-text tokens and cut into sequences of `seq_len` tokens.
+    truncate: the first `seq_len` tokens of each document are one sequence. slide: each document is cut into sequences
+    of `seq_len` tokens. A sequence begins with the last `context` tokens of the previous one, which are not scored
+    again. pack: the documents are joined with end-of-text tokens and cut into sequences of `seq_len` tokens.
     """
 
     truncate = "truncate"
@@ -33,7 +33,7 @@ class SequenceRule(Enum):
 
 
 class Sampling(Enum):
-    """The way in which `documents` texts are drawn from a larger dataset. A seed gives the same texts on each machine.
+    """The way in which documents are drawn from a larger dataset. A seed draws the same documents on each machine.
 
     stream: shuffles through a buffer of 10,000 documents and does not download the whole dataset. shuffle: permutes all
     rows, as in the authors' code, and downloads the whole dataset.
@@ -57,8 +57,8 @@ class Candidates(Enum):
 class Rank(Enum):
     """The definition of rank in the metrics.
 
-    paper: entries with the target's probability count as above it, as in the paper. strict: they do not count, as in
-    the authors' code.
+    Other entries of the vocabulary may have exactly the probability of the target. paper: they are ranked before the
+    target, as in the paper. strict: they are ranked after it, as in the authors' code.
     """
 
     paper = "paper"
@@ -77,7 +77,7 @@ class Launch(Enum):
 class ModelConfig:
     """One causal language model: a repository of the hub (`repo`) or a local folder (`path`)."""
 
-    family: str = MISSING  # name of models that differ in size only; part of a measurement's identity
+    family: str = MISSING  # name of a set of models that differ only in size; part of a measurement's identity
     size: str = MISSING  # size as published, such as 70m
     repo: str = ""  # hub repository, such as EleutherAI/pythia-70m
     path: str = ""  # local folder, instead of `repo`
@@ -85,7 +85,7 @@ class ModelConfig:
     revision: str = "main"  # branch, tag or commit of `repo`, such as step1000 in families with checkpoints
     seed: int = 0  # training seed, if a family has several models of one size; only a label
     training_tokens: float = 0  # D, the number of tokens that the weights were trained on; 0: unknown
-    steps: str = ""  # training steps with a revision step<n>: 0,1,2 or first:last:by; revision=step* selects from them
+    steps: str = ""  # training steps with a revision step<n>, as 0,1,2 or first:last:by; for model.revision=step*
     tokenizer: str = ""  # repository or folder of the tokenizer, if the model has none
     pickles: bool = False  # if there are no safetensors, read pickled weights with torch's weights-only loader
     dtype: Dtype = Dtype.float32  # precision of the weights
@@ -123,7 +123,7 @@ class DatasetConfig:
     separator: str = "\n"  # text between two fields
     chat: bool = False  # render the fields with the model's chat template and score the last field, the answer
     id_field: str = ""  # field that holds a document's id
-    group: str = ""  # field that holds a document's group (a site, a book), the unit of every interval
+    group: str = ""  # field that holds a document's group (a site, a book); intervals are then computed over groups
     head: int = 0  # read only the first rows; 0: all
     where: dict[str, str] = field(default_factory=dict)  # keep rows with these values; `meta.name` for a nested field
     longer_than: int = 0  # keep documents with more characters than this
@@ -132,20 +132,23 @@ class DatasetConfig:
     seed: int = 42  # seed for drawing documents
     sequence: SequenceRule = SequenceRule.slide  # rule for cutting documents into sequences
     seq_len: int = MISSING  # tokens of a sequence
-    shorten: bool = True  # cut shorter sequences for a model with a lower limit; false, or seq_len= typed: refuse it
+    shorten: bool = True  # cut shorter sequences if a model's limit is lower; false or typed seq_len=: refuse the model
     context: int = 1  # with `slide`, the number of tokens that a sequence repeats from the previous one
 
 
 @dataclass
 class KConfig:
-    """The k of the metrics rbp_<k>. They are not part of a measurement's identity, because its ranks give every k."""
+    """The k of the metrics rbp_<k>.
 
-    values: list[int] = MISSING  # the k: k=1,5,50, or k=NAME for a file of conf/k; without k=, those of default.yaml
+    They are not part of a measurement's identity, because RBP_k for any k can be computed from the ranks.
+    """
+
+    values: list[int] = MISSING  # the k: k=1,5,50, or k=NAME for conf/k/NAME.yaml; by default k=default
 
 
 @dataclass
 class EngineConfig:
-    """Settings for speed and memory. They may not change a number beyond float32 rounding."""
+    """Settings for speed and memory. They change results by no more than float32 rounding."""
 
     batch_tokens: int = 0  # tokens of a forward pass; 0: chosen for the device and its free memory
     chunk_tokens: int = 0  # tokens whose logits are in memory at once; 0: chosen for the machine
@@ -157,7 +160,7 @@ class TrackingConfig:
     """The MLflow store that keeps the runs."""
 
     uri: str = ""  # sqlite:///runs.db, http://host:5000; empty: MLFLOW_TRACKING_URI or MLflow's own default
-    experiment: str = ""  # for measurements (reports: NAME-reports); empty: MLFLOW_EXPERIMENT_NAME, else rbptrack
+    experiment: str = ""  # for measurements; reports go to NAME-reports; empty: MLFLOW_EXPERIMENT_NAME or rbptrack
 
 
 @dataclass
@@ -192,7 +195,7 @@ class CellConfig:
 
 @dataclass
 class Config(CellConfig):
-    """The whole config that Hydra composes: one cell, and the settings of its sweep, which each cell repeats."""
+    """The whole config that Hydra composes: one cell, and the settings that all cells of its sweep share."""
 
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     launch: LaunchConfig = field(default_factory=LaunchConfig)
@@ -200,4 +203,4 @@ class Config(CellConfig):
     analyzers: list[str] = field(default_factory=lambda: ["*"])  # patterns of the analyzers to run at the sweep's end
     plugins: PluginsConfig = field(default_factory=PluginsConfig)
     force: bool = False  # measure a cell again even if it is measured already
-    deliver: bool = True  # log to the store; false: leave finished folders to the process that started this one
+    deliver: bool = True  # log measurements to the store; false: another process logs them

@@ -42,7 +42,7 @@ def print_table(
             no less important column is shown. Of the other columns, the leftmost are kept first. The first column of
             the frame is always shown.
         title: a line to print above the table.
-        wrap: whether to break the last column into lines if room is short. No column is left out.
+        wrap: if True, no column is left out. If room is short, the last column is broken into lines.
 
     """
     console = Console(highlight=False)
@@ -59,7 +59,7 @@ def print_table(
         for row in rows:
             print(row)
     if left_out:
-        say(f"not shown in {room} columns: {', '.join(left_out)}")
+        say(f"not shown, because the terminal is too narrow: {', '.join(left_out)}")
 
 
 def table_lines(

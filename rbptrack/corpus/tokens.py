@@ -29,8 +29,8 @@ _BATCH_CHARACTERS = 1_000_000  # a batch ends at this size, to limit the memory 
 _BYTES_PER_CHARACTER = 250  # memory that tokenising takes per character; 180 to 250 bytes were measured
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a token that is one byte
 _MAX_UNKNOWN = 0.5  # largest allowed share of the tokenizer's "unknown" token
-_MAX_LEFT_OUT = 0.1  # largest allowed share of characters that no token stands for; normalisers drop a few
-_SHORT_TEXTS = ("a", "1 b")  # two texts, because a tokenizer may not know a letter
+_MAX_LEFT_OUT = 0.1  # largest allowed share of characters without a token; some tokenizers drop control characters
+_SHORT_TEXTS = ("a", "1 b")  # two texts, because a tokenizer may drop a character that it does not know
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Tokens:
         num_bytes: UTF-8 bytes of the text that the token stands for, int32 (tokens,).
         lengths: number of tokens of each document, int64 (documents,).
         document_ids: the id in the dataset of each selected document, in order.
-        groups: the group of each document. Empty texts if `dataset.group` names no field.
-        texts_hash: SHA-256 (hex) of the texts of the selection.
+        groups: the group of each document. Empty strings if `dataset.group` is not set.
+        texts_hash: SHA-256 (hex) of the texts of these documents.
 
     """
 
@@ -63,9 +63,9 @@ def tokenise(
 ) -> Tokens:
     """Tokenise documents, with the special tokens that the tokenizer adds to a text.
 
-    With a chat template, each document is a conversation, and the template writes the special tokens. If it does not
-    write the tokenizer's prefix, the prefix is added. Tokens of the answer get the number of the last field, all other
-    tokens get 0.
+    With a chat template, each document is a conversation, and the template writes the special tokens. The prefix is the
+    special tokens with which the tokenizer begins a text. It is added if the template does not write it. Tokens of the
+    answer get the number of the last field. All other tokens get 0.
 
     Args:
         documents: the documents, in order.
@@ -74,8 +74,8 @@ def tokenise(
         template: a chat template, or an empty string.
 
     Raises:
-        BadInput: tokenising a document would need more memory than is free, the chat template or the tokenizer fails,
-            more than half of the tokens are unknown to the tokenizer, or it leaves out more than a tenth of the text.
+        BadInput: a document needs more memory than is free. The chat template or the tokenizer fails. More than half of
+            the tokens are the tokenizer's "unknown" token. The tokenizer leaves out more than a tenth of the text.
 
     """
     pieces: list[tuple[IntArray, IntArray, IntArray]] = []
@@ -122,18 +122,18 @@ def _check_known(tokens: Tokens, tokenizer: PreTrainedTokenizerBase) -> None:
 
 def _check_covered(texts: Sequence[str], offsets: Sequence[Offsets]) -> None:
     """Raise BadInput if a tokenizer silently leaves out more than a tenth of the texts' visible characters."""
-    written = 0
+    num_visible = 0
     left_out = 0
     for text, spans in zip(texts, offsets, strict=True):
         covered = np.zeros(len(text), bool)
         for begin, end in spans:
             covered[begin:end] = True
         visible = np.array([not character.isspace() for character in text], bool)
-        written += int(visible.sum())
+        num_visible += int(visible.sum())
         left_out += int((visible & ~covered).sum())
-    if left_out > _MAX_LEFT_OUT * written:
+    if left_out > _MAX_LEFT_OUT * num_visible:
         raise BadInput(
-            f"the tokenizer leaves out {left_out / written:.0%} of the texts' characters, because it does not know "
+            f"the tokenizer leaves out {left_out / num_visible:.0%} of the texts' characters, because it does not know "
             "them. Give the model's own tokenizer (model.tokenizer=...)"
         )
 
@@ -154,10 +154,11 @@ def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
-    """Return the text of each token id, with the space before a word.
+    """Return the text of each token id. If the token begins with a space, its text does, too.
 
-    Decoding ids one by one would lose that space in many vocabularies. A token may hold a part of a character. Its
-    bytes become lone surrogates (Python's "surrogateescape"), and `rbptrack.base.formatting.readable` replaces them.
+    Many tokenizers lose this space if they decode a single id. If a token holds only some bytes of a character, each of
+    these bytes becomes a lone surrogate (Python's "surrogateescape"). `rbptrack.base.formatting.readable` replaces lone
+    surrogates.
     """
     pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
     if "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder):
@@ -196,7 +197,8 @@ def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
         if length > _BATCH_CHARACTERS and needed > available:
             raise BadInput(
                 f"document {document.id} has {length:,} characters: tokenising it would take about "
-                f"{needed / 1e9:.1f} GB of memory, and {available / 1e9:.1f} GB are free. Split it into documents"
+                f"{needed / 1e9:.1f} GB of memory, and {available / 1e9:.1f} GB are free. Split it into smaller "
+                "documents"
             )
         if batch and (len(batch) == _BATCH_DOCUMENTS or characters + length > _BATCH_CHARACTERS):
             yield batch
@@ -222,7 +224,7 @@ def _encoded(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, special: bool
 ) -> list[tuple[IntArray, Offsets]]:
     encoded = _call(tokenizer, list(texts), return_offsets_mapping=True, add_special_tokens=special)
-    ids = [np.array(one, np.int32) for one in encoded["input_ids"]]
+    ids = [np.array(text_ids, np.int32) for text_ids in encoded["input_ids"]]
     return list(zip(ids, encoded["offset_mapping"], strict=True))
 
 
@@ -233,7 +235,8 @@ def _fields_and_bytes(document: Document, text: str, offsets: Offsets, separator
     for part in document.fields[:-1]:
         end += len(part) + len(separator)
         edges.append(end)
-    # The last character decides, because tokenizers differ in whether the space before a word belongs to the word.
+    # A token belongs to the field of its last character. Its first character may be a space of the separator, because
+    # many tokenizers put the space before a word into the word's token.
     field = [bisect_right(edges, max(begin, end - 1)) for begin, end in offsets]
     return np.array(field, np.int8), _bytes(text, offsets, 0, len(text))
 

@@ -29,7 +29,7 @@ def cause(title: str, message: str) -> str:
 
 
 def failure_lines(failures: Sequence[tuple[str, RbptrackError]]) -> list[str]:
-    """Return one line for each cause of failure, with the number of cells that failed for it.
+    """Return one line for each cause of failure. It says how many cells failed for this cause.
 
     Args:
         failures: pairs of a cell's title and its error.
@@ -65,15 +65,15 @@ def _cell_names(cells: Sequence[str]) -> str:
 
 
 def _downloads(errors: Sequence[NotCached]) -> list[str]:
-    """Return a text with the commands that download the missing repositories, and the cells that need each."""
+    """Return a text with a command for each missing repository, and the number of cells that need the repository."""
     if not errors:
         return []
     needed = sorted((missing for error in errors for missing in error.missing), key=lambda missing: missing.kind)
     cells = Counter(needed)
     width = max(len(missing.command) for missing in cells)
     head = (
-        f"{counted(len(errors), 'cell')} failed: the hub cannot be reached, and these are not in the cache. "
-        "On a machine with a network:"
+        f"{counted(len(errors), 'cell')} failed: the hub cannot be reached, and these models and datasets are not in "
+        "the cache. On a machine with a network, run:"
     )
     commands = [f"    {missing.command:<{width}}  # {counted(number, 'cell')}" for missing, number in cells.items()]
     return ["\n".join([head, *commands, other_ways(list(cells))])]

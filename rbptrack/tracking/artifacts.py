@@ -24,11 +24,13 @@ T = TypeVar("T")
 
 
 class Artifacts(RankStore):
-    """Reads the artifacts of runs. Its methods raise MissingArtifact, or StoreAway if the store does not answer.
+    """Reads the artifacts of runs.
+
+    The methods raise MissingArtifact if an artifact does not exist, and StoreAway if the store does not answer.
 
     Attributes:
         connection: the connection to the store.
-        locations: the addresses of artifacts by run ID, for the runs that were looked up.
+        locations: the address of each run's artifacts, by run ID. Runs are added when they are first looked up.
 
     """
 
@@ -66,11 +68,11 @@ class Artifacts(RankStore):
             return {}
 
     def ranks_of_documents(self, run_id: str, documents: Collection[int]) -> RankTable:
-        """Read the rank table of the documents of a measurement that have these numbers."""
+        """Read the rows of a measurement's rank table that belong to the documents with the given numbers."""
         return self._read(run_id, RANKS_FILE, lambda path: RankTable.read_documents(path, documents))
 
     def unscored(self, run_id: str) -> pd.DataFrame:
-        """Read the tokens that the model read but that were not scored.
+        """Read the list of tokens that the model saw but that were not scored.
 
         Returns:
             The columns `document`, `position` and `token`. There are no rows if the tokens were not kept.
@@ -129,7 +131,7 @@ class Artifacts(RankStore):
         return kept
 
     def download(self, run_id: str, name: str, folder: Path) -> Path:
-        """Fetch an artifact into a folder, past the cache. Returns its path."""
+        """Copy an artifact into a folder without using the cache. Return the path of the copy."""
         local = local_path(self._location(run_id))
         if local is not None:
             return Path(shutil.copy(self.artifact(run_id, name), folder))
@@ -151,7 +153,7 @@ class Artifacts(RankStore):
 
 
 def local_path(address: str) -> Path | None:
-    """Return the path on this machine that an address of artifacts names. Returns None if it is on a server."""
+    """Return the local path of an address, or None if the address is on a server."""
     parts = urlsplit(address)
     if parts.scheme == "file":
         return Path(unquote(parts.path))

@@ -66,7 +66,7 @@ def test_list_filters_and_sorts(flags: str, measurements: list[str], run_in_stor
         ("--experiment other", "other"),
     ],
 )
-def test_list_that_selects_nothing_names_the_value_and_the_options(
+def test_list_refuses_an_unknown_name_or_an_empty_selection(
     flags: str, part_of_message: str, run_in_store: RunCommand
 ) -> None:
     code, out, err = run_in_store(f"list {flags}")
@@ -129,7 +129,7 @@ def test_show_accepts_a_name_a_config_or_the_beginning_of_a_run_id(run_in_store:
         pytest.param("rbp_10", id="a column"),
     ],
 )
-def test_show_refuses_a_name_that_is_not_of_exactly_one_measurement(name: str, run_in_store: RunCommand) -> None:
+def test_show_refuses_a_name_that_fits_no_measurement_or_several(name: str, run_in_store: RunCommand) -> None:
     code, out, err = run_in_store(f"show {name}")
     assert (code, out) == (2, "")
     assert "nano-6k/code" in err

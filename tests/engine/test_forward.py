@@ -27,7 +27,7 @@ def test_forward_keeps_logits_below_100_mb_for_every_vocabulary(vocab_size: int,
     ("free_bytes", "requested", "expected"),
     [
         (1e12, 0, 2048),
-        (2 * 700 * 1000, 0, 512),
+        (2 * 700 * 1000, 0, 512),  # half of it holds 700 tokens of 1,000 bytes; 2048 is halved until it fits
         (0, 0, 100),  # one sequence of the longest length
         (0, 3000, 3000),
     ],

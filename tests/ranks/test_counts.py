@@ -46,7 +46,7 @@ def test_merge_equals_the_sum_of_its_parts() -> None:
     assert merged.hits.dtype == np.int32
 
 
-def test_add_refuses_counts_for_other_k() -> None:
+def test_add_refuses_counts_with_different_k() -> None:
     with pytest.raises(RbptrackError, match="cannot be added"):
         document_counts([0], [1], ks=(1, 10)) + document_counts([0], [1], ks=(1, 5))
 
@@ -91,7 +91,7 @@ def test_concatenate_puts_documents_after_each_other() -> None:
     assert DocumentCounts.concatenate([counts, counts]).tokens.tolist() == [10, 30, 10, 30]
 
 
-def test_parse_rbp_name_inverts_rbp_name() -> None:
+def test_parse_rbp_name_returns_the_k_of_rbp_name() -> None:
     assert [parse_rbp_name(rbp_name(k)) for k in (1, 10, 3000)] == [1, 10, 3000]
 
 
@@ -99,7 +99,7 @@ def test_parse_rbp_name_inverts_rbp_name() -> None:
     "name",
     ["ce", "rbp_", "rbp_0", "rbp_01", "rbp_x", "rbp_curve", "neg_log_rbp_1", "RBP_1", se_name(rbp_name(10))],
 )
-def test_parse_rbp_name_of_another_name_is_none(name: str) -> None:
+def test_parse_rbp_name_returns_none_for_other_names(name: str) -> None:
     assert parse_rbp_name(name) is None
 
 

@@ -29,7 +29,7 @@ def measurement_experiment(client: MlflowClient) -> Any:
 
 
 def saved_view(client: MlflowClient) -> tuple[str, dict[str, Any]]:
-    """Return the name of the saved view, and the state of MLflow's page that it opens.
+    """Return the name of the saved view, and the state of MLflow's page in this view.
 
     MLflow keeps a view in a tag of the experiment. The format is not documented. This function reads what MLflow's page
     writes when a user saves a view.
@@ -111,7 +111,7 @@ def test_save_view_saves_a_table_and_charts_of_ce_and_rbp_10(
 def test_save_view_marks_charts_of_other_metrics_as_deleted(
     store: Store, client: MlflowClient, write_cell: WriteCell
 ) -> None:
-    """Otherwise MLflow would add a chart for each metric."""
+    """MLflow adds a chart for each metric that the view does not mention."""
     Outbox(store).deliver(write_cell())
     store.save_view()
     _, state = saved_view(client)

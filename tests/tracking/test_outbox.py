@@ -64,7 +64,7 @@ def test_deliver_logs_all_files_and_a_picture_as_artifacts(store: Store, write_c
     assert store.artifact(run_id, "rank_distribution.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_deliver_of_an_equal_or_removed_folder_returns_the_existing_run(
+def test_deliver_returns_the_existing_run_for_a_copy_and_for_a_removed_folder(
     store: Store, write_cell: WriteCell, tmp_path: Path
 ) -> None:
     folder = write_cell()
@@ -168,7 +168,7 @@ def test_deliver_waiting_tries_a_store_that_is_away_only_once(
     assert len(attempts) == 1
 
 
-def test_deliver_to_another_store_keeps_a_folder_that_waits(
+def test_deliver_keeps_a_folder_that_waits_for_another_store(
     store: Store, write_cell: WriteCell, run_command: RunCommand
 ) -> None:
     folder = write_cell()
@@ -213,7 +213,7 @@ def test_deliver_refuses_a_damaged_folder(
     folder = write_cell()
     Outbox(store).address(folder)
     content = bytearray((folder / name).read_bytes())
-    content[content.index(bytes_before_damage) + len(bytes_before_damage)] ^= 1  # record.json then holds another number
+    content[content.index(bytes_before_damage) + len(bytes_before_damage)] ^= 1  # in record.json, this changes a digit
     (folder / name).write_bytes(content)
     with pytest.raises(MissingArtifact, match=name):
         Outbox(store).deliver(folder)
