@@ -153,21 +153,8 @@ class Scores(Importer):
         remarks: dict[tuple[type[Item], str], dict[str, None]] = {}
         models: dict[str, None] = {}
         for file in _files(path):
-            score_file = _recognise(file)
             inside = file.relative_to(path).as_posix() if path.is_dir() else ""
-            if score_file is None and inside:
-                remarks.setdefault((LeftOut, "not a file of scores"), {})[inside] = None
-                continue
-            try:
-                # A single file of an unknown format is read as a table. The error then names the missing columns.
-                items = list(_scores(score_file or ScoreFile(file, "table", None), self.metric))
-            except _WRONG_SHAPE as error:
-                why = f"cannot be read as {_FORMS[score_file.form if score_file else 'table']}"
-                if not inside:
-                    raise BadInput(f"{file} {why}") from error
-                remarks.setdefault((LeftOut, why), {})[inside] = None
-                continue
-            for place, item in items:
+            for place, item in _items(file, inside, self.metric):
                 if not isinstance(item, Score):
                     remarks.setdefault((type(item), item.why), {})[item.what] = None
                     continue
@@ -225,6 +212,32 @@ def _recognise(file: Path) -> ScoreFile | None:
     if suffix in TABLE_SUFFIXES and {"task", "score"} <= column_names(file):
         return ScoreFile(file, "table", None)
     return None
+
+
+def _items(file: Path, inside: str, metric: str) -> list[tuple[str, Item]]:
+    """Return the scores of a file and remarks about it, each with its place in the file.
+
+    Args:
+        file: the file.
+        inside: the file's path in the folder that is imported; empty if only this file is imported.
+        metric: the metric to use if a task has several.
+
+    Raises:
+        BadInput: only this file is imported, and it cannot be read; or a table lacks a column.
+
+    """
+    score_file = _recognise(file)
+    if score_file is None:
+        if inside:
+            return [("", LeftOut(inside, "not a file of scores"))]
+        score_file = ScoreFile(file, "table", None)  # reading it as a table raises an error that names the columns
+    try:
+        return list(_scores(score_file, metric))
+    except _WRONG_SHAPE as error:
+        why = f"cannot be read as {_FORMS[score_file.form]}"
+        if not inside:
+            raise BadInput(f"{file} {why}") from error
+        return [("", LeftOut(inside, why))]
 
 
 def _scores(score_file: ScoreFile, metric: str) -> Iterator[tuple[str, Item]]:

@@ -77,7 +77,7 @@ class NotCached(BadInput):
         verb = "is" if len(missing) == 1 else "are"
         super().__init__(
             f"{listed([one.name for one in missing])} {verb} not in the cache and the hub cannot be reached. "
-            f"On a machine with a network: {'; '.join(one.command for one in missing)}. {other_ways(missing)}"
+            f"On a machine with a network, run: {'; '.join(one.command for one in missing)}. {other_ways(missing)}"
         )
 
 

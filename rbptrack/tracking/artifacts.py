@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Artifacts(RankStore):
     """Reads the artifacts of runs.
 
-    The methods raise MissingArtifact if an artifact does not exist, and StoreAway if the store does not answer.
+    The methods raise MissingArtifact if an artifact is missing or damaged, and StoreAway if the store does not answer.
 
     Attributes:
         connection: the connection to the store.

@@ -30,7 +30,7 @@ def test_list_sorts_by_dataset_and_size_and_counts_the_measurements(run_in_store
 
 def test_list_prints_no_standard_error_below_20_documents(run_in_store: RunCommand) -> None:
     for line in run_in_store("list")[1].splitlines()[1:-1]:
-        assert ("±" in line) == (" code " in line)
+        assert ("±" in line) == (" code " in line)  # code has more than 20 documents, few has fewer
 
 
 def test_show_prints_no_standard_error_below_20_documents(run_in_store: RunCommand) -> None:
