@@ -4,8 +4,8 @@
     python -m tools.release --tag      # tags the commit and replaces dist/; then push the tag and upload dist/
 
 pyproject.toml, CITATION.cff and the newest heading of CHANGELOG.md must name the same version, and sdist and wheel must
-build from the tracked files. Otherwise the exit code is 1. A release also needs one date in CITATION.cff and
-CHANGELOG.md, a working tree without changes, and a tag that does not exist. A dry run prints what is missing.
+build from the tracked files. Otherwise the exit code is 1. A release also needs the same date in CITATION.cff
+and CHANGELOG.md, a working tree without changes, and a tag that does not exist. A dry run prints what is missing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def version() -> str:
     return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 
 
-def named(citation: str, changelog: str) -> tuple[dict[str, str], dict[str, str]]:
+def versions_and_dates(citation: str, changelog: str) -> tuple[dict[str, str], dict[str, str]]:
     """Read the versions and the dates in the texts of CITATION.cff and CHANGELOG.md.
 
-    Of CHANGELOG.md, the first heading with a version counts.
+    In CHANGELOG.md, they are in the first heading that names a version.
 
     Returns:
         The version by file and the date by file. A missing value is `none`.
@@ -55,11 +55,11 @@ def git(*words: str) -> str:
 
 
 def missing(name: str, dates: dict[str, str]) -> list[str]:
-    """List what a release of a version still needs, apart from the same version in all files.
+    """List what prevents a release: different dates, changes in the working tree, or a tag that exists.
 
     Args:
         name: the version.
-        dates: the date of the release by file, as `named` returns it.
+        dates: the date of the release by file. A missing date is `none`.
 
     """
     needed = []
@@ -81,7 +81,7 @@ def release(*, with_tag: bool) -> None:
 
     """
     name = version()
-    versions, dates = named((ROOT / "CITATION.cff").read_text(), (ROOT / "CHANGELOG.md").read_text())
+    versions, dates = versions_and_dates((ROOT / "CITATION.cff").read_text(), (ROOT / "CHANGELOG.md").read_text())
     for file, other in versions.items():
         if other != name:
             raise Failed(f"pyproject.toml names version {name}, but {file} names {other}")

@@ -19,14 +19,14 @@ _RULES = {
     "finite_number": "must be finite",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
-    "int_parsing_size": "must be a whole number of fewer digits",
+    "int_parsing_size": "must be a whole number with fewer digits",
     "int_from_float": "must be a whole number",
     "float_type": "must be a number",
     "float_parsing": "must be a number",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "string_type": "must be a text",
-    "string_unicode": "must be a text of whole characters",
+    "string_unicode": "must be a text that can be encoded as UTF-8",
     "string_too_short": "must have at least {min_length} characters",
     "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must match the pattern {pattern}",
@@ -86,7 +86,7 @@ def faults_of(error: ValidationError) -> Iterator[Fault]:
 
 
 def shown(value: object) -> str:
-    """Format a value for a message: lists as a user types them, long texts cut."""
+    """Format a value for a message: lists as a user types them, and long texts shortened."""
     text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     if len(text) > _MAX_SHOWN:
         return f"{text[: _MAX_SHOWN - 20]}... ({len(text):,} characters)"

@@ -25,7 +25,7 @@ def measure(words: Words = UNSET) -> int:
     from rbptrack.config.compose import compose
 
     configs = compose(words)
-    from rbptrack import sweep  # torch and MLflow: wrong words are refused before
+    from rbptrack import sweep  # imports torch and MLflow, so wrong words are refused first
 
     return sweep.run(configs, words)
 
@@ -39,8 +39,8 @@ def demo(words: Words = UNSET) -> int:
     if "dataset" not in model_words:
         defaults.append("dataset=pydocs,stdlib")
         if "dataset.sequence" not in model_words:
-            # With whole documents, a few long documents of pydocs would dominate its exponents. The exponent of CE
-            # would depend on effectively 2.3 of 135 documents.
+            # With whole documents, a few long documents of pydocs would dominate its exponents. The effective
+            # number of documents for the exponent of CE would be 2.3, although there are 135.
             defaults.append("dataset.sequence=truncate")
     return measure([*defaults, *words])
 

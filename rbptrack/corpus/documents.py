@@ -28,9 +28,19 @@ from rbptrack.sources.pin import Pinned, check_file, file_kind, needed_files
 
 _SHUFFLE_BUFFER = 10_000  # documents; not configurable, because it decides which documents a seed selects
 _COLUMNS = pa.schema({"id": pa.string(), "fields": pa.list_(pa.string()), "group": pa.string()})  # columns of the cache
-# `datasets` and the libraries that it uses raise these if data is damaged or of another kind.
-_READING = (OSError, ValueError, OverflowError, EOFError, StopIteration, RuntimeError, zlib.error, pa.ArrowException)
-_SHUTDOWN_SECONDS = 0.2  # how long `datasets` waits for its threads to end; 0.2 s suffice for local files, not its 5 s
+# `datasets` and its dependencies raise these if a file is damaged or has another format than its name says.
+_READING_ERRORS = (
+    OSError,
+    ValueError,
+    OverflowError,
+    EOFError,
+    StopIteration,
+    RuntimeError,
+    zlib.error,
+    pa.ArrowException,
+)
+# How long `datasets` waits for its threads to end. Its default is 5 s, but 0.2 s are enough for local files.
+_SHUTDOWN_SECONDS = 0.2
 
 T = TypeVar("T")
 
@@ -160,8 +170,8 @@ def _read_uncached(config: DatasetConfig, pinned: Pinned) -> list[Document]:
     if not any(any(document.fields) for document in documents):
         condition = f"; where={dict(config.where)}" if config.where else ""
         raise BadInput(
-            f"dataset {config.name} is empty: {len(documents)} documents, and none has text in "
-            f"{config.fields}{condition}"
+            f"dataset {config.name} has no text: none of {counted(len(documents), 'document')} has text in "
+            f"{', '.join(config.fields)}{condition}"
         )
     return documents
 
@@ -174,7 +184,7 @@ def _call_reader(config: DatasetConfig, pinned: Pinned, read: Callable[[], T]) -
         if pinned.revision is None:
             return read()
         return hub.call("dataset", pinned.location, config.revision, read)
-    except (*_READING, yaml.YAMLError, datasets.exceptions.DatasetsError) as error:
+    except (*_READING_ERRORS, yaml.YAMLError, datasets.exceptions.DatasetsError) as error:
         where = pinned.location or ", ".join(map(str, pinned.files[:3]))
         reason = first_line(error)
         if isinstance(error, UnicodeDecodeError):
@@ -192,7 +202,7 @@ def _documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
             value = _field_value(row, config.group)
             has_group = value not in (None, "")
             grouped = grouped or has_group
-            # A document without a group forms a group alone.
+            # A document without a group is a group of its own.
             group = str(value) if has_group else f"document {number} (no {config.group})"
         documents.append(Document(id_, _field_texts(row, config), group))
     if config.group and documents and not grouped:
@@ -237,7 +247,7 @@ def _selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
 def _split_files(builder: Any, split: str) -> tuple[Sequence[str], dict[str, Any]]:
     """Return the CSV or JSON files of a split, and the options for CSV that the dataset's README.md may set.
 
-    Return no files if `datasets` itself must read the split, because it is of another kind or lies in archives.
+    Return no files if `datasets` itself must read the split, because its files have another format or are in archives.
     """
     from datasets.packaged_modules.csv.csv import Csv
     from datasets.packaged_modules.json.json import Json
@@ -253,7 +263,7 @@ def _split_files(builder: Any, split: str) -> tuple[Sequence[str], dict[str, Any
 
 
 def _is_readable(file: str) -> bool:
-    """Whether `read_rows` can read a file, by the ending of its name. It cannot read archives."""
+    """Return whether the ending of a file's name is one that `read_rows` can read. Endings of archives are not."""
     try:
         return bool(file_kind(file))
     except BadInput:
@@ -275,7 +285,7 @@ def _reachable(config: DatasetConfig, pinned: Pinned) -> tuple[str, str | None]:
 
 
 def _rows_of_library(builder: Any, names: dict[str, Any], config: DatasetConfig, *, streaming: bool) -> Any:
-    """Return a split, read by `datasets`, streamed or whole. Parquet files are read for the named columns only."""
+    """Open a split with `datasets`, streamed or whole. Of Parquet files, only the named columns are read."""
     import datasets
     from datasets.packaged_modules.parquet.parquet import Parquet
 
@@ -309,8 +319,8 @@ def _select_rows(stream: Any, config: DatasetConfig) -> Iterable[Row]:
 def _drawn_from_all(read: Callable[[], Iterable[Row]], config: DatasetConfig) -> list[Row]:
     """Draw rows at random, with the seed, from all rows that pass the filters.
 
-    The draw equals that of `datasets` with the same seed. The rows are read twice: the first time they are counted, the
-    second time the drawn rows are kept. Only the drawn rows are in memory.
+    `datasets` would draw the same rows with this seed. The rows are read twice: first to count them, then to keep the
+    drawn ones. Only the drawn rows are in memory.
     """
     keep = _filter(config)
     count = sum(1 for row in read() if keep(row))
@@ -362,7 +372,7 @@ def _field_value(row: Row, key: str) -> object:
             return None
         if not isinstance(value, dict):
             field = ".".join(read)
-            raise BadInput(f"{key}: the field {field} holds a {type(value).__name__}, which has no parts; give {field}")
+            raise BadInput(f"{key}: the field {field} holds {value!r:.60}, which has no parts; give {field}")
         value = value.get(part)
         read.append(part)
     return value
@@ -390,6 +400,6 @@ def _as_text(value: object, field: str, config: DatasetConfig) -> str:
             )
         return value
     raise BadInput(
-        f"dataset {config.name}: field {field} holds a {type(value).__name__}. dataset.fields must name fields that "
-        "hold text"
+        f"dataset {config.name}: field {field} holds {value!r:.60}, which is not text. dataset.fields must name "
+        "fields that hold text"
     )

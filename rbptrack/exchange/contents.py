@@ -42,21 +42,23 @@ from rbptrack.tracking.names import (
 from rbptrack.tracking.record import numbers, size_metrics
 from rbptrack.tracking.verify import numbers_that_disagree
 
-_FEW_ROWS = 2**16  # a table of so few rows may take less than a byte per row
-_LONGEST = 5000  # characters of a tag or param; MLflow truncates longer ones
-_LONGEST_NAME = 250
+_FEW_ROWS = 2**16  # a table with more rows than this must take at least one byte per row
+_MAX_LENGTH = 5000  # characters of a tag or param; MLflow truncates longer ones
+_MAX_NAME_LENGTH = 250
 _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"\d{1,18}(\.\d{1,18})?(e[+-]?\d{1,2})?", re.ASCII)
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _TOKEN = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
-_A_DAY = 86_400  # clocks of two machines may differ by so many seconds
+_MAX_CLOCK_DIFFERENCE = 86_400  # seconds between the clocks of two machines
 _STATED_TWICE = [fact.name for fact in FACTS if fact.decides and fact.name not in ("model", "tokenizer")]
+"""The facts that a record holds both in its identity and as a tag or param."""
+
 _REQUIRED = (Tag.FINGERPRINT, Tag.FAMILY, Tag.MODEL, Tag.DATASET)
 _LENGTHS_OF_DATASET = {"name": 500, "digest": 36, "source": 65_535, "profile": 65_535}
 """The keys of a record's `dataset`, and the largest number of characters that MLflow accepts for each."""
 
-_OF_REFERENCE = ("kl", "acceptance", "same_top")
-_CLOSE = 1e-6  # allowed relative difference, because another processor computed the numbers
+_REFERENCE_METRICS = ("kl", "acceptance", "same_top")  # metrics that compare a model with its reference
+_TOLERANCE = 1e-6  # relative and absolute; another processor may round differently
 _Record = TypeAdapter(Record)
 
 
@@ -115,8 +117,8 @@ def _names(place: Place, prefix: str = "") -> set[str]:
 def _faults_of_values(record: Record) -> Iterator[str]:
     """Yield faults of values: the store cannot keep the value, it has the wrong type, or it contradicts another one."""
     for key, value in (record.tags | record.params).items():
-        if len(value) > _LONGEST or not value.isprintable() or without_password(value) != value:
-            yield f"{key[:60]} must have at most {_LONGEST:,} printable characters, and no password"
+        if len(value) > _MAX_LENGTH or not value.isprintable() or without_password(value) != value:
+            yield f"{key[:60]} must have at most {_MAX_LENGTH:,} printable characters, and no password"
         elif not _has_type(BY_NAME.get(key.removeprefix(Tag.PREFIX)), value):
             yield f"{key[:60]} is {value[:40]!r}, which has the wrong type for its column"
     for name in ("repo", "dataset_repo"):
@@ -124,19 +126,19 @@ def _faults_of_values(record: Record) -> Iterator[str]:
             yield f"{name} is {record.params[name][:40]!r}, which is not the name of a repository"
     if record.name != title(record.tags.get(Tag.MODEL, ""), record.tags.get(Tag.DATASET, "")):
         yield f"its name {record.name[:60]!r} must consist of its model and dataset"
-    elif len(record.name) > _LONGEST_NAME:
-        yield f"its name must have at most {_LONGEST_NAME} characters"
+    elif len(record.name) > _MAX_NAME_LENGTH:
+        yield f"its name must have at most {_MAX_NAME_LENGTH} characters"
     for key, length in _LENGTHS_OF_DATASET.items():
         value = record.dataset.get(key, "")
         if len(value) > length or not value.isprintable():
             yield f"its dataset's {key} must have at most {length:,} printable characters"
     if record.dataset and record.dataset.get("name") != record.tags.get(Tag.DATASET):
         yield "its dataset's name differs from the tag"
-    if not 0 < record.began <= record.ended < time.time() + _A_DAY:
+    if not 0 < record.began <= record.ended < time.time() + _MAX_CLOCK_DIFFERENCE:
         yield "its beginning must be before its end, and its end not in the future"
     curve = record.curves.get(Metric.RBP_CURVE, [])
     if not all(map(math.isfinite, [*record.metrics.values(), *(value for _, value in curve)])):
-        yield "every number must be finite"  # a number of 400 digits becomes infinite
+        yield "every number must be finite"  # a number with 400 digits is read from JSON as infinity
     negative = [name for name, value in record.metrics.items() if value < 0 and name != "kl"]
     if negative:
         yield f"{shortened(negative)} must be at least 0"
@@ -148,7 +150,7 @@ def _faults_of_values(record: Record) -> Iterator[str]:
 
 
 def _has_type(fact: Fact | None, value: str) -> bool:
-    """Return whether a text has the type of its fact's column. Tags without a fact may have any text."""
+    """Return whether a text has the type that its fact must have. A tag that is not a fact may hold any text."""
     if fact is None or fact.dtype == "string":
         return True
     if fact.dtype == "boolean":
@@ -179,8 +181,8 @@ def _faults_of_numbers(record: Record) -> Iterator[str]:
     without_ranks = record.tags.get(Tag.WITHOUT_RANKS) == "true"
     columns: dict[str, object] = {}
     for name in IMPORTABLE:
-        if name == "documents" and not without_ranks:  # documents without a scored token count, too
-            continue
+        if name == "documents" and not without_ranks:
+            continue  # their number may exceed num_tokens, because it includes documents without scored tokens
         value = record.metrics.get(name) if BY_NAME[name].place is Place.METRIC else record.fact(name)
         if value not in (None, ""):
             columns[name] = value
@@ -279,7 +281,7 @@ def _faults_of_ranks(record: Record, path: Path, documents: pa.Table | None) -> 
     if smallest < 0 or above.min() < 0 or above.max() >= table.vocab_size:
         yield f"{RANKS_FILE}: ranks must be from 1 to |V| = {table.vocab_size:,}, documents and positions from 0"
     elif (number[1:] < number[:-1]).any() or (documents is not None and number[-1] >= len(documents)):
-        yield f"{RANKS_FILE}: documents must be in order, and among those of {DOCUMENTS_FILE}"
+        yield f"{RANKS_FILE}: its documents must be in ascending order, and each must be in {DOCUMENTS_FILE}"
     elif not all(np.isfinite(table.column(name)).all() for name in floats) or logprob.max() > 1e-3:
         yield f"{RANKS_FILE}: {', '.join(floats)} must be finite, and ln p at most 0"
     elif table.column_or("token", -1).min() < -1:
@@ -288,11 +290,14 @@ def _faults_of_ranks(record: Record, path: Path, documents: pa.Table | None) -> 
         yield f"{RANKS_FILE}: positions must rise within a document"
     else:
         yield from numbers_that_disagree(record, path)
-        yield from _further_numbers_that_disagree(record, table, documents)
+        yield from _metrics_that_disagree(record, table, documents)
 
 
-def _further_numbers_that_disagree(record: Record, table: RankTable, documents: pa.Table | None) -> Iterator[str]:
-    """Yield metrics that differ from the values that are computed from the ranks, such as standard errors."""
+def _metrics_that_disagree(record: Record, table: RankTable, documents: pa.Table | None) -> Iterator[str]:
+    """Yield a sentence for each metric that differs from the value that the ranks give.
+
+    This includes metrics that `numbers_that_disagree` does not check, such as standard errors.
+    """
     counts = table.document_counts(rbp_ks(record.metrics))
     if documents is not None and "group" in documents.column_names:
         groups = [str(group) for group in documents.column("group").to_pylist()]
@@ -310,9 +315,9 @@ def _further_numbers_that_disagree(record: Record, table: RankTable, documents: 
             yield f"{name} is missing"
     for name, value in record.metrics.items():
         known = computed.get(name)
-        if known is None and (name.endswith("_se") or name in _OF_REFERENCE):
+        if known is None and (name.endswith("_se") or name in _REFERENCE_METRICS):
             yield f"{name} is {value}, but it cannot be computed from its ranks"
-        elif known is not None and not math.isclose(value, known, rel_tol=_CLOSE, abs_tol=_CLOSE):
+        elif known is not None and not math.isclose(value, known, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
             yield f"{name} is {value}, but {known} according to its ranks"
 
 

@@ -57,7 +57,7 @@ def test_disk_trouble_returns_none_for_other_errors(error: Exception, tmp_path: 
     assert disk_trouble(error, tmp_path) is None
 
 
-def test_first_line_of_an_error_of_two_lines() -> None:
+def test_first_line_leaves_out_the_second_line_of_an_error() -> None:
     assert first_line(ValueError("one\ntwo")) == "one"
 
 

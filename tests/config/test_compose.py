@@ -95,7 +95,7 @@ def test_compose_takes_the_family_of_a_size_from_the_element_before_it() -> None
 
 
 @pytest.mark.parametrize("word", ["model=15k,nano/6k", "model=nano/6k,70m"])
-def test_compose_refuses_a_size_without_a_family_that_has_it(word: str) -> None:
+def test_compose_refuses_a_size_if_no_family_before_it_has_that_size(word: str) -> None:
     with pytest.raises(BadInput):
         compose([word])
 

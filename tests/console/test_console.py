@@ -36,7 +36,7 @@ class Terminal(io.StringIO):
 
 
 def lines_in_terminal(frame: pd.DataFrame, columns: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[str]:
-    """Print a table in a terminal of so many columns. Returns its lines without colors.
+    """Print a table in a terminal that is `columns` characters wide. Returns its lines without colors.
 
     `options` are arguments of `print_table`.
     """

@@ -142,7 +142,10 @@ def test_power_law_of_five_documents_has_no_intervals_and_says_so_in_headline():
 
 
 def with_floor(rows):
-    """Return the rows with RBP_10 of a law with a floor, -ln RBP_10 = 1 + 100 S^-0.3 with a scatter of 0.1%."""
+    """Return the rows with another RBP_10, whose law has a floor: -ln RBP_10 = 1 + 100 S^-0.3.
+
+    Models scatter around this law by 0.1%.
+    """
     scatter = np.exp(np.random.default_rng(1).normal(0, 1e-3, len(rows)))
     changed = []
     for i, row in enumerate(rows):
@@ -181,14 +184,14 @@ def test_law_that_mispredicts_the_largest_size_is_in_doubt():
 
 
 @without_figures
-def test_number_of_missed_tokens_is_that_of_the_model_with_fewest_misses():
+def test_tokens_above_k_is_the_smallest_number_over_models():
     rows = rows_of("f", 0.2, 0.1, 6, noise=0.01, seed=1, num_tokens=1000)
     laws = report_of(rows).tables["laws"].set_index("k")
     assert laws.loc[10, "tokens_above_k"] == pytest.approx(min(1000 * (1 - row["rbp_10"]) for row in rows))
 
 
 @without_figures
-def test_number_of_missed_tokens_is_unknown_without_number_of_tokens():
+def test_tokens_above_k_is_unknown_without_number_of_tokens():
     laws = report_of(rows_of("f", 0.2, 0.1, 6, noise=0.01, seed=1)).tables["laws"]
     assert laws["tokens_above_k"].isna().all()
 
@@ -204,7 +207,7 @@ def test_unit_total_params_fits_law_in_all_parameters():
 
 
 @without_figures
-def test_unit_total_params_of_unknown_numbers_is_noted():
+def test_unit_total_params_adds_a_note_if_total_params_is_unknown():
     rows = rows_of("f", 0.2, 0.1, 5, total_params=None)
     assert report_of(rows, analyzer=PowerLaw(unit="total_params")).notes
 
@@ -215,7 +218,7 @@ def test_default_unit_does_not_need_total_params():
 
 
 @without_figures
-def test_forecasts_are_values_of_metrics_with_intervals():
+def test_forecasts_are_on_the_laws_and_have_intervals():
     report = report_of(rows_of("f", 0.2, 0.1, 6, noise=1e-4), analyzer=PowerLaw(at=(1e11,)))
     ce = result(report, "forecast", "ce")
     rbp = result(report, "forecast", "rbp_10")
@@ -284,7 +287,7 @@ def test_power_law_of_imported_ce_alone_has_its_law_and_figure():
     assert "laws" in report.figures
 
 
-def test_power_law_of_constant_family_and_another_has_both_exponents():
+def test_family_with_constant_ce_has_exponent_0_and_does_not_affect_another_family():
     report = report_of(rows_of("constant", 0.2, 0.1, 6, ce=2.0) + rows_of("b", 0.2, 0.1, 6))
     assert result(report, "alpha", "ce", family="b")["alpha"] == pytest.approx(0.1, abs=0.01)
     assert result(report, "alpha", "ce", family="constant")["alpha"] == pytest.approx(0, abs=1e-9)

@@ -1,4 +1,4 @@
-"""Tests of the analyzer `proxies`, which compares scores of tasks with statistics of tokens of known answers."""
+"""Tests of the analyzer `proxies`, which compares scores in tasks with statistics of ranks of the right answers."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_report_of_proxies_has_headline_models_and_figure(report_of_population: 
 def test_proxies_separates_models_measured_under_different_conditions(
     population: Runs, column: str, values: tuple[object, object], names: set[str]
 ) -> None:
-    """A proxy would otherwise order the models by the condition, for example by the candidates of the softmax."""
+    """In a common ranking, a proxy could order models by the condition, such as `candidates`, and not by skill."""
     frame = population.frame.drop(columns="name").assign(**{column: [values[i % 2] for i in range(20)]})
     tau = Proxies().analyze(Runs(frame, population.store)).frame("tau")
     assert set(tau["dataset"]) == names
@@ -162,7 +162,7 @@ def test_proxies_leaves_out_ranks_without_fields_and_names_them(report_of_import
     assert report_of_imports.notes[-1] == "Left out, because they have no field of answers: a-0m on maths."
 
 
-def test_proxies_of_equal_scores_has_a_note_alone(population: Runs) -> None:
+def test_proxies_of_equal_scores_has_no_results_but_a_note(population: Runs) -> None:
     report = Proxies().analyze(with_scores(population, population.scores().assign(score=0.5)))
     assert not report.questions
     assert any("one and the same score" in note for note in report.notes)
@@ -173,7 +173,7 @@ def test_proxies_of_four_models_has_a_note(population: Runs) -> None:
     assert any("5 are needed" in note for note in report.notes)
 
 
-def test_proxies_of_equal_ranks_has_a_note_alone(population: Runs) -> None:
+def test_proxies_of_equal_ranks_has_no_results_but_a_note(population: Runs) -> None:
     table = questions_and_answers(1, 1, np.random.default_rng(0))
     store = StoreWithScores(dict.fromkeys(tables_of(population), table), population.scores())
     report = Proxies().analyze(Runs(population.frame.drop(columns="name"), store))
@@ -237,8 +237,8 @@ def test_proxies_without_scores_notes_the_command_that_imports_them(population: 
     assert any("import FILE" in note for note in report.notes)
 
 
-def test_leave_families_out_orders_half_of_pairs_right_by_best_of_noise() -> None:
-    """On all models, the largest tau of 24 proxies of noise is above 0.3 on average."""
+def test_leave_families_out_orders_half_of_pairs_rightly_if_proxies_are_noise() -> None:
+    """The largest tau of 24 proxies on all models does not show this: it is above 0.3 on average."""
     rng = np.random.default_rng(3)
     families = np.array(list("aaaabbbbccccdddd"))
     largest_taus = []

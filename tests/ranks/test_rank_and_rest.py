@@ -101,7 +101,7 @@ def test_rank_and_rest_sums_of_measured_ranks_tolerate_an_excess_of_1e_5_nats(ex
 
 @pytest.mark.parametrize(("excess", "impossible"), [(1e-2, 0), (2e-2, 4)])
 def test_rank_and_rest_sums_of_imported_ranks_tolerate_the_rounding_of_bfloat16(excess: float, impossible: int) -> None:
-    """An imported table has no column `ties`. Its ln p may be rounded to bfloat16, which adds up to 1.3e-2 nats."""
+    """An imported table has no column `ties`. Rounding to bfloat16 may raise its ln p by at most 1.3e-2 nats."""
     table = RankTable.from_arrays(
         vocab_size=VOCABULARY,
         document=np.zeros(4),

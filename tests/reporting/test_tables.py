@@ -118,7 +118,7 @@ def test_results_tables_add_names_to_titles_that_two_questions_share() -> None:
     assert table.names["exponent (gamma)"] == "gamma"
 
 
-def test_results_tables_keep_verdicts_of_questions_with_one_title_apart() -> None:
+def test_results_tables_have_a_verdict_for_each_of_two_questions_with_the_same_title() -> None:
     report = Report({"alpha": Term("exponent", "exponent"), "gamma": Term("another exponent", "exponent")})
     report.add("alpha", Estimate(0.4, 1e-4), family="pythia", dataset="wiki", null=0.0)
     report.add("gamma", Estimate(-0.4, 1e-4), family="pythia", dataset="wiki", null=0.0)
@@ -127,7 +127,9 @@ def test_results_tables_keep_verdicts_of_questions_with_one_title_apart() -> Non
     assert verdicts.iloc[0].tolist() == ["above", "below"]
 
 
-def test_show_leaves_out_columns_of_asides_and_of_a_single_family(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_leaves_out_asides_and_the_family_if_there_is_only_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     report = law_report()
     report.glossary = {**GLOSSARY, "held_out": Term("error", "held-out error", aside=True)}
     show(Analysis("own", report))
@@ -151,7 +153,7 @@ def test_results_tables_of_estimates_without_intervals_have_no_interval_verdict_
     assert " to " not in table.to_string()
 
 
-def test_metrics_and_csv_of_estimates_without_intervals_have_no_ends() -> None:
+def test_metrics_and_csv_of_estimates_without_intervals_have_no_low_and_high() -> None:
     report = law_report(intervals=False)
     assert not [name for name in metrics(report) if name.endswith(("/low", "/high"))]
     assert table_text(report.results, "csv").splitlines()[1].startswith("alpha,pythia,wiki,ce,0.1,,,,,")
@@ -198,7 +200,7 @@ def test_p_text_has_three_decimals_or_a_bound(p: float, text: str) -> None:
     assert p_text(p) == text
 
 
-def test_results_tables_write_s_beside_an_estimate_with_a_unit_prefix() -> None:
+def test_results_tables_write_sizes_beside_estimates_as_thousands_and_millions() -> None:
     report = Report(GLOSSARY)
     for s in (5676.0, 2_045_568.0):
         case = {"family": "nano", "dataset": "wiki", "size": f"{s:g}"}
@@ -207,7 +209,7 @@ def test_results_tables_write_s_beside_an_estimate_with_a_unit_prefix() -> None:
     assert table.frame["S"].tolist() == ["5.68k", "2.05M"]
 
 
-def test_columns_by_importance_order_estimates_verdict_p_and_then_columns_beside_estimates() -> None:
+def test_columns_by_importance_puts_columns_beside_estimates_after_the_verdict_and_p() -> None:
     """A narrow terminal drops the last columns first."""
     columns = columns_by_importance(results_tables(law_report())[0])
     assert columns is not None

@@ -42,7 +42,7 @@ def show(page: Page, document: str) -> None:
 
 
 def classes(page: Page, column: int = 0) -> list[str]:
-    """Return the CSS classes of each token in one column of the text, without the classes of marks."""
+    """Return the CSS classes of each token in one column of the text, without marks of hits and selected tokens."""
     names = page.eval_on_selector_all(
         f"#text .part:nth-child({column + 1}) span", "spans => spans.map(span => span.className)"
     )
@@ -121,7 +121,7 @@ def test_key_bracket_shows_smaller_model(page: Page) -> None:
     assert "toy-small" in page.locator("#name").inner_text()
 
 
-def test_tokens_of_one_character_have_common_details(page: Page) -> None:
+def test_click_on_character_of_several_tokens_shows_details_of_each_token(page: Page) -> None:
     show(page, "doc 1")
     page.locator("#text span", has_text="😀").click()
     assert page.locator("#details table").count() == 3
@@ -248,7 +248,7 @@ def test_slider_works_with_24_models_and_20000_tokens(browser: Browser, tmp_path
         assert "toy-18" in page.locator("#name").inner_text()
 
 
-def test_shares_of_ranks_in_legend_add_up_and_agree_with_sentence(page: Page) -> None:
+def test_shares_in_legend_add_up_to_100_percent_and_agree_with_shares_in_answer(page: Page) -> None:
     texts = page.locator("#key small").all_inner_texts()
     shares = [float(text.removesuffix("%")) for text in texts if text]
     assert sum(shares) == pytest.approx(100)

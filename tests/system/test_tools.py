@@ -166,8 +166,8 @@ def test_check_contents_refuses_untracked_file() -> None:
         fresh_environment.check_contents("wheel", [*shipped_files(), "conf/secret.yaml"])
 
 
-def test_release_named_reads_versions_and_dates_of_citation_and_changelog() -> None:
-    versions, dates = release.named(
+def test_release_reads_versions_and_dates_of_citation_and_changelog() -> None:
+    versions, dates = release.versions_and_dates(
         'title: "x"\nversion: 1.2.0\ndate-released: 2026-12-01\n',
         "# Changelog\n\n## 1.2.0 (2026-12-02)\n\n## 1.1.0 (x)\n",
     )
