@@ -18,7 +18,7 @@ def measure(words: Words = UNSET) -> int:
     """
     from rbptrack.config.command_line import read_command_line
 
-    if read_command_line(words).is_hydras_own:
+    if read_command_line(words).needs_hydra:
         from rbptrack.sweep.hydra import run_by_hydra
 
         return run_by_hydra(words)

@@ -22,7 +22,7 @@ from rbptrack.config.patterns import choose, families, is_pattern, natural_key, 
 from rbptrack.config.registration import add_choice, register
 
 _GROUPS = ("model", "dataset", "k", "protocol", "launch")
-_HYDRAS_OWN = ("hydra/", "hydra.")
+_HYDRA_KEYS = ("hydra/", "hydra.")
 _SEARCH = "hydra.searchpath="
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _PLAIN = re.compile(r"[\w./:-]+", re.ASCII)
@@ -56,9 +56,9 @@ class CommandLine:
     multirun: bool
 
     @property
-    def is_hydras_own(self) -> bool:
+    def needs_hydra(self) -> bool:
         """Whether the command line uses Hydra itself: a flag that shows something, a launcher or a sweeper."""
-        return bool(self.show_flags) or any(word.lstrip("+~").startswith(_HYDRAS_OWN) for word in self.overrides)
+        return bool(self.show_flags) or any(word.lstrip("+~").startswith(_HYDRA_KEYS) for word in self.overrides)
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _check_key(word: str, key: str, choices: Choices) -> None:
                 suggestion = f". Did you mean {group}={near[0]}?"
         raise BadInput(f"{word}: expected key=value{suggestion}")
     refuse_secrets({key: ""})
-    if key in _GROUPS or is_key(key) or key.startswith(_HYDRAS_OWN) or "@" in key:
+    if key in _GROUPS or is_key(key) or key.startswith(_HYDRA_KEYS) or "@" in key:
         return
     options = [*_GROUPS, "reference", *(name for name in keys() if not name.startswith("reference."))]
     near = nearest(key, options) or _with_last_part_like(key, options)

@@ -214,7 +214,7 @@ def _selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
     """Return the rows that a config selects. The order is: head, filters, selection with the seed."""
     import datasets
 
-    whole = config.sampling is Sampling.shuffle and bool(config.documents) and not config.head
+    from_all_rows = config.sampling is Sampling.shuffle and bool(config.documents) and not config.head
     requested = _named_columns(config)
     csv: dict[str, Any] = {}
     if pinned.files:
@@ -233,13 +233,13 @@ def _selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
         builder = datasets.load_dataset_builder(**names)
         files, csv = _split_files(builder, config.split)
         if not files:
-            return _select_rows(_rows_of_library(builder, names, config, streaming=not whole), config)
+            return _select_rows(_rows_of_library(builder, names, config, streaming=not from_all_rows), config)
     for file in files if pinned.revision is None else files[:1]:  # a repository may have thousands of files
         _check_fields(rows.columns_of(file, requested, csv), requested, config)
-    if whole:
+    if from_all_rows:
         if pinned.revision is not None:  # downloaded first, because the files are read twice
             files = datasets.DownloadManager().download(files)
-        return _drawn_from_all(lambda: rows.read_rows(files, requested, csv), config)
+        return _draw_from_all_rows(lambda: rows.read_rows(files, requested, csv), config)
     arguments = {"files": list(files), "columns": tuple(requested), "csv": csv}
     return _select_rows(datasets.IterableDataset.from_generator(rows.read_rows, gen_kwargs=arguments), config)
 
@@ -316,7 +316,7 @@ def _select_rows(stream: Any, config: DatasetConfig) -> Iterable[Row]:
     return islice(stream, config.documents or None)
 
 
-def _drawn_from_all(read: Callable[[], Iterable[Row]], config: DatasetConfig) -> list[Row]:
+def _draw_from_all_rows(read: Callable[[], Iterable[Row]], config: DatasetConfig) -> list[Row]:
     """Draw rows at random, with the seed, from all rows that pass the filters.
 
     `datasets` would draw the same rows with this seed. The rows are read twice: first to count them, then to keep the
