@@ -1,9 +1,14 @@
 """The table of facts that describe a measurement.
 
-A fact is one column of `Runs.frame`. The table `FACTS` has its place in MLflow, its type and its meaning. It also has
-the key of the identity that the fact shows, whether the runs of one law or of one point must agree in it, and whether
-two measurements of the same tokens agree in it. The columns of the frame, the tags and params of a run, the test for
-comparable runs, the names of measurements, imports and the documentation of columns are all derived from this table.
+A fact is one column of `Runs.frame`. The table `FACTS` gives for each fact:
+
+- its place in MLflow, its type and its meaning,
+- the keys of the measurement's identity from which its value comes,
+- whether all runs of one law, or of one point of a law, must have the same value,
+- whether two measurements of the same tokens have the same value.
+
+This table determines the columns of the frame, the tags and params of a run, the test for comparable runs, the names of
+measurements, what can be imported, and the documentation of columns.
 
 To add a fact, add a row here, and set its value in `rbptrack.tracking.facts`.
 """
@@ -40,7 +45,7 @@ class Place(Enum):
 
 
 class Agree(Enum):
-    """The runs that must have the same value of a fact."""
+    """Which runs must have the same value of a fact."""
 
     NOBODY = ""
     LAW = "law"  # all runs of one law
@@ -57,12 +62,14 @@ class Fact:
         place: the place where MLflow keeps the fact.
         dtype: the column's type in pandas.
         meaning: a phrase for the documentation, with the unit.
-        identity: the keys of the measurement's identity that this fact shows.
+        identity: the keys of the measurement's identity from which the value comes.
         agree: the runs that must agree in the fact.
-        follows: columns that usually determine this one. If runs differ in one of them, this column is not mentioned.
-        same_tokens: whether two measurements that scored the same tokens in the same way agree in the fact.
+        follows: columns that usually determine this one. A report that says why runs are not comparable leaves this
+            column out if one of those columns explains the difference.
+        same_tokens: whether two measurements have the same value if they scored the same tokens in the same way.
         importable: whether an imported table of results may contain the fact.
-        label: text before the value in the name of a part of a family. `seq_len ` gives `pythia seq_len 512`.
+        label: text before the value, if a family is split by this fact. The label `seq_len ` names a part
+            `pythia seq_len 512`.
         missing: the word for a missing value.
         is_hash: whether the value is a hash, of which 8 characters are shown.
         of_model: whether MLflow's LoggedModel has the fact as a tag or param.
@@ -124,11 +131,13 @@ FACTS: tuple[Fact, ...] = (
     Fact("weights", MODEL, PARAM, "string",
          "quantisation of the stored weights, such as `Q4_K_M` or `int8 torchao`; missing if not quantised",
          identity=("model",), agree=LAW, importable=True, missing="as published", of_model=True),
-    Fact("dtype", MODEL, PARAM, "string", "precision of the forward pass; `tf32` for float32 products rounded to TF32",
+    Fact("dtype", MODEL, PARAM, "string",
+         "precision of the forward pass; `tf32` if float32 products are computed in TF32",
          identity=("dtype", "matmul"), agree=LAW, importable=True, of_model=True),
     Fact("tokenizer", MODEL, PARAM, "string", "the requested tokenizer, if it is not the model's own",
          identity=("tokenizer",), of_model=True),
-    Fact("tokenizer_commit", MODEL, PARAM, "string", "`repository@commit` of that tokenizer, or a hash of its files",
+    Fact("tokenizer_commit", MODEL, PARAM, "string",
+         "`repository@commit` of the requested tokenizer, or a hash of its files",
          identity=("tokenizer",), is_hash=True, of_model=True),
     Fact("tokenizer_rules", MODEL, PARAM, "string", "hash of the rules by which the tokenizer splits texts",
          identity=("tokenizer_rules",), agree=SIZE, label="tokenizer ", is_hash=True),
@@ -148,7 +157,7 @@ FACTS: tuple[Fact, ...] = (
          identity=("dataset",), same_tokens=True, importable=True),
     Fact("dataset_repo", TEXTS, PARAM, "string", "the dataset's repository on the Hugging Face Hub"),
     Fact("dataset_commit", TEXTS, PARAM, "string", "`repository@commit` of the dataset, or a hash of its files"),
-    Fact("dataset_config", TEXTS, PARAM, "string", "the configuration of that repository"),
+    Fact("dataset_config", TEXTS, PARAM, "string", "the configuration (subset) of the dataset's repository"),
     Fact("split", TEXTS, PARAM, "string", "the split of the dataset"),
     Fact("fields", TEXTS, PARAM, "string", "the fields that make a document, if not `text`"),
     Fact("selection", TEXTS, PARAM, "string", "the way in which documents were selected"),
@@ -160,7 +169,7 @@ FACTS: tuple[Fact, ...] = (
     # How it was measured
     Fact("sequence", METHOD, PARAM, "string", "rule for cutting documents into sequences: `slide`, `truncate`, `pack`",
          identity=("sequence",), agree=LAW, same_tokens=True, importable=True),
-    Fact("seq_len", METHOD, PARAM, "Int64", "tokens of a sequence",
+    Fact("seq_len", METHOD, PARAM, "Int64", "largest number of tokens of a sequence",
          identity=("seq_len",), agree=LAW, same_tokens=True, importable=True, label="seq_len "),
     Fact("context", METHOD, PARAM, "Int64", "with `slide`, tokens that a sequence repeats from the previous one",
          identity=("context",), agree=LAW, follows=("sequence",), same_tokens=True, importable=True, label="context "),
@@ -170,7 +179,8 @@ FACTS: tuple[Fact, ...] = (
          identity=("rank",), agree=LAW, same_tokens=True, importable=True, label="rank "),
     Fact("scoring", METHOD, PARAM, "Int64", "version of the scoring code",
          identity=("scoring",), agree=LAW, importable=True, label="scoring "),
-    Fact("reference", METHOD, PARAM, "string", "the reference model, with which distributions were compared",
+    Fact("reference", METHOD, PARAM, "string",
+         "the reference model, whose predictions were compared with those of the model",
          identity=("reference",)),
     Fact("reference_commit", METHOD, PARAM, "string", "`repository@commit` of the reference, or a hash of its files",
          identity=("reference",), is_hash=True),
@@ -188,9 +198,11 @@ FACTS: tuple[Fact, ...] = (
     Fact("bits_per_byte", RESULT, METRIC, "Float64", "cross-entropy in bits per byte of text", importable=True),
     Fact("tie_rate", RESULT, METRIC, "Float64", "share of tokens with a tie for their rank", importable=True),
     Fact("kl", RESULT, METRIC, "Float64", "mean of KL(reference || model), nats per token"),
-    Fact("acceptance", RESULT, METRIC, "Float64", "share of the model's samples that the reference would accept"),
-    Fact("same_top", RESULT, METRIC, "Float64", "share of tokens at which both models rank the same entry first"),
-    Fact("padding_mass", RESULT, METRIC, "Float64", "largest probability of padding entries at any token"),
+    Fact("acceptance", RESULT, METRIC, "Float64",
+         "share of tokens sampled from the model that speculative sampling with the reference accepts"),
+    Fact("same_top", RESULT, METRIC, "Float64",
+         "share of tokens at which the model and the reference rank the same entry first"),
+    Fact("padding_mass", RESULT, METRIC, "Float64", "largest total probability of the padding entries at any token"),
     Fact("seconds", RESULT, METRIC, "Float64", "time of forward passes and scoring, in seconds"),
     Fact("tokens_per_second", RESULT, METRIC, "Float64", "scored tokens per second"),
     Fact("peak_memory_bytes", RESULT, METRIC, "Float64", "largest memory of the process, or of torch on the GPU"),
@@ -225,15 +237,15 @@ IMPORTABLE = tuple(fact.name for fact in FACTS if fact.importable)
 """Columns that a table of results may contain, besides rbp_<k> and standard errors."""
 
 MAY_DIFFER: Mapping[str, str] = {
-    "family": "a law is of one family",
-    "size": "a law is over sizes",
+    "family": "laws are fitted for each family separately",
+    "size": "a law describes how results change with size",
     "seed": "the runs of several seeds are summed into one point",
-    "dataset": "a law is on one dataset",
+    "dataset": "laws are fitted for each dataset separately",
     "tokenizer": "the origin of a tokenizer does not matter; `tokenizer_rules` is the hash of its rules",
-    "group": "it changes standard errors, not ranks",
-    "reference": "it does not change the ranks of the measured model",
+    "group": "groups change standard errors, but not ranks",
+    "reference": "a reference does not change the ranks of the measured model",
 }
-"""Keys of the identity in which the runs of one law may differ, with the reasons."""
+"""Keys of the identity that no fact with `agree` covers, with the reasons."""
 
 SAME_RANKS = tuple(
     fact.name

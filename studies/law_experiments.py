@@ -1,4 +1,17 @@
-"""Experiments on laws over sizes: exponents, their differences and means, forecasts, and forms with a floor."""
+"""Experiments on laws over sizes: exponents, their differences and means, forecasts, and forms with a floor.
+
+Settings of cells that several experiments use:
+
+    m         number of sizes
+    D         number of documents
+    tau       standard deviation of ln y of a model around its law
+    tails     distribution of the difficulty of documents (see `Texts`)
+    lengths   distribution of the lengths of documents (see `Texts`)
+    sources   number of groups of documents
+    number    number of families or datasets, whose exponents have the standard deviation sd
+    other     factor by which one family scatters more than the others
+    ends, grows, ar, floor, bend   see `Family`
+"""
 
 from __future__ import annotations
 
@@ -81,7 +94,7 @@ def _error_of_tokens(rbp_1_law: Law, counts: Sequence[DocumentCounts]) -> float:
 
 
 def deciding(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate seven sizes on documents of very different lengths: coverage of alpha, and tests of a difference."""
+    """Simulate seven sizes on documents of very different lengths. Check the intervals of alpha and the test of Δα."""
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
     ce_alpha = law(family.s, counts, cross_entropy).alpha
@@ -110,7 +123,10 @@ def edge(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Forecast the value of a model that is `times` as large as the largest, over the population of documents."""
+    """Forecast CE and -ln RBP_1 of a model that is `times` times as large as the largest.
+
+    The truth is the value over the population of documents.
+    """
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
     s = cell["times"] * float(family.s[-1])
@@ -154,7 +170,10 @@ def forms(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _predicts_better(ce_law: Law) -> bool:
-    """Return whether E + A S^-alpha predicts the largest sizes better, by the rule of the headline of `forms`."""
+    """Return whether E + A S^-alpha predicts the largest sizes better than A S^-alpha.
+
+    As in the headline of `forms`, the mean error must be lower by a share of at least MIN_GAIN.
+    """
     module = plugin("forms")
     report = module.Report(module.GLOSSARY)
     nothing = np.full(ce_law.sizes, np.nan)
@@ -177,7 +196,7 @@ def outlier(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate effects of the size that reports say is found in 80% of cases."""
+    """Simulate effects of the size that reports print as detectable. Tests should find 80% of these effects."""
     bend, delta_alpha = _detectable(tuple(cell.items()))
     bent = replace(_family(cell), bend=bend)
     counts = bent.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
@@ -192,7 +211,7 @@ def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 @cache
 def _detectable(cell: tuple[tuple[str, object], ...]) -> tuple[float, float]:
-    """Return the smallest bend and the smallest Δα that reports say are found: medians over draws without effects."""
+    """Return the detectable bend and the detectable Δα: medians over simulations in which both effects are 0."""
     settings = dict(cell)
     rng = np.random.default_rng(0)
     family = _family(settings)
@@ -269,7 +288,10 @@ def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _mean_outcomes(mean: Mean | None, over: str, further: float, *, differ: bool) -> dict[str, float]:
-    """Return the outcomes of claims about a mean of exponents around ALPHA, and about one further exponent."""
+    """Check the mean and the prediction interval of exponents around ALPHA, and the test whether they differ.
+
+    The prediction interval should contain the exponent `further`.
+    """
     if mean is None:
         return {}
     outcomes: dict[str, float] = {}
@@ -282,7 +304,7 @@ def _mean_outcomes(mean: Mean | None, over: str, further: float, *, differ: bool
 
 
 def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate several families on one dataset: the mean of their exponents, and errors from pooled scatter."""
+    """Simulate several families on one dataset. Check the mean of their exponents, and errors from pooled scatter."""
     documents = _documents(rng, cell)
     exponents = ALPHA + cell["sd"] * rng.standard_normal(cell["number"] + 1)
     laws = []

@@ -48,8 +48,8 @@ class Law:
     floor: float = 0.0
     tau: float = 0.01
 
-    def falls(self, s: float, k: FloatArray) -> FloatArray:
-        """Return y of RBP_k at size S over y at S = 1e8."""
+    def relative_y(self, s: float, k: FloatArray) -> FloatArray:
+        """Return y of RBP_k at size S, divided by y at S = 1e8."""
         alpha = self.alpha + self.rise * np.log(k)
         return np.asarray(self.floor + (1 - self.floor) * (s / 1e8) ** -alpha)
 
@@ -59,29 +59,35 @@ def _k() -> FloatArray:
     return np.asarray(log_grid(VOCABULARY, per_decade=24), dtype=np.float64)
 
 
-def measured(law: Law, s: float, *, dataset: str = "texts", documents: int = DOCUMENTS, own: int = 0) -> RankTable:
+def simulate_ranks(
+    law: Law, s: float, *, dataset: str = "texts", documents: int = DOCUMENTS, model_seed: int = 0
+) -> RankTable:
     """Simulate the ranks of one model on a dataset.
+
+    The rank of a token depends on its difficulty. Most of the difficulty is the same for all models: a part belongs to
+    the document and a part to the token. At S = 1e8, -ln RBP_k is 1.1 k^-0.4 (1 - (k / |V|)^0.5) and CE is about 3.5
+    nats, apart from the scatter of the model.
 
     Args:
         law: the law of the model's family.
         s: the size S.
         dataset: the name of the dataset. Models share the difficulty of the tokens of a dataset.
         documents: the number of documents.
-        own: the seed of the random numbers that the model does not share with other models.
+        model_seed: the seed of the model's own random numbers. Other random numbers are shared by all models.
 
     """
     shared = np.random.default_rng(sum(map(ord, dataset)))
-    rng = np.random.default_rng([own, int(s), int(1e6 * law.alpha)])
+    rng = np.random.default_rng([model_seed, int(s), int(1e6 * law.alpha)])
     tokens = documents * TOKENS
     document_difficulty = np.repeat(shared.standard_normal(documents), TOKENS)
     difficulty = np.sqrt(0.1) * document_difficulty + np.sqrt(0.7) * shared.standard_normal(tokens)
     uniform = ndtr(difficulty + np.sqrt(0.2) * rng.standard_normal(tokens))
     factor = np.exp(law.tau * rng.standard_normal())
     k = _k()
-    neg_log_rbp = 1.1 * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5) * law.falls(s, k) * factor
+    neg_log_rbp = 1.1 * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5) * law.relative_y(s, k) * factor
     rank = np.ceil(np.exp(np.interp(uniform, np.exp(-neg_log_rbp), np.log(k), left=0.0))).astype(np.int64)
     rank = np.clip(rank, 1, VOCABULARY)
-    ce = 3.5 * float(law.falls(s, np.ones(1))[0]) * factor
+    ce = 3.5 * float(law.relative_y(s, np.ones(1))[0]) * factor
     rest = np.maximum(ce - np.log(rank).mean(), 0.05) * np.exp(0.3 * document_difficulty - 0.3**2 / 2)
     logprob = -np.log(rank) - rest * rng.exponential(size=tokens)
     zeros = np.zeros(tokens)
@@ -107,21 +113,23 @@ class Measurements:
         self._rows: list[dict[str, Any]] = []
         self._tables: dict[str, RankTable] = {}
 
-    def add(self, law: Law, s: float, *, family: str = "alpha", own: int = 0, ranks: bool = True, **facts: Any) -> None:
+    def add(
+        self, law: Law, s: float, *, family: str = "alpha", model_seed: int = 0, ranks: bool = True, **facts: Any
+    ) -> None:
         """Simulate and add one measurement.
 
         Args:
             law: the law of the family.
             s: the size S.
             family: the name of the family.
-            own: the seed of the random numbers that the model does not share with other models.
+            model_seed: the seed of the model's own random numbers. Other random numbers are shared by all models.
             ranks: whether the measurement has ranks. Without ranks it looks like imported results.
             facts: values of columns of `Runs.frame` that replace the default values.
 
         """
         dataset = facts.get("dataset", "texts")
         documents = facts.get("documents", DOCUMENTS)
-        table = measured(law, s, dataset=dataset, documents=documents, own=own)
+        table = simulate_ranks(law, s, dataset=dataset, documents=documents, model_seed=model_seed)
         size = f"{s / 1e6:.0f}m"
         run_id = f"{len(self._rows):032x}"
         row: dict[str, Any] = {
@@ -178,7 +186,7 @@ def two_families(one: Law, other: Law) -> Runs:
     measurements = Measurements()
     for family, law in (("alpha", one), ("beta", other)):
         for s in np.geomspace(1e6, 1e9, 6):
-            measurements.add(law, float(s), family=family, own=ord(family[0]))
+            measurements.add(law, float(s), family=family, model_seed=ord(family[0]))
     return measurements.runs()
 
 
@@ -187,7 +195,7 @@ def seeds() -> Runs:
     measurements = Measurements()
     for s in np.geomspace(1e6, 1e9, 4):
         for seed in range(3):
-            measurements.add(Law(), float(s), own=seed, seed=seed, model=f"alpha-{s / 1e6:.0f}m-seed{seed}")
+            measurements.add(Law(), float(s), model_seed=seed, seed=seed, model=f"alpha-{s / 1e6:.0f}m-seed{seed}")
     return measurements.runs()
 
 
@@ -201,7 +209,7 @@ def checkpoints() -> Runs:
             measurements.add(
                 Law(),
                 effective_size,
-                own=1,
+                model_seed=1,
                 non_embedding_params=int(s),
                 size=size,
                 training_tokens=tokens,
@@ -215,7 +223,7 @@ STORES: dict[str, tuple[str, Callable[[], Runs]]] = {
     "true-law": ("CE and every RBP_k follow S^-0.1; models scatter by 1%", lambda: one_family(Law())),
     "no-law": ("nothing depends on size; models scatter by 2%", lambda: one_family(Law(alpha=0.0, tau=0.02))),
     "inverse": (
-        "CE and RBP_1 follow S^-0.1; the exponent falls by 0.03 for each factor of e in k, so RBP_100 gets worse",
+        "CE and RBP_1 follow S^-0.1; RBP_k has the exponent 0.1 - 0.03 ln k, so RBP_100 gets worse with size",
         lambda: one_family(Law(rise=-0.03)),
     ),
     "two-equal": ("both families follow S^-0.1", lambda: two_families(Law(), Law())),
@@ -224,7 +232,7 @@ STORES: dict[str, tuple[str, Callable[[], Runs]]] = {
         lambda: two_families(Law(alpha=0.08, tau=0.005), Law(alpha=0.14, tau=0.005)),
     ),
     "bent": (
-        "0.6 + 0.4 (S/1e8)^-0.3 times a constant: the law flattens",
+        "y is proportional to 0.6 + 0.4 (S/1e8)^-0.3, so the law flattens",
         lambda: one_family(Law(alpha=0.3, floor=0.6, tau=0.002), sizes=8),
     ),
     "five-documents": ("as true-law, with 5 documents", lambda: one_family(Law(), documents=5)),

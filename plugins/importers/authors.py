@@ -1,4 +1,4 @@
-"""Imports the folders that the code of the paper's authors writes."""
+"""Imports results from the folders that the code of the paper's authors writes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from rbptrack.ranks import CE, RankTable, parse_rbp_name, rbp_name
 
 _FOLDER = re.compile(r"top([1-9]\d{0,9})")
 _RBP = re.compile(r"(?i)rbp_\d+")
-_SAME_NUMBER = 1e-6  # allowed difference between copies of a number, because every top<k> repeats the model's CE
-_MAX_CE = 1000.0  # largest allowed -ln p of a token, nats
+_SAME_NUMBER = 1e-6  # largest difference between two copies of a number. Every top<k> has a copy of the model's CE.
+_MAX_CE = 1000.0  # -ln p of a token must be less, in nats. Larger values stand for infinity.
 _MAX_VOCAB = 2**31 - 1  # the ranks in a rank table are int32
 
 
@@ -37,11 +37,13 @@ class Authors(Importer):
 
     sizes: str = ""
     """the authors' param_count.json, or a CSV with the columns model (`EleutherAI/pythia-70m`) and
-    non_embedding_params. If models differ in |V|, also with the column vocab_size
+    non_embedding_params. The CSV may have a column vocab_size, for models that differ in |V|
     """
 
     vocab_size: int = 0
-    """|V| of all models, if sizes does not have it. Ranks are imported only if |V| is known; 0: unknown"""
+    """|V| of the models for which the file `sizes` gives no |V|; 0 means unknown. Ranks are imported only if |V| is
+    known
+    """
 
     def takes(self, path: Path) -> bool:
         return path.is_dir() and any(_FOLDER.fullmatch(file.parent.name) for file in path.rglob("metrics.json"))
@@ -97,14 +99,14 @@ def _measurement(
         for key, value in content.items():
             name = _name(key, k)
             if not name and _RBP.fullmatch(key):
-                raise BadInput(f"{file}, {key[:40]}: k must be a whole number from 1 of at most 10 digits")
+                raise BadInput(f"{file}, {key[:40]}: k must be a whole number from 1 to 9,999,999,999")
             if not name or value is None:
                 continue
             if not isinstance(value, int | float) or isinstance(value, bool) or not _is_finite(value):
                 raise BadInput(f"{file}, {key}: must be a finite number; got {str(value)[:40]}")
             if abs(numbers.get(name, value) - value) > _SAME_NUMBER:
                 raise BadInput(
-                    f"{file}, {key} is {value!r}, but {numbers[name]!r} in {places[name]}: one number, two values"
+                    f"{file}, {key}: two values of one number: {value!r} here, {numbers[name]!r} in {places[name]}"
                 )
             numbers[name] = value
             places[name] = f"{file.relative_to(root)}, {key}"
@@ -125,7 +127,7 @@ def _measurement(
 
 
 def _name(key: str, k: int) -> str:
-    """Return the metric that a key of metrics.json in top<k> means. Return an empty text for other keys."""
+    """Return the metric name of a key of top<k>/metrics.json, or an empty text if the key is not imported."""
     if key == "mean_ce_loss":
         return CE
     if key == "indicator":
@@ -156,7 +158,7 @@ def _rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
     _check(file, whole_rank, rank, f"a rank must be a whole number from 1 to vocab_size = {vocab_size:,}")
     whole_position = (position >= 0) & (position < 2**31) & (position == np.floor(position))
     _check(file, whole_position, position, "a position must be a whole number from 0")
-    _check(file, (ce >= 0) & (ce < _MAX_CE), ce, f"ce must be from 0 to {_MAX_CE:g}; larger values mean infinity")
+    _check(file, (ce >= 0) & (ce < _MAX_CE), ce, f"ce must be at least 0 and less than {_MAX_CE:g}")
     count = len(values)
     return RankTable.from_arrays(
         vocab_size=vocab_size,
@@ -170,7 +172,7 @@ def _rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
     )
 
 
-def _check(file: Path, right: Any, values: Any, rule: str) -> None:
-    if not right.all():
-        first = int(np.argmin(right))
+def _check(file: Path, valid: Any, values: Any, rule: str) -> None:
+    if not valid.all():
+        first = int(np.argmin(valid))
         raise BadInput(f"{file}, row {first + 1}: {rule}; got {values[first]:g}")

@@ -1,7 +1,7 @@
 """The command line: its commands, and how their errors become messages and exit codes.
 
-`measure`, `plan` and `demo` take Hydra's words (key=value). The other commands take flags. This file imports nothing
-slow, because `--help` and completion load it.
+`measure`, `plan` and `demo` take Hydra's overrides, such as `model=pythia/70m`. The other commands take flags. This
+file imports nothing slow, because `--help` and completion load it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
     ] = False,
     traceback: Annotated[
-        bool, typer.Option(TRACEBACK, help="print the whole traceback of an unexpected error, after any command")
+        bool,
+        typer.Option(
+            TRACEBACK, help="print the whole traceback of an unexpected error; allowed anywhere on the command line"
+        ),
     ] = False,
 ) -> None:
     pass
@@ -137,11 +140,11 @@ def _check_command(word: str) -> None:
     for key in ("model", "dataset"):
         if near := nearest(word, config_names(key)):
             raise BadInput(f"no command {word}. Did you mean {key}={near[0]}?")
-    raise BadInput(f"no command {word}; {program()} --help lists them")
+    raise BadInput(f"no command {word}. To list the commands: {program()} --help")
 
 
 def _message(error: TyperException) -> str:
-    """Return the message of an error. If an unknown option is a column of measurements, suggest a condition on it."""
+    """Return the text of an error. If an unknown option is named like a column, suggest `--where` with it."""
     from rbptrack.facts import BY_NAME
 
     context = getattr(error, "ctx", None)
@@ -181,7 +184,7 @@ def _guarded(command: Callable[[], int]) -> int:
         complain(without_password(str(error)), without_password(error.trace))
         return 2 if isinstance(error, BadInput) else 1
     except RecursionError:
-        complain("a value on the command line or in a file is nested too deeply")
+        complain("a value on the command line or in a file is nested too deeply: use fewer levels")
         return 2
     except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

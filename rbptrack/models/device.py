@@ -1,4 +1,4 @@
-"""Chooses the device of a model, sets the precision of its products, and measures free memory."""
+"""Chooses a model's device, sets the precision of its matrix products, and measures free memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_MEMORY = re.compile(
 def placement(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
     """Return a model's device, and the arguments with which `from_pretrained` spreads the model over devices.
 
-    There are no such arguments if the config names no device map.
+    The arguments are empty if the config has no device map: the whole model is then on one device.
 
     Raises:
         BadInput: the device does not exist on this machine, TF32 is requested without a CUDA device, the device map is
@@ -84,7 +84,7 @@ def float32_products() -> Iterator[None]:
 def _precision_settings() -> list[tuple[Any, str]]:
     """List the settings of torch that `set_precision` changes, as pairs of object and attribute, older names first.
 
-    The precision of float32 matrix products is not in the list. It has functions of its own in torch.
+    The precision of float32 matrix products is not in the list, because torch reads and sets it by functions.
     """
     backends: Any = torch.backends
     products = backends.cuda.matmul

@@ -23,13 +23,13 @@ _DELIVERED = ".delivered"  # suffix of a delivered folder while it is being remo
 
 
 @dataclass(frozen=True)
-class Delivered:
+class Delivery:
     """The result of an attempt to deliver a measurement.
 
     Attributes:
         name: the name of the measurement, or the beginning of its fingerprint.
-        run_id: the ID of the run; empty if the folder still waits.
-        error: why the folder still waits; empty if it was delivered.
+        run_id: the ID of the run; empty if the measurement could not be delivered.
+        error: why it could not be delivered; empty if it was delivered.
 
     """
 
@@ -69,8 +69,8 @@ class Outbox:
     def deliver(self, folder: Path, *, keep: bool = False) -> str:
         """Log a finished measurement as a run, and remove its folder.
 
-        If the store has a finished run with this fingerprint already, no second run is created, unless the measurement
-        was forced. A folder that waits for another store is also logged to this store, but not removed.
+        If the store already has a finished run with this fingerprint, no second run is created. A forced measurement
+        still gets a run of its own. If the folder waits for another store, it is logged to this one and not removed.
 
         Args:
             folder: the folder with record.json and the files that it names.
@@ -109,33 +109,33 @@ class Outbox:
         others = [address for address in addresses if address != self._address]
         return Counter((address.get("uri", ""), address.get("experiment", "")) for address in others)
 
-    def deliver_waiting(self) -> list[Delivered]:
+    def deliver_waiting(self) -> list[Delivery]:
         """Deliver every folder that waits for this store. Folders that another process has locked are skipped."""
         for leftover in cells_folder().glob(f"*{_DELIVERED}"):
             shutil.rmtree(leftover, ignore_errors=True)
         results = []
-        closed = ""  # why the store takes nothing; after the first such error, no other folder is tried
+        refusal = ""  # why the store is away or refuses to write. No other folder is then delivered.
         for folder in self.waiting():
             with suppress(Timeout, FileNotFoundError), FileLock(folder.with_name(f"{folder.name}.lock"), timeout=0):
                 name = folder.name[:12]
                 run_id = ""
-                problem = closed
+                problem = refusal
                 try:
                     name = Record.read(folder).name
-                    if not closed:
+                    if not refusal:
                         run_id = self.deliver(folder)
                 except (StoreAway, StoreRefuses) as error:
-                    problem = closed = first_line(error)
+                    problem = refusal = first_line(error)
                 except (RbptrackError, ValueError, TypeError, KeyError, AttributeError) as error:
                     problem = first_line(error)
-                results.append(Delivered(name, run_id, problem))
+                results.append(Delivery(name, run_id, problem))
         return results
 
     @property
     def _address(self) -> dict[str, str]:
-        """The store's address as a folder names it.
+        """The address of the store that is written to a folder.
 
-        A SQLite file next to `mlruns` is named without its path, so both can be moved together.
+        If the store is a SQLite file next to `mlruns`, the address has no path. Both can then be moved together.
         """
         uri = self.store.shown.rstrip("/")
         database = self.store.connection.database
@@ -160,7 +160,7 @@ def _checked_record(folder: Path) -> tuple[Record, str]:
 
 
 def _read_address(folder: Path) -> dict[str, str] | None:
-    """Return the address of the store that a folder waits for, or None if the folder is not finished or names none."""
+    """Return the address of the store that a folder waits for. Return None if it is not finished or has no address."""
     if not (folder / RECORD_FILE).exists() or folder.name.endswith(_DELIVERED):
         return None
     with suppress(OSError, ValueError):

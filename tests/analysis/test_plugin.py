@@ -1,4 +1,4 @@
-"""Tests of the options of plugins: types, ranges, words of the command line, help."""
+"""Tests of the options of plugins: their types and ranges, their values from the command line, and their help."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rbptrack.analysis.plugin import make_plugin, make_plugin_from_words, plugin
 
 
 class Sample(Analyzer):
-    """Asks for an example."""
+    """Counts the runs."""
 
     ks: tuple[PositiveInt, ...] = (1, 10)
     """the k of the table, up to |V|"""
@@ -29,12 +29,12 @@ class Sample(Analyzer):
         return Report({})
 
 
-def test_make_plugin_from_words_converts_words_to_types_of_fields() -> None:
+def test_make_plugin_from_words_converts_words_to_the_types_of_the_fields() -> None:
     plugin = make_plugin_from_words(Sample, ["ks=1,5,20", "margin=0.5", "unit=b", "deep=true"])
     assert plugin == Sample(ks=(1, 5, 20), margin=0.5, unit="b", deep=True)
 
 
-def test_make_plugin_from_words_accepts_list_in_brackets_and_empty_list() -> None:
+def test_make_plugin_from_words_accepts_a_list_in_brackets_and_an_empty_list() -> None:
     assert make_plugin_from_words(Sample, ["ks=[7]"]).ks == (7,)
     assert make_plugin_from_words(Sample, ["ks="]).ks == ()
 
@@ -42,7 +42,7 @@ def test_make_plugin_from_words_accepts_list_in_brackets_and_empty_list() -> Non
 @pytest.mark.parametrize(
     "word", ["ks=0", "ks=1.5", "margin=-1", "margin=x", "unit=c", "deep=perhaps", "level=95", "ks"]
 )
-def test_make_plugin_from_words_refuses_wrong_option_in_one_line_with_its_name(word):
+def test_make_plugin_from_words_refuses_a_wrong_option_and_names_it_in_one_line(word: str) -> None:
     name = word.partition("=")[0]
     with pytest.raises(BadInput, match=name) as raised:
         make_plugin_from_words(Sample, [word])
@@ -55,22 +55,22 @@ def test_list_option_accepts_sequences_and_texts(ks: Any) -> None:
 
 
 @pytest.mark.parametrize("ks", [10, "10", np.int64(10), [10], 10.0])
-def test_list_option_accepts_single_value(ks: Any) -> None:
+def test_list_option_accepts_a_single_value(ks: Any) -> None:
     assert Sample(ks=ks).ks == (10,)
 
 
 @pytest.mark.parametrize(("name", "value"), [("ks", [0]), ("margin", 0), ("level", 95)])
-def test_make_plugin_refuses_wrong_option(name: str, value: Any) -> None:
+def test_make_plugin_refuses_a_wrong_option(name: str, value: Any) -> None:
     with pytest.raises(BadInput, match=name):
         make_plugin(Sample, {name: value})
 
 
-def test_constructor_of_plugin_refuses_wrong_option() -> None:
+def test_constructor_of_a_plugin_refuses_a_wrong_option() -> None:
     with pytest.raises(BadInput, match="margin"):
         Sample(margin=0)
 
 
-def test_option_of_several_types_accepts_each() -> None:
+def test_option_of_several_types_accepts_each_of_them() -> None:
     class WithOptionalList(Sample):
         at: tuple[float, ...] | None = None
 
@@ -78,7 +78,7 @@ def test_option_of_several_types_accepts_each() -> None:
     assert WithOptionalList(at="1e3,2").at == (1e3, 2.0)
 
 
-def test_plugin_options_of_class_without_source_file_have_no_help() -> None:
+def test_plugin_options_of_a_class_without_a_source_file_have_no_help() -> None:
     """A class has no source file if it was defined in an interactive session or by `exec`."""
     code = (
         "from rbptrack.analysis import Analyzer, Report\n"
@@ -96,7 +96,7 @@ def test_plugin_options_of_class_without_source_file_have_no_help() -> None:
     assert [(option.name, option.default, option.help) for option in plugin_options(typed)] == [("k", "3", "")]
 
 
-def test_plugin_options_of_class_in_notebook_have_help() -> None:
+def test_plugin_options_of_a_class_in_a_notebook_have_help() -> None:
     cell = (
         "from rbptrack.analysis import Analyzer, Report\n"
         "class Typed(Analyzer):\n"
@@ -112,11 +112,11 @@ def test_plugin_options_of_class_in_notebook_have_help() -> None:
     assert [option.help for option in plugin_options(namespace["Typed"])] == ["how many"]
 
 
-def test_plugin_summary_is_docstring_of_class() -> None:
-    assert plugin_summary(Sample) == "Asks for an example."
+def test_plugin_summary_is_the_docstring_of_the_class() -> None:
+    assert plugin_summary(Sample) == "Counts the runs."
 
 
-def test_plugin_options_have_text_under_field_as_help() -> None:
+def test_plugin_options_take_their_help_from_the_text_below_the_field() -> None:
     options = {option.name: option for option in plugin_options(Sample)}
     assert options["ks"].default == "1,10"
     assert options["ks"].help == "the k of the table, up to |V|"

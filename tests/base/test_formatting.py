@@ -1,4 +1,4 @@
-"""Tests of numbers, lists, durations, paths and hashes as people read them."""
+"""Tests of functions that format numbers, lists, durations, paths and hashes for readers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_compact_keeps_three_digits(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0"), (5, "5 bytes"), (1234, "1.23 kB"), (340_900_000, "341 MB")])
-def test_compact_bytes_names_the_unit(count: int, text: str) -> None:
+def test_compact_bytes_adds_a_unit_except_to_zero(count: int, text: str) -> None:
     assert compact_bytes(count) == text
 
 

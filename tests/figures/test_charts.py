@@ -25,7 +25,7 @@ KS = [1, 3, 10, 30, 100]
 def law_tables(
     *, intervals: bool = True, datasets: tuple[str, ...] = ("wiki", "code")
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Make the points of two sizes and the laws y = S^-alpha on which they lie exactly.
+    """Make the points of two sizes, and the laws of the points. Each point lies exactly on its law y = S^-alpha.
 
     Alpha is 0.05 for CE (which has k = 0), and 0.1 + k / 1000 for RBP_k. Intervals reach 0.01 to each side. If
     `intervals` is false, their ends are NaN.
@@ -50,7 +50,7 @@ def law_tables(
 
 
 def explorer_tables(chart: Any) -> list[pd.DataFrame]:
-    """Return the data of an explorer: the table that laws and residuals share, and that of the exponents."""
+    """Return two tables from an explorer: the points with their laws and residuals, and the exponents."""
     spec = chart.to_dict()
     columns = spec["hconcat"]
     return [pd.read_csv(io.StringIO(spec["datasets"][column["data"]["name"]])) for column in columns]
@@ -97,7 +97,7 @@ def test_explorer_draws_a_law_from_its_smallest_to_its_largest_size() -> None:
 
 def test_explorer_residual_is_the_relative_distance_of_y_from_the_law() -> None:
     points, laws = law_tables()
-    # The points at S = 1e7 have the y of S = 1e6. The law predicts a y that is smaller by the factor 10^-alpha.
+    # The points at S = 1e7 have the y of S = 1e6. The law predicts this y times 10^-alpha.
     between = points[points["S"] == 1e6].assign(S=1e7, model="pythia-1e7")
     drawn, _ = explorer_tables(explorer(pd.concat([points, between]), laws))
     alpha = np.where(drawn["metric"] == "rbp", 0.1 + drawn["k"] / 1000, 0.05)
@@ -145,7 +145,7 @@ def test_explorer_leaves_a_panel_empty_if_its_dataset_lacks_k(tmp_path: Path) ->
     assert text.count(">code<") == 3
 
 
-def test_explorer_of_laws_without_intervals_shows_none(tmp_path: Path) -> None:
+def test_explorer_shows_no_intervals_if_laws_have_none(tmp_path: Path) -> None:
     chart = explorer(*law_tables(intervals=False))
     for table in explorer_tables(chart):
         assert table[["low", "high"]].isna().all(axis=None)
@@ -191,21 +191,21 @@ def test_save_refuses_another_format(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_facets_draws_no_intervals_without_known_ends() -> None:
+def test_facets_draws_no_intervals_if_their_ends_are_missing() -> None:
     frame = pd.DataFrame({"family": ["a", "b"], "dataset": ["x", "y"], "S": [1e6, 1e7], "beta": [0.1, 0.2]})
     assert mark_types(charts.facets(frame, x="S", y="beta").to_dict()) == {"line", "point"}
     unknown = frame.assign(low=np.nan, high=np.nan)
     assert mark_types(charts.facets(unknown, x="S", y="beta").to_dict()) == {"line", "point"}
 
 
-def test_facets_and_intervals_draw_the_intervals_that_are_known() -> None:
+def test_facets_and_intervals_draw_intervals_with_known_ends() -> None:
     frame = pd.DataFrame({"family": ["a", "b"], "dataset": ["x", "y"], "S": [1e6, 1e7], "beta": [0.1, 0.2]})
     known = frame.assign(low=[0.05, np.nan], high=[0.15, np.nan])
     assert mark_types(charts.facets(known, x="S", y="beta").to_dict()) == {"line", "point", "rule"}
     assert mark_types(charts.intervals(known, y="dataset", x="beta", facet="").to_dict()) == {"point", "rule"}
 
 
-def test_facets_tooltip_shows_an_interval_that_the_axis_cuts(tmp_path: Path) -> None:
+def test_facets_tooltip_shows_the_whole_interval_if_the_axis_is_too_short(tmp_path: Path) -> None:
     frame = pd.DataFrame({"family": ["a"], "dataset": "x", "S": [1e6], "p": [0.1], "low": [0.001], "high": [0.2]})
     text = charts.save(charts.facets(frame, x="S", y="p", log="xy"), tmp_path / "x.svg").read_text()
     assert "95% interval: 0.001 to 0.2" in text

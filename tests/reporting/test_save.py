@@ -55,11 +55,11 @@ def analyses() -> list[Analysis]:
     return [broken, Analysis("power_law", law, leads=True), Analysis("training", only_a_note)]
 
 
-def test_keep_returns_the_path_of_the_page(runs: Runs, analyses: list[Analysis]) -> None:
+def test_save_reports_returns_the_path_of_the_page(runs: Runs, analyses: list[Analysis]) -> None:
     assert save_reports(MemoryStore(), runs, analyses, "<p>", command="rbptrack report") == "1/report.html"
 
 
-def test_keep_saves_only_analyses_with_results(runs: Runs, analyses: list[Analysis]) -> None:
+def test_save_reports_saves_only_analyses_with_results(runs: Runs, analyses: list[Analysis]) -> None:
     store = MemoryStore()
     save_reports(store, runs, analyses, "<p>", command="rbptrack report")
     (saved,) = store.saved
@@ -68,7 +68,7 @@ def test_keep_saves_only_analyses_with_results(runs: Runs, analyses: list[Analys
     assert saved["covers"] == ["a1"]
 
 
-def test_keep_saves_tables_and_the_page_as_files(runs: Runs, analyses: list[Analysis]) -> None:
+def test_save_reports_saves_tables_and_the_page_as_files(runs: Runs, analyses: list[Analysis]) -> None:
     store = MemoryStore()
     save_reports(store, runs, analyses, "<p>", command="rbptrack report")
     (saved,) = store.saved
@@ -77,7 +77,7 @@ def test_keep_saves_tables_and_the_page_as_files(runs: Runs, analyses: list[Anal
     assert saved["files"]["laws.csv"] == "k,alpha\n1,0.25\n2,0.333333\n"
 
 
-def test_keep_describes_the_run_by_headline_results_and_command(runs: Runs, analyses: list[Analysis]) -> None:
+def test_save_reports_describes_the_run_by_headline_results_and_command(runs: Runs, analyses: list[Analysis]) -> None:
     store = MemoryStore()
     save_reports(store, runs, analyses, "<p>", command="rbptrack report")
     (saved,) = store.saved
@@ -93,7 +93,7 @@ def test_save_figures_writes_a_file_for_each_figure(tmp_path: Path, analyses: li
     assert path.read_text().startswith("<svg")
 
 
-def test_save_figures_draws_the_others_if_one_cannot_be_drawn(tmp_path: Path, analyses: list[Analysis]) -> None:
+def test_save_figures_draws_the_other_figures_if_one_cannot_be_drawn(tmp_path: Path, analyses: list[Analysis]) -> None:
     law = analyses[1].report
     assert law
     figures = law.figures
@@ -102,6 +102,16 @@ def test_save_figures_draws_the_others_if_one_cannot_be_drawn(tmp_path: Path, an
     paths, notes = save_figures(analyses, tmp_path / "new", "svg")
     assert [path.name for path in paths] == ["power_law-beta.svg", "power_law-last.svg"]
     assert len(notes) == 1
+
+
+def test_save_figures_does_not_replace_a_folder_that_has_the_name_of_a_figure(
+    analyses: list[Analysis], tmp_path: Path
+) -> None:
+    (tmp_path / "power_law-beta.svg").mkdir()
+    paths, notes = save_figures(analyses, tmp_path, "svg")
+    assert paths == []
+    assert any("power_law-beta.svg" in note for note in notes)
+    assert (tmp_path / "power_law-beta.svg").is_dir()
 
 
 def test_show_prints_headline_table_notes_and_problems(
@@ -149,13 +159,3 @@ def test_show_summary_without_headline_prints_the_summary_first(
     law.headline = ""
     show_summary([Analysis("power_law", law, leads=True, summary="The law in size.")])
     assert capsys.readouterr().out.splitlines()[0] == "The law in size."
-
-
-def test_save_figures_does_not_replace_a_folder_that_has_the_name_of_a_figure(
-    analyses: list[Analysis], tmp_path: Path
-) -> None:
-    (tmp_path / "power_law-beta.svg").mkdir()
-    paths, notes = save_figures(analyses, tmp_path, "svg")
-    assert paths == []
-    assert any("power_law-beta.svg" in note for note in notes)
-    assert (tmp_path / "power_law-beta.svg").is_dir()

@@ -1,4 +1,4 @@
-"""Alterations of a run in a store: its metrics, params, tags, curve of RBP_k, files and record."""
+"""Lists alterations of a run in a store. Each one changes a metric, a param, a tag, a curve, a file or the record."""
 
 from __future__ import annotations
 
@@ -25,58 +25,64 @@ def alterations_of(
         other: the folder of another run's files.
 
     """
-    yield from _of_metrics(database, run_id)
-    yield from _of_texts(database, run_id, "param", "")
-    yield from _of_texts(database, run_id, "tag", "rbptrack.")
-    yield from _of_curve(database, run_id)
-    yield from _additions(database, run_id)
+    yield from _alter_metrics(database, run_id)
+    yield from _alter_texts(database, run_id, "param", "")
+    yield from _alter_texts(database, run_id, "tag", "rbptrack.")
+    yield from _alter_curve(database, run_id)
+    yield from _add_values(database, run_id)
     for path in sorted(artifacts.iterdir()):
         if path.suffix == ".png":  # rbptrack never reads pictures
             continue
-        yield from _of_file(path, other / path.name)
-    yield from _of_record(artifacts / "record.json")
+        yield from _alter_file(path, other / path.name)
+    yield from _alter_record(artifacts / "record.json")
 
 
-def _of_metrics(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Alteration]]:
-    """Change the last bit of each metric in the table `latest_metrics`, or delete the metric.
+def _alter_metrics(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Alteration]]:
+    """Yield functions that change the last bit of a metric or delete it, for each metric.
 
-    rbptrack reads single metrics from this table, and only curves from the table `metrics`.
+    They alter the table `latest_metrics`. rbptrack reads all metrics from this table, except the curve of RBP_k.
     """
     rows = database.execute("select key, value from latest_metrics where run_uuid = ?", (run_id,))
     for name, value in rows.fetchall():
         if name != "rbp_curve":
-            set_it = "update latest_metrics set value = ? where key = ? and run_uuid = ?"
-            drop_it = "delete from latest_metrics where key = ? and run_uuid = ?"
-            yield f"metric {name} by one bit", partial(_sql, database, set_it, _one_bit(value), name, run_id)
-            yield f"metric {name} deleted", partial(_sql, database, drop_it, name, run_id)
+            update = "update latest_metrics set value = ? where key = ? and run_uuid = ?"
+            delete = "delete from latest_metrics where key = ? and run_uuid = ?"
+            yield f"metric {name} by one bit", partial(_sql, database, update, _flip_last_bit(value), name, run_id)
+            yield f"metric {name} deleted", partial(_sql, database, delete, name, run_id)
 
 
-def _of_texts(database: sqlite3.Connection, run_id: str, kind: str, prefix: str) -> Iterator[tuple[str, Alteration]]:
-    """Lengthen or delete each param or tag whose name begins with the prefix. kind: `param` or `tag`."""
+def _alter_texts(database: sqlite3.Connection, run_id: str, kind: str, prefix: str) -> Iterator[tuple[str, Alteration]]:
+    """Yield functions that lengthen or delete a param or tag, for each one whose name begins with the prefix.
+
+    `kind` is `param` or `tag`.
+    """
     rows = database.execute(f"select key from {kind}s where run_uuid = ?", (run_id,))
     for (name,) in rows.fetchall():
         if name.startswith(prefix) and name not in IGNORED:
-            lengthen_it = f"update {kind}s set value = value || '1' where key = ? and run_uuid = ?"
-            drop_it = f"delete from {kind}s where key = ? and run_uuid = ?"
-            yield f"{kind} {name} longer", partial(_sql, database, lengthen_it, name, run_id)
-            yield f"{kind} {name} deleted", partial(_sql, database, drop_it, name, run_id)
+            lengthen = f"update {kind}s set value = value || '1' where key = ? and run_uuid = ?"
+            delete = f"delete from {kind}s where key = ? and run_uuid = ?"
+            yield f"{kind} {name} longer", partial(_sql, database, lengthen, name, run_id)
+            yield f"{kind} {name} deleted", partial(_sql, database, delete, name, run_id)
 
 
-def _of_curve(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Alteration]]:
-    """Change, move or delete each point of the curve of RBP_k. A point is a step of the metric `rbp_curve`."""
+def _alter_curve(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Alteration]]:
+    """Yield functions that change, move or delete a point of the curve of RBP_k, for each point.
+
+    A point is a step of the metric `rbp_curve`.
+    """
     rows = database.execute("select step, value from metrics where key = 'rbp_curve' and run_uuid = ?", (run_id,))
     point = "key = 'rbp_curve' and step = ? and run_uuid = ?"
     for step, value in rows.fetchall():
-        set_it = f"update metrics set value = ? where {point}"
-        move_it = f"update metrics set step = 9999 where {point}"
-        drop_it = f"delete from metrics where {point}"
-        yield f"curve at {step} by one bit", partial(_sql, database, set_it, _one_bit(value), step, run_id)
-        yield f"curve at {step} moved", partial(_sql, database, move_it, step, run_id)
-        yield f"curve at {step} deleted", partial(_sql, database, drop_it, step, run_id)
+        update = f"update metrics set value = ? where {point}"
+        move = f"update metrics set step = 9999 where {point}"
+        delete = f"delete from metrics where {point}"
+        yield f"curve at {step} by one bit", partial(_sql, database, update, _flip_last_bit(value), step, run_id)
+        yield f"curve at {step} moved", partial(_sql, database, move, step, run_id)
+        yield f"curve at {step} deleted", partial(_sql, database, delete, step, run_id)
 
 
-def _additions(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Alteration]]:
-    """Add a param and a metric that the measurement did not log."""
+def _add_values(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Alteration]]:
+    """Yield functions that add a param or a metric that the measurement did not log."""
     param = "insert into params (key, value, run_uuid) values ('seed', '7', ?)"
     metric = (
         "insert into latest_metrics select 'rbp_7', value, timestamp, step, is_nan, run_uuid from latest_metrics "
@@ -86,8 +92,8 @@ def _additions(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str,
     yield "metric added", partial(_sql, database, metric, run_id)
 
 
-def _of_file(path: Path, other: Path) -> Iterator[tuple[str, Alteration]]:
-    """Delete, empty, cut or lengthen a file, or replace it by the file of the same name of another run."""
+def _alter_file(path: Path, other: Path) -> Iterator[tuple[str, Alteration]]:
+    """Yield functions that delete, empty, cut or lengthen a file, or replace it by another run's file."""
     content = path.read_bytes()
     yield f"{path.name} deleted", path.unlink
     yield f"{path.name} empty", partial(_write, path, b"")
@@ -97,8 +103,8 @@ def _of_file(path: Path, other: Path) -> Iterator[tuple[str, Alteration]]:
         yield f"{path.name} of another run", partial(_write, path, other.read_bytes())
 
 
-def _of_record(path: Path) -> Iterator[tuple[str, Alteration]]:
-    """Change one value in each section of the record, which remains valid JSON."""
+def _alter_record(path: Path) -> Iterator[tuple[str, Alteration]]:
+    """Yield functions that change one value in a section of the record. The record remains valid JSON."""
     for section, name in (
         ("metrics", "ce"),
         ("params", "dtype"),
@@ -123,7 +129,7 @@ def _write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _one_bit(value: float) -> float:
+def _flip_last_bit(value: float) -> float:
     """Return the number with its last bit flipped."""
     (bits,) = struct.unpack("<q", struct.pack("<d", value))
     flipped: float = struct.unpack("<d", struct.pack("<q", bits ^ 1))[0]

@@ -38,7 +38,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "histogram.parquet": lambda path: values_of(RankHistogram.read(path)),
     "documents.parquet": read_table,
 }
-"""How analyzers read the files of a run. Of all other files, rbptrack only reads the hash."""
+"""How analyzers read the files of a run, by file name. rbptrack only compares the hashes of all other files."""
 
 FILES_OF_WAITING_CELL = ("record.json", "store.json", "ranks.parquet")
 NUMBER = itertools.count()
@@ -59,8 +59,8 @@ class CheckedFile:
 
     Attributes:
         path: the file.
-        check: function that raises RbptrackError if the damage of the file is noticed. It fails if the damage is not
-            noticed and something else is read than was written.
+        check: function that reads the file after a test has changed it. It raises RbptrackError if rbptrack notices the
+            change. It raises AssertionError if rbptrack does not notice the change and reads other contents.
 
     """
 
@@ -69,7 +69,7 @@ class CheckedFile:
 
 
 def artifacts_of(store: Store) -> Iterator[CheckedFile]:
-    """Yield the files of a run. `verify` must notice the damage, and readers must refuse the file or read it right."""
+    """Yield the files of a run. `verify` must find a changed file. Readers must refuse it or read the original."""
     (run,) = store.finished()
     for path in store.artifact(run.info.run_id, "record.json").parent.iterdir():
         if path.suffix == ".png":  # rbptrack never reads pictures
@@ -85,7 +85,7 @@ def artifacts_of(store: Store) -> Iterator[CheckedFile]:
 
 
 def bundle_of(store: Store, path: Path) -> CheckedFile:
-    """Export a store to a bundle. It must be refused, or imported as it was exported."""
+    """Export a store to a bundle. If the bundle is changed, the import must refuse it or import the original values."""
     export_bundle(store.runs(), path)
     expected = small_stores.metrics_and_hashes(store)
 
@@ -99,7 +99,7 @@ def bundle_of(store: Store, path: Path) -> CheckedFile:
 
 
 def block_of_unfinished_measurement(folder: Path) -> CheckedFile:
-    """Measure a cell and keep its block. It must be read as it was written, or be left out and measured again."""
+    """Measure a cell and keep its block. A changed block must be left out, or have the original ranks."""
     (config,) = compose(["model=nano/6k", *small_stores.SMALL_SWEEP])
     model, corpus = Loader().load(resolve(config))
     measurement = measure(model, corpus, ks=[10], engine=config.engine, folder=folder)
@@ -114,7 +114,7 @@ def block_of_unfinished_measurement(folder: Path) -> CheckedFile:
 
 
 def cached_documents() -> CheckedFile:
-    """Save documents in the user's cache. They must be read as they were saved, or be created again."""
+    """Save documents in the user's cache. If the file is changed, the cache must still return the documents."""
     table = pa.table({"id": ["a", "b"] * 50, "text": ["Some words.", "Others."] * 50})
 
     def read() -> pa.Table:
@@ -128,7 +128,10 @@ def cached_documents() -> CheckedFile:
 
 
 def files_of_waiting_cell(folder: Path) -> Iterator[CheckedFile]:
-    """Measure a cell without delivering it, and yield its files. It must be refused or delivered as measured."""
+    """Measure a cell without delivering it, and yield its files.
+
+    If a file is changed, the store must refuse the measurement or get the original numbers.
+    """
     folder.mkdir()
     words = ("model=nano/6k", *small_stores.SMALL_SWEEP, "analyzers=[]", "deliver=false")
     small_stores.run_rbptrack(folder, *words)

@@ -1,4 +1,7 @@
-"""Tests of `split_model`: it refuses models that would give wrong ranks, and keeps the logits of the others."""
+"""Tests of `split_model`, `evaluation_mode` and `check_corpus`.
+
+`split_model` refuses a model if rbptrack would compute wrong ranks for it.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +58,8 @@ def test_split_model_accepts_a_causal_model(kind: str, dtype: torch.dtype, model
     assert split_model(model_of(kind, **experts).to(dtype), "toy").vocab_size == ROWS
 
 
-def test_split_model_refuses_a_model_with_states_that_depend_on_the_batch(model_of: ModelOf) -> None:
-    """Reformer pads every batch to whole chunks, and its hashes depend on the padding."""
+def test_split_model_refuses_a_model_if_its_states_depend_on_other_sequences_of_the_batch(model_of: ModelOf) -> None:
+    """Reformer pads every batch to whole chunks, and the padding changes which tokens attend to each other."""
     module = model_of(
         "reformer",
         is_decoder=True,
@@ -73,7 +76,8 @@ def test_split_model_refuses_a_model_with_states_that_depend_on_the_batch(model_
         split_model(module, "toy")
 
 
-def test_max_length_of_a_longrope_model_is_the_length_up_to_which_its_factors_are_constant(model_of: ModelOf) -> None:
+def test_split_model_limits_a_longrope_model_to_its_original_length(model_of: ModelOf) -> None:
+    """In a longer sequence, longrope would use other factors for all tokens."""
     rope = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
     rope["original_max_position_embeddings"] = 64
     module = model_of("phi3", head_dim=None, rope_parameters=rope, original_max_position_embeddings=64)
@@ -94,7 +98,7 @@ class LogitsOfTwoTokens(Llama):  # type: ignore[misc]
 
 
 class MaskedLogits(Llama):  # type: ignore[misc]
-    """Gives two entries of the vocabulary the probability 0, as models that generate images do."""
+    """Sets the probability of two entries of the vocabulary to 0, as models that generate images do."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         output = super().forward(*args, **kwargs)
@@ -112,7 +116,9 @@ class ScaledLogits(Llama):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("model_class", [LogitsOfTwoTokens, MaskedLogits, ScaledLogits])
-def test_split_model_refuses_logits_that_are_not_states_times_head(model_class: Any, shape: dict[str, Any]) -> None:
+def test_split_model_refuses_logits_that_differ_from_hidden_states_times_head(
+    model_class: Any, shape: dict[str, Any]
+) -> None:
     torch.manual_seed(0)
     with pytest.raises(BadInput, match="its logits are not its hidden states times its head"):
         split_model(model_class(transformers.LlamaConfig(**shape)), "toy")
@@ -156,7 +162,7 @@ def test_split_model_refuses_a_head_with_an_adapter_and_says_how_to_merge_it(mod
 
 
 def test_evaluation_mode_restores_forward_and_training_modes_after_an_interrupt(model_of: ModelOf) -> None:
-    """accelerate replaces `forward` by a function for mixed precision, and keeps the original one."""
+    """accelerate wraps `forward` for mixed precision, and keeps the original in `_original_forward`."""
     module = model_of("llama").train()
     module.model.layers[0].eval()
 
@@ -210,13 +216,13 @@ def test_evaluation_mode_multiplies_in_float32_and_restores_the_settings_of_the_
         torch.backends.cudnn.allow_tf32 = convolutions
 
 
-def test_check_corpus_accepts_the_longest_sequence_and_the_largest_token_of_the_model(model_of: ModelOf) -> None:
+def test_check_corpus_accepts_the_longest_allowed_sequence_and_the_largest_token_id(model_of: ModelOf) -> None:
     model = split_model(model_of("llama"), "toy")
     model.check_corpus(longest=256, largest_target=ROWS - 1)
 
 
 @pytest.mark.parametrize(("longest", "largest_target"), [(257, 0), (5, ROWS)])
-def test_check_corpus_refuses_longer_sequences_and_larger_tokens(
+def test_check_corpus_refuses_longer_sequences_and_larger_token_ids(
     longest: int, largest_target: int, model_of: ModelOf
 ) -> None:
     model = split_model(model_of("llama"), "toy")
