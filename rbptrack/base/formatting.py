@@ -33,18 +33,20 @@ def compact(value: float) -> str:
     """Format a number by three digits and a suffix, as in sizes of models.
 
     Examples:
-        >>> [compact(value) for value in (341_000, 1.4e9, 0.25, 1e-5)]
-        ['341k', '1.4B', '0.25', '10⁻⁵']
+        >>> [compact(value) for value in (341_000, 1.4e9, 0.25, 1e-5, -2.5e-5)]
+        ['341k', '1.4B', '0.25', '10⁻⁵', '-2.5·10⁻⁵']
 
     """
     value = float(f"{value:.3g}")  # before a suffix is chosen: 999,999 is 1M
     for limit, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:.3g}{suffix}"
-    if 0 < value < 0.9e-3:
+    if 0 < abs(value) < 0.9e-3:
         mantissa, exponent = f"{value:.2e}".split("e")
         power = f"10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
-        return power if float(mantissa) == 1 else f"{float(mantissa):g}·{power}"
+        if abs(float(mantissa)) == 1:
+            return f"-{power}" if value < 0 else power
+        return f"{float(mantissa):g}·{power}"
     return f"{value:.3g}"
 
 

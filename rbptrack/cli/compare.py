@@ -20,7 +20,7 @@ from rbptrack.console.output import command_line, say
 if TYPE_CHECKING:
     import pandas as pd
 
-    from rbptrack.analysis import Runs
+    from rbptrack.analysis import Report, Runs
     from rbptrack.reporting import Analysis
     from rbptrack.stats.changes import Changes
 
@@ -73,7 +73,7 @@ def compare(
     rises = worst_documents(runs, first, changes, _WORST)
     if len(rises):
         report.tables["worst_documents"] = rises
-    report.headline = _headline(changes, first["name"], second["name"])
+    report.headline = _headline(report, first["name"], second["name"])
     analysis = Analysis(
         "compare", report, leads=True, summary=f"what {second['name']} changes, against {first['name']}"
     )
@@ -145,9 +145,14 @@ def _write_pages(both: Runs, analysis: Analysis, out: Path, *, title: str, comma
     say(f"page     {short_path(out)}")
 
 
-def _headline(changes: Changes, a: str, b: str) -> str:
-    ce = changes.changes[0].difference.value
+def _headline(report: Report, a: str, b: str) -> str:
+    """Say how much more or less cross-entropy B has than A, and whether the difference may be chance."""
+    from rbptrack.ranks import CE
+
+    changes = report.frame("change")
+    [(ce, verdict)] = changes.loc[changes["metric"] == CE, ["change", "verdict"]].to_numpy().tolist()
     size = number(abs(ce), ".4f")
     if float(size) == 0:  # the printed digits show no difference
-        return f"{b} has the same cross-entropy as {a}."
-    return f"{b} has {size} nats {'more' if ce > 0 else 'less'} cross-entropy than {a}."
+        return f"{b} has the same cross-entropy as {a} to four decimals."
+    doubt = {"undecided": "; the difference may be chance", "": "; there are too few documents to test it"}
+    return f"{b} has {size} nats {'more' if ce > 0 else 'less'} cross-entropy than {a}{doubt.get(verdict, '')}."

@@ -96,6 +96,7 @@ def render(
         title=title or page_title(runs),
         **_first_page(lead),
         parts=parts,
+        imports=bool(runs.frame["without_ranks"].fillna(False).any()),
         measured=_measured(runs),
         measurements=_plain_table(_measurements(runs.frame)),
         measurements_link=_link_to("measurements.csv", table_text(runs.frame, "csv")),
