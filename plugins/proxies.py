@@ -106,7 +106,7 @@ class Proxies(Analyzer):
         report = Report(GLOSSARY)
         scores = runs.scores()
         if not len(scores):
-            report.notes.append("The store has no scores of tasks: `rbptrack import FILE` imports them.")
+            report.notes.append("The store has no scores of tasks. The command rbptrack import FILE imports them.")
             return report
         tables = []
         frame = without_repeats(runs.frame[runs.frame["vocab_size"].notna() & ~runs["without_ranks"].fillna(False)])
