@@ -209,7 +209,7 @@ def _exponents(laws: pd.DataFrame, largest: int, k: alt.Parameter) -> list[Any]:
         k: the parameter that holds the chosen k.
 
     """
-    lowest, highest = _ends_with_zero(laws)
+    lowest, highest = _ends_of_exponent_axis(laws)
     x = alt.X("k:Q", axis=alt.Axis(values=ticks(1, largest), labelExpr=NUMBERS))
     x = x.scale(type="log", domain=[1, largest], nice=False, padding=6)
     vertical: dict[str, Any] = {
@@ -287,7 +287,7 @@ def _axes(points: pd.DataFrame) -> dict[str, dict[str, Any]]:
     return axes
 
 
-def _ends_with_zero(laws: pd.DataFrame) -> list[float]:
+def _ends_of_exponent_axis(laws: pd.DataFrame) -> list[float]:
     """Return the ends of an axis with 0, all exponents, and their intervals as far as `_MAX_EXTENSION` permits."""
     if laws.empty:
         return [0.0, 1.0]
