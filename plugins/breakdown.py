@@ -44,7 +44,7 @@ KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
 DECADES = ("1% and more", "0.1% to 1%", "0.01% to 0.1%", "0.001% to 0.01%", "below 0.001%")
 POSITION = "position"
 GROUP = "group"
-MIN_REACH = 5  # the last bin of positions must be reached by so many documents, and by half of all
+MIN_REACH = 5  # the fewest documents that reach the last bin of positions; they must also be half of all
 MIN_TOKENS = 20  # the fewest tokens of a bin of positions
 MAX_GROUPS = 20  # the number of groups with a class of their own
 

@@ -25,8 +25,8 @@ NOTE = (
     "biases RBP_1 and RBP_10; float32 logits are recommended (vLLM: head_dtype=float32; SGLang: --enable-fp32-lm-head)"
 )
 _ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
-_ROUNDED = 1.3e-2  # rounding log-probabilities to bfloat16 can make rank times p so much larger than 1
-_ABOVE_ZERO = 1e-4  # rounding can make a log-probability so many nats larger than 0
+_ROUNDED = 1.3e-2  # rank times p can exceed 1 by up to this if log-probabilities were rounded to bfloat16
+_ABOVE_ZERO = 1e-4  # nats; rounding can make a log-probability larger than 0 by up to this
 _SMALLEST = -1000.0  # nats; smaller values mean minus infinity, such as -9999.0 from vLLM and OpenAI
 _ANSWER = re.compile(rb'"(prompt_logprobs|input_token_logprobs|token_logprobs)"')
 
@@ -169,7 +169,7 @@ class Served(Importer):
             i = int(np.argmax(impossible))
             raise BadInput(
                 f"{places[document[i]]}, token {position[i]:.0f} has rank {rank[i]:,.0f} and a probability of "
-                f"{p[i]:.4g}: the probabilities of so many tokens would add up to more than 1"
+                f"{p[i]:.4g}: the probabilities of the tokens up to this rank would add up to more than 1"
             )
         return RankTable.from_arrays(
             vocab_size=self.vocab_size,

@@ -42,7 +42,7 @@ from rbptrack.config.patterns import without_size
 from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
 
 _BATCHED = 0.02  # relative difference of CE that is allowed, because means over batches weigh tokens unevenly
-_MAX_FAULTS = 10  # a message lists at most so many faults
+_MAX_FAULTS = 10  # the largest number of faults that a message lists
 
 
 @dataclass(frozen=True)

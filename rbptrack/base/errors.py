@@ -64,7 +64,7 @@ def nearest(typed: str, options: Iterable[str]) -> list[str]:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether an error is the panic of a library written in Rust. Panics do not extend Exception."""
+    """Return whether an error is the panic of a library written in Rust. Panics do not extend Exception."""
     return type(error).__name__ == "PanicException"
 
 

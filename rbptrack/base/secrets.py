@@ -29,7 +29,7 @@ _PARAMETERS = {"key", "sig", "signature", "options", "odbcconnect"}  # of an add
 
 
 def names_a_secret(name: str) -> bool:
-    """Whether the value under a name is probably a secret: `token`, `passwd`, `hf_token`, `api_key`, `apiKey`."""
+    """Return whether the value under a name is probably secret: `token`, `passwd`, `hf_token`, `api_key`, `apiKey`."""
     lowered = name.lower().replace("-", "_")
     return bool(_WORDS & set(lowered.split("_"))) or lowered.replace("_", "").endswith(_ENDS)
 

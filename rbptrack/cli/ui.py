@@ -53,7 +53,7 @@ def ui(
 
 
 def _answers(address: str) -> bool:
-    """Whether a server answers a request with status 200."""
+    """Return whether a server answers a request with status 200."""
     import http.client
     import urllib.request
 

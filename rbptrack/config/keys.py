@@ -20,12 +20,12 @@ def keys() -> dict[str, Any]:
 
 
 def is_key(key: str) -> bool:
-    """Whether a command line may set a key: one of the schema, a section of keys (`model`), or a free key."""
+    """Return whether a command line may set a key: one of the schema, a section of keys (`model`), or a free key."""
     return is_free(key) or any(f"{name}.".startswith(f"{key}.") for name in keys())
 
 
 def is_free(key: str) -> bool:
-    """Whether a key is in a section whose keys the user chooses, such as `dataset.where.lang`."""
+    """Return whether a key is in a section whose keys the user chooses, such as `dataset.where.lang`."""
     return any(get_origin(kind) is dict and f"{key}.".startswith(f"{name}.") for name, kind in keys().items())
 
 

@@ -46,7 +46,7 @@ def natural_key(name: str) -> tuple[object, ...]:
 
 
 def passes(names: Iterable[str], patterns: Sequence[str]) -> bool:
-    """Whether an object passes a filter of patterns.
+    """Return whether an object passes a filter of patterns.
 
     It passes if one of its names matches a pattern, and none of its names matches an exclusion. If all patterns are
     exclusions, the second condition is enough.
@@ -69,7 +69,7 @@ def passes(names: Iterable[str], patterns: Sequence[str]) -> bool:
 
 
 def is_pattern(element: str) -> bool:
-    """Whether an element of a list of names is a pattern or an exclusion."""
+    """Return whether an element of a list of names is a pattern or an exclusion."""
     return element.startswith("!") or any(sign in element for sign in "*?[")
 
 
@@ -122,7 +122,7 @@ def _matching(group: str, element: str, names: Sequence[str]) -> list[str]:
 
 
 def _matches_path(name: str, pattern: str) -> bool:
-    """Whether a pattern matches a name. `*` matches within one folder, `**` across folders."""
+    """Return whether a pattern matches a name. `*` matches within one folder, `**` across folders."""
     if "**" in pattern:
         return fnmatchcase(name, pattern)
     parts = name.split("/")

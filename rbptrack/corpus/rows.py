@@ -22,7 +22,7 @@ ID = "__rbptrack_id__"
 
 _CSV: dict[str, Any] = {"dtype": str, "keep_default_na": False, "na_filter": False}
 _ROWS_PER_PIECE = 1000
-_MAX_SEARCHED = 10_000  # a column of a JSON file must appear in the first so many rows
+_MAX_SEARCHED = 10_000  # rows of a JSON file; a column must appear in one of them
 
 Row = dict[str, Any]
 

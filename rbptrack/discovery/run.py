@@ -78,7 +78,7 @@ def line_in(error: BaseException, file: str) -> str:
 
 
 def _is_in_plugin(filename: str, file: str) -> bool:
-    """Whether a file is a plugin's file, or in its folder."""
+    """Return whether a file is a plugin's file, or in its folder."""
     return filename == file or Path(file) in Path(filename).parents
 
 

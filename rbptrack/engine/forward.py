@@ -36,7 +36,7 @@ _LOGITS_BYTES = 80_000_000  # memory for the logits of all threads together, on 
 _CPU_BATCH = 2048  # tokens in a batch; the activations of larger batches do not fit into the caches
 _CUDA_BATCH = 32_768
 _MAX_WORKERS = 4
-_COMPILE_ENTRIES = 4 * 10**9  # compiling the reduction takes 5 s, which pays on a CPU from so many logits
+_COMPILE_ENTRIES = 4 * 10**9  # logits; on a CPU, compiling the reduction (5 s) saves time only from this number on
 _LARGE_MODEL = 2 * 10**8  # with more parameters, one batch keeps all cores busy
 
 

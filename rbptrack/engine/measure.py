@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BLOCK_SECONDS = 30.0
 """The number of seconds after which scores are written to disk."""
 
-_BLOCK_TOKENS = 4_000_000  # scores are also written after so many tokens, because each takes 40 bytes of memory
+_BLOCK_TOKENS = 4_000_000  # scores are also written after this number of tokens, because each takes 40 bytes of memory
 
 
 def measure(

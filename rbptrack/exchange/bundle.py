@@ -81,7 +81,7 @@ def export_bundle(runs: Runs, path: Path, *, reading: str = "") -> int:
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether a file is a bundle."""
+    """Return whether a file is a bundle."""
     if not path.is_file() or not zipfile.is_zipfile(path):
         return False
     try:

@@ -28,7 +28,7 @@ _INDEX = "model.safetensors.index.json"
 # Masks and position numbers. Older versions of transformers stored them with the weights, newer ones compute them.
 _NO_WEIGHTS = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
 _NUMBERS = ("F64", "F32", "F16", "BF16")  # types of safetensors that hold weights as they are
-_MAX_TENSORS = 5  # an error names at most so many tensors
+_MAX_TENSORS = 5  # the largest number of tensors that an error names
 _ORDINARY = 1  # in a GGUF file, the type of a token that is neither special nor a byte
 _SPELLED_OTHERWISE = 0.01  # share of ordinary tokens that another converter may spell in its own way
 

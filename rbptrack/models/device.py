@@ -108,7 +108,7 @@ def torch_device(requested: str) -> torch.device:
 
 
 def is_spread(module: nn.Module) -> bool:
-    """Whether accelerate moves weights or activations between devices while the model runs."""
+    """Return whether accelerate moves weights or activations between devices while the model runs."""
     return any(hasattr(part, "_hf_hook") for part in module.modules())
 
 
@@ -145,7 +145,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception means that memory ran out, on a GPU or on a CPU.
+    """Return whether an exception means that memory ran out, on a GPU or on a CPU.
 
     torch on a CPU raises a plain RuntimeError, which is recognised by its text.
     """

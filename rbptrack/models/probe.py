@@ -14,7 +14,7 @@ from torch import Tensor
 
 from rbptrack.base.errors import BadInput
 
-_WORK = 2e9  # the probes of one model take at most so many multiply-adds, which is a fraction of a second
+_WORK = 2e9  # multiply-adds that the probes of one model may take, which is a fraction of a second
 _MAX_TOKENS = 64  # in half a probe
 _MIN_TOKENS = 12
 # A rounding error can make a mixture of experts send a token to another expert. That happens in some of the draws, but
@@ -24,7 +24,7 @@ _PROBES = 3
 # of different shapes do not (_CLOSE).
 _SAME = 1e-6
 _CLOSE = {torch.float64: 1e-4, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 1e-2}
-_NOISE = 10  # a difference counts if it is so many times the difference that rounding alone makes
+_NOISE = 10  # a difference counts if it is more than 10 times the difference that rounding makes
 
 
 def not_measurable(name: str, why: str) -> BadInput:

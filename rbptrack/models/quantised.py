@@ -95,7 +95,7 @@ def silence_torchao() -> None:
 
 
 def is_matrix(weight: Tensor | None) -> bool:
-    """Whether a head's weight is a plain matrix of floating-point numbers. Packed and scaled integers are not."""
+    """Return whether a head's weight is a plain matrix of floats. Packed or scaled integers are not."""
     numbers = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
     return (
         weight is not None and type(weight) in (Tensor, nn.Parameter) and weight.ndim == 2 and weight.dtype in numbers

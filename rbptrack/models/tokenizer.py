@@ -34,7 +34,7 @@ _PROBE_TEXT = (
 """A text of digits, spaces, line breaks, accents and scripts. Tokenizers with different rules encode it differently."""
 _RANDOM_OPTIONS = ("dropout", "nbest_size")  # options of a tokenizer's model that make each encoding of a text random
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")  # a token that is one byte
-_PROBED_TOKENS = 50  # at most so many of the added tokens are probed
+_PROBED_TOKENS = 50  # the largest number of added tokens that are probed
 _PRE_OF_GPT2 = (
     *("gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0", "mellum"),
     *("mpt", "olmo", "jais", "trillion", "granite-docling"),

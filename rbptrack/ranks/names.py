@@ -50,7 +50,7 @@ def rbp_ks(names: Iterable[str]) -> list[int]:
 
 
 def is_rbp_column(name: str) -> bool:
-    """Whether a name is `rbp_<k>` or its standard error `rbp_<k>_se`."""
+    """Return whether a name is `rbp_<k>` or its standard error `rbp_<k>_se`."""
     return parse_rbp_name(name.removesuffix("_se")) is not None
 
 

@@ -13,8 +13,8 @@ from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks.names import FloatArray
 from rbptrack.ranks.table import RankTable
 
-_ROUNDING = 1e-5  # float32 arithmetic can make ln p + ln R so much larger than 0
-_IMPORTED = 1.3e-2  # the same if log-probabilities were rounded to bfloat16
+_ROUNDING = 1e-5  # nats; float32 arithmetic can make ln p + ln R larger than 0 by up to this
+_IMPORTED = 1.3e-2  # nats; the tolerance if log-probabilities were rounded to bfloat16
 _AGREES = 1e-9  # largest relative difference between float64 sums of the same numbers in different order
 
 

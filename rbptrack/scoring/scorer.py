@@ -26,7 +26,7 @@ as long as the arithmetic.
 """
 
 _WEIGHTS_BLOCK = 4_000_000  # half-precision weights that are converted to float32 at once; they take 16 MB
-_SPAN = 256  # the largest entry of a row is searched in spans of so many entries
+_SPAN = 256  # entries; a row is searched for its largest entry in spans of this length
 _LOG2_E = math.log2(math.e)
 _ADDS_PRODUCTS = torch.backends.cpu.get_cpu_capability() not in ("DEFAULT", "NO AVX")  # torch's kernels then use FMA
 _MM_WIDENS = hasattr(torch.ops.aten.mm, "dtype_out")  # float32 products of half-precision factors on CUDA, torch 2.8
@@ -270,7 +270,7 @@ def choose_reduction(candidate: Reduction, logits: Tensor, target_logits: Tensor
 
 
 def _agree(a: Tensor, b: Tensor) -> bool:
-    """Whether two results agree: counts exactly, other numbers up to rounding. NaN must be at the same tokens."""
+    """Return whether two results agree: counts exactly, others up to rounding. NaN must be at the same tokens."""
     if not a.is_floating_point():
         return torch.equal(a, b)
     return torch.allclose(a, b, rtol=1e-5, atol=_NATS, equal_nan=True)

@@ -89,7 +89,7 @@ def other_ways(missing: Sequence[Missing]) -> str:
 
 @once
 def online() -> bool:
-    """Whether the hub can be reached. The hub is asked once per process.
+    """Return whether the hub can be reached. The hub is asked once per process.
 
     If the hub does not answer, huggingface_hub and datasets are set to offline mode. Otherwise they would wait half a
     minute or more for every cached file.
@@ -115,7 +115,7 @@ def _stay_offline() -> None:
 
 
 def _answers(endpoint: SplitResult) -> bool:
-    """Whether a server answers HTTP requests at an address. An HTTP error counts as an answer."""
+    """Return whether a server answers HTTP requests at an address. An HTTP error counts as an answer."""
     kind = http.client.HTTPConnection if endpoint.scheme == "http" else http.client.HTTPSConnection
     for _ in range(_TRIES):
         connection = kind(endpoint.hostname or "", endpoint.port, timeout=_CONNECT_SECONDS)

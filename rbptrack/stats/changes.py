@@ -350,7 +350,7 @@ def _nats(table: RankTable) -> FloatArray:
 
 
 def _same_tokens(a: RankTable, b: RankTable) -> bool:
-    """Whether both tables hold the same tokens. An unknown id (-1), as in some imports, counts as equal."""
+    """Return whether both tables hold the same tokens. An unknown id (-1), as in some imports, counts as equal."""
     if len(a) != len(b):
         return False
     for name in ("document", "position"):

@@ -41,7 +41,7 @@ def first_smallest(values: FloatArray | Sequence[float]) -> int:
 
 
 def all_equal(values: FloatArray | Sequence[float]) -> bool:
-    """Whether all values are equal up to rounding errors. The values must be finite."""
+    """Return whether all values are equal up to rounding errors. The values must be finite."""
     array = np.asarray(values, dtype=np.float64)
     return bool(np.ptp(array) <= ROUNDING * np.abs(array).max())
 

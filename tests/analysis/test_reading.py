@@ -80,7 +80,7 @@ def test_read_rows_keeps_empty_last_column_of_tsv(tmp_path: Path) -> None:
         ("t.jsonl", '{"a": 1, "A ": 1}', "a"),
     ],
 )
-def test_read_rows_refuses_column_names_that_differ_in_case_alone(
+def test_read_rows_refuses_column_names_that_differ_only_in_case(
     name: str, text: str, column: str, tmp_path: Path
 ) -> None:
     with pytest.raises(BadInput, match=rf"\b{column}\b"):

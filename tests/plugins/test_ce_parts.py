@@ -165,7 +165,7 @@ def test_ce_parts_of_constant_ce_has_no_shares_and_a_note() -> None:
     assert any("does not fall" in note for note in report.notes)
 
 
-def test_ce_parts_of_runs_without_ranks_has_notes_alone() -> None:
+def test_ce_parts_of_runs_without_ranks_has_no_results_but_notes() -> None:
     runs = family_runs({1e6: table_of_size(1e6)}, without_ranks=True)
     runs.store.tables.clear()
     report = CeParts().analyze(runs)

@@ -14,7 +14,7 @@ FILES = sorted((ROOT / "plugins").rglob("*.py"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_plugin_imports_public_names_alone(file: Path) -> None:
+def test_plugin_imports_only_public_names(file: Path) -> None:
     assert foreign_imports(file) == []
 
 

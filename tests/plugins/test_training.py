@@ -73,7 +73,7 @@ def test_training_does_not_need_names_of_revisions() -> None:
     pd.testing.assert_frame_equal(with_revisions.frame("alpha"), without_revisions.frame("alpha"))
 
 
-def test_training_of_metric_that_a_checkpoint_lacks_has_a_note_alone() -> None:
+def test_training_of_metric_that_a_checkpoint_lacks_has_no_results_but_a_note() -> None:
     report = Training(ks=()).analyze(runs_of_checkpoints(3, ce=[1.0, None, *[2.0] * 13]))
     assert not report.tables
     assert any("No metric" in note for note in report.notes)
@@ -153,7 +153,7 @@ def test_training_of_two_sizes_has_alpha_without_interval_and_no_law() -> None:
     assert report.frame("alpha")["low"].isna().all()
 
 
-def test_training_of_one_number_of_tokens_has_notes_alone() -> None:
+def test_training_of_one_number_of_tokens_has_no_results_but_notes() -> None:
     report = Training().analyze(runs_of_checkpoints(training_tokens=1e9))
     assert not report.questions
     assert report.notes

@@ -97,7 +97,7 @@ def test_pair_scorer_columns_equal_those_of_both_distributions(rows: int, refere
 
 
 @pytest.mark.parametrize(("rows", "reference_rows", "entries"), [(600, 600, 600), (600, 640, 590), (512, 300, 300)])
-def test_pair_scorer_keeps_the_columns_of_the_model_alone(rows: int, reference_rows: int, entries: int) -> None:
+def test_pair_scorer_gives_the_columns_that_scorer_gives(rows: int, reference_rows: int, entries: int) -> None:
     pair = random_pair(rows, reference_rows)
     scores, _ = score_pair(pair, entries=entries)
     alone = Scorer(Head(pair.weight), chunk_tokens=7)(pair.hidden, targets(entries))

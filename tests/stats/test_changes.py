@@ -87,7 +87,7 @@ def test_compare_refuses_tables_of_other_tokens(columns_b: dict[str, Any]) -> No
         compare([a], [b])
 
 
-def test_compare_without_k_reports_ce_alone() -> None:
+def test_compare_without_k_reports_only_ce() -> None:
     table = rank_table([1, 2, 3, 4], documents=2)
     assert [change.metric for change in compare([table], [table], ks=()).changes] == ["ce"]
 

@@ -77,7 +77,7 @@ def measure_and_report(folder: Path, *, has_pictures: bool = True, **limits) -> 
     assert has_pictures or "ulimit" in reporting.stderr
 
 
-def test_measure_and_report_with_4_gb_of_virtual_memory_leave_out_pictures_alone(tmp_path: Path) -> None:
+def test_measure_and_report_with_4_gb_of_virtual_memory_leave_out_only_pictures(tmp_path: Path) -> None:
     measure_and_report(tmp_path, limit=LIMITS["virtual memory"], has_pictures=False, HOME=str(tmp_path))
 
 
@@ -88,7 +88,7 @@ def test_measure_and_report_with_64_open_files_one_thread_and_ascii_terminal(tmp
 
 @pytest.mark.skipif(not can_be_unknown_user(), reason="needs user namespaces")
 @pytest.mark.parametrize("home", ["read-only", "none"])
-def test_measure_and_report_by_unknown_user_who_can_write_to_working_folder_alone(tmp_path: Path, home: str) -> None:
+def test_measure_and_report_by_unknown_user_who_can_write_only_to_working_folder(tmp_path: Path, home: str) -> None:
     (tmp_path / "home").mkdir(mode=0o555)
     (tmp_path / "work").mkdir()
     variables = {"TMPDIR": str(tmp_path / "missing")}
