@@ -222,14 +222,14 @@ def test_judge_seldom_accepts_damage_to_3_percent_of_documents(documents: int) -
     accepted = 0
     for _ in range(1000):
         damage = np.where(rng.random(documents) < 0.03, 2 * 0.01 / 0.03, 0.0) + 0.001 * rng.standard_normal(documents)
-        difference = estimate(np.column_stack([damage, np.ones(documents)]), per_token)
+        difference = estimate(np.column_stack([np.ones(documents), damage]), per_token)
         accepted += judge([Change("ce", 3.0, 3.0, difference)], 0.01, documents) == "within"
     assert accepted / 1000 < 0.07  # the nominal 5% plus three standard errors
 
 
 def per_token(sums: Any) -> Any:
-    """Return the ratio of the first column of sums to the second."""
-    return sums[..., 0] / sums[..., 1]
+    """Return the second column of sums per token. The first column is the number of tokens."""
+    return sums[..., 1] / sums[..., 0]
 
 
 def test_rises_are_the_changes_of_ce_of_single_documents() -> None:
