@@ -1,12 +1,12 @@
 """Compare A S^-alpha, E + A S^-alpha and a form of your own by what they predict at the largest sizes.
 
 Each form is fitted without the largest 1, 2 and 3 sizes. The report compares the errors at these sizes. By chance,
-E + A S^-alpha predicts them better than A S^-alpha in 8 to 17% of simulated laws that have no floor. The report
+E + A S^-alpha predicts them better than A S^-alpha in 9 to 20% of simulated laws that have no floor. The report
 also contains AICc, but with 6 sizes AICc cannot choose E + A S^-alpha, whatever the data are. The interval of E is a
 profile interval, which includes only the scatter of models. Its upper end is the largest floor that the data permit.
 
 A bend is the coefficient of (ln S)^2 in a fit of ln y. It may miss floors: in simulation, a floor of 30% of y at the
-largest of 6 to 12 sizes was found in 0 to 3% of the families. For an undecided bend, the report therefore contains the
+largest of 6 to 12 sizes was found in 0 to 2% of the families. For an undecided bend, the report therefore contains the
 smallest bend that is found in 80% of cases.
 
 Huber's alpha gives less weight to a model that is far from the law. If it differs much from alpha, a single model

@@ -129,10 +129,11 @@ def main() -> None:
                 beyond = np.abs(rows["apart_value"]) > half(rows, "apart", df(rows, "apart"))
                 found_percent.append(100 * (tested(rows, "apart") & beyond).mean())
                 spread.append(float(np.quantile(width, 0.9) / np.median(width)))
+            worst = f"{max(false_percent):.1f}" if false_percent else "too few"
             print(
                 f"| {what} | {d} | {LENGTHS[lengths]} "
                 f"| {min(covered_percent):.1f} to {max(covered_percent):.1f} | {_range(tested_percent)}% "
-                f"| {100 * alarms / tests:.1f}, {max(false_percent):.1f} "
+                f"| {100 * alarms / tests:.1f}, {worst} "
                 f"| {_range(found_percent)}% | at most {max(spread):.1f} |"
             )
 

@@ -378,7 +378,7 @@ EXPERIMENTS = {
     ),
     "deciding": Experiment(
         grid(
-            m=(7,), D=(20, 50, 135), tails=TAILS, lengths=("even", "wild", "extreme"), tau=(0.0, 0.005, 0.02)
+            m=(7,), D=(20, 50, 135), tails=TAILS, lengths=("even", "uneven", "wild", "extreme"), tau=(0.0, 0.005, 0.02)
         ),
         deciding,
     ),

@@ -114,7 +114,12 @@ def deciding(rows: pd.DataFrame) -> str:
     ]
     rows = rows[rows["experiment"] == "deciding"]
     for documents in (20, 50, 135):
-        for lengths, said in {"even": "as the others", "wild": "hundredfold", "extreme": "thousandfold"}.items():
+        for lengths, said in {
+            "even": "as the others",
+            "uneven": "tenfold",
+            "wild": "hundredfold",
+            "extreme": "thousandfold",
+        }.items():
             cells = rows[rows["where"].str.contains(rf"D={documents} \w+ {lengths}")]
             by_kind = {kind: cells[cells["claim"].map(kind_of) == kind]["value"] for kind in _KINDS_OF_DECIDING}
             spread = by_kind["spread"].max()
