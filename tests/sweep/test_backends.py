@@ -143,7 +143,7 @@ def python_command(code: str) -> list[str]:
     return [sys.executable, "-c", f"import os, time; gpu = os.environ['CUDA_VISIBLE_DEVICES']\n{code}"]
 
 
-def test_run_side_by_side_runs_one_job_at_a_time_on_each_gpu(tmp_path: Path) -> None:
+def test_run_on_gpus_runs_one_job_at_a_time_on_each_gpu(tmp_path: Path) -> None:
     """Each of the first two jobs waits until the other has begun, so both must run at the same time."""
     wait_for_the_other = f"""
 print(gpu, flush=True)
@@ -185,7 +185,7 @@ def test_all_gpus_refuses_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatc
         _all_gpus()
 
 
-def test_run_side_by_side_ends_its_jobs_at_an_interrupt(tmp_path: Path) -> None:
+def test_run_on_gpus_ends_its_jobs_at_an_interrupt(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
 
     def interrupt_after_the_first_line() -> None:
