@@ -136,8 +136,8 @@ def test_validity_draw_slice_is_reproducible() -> None:
 
 def test_measurements_of_known_law_follow_it() -> None:
     law = known.Law(alpha=0.1, rise=-0.03, tau=0.0)
-    small = known.measured(law, 1e6)
-    large = known.measured(law, 1e9)
+    small = known.simulate_ranks(law, 1e6)
+    large = known.simulate_ranks(law, 1e9)
     for alpha, small_y, large_y in (
         (0.1, small.ce, large.ce),
         (0.1, -np.log(small.rbp(1)), -np.log(large.rbp(1))),
