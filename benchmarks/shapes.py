@@ -12,6 +12,7 @@ from rbptrack.corpus.sequences import Corpus
 
 
 def _pythia(width: int, layers: int, heads: int) -> dict[str, Any]:
+    """Return the settings of a Pythia model for `AutoConfig.for_model`."""
     return {
         "model_type": "gpt_neox",
         "vocab_size": 50_304,
@@ -44,10 +45,10 @@ def random_module(shape: str, *, device: str = "cpu", dtype: torch.dtype = torch
     """Make a causal language model of transformers with random weights.
 
     Args:
-        shape: one of `SHAPES`.
-        device: the device of the weights.
+        shape: the name of a shape in `SHAPES`.
+        device: the device of the weights, such as `cpu` or `cuda`.
         dtype: the type of the weights.
-        vocab_size: |V|; 0 for that of the shape.
+        vocab_size: the number of entries of the vocabulary. With 0, it is the one of the shape.
 
     """
     config = AutoConfig.for_model(**SHAPES[shape])
@@ -59,19 +60,25 @@ def random_module(shape: str, *, device: str = "cpu", dtype: torch.dtype = torch
 
 
 def random_corpus(tokens: int, *, vocab_size: int, seq_len: int = 512) -> Corpus:
-    """Make a corpus of random documents with even lengths from 16 to seq_len. Each document is one sequence.
+    """Make a corpus of random documents. Each document is one sequence.
 
-    The corpus has at least `tokens` tokens.
+    All lengths from 16 to seq_len tokens are equally likely.
+
+    Args:
+        tokens: the number of tokens that the corpus has at least. The last document can exceed it.
+        vocab_size: the number of different tokens.
+        seq_len: the largest length of a document in tokens.
+
     """
-    draw = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     lengths: list[int] = []
     while sum(lengths) < tokens:
-        lengths.append(int(draw.integers(16, seq_len + 1)))
+        lengths.append(int(rng.integers(16, seq_len + 1)))
     total = sum(lengths)
     stop = np.cumsum(lengths)
     start = stop - lengths
     return Corpus(
-        token=draw.integers(vocab_size, size=total, dtype=np.int32),
+        token=rng.integers(vocab_size, size=total, dtype=np.int32),
         document=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
         position=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
         field=np.zeros(total, dtype=np.int8),

@@ -42,44 +42,59 @@ from rbptrack.engine.batches import Batch, group_sequences, make_batch
 from rbptrack.models.causal import CausalModel, split_model
 
 BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
+"""The largest number of tokens in a batch, with padding, by type of device."""
 
 Seconds = tuple[float, float]
 """Seconds of wall time, and seconds of processor time in all threads of this process."""
 
 
 def batches_of(corpus: Corpus, batch_tokens: int) -> list[Batch]:
-    """Group a corpus into batches of sequences of similar length, as a measurement does."""
+    """Group the sequences of a corpus into batches of similar length, as a measurement does.
+
+    Args:
+        corpus: the documents as sequences of tokens.
+        batch_tokens: the largest number of tokens in a batch, with padding.
+
+    """
     order = np.argsort(-corpus.lengths, kind="stable").tolist()
     return [make_batch(corpus, sequences) for sequences in group_sequences(corpus, order, batch_tokens)]
 
 
 @torch.inference_mode()
 def bare(model: CausalModel, batches: Sequence[Batch]) -> None:
-    """Run only the forward pass."""
+    """Compute the full logits of all batches, and do nothing with them."""
     for batch in batches:
         model.full_logits(batch.token_ids.to(model.device))
 
 
 @torch.inference_mode()
 def plain(model: CausalModel, batches: Sequence[Batch]) -> None:
-    """Compute full logits, log_softmax, and the rank of each target by comparison."""
+    """Compute the full logits of all batches, their log_softmax, and the rank of each target.
+
+    The rank is the number of entries with at least the log-probability of the target.
+    """
     for batch in batches:
         ids = batch.token_ids.to(model.device)
         log_p = model.full_logits(ids)[:, :-1].float().log_softmax(-1)
-        own = log_p.gather(-1, ids[:, 1:, None])
-        (log_p >= own).sum(-1).cpu()
+        log_p_of_target = log_p.gather(-1, ids[:, 1:, None])
+        (log_p >= log_p_of_target).sum(-1).cpu()
 
 
 def run_measurement(model: CausalModel, corpus: Corpus, engine: EngineConfig) -> None:
-    """Run a whole measurement."""
+    """Run a whole measurement, which writes its rank table to a temporary folder."""
     with TemporaryDirectory() as folder:
         measure(model, corpus, ks=(1, 10), engine=engine, folder=Path(folder))
 
 
 def lm_eval_function(module: Any, corpus: Corpus) -> Callable[[], object] | None:
-    """Return a function that scores the same documents, as token ids, with lm-evaluation-harness.
+    """Return a function that scores the documents of a corpus with lm-evaluation-harness.
 
     Returns None if lm-evaluation-harness is not installed.
+
+    Args:
+        module: the model of transformers.
+        corpus: the documents. lm-evaluation-harness expects texts, so each document becomes a text of token ids.
+
     """
     if importlib.util.find_spec("lm_eval") is None:
         return None
@@ -108,19 +123,32 @@ def lm_eval_function(module: Any, corpus: Corpus) -> Callable[[], object] | None
 
 
 def timed(call: Callable[[], object], device: torch.device) -> Seconds:
-    """Measure the time of one call."""
+    """Measure the wall time and the processor time of one call. Waits until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    wall = time.perf_counter()
-    processor = time.process_time()
+    wall_start = time.perf_counter()
+    processor_start = time.process_time()
     call()
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - wall, time.process_time() - processor
+    return time.perf_counter() - wall_start, time.process_time() - processor_start
 
 
 def compare(ways: Mapping[str, Callable[[], object]], device: torch.device, rounds: int) -> dict[str, list[Seconds]]:
-    """Time all ways in each round. The first round does not count. Every other round runs the ways in reverse order."""
+    """Time all ways of scoring in each round.
+
+    Before the first round, each way runs once without a clock, because the first call is slower. Every other round runs
+    the ways in reverse order.
+
+    Args:
+        ways: the function of each way, by name.
+        device: the device of the model.
+        rounds: the number of rounds that are timed.
+
+    Returns:
+        The times of each way, one for each round.
+
+    """
     for call in ways.values():
         call()
     seconds: dict[str, list[Seconds]] = {name: [] for name in ways}
@@ -134,12 +162,31 @@ def compare(ways: Mapping[str, Callable[[], object]], device: torch.device, roun
 
 
 def ratio(seconds: Mapping[str, list[Seconds]], way: str, over: str, clock: int) -> float:
-    """Return the speed of one way divided by that of another, by one of the two clocks of `Seconds`."""
+    """Return the speed of one way divided by the speed of another: the median over the rounds.
+
+    Args:
+        seconds: the times of each way, one for each round.
+        way: the name of the way.
+        over: the name of the way to divide by.
+        clock: 0 for wall time, 1 for processor time.
+
+    """
     return median(b[clock] / a[clock] for a, b in zip(seconds[way], seconds[over], strict=True))
 
 
 def time_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> dict[str, Any]:
-    """Time all ways for a model of one shape, on this machine's CPU."""
+    """Time all ways for a model of one shape on this machine's CPU.
+
+    Args:
+        shape: the name of a shape in `SHAPES`.
+        tokens: the number of tokens in the random documents.
+        rounds: the number of rounds that are timed.
+        vocab_size: the number of entries of the vocabulary. With 0, it is the one of the shape.
+
+    Returns:
+        The settings, and for each way its speed in tokens per second and its relative speed by both clocks.
+
+    """
     module = random_module(shape, vocab_size=vocab_size)
     model = split_model(module, shape)
     corpus = random_corpus(tokens, vocab_size=model.vocab_size)
@@ -150,9 +197,9 @@ def time_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> 
         "plain": lambda: plain(model, batches),
         "rbptrack": lambda: run_measurement(model, corpus, engine),
     }
-    other = lm_eval_function(module, corpus)
-    if other:
-        ways["lm-eval"] = other
+    lm_eval = lm_eval_function(module, corpus)
+    if lm_eval:
+        ways["lm-eval"] = lm_eval
     seconds = compare(ways, model.device, rounds)
     result: dict[str, Any] = {"shape": shape, "tokens": corpus.num_targets, "rounds": rounds}
     for name in ways:
@@ -166,15 +213,15 @@ def time_shape(shape: str, tokens: int, rounds: int, *, vocab_size: int = 0) -> 
 
 def machine() -> str:
     """Describe this machine: processor, cores, load and versions."""
-    linux = Path("/proc/cpuinfo")
-    lines = linux.read_text().splitlines() if linux.exists() else []
+    cpuinfo = Path("/proc/cpuinfo")  # on Linux only
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
     processor = names[0] if names else platform.processor() or "unknown processor"
     return f"{processor}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}"
 
 
 def main() -> None:
-    """Print a line for each way, and write all results to a file if `--out` names one."""
+    """Time all ways for each shape, print a line for each way, and write the results to the file of `--out`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", default="pythia-14m,pythia-70m")
     parser.add_argument("--tokens", type=int, default=16_000)

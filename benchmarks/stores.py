@@ -36,6 +36,7 @@ from rbptrack.tracking import Facts, Outbox, Store, write_record
 ROOT = Path(__file__).parent.parent
 VOCABULARY = 50_304
 KS = [1, 10, 100]
+# Sizes S of each family: parameters without embeddings.
 SIZES = {
     "pythia": [1.2e6, 4.7e6, 18.9e6, 85.1e6, 302e6, 806e6, 1.2e9, 2.5e9, 6.4e9, 11.3e9],
     "gpt2": [85.1e6, 302e6, 708e6, 1.48e9],
@@ -45,23 +46,38 @@ SIZES = {
 
 
 def models(count: int) -> list[tuple[str, float]]:
-    """Return family and size S of each model."""
-    families: list[tuple[str, float]] = []
-    again = 0
-    while len(families) < count:
+    """Return the family and the size S of each model.
+
+    Args:
+        count: the number of models. If it is larger than the number of sizes in `SIZES`, the families occur again with
+            the names `pythia-1`, `pythia-2` and so on.
+
+    """
+    chosen: list[tuple[str, float]] = []
+    copy = 0
+    while len(chosen) < count:
         for family, sizes in SIZES.items():
-            name = f"{family}-{again}" if again else family
-            families += [(name, s) for s in sizes]
-        again += 1
-    return families[:count]
+            name = f"{family}-{copy}" if copy else family
+            chosen += [(name, s) for s in sizes]
+        copy += 1
+    return chosen[:count]
 
 
 def table(s: float, *, family: str, dataset: int, documents: int, length: int) -> RankTable:
-    """Draw the ranks of one model. A token's difficulty is its quantile in the law's distribution of ranks.
+    """Draw the ranks of one model on a dataset.
 
-    Most of the difficulty is the same for all models.
+    The difficulty of a token decides which quantile of the law's distribution of ranks its rank is. Most of the
+    difficulty is the same for all models.
+
+    Args:
+        s: the size S of the model.
+        family: the name of its family.
+        dataset: the number of the dataset.
+        documents: the number of documents.
+        length: the number of scored tokens of each document.
+
     """
-    shared = np.random.default_rng(dataset)
+    shared = np.random.default_rng(dataset)  # numbers that are the same for all models
     own = np.random.default_rng([dataset, int(s), len(family)])
     tokens = documents * length
     document_difficulty = np.repeat(shared.standard_normal(documents), length)
@@ -72,32 +88,49 @@ def table(s: float, *, family: str, dataset: int, documents: int, length: int) -
     rbp = np.exp(-neg_log_rbp(grid, s, dataset) * scatter)
     rank = np.ceil(np.exp(np.interp(uniform, rbp, np.log(grid), left=0.0))).astype(np.int64)
     rank = np.clip(rank, 1, VOCABULARY)
-    nothing = np.zeros(tokens)
+    zeros = np.zeros(tokens)
     return RankTable.from_arrays(
         vocab_size=VOCABULARY,
         document=np.repeat(np.arange(documents), length),
         position=np.tile(np.arange(1, length + 1), documents),
-        field=nothing,
+        field=zeros,
         token=shared.zipf(1.3, tokens) % VOCABULARY,
         greater=rank - 1,
-        ties=nothing,
+        ties=zeros,
         logprob=-(0.25 * (s / 1e8) ** -0.05 + 1.1 * np.log(rank) + 0.3 * own.exponential(size=tokens)),
         entropy=own.exponential(size=tokens),
         top=shared.integers(VOCABULARY, size=tokens),
-        top_logprob=nothing - 0.5,
+        top_logprob=zeros - 0.5,
     )
 
 
 def neg_log_rbp(k: FloatArray, s: float, dataset: int) -> FloatArray:
-    """Return -ln RBP_k at size s. It falls with k as k^-0.4 and is 0 at |V|."""
+    """Return -ln RBP_k of a model without scatter, (ks,). It falls roughly as k^-0.4, and is 0 if k is |V|.
+
+    Args:
+        k: the k, (ks,).
+        s: the size S of the model.
+        dataset: the number of the dataset. Datasets with a larger number are harder.
+
+    """
     level = (1.1 + 0.15 * dataset) * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5)
     return np.asarray(level * (s / 1e8) ** -(0.06 + 0.012 * np.log(k)))
 
 
 def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int, length: int) -> None:
-    """Write one measurement and deliver it to the store, unless the store has it already."""
-    name = f"texts-{dataset}"
-    identity = {"family": family, "size": f"{s:.3g}", "dataset": name, "tokens": documents * length}
+    """Write one measurement and deliver it to the store, unless the store has it already.
+
+    Args:
+        store: the store.
+        family: the name of the model's family.
+        s: the size S of the model.
+        dataset: the number of the dataset.
+        documents: the number of documents.
+        length: the number of scored tokens of each document.
+
+    """
+    dataset_name = f"texts-{dataset}"
+    identity = {"family": family, "size": f"{s:.3g}", "dataset": dataset_name, "tokens": documents * length}
     identity_hash = fingerprint(identity)
     if store.find(identity_hash):
         return
@@ -119,7 +152,7 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
     )
     config = Config(
         model=ModelConfig(family=family, size=f"{s:.3g}"),
-        dataset=DatasetConfig(name=name, seq_len=length + 1),
+        dataset=DatasetConfig(name=dataset_name, seq_len=length + 1),
         k=KConfig(values=KS),
     )
     facts = Facts.collect(
@@ -127,7 +160,7 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
         identity,
         {
             "sweep": "synthetic",
-            "documents_hash": f"texts-{dataset}",
+            "documents_hash": dataset_name,
             "non_embedding_params": int(s),
             "total_params": int(s + 2 * VOCABULARY * 512),
             "vocab_size": VOCABULARY,
@@ -144,12 +177,21 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
 
 
 def make(folder: Path, *, measurements: int, datasets: int, tokens: int, documents: int) -> None:
-    """Write all measurements to a store in a folder, one dataset after the other."""
+    """Write all measurements to a store in a folder, one dataset after the other. This changes the working directory.
+
+    Args:
+        folder: the folder of the store. It is created if it does not exist.
+        measurements: the number of measurements in all.
+        datasets: the number of datasets.
+        tokens: the number of tokens of a measurement.
+        documents: the number of documents of a dataset.
+
+    """
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(folder)
     store = Store()
     began = time.monotonic()
-    chosen = models(-(-measurements // datasets))
+    chosen = models(-(-measurements // datasets))  # rounded up
     done = 0
     for dataset in range(datasets):
         for family, s in chosen[: measurements - done]:
@@ -159,7 +201,15 @@ def make(folder: Path, *, measurements: int, datasets: int, tokens: int, documen
 
 
 def time_command(folder: Path, words: str) -> str:
-    """Run `rbptrack WORDS` in a folder. Returns time and memory as a text. Child processes count, too."""
+    """Run a command of rbptrack in a folder, and return its time and memory as a text.
+
+    The processor time includes child processes. The memory is that of the largest process.
+
+    Args:
+        folder: the folder.
+        words: the command with its arguments, without `rbptrack`.
+
+    """
     began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-m", "rbptrack", *shlex.split(words)],

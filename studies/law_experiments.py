@@ -1,16 +1,22 @@
 """Experiments on laws over sizes: exponents, their differences and means, forecasts, and forms with a floor.
 
-Settings of cells that several experiments use:
+Every function that is named in `EXPERIMENTS` makes one draw: it simulates measurements, analyses them, and returns the
+outcome of each claim. It gets a generator of random numbers and the settings of a cell:
 
     m         number of sizes
-    D         number of documents
+    D         number of documents (not training tokens, as in papers on scaling laws)
     tau       standard deviation of ln y of a model around its law
     tails     distribution of the difficulty of documents (see `Texts`)
     lengths   distribution of the lengths of documents (see `Texts`)
     sources   number of groups of documents
-    number    number of families or datasets, whose exponents have the standard deviation sd
+    number    number of families or datasets
+    sd        standard deviation of the exponents of these families or datasets
     other     factor by which one family scatters more than the others
-    ends, grows, ar, floor, bend   see `Family`
+    slope     1, or -1 if documents that become easier with size faster in one family do so more slowly in the other
+    seeds     number of runs of each size
+    common    share of the variance of the scatter that all runs of a size have in common
+    times     size of the model to forecast, divided by the largest measured size
+    ends, grows, ar, floor, bend   attributes of `Family` in studies/simulation.py
 """
 
 from __future__ import annotations
@@ -54,13 +60,17 @@ def _family(cell: Settings) -> Family:
 
 
 def _documents(rng: np.random.Generator, cell: Settings) -> Documents:
+    """Draw the documents of a cell. If it does not set them, difficulty is skewed and lengths are uneven."""
     return Documents.draw(
         rng, Texts(cell["D"], cell.get("tails", "skewed"), cell.get("lengths", "uneven"), cell.get("sources", 0))
     )
 
 
 def exponents(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate laws in size. RBP_1 has the exponent of CE, and the exponent of RBP_100 is larger by APART."""
+    """Check the intervals of exponents and the tests of one family's law.
+
+    RBP_1 has the exponent ALPHA, like CE. The exponent of RBP_100 is larger by APART.
+    """
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
     ce_law = law(family.s, counts, cross_entropy)
@@ -86,7 +96,13 @@ def exponents(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _error_of_tokens(rbp_1_law: Law, counts: Sequence[DocumentCounts]) -> float:
-    """Compute the standard error of RBP_1's alpha as if tokens were independent and models did not scatter."""
+    """Compute the standard error of RBP_1's alpha as if tokens were independent and models did not scatter.
+
+    Args:
+        rbp_1_law: the law of -ln RBP_1.
+        counts: the sums by document of each size.
+
+    """
     tokens = np.array([size_counts.tokens.sum() for size_counts in counts])
     share = np.exp(-rbp_1_law.y)
     variance_of_ln_y = (1 - share) / (tokens * share * rbp_1_law.y**2)
@@ -94,7 +110,11 @@ def _error_of_tokens(rbp_1_law: Law, counts: Sequence[DocumentCounts]) -> float:
 
 
 def deciding(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate seven sizes on documents of very different lengths. Check the intervals of alpha and the test of Δα."""
+    """Check the intervals of alpha and the test of Δα if few documents decide the result.
+
+    Few documents decide it if some are very long. RBP_1 has the exponent of CE, so every difference that the test finds
+    is a false alarm.
+    """
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
     ce_alpha = law(family.s, counts, cross_entropy).alpha
@@ -112,55 +132,63 @@ def deciding(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def edge(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate an exponent of RBP_1 that differs from that of CE by exactly the margin of the verdict `same`."""
+    """Count how often the exponents of RBP_1 and CE are called the same, although they are not.
+
+    They differ by exactly the margin. Only smaller differences count as the same.
+    """
     family = _family(cell)
     margin = MARGIN * ALPHA
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA + margin, ALPHA))
-    ratio = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
-    if not ratio.testable:
+    delta_alpha = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
+    if not delta_alpha.testable:
         return {}
-    return {"false: Δα counts as the same at the margin": abs(ratio.value) + ratio.half() <= margin}
+    return {"false: Δα counts as the same at the margin": abs(delta_alpha.value) + delta_alpha.half() <= margin}
 
 
 def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Forecast CE and -ln RBP_1 of a model that is `times` times as large as the largest.
+    """Check the intervals of forecasts of CE and -ln RBP_1 beyond the largest measured size.
 
-    The truth is the value over the population of documents.
+    The model to forecast is `times` times as large as the largest measured model, and scatters around the law as much
+    as the others. The true value is that over the population of documents, in which sampling documents plays no part.
     """
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
     s = cell["times"] * float(family.s[-1])
-    x = np.log(s / family.s[0])
+    ln_s_ratio = np.log(s / family.s[0])
     claim = "covers: forecast of {}"
     if family.floor:
         claim += ", though the law has a floor"
     outcomes: dict[str, float] = {}
-    for name, statistic, first in (("CE", cross_entropy, CE_OF_SMALLEST), ("RBP_1", neg_log_rbp, 1.1)):
+    for name, statistic, y_of_smallest in (("CE", cross_entropy, CE_OF_SMALLEST), ("RBP_1", neg_log_rbp, 1.1)):
         floor = family.law_floor(ALPHA)
-        truth = np.log(first * (floor + (1 - floor) * np.exp(-ALPHA * x))) + family.tau * rng.standard_normal()
+        ln_y = np.log(y_of_smallest * (floor + (1 - floor) * np.exp(-ALPHA * ln_s_ratio)))
+        truth = ln_y + family.tau * rng.standard_normal()
         metric_law = law(family.s, at(counts, 1), statistic)
         outcomes |= covered(claim.format(name), metric_law.predict(s), float(truth))
     return outcomes
 
 
 def forms(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Compare E + A S^-alpha with other forms. E is 0 or a share of CE at the largest size."""
+    """Check the analyzer `forms`: the interval of the floor E of CE, and the choice between laws with and without it.
+
+    The true law of CE is E + A S^-alpha. E is 0 or a share (`floor`) of CE at the largest size.
+    """
     family = _family(cell)
     counts = family.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
     ce_law = law(family.s, counts, cross_entropy)
-    form = fit_floor(ce_law.s, ce_law.y)
-    e = form.parameters["E"]
+    with_floor = fit_floor(ce_law.s, ce_law.y)
+    e = with_floor.parameters["E"]
     floor = CE_OF_SMALLEST * family.law_floor(ALPHA)
-    prefers_floor = form.aicc < power_law_aicc(ce_law.s, ce_law.y)
+    prefers_floor = with_floor.aicc < power_law_aicc(ce_law.s, ce_law.y)
     floor_predicts_better = _predicts_better(ce_law)
-    largest = {"covers: largest floor is not exceeded": floor <= e.high}
+    upper_limit = {"covers: largest floor is not exceeded": floor <= e.high}
     if not floor:
-        return largest | {
+        return upper_limit | {
             "false: E above 0, though there is none": e.low > 0,
             "false: AICc prefers a floor, though there is none": prefers_floor,
             "share: a floor predicts left-out sizes better, though there is none": floor_predicts_better,
         }
-    return largest | {
+    return upper_limit | {
         "covers: E": e.low <= floor <= e.high,
         "found: E above 0": e.low > 0,
         "found: a bend": ce_law.bend().p() < 0.05,
@@ -170,33 +198,37 @@ def forms(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _predicts_better(ce_law: Law) -> bool:
-    """Return whether E + A S^-alpha predicts the largest sizes better than A S^-alpha.
+    """Return whether E + A S^-alpha predicts the largest sizes better than A S^-alpha, without using them.
 
-    As in the headline of `forms`, the mean error must be lower by a share of at least MIN_GAIN.
+    The analyzer `forms` computes both errors. As in its headline, "better" means that the mean error is lower by a
+    share of at least MIN_GAIN.
     """
     module = plugin("forms")
     report = module.Report(module.GLOSSARY)
-    nothing = np.full(ce_law.sizes, np.nan)
-    module.Forms()._add_predictions(report, {"family": "a", "dataset": "b"}, ce_law, nothing)
+    unknown_d = np.full(ce_law.sizes, np.nan)  # training tokens, which neither of the two forms uses
+    module.Forms()._add_predictions(report, {"family": "a", "dataset": "b"}, ce_law, unknown_d)
     errors = report.frame("prediction").dropna(subset=["with_floor"])[["prediction", "with_floor"]].mean()
     return bool(errors["with_floor"] < (1 - module.MIN_GAIN) * errors["prediction"])
 
 
 def outlier(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Compare Huber's alpha with least squares if one model, at an end or in the middle, is off by 10%."""
+    """Compare Huber's estimate of alpha with least squares if y of one model, at any size, is 10% too large."""
     family = _family(cell)
     y = family.curve(ALPHA) * family.scatter(rng, 1)[:, 0]
     y[rng.integers(family.sizes)] *= 1.1
-    plain = fit(family.s, y).alpha
+    alpha = fit(family.s, y).alpha
+    huber_is_nearer = abs(huber_alpha(family.s, y) - ALPHA) < abs(alpha.value - ALPHA)
     return {
-        **covered("covers: α, though one model is 10% off", plain, ALPHA),
-        "share: Huber's α is nearer to the truth, if one model is 10% off": abs(huber_alpha(family.s, y) - ALPHA)
-        < abs(plain.value - ALPHA),
+        **covered("covers: α, though one model is 10% off", alpha, ALPHA),
+        "share: Huber's α is nearer to the truth, if one model is 10% off": huber_is_nearer,
     }
 
 
 def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate effects of the size that reports print as detectable. Tests should find 80% of these effects."""
+    """Check the smallest detectable effect, which reports print beside a test.
+
+    The simulated bend and Δα have exactly this size. The tests should find them in 80% of the draws.
+    """
     bend, delta_alpha = _detectable(tuple(cell.items()))
     bent = replace(_family(cell), bend=bend)
     counts = bent.measure(rng, _documents(rng, cell), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
@@ -211,22 +243,32 @@ def smallest(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 @cache
 def _detectable(cell: tuple[tuple[str, object], ...]) -> tuple[float, float]:
-    """Return the detectable bend and the detectable Δα: medians over simulations in which both effects are 0."""
+    """Return the smallest bend and the smallest Δα that tests would find in 80% of cases.
+
+    Both are medians over 200 simulations in which there is neither a bend nor a difference.
+
+    Args:
+        cell: the settings of the cell as pairs, because the arguments of a cached function must be hashable.
+
+    """
     settings = dict(cell)
     rng = np.random.default_rng(0)
     family = _family(settings)
-    smallest = []
+    detectable = []
     for _ in range(200):
         counts = family.measure(rng, _documents(rng, settings), alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
         bend = law(family.s, counts, cross_entropy).bend()
-        delta = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
-        smallest.append((bend.detectable(), delta.detectable()))
-    bend, delta_alpha = np.median(smallest, axis=0).tolist()
-    return bend, delta_alpha
+        delta_alpha = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
+        detectable.append((bend.detectable(), delta_alpha.detectable()))
+    median_bend, median_delta_alpha = np.median(detectable, axis=0).tolist()
+    return median_bend, median_delta_alpha
 
 
 def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate true effects of a relevant size, and test for them as `power_law` and `contrasts` do."""
+    """Count how often tests find effects that are large enough to matter.
+
+    The tests are those of the analyzers `power_law` and `contrasts`.
+    """
     family = _family(cell)
     documents = _documents(rng, cell)
     counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
@@ -237,9 +279,10 @@ def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
     steeper_law = law(family.s, steeper, cross_entropy)
     other = Family(family.sizes, 0.0).measure(rng, _documents(rng, cell), alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
     other_law = law(family.s, other, cross_entropy)
-    shared = ce_law.y / (CE_OF_SMALLEST * family.curve(ALPHA))
-    own = Family(family.sizes, family.tau / 2).scatter(rng, 1)[:, 0]
-    with_scatter = replace(other_law, y=other_law.y * shared * own)
+    # On the second dataset, each model has the scatter of the first one, and half as much of its own.
+    shared_scatter = ce_law.y / (CE_OF_SMALLEST * family.curve(ALPHA))
+    separate_scatter = Family(family.sizes, family.tau / 2).scatter(rng, 1)[:, 0]
+    with_scatter = replace(other_law, y=other_law.y * shared_scatter * separate_scatter)
     return {
         "found: α = 0.1 of CE": ce_law.alpha.p() < 0.05,
         "found: RBP_100's α is larger than CE's by 30%": law(family.s, at(counts, 100), neg_log_rbp_over_ce).alpha.p()
@@ -252,7 +295,10 @@ def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def families(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate two families with the same exponent, measured on the same documents or on different ones."""
+    """Count false alarms of the test whether two families differ in their exponents.
+
+    Both families have the exponent ALPHA. They read the same documents, or each reads documents of its own.
+    """
     documents = _documents(rng, cell)
     one = Family(cell["m"], cell["tau"])
     other = Family(cell["m"], cell["tau"] * cell["other"], slope=cell["slope"])
@@ -270,16 +316,19 @@ def families(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate one family on several datasets. A part of the scatter of its models is the same on all datasets."""
+    """Check the mean of one family's exponents over datasets, and the tests whether they differ.
+
+    Each model has scatter that is the same on all datasets, and half as much that is drawn for each dataset.
+    """
     family = Family(cell["m"], 0.0)
-    shared = Family(cell["m"], cell["tau"]).scatter(rng, 1)[:, 0]
-    exponents = ALPHA + cell["sd"] * rng.standard_normal(cell["number"] + 1)
+    shared_scatter = Family(cell["m"], cell["tau"]).scatter(rng, 1)[:, 0]
+    exponents = ALPHA + cell["sd"] * rng.standard_normal(cell["number"] + 1)  # the last one is not measured
     laws = []
     for alpha in exponents[:-1]:
         counts = family.measure(rng, _documents(rng, cell), alpha_ce=float(alpha), alphas=(ALPHA, ALPHA))
-        own = Family(cell["m"], cell["tau"] / 2).scatter(rng, 1)[:, 0]
-        exact = law(family.s, counts, cross_entropy)
-        laws.append(replace(exact, y=exact.y * shared * own))
+        separate_scatter = Family(cell["m"], cell["tau"] / 2).scatter(rng, 1)[:, 0]
+        without_scatter = law(family.s, counts, cross_entropy)
+        laws.append(replace(without_scatter, y=without_scatter.y * shared_scatter * separate_scatter))
     outcomes: dict[str, float] = {}
     if not cell["sd"]:
         outcomes |= rejected("false: α differs between two datasets", laws[0].over(laws[1]).alpha)
@@ -288,9 +337,17 @@ def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _mean_outcomes(mean: Mean | None, over: str, further: float, *, differ: bool) -> dict[str, float]:
-    """Check the mean and the prediction interval of exponents around ALPHA, and the test whether they differ.
+    """Check the mean of exponents, their prediction interval, and the test whether they differ.
 
-    The prediction interval should contain the exponent `further`.
+    Args:
+        mean: the mean over families or datasets, or None if the library refuses to compute it.
+        over: `families` or `datasets`, for the claims.
+        further: the exponent of one more family or dataset, which the prediction interval should contain.
+        differ: whether the true exponents differ. If not, the test should find no difference.
+
+    Returns:
+        The outcome of each claim. It is empty without a mean.
+
     """
     if mean is None:
         return {}
@@ -304,9 +361,13 @@ def _mean_outcomes(mean: Mean | None, over: str, further: float, *, differ: bool
 
 
 def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate several families on one dataset. Check the mean of their exponents, and errors from pooled scatter."""
+    """Check the mean of exponents of several families on one dataset, and intervals from pooled scatter.
+
+    Pooled scatter estimates one variance around the law from all families. If `other` is not 1, the first family
+    scatters more than the others, which pooling does not allow for.
+    """
     documents = _documents(rng, cell)
-    exponents = ALPHA + cell["sd"] * rng.standard_normal(cell["number"] + 1)
+    exponents = ALPHA + cell["sd"] * rng.standard_normal(cell["number"] + 1)  # the last one is not measured
     laws = []
     for i, alpha in enumerate(exponents[:-1]):
         tau = cell["tau"] * (cell["other"] if i == 0 else 1.0)
@@ -320,48 +381,49 @@ def means(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def seeds(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate several seeds of each size, which are summed into one point and may share a part of their scatter."""
+    """Check the intervals of exponents if each size has several runs, which differ in their seed.
+
+    The counts of a size's runs are summed into one point of the law. The runs of a size share the part `common` of the
+    variance of their scatter.
+    """
     family = Family(cell["m"], 0.0)
     documents = _documents(rng, cell)
     size_scatter = Family(cell["m"], cell["tau"] * cell["common"] ** 0.5).scatter(rng, 2)
     counts = []
-    for i, x in enumerate(np.log(family.s / family.s[0])):
+    for i, ln_s_ratio in enumerate(np.log(family.s / family.s[0])):
         place = round(2 * i / (cell["m"] - 1) - 1, 6)
         counts_of_seeds = []
         for _ in range(cell["seeds"]):
-            y = (
-                np.exp(-ALPHA * x)
-                * size_scatter[i]
-                * Family(1, cell["tau"] * (1 - cell["common"]) ** 0.5).scatter(rng, 2)[0]
-            )
+            seed_scatter = Family(1, cell["tau"] * (1 - cell["common"]) ** 0.5).scatter(rng, 2)[0]
+            y = np.exp(-ALPHA * ln_s_ratio) * size_scatter[i] * seed_scatter
             neg_log_rbp_1 = np.array([1.1 * y[1]])
             ce = CE_OF_SMALLEST * y[0]
             counts_of_seeds.append(documents.measure(rng, ce=ce, neg_log_rbp=neg_log_rbp_1, ks=(1,), place=place))
         counts.append(reduce(operator.add, counts_of_seeds))
-    said = "of which half of the scatter is common to a size" if cell["common"] else "whose scatter is independent"
+    scatter = "of which half of the scatter is common to a size" if cell["common"] else "whose scatter is independent"
     return {
-        **covered(f"covers: CE's α from seeds, {said}", law(family.s, counts, cross_entropy).alpha, ALPHA),
-        **covered(f"covers: RBP_1's α from seeds, {said}", law(family.s, counts, neg_log_rbp).alpha, ALPHA),
+        **covered(f"covers: CE's α from seeds, {scatter}", law(family.s, counts, cross_entropy).alpha, ALPHA),
+        **covered(f"covers: RBP_1's α from seeds, {scatter}", law(family.s, counts, neg_log_rbp).alpha, ALPHA),
     }
 
 
 def sources(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate documents in groups. Documents of one group share three quarters of the variance of difficulty.
+    """Check intervals and tests if documents come from sources, once with and once without the names of the sources.
 
-    The results call the groups sources.
+    Documents of one source share three quarters of the variance of their difficulty. rbptrack calls sources *groups*.
     """
     family = _family(cell)
     documents = _documents(rng, cell)
     counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA))
     grouped = [size_counts.in_groups(documents.group.tolist()) for size_counts in counts]
-    largest = CE_OF_SMALLEST * float(family.curve(ALPHA)[-1])
+    ce_of_largest = CE_OF_SMALLEST * float(family.curve(ALPHA)[-1])
     outcomes: dict[str, float] = {}
     for name, units in (("sources given", grouped), ("sources not given", counts)):
         delta_alpha = law(family.s, at(units, 1), neg_log_rbp_over_ce).alpha
         outcomes |= covered(f"covers: CE's α, {name}", law(family.s, units, cross_entropy).alpha, ALPHA)
         outcomes |= covered(f"covers: RBP_1's α, {name}", law(family.s, at(units, 1), neg_log_rbp).alpha, ALPHA)
         if not family.tau:  # CE of the largest model is known only if it lies on the law
-            outcomes |= covered(f"covers: CE, {name}", estimate(units[-1], cross_entropy), largest)
+            outcomes |= covered(f"covers: CE, {name}", estimate(units[-1], cross_entropy), ce_of_largest)
         outcomes |= rejected(f"false: Δα differs, though equal, {name}", delta_alpha)
     return outcomes
 

@@ -1,9 +1,10 @@
-"""Print every sentence that the analyzers write about ten sets of simulated measurements with a known truth.
+"""Prints every sentence that the analyzers write about ten sets of simulated measurements with a known truth.
 
     python -m studies.stores                  # all sets
     python -m studies.stores no-law imports   # some sets; --tables adds the tables
 
-Read the sentences, and check that each is clear and true of the set. The line TRUTH says what is true.
+Read the sentences, and check that each one is clear, and true of its set. The line TRUTH says how the set was
+simulated.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Law:
 
 @cache
 def _k() -> FloatArray:
+    """Return the k at which a law is evaluated, in ascending order. RBP_k is interpolated between them."""
     return np.asarray(log_grid(VOCABULARY, per_decade=24), dtype=np.float64)
 
 
@@ -82,12 +84,14 @@ def simulate_ranks(
     document_difficulty = np.repeat(shared.standard_normal(documents), TOKENS)
     difficulty = np.sqrt(0.1) * document_difficulty + np.sqrt(0.7) * shared.standard_normal(tokens)
     uniform = ndtr(difficulty + np.sqrt(0.2) * rng.standard_normal(tokens))
-    factor = np.exp(law.tau * rng.standard_normal())
+    scatter = np.exp(law.tau * rng.standard_normal())
     k = _k()
-    neg_log_rbp = 1.1 * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5) * law.relative_y(s, k) * factor
+    neg_log_rbp = 1.1 * k**-0.4 * (1 - (k / VOCABULARY) ** 0.5) * law.relative_y(s, k) * scatter
+    # RBP_k is the distribution function of ranks: its inverse turns a uniform number into a rank.
     rank = np.ceil(np.exp(np.interp(uniform, np.exp(-neg_log_rbp), np.log(k), left=0.0))).astype(np.int64)
     rank = np.clip(rank, 1, VOCABULARY)
-    ce = 3.5 * float(law.relative_y(s, np.ones(1))[0]) * factor
+    ce = 3.5 * float(law.relative_y(s, np.ones(1))[0]) * scatter
+    # CE = E[ln R] + E[-ln pR]. The second part is drawn so that CE is as the law says.
     rest = np.maximum(ce - np.log(rank).mean(), 0.05) * np.exp(0.3 * document_difficulty - 0.3**2 / 2)
     logprob = -np.log(rank) - rest * rng.exponential(size=tokens)
     zeros = np.zeros(tokens)
@@ -116,7 +120,7 @@ class Measurements:
     def add(
         self, law: Law, s: float, *, family: str = "alpha", model_seed: int = 0, ranks: bool = True, **facts: Any
     ) -> None:
-        """Simulate and add one measurement.
+        """Simulate one measurement, and add it to the list.
 
         Args:
             law: the law of the family.
@@ -169,12 +173,19 @@ class Measurements:
         self._rows.append(row | facts)
 
     def runs(self) -> Runs:
-        """Return the measurements."""
+        """Return all measurements, as if a store had been read."""
         return Runs(pd.DataFrame(self._rows), RankTables(self._tables))
 
 
 def one_family(law: Law, sizes: int = 6, **facts: Any) -> Runs:
-    """Simulate one family of sizes from 1M to 1B."""
+    """Simulate one family with sizes from 1M to 1B parameters.
+
+    Args:
+        law: the law of the family.
+        sizes: the number of sizes.
+        facts: further arguments of `Measurements.add`, the same for all sizes.
+
+    """
     measurements = Measurements()
     for s in np.geomspace(1e6, 1e9, sizes):
         measurements.add(law, float(s), **facts)
@@ -182,7 +193,7 @@ def one_family(law: Law, sizes: int = 6, **facts: Any) -> Runs:
 
 
 def two_families(one: Law, other: Law) -> Runs:
-    """Simulate two families on the same texts."""
+    """Simulate two families, alpha and beta, with six sizes each, on the same texts."""
     measurements = Measurements()
     for family, law in (("alpha", one), ("beta", other)):
         for s in np.geomspace(1e6, 1e9, 6):
@@ -200,7 +211,11 @@ def seeds() -> Runs:
 
 
 def checkpoints() -> Runs:
-    """Simulate five checkpoints of each of four sizes. y also falls with the number of training tokens."""
+    """Simulate five checkpoints of each of four sizes.
+
+    A checkpoint is as good as a fully trained model of a smaller, effective size, so y falls with the number of
+    training tokens, too.
+    """
     measurements = Measurements()
     for s in np.geomspace(1e6, 1e9, 4):
         for step, tokens in ((1000, 2e9), (4000, 8e9), (16000, 3.2e10), (64000, 1.28e11), (128000, 2.56e11)):
@@ -219,6 +234,7 @@ def checkpoints() -> Runs:
     return measurements.runs()
 
 
+# By name: what is true, which the line TRUTH prints, and the function that simulates the set.
 STORES: dict[str, tuple[str, Callable[[], Runs]]] = {
     "true-law": ("CE and every RBP_k follow S^-0.1; models scatter by 1%", lambda: one_family(Law())),
     "no-law": ("nothing depends on size; models scatter by 2%", lambda: one_family(Law(alpha=0.0, tau=0.02))),
@@ -243,7 +259,7 @@ STORES: dict[str, tuple[str, Callable[[], Runs]]] = {
 
 
 def sentences_of_page(page: str) -> Iterator[str]:
-    """Yield the sentences of a page: its texts of at least five words, without scripts and tables."""
+    """Yield the texts of at least five words in an HTML page. Scripts, styles, tables and SVG pictures are left out."""
     page = re.sub(r"(?s)<(script|style|table|svg).*?</\1>", " ", page)
     for text in re.split(r"(?s)<[^>]*>", page):
         words = html.unescape(text).split()
@@ -252,7 +268,7 @@ def sentences_of_page(page: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print what the analyzers and the page say about each set."""
+    """Simulate the chosen sets, and print what the analyzers and the report's page say about each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stores", nargs="*", help=f"all by default: {', '.join(STORES)}")
     parser.add_argument("--tables", action="store_true", help="also print the tables of results")

@@ -1,4 +1,18 @@
-"""Tables of docs/explanation/validity.md, and the rates that other pages and docstrings quote, from the CSV."""
+"""Writes the results of studies/validity.csv into the documentation.
+
+The tables of docs/explanation/validity.md are made from the CSV, and so are the rates that pages and docstrings quote.
+`python -m studies.validity --table` writes them, and tests/test_docs.py checks that they are those of the CSV.
+
+Each row of the CSV is one claim in one cell, a combination of settings. Its columns are:
+
+    experiment  name of the experiment
+    claim       kind of the claim (see studies/experiment.py), a colon, and what is claimed
+    nominal     value that the claim should have in percent, or empty
+    where       settings of the cell, such as `m=3 D=20 t3 even tau=0`
+    draws       number of draws
+    judged      number of draws in which the analyzer gave an answer
+    value       result, in percent for most kinds of claims
+"""
 
 from __future__ import annotations
 
@@ -18,9 +32,9 @@ _VARIANTS = {
     "grows": "the largest model scatters {} times as much as the smallest",
     "ar": "scatter of neighbouring sizes correlated by {}",
 }
-_TOLERATED = 3.0  # points off the nominal value, of which some 2 are chance
+_TOLERATED = 3.0  # percentage points that a result may be off its nominal value; chance alone explains some 2 of them
 
-_SAID = {
+_LABELS = {
     "covers": "covers",
     "false": "false alarm",
     "found": "found",
@@ -32,21 +46,34 @@ _SAID = {
 
 
 def write(rows: pd.DataFrame) -> None:
-    """Write the tables and the quoted rates into all files that have some."""
+    """Write the tables and the quoted rates into all files that contain some.
+
+    Args:
+        rows: the rows of studies/validity.csv.
+
+    """
     for name, text in texts(rows).items():
         (ROOT / name).write_text(text, encoding="utf-8")
 
 
 def texts(rows: pd.DataFrame) -> dict[str, str]:
-    """The texts of all files with tables or rates, by name, with those of the CSV."""
+    """Return the text that each file with tables or quoted rates should have.
+
+    Args:
+        rows: the rows of studies/validity.csv.
+
+    Returns:
+        The whole texts by the names of the files, relative to the repository.
+
+    """
     by_name: dict[str, str] = {}
     for name in dict.fromkeys([PAGE, *(quote.file for quote in QUOTES)]):
         by_name[name] = (ROOT / name).read_text(encoding="utf-8")
-    for title, table in TABLE_SUFFIXES.items():
+    for title, table in TABLES.items():
         begin = f"<!-- made by studies/validity.py: {title} -->"
-        before, found, rest = by_name[PAGE].partition(begin)
-        _, ended, after = rest.partition(END)
-        if not found or not ended:
+        before, begin_found, rest = by_name[PAGE].partition(begin)
+        _, end_found, after = rest.partition(END)
+        if not begin_found or not end_found:
             raise SystemExit(f"{PAGE} has no lines {begin} and {END}")
         by_name[PAGE] = f"{before}{begin}\n\n{table(rows)}\n\n{END}{after}"
     for quote in QUOTES:
@@ -55,14 +82,14 @@ def texts(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def rates(rows: pd.DataFrame) -> str:
-    """The table of intervals and false alarms: for each claim the median and the worst of its cells."""
+    """Return the table of intervals and false alarms. A row has the median and the worst of the cells of a claim."""
     lines = [
         "| claim | nominal | median | worst | where | cells | draws a cell |",
         "|---|---:|---:|---:|---|---:|---:|",
     ]
     of_kind = rows[rows["claim"].map(kind_of).isin(["covers", "false"]) & (rows["experiment"] != "deciding")]
     for claim, of_claim in _by_claim(of_kind):
-        is_test = claim.startswith(_SAID["false"])
+        is_test = claim.startswith(_LABELS["false"])
         worst = of_claim.sort_values("value", ascending=not is_test, kind="stable").iloc[0]
         shown = _bold_if(_fails(worst), worst["value"])
         lines.append(
@@ -73,7 +100,7 @@ def rates(rows: pd.DataFrame) -> str:
 
 
 def power(rows: pd.DataFrame) -> str:
-    """The table of what tests find: for each claim the median, the least and the most of its cells."""
+    """Return the table of what tests find. A row has the median, least and largest result of a claim's cells."""
     lines = [
         "| test | nominal | median | least | where | most | where | draws a cell |",
         "|---|---:|---:|---:|---|---:|---|---:|",
@@ -90,7 +117,7 @@ def power(rows: pd.DataFrame) -> str:
 
 
 def others(rows: pd.DataFrame) -> str:
-    """The table of numbers that have no nominal value."""
+    """Return the table of numbers without a nominal value."""
     lines = ["| number | median | least | where | most | where |", "|---|---:|---:|---|---:|---|"]
     of_kind = rows[rows["claim"].map(kind_of).isin(["share", "median", "error"]) & (rows["experiment"] != "deciding")]
     for claim, of_claim in _by_claim(of_kind):
@@ -106,7 +133,11 @@ def others(rows: pd.DataFrame) -> str:
 
 
 def deciding(rows: pd.DataFrame) -> str:
-    """The table of how many documents decide a number: ranges over tails and scatter."""
+    """Return the table of how many documents decide a number.
+
+    A row is for one number of documents and one distribution of lengths. It has ranges over all cells with these two
+    settings, which differ in the distribution of difficulty and in the scatter of models.
+    """
     lines = [
         "| documents, longest of 100 | α is covered (95) | 90th percentile of the width over its median "
         "| Δα is falsely found, of all draws | tests that are made | false among these |",
@@ -114,7 +145,7 @@ def deciding(rows: pd.DataFrame) -> str:
     ]
     rows = rows[rows["experiment"] == "deciding"]
     for documents in (20, 50, 135):
-        for lengths, said in {
+        for lengths, label in {
             "even": "as the others",
             "uneven": "tenfold",
             "wild": "hundredfold",
@@ -126,7 +157,7 @@ def deciding(rows: pd.DataFrame) -> str:
             made = by_kind["made"]
             false = by_kind["false"]
             lines.append(
-                f"| {documents}, {said} | {_range(by_kind['covers'])} | at most {_bold_if(spread > 2.5, spread)} "
+                f"| {documents}, {label} | {_range(by_kind['covers'])} | at most {_bold_if(spread > 2.5, spread)} "
                 f"| {_range(by_kind['share'])} | {made.min():.0f} to {made.max():.0f}% "
                 f"| {false.min():.1f} to {_bold_if(false.max() > NOMINAL['false'] + _TOLERATED, false.max())} |"
             )
@@ -135,7 +166,7 @@ def deciding(rows: pd.DataFrame) -> str:
 
 _KINDS_OF_DECIDING = ("covers", "spread", "share", "made", "false")
 
-TABLE_SUFFIXES: Mapping[str, Callable[[pd.DataFrame], str]] = {
+TABLES: Mapping[str, Callable[[pd.DataFrame], str]] = {
     "intervals and false alarms": rates,
     "what tests find": power,
     "other numbers": others,
@@ -144,39 +175,50 @@ TABLE_SUFFIXES: Mapping[str, Callable[[pd.DataFrame], str]] = {
 
 
 def _by_claim(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """The cells of each claim, as the tables name it, if at least half of their draws were judged."""
+    """Group rows by claim.
+
+    Cells in which an analyzer answered in fewer than half of the draws are left out. A claim without other cells is not
+    returned. The cells of `exponents` in which models do not scatter alike form claims of their own.
+
+    Returns:
+        The name of each claim in the tables, such as `false alarm: a bend`, and its rows.
+
+    """
     variant = rows["where"].where(rows["experiment"] == "exponents", "").map(_variant)
     claims = []
     for (_, claim, varied), of_claim in rows.groupby(["experiment", "claim", variant], sort=False):
         usable = of_claim[of_claim["judged"] >= of_claim["draws"] / 2]
         if len(usable):
-            kind, _, said = str(claim).partition(": ")
-            name = f"{_SAID[kind]}: {said}"
+            kind, _, what = str(claim).partition(": ")
+            name = f"{_LABELS[kind]}: {what}"
             claims.append((f"{name}; {varied}" if varied else name, usable))
     return claims
 
 
 def _variant(where: str) -> str:
-    """What is said of a cell in which models do not all scatter alike and independently."""
-    for name, said in _VARIANTS.items():
+    """Describe how models scatter in a cell, for the name of a claim.
+
+    Returns an empty text if all models of the cell scatter alike and independently of each other.
+    """
+    for name, description in _VARIANTS.items():
         found = re.search(rf"\b{name}=(\S+)", where)
         if found:
-            return said.format(found[1])
+            return description.format(found[1])
     return ""
 
 
 def _where(row: pd.Series) -> str:
-    """The settings of a cell without the one that the claim names."""
+    """Return the settings of a cell. A setting that is part of the claim's name (see `_variant`) is left out."""
     where = str(row["where"])
     return re.sub(rf" ?\b({'|'.join(_VARIANTS)})=\S+", "", where) if row["experiment"] == "exponents" else where
 
 
 def _nominal(claim: str) -> int:
-    return NOMINAL["false" if claim.startswith(_SAID["false"]) else "covers"]
+    return NOMINAL["false" if claim.startswith(_LABELS["false"]) else "covers"]
 
 
 def _fails(row: pd.Series) -> bool:
-    """Whether a cell is more than 3 points worse than its nominal value."""
+    """Return whether the result of a cell is more than 3 percentage points worse than its nominal value."""
     kind = kind_of(row["claim"])
     if kind not in NOMINAL:
         return False
@@ -200,14 +242,15 @@ def _range(values: pd.Series) -> str:
 
 @dataclass(frozen=True)
 class Rate:
-    """A number of the CSV that a text quotes.
+    """A result of the CSV that a text quotes.
 
     Attributes:
-        claim: the claim.
-        where: a pattern that the settings of a cell must match.
-        how: `range` over the cells, `least` or `most`.
-        experiment: the experiment, if several make the claim.
-        digits: after the decimal point.
+        claim: the claim, as in the CSV.
+        where: a regular expression. The rate is computed from the cells whose settings match it.
+        how: the results of these cells that are quoted. `range` quotes the least and the largest result, `least` only
+            the least, and `most` only the largest.
+        experiment: the experiment that the cells belong to. It is empty if only one experiment makes the claim.
+        digits: the number of digits after the decimal point.
 
     """
 
@@ -218,7 +261,7 @@ class Rate:
     digits: int = 0
 
     def text(self, rows: pd.DataFrame) -> str:
-        """The number as it is quoted, such as `62 to 96`."""
+        """Return the rate as the text quotes it, such as `62 to 96`. Exits if the CSV has no such cells."""
         chosen = rows[(rows["claim"] == self.claim) & rows["where"].str.contains(self.where)]
         chosen = chosen[chosen["judged"] >= chosen["draws"] / 2]
         if self.experiment:
@@ -233,12 +276,13 @@ class Rate:
 
 @dataclass(frozen=True)
 class Quote:
-    """A passage that quotes rates.
+    """A passage of a file that quotes rates.
 
     Attributes:
-        file: its file.
-        passage: a part of it, with {} for each rate; line breaks and indentation may differ in the file.
-        rates: the rates, in their order.
+        file: the name of the file, relative to the repository.
+        passage: words of the passage, with {} in place of each rate. They must occur exactly once in the file. Line
+            breaks and indentation may differ.
+        rates: the rates, in the order of the {}.
 
     """
 
@@ -247,25 +291,32 @@ class Quote:
     rates: tuple[Rate, ...] = field(default=())
 
     def filled(self, text: str, rows: pd.DataFrame) -> str:
-        """Return the text of the file with the rates of the CSV."""
+        """Return the text of the file with this passage's rates from the CSV.
+
+        Args:
+            text: the text of the file.
+            rows: the rows of studies/validity.csv.
+
+        """
         number = r"(\d[\d.,]*(?: to \d[\d.,]*)?)"
         words = [re.escape(part).replace(r"\{\}", number) for part in self.passage.split()]
-        found = list(re.finditer(r"\s+".join(words), text))
-        if len(found) != 1:
-            raise SystemExit(f"{self.file} has {len(found)} passages like {self.passage!r}; one is expected")
-        for group, rate in reversed(list(enumerate(self.rates, start=1))):
-            text = text[: found[0].start(group)] + rate.text(rows) + text[found[0].end(group) :]
+        matches = list(re.finditer(r"\s+".join(words), text))
+        if len(matches) != 1:
+            raise SystemExit(f"{self.file} has {len(matches)} passages like {self.passage!r}; one is expected")
+        [match] = matches
+        for group, rate in reversed(list(enumerate(self.rates, start=1))):  # from the end, so that positions stay valid
+            text = text[: match.start(group)] + rate.text(rows) + text[match.end(group) :]
         return text
 
 
-_VARIED = r"^(?!.*(?:ends|grows|ar)=)"  # models scatter alike
+_ALIKE = r"^(?!.*(?:ends|grows|ar)=)"  # pattern of cells in which all models scatter alike
 
 QUOTES = [
     Quote(
         PAGE,
         "Intervals of α contain the true value in {}% of the draws for CE, in {}% for RBP_1 and in {}% for RBP_100,",
         tuple(
-            Rate(f"covers: {metric}'s α", _VARIED, experiment="exponents", digits=1)
+            Rate(f"covers: {metric}'s α", _ALIKE, experiment="exponents", digits=1)
             for metric in ("CE", "RBP_1", "RBP_100")
         ),
     ),
@@ -273,7 +324,7 @@ QUOTES = [
         PAGE,
         "at most {}% are false alarms with 20 documents, and at most {}% with 100,",
         tuple(
-            Rate("false: Δα differs, though equal", rf"{_VARIED}.*D={documents}\b", "most", "exponents", digits=1)
+            Rate("false: Δα differs, though equal", rf"{_ALIKE}.*D={documents}\b", "most", "exponents", digits=1)
             for documents in (20, 100)
         ),
     ),

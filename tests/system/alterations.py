@@ -1,4 +1,8 @@
-"""Lists alterations of a run in a store. Each one changes a metric, a param, a tag, a curve, a file or the record."""
+"""Lists alterations of a run in a store. Each one damages a metric, a param, a tag, a curve, a file or the record.
+
+An alteration has a name, which tests print, and a function without arguments. The run is altered when the function is
+called, not when the alteration is listed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 Alteration = Callable[[], None]
-IGNORED = ("rbptrack.kind", "rbptrack.writer")  # `verify` does not check these tags
+IGNORED = ("rbptrack.kind", "rbptrack.writer")  # tags that `verify` does not check, so damage to them is not found
 
 
 def alterations_of(
@@ -20,9 +24,9 @@ def alterations_of(
 
     Args:
         database: MLflow's database.
-        run_id: the run to alter.
+        run_id: the ID of the run to alter.
         artifacts: the folder of the run's files.
-        other: the folder of another run's files.
+        other: the folder of another run's files, which replace the files of this run in some alterations.
 
     """
     yield from _alter_metrics(database, run_id)
@@ -52,9 +56,14 @@ def _alter_metrics(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[
 
 
 def _alter_texts(database: sqlite3.Connection, run_id: str, kind: str, prefix: str) -> Iterator[tuple[str, Alteration]]:
-    """Yield functions that lengthen or delete a param or tag, for each one whose name begins with the prefix.
+    """Yield functions that lengthen or delete a param or tag, for each one whose name begins with a prefix.
 
-    `kind` is `param` or `tag`.
+    Args:
+        database: MLflow's database.
+        run_id: the ID of the run to alter.
+        kind: `param` or `tag`.
+        prefix: the prefix. It is empty for all names.
+
     """
     rows = database.execute(f"select key from {kind}s where run_uuid = ?", (run_id,))
     for (name,) in rows.fetchall():
@@ -68,14 +77,14 @@ def _alter_texts(database: sqlite3.Connection, run_id: str, kind: str, prefix: s
 def _alter_curve(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str, Alteration]]:
     """Yield functions that change, move or delete a point of the curve of RBP_k, for each point.
 
-    A point is a step of the metric `rbp_curve`.
+    A point is a step of the metric `rbp_curve`. The step is k, and the value RBP_k.
     """
     rows = database.execute("select step, value from metrics where key = 'rbp_curve' and run_uuid = ?", (run_id,))
-    point = "key = 'rbp_curve' and step = ? and run_uuid = ?"
+    condition = "key = 'rbp_curve' and step = ? and run_uuid = ?"
     for step, value in rows.fetchall():
-        update = f"update metrics set value = ? where {point}"
-        move = f"update metrics set step = 9999 where {point}"
-        delete = f"delete from metrics where {point}"
+        update = f"update metrics set value = ? where {condition}"
+        move = f"update metrics set step = 9999 where {condition}"
+        delete = f"delete from metrics where {condition}"
         yield f"curve at {step} by one bit", partial(_sql, database, update, _flip_last_bit(value), step, run_id)
         yield f"curve at {step} moved", partial(_sql, database, move, step, run_id)
         yield f"curve at {step} deleted", partial(_sql, database, delete, step, run_id)
@@ -93,7 +102,15 @@ def _add_values(database: sqlite3.Connection, run_id: str) -> Iterator[tuple[str
 
 
 def _alter_file(path: Path, other: Path) -> Iterator[tuple[str, Alteration]]:
-    """Yield functions that delete, empty, cut or lengthen a file, or replace it by another run's file."""
+    """Yield functions that delete, empty, cut or lengthen a file, or replace it by another run's file.
+
+    The last one is left out if the other run has no such file, or one with the same content.
+
+    Args:
+        path: the file to alter.
+        other: the file with the same name of another run.
+
+    """
     content = path.read_bytes()
     yield f"{path.name} deleted", path.unlink
     yield f"{path.name} empty", partial(_write, path, b"")
@@ -104,7 +121,7 @@ def _alter_file(path: Path, other: Path) -> Iterator[tuple[str, Alteration]]:
 
 
 def _alter_record(path: Path) -> Iterator[tuple[str, Alteration]]:
-    """Yield functions that change one value in a section of the record. The record remains valid JSON."""
+    """Yield functions that change one value of the record, for each section. The record remains valid JSON."""
     for section, name in (
         ("metrics", "ce"),
         ("params", "dtype"),
@@ -130,7 +147,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _flip_last_bit(value: float) -> float:
-    """Return the number with its last bit flipped."""
+    """Flip the last bit of a value. The result is the next larger or the next smaller number."""
     (bits,) = struct.unpack("<q", struct.pack("<d", value))
     flipped: float = struct.unpack("<d", struct.pack("<q", bits ^ 1))[0]
     return flipped
