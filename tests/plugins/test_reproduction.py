@@ -76,7 +76,7 @@ def test_reproduction_of_imported_metrics_has_their_exponents_and_published_ones
                                            "rbp_10000": -0.090}  # fmt: skip
     assert (rows["sizes"] == 4).all()
     assert (rows["R2"] > 0.9999).all()
-    assert any("scatter of models only" in note for note in report.notes)
+    assert any("Imported without ranks: gpt2" in note for note in report.notes)
     save(report.figures["alpha"], tmp_path / "alpha.svg")
 
 
