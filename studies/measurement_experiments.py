@@ -1,4 +1,24 @@
-"""Experiments on single measurements, on pairs of measurements, and on the counts of analyzers in rank tables."""
+"""Experiments on single measurements, on pairs of measurements, and on the counts of analyzers in rank tables.
+
+Every function that is named in `EXPERIMENTS` makes one draw: it simulates measurements, analyses them, and returns the
+outcome of each claim. It gets a generator of random numbers and the settings of a cell:
+
+    D          number of documents (in `_checkpoints`, d is the number of training tokens)
+    m          number of sizes
+    tails      distribution of the difficulty of documents, an attribute of `Texts` in studies/simulation.py
+    lengths    distribution of the lengths of documents, an attribute of `Texts`
+    tokens     number of tokens in the sample
+    RBP        probability that a token succeeds
+    N          number of tokens in a row
+    sd         standard deviation of ln(-ln RBP) between documents
+    differ     whether documents differ in difficulty
+    times      mean damage, divided by the tolerance of `compare`
+    sources    number of sources of the documents
+    offsets    1 if models of one family share a part of their scores and proxies, otherwise 0
+    condition  condition number of the columns ln S and ln D of the checkpoints
+    tau        standard deviation of ln y of a checkpoint around the law
+    ar         correlation between the scatter of neighbouring checkpoints
+"""
 
 from __future__ import annotations
 
@@ -17,14 +37,14 @@ from rbptrack.stats.changes import Changes, PairCounts, judge
 from studies.experiment import Experiment, Outcomes, Settings, covered, grid, plugin, rejected
 from studies.simulation import TOKENS, Documents, Family, Texts, difficulties, population, typical_document_y
 
-VOCABULARY = 2048
-_KINDS = 400  # number of kinds of documents, which differ in mu
+VOCABULARY = 2048  # number of entries
+_KINDS = 400  # number of kinds of documents. Each kind has a distribution of ranks of its own.
 TAILS = ("t3", "skewed")
 LENGTHS = ("even", "uneven")
 
 
 def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate one measurement: CE, RBP_1, and the exponent in k."""
+    """Check the intervals of CE, of RBP_1, and of the exponent beta in k, in one measurement."""
     documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"]))
     ks = log_grid(100).tolist()
     beta = 0.5
@@ -39,9 +59,14 @@ def numbers(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 @cache
 def _ranks(tails: str, mu: float) -> FloatArray:
-    """Return the rank distribution of every kind of document, (kinds, V).
+    """Return the probability of each rank for every kind of document, (kinds, V).
 
-    The distributions are lognormal. Their means spread around mu.
+    The distributions are lognormal, with a standard deviation of ln R of about 2. Kinds differ in the mean of ln R.
+
+    Args:
+        tails: how the means differ: `t3` or `skewed`.
+        mu: the mean over the kinds.
+
     """
     difficulty = difficulties(ndtri((np.arange(_KINDS) + 0.5) / _KINDS), tails)
     shifts = difficulty - difficulty.mean()
@@ -52,15 +77,20 @@ def _ranks(tails: str, mu: float) -> FloatArray:
 
 @cache
 def _cumulative(tails: str, mu: float) -> FloatArray:
+    """Return the cumulative sums of `_ranks` over the ranks, (kinds, V)."""
     return np.cumsum(_ranks(tails, mu), axis=1)
 
 
 @cache
 def _best_fit(tails: str, mu: float) -> tuple[FloatArray, float]:
-    """Fit a lognormal to the population.
+    """Fit a lognormal to the ranks of the population of documents, in which each kind is equally frequent.
+
+    Args:
+        tails: how the kinds differ, as in `_ranks`.
+        mu: the mean of ln R over the kinds.
 
     Returns:
-        Beta and gamma, and the gain over Zipf's law in nats per token.
+        The parameters beta and gamma, (2,), and the gain over Zipf's law in nats per token.
 
     """
     ln_k = np.log(np.arange(1, VOCABULARY + 1))
@@ -78,9 +108,12 @@ def _draw_ranks(rng: np.random.Generator, tails: str, mu: float, kinds: Any, len
     Args:
         rng: the generator of random numbers.
         tails: the distribution of difficulty, `t3` or `skewed`.
-        mu: the mean of mu over the kinds of documents.
+        mu: the mean of ln R over the kinds of documents.
         kinds: the kind of each document, (documents,).
         length: the number of tokens of each document, (documents,).
+
+    Returns:
+        The ranks, (tokens,).
 
     """
     parts = []
@@ -90,16 +123,30 @@ def _draw_ranks(rng: np.random.Generator, tails: str, mu: float, kinds: Any, len
 
 
 def _fitted(rank: IntArray, length: IntArray) -> Any:
-    """Fit the distributions of the analyzer `lognormal` to the ranks of documents of these lengths."""
+    """Fit the distributions of the analyzer `lognormal`.
+
+    Args:
+        rank: the ranks of all tokens, document by document, (tokens,).
+        length: the number of tokens of each document, (documents,).
+
+    """
     module = plugin("lognormal")
-    ln = np.log(rank)
+    ln_rank = np.log(rank)
     document = np.repeat(np.arange(len(length)), length)
-    sums = np.column_stack([np.bincount(document, weights=ln**power) for power in (0, 1, 2)])
+    sums = np.column_stack([np.bincount(document, weights=ln_rank**power) for power in (0, 1, 2)])
     return module.fit_ranks(module.RankSums(sums, _table(rank, length).histogram()))
 
 
 def _table(rank: IntArray, length: IntArray, vocab_size: int = VOCABULARY, **columns: FloatArray) -> RankTable:
-    """Make a rank table of documents of these lengths. `columns` replaces default columns."""
+    """Make a rank table.
+
+    Args:
+        rank: the ranks of all tokens, document by document, (tokens,).
+        length: the number of tokens of each document, (documents,).
+        vocab_size: the number of entries of the vocabulary.
+        columns: further columns of the table, (tokens,). They replace the default values of columns.
+
+    """
     zeros = np.zeros(len(rank))
     position = np.arange(len(rank)) - np.repeat(np.cumsum(length) - length, length)
     all_columns: dict[str, Any] = {"field": zeros, "token": zeros, "ties": zeros, "logprob": zeros - 1, **columns}
@@ -113,7 +160,10 @@ def _table(rank: IntArray, length: IntArray, vocab_size: int = VOCABULARY, **col
 
 
 def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Estimate beta and gamma of ranks if documents differ in mu. The truth is the fit to the population."""
+    """Check the intervals of beta and gamma of ranks, and of the gain over Zipf's law, if documents differ.
+
+    The true values are those of the fit to the population.
+    """
     theta, gain = _best_fit(cell["tails"], 1.0)
     length = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"])).length
     kinds = rng.integers(_KINDS, size=cell["D"])
@@ -123,7 +173,7 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
     outcomes = {
         **covered("covers: β of the ranks", from_influences(values[0], u[:, 0], shares), theta[0]),
         **covered("covers: γ of the ranks", from_influences(values[1], u[:, 1], shares), theta[1]),
-        **covered("covers: the lognormal's gain over Zipf's law", fitted.gain, gain),  # from 200 documents on
+        **covered("covers: the lognormal's gain over Zipf's law", fitted.gain, gain),  # printed from 200 documents on
     }
     if fitted.estimate("gamma").known:
         outcomes["found: ranks curve as a lognormal's"] = fitted.estimate("gamma").p() < 0.05
@@ -131,7 +181,10 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def slopes(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Estimate how beta and gamma change with ln S. The truth is the line through the values of the population."""
+    """Check the intervals of the slopes of beta and gamma in ln S.
+
+    The true slopes are those of the lines through the values of the population.
+    """
     module = plugin("lognormal")
     s = Family(cell["m"], 0.0).s
     mus = np.round(np.linspace(1.0, 0.0, cell["m"]), 6)
@@ -150,12 +203,22 @@ def slopes(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _holds(claim: str, row: Any, truth: float) -> dict[str, bool]:
-    """Return whether the interval in a row of a report contains the truth; an empty dict if it has no interval."""
+    """Return whether the interval in a row of a report contains the truth.
+
+    Args:
+        claim: the claim, which becomes the key.
+        row: the row, with the ends of the interval in `low` and `high`.
+        truth: the true value.
+
+    Returns:
+        The outcome of the claim. It is empty if the row has no interval.
+
+    """
     return {} if np.isnan(row["low"]) else {claim: bool(row["low"] <= truth <= row["high"])}
 
 
 def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Estimate the parts of CE at several sizes.
+    """Check the intervals of the parts of CE over sizes: their shares in the fall of CE, and the exponent of E[ln R].
 
     Ranks are lognormal. The difference between -ln p and ln R has an exponential distribution.
     """
@@ -200,12 +263,16 @@ def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _slopes_against(ce: FloatArray, parts: FloatArray) -> FloatArray:
+    """Return the slope of each part in CE by least squares, (parts,). `ce` is (m,) and `parts` is (parts, m)."""
     deviation = ce - ce.mean()
     return np.asarray(parts @ deviation / (deviation @ deviation))
 
 
 def entropy(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Estimate the entropy of lognormal ranks among 50,304 entries from samples of independent tokens."""
+    """Compute how much of the bias of the entropy Miller and Madow's correction removes.
+
+    The entropy is that of lognormal ranks among 50,304 entries. It is estimated from a sample of independent tokens.
+    """
     module = plugin("ce_parts")
     cumulative, truth = _many_ranks()
     rank = 1 + np.searchsorted(cumulative, rng.random(cell["tokens"])).clip(max=len(cumulative) - 1)
@@ -226,7 +293,10 @@ def _many_ranks() -> tuple[FloatArray, float]:
 
 
 def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate tokens that succeed independently of each other. The true N_eff is N."""
+    """Count false alarms of the test whether tokens succeed independently of each other.
+
+    They do, so the true N_eff is N.
+    """
     module = plugin("emergence")
     windows = _windows(rng.random(cell["D"] * TOKENS) < cell["RBP"], cell["D"], cell["N"])
     if _too_few(windows):
@@ -235,7 +305,7 @@ def emergence(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _windows(hit: Any, documents: int, n: int) -> FloatArray:
-    """Count windows of n tokens by document, (documents, 6).
+    """Count windows of n tokens and their outcomes in each document, (documents, 6), as `emergence` does.
 
     Args:
         hit: whether each token succeeds, (tokens,).
@@ -249,13 +319,20 @@ def _windows(hit: Any, documents: int, n: int) -> FloatArray:
 
 
 def _too_few(windows: FloatArray) -> bool:
-    """Return whether the analyzer, with its default options, leaves out these counts."""
+    """Return whether `emergence`, with its default options, would refuse to analyse these counts.
+
+    It needs ten runs of hits that are at least as long as the windows, from at least five documents.
+    """
     runs = windows[:, plugin("emergence").RUNS]
     return bool(runs.sum() < 10 or np.count_nonzero(runs) < 5)
 
 
 def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate tokens that are independent within documents. Documents differ, but tokens do not cluster in them."""
+    """Check the test whether tokens that succeed cluster within documents.
+
+    Documents differ in difficulty. Tokens of one document are independent, then depend on their position, and then
+    really cluster.
+    """
     module = plugin("emergence")
     y = -np.log(cell["RBP"]) * np.exp(cell["sd"] * rng.standard_normal(cell["D"]))
     share = np.repeat(np.exp(-y), TOKENS)
@@ -277,7 +354,10 @@ def mixture(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _sticky(rng: np.random.Generator, share: FloatArray) -> Any:
-    """Draw whether tokens succeed if one token in ten copies the outcome of the token before it."""
+    """Draw whether tokens succeed if one token in ten copies the outcome of the token before it.
+
+    `share` is the probability that each token succeeds, (tokens,).
+    """
     hit = rng.random(len(share)) < share
     copies = rng.random(len(share)) < 0.1
     copies[::TOKENS] = False
@@ -286,7 +366,11 @@ def _sticky(rng: np.random.Generator, share: FloatArray) -> Any:
 
 
 def alpha_n(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Estimate the exponent of -ln p_N over sizes. The truth is the line through the values of the population."""
+    """Check the interval of alpha_N, the exponent in size of -ln p_N, and its comparison with alpha.
+
+    p_N is the probability that N tokens in a row succeed. The true exponents are those of the lines through the
+    values of the population.
+    """
     module = plugin("emergence")
     s = Family(cell["m"], 0.0).s
     neg_log_rbp = 0.5 * (s / s[0]) ** -0.1
@@ -315,9 +399,9 @@ def alpha_n(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate whole answers: first with tokens that succeed independently, then with answers that differ.
+    """Check the test whether whole answers succeed as often as RBP^length predicts.
 
-    With independent tokens, as many answers succeed as RBP^length predicts.
+    They do if tokens succeed independently. If answers differ in difficulty, more answers succeed.
     """
     length = np.asarray(rng.integers(2, 8, size=cell["D"]))
     outcomes: dict[str, float] = {}
@@ -329,6 +413,16 @@ def answers(rng: np.random.Generator, cell: Settings) -> Outcomes:
 def _answer_outcomes(
     claim: str, length: IntArray, rng: np.random.Generator, share: float, sd: float
 ) -> dict[str, bool]:
+    """Simulate answers, and test whether as many succeed as with independent tokens.
+
+    Args:
+        claim: the claim, which becomes the key.
+        length: the number of tokens of each answer, (answers,).
+        rng: the generator of random numbers.
+        share: the probability that a token of a typical answer succeeds.
+        sd: the standard deviation of ln(-ln share) between answers.
+
+    """
     shares = share ** np.exp(sd * rng.standard_normal(len(length)))
     hits = rng.binomial(length, shares)
     lengths = np.unique(length)
@@ -340,7 +434,11 @@ def _answer_outcomes(
 
 
 def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate two measurements of the same tokens. Neither is better: documents change at random."""
+    """Check the intervals, tests and verdicts of `compare` for two measurements of the same documents.
+
+    Neither measurement is better. For the claims `found`, a third one has a better RBP_1, or a CE that is worse by
+    twice the tolerance.
+    """
     documents = Documents.draw(rng, Texts(cell["D"], cell["tails"], cell["lengths"]))
     a, b = (documents.measure(rng, ce=3.0, neg_log_rbp=np.array([1.1, 0.25]), ks=(1, 100)) for _ in range(2))
     better = documents.measure(rng, ce=3.0, neg_log_rbp=np.array([1.02, 0.25]), ks=(1, 100))
@@ -363,12 +461,15 @@ def changes(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 def _judged(a: DocumentCounts, b: DocumentCounts, worse_by: float) -> str:
     """Return the answer of `compare --tolerance 0.01` after b is made worse by `worse_by` nats per token."""
-    slower = DocumentCounts(b.ks, b.document, b.tokens, b.nats + worse_by * b.tokens, b.hits)
-    return judge([_paired(a, slower).change(CE)], 0.01, len(a.document))
+    worse = DocumentCounts(b.ks, b.document, b.tokens, b.nats + worse_by * b.tokens, b.hits)
+    return judge([_paired(a, worse).change(CE)], 0.01, len(a.document))
 
 
 def rare(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate a measurement that is worse in few documents or sources. The mean damage is `times` the tolerance."""
+    """Count how often `compare` misses damage to 3% of the documents or sources.
+
+    The mean damage over all documents is `times` the tolerance.
+    """
     tolerance = 0.01
     documents = Documents.draw(rng, Texts(cell["D"], "skewed", cell["lengths"]))
     a = documents.measure(rng, ce=3.0, neg_log_rbp=np.array([1.1]), ks=(1,))
@@ -399,7 +500,10 @@ def _paired(a: DocumentCounts, b: DocumentCounts) -> Changes:
 
 
 def breakdown(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate a class of one token in five. It is like the rest, or it differs in level and exponent."""
+    """Check the tests whether a class of tokens differs from the rest in level and exponent.
+
+    One token in five is of the class. It is first like the rest, and then differs in both.
+    """
     family = Family(cell["m"], 0.01)
     documents = Documents.draw(rng, Texts(cell["D"], "skewed", "uneven"))
     class_lengths = np.maximum(rng.binomial(documents.length, 0.2), 1)
@@ -420,7 +524,14 @@ def breakdown(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _class_outcomes(family: Family, pairs: Sequence[FloatArray], *, differ: bool) -> dict[str, float]:
-    """Compare a class of tokens with the rest, as the analyzer `breakdown` does."""
+    """Compare a class of tokens with the rest, as the analyzer `breakdown` does.
+
+    Args:
+        family: the models.
+        pairs: the sums by document of the class and of the rest, for each size.
+        differ: whether the class truly differs.
+
+    """
     module = plugin("breakdown")
     report = module.Report(module.GLOSSARY)
     case = {"family": "a", "dataset": "b", "by": "kind", "class": "number"}
@@ -442,7 +553,10 @@ def _class_outcomes(family: Family, pairs: Sequence[FloatArray], *, differ: bool
 
 
 def draft(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate the acceptance of a draft, which differs between documents and between tokens of a document."""
+    """Check the intervals of a draft's acceptance and of the tokens per call of the reference.
+
+    Acceptance differs between documents, and between the tokens of a document.
+    """
     module = plugin("draft")
     a, b = 6.0, 3.0  # parameters of the Beta distribution of a document's acceptance
     length = Documents.draw(rng, Texts(cell["D"], "skewed", cell["lengths"])).length
@@ -460,7 +574,10 @@ def draft(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def proxies(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Simulate sixteen models of four families. No proxies depend on the scores, or three of them do."""
+    """Check whether the best proxy is called better than chance, with sixteen models of four families.
+
+    First no proxy depends on the scores. Then three of them do, with a correlation of 0.8.
+    """
     module = plugin("proxies")
     number = len(module.PROXIES)
     families = np.repeat(np.arange(4), 4)
@@ -481,11 +598,15 @@ def proxies(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 
 def _largest_tau(values: FloatArray, scores: FloatArray) -> float:
+    """Return the largest Kendall's tau of a proxy and the scores. `values` is (models, proxies)."""
     return float(max(plugin("proxies")._tau(proxy, scores) for proxy in values.T))
 
 
 def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
-    """Fit E + A S^-alpha + B D^-beta with Hoffmann's exponents, with training tokens that depend on size."""
+    """Compute the errors of the fit of E + A S^-alpha + B D^-beta, with the constants of Hoffmann et al.
+
+    The fit is hard if the number of training tokens D grows with size S: `condition` says how strongly.
+    """
     module = plugin("training")
     s, d = _checkpoints(cell["m"], cell["condition"])
     noise = rng.standard_normal((cell["m"], 6))
@@ -502,7 +623,14 @@ def training(rng: np.random.Generator, cell: Settings) -> Outcomes:
 
 @cache
 def _checkpoints(sizes: int, condition: float) -> tuple[FloatArray, FloatArray]:
-    """Return S and D of six checkpoints of each size, (6 sizes,), for which (ln S, ln D) has this condition number."""
+    """Return S and D of six checkpoints of each size, (6 sizes,).
+
+    Args:
+        sizes: the number of sizes.
+        condition: the condition number of the columns ln S and ln D. With 1, all sizes have the same D. Otherwise D is
+            spread around 20 S, and the width of the spread follows from the condition number.
+
+    """
     s = np.repeat(np.geomspace(1e7, 1e9, sizes), 6)
     if condition == 1:
         return s, np.tile(np.geomspace(1e9, 1e11, 6), sizes)

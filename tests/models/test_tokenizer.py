@@ -1,4 +1,8 @@
-"""Tests that a loaded tokenizer follows its files, even if the class that they name would not."""
+"""Tests that a loaded tokenizer follows its files.
+
+tokenizer.json contains the rules, and tokenizer_config.json names a class of transformers. Some classes replace rules
+of the file by their own. The program must use the rules of the file, or refuse files that contradict each other.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,11 @@ from rbptrack.sources.pin import Pinned
 from tests.tiny_models import byte_level, sentence_piece, write_gguf
 
 END = "<|endoftext|>"
+
+# Parts of tokenizer.json, as published tokenizers have them.
 GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 BYTES = GPT2 | {"use_regex": False}
-TRIMMED = GPT2 | {"add_prefix_space": True, "trim_offsets": False}
+UNTRIMMED = GPT2 | {"add_prefix_space": True, "trim_offsets": False}
 DIGITS = {"type": "Digits", "individual_digits": True}
 NFC = {"type": "NFC"}
 LLAMA2 = {
@@ -33,6 +39,8 @@ LLAMA2 = {
 }
 GEMMA = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 SPACES = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+
+# Texts that tokenizers split in different ways: numbers, spaces, contractions, other scripts, special tokens, no text.
 TEXTS = (
     "In 2026 it was 12345 and 3.14159265.\n\n\tdef f(x):\n        return x  +   1\r\n",
     " a leading space, and a trailing one ",
@@ -43,15 +51,20 @@ TEXTS = (
 
 
 def split(pattern: str) -> dict[str, Any]:
+    """Return a pre-tokenizer that makes each match of a regular expression a piece of its own."""
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
 
 
 def sequence(*steps: dict[str, Any]) -> dict[str, Any]:
+    """Return a pre-tokenizer that applies other pre-tokenizers, one after the other."""
     return {"type": "Sequence", "pretokenizers": list(steps)}
 
 
 def begins_with(token: str) -> dict[str, Any]:
-    """Return a post-processor that puts a token before each text."""
+    """Return a post-processor that puts a token before each text.
+
+    It gives the token the number 0. `write` replaces it by the token's number in the vocabulary.
+    """
     single = [{"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
     pair = [*single, {"Sequence": {"id": "B", "type_id": 1}}]
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": {token: [0]}}
@@ -65,22 +78,23 @@ DEEPSEEK = sequence(
     split(r"[\r\n]"), split(r"\s?\p{L}+"), split(r"\s?\p{P}+"), split(r"[一-龥ࠀ-一가-퟿]+"), DIGITS, BYTES
 )
 
-# By family: the model type, parts of tokenizer.json, and values of tokenizer_config.json.
-SHAPES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "gpt2": ("gpt2", {"pre_tokenizer": GPT2, "post_processor": TRIMMED}, {"model_max_length": 1024}),
+# Tokenizers like those of published models. By name: the type of the model in config.json, parts of tokenizer.json, and
+# values of tokenizer_config.json.
+TOKENIZERS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "gpt2": ("gpt2", {"pre_tokenizer": GPT2, "post_processor": UNTRIMMED}, {"model_max_length": 1024}),
     "gpt-neo": ("gpt_neo", {"pre_tokenizer": GPT2}, {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False}),
     "pythia": (
         "gpt_neox",
-        {"normalizer": NFC, "pre_tokenizer": GPT2, "post_processor": TRIMMED},
+        {"normalizer": NFC, "pre_tokenizer": GPT2, "post_processor": UNTRIMMED},
         {"tokenizer_class": "GPTNeoXTokenizer", "add_prefix_space": False},
     ),
     "mamba": (
         "mamba",
-        {"normalizer": NFC, "pre_tokenizer": GPT2, "post_processor": TRIMMED},
+        {"normalizer": NFC, "pre_tokenizer": GPT2, "post_processor": UNTRIMMED},
         {"tokenizer_class": "GPTNeoXTokenizer", "add_bos_token": False, "add_eos_token": False},
     ),
     "rwkv": ("rwkv", {"normalizer": NFC, "pre_tokenizer": GPT2}, {"tokenizer_class": "GPTNeoXTokenizerFast"}),
-    "phi2": ("phi", {"pre_tokenizer": GPT2, "post_processor": TRIMMED}, {"tokenizer_class": "CodeGenTokenizer"}),
+    "phi2": ("phi", {"pre_tokenizer": GPT2, "post_processor": UNTRIMMED}, {"tokenizer_class": "CodeGenTokenizer"}),
     "olmo2": ("olmo2", {"pre_tokenizer": LLAMA3}, {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False}),
     "smollm2": (
         "llama",
@@ -101,13 +115,13 @@ SHAPES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         "llama",
         {
             "pre_tokenizer": LLAMA3,
-            "post_processor": {"type": "Sequence", "processors": [TRIMMED, begins_with(END)]},
+            "post_processor": {"type": "Sequence", "processors": [UNTRIMMED, begins_with(END)]},
         },
         {"tokenizer_class": "PreTrainedTokenizerFast"},
     ),
     "deepseek": (
         "llama",
-        {"normalizer": {"type": "Sequence", "normalizers": []}, "pre_tokenizer": DEEPSEEK, "post_processor": TRIMMED},
+        {"normalizer": {"type": "Sequence", "normalizers": []}, "pre_tokenizer": DEEPSEEK, "post_processor": UNTRIMMED},
         {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True, "add_eos_token": False},
     ),
     "llama2": (
@@ -134,8 +148,9 @@ for _class in (
     "LlamaTokenizer",
     "Unheard",  # no such class
 ):
-    SHAPES[f"digits {_class}"] = ("llama", {"pre_tokenizer": sequence(DIGITS, GPT2)}, {"tokenizer_class": _class})
-    SHAPES[f"lower {_class}"] = ("gpt2", {"normalizer": {"type": "Lowercase"}}, {"tokenizer_class": _class})
+    # Rules that most of these classes would replace by their own.
+    TOKENIZERS[f"digits {_class}"] = ("llama", {"pre_tokenizer": sequence(DIGITS, GPT2)}, {"tokenizer_class": _class})
+    TOKENIZERS[f"lower {_class}"] = ("gpt2", {"normalizer": {"type": "Lowercase"}}, {"tokenizer_class": _class})
 
 
 @cache
@@ -164,9 +179,9 @@ def write(
     vocabulary = parts["model"]["vocab"]
     text = json.dumps(parts)
     for token in ("<s>", "<bos>", END):  # `begins_with` does not know the token's number
-        short = json.dumps({token: [0]})
-        long = json.dumps({token: {"id": token, "ids": [vocabulary.get(token, 0)], "tokens": [token]}})
-        text = text.replace(short, long)
+        without_number = json.dumps({token: [0]})
+        with_number = json.dumps({token: {"id": token, "ids": [vocabulary.get(token, 0)], "tokens": [token]}})
+        text = text.replace(without_number, with_number)
     (folder / "tokenizer.json").write_text(text)
     first, last = (END, END) if kind == "bytes" else ("<bos>" if "Gemma" in str(config) else "<s>", "</s>")
     (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": first, "eos_token": last} | config))
@@ -175,24 +190,24 @@ def write(
 
 
 def load(folder: Path) -> Any:
-    """Load the tokenizer in a folder as the program does."""
+    """Load the tokenizer in a folder with `load_tokenizer`, as a measurement does."""
     return load_tokenizer(Pinned(str(folder), None, "x"))
 
 
 def ids(tokenizer: Any, text: str, **options: Any) -> list[int]:
-    """Return the token numbers of a text. Options go to the tokenizer."""
+    """Return the token numbers of a text. `options` are further arguments of the tokenizer's call."""
     encoded: list[int] = tokenizer(text, **options)["input_ids"]
     return encoded
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_load_tokenizer_gives_the_numbers_of_the_tokenizers_library(shape: str, tmp_path: Path) -> None:
-    model_type, changes, config = SHAPES[shape]
-    kind = "pieces" if shape in ("llama2", "mistral", "gemma2") else "bytes"
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_load_tokenizer_gives_the_numbers_of_the_tokenizers_library(name: str, tmp_path: Path) -> None:
+    model_type, changes, config = TOKENIZERS[name]
+    kind = "pieces" if name in ("llama2", "mistral", "gemma2") else "bytes"
     folder = write(tmp_path, changes, config, kind=kind, model_type=model_type)
     expected = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer = load(folder)
-    first = [tokenizer.bos_token_id] if config.get("add_bos_token") or "llama3" in shape else []
+    first = [tokenizer.bos_token_id] if config.get("add_bos_token") or "llama3" in name else []
     for text in TEXTS:
         expected_ids = expected.encode(text, add_special_tokens=False).ids
         assert ids(tokenizer, text, add_special_tokens=False) == expected_ids
@@ -201,7 +216,7 @@ def test_load_tokenizer_gives_the_numbers_of_the_tokenizers_library(shape: str, 
         assert max((end for _, end in offsets), default=0) <= len(text)
 
 
-@pytest.mark.parametrize("post_processor", [None, TRIMMED, begins_with(END)], ids=["none", "bytes", "template"])
+@pytest.mark.parametrize("post_processor", [None, UNTRIMMED, begins_with(END)], ids=["none", "bytes", "template"])
 @pytest.mark.parametrize(("add_bos", "add_eos"), [(True, False), (False, True), (True, True)])
 def test_load_tokenizer_adds_first_and_last_token_as_the_files_say(
     add_bos: bool, add_eos: bool, post_processor: Any, tmp_path: Path
@@ -229,7 +244,7 @@ def test_load_tokenizer_refuses_add_bos_token_if_the_files_name_no_first_token(t
 
 
 def test_load_tokenizer_gives_a_first_token_that_the_vocabulary_lacks_a_new_number(tmp_path: Path) -> None:
-    """`check_compatible` then compares the number with the rows of the model's head."""
+    """Later, `check_compatible` refuses the model if its head has no row for the new number."""
     folder = write(tmp_path, {}, {"add_bos_token": True, "bos_token": "<unheard>", "tokenizer_class": "Unheard"})
     assert ids(load(folder), "a")[0] >= 400
 
@@ -305,7 +320,7 @@ def test_load_tokenizer_reports_a_panic_of_the_tokenizers_library(tmp_path: Path
 
 
 def test_rules_hash_differs_for_any_two_sets_of_rules(tmp_path: Path) -> None:
-    """Most texts get the same numbers under these rules."""
+    """The hash is computed from the rules. The token numbers of a text would not do: for most texts they are equal."""
     rules: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({}, {}),
         ({"pre_tokenizer": sequence(DIGITS, GPT2)}, {}),
@@ -356,14 +371,14 @@ def test_measure_accepts_a_tokenizer_in_memory_with_the_rules_of_its_files(
 def test_measure_accepts_a_tokenizer_in_memory_that_names_no_files(
     digits_folder: Path, model_of: Callable[..., Any]
 ) -> None:
-    """A user who clears `name_or_path` says that the other rules are meant. The identity contains the rules."""
+    """A user who clears `name_or_path` wants the rules in memory. The identity of a measurement contains its rules."""
     texts = [TEXTS[0], "only 31 words"]
     model = model_of("llama")
-    of_files = transformers.PreTrainedTokenizerFast.from_pretrained(digits_folder)
-    changed = transformers.AutoTokenizer.from_pretrained(digits_folder)
-    changed.name_or_path = ""
-    first = measure(model, of_files, texts, seq_len=32, context=8, progress=False)
-    second = measure(model, changed, texts, seq_len=32, context=8, progress=False)
+    from_files = transformers.PreTrainedTokenizerFast.from_pretrained(digits_folder)
+    other_rules = transformers.AutoTokenizer.from_pretrained(digits_folder)
+    other_rules.name_or_path = ""
+    first = measure(model, from_files, texts, seq_len=32, context=8, progress=False)
+    second = measure(model, other_rules, texts, seq_len=32, context=8, progress=False)
     assert first.record.identity["tokenizer_rules"] != second.record.identity["tokenizer_rules"]
 
 

@@ -18,7 +18,7 @@ from rbptrack.stats import Estimate
 
 
 class MemoryStore:
-    """Stands for a store. It keeps the arguments of `save` in a list. The first run has the ID 1, the next one 2."""
+    """Replaces a store. It keeps the arguments of each call of `save`, and numbers the runs from 1."""
 
     def __init__(self) -> None:
         self.saved: list[dict[str, Any]] = []
@@ -37,22 +37,25 @@ class MemoryStore:
 
 @pytest.fixture
 def runs() -> Runs:
-    """One measurement without ranks."""
+    """Return a store's runs: one measurement without ranks."""
     row = {"run_id": "a1", "family": "pythia", "model": "pythia-70m", "dataset": "wiki", "non_embedding_params": 100}
     return Runs(pd.DataFrame([row]), RankTables({}))
 
 
 @pytest.fixture
 def analyses() -> list[Analysis]:
-    """A failed analysis, the leading analysis with a figure and two tables, and one that has only a note."""
-    law = Report({"alpha": Term("exponent", "α")}, headline="RBP_1 improves with size.")
-    law.add("alpha", Estimate(0.25, 1e-4), family="pythia", dataset="wiki", metric="rbp_1", null=0.0, S=1e6)
-    law.figures["beta"] = charts.facets(law.frame("alpha"), x="S", y="alpha")
-    law.tables["Results"] = pd.DataFrame({"k": [1]})
-    law.tables["laws"] = pd.DataFrame({"k": [1, 2], "alpha": [0.25, 1 / 3]})
+    """Return a failed analysis, an analysis with results, and an analysis with only a note.
+
+    The analysis with results leads, and has a figure and two tables. Reports print the leading analysis first.
+    """
+    report = Report({"alpha": Term("exponent", "α")}, headline="RBP_1 improves with size.")
+    report.add("alpha", Estimate(0.25, 1e-4), family="pythia", dataset="wiki", metric="rbp_1", null=0.0, S=1e6)
+    report.figures["beta"] = charts.facets(report.frame("alpha"), x="S", y="alpha")
+    report.tables["Results"] = pd.DataFrame({"k": [1]})
+    report.tables["laws"] = pd.DataFrame({"k": [1, 2], "alpha": [0.25, 1 / 3]})
     only_a_note = Report({}, notes=["Needs checkpoints."])
-    broken = Analysis("broken", problem="broken failed: no")
-    return [broken, Analysis("power_law", law, leads=True), Analysis("training", only_a_note)]
+    failed = Analysis("broken", problem="broken failed: no")
+    return [failed, Analysis("power_law", report, leads=True), Analysis("training", only_a_note)]
 
 
 def test_save_reports_returns_the_path_of_the_page(runs: Runs, analyses: list[Analysis]) -> None:
@@ -94,9 +97,10 @@ def test_save_figures_writes_a_file_for_each_figure(tmp_path: Path, analyses: li
 
 
 def test_save_figures_draws_the_other_figures_if_one_cannot_be_drawn(tmp_path: Path, analyses: list[Analysis]) -> None:
-    law = analyses[1].report
-    assert law
-    figures = law.figures
+    leading = analyses[1].report
+    assert leading
+    figures = leading.figures
+    # This figure cannot be drawn, because `nonsense` is not a type of Altair.
     figures["impossible"] = alt.Chart(alt.InlineData(values=[{"a": 1}])).mark_point().encode(x="a:nonsense")
     figures["last"] = figures["beta"]
     paths, notes = save_figures(analyses, tmp_path / "new", "svg")
@@ -154,8 +158,8 @@ def test_show_summary_without_headline_and_results_prints_no_empty_line(
 def test_show_summary_without_headline_prints_the_summary_first(
     analyses: list[Analysis], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    law = analyses[1].report
-    assert law
-    law.headline = ""
-    show_summary([Analysis("power_law", law, leads=True, summary="The law in size.")])
+    leading = analyses[1].report
+    assert leading
+    leading.headline = ""
+    show_summary([Analysis("power_law", leading, leads=True, summary="The law in size.")])
     assert capsys.readouterr().out.splitlines()[0] == "The law in size."
