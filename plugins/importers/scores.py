@@ -30,24 +30,29 @@ from rbptrack.analysis import (
     shortened,
 )
 
+# The metrics that are used if the user names none, in order of preference.
 _METRICS = (
     "acc_norm", "acc", "accuracy", "exact_match", "extractive_match", "em", "pass@1", "pass_at_1", "mean", "f1",
     "value",
 )  # fmt: skip
-_FORMS = {
+_FORMATS = {
     "table": "a table",
     "hub": "a file of .eval_results",
     "harness": "a file of lm-evaluation-harness",
     "lighteval": "a file of lighteval",
     "inspect": "a log of inspect_ai",
 }
-_YAML = (".yaml", ".yml")
-_SECRET = re.compile(r"passw|pwd|secret|credential|auth|(^|_)key$|(^|_)token$", re.IGNORECASE)
-_SHOTS = ("shots", "num_fewshot", "n-shot", "n_shot")  # a table may use any of these names for the number of shots
-_WRONG_SHAPE = (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError, yaml.YAMLError)
+_YAML_SUFFIXES = (".yaml", ".yml")
+# Arguments with such names may hold passwords, so they never become part of a model's name.
+_SECRET_NAME = re.compile(r"passw|pwd|secret|credential|auth|(^|_)key$|(^|_)token$", re.IGNORECASE)
+# A table may use any of these names for the column with the number of shots.
+_SHOTS_COLUMNS = ("shots", "num_fewshot", "n-shot", "n_shot")
+# Reading a file raises one of these if the file does not have the expected structure.
+_WRONG_SHAPE_ERRORS = (KeyError, TypeError, AttributeError, ValueError, ZeroDivisionError, yaml.YAMLError)
 _UNSET_VALUES = ("", "0", "None", "none", "null", "False", "false", None, False, 0)
-_PROVIDERS = ("hf/", "vllm/", "sglang/", "transformer_lens/", "nnterp/")  # inspect_ai writes them before a model's id
-_LONGEST = 80  # characters; a longer setting is replaced by a hash
+# inspect_ai writes one of these before a model's id.
+_PROVIDER_PREFIXES = ("hf/", "vllm/", "sglang/", "transformer_lens/", "nnterp/")
+_MAX_SETTING_LENGTH = 80  # characters; a longer setting is replaced by a hash
 
 _SAME_WEIGHTS = (
     "add_bos_token", "api_key", "attn_implementation", "backend", "base_url", "batch_size", "cache_dir",
@@ -79,7 +84,7 @@ class ScoreFile(NamedTuple):
 
     Attributes:
         file: the path.
-        form: the format, a key of `_FORMS`.
+        form: the format, a key of `_FORMATS`.
         content: the content of a JSON file; None for other files.
 
     """
@@ -143,7 +148,7 @@ class Scores(Importer):
     """
 
     def takes(self, path: Path) -> bool:
-        return path.suffix.lower() == ".eval" or any(_recognise(file) for file in _files(path))
+        return path.suffix.lower() == ".eval" or any(_recognise(file) for file in _list_files(path))
 
     def read(self, path: Path) -> Iterator[Imported]:
         names = read_pairs(self.names, "name", "model", option="names")
@@ -152,9 +157,9 @@ class Scores(Importer):
         # By kind and reason: the tasks or files that the remark is about, in order.
         remarks: dict[tuple[type[Item], str], dict[str, None]] = {}
         models: dict[str, None] = {}
-        for file in _files(path):
-            inside = file.relative_to(path).as_posix() if path.is_dir() else ""
-            for place, item in _items(file, inside, self.metric):
+        for file in _list_files(path):
+            relative_path = file.relative_to(path).as_posix() if path.is_dir() else ""
+            for place, item in _read_items(file, relative_path, self.metric):
                 if not isinstance(item, Score):
                     remarks.setdefault((type(item), item.why), {})[item.what] = None
                     continue
@@ -164,22 +169,30 @@ class Scores(Importer):
                 model = names.get(str(item.model), item.model)
                 columns = {"model": self.model or model, "revision": item.revision, "task": item.task}
                 columns |= {"score": item.value, "n": item.n}
-                at = place or f"{str(item.model)[:60]} in {item.task[:60]}"
-                yield ImportedScore(columns, f"{inside}, {at}" if inside else at)
+                location = place or f"{str(item.model)[:60]} in {item.task[:60]}"
+                yield ImportedScore(columns, f"{relative_path}, {location}" if relative_path else location)
         if self.model and len(models) > 1:
             raise BadInput(
                 f"{path}: model={self.model} names one model, but the scores are of {shortened(list(models))}. Leave "
                 "out model="
             )
-        yield from _notes(remarks, models if not self.model else {}, names)
+        yield from _make_notes(remarks, models if not self.model else {}, names)
 
 
-def _notes(
+def _make_notes(
     remarks: Mapping[tuple[type[Item], str], Mapping[str, None]], models: Mapping[str, None], names: Mapping[str, str]
 ) -> Iterator[ImportNote]:
-    for (kind, why), things in remarks.items():
-        which = shortened(list(things))
-        yield ImportNote(f"{which}: {why}" if kind is ChosenValue else f"left out: {which}: {why}")
+    """Yield a sentence for each kind of remark, and one about models whose weights an argument changes.
+
+    Args:
+        remarks: the tasks or files that a remark is about, by kind and reason.
+        models: the names of the models in the file; empty if the option `model` replaces them.
+        names: the models' names in the store, by their names in the file.
+
+    """
+    for (kind, why), subjects in remarks.items():
+        subject_list = shortened(list(subjects))
+        yield ImportNote(f"{subject_list}: {why}" if kind is ChosenValue else f"left out: {subject_list}: {why}")
     variants = [model for model in models if "+" in model and model not in names]
     if variants:
         yield ImportNote(
@@ -188,7 +201,7 @@ def _notes(
         )
 
 
-def _files(path: Path) -> list[Path]:
+def _list_files(path: Path) -> list[Path]:
     """Return the file, or all files in the folder that are not hidden."""
     if not path.is_dir():
         return [path]
@@ -198,7 +211,7 @@ def _files(path: Path) -> list[Path]:
 def _recognise(file: Path) -> ScoreFile | None:
     """Recognise the format of a file. Return None if the file does not hold scores in a known format."""
     suffix = file.suffix.lower()
-    if suffix in _YAML and file.parent.name == ".eval_results":
+    if suffix in _YAML_SUFFIXES and file.parent.name == ".eval_results":
         return ScoreFile(file, "hub", None)
     if suffix == ".json":
         try:
@@ -214,12 +227,12 @@ def _recognise(file: Path) -> ScoreFile | None:
     return None
 
 
-def _items(file: Path, inside: str, metric: str) -> list[tuple[str, Item]]:
+def _read_items(file: Path, relative_path: str, metric: str) -> list[tuple[str, Item]]:
     """Return the scores of a file and remarks about it, each with its place in the file.
 
     Args:
         file: the file.
-        inside: the file's path in the folder that is imported; empty if only this file is imported.
+        relative_path: the file's path in the folder that is imported; empty if only this file is imported.
         metric: the metric to use if a task has several.
 
     Raises:
@@ -228,34 +241,34 @@ def _items(file: Path, inside: str, metric: str) -> list[tuple[str, Item]]:
     """
     score_file = _recognise(file)
     if score_file is None:
-        if inside:
-            return [("", LeftOut(inside, "not a file of scores"))]
+        if relative_path:
+            return [("", LeftOut(relative_path, "not a file of scores"))]
         score_file = ScoreFile(file, "table", None)  # reading it as a table raises an error that names the columns
     try:
-        return list(_scores(score_file, metric))
-    except _WRONG_SHAPE as error:
-        why = f"cannot be read as {_FORMS[score_file.form]}"
-        if not inside:
+        return list(_read_scores(score_file, metric))
+    except _WRONG_SHAPE_ERRORS as error:
+        why = f"cannot be read as {_FORMATS[score_file.form]}"
+        if not relative_path:
             raise BadInput(f"{file} {why}") from error
-        return [("", LeftOut(inside, why))]
+        return [("", LeftOut(relative_path, why))]
 
 
-def _scores(score_file: ScoreFile, metric: str) -> Iterator[tuple[str, Item]]:
+def _read_scores(score_file: ScoreFile, metric: str) -> Iterator[tuple[str, Item]]:
     """Yield the scores of a file and remarks about it, each with its place in the file.
 
     The place is empty if model and task identify the score.
     """
     if score_file.form == "table":
-        yield from _table(score_file.file)
+        yield from _read_table(score_file.file)
         return
     if score_file.form == "hub":
-        items = _hub(score_file.file)
+        items = _read_hub(score_file.file)
     elif score_file.form == "inspect":
-        items = _inspect(score_file.file, score_file.content, metric)
+        items = _read_inspect(score_file.file, score_file.content, metric)
     elif score_file.form == "lighteval":
-        items = _lighteval(score_file.content, metric)
+        items = _read_lighteval(score_file.content, metric)
     else:
-        items = _harness(score_file.content, metric)
+        items = _read_harness(score_file.content, metric)
     for item in items:
         if isinstance(item, Score) and not _is_share(item.value):
             yield "", LeftOut(item.task, f"a score must be a number from 0 to 1; got {item.value!r:.40}")
@@ -263,29 +276,35 @@ def _scores(score_file: ScoreFile, metric: str) -> Iterator[tuple[str, Item]]:
             yield "", item
 
 
-def _table(path: Path) -> Iterator[tuple[str, Item]]:
-    unread: dict[str, None] = {}
+def _read_table(path: Path) -> Iterator[tuple[str, Item]]:
+    """Yield the scores of a table with their places, and a remark about columns that are not known.
+
+    Raises BadInput if the table lacks the column model, task or score.
+    """
+    unread_columns: dict[str, None] = {}
     for place, row in read_rows(path):
         lacking = {"model", "task", "score"} - set(row)
         if lacking:
             raise BadInput(f"{path} lacks the column {', '.join(sorted(lacking))}; it has {', '.join(row)[:300]}")
-        shots = next((row[name] for name in _SHOTS if row.get(name) not in (None, "")), None)
+        shots = next((row[name] for name in _SHOTS_COLUMNS if row.get(name) not in (None, "")), None)
         task = row["task"]
         if task not in (None, ""):
-            task = _task(str(task), row.get("metric"), row.get("filter"), shots)
-        unread |= dict.fromkeys(name for name in row if name not in (*SCORES, *_SHOTS, "metric", "filter"))
+            task = _task_name(str(task), row.get("metric"), row.get("filter"), shots)
+        unread_columns |= dict.fromkeys(
+            name for name in row if name not in (*SCORES, *_SHOTS_COLUMNS, "metric", "filter")
+        )
         yield place, Score(row["model"], row.get("revision"), task, row["score"], row.get("n"))
-    if unread:
-        yield "", LeftOut(f"columns {listed([name or '(without a name)' for name in unread])}", "not known")
+    if unread_columns:
+        yield "", LeftOut(f"columns {listed([name or '(without a name)' for name in unread_columns])}", "not known")
 
 
-def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
+def _read_harness(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
     """Yield the scores of a file of lm-evaluation-harness.
 
     Its `results` hold metrics such as `acc,none` for each task and each group of tasks.
     """
     config = content.get("config") or {}
-    arguments = _arguments(config.get("model_args"))
+    arguments = _parse_arguments(config.get("model_args"))
     model = arguments.get("pretrained") or arguments.get("model") or content.get("model_name")
     samples = content.get("n-samples") or {}
     chat = "chat template" if content.get("chat_template") else None
@@ -298,12 +317,12 @@ def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
         chosen = yield from _choose_metric(task, numbers, metric)
         if chosen:
             name, _, filter_name = chosen.partition(",")
-            label = _task(task, name, filter_name, _shots_of(content, config, task), chat)
+            label = _task_name(task, name, filter_name, _find_shots(content, config, task), chat)
             n = (samples.get(task) or {}).get("effective") or None
             yield Score(_with_arguments(model, arguments), arguments.get("revision"), label, numbers[chosen], n)
 
 
-def _arguments(model_args: object) -> dict[str, Any]:
+def _parse_arguments(model_args: object) -> dict[str, Any]:
     """Parse `model_args` of lm-evaluation-harness, an object or a text such as `pretrained=a/b,dtype=float16`."""
     if isinstance(model_args, Mapping):
         return dict(model_args)
@@ -319,7 +338,7 @@ def _arguments(model_args: object) -> dict[str, Any]:
     return arguments
 
 
-def _shots_of(content: Mapping[str, Any], config: Mapping[str, Any], task: str) -> object:
+def _find_shots(content: Mapping[str, Any], config: Mapping[str, Any], task: str) -> object:
     """Return the number of shots of a task. For a group of tasks, return the number that all its tasks share.
 
     Return None if the number is unknown, or if the tasks of the group differ in it.
@@ -341,7 +360,7 @@ def _shots_of(content: Mapping[str, Any], config: Mapping[str, Any], task: str) 
     return numbers.pop() if len(numbers) == 1 else None
 
 
-def _lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
+def _read_lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
     """Yield the scores of a file of lighteval. The keys of its `results` are `suite|task|shots` or `task|shots`."""
     general = content["config_general"]
     model_config = general.get("model_config")
@@ -366,12 +385,12 @@ def _lighteval(content: Mapping[str, Any], metric: str) -> Iterator[Item]:
         chosen = yield from _choose_metric(name, numbers, metric)
         if chosen:
             n = (tasks.get(key) or tasks.get(name) or {}).get("effective_num_docs") or None
-            label = _task(name, chosen, "", parts[place])
+            label = _task_name(name, chosen, "", parts[place])
             yield Score(_with_arguments(model, arguments), model_config.get("revision"), label, numbers[chosen], n)
 
 
-def _inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Item]:
-    """Yield the scores of a log of inspect_ai. A log holds the scores of one task.
+def _read_inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[Item]:
+    """Yield the scores of a log of inspect_ai. A log holds the scores of one model in one task.
 
     The log counts each sample once per epoch, so its count is divided by the number of epochs.
     """
@@ -386,7 +405,7 @@ def _inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[It
     arguments = evaluation.get("model_args") or {}
     model = _inspected_model(evaluation["model"], arguments)
     passed = evaluation.get("task_args_passed", evaluation.get("task_args")) or {}
-    settings = [f"{name}={_short(value)}" for name, value in sorted(passed.items())]
+    settings = [f"{name}={_setting_text(value)}" for name, value in sorted(passed.items())]
     scorers = [score["name"] for score in results["scores"]]
     for score in results["scores"]:
         parts = [str(evaluation["task"]).rpartition("/")[2]]
@@ -398,7 +417,7 @@ def _inspect(file: Path, content: Mapping[str, Any], metric: str) -> Iterator[It
         task = "/".join(parts)
         chosen = yield from _choose_metric(task, numbers, metric)
         if chosen:
-            label = _task(task, chosen, "", None, *settings)
+            label = _task_name(task, chosen, "", None, *settings)
             yield Score(_with_arguments(model, arguments), arguments.get("revision"), label, numbers[chosen], n)
 
 
@@ -408,13 +427,13 @@ def _inspected_model(model: object, arguments: Mapping[str, Any]) -> object:
         return arguments["model_path"]
     if not isinstance(model, str):
         return model
-    for provider in _PROVIDERS:
+    for provider in _PROVIDER_PREFIXES:
         model = model.removeprefix(provider)
     return None if model == "local" else model
 
 
-def _hub(path: Path) -> Iterator[Item]:
-    """Yield the scores of a YAML file in `.eval_results`. Its entries have the id of a benchmark and a value."""
+def _read_hub(path: Path) -> Iterator[Item]:
+    """Yield the scores of a YAML file in `.eval_results`. Each entry has the id of a benchmark and a value."""
     for entry in yaml.safe_load(read_small(path, "import")):
         dataset = entry["dataset"]
         value = entry["value"]
@@ -440,49 +459,50 @@ def _choose_metric(task: str, numbers: Mapping[str, object], metric: str) -> Gen
     """
     wanted = ",".join(part.strip() for part in metric.split(","))
     for name in [wanted] if wanted else _METRICS:
-        same = [key for key in numbers if name in (key, key.partition(",")[0])]
-        if name in same:
+        keys = [key for key in numbers if name in (key, key.partition(",")[0])]  # one key for each filter
+        if name in keys:
             return name
-        if same:
-            if len(same) > 1:
-                others = listed([key.partition(",")[2] or "none" for key in same[1:]])
-                yield ChosenValue(task, f"{same[0]} was used, not {others}; metric=NAME,FILTER selects another one")
-            return same[0]
+        if keys:
+            if len(keys) > 1:
+                others = listed([key.partition(",")[2] or "none" for key in keys[1:]])
+                yield ChosenValue(task, f"{keys[0]} was used, not {others}; metric=NAME,FILTER selects another one")
+            return keys[0]
     missing = f"no metric {wanted}" if wanted else f"no {_METRICS[0]}, {_METRICS[1]} or the like"
     yield LeftOut(task, f"{missing}; it has {shortened(list(numbers)) or 'none'}")
     return ""
 
 
-def _task(task: str, metric: object, filter_name: object, shots: object, *more: str | None) -> str:
+def _task_name(task: str, metric: object, filter_name: object, shots: object, *more: str | None) -> str:
     """Return a task's name with metric, filter and shots, such as `gsm8k (exact_match, strict-match, 5-shot)`."""
     parts = [str(metric or ""), "" if filter_name == "none" else str(filter_name or "")]
     if isinstance(shots, float) and shots.is_integer():
         shots = int(shots)
     if shots is not None:
         parts.append(f"{str(shots).strip()}-shot")
-    stated = ", ".join(part for part in (*parts, *more) if part)
-    return f"{task} ({stated})" if task and stated else task  # an empty name is refused later
+    details = ", ".join(part for part in (*parts, *more) if part)
+    return f"{task} ({details})" if task and details else task  # an empty name is refused later
 
 
 def _with_arguments(model: object, arguments: Mapping[str, Any]) -> object:
     """Return a model's name with the arguments that change its weights: `acme/alpha-70m+peft=acme/alpha-lora`."""
     if not isinstance(model, str):
         return model
-    others = [
-        f"+{name}={_short(value)}"
+    changes = [
+        f"+{name}={_setting_text(value)}"
         for name, value in sorted(arguments.items())
         if name not in _SAME_WEIGHTS
-        and not _SECRET.search(name)
+        and not _SECRET_NAME.search(name)
         and not (isinstance(value, str | int | None) and value in _UNSET_VALUES)
     ]
-    return "".join([plain_name(model)[0], *others]) if others else model
+    return "".join([plain_name(model)[0], *changes]) if changes else model
 
 
-def _short(value: object) -> str:
+def _setting_text(value: object) -> str:
     """Return a setting as a part of a name. A long setting is replaced by the first 8 characters of its hash."""
     text = str(value) if isinstance(value, str | bool) else json.dumps(value, sort_keys=True, default=str)
-    return text if len(text) <= _LONGEST else hashlib.sha256(text.encode()).hexdigest()[:8]
+    return text if len(text) <= _MAX_SETTING_LENGTH else hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _is_share(value: object) -> bool:
+    """Return whether a value is a number from 0 to 1."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1

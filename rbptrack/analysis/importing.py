@@ -41,7 +41,7 @@ from rbptrack.base.validation import faults_of
 from rbptrack.config.patterns import without_size
 from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
 
-_BATCHED = 0.02  # relative difference of CE that is allowed, because means over batches weigh tokens unevenly
+_CE_TOLERANCE = 0.02  # relative difference of CE that is allowed, because means over batches weigh tokens unevenly
 _MAX_FAULTS = 10  # the largest number of faults that a message lists
 
 
@@ -178,9 +178,9 @@ def check_imported(
             notes[item.text] = None
             continue
         try:
-            row = _measurement(item, read_name) if isinstance(item, ImportedMeasurement) else _score(item)
+            row = _check_measurement(item, read_name) if isinstance(item, ImportedMeasurement) else _check_score(item)
         except ValidationError as error:
-            faults += _faults(error, item)
+            faults += _describe_faults(error, item)
             continue
         except BadInput as error:
             faults += str(error).splitlines()
@@ -189,12 +189,14 @@ def check_imported(
         if isinstance(earlier, ScoreRow) and isinstance(row, ScoreRow):  # one of two files may lack n
             earlier.n = earlier.n or row.n
             row.n = row.n or earlier.n
-        if differing := _differing(earlier, row):
+        if differing := _differing_columns(earlier, row):
             what = " ".join(str(part) for part in row.key if part)
             where = first.place or "the same source"
-            faults.append(f"{_at(item.place)}{what}: the values of {listed(differing)} differ from those in {where}")
+            faults.append(
+                f"{_place_prefix(item.place)}{what}: the values of {listed(differing)} differ from those in {where}"
+            )
     if faults:
-        raise BadInput(_message(path, faults))
+        raise BadInput(_faults_message(path, faults))
     if not rows:
         raise BadInput("\n  ".join([f"{path} holds nothing to import", *list(notes)[:_MAX_FAULTS]]))
     measurements = []
@@ -208,15 +210,16 @@ def check_imported(
     return CheckedContent(measurements, frame.astype({"score": "Float64", "n": "Int64"}), list(notes))
 
 
-def _differing(one: ImportedRow | ScoreRow, other: ImportedRow | ScoreRow) -> list[str]:
+def _differing_columns(one: ImportedRow | ScoreRow, other: ImportedRow | ScoreRow) -> list[str]:
     """Return the names of the columns in which two rows differ."""
     values = one.model_dump()
     others = other.model_dump()
     return [name for name in values | others if values.get(name) != others.get(name)]
 
 
-def _score(item: ImportedScore) -> ScoreRow:
-    columns = _present(item.columns)
+def _check_score(item: ImportedScore) -> ScoreRow:
+    """Check the columns of a score. Raises ValidationError if one breaks a rule."""
+    columns = _without_missing(item.columns)
     if isinstance(model := columns.get("model"), str):
         columns["model"], commit = plain_name(model)
         if commit:
@@ -226,7 +229,7 @@ def _score(item: ImportedScore) -> ScoreRow:
     return ScoreRow.model_validate(columns)
 
 
-def _measurement(item: ImportedMeasurement, read_name: Callable[[str], tuple[str, str]]) -> ImportedRow:
+def _check_measurement(item: ImportedMeasurement, read_name: Callable[[str], tuple[str, str]]) -> ImportedRow:
     """Check the columns of a measurement. If it has ranks, compute its numbers from them and compare.
 
     Raises:
@@ -234,7 +237,7 @@ def _measurement(item: ImportedMeasurement, read_name: Callable[[str], tuple[str
         BadInput: a column disagrees with the ranks, or the table of ranks is empty.
 
     """
-    columns = _present(item.columns)
+    columns = _without_missing(item.columns)
     if isinstance(model := columns.get("model"), str):
         columns["model"] = plain_name(model)[0]
     if not {"family", "size"} <= columns.keys():
@@ -244,34 +247,36 @@ def _measurement(item: ImportedMeasurement, read_name: Callable[[str], tuple[str
     if item.ranks is None:
         return ImportedRow.model_validate(columns)
     if not len(item.ranks):
-        raise BadInput(f"{_at(item.place)}its table of ranks is empty")
-    computed = _from_ranks(item.ranks, columns)
+        raise BadInput(f"{_place_prefix(item.place)}its table of ranks is empty")
+    computed = _compute_from_ranks(item.ranks, columns)
     stated = ImportedRow.model_validate({CE: computed[CE]} | columns).model_dump()
     wrong = []
     for name, value in computed.items():
-        if name in columns and abs(stated[name] - value) > _allowed(name, value):
+        if name in columns and abs(stated[name] - value) > _allowed_difference(name, value):
             place = item.places.get(name, item.place)
-            wrong.append(f"{_at(place)}{name} is {_shown(columns[name])}, but its ranks give {value:.6g}")
+            wrong.append(
+                f"{_place_prefix(place)}{name} is {_shorten_value(columns[name])}, but its ranks give {value:.6g}"
+            )
     if wrong:
         raise BadInput("\n".join(wrong))
     return ImportedRow.model_validate(columns | computed)
 
 
-def _from_ranks(ranks: RankTable, columns: Iterable[str]) -> dict[str, float]:
+def _compute_from_ranks(ranks: RankTable, columns: Iterable[str]) -> dict[str, float]:
     """Compute CE, counts, and RBP_k for the k of the columns from ranks."""
     ks = {k for k in rbp_ks(columns) if k <= ranks.vocab_size} | {k for k in HEADLINE_KS if k < ranks.vocab_size}
     counts = {"num_tokens": len(ranks), "documents": len(ranks.documents[0]), "vocab_size": ranks.vocab_size}
     return counts | {CE: ranks.ce} | {rbp_name(k): ranks.rbp(k) for k in sorted(ks)}
 
 
-def _allowed(name: str, value: float) -> float:
+def _allowed_difference(name: str, value: float) -> float:
     """Return the allowed difference between a stated number and `value`, which was computed from the ranks."""
     if name == CE:
-        return _BATCHED * value
+        return _CE_TOLERANCE * value
     return ROUNDED if parse_rbp_name(name) else 0.0
 
 
-def _present(columns: Mapping[str, Any]) -> dict[str, object]:
+def _without_missing(columns: Mapping[str, Any]) -> dict[str, object]:
     """Return the cells that are not missing (None, NaN or an empty text)."""
     present = {}
     for name, value in columns.items():
@@ -281,19 +286,20 @@ def _present(columns: Mapping[str, Any]) -> dict[str, object]:
     return present
 
 
-def _faults(error: ValidationError, item: ImportedMeasurement | ImportedScore) -> list[str]:
+def _describe_faults(error: ValidationError, item: ImportedMeasurement | ImportedScore) -> list[str]:
     """Return a line with place, rule and value for each rule that a row breaks."""
     places = item.places if isinstance(item, ImportedMeasurement) else {}
     faults = []
     for fault in faults_of(error):
         column = fault.name[:40]
         place = places.get(column) or ", ".join(filter(None, [item.place, column]))
-        got = "" if isinstance(fault.value, dict) else f"; got {_shown(fault.value)}"  # a dict is the whole row
-        faults.append(f"{_at(place)}{fault.rule}{got}")
+        got = "" if isinstance(fault.value, dict) else f"; got {_shorten_value(fault.value)}"  # a dict is the whole row
+        faults.append(f"{_place_prefix(place)}{fault.rule}{got}")
     return faults
 
 
-def _message(path: Path, faults: list[str]) -> str:
+def _faults_message(path: Path, faults: list[str]) -> str:
+    """Return the message of the error that refuses a file: at most `_MAX_FAULTS` faults, one in each line."""
     if len(faults) == 1:
         return f"{path}, {faults[0]}. Nothing was imported"
     lines = [f"{path} has {len(faults)} faults; nothing was imported", *faults[:_MAX_FAULTS]]
@@ -302,10 +308,10 @@ def _message(path: Path, faults: list[str]) -> str:
     return "\n  ".join(lines)
 
 
-def _at(place: str) -> str:
+def _place_prefix(place: str) -> str:
     return f"{place}: " if place else ""
 
 
-def _shown(value: object) -> str:
+def _shorten_value(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:40]}... ({len(text):,} characters)"

@@ -151,11 +151,12 @@ class Runs:
             passed = rows[[passes(run_names, patterns) for run_names in zip(*names, strict=True)]]
             if not len(passed):
                 present = shortened(list(dict.fromkeys(rows[column].dropna())))
-                where = "The store has" if len(rows) == len(self.frame) else "Those that pass the other filters have"
+                unfiltered = len(rows) == len(self.frame)
+                holder = "The store has" if unfiltered else "The measurements that pass the other filters have"
                 families = [name for name in patterns if column == "model" and (rows["family"] == name).any()]
                 all_sizes = [f"'{family}/*'" for family in families]
                 suggestion = f" Did you mean {' or '.join(all_sizes)}?" if families else ""
-                raise BadInput(f"no measurement has {column}={','.join(patterns)}.{suggestion} {where} {present}")
+                raise BadInput(f"no measurement has {column}={','.join(patterns)}.{suggestion} {holder} {present}")
             rows = passed
         if filters.where:
             rows = rows_that_pass(rows, filters.where)
@@ -229,7 +230,7 @@ class Runs:
 
         Args:
             run: the run.
-            columns: the columns of the table to read; None: all.
+            columns: the columns of the table to read. If None, all columns are read.
 
         Raises:
             MissingColumn: a rank table cannot have such a column.
@@ -255,7 +256,7 @@ class Runs:
 
         Args:
             run: the run.
-            columns: the columns of the table to read; None: all.
+            columns: the columns of the table to read. If None, all columns are read.
 
         Raises:
             MissingColumn: a rank table cannot have such a column.
@@ -342,6 +343,7 @@ class Runs:
 
     @property
     def _shown(self) -> pd.DataFrame:
+        """The columns that are printed when `Runs` is displayed."""
         headline = [rbp_name(k) for k in HEADLINE_KS if rbp_name(k) in self.frame]
         return self.frame[["name", "non_embedding_params", "num_tokens", "ce", *headline]]
 
@@ -357,7 +359,7 @@ class Runs:
 
 
 def _family_and_size(frame: pd.DataFrame) -> pd.Series[str]:
-    """Return the names of models as family and size: `nano/6k`."""
+    """Return family and size of each row as one name, such as `nano/6k`."""
     return frame["family"] + "/" + frame["size"].astype("string")
 
 

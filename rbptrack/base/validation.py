@@ -78,6 +78,8 @@ def faults_of(error: ValidationError) -> Iterator[Fault]:
         context: dict[str, Any] = detail.get("ctx", {})
         if detail["type"] in ("value_error", "assertion_error"):  # a validator of rbptrack or of a plugin raised it
             rule = str(context["error"])
+        elif detail["type"] in ("string_too_short", "too_short") and context["min_length"] == 1:
+            rule = "must not be empty"
         elif detail["type"] in _RULES:
             rule = _RULES[detail["type"]].format(**context)
         else:

@@ -27,7 +27,7 @@ Offsets = Sequence[tuple[int, int]]
 _BATCH_DOCUMENTS = 64  # documents that are tokenised together; the tokenizer's threads share them
 _BATCH_CHARACTERS = 1_000_000  # a batch ends at this size, to limit the memory that it takes
 _BYTES_PER_CHARACTER = 250  # memory that tokenising takes per character; 180 to 250 bytes were measured
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a token that is one byte
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")  # a token that is one byte
 _MAX_UNKNOWN = 0.5  # largest allowed share of the tokenizer's "unknown" token
 _MAX_LEFT_OUT = 0.1  # largest allowed share of characters without a token; some tokenizers drop control characters
 _SHORT_TEXTS = ("a", "1 b")  # two texts, because a tokenizer may drop a character that it does not know
@@ -80,10 +80,10 @@ def tokenise(
     """
     pieces: list[tuple[IntArray, IntArray, IntArray]] = []
     prefix = text_prefix(tokenizer)
-    for batch in _batches(documents):
+    for batch in _split_into_batches(documents):
         if template:
             conversations = [render_conversation(document, tokenizer, template, separator) for document in batch]
-            encoded = _encoded(tokenizer, [conversation.text for conversation in conversations], special=False)
+            encoded = _encode(tokenizer, [conversation.text for conversation in conversations], special=False)
             for document, conversation, (ids, offsets) in zip(batch, conversations, encoded, strict=True):
                 if not np.array_equal(ids[: len(prefix)], prefix):
                     ids = np.concatenate([prefix, ids])
@@ -91,9 +91,9 @@ def tokenise(
                 pieces.append((ids, *_answer_and_bytes(conversation, offsets, len(document.fields) - 1)))
         else:
             texts = [separator.join(document.fields) for document in batch]
-            encoded = _encoded(tokenizer, texts, special=True)
+            encoded = _encode(tokenizer, texts, special=True)
             if not pieces:
-                _check_covered(texts, [offsets for _, offsets in encoded])
+                _check_texts_are_covered(texts, [offsets for _, offsets in encoded])
             for document, text, (ids, offsets) in zip(batch, texts, encoded, strict=True):
                 pieces.append((ids, *_fields_and_bytes(document, text, offsets, separator)))
     tokens = Tokens(
@@ -105,11 +105,12 @@ def tokenise(
         groups=tuple(document.group for document in documents),
         texts_hash=texts_hash(documents, chat=bool(template)),
     )
-    _check_known(tokens, tokenizer)
+    _check_tokens_are_known(tokens, tokenizer)
     return tokens
 
 
-def _check_known(tokens: Tokens, tokenizer: PreTrainedTokenizerBase) -> None:
+def _check_tokens_are_known(tokens: Tokens, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise BadInput if more than half of the tokens of the texts are the tokenizer's "unknown" token."""
     unknown = getattr(tokenizer.backend_tokenizer.model, "unk_token", None) or tokenizer.unk_token
     text_tokens = tokens.token[tokens.num_bytes > 0]
     unknown_tokens = np.count_nonzero(text_tokens == tokenizer.convert_tokens_to_ids(unknown)) if unknown else 0
@@ -120,7 +121,7 @@ def _check_known(tokens: Tokens, tokenizer: PreTrainedTokenizerBase) -> None:
         )
 
 
-def _check_covered(texts: Sequence[str], offsets: Sequence[Offsets]) -> None:
+def _check_texts_are_covered(texts: Sequence[str], offsets: Sequence[Offsets]) -> None:
     """Raise BadInput if a tokenizer silently leaves out more than a tenth of the texts' visible characters."""
     num_visible = 0
     left_out = 0
@@ -143,7 +144,7 @@ def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
 
     The tokens of an empty text are compared with those of two short texts.
     """
-    added, *others = (_call(tokenizer, text)["input_ids"] for text in ("", *_SHORT_TEXTS))
+    added, *others = (_call_tokenizer(tokenizer, text)["input_ids"] for text in ("", *_SHORT_TEXTS))
 
     def begins(count: int) -> bool:
         rest = len(added) - count  # the number of tokens with which the tokenizer ends every text
@@ -168,22 +169,30 @@ def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[
         return [_byte_level_text(piece, values) for piece in pieces]
     texts = []
     for piece in pieces:
-        byte = _BYTE.fullmatch(piece)
-        texts.append(_decoded(bytes([int(byte[1], 16)])) if byte else piece.replace("▁", " "))
+        byte = _BYTE_TOKEN.fullmatch(piece)
+        texts.append(_decode(bytes([int(byte[1], 16)])) if byte else piece.replace("▁", " "))
     return texts
 
 
 def _byte_level_text(piece: str, values: dict[str, int]) -> str:
+    """Return the text of a token of a byte-level tokenizer, which writes each byte as one character.
+
+    Args:
+        piece: the token as the tokenizer writes it.
+        values: the byte that each character stands for.
+
+    """
     if not all(character in values for character in piece):
         return piece  # a special token
-    return _decoded(bytes(values[character] for character in piece))
+    return _decode(bytes(values[character] for character in piece))
 
 
-def _decoded(content: bytes) -> str:
+def _decode(content: bytes) -> str:
+    """Decode UTF-8. Each byte that is not part of a whole character becomes a lone surrogate."""
     return content.decode("utf-8", errors="surrogateescape")
 
 
-def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
+def _split_into_batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
     """Yield batches of consecutive documents.
 
     Raises BadInput if a document of more than `_BATCH_CHARACTERS` characters needs more memory than is free.
@@ -210,7 +219,7 @@ def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
         yield batch
 
 
-def _call(tokenizer: PreTrainedTokenizerBase, texts: str | list[str], **options: Any) -> Any:
+def _call_tokenizer(tokenizer: PreTrainedTokenizerBase, texts: str | list[str], **options: Any) -> Any:
     """Call a tokenizer. Raises BadInput with one line if it fails."""
     try:
         return tokenizer(texts, verbose=False, **options)
@@ -220,10 +229,21 @@ def _call(tokenizer: PreTrainedTokenizerBase, texts: str | list[str], **options:
         raise BadInput(f"the tokenizer fails on a text: {first_line(error)}") from error
 
 
-def _encoded(
+def _encode(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, special: bool
 ) -> list[tuple[IntArray, Offsets]]:
-    encoded = _call(tokenizer, list(texts), return_offsets_mapping=True, add_special_tokens=special)
+    """Return the token ids, int32 (tokens,), and the offsets of each text.
+
+    Args:
+        tokenizer: a fast tokenizer.
+        texts: the texts.
+        special: whether the tokenizer adds its special tokens.
+
+    Raises:
+        BadInput: the tokenizer fails on a text.
+
+    """
+    encoded = _call_tokenizer(tokenizer, list(texts), return_offsets_mapping=True, add_special_tokens=special)
     ids = [np.array(text_ids, np.int32) for text_ids in encoded["input_ids"]]
     return list(zip(ids, encoded["offset_mapping"], strict=True))
 
@@ -238,7 +258,7 @@ def _fields_and_bytes(document: Document, text: str, offsets: Offsets, separator
     # A token belongs to the field of its last character. Its first character may be a space of the separator, because
     # many tokenizers put the space before a word into the word's token.
     field = [bisect_right(edges, max(begin, end - 1)) for begin, end in offsets]
-    return np.array(field, np.int8), _bytes(text, offsets, 0, len(text))
+    return np.array(field, np.int8), _count_bytes(text, offsets, 0, len(text))
 
 
 def _answer_and_bytes(conversation: Conversation, offsets: Offsets, field: int) -> tuple[IntArray, IntArray]:
@@ -248,23 +268,30 @@ def _answer_and_bytes(conversation: Conversation, offsets: Offsets, field: int) 
     """
     answers = [begin < conversation.stop and end > conversation.start and end > begin for begin, end in offsets]
     fields = np.where(answers, field, 0).astype(np.int8)
-    return fields, _bytes(conversation.text, offsets, conversation.start, conversation.stop)
+    return fields, _count_bytes(conversation.text, offsets, conversation.start, conversation.stop)
 
 
-def _bytes(text: str, offsets: Offsets, start: int, stop: int) -> IntArray:
+def _count_bytes(text: str, offsets: Offsets, start: int, stop: int) -> IntArray:
     """Return, for each token, how many UTF-8 bytes of text[start:stop] it stands for.
 
     Bytes that no token covers count for the next token. If several tokens share a character, all its bytes count for
     the first of them.
+
+    Args:
+        text: the text.
+        offsets: the characters of each token.
+        start: the index of the first character that counts.
+        stop: the index after the last character that counts.
+
     """
     # The number of bytes before each character. In an ASCII text it is the number of characters.
-    before: Sequence[int] = range(len(text) + 1)
+    bytes_before: Sequence[int] = range(len(text) + 1)
     if not text.isascii():
-        before = [0, *accumulate(len(character.encode()) for character in text)]
+        bytes_before = [0, *accumulate(len(character.encode()) for character in text)]
     counts = []
-    reached = before[start]
+    reached_byte = bytes_before[start]
     for _, end in offsets:
-        end_byte = before[min(end, stop)]
-        counts.append(max(0, end_byte - reached))
-        reached = max(reached, end_byte)
+        end_byte = bytes_before[min(end, stop)]
+        counts.append(max(0, end_byte - reached_byte))
+        reached_byte = max(reached_byte, end_byte)
     return np.array(counts, np.int32)

@@ -40,12 +40,12 @@ LARGEST = 64 * 2**30
 """The largest unpacked size of a bundle, in bytes."""
 
 _MANIFEST = "bundle.json"
-_FILES = (RECORD_FILE, RANKS_FILE, DOCUMENTS_FILE, UNSCORED_FILE, TOKENS_FILE)
-_NAME = re.compile(rf"[0-9a-f]{{64}}/({'|'.join(map(re.escape, _FILES))})")
+_BUNDLED_FILES = (RECORD_FILE, RANKS_FILE, DOCUMENTS_FILE, UNSCORED_FILE, TOKENS_FILE)
+_ENTRY_NAME = re.compile(rf"[0-9a-f]{{64}}/({'|'.join(map(re.escape, _BUNDLED_FILES))})")
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, struct.error)
+_DAMAGE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, struct.error)
 _MAX_RATIO = 200  # largest ratio of unpacked to packed size of an entry; the tables in it are compressed already
-_LARGEST_OF = {RECORD_FILE: 2**24, TOKENS_FILE: 2**30, _MANIFEST: 2**16}
+_LARGEST_ENTRIES = {RECORD_FILE: 2**24, TOKENS_FILE: 2**30, _MANIFEST: 2**16}
 """The largest sizes, in bytes, of the entries that are read into memory as a whole."""
 
 
@@ -71,7 +71,7 @@ def export_bundle(runs: Runs, path: Path, *, reading: str = "") -> int:
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as bundle:
         for run_id in runs["run_id"]:
             with tempfile.TemporaryDirectory() as name:
-                record = _collect(store, run_id, Path(name))
+                record = _copy_to_folder(store, run_id, Path(name))
                 for file in (RECORD_FILE, *sorted(record.files)):
                     bundle.write(Path(name, file), f"{record.fingerprint}/{file}")
         if reading:
@@ -87,7 +87,7 @@ def is_bundle(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as bundle:
             return _MANIFEST in bundle.namelist()
-    except (*_DAMAGE, OSError):
+    except (*_DAMAGE_ERRORS, OSError):
         return False
 
 
@@ -106,28 +106,28 @@ def import_bundle(path: Path, store: Store) -> list[str]:
 
     """
     regular_file(path, "import")
-    with _opened(path) as bundle:
-        fingerprints = _fingerprints(bundle, path)
+    with _open_bundle(path) as bundle:
+        fingerprints = _check_entries(bundle, path)
         _check_measurements(bundle, fingerprints, path)
     new = 0
     with zipfile.ZipFile(path) as bundle:
         for fingerprint in fingerprints:
             if store.find_same(Record.parse(bundle.read(f"{fingerprint}/{RECORD_FILE}"))):
                 continue
-            with _unpacked(bundle, fingerprint) as folder:
-                _complete(folder, path)
+            with _unpack(bundle, fingerprint) as folder:
+                _complete_measurement(folder, path)
                 Outbox(store).deliver(folder, keep=True)
             new += 1
     return [imported_line(new, len(fingerprints))]
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+def _open_bundle(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open a zip file for a block. Raises BadInput if it is damaged."""
     try:
         with zipfile.ZipFile(path) as bundle:
             yield bundle
-    except _DAMAGE as error:
+    except _DAMAGE_ERRORS as error:
         raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: {first_line(error)[:200]}") from error
     except OSError as error:
         if error.errno != errno.EINVAL:  # if the file's beginning is cut off, zipfile seeks to a negative position
@@ -135,27 +135,28 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: its beginning is missing") from error
 
 
-def _collect(store: Store, run_id: str, folder: Path) -> Record:
+def _copy_to_folder(store: Store, run_id: str, folder: Path) -> Record:
     """Copy a measurement's record and the files that a bundle may hold to a folder. Return the record."""
     record = store.sealed_record(run_id)  # in the bundle the record gets another seal, because it lists fewer files
     for name in record.files:
-        if name in _FILES:
+        if name in _BUNDLED_FILES:
             shutil.copyfile(store.artifact(run_id, name), folder / name)
     record.write(folder)
     return record
 
 
 def _check_measurements(bundle: zipfile.ZipFile, fingerprints: Sequence[str], path: Path) -> None:
+    """Raise BadInput, with up to ten faults, if the content of a measurement in a bundle is wrong."""
     faults = []
     for fingerprint in fingerprints:
-        with _unpacked(bundle, fingerprint) as folder:
+        with _unpack(bundle, fingerprint) as folder:
             for fault in faults_of_measurement(folder, fingerprint):
                 faults.append(f"measurement {fingerprint[:12]}: {fault}")
     if faults:
         raise BadInput("\n  ".join([f"{path} is not imported:", *faults[:10]]))
 
 
-def _complete(folder: Path, source: Path) -> None:
+def _complete_measurement(folder: Path, source: Path) -> None:
     """Add the histogram, the curve and the name of the bundle to a checked measurement in a folder."""
     record = Record.read(folder)
     record.tags.setdefault(Tag.IMPORTED, "bundle")
@@ -168,8 +169,8 @@ def _complete(folder: Path, source: Path) -> None:
     record.write(folder)
 
 
-def _fingerprints(bundle: zipfile.ZipFile, path: Path) -> list[str]:
-    """Check the entries of a bundle, and return the fingerprints of its measurements.
+def _check_entries(bundle: zipfile.ZipFile, path: Path) -> list[str]:
+    """Check the names, kinds and sizes of a bundle's entries. Return the fingerprints of its measurements.
 
     Raises BadInput if there is an unknown, repeated, encrypted, linked or oversized entry, or no measurement.
     """
@@ -178,7 +179,7 @@ def _fingerprints(bundle: zipfile.ZipFile, path: Path) -> list[str]:
     if _MANIFEST not in names:
         raise BadInput(f"{path} is not a bundle of rbptrack: it holds no {_MANIFEST}")
     for entry in entries:
-        known = entry.filename in (_MANIFEST, READING_FILE) or _NAME.fullmatch(entry.filename)
+        known = entry.filename in (_MANIFEST, READING_FILE) or _ENTRY_NAME.fullmatch(entry.filename)
         link = stat.S_ISLNK(entry.external_attr >> 16)  # a Unix mode is in the upper half
         encrypted = entry.flag_bits & 1
         plain = not link and not encrypted and entry.compress_type in _COMPRESSIONS
@@ -187,7 +188,8 @@ def _fingerprints(bundle: zipfile.ZipFile, path: Path) -> list[str]:
                 f"{path} holds {entry.filename[:100]!r}, which is not allowed in a bundle: nothing is imported"
             )
         largest = min(
-            _LARGEST_OF.get(entry.filename.rpartition("/")[2], LARGEST), _MAX_RATIO * max(entry.compress_size, 2**16)
+            _LARGEST_ENTRIES.get(entry.filename.rpartition("/")[2], LARGEST),
+            _MAX_RATIO * max(entry.compress_size, 2**16),
         )
         if entry.file_size > largest:
             raise BadInput(
@@ -210,7 +212,7 @@ def _fingerprints(bundle: zipfile.ZipFile, path: Path) -> list[str]:
 
 
 @contextmanager
-def _unpacked(bundle: zipfile.ZipFile, fingerprint: str) -> Iterator[Path]:
+def _unpack(bundle: zipfile.ZipFile, fingerprint: str) -> Iterator[Path]:
     """Unpack a measurement of a bundle to a temporary folder, which is deleted when the block ends."""
     with tempfile.TemporaryDirectory() as name:
         for entry in bundle.infolist():

@@ -36,7 +36,7 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
     """
     new_measurements = 0
     for measurement in content.measurements:
-        record = _record(measurement, importer, path.name)
+        record = _make_record(measurement, importer, path.name)
         if store.find_same(record):
             continue
         with tempfile.TemporaryDirectory() as name:
@@ -48,7 +48,7 @@ def import_content(importer: str, content: CheckedContent, path: Path, store: St
             Outbox(store).deliver(folder, keep=True)  # the temporary folder is deleted at the end of the block
         new_measurements += 1
     scores_are_new = len(content.scores) > 0 and store.save_scores(content.scores, path.name)
-    return list(_lines(content, new_measurements, scores_are_new=scores_are_new))
+    return list(_report_lines(content, new_measurements, scores_are_new=scores_are_new))
 
 
 def imported_line(new: int, measurements: int) -> str:
@@ -63,7 +63,8 @@ def imported_line(new: int, measurements: int) -> str:
     return f"{new} of {counted(measurements, 'measurement')} imported{others}"
 
 
-def _lines(content: CheckedContent, new_measurements: int, *, scores_are_new: bool) -> Iterator[str]:
+def _report_lines(content: CheckedContent, new_measurements: int, *, scores_are_new: bool) -> Iterator[str]:
+    """Yield the lines that tell the user what was imported, and what the imported numbers lack."""
     if content.measurements:
         yield imported_line(new_measurements, len(content.measurements))
     without_ranks = sum(measurement.imported.ranks is None for measurement in content.measurements)
@@ -80,11 +81,11 @@ def _lines(content: CheckedContent, new_measurements: int, *, scores_are_new: bo
     yield from content.notes
 
 
-def _record(measurement: CheckedMeasurement, importer: str, file: str) -> Record:
+def _make_record(measurement: CheckedMeasurement, importer: str, file: str) -> Record:
     """Make the record of an imported measurement. Its fingerprint depends on what was measured, not on the numbers."""
     row = measurement.row
     imported = measurement.imported
-    metrics = _metrics(row)
+    metrics = _row_metrics(row)
     curve = list(row.rbp.items())
     if imported.ranks is not None:
         histogram = imported.ranks.histogram()
@@ -112,7 +113,7 @@ def _record(measurement: CheckedMeasurement, importer: str, file: str) -> Record
     )
 
 
-def _metrics(row: ImportedRow) -> dict[str, float]:
+def _row_metrics(row: ImportedRow) -> dict[str, float]:
     """Return all numbers of a row as metrics, with rbp_<k> and standard errors."""
     columns = row.model_dump(exclude_none=True)
     names = [name for name in IMPORTABLE if BY_NAME[name].place is Place.METRIC and name != Metric.NON_EMBEDDING_PARAMS]

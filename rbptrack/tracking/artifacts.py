@@ -39,10 +39,10 @@ class Artifacts(RankStore):
         self.locations: dict[str, str] = {}
 
     def artifact(self, run_id: str, name: str) -> Path:
-        """Return the path of an artifact. It is fetched into the cache if it is not on this machine."""
+        """Return the path of an artifact on this machine. An artifact on a server is fetched into the cache first."""
         local = local_path(self._location(run_id))
         if local is None:
-            return self._fetched(run_id, name)
+            return self._fetch_into_cache(run_id, name)
         if not (local / name).is_file():
             raise MissingArtifact(f"run {run_id} lacks its artifact {name}: {local / name} does not exist")
         return local / name
@@ -60,7 +60,7 @@ class Artifacts(RankStore):
         return self._read(run_id, HISTOGRAM_FILE, RankHistogram.read)
 
     def token_texts(self, run_id: str) -> Mapping[int, str]:
-        """Read the text of each token by token id. Returns an empty mapping if the texts were not kept."""
+        """Read the text of each token by token id. The mapping is empty if the texts cannot be read."""
         try:
             texts = json.loads(self.artifact(run_id, TOKENS_FILE).read_text(encoding="utf-8"))
             return {int(token): text for token, text in texts.items()}
@@ -75,7 +75,7 @@ class Artifacts(RankStore):
         """Read the list of tokens that the model saw but that were not scored.
 
         Returns:
-            The columns `document`, `position` and `token`. There are no rows if the tokens were not kept.
+            The columns `document`, `position` and `token`. There are no rows if this artifact is missing.
 
         """
         try:
@@ -88,7 +88,7 @@ class Artifacts(RankStore):
         """Read the list of the documents of a measurement.
 
         Returns:
-            The columns `document` (the number), `id` and `tokens`. There are no rows if the list was not kept.
+            The columns `document` (the number), `id` and `tokens`. There are no rows if this artifact is missing.
 
         """
         columns = ["document", "id", "tokens"]
@@ -106,29 +106,32 @@ class Artifacts(RankStore):
         return [str(group) for group in table.column("group").to_pylist()]
 
     def _read(self, run_id: str, name: str, read: Callable[[Path], T]) -> T:
-        """Read an artifact. If a copy in the cache is damaged, fetch it again."""
+        """Read an artifact with the function `read`. If its copy in the cache is damaged, fetch it again."""
         path = self.artifact(run_id, name)
         try:
             return read(path)
         except RbptrackError:
-            if not path.is_relative_to(_cache()):
+            if not path.is_relative_to(_cache_folder()):
                 raise
             path.unlink(missing_ok=True)
             return read(self.artifact(run_id, name))
 
     def _location(self, run_id: str) -> str:
+        """Return the address of a run's artifacts. The store is asked once for each run."""
         if run_id not in self.locations:
             with self.connection.translated_errors():
                 self.locations[run_id] = self.connection.client.get_run(run_id).info.artifact_uri
         return self.locations[run_id]
 
-    def _fetched(self, run_id: str, name: str) -> Path:
-        kept = _cache() / run_id / name
-        if not kept.is_file():
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=_cache()) as folder:
-                self.download(run_id, name, Path(folder)).replace(kept)
-        return kept
+    def _fetch_into_cache(self, run_id: str, name: str) -> Path:
+        """Download an artifact into the cache, unless the cache already has it. Return the path of the copy."""
+        cached = _cache_folder() / run_id / name
+        if not cached.is_file():
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            # The finished download is moved in one step, so an interrupted download leaves no partial file behind.
+            with tempfile.TemporaryDirectory(dir=_cache_folder()) as folder:
+                self.download(run_id, name, Path(folder)).replace(cached)
+        return cached
 
     def download(self, run_id: str, name: str, folder: Path) -> Path:
         """Copy an artifact into a folder without using the cache. Return the path of the copy."""
@@ -162,5 +165,6 @@ def local_path(address: str) -> Path | None:
     return None
 
 
-def _cache() -> Path:
+def _cache_folder() -> Path:
+    """Return the folder of fetched artifacts, which is created if it does not exist."""
     return cache.writable(cache.folder() / "artifacts")

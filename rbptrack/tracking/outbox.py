@@ -19,7 +19,7 @@ from rbptrack.tracking.picture import draw_picture
 from rbptrack.tracking.record import Record, record_seal
 from rbptrack.tracking.store import Store
 
-_DELIVERED = ".delivered"  # suffix of a delivered folder while it is being removed
+_DELIVERED_SUFFIX = ".delivered"  # a delivered folder has this suffix while it is being removed
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Delivery:
 
 
 class Outbox:
-    """The finished measurements in mlruns/cells that wait for one store.
+    """Delivers the finished measurements in mlruns/cells that wait for one store.
 
     Args:
         store: the tracking store.
@@ -51,7 +51,7 @@ class Outbox:
 
     def address(self, folder: Path) -> None:
         """Write the store's address to a file in a cell's folder. Later commands deliver the folder to that store."""
-        write_whole(folder / STORE_FILE, json.dumps(self._address))
+        write_whole(folder / STORE_FILE, json.dumps(self._store_address))
 
     def keep(self, folder: Path) -> None:
         """Copy the folder of a finished measurement to mlruns/cells. The next command delivers it to this store."""
@@ -88,7 +88,7 @@ class Outbox:
         address = _read_address(folder)
         if not keep and folder.exists() and address is None:
             self.address(folder)
-        keep = keep or address not in (None, self._address)
+        keep = keep or address not in (None, self._store_address)
         pictures = draw_picture(folder)
         with self.store.connection.write_lock():
             if not folder.exists() and (run_id := self.store.find(folder.name)):  # another process was faster
@@ -96,28 +96,28 @@ class Outbox:
             record, seal = _checked_record(folder)
             run_id = self.store.find_delivered(record, seal) or self.store.log(folder, record, seal, pictures)
             if not keep:
-                _remove(folder)
+                _remove_delivered(folder)
         return run_id
 
     def waiting(self) -> list[Path]:
         """Return the folders of finished measurements that wait for this store."""
-        return [folder for folder in sorted(cells_folder().glob("*")) if _read_address(folder) == self._address]
+        return [folder for folder in sorted(cells_folder().glob("*")) if _read_address(folder) == self._store_address]
 
     def waiting_elsewhere(self) -> dict[tuple[str, str], int]:
         """Count the finished measurements in mlruns/cells that wait for other stores, by address and experiment."""
         addresses = [address for folder in sorted(cells_folder().glob("*")) if (address := _read_address(folder))]
-        others = [address for address in addresses if address != self._address]
+        others = [address for address in addresses if address != self._store_address]
         return Counter((address.get("uri", ""), address.get("experiment", "")) for address in others)
 
     def deliver_waiting(self) -> list[Delivery]:
         """Deliver every folder that waits for this store. Folders that another process has locked are skipped."""
-        for leftover in cells_folder().glob(f"*{_DELIVERED}"):
+        for leftover in cells_folder().glob(f"*{_DELIVERED_SUFFIX}"):
             shutil.rmtree(leftover, ignore_errors=True)
-        results = []
+        deliveries = []
         refusal = ""  # why the store is away or refuses to write. No other folder is then delivered.
         for folder in self.waiting():
             with suppress(Timeout, FileNotFoundError), FileLock(folder.with_name(f"{folder.name}.lock"), timeout=0):
-                name = folder.name[:12]
+                name = folder.name[:12]  # the beginning of the fingerprint, in case the record cannot be read
                 run_id = ""
                 problem = refusal
                 try:
@@ -128,11 +128,11 @@ class Outbox:
                     problem = refusal = first_line(error)
                 except (RbptrackError, ValueError, TypeError, KeyError, AttributeError) as error:
                     problem = first_line(error)
-                results.append(Delivery(name, run_id, problem))
-        return results
+                deliveries.append(Delivery(name, run_id, problem))
+        return deliveries
 
     @property
-    def _address(self) -> dict[str, str]:
+    def _store_address(self) -> dict[str, str]:
         """The address of the store that is written to a folder.
 
         If the store is a SQLite file next to `mlruns`, the address has no path. Both can then be moved together.
@@ -145,7 +145,7 @@ class Outbox:
 
 
 def _checked_record(folder: Path) -> tuple[Record, str]:
-    """Return the record of a folder, and its seal. Raises MissingArtifact if the record or a file is damaged."""
+    """Return the record in a folder, and its seal. Raises MissingArtifact if the record or a file is damaged."""
     try:
         text = (folder / RECORD_FILE).read_bytes()
         record = Record.parse(text)
@@ -161,7 +161,7 @@ def _checked_record(folder: Path) -> tuple[Record, str]:
 
 def _read_address(folder: Path) -> dict[str, str] | None:
     """Return the address of the store that a folder waits for. Return None if it is not finished or has no address."""
-    if not (folder / RECORD_FILE).exists() or folder.name.endswith(_DELIVERED):
+    if not (folder / RECORD_FILE).exists() or folder.name.endswith(_DELIVERED_SUFFIX):
         return None
     with suppress(OSError, ValueError):
         address = json.loads((folder / STORE_FILE).read_text())
@@ -169,9 +169,9 @@ def _read_address(folder: Path) -> dict[str, str] | None:
     return None
 
 
-def _remove(folder: Path) -> None:
+def _remove_delivered(folder: Path) -> None:
     """Remove a delivered folder. It is renamed first, because a partly removed folder must not look as if it waited."""
-    delivered = folder.with_name(folder.name + _DELIVERED)
+    delivered = folder.with_name(folder.name + _DELIVERED_SUFFIX)
     shutil.rmtree(delivered, ignore_errors=True)
     folder.rename(delivered)
     shutil.rmtree(delivered, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Turn MLflow's runs into the frame of `Runs`."""
+"""Turn the runs of MLflow into a table: the `frame` of `rbptrack.analysis.Runs`."""
 
 from __future__ import annotations
 

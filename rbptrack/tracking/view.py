@@ -66,13 +66,14 @@ def tag_value(metrics: Collection[str], before: str = "") -> str:
         chart = {"type": "BAR", "uuid": f"rbptrack-none-{metric}", "metricSectionId": section, "metricKey": metric}
         charts.append(chart | {"runsCountToCompare": 10, "deleted": True, "isGenerated": True})
     text = json.dumps(state, sort_keys=True, separators=(",", ":"))
-    packed = "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    packed_state = "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
     now = int(time.time() * 1000)
-    kept = json.loads(before) if before.startswith("{") else {}
-    if kept.get("state") == packed:
+    previous = json.loads(before) if before.startswith("{") else {}
+    if previous.get("state") == packed_state:
         return before
     return json.dumps(
-        {"name": NAME, "createdAt": kept.get("createdAt", now), "updatedAt": now, "state": packed}, sort_keys=True
+        {"name": NAME, "createdAt": previous.get("createdAt", now), "updatedAt": now, "state": packed_state},
+        sort_keys=True,
     )
 
 

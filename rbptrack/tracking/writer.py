@@ -53,12 +53,12 @@ class RunWriter:
 
         """
         experiment = self._experiment.find_or_create()
-        own = {"mlflow.user": _user(), "mlflow.source.name": "rbptrack", "mlflow.source.type": "LOCAL"}
-        own[Tag.WRITER] = self._connection.writer
+        own_tags = {"mlflow.user": _user(), "mlflow.source.name": "rbptrack", "mlflow.source.type": "LOCAL"}
+        own_tags[Tag.WRITER] = self._connection.writer
         shortened = {key: shortened_text(value) for key, value in tags.items() if value}
         with self._connection.translated_errors():
             run = self._connection.client.create_run(
-                experiment, start_time=int(began * 1000), run_name=name, tags=own | shortened
+                experiment, start_time=int(began * 1000), run_name=name, tags=own_tags | shortened
             )
         return run.info
 
