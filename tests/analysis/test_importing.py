@@ -49,7 +49,7 @@ DIGITS = "9" * 400
         ({"model": "a\x1b[31m-1"}, r"model: .*'a\\x1b\[31m-1'"),
         ({"model": "a\n-1"}, r"model: .*'a\\n-1'"),
         ({"model": ""}, "model: .*missing"),
-        ({"model": "   "}, "model: .*1 character"),
+        ({"model": "   "}, "model: .*empty"),
         ({"model": ["a"]}, "model: .*'a'"),
         ({"model": {"a": 1}}, "model: .*text"),
         ({"model": True}, "model: .*True"),
