@@ -22,8 +22,8 @@ from rbptrack.analysis import (
 )
 from rbptrack.ranks import CE, RankTable, parse_rbp_name, rbp_name
 
-_FOLDER = re.compile(r"top([1-9]\d{0,9})")
-_RBP = re.compile(r"(?i)rbp_\d+")
+_TOP_K_FOLDER = re.compile(r"top([1-9]\d{0,9})")
+_RBP_KEY = re.compile(r"(?i)rbp_\d+")
 _SAME_NUMBER = 1e-6  # largest difference between two copies of a number. Every top<k> has a copy of the model's CE.
 _MAX_CE = 1000.0  # -ln p of a token must be less, in nats. Larger values stand for infinity.
 _MAX_VOCAB = 2**31 - 1  # the ranks in a rank table are int32
@@ -46,7 +46,7 @@ class Authors(Importer):
     """
 
     def takes(self, path: Path) -> bool:
-        return path.is_dir() and any(_FOLDER.fullmatch(file.parent.name) for file in path.rglob("metrics.json"))
+        return path.is_dir() and any(_TOP_K_FOLDER.fullmatch(file.parent.name) for file in path.rglob("metrics.json"))
 
     def read(self, path: Path) -> Iterator[Imported]:
         if not 0 <= self.vocab_size <= _MAX_VOCAB:
@@ -55,7 +55,7 @@ class Authors(Importer):
         vocab_sizes = self._vocab_sizes()
         files_by_model: dict[tuple[str, str], list[Path]] = {}  # by dataset and model
         for file in sorted(path.absolute().rglob("metrics.json")):
-            if not _FOLDER.fullmatch(file.parent.name):
+            if not _TOP_K_FOLDER.fullmatch(file.parent.name):
                 continue
             folders = file.relative_to(path.absolute()).parts[:-2]
             if len(folders) < 3:
@@ -69,7 +69,7 @@ class Authors(Importer):
             raise BadInput(f"{path} holds no <dataset>/<org>/<model>/top<k>/metrics.json")
         for (dataset, model), files in files_by_model.items():
             vocab_size = vocab_sizes.get(model, self.vocab_size)
-            yield _measurement(path.absolute(), dataset, model, files, sizes.get(model), vocab_size)
+            yield _read_measurement(path.absolute(), dataset, model, files, sizes.get(model), vocab_size)
 
     def _vocab_sizes(self) -> dict[str, int]:
         """Return |V| by model, from the column vocab_size of `sizes`. Empty if there is no such column."""
@@ -86,19 +86,33 @@ class Authors(Importer):
         return vocab_sizes
 
 
-def _measurement(
+def _read_measurement(
     root: Path, dataset: str, model: str, files: Sequence[Path], size: str | None, vocab_size: int
 ) -> ImportedMeasurement:
+    """Read the numbers and the ranks of one model on one dataset.
+
+    Args:
+        root: the imported folder. Places in messages are relative to it.
+        dataset: the name of the dataset.
+        model: the model's id on the Hugging Face Hub.
+        files: the model's metrics.json, one for each k.
+        size: the number of non-embedding parameters, or None if it is unknown.
+        vocab_size: |V|, or 0 if it is unknown. The ranks are then left out.
+
+    Raises:
+        BadInput: a file has a wrong content, or two files have different values of one number.
+
+    """
     numbers: dict[str, int | float] = {}
     places: dict[str, str] = {}
     for file in files:
         content = load_json(file, finite=False)  # numbers that are not imported may be NaN
         k = int(file.parent.name.removeprefix("top"))
-        if not isinstance(content, dict) or not any(_name(key, k) for key in content):
+        if not isinstance(content, dict) or not any(_metric_name(key, k) for key in content):
             raise BadInput(f"{file} must hold mean_ce_loss, RBP_<k> or indicator, but holds none of them")
         for key, value in content.items():
-            name = _name(key, k)
-            if not name and _RBP.fullmatch(key):
+            name = _metric_name(key, k)
+            if not name and _RBP_KEY.fullmatch(key):
                 raise BadInput(f"{file}, {key[:40]}: k must be a whole number from 1 to 9,999,999,999")
             if not name or value is None:
                 continue
@@ -116,7 +130,7 @@ def _measurement(
     rank_files = [path for path in (file.with_name("ranks.json") for file in files) if path.exists()]
     if rank_files and vocab_size:
         columns["vocab_size"] = vocab_size
-        ranks = _rank_table(load_json(rank_files[0]), vocab_size, rank_files[0])
+        ranks = _make_rank_table(load_json(rank_files[0]), vocab_size, rank_files[0])
         others = [f"{path.parent.name}/ranks.json" for path in rank_files[1:]]
         if others:
             were = "was" if len(others) == 1 else "were"
@@ -126,7 +140,7 @@ def _measurement(
     return ImportedMeasurement(columns, f"{dataset}/{model}", places, ranks=ranks, repo=model, notes=notes)
 
 
-def _name(key: str, k: int) -> str:
+def _metric_name(key: str, k: int) -> str:
     """Return the metric name of a key of top<k>/metrics.json, or an empty text if the key is not imported."""
     if key == "mean_ce_loss":
         return CE
@@ -142,10 +156,14 @@ def _is_finite(value: float) -> bool:
         return False
 
 
-def _rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
-    """Make a rank table from rows [rank, position, ce] with strict ranks.
+def _make_rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
+    """Make a rank table from rows [rank, position, ce]. The number of ties is set to 0.
 
-    If a position is not above the previous one, a new document begins there.
+    The rows do not name documents. A new document begins if a position is not above the previous one.
+
+    Raises:
+        BadInput: a row has another shape, or a value is outside its range.
+
     """
     try:
         values = np.asarray(rows, dtype=np.float64)
@@ -155,10 +173,10 @@ def _rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
         raise BadInput(f"{file} does not hold rows [rank, position, ce]")
     rank, position, ce = values.T
     whole_rank = (rank >= 1) & (rank <= vocab_size) & (rank == np.floor(rank))
-    _check(file, whole_rank, rank, f"a rank must be a whole number from 1 to vocab_size = {vocab_size:,}")
+    _check_rows(file, whole_rank, rank, f"a rank must be a whole number from 1 to vocab_size = {vocab_size:,}")
     whole_position = (position >= 0) & (position < 2**31) & (position == np.floor(position))
-    _check(file, whole_position, position, "a position must be a whole number from 0")
-    _check(file, (ce >= 0) & (ce < _MAX_CE), ce, f"ce must be at least 0 and less than {_MAX_CE:g}")
+    _check_rows(file, whole_position, position, "a position must be a whole number from 0")
+    _check_rows(file, (ce >= 0) & (ce < _MAX_CE), ce, f"ce must be at least 0 and less than {_MAX_CE:g}")
     count = len(values)
     return RankTable.from_arrays(
         vocab_size=vocab_size,
@@ -172,7 +190,16 @@ def _rank_table(rows: Any, vocab_size: int, file: Path) -> RankTable:
     )
 
 
-def _check(file: Path, valid: Any, values: Any, rule: str) -> None:
+def _check_rows(file: Path, valid: Any, values: Any, rule: str) -> None:
+    """Raise BadInput for the first row that breaks a rule.
+
+    Args:
+        file: the file, for the message.
+        valid: for each row whether it follows the rule, bool (rows,).
+        values: the checked value of each row, float64 (rows,).
+        rule: the rule, as a sentence without a full stop.
+
+    """
     if not valid.all():
         first = int(np.argmin(valid))
         raise BadInput(f"{file}, row {first + 1}: {rule}; got {values[first]:g}")

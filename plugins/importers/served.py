@@ -24,11 +24,11 @@ NOTE = (
     "the log-probabilities come from a serving engine. If its logits are bfloat16, they tie at many positions, which "
     "biases RBP_1 and RBP_10; float32 logits are recommended (vLLM: head_dtype=float32; SGLang: --enable-fp32-lm-head)"
 )
-_ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
-_ROUNDED = 1.3e-2  # rank times p can exceed 1 by up to this if log-probabilities were rounded to bfloat16
-_ABOVE_ZERO = 1e-4  # nats; rounding can make a log-probability larger than 0 by up to this
-_SMALLEST = -1000.0  # nats; smaller values mean minus infinity, such as -9999.0 from vLLM and OpenAI
-_ANSWER = re.compile(rb'"(prompt_logprobs|input_token_logprobs|token_logprobs)"')
+_TOKEN_ID = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
+_ROUNDING_OF_P = 1.3e-2  # rank times p can exceed 1 by up to this if log-probabilities were rounded to bfloat16
+_MAX_LOGPROB = 1e-4  # nats; rounding can make a log-probability larger than 0 by up to this
+_MIN_LOGPROB = -1000.0  # nats; smaller values mean minus infinity, such as -9999.0 from vLLM and OpenAI
+_LOGPROBS_KEY = re.compile(rb'"(prompt_logprobs|input_token_logprobs|token_logprobs)"')
 
 
 class Token(NamedTuple):
@@ -76,7 +76,7 @@ class Served(Importer):
             return False
         with path.open("rb") as file:
             first = next((line for line in file if line.strip()), b"")
-        return _ANSWER.search(first) is not None
+        return _LOGPROBS_KEY.search(first) is not None
 
     def read(self, path: Path) -> Iterator[Imported]:
         if not self.dataset:
@@ -90,10 +90,10 @@ class Served(Importer):
                 if not line.strip():
                     continue
                 places.append(f"{path}, line {number}")
-                answer = _answer(line, places[-1])
+                answer = _parse_response(line, places[-1])
                 models.add(str(answer.get("model") or ""))
                 try:
-                    engines.add(_engine(answer))
+                    engines.add(_find_engine(answer))
                     responses.append(self._scored_tokens(answer))
                 except BadInput as error:
                     raise BadInput(f"{places[-1]}: {error}") from error
@@ -128,7 +128,7 @@ class Served(Importer):
 
         The first token, special tokens and the token after each special token are not scored.
         """
-        engine = _engine(answer)
+        engine = _find_engine(answer)
         if engine == "SGLang":
             tokens = _sglang_tokens(answer["meta_info"])
         elif engine == "echo":
@@ -140,11 +140,11 @@ class Served(Importer):
         if self.special and tokens[0].id is None:
             raise BadInput("special=... needs the id of the first token: ask with return_token_ids=true")
         scored = []
-        before: object = None
+        previous_id: object = None
         for token in tokens:
-            if token.logprob is not None and token.id not in self.special and before not in self.special:
+            if token.logprob is not None and token.id not in self.special and previous_id not in self.special:
                 scored.append(token)
-            before = token.id
+            previous_id = token.id
         return np.array(scored, dtype=np.float64).reshape(-1, len(Token._fields))
 
     def _ranks(self, path: Path, places: Sequence[str], responses: Sequence[FloatArray]) -> RankTable:
@@ -164,7 +164,7 @@ class Served(Importer):
         if largest > self.vocab_size:
             raise BadInput(f"{path}: its ranks and token ids need a vocab_size of at least {largest:,}")
         p = np.exp(logprob)
-        impossible = rank * p > 1 + _ROUNDED
+        impossible = rank * p > 1 + _ROUNDING_OF_P
         if impossible.any():
             i = int(np.argmax(impossible))
             raise BadInput(
@@ -182,7 +182,7 @@ class Served(Importer):
         )
 
 
-def _engine(answer: Mapping[str, Any]) -> str:
+def _find_engine(answer: Mapping[str, Any]) -> str:
     """Return the engine of a response: `SGLang`, `vLLM`, or `echo` for a server that repeats the prompt."""
     if "meta_info" in answer:
         return "SGLang"
@@ -193,7 +193,7 @@ def _engine(answer: Mapping[str, Any]) -> str:
     return "vLLM"
 
 
-def _answer(line: bytes, place: str) -> dict[str, Any]:
+def _parse_response(line: bytes, place: str) -> dict[str, Any]:
     """Parse the response in a line. In the output of a batch, it is inside another object."""
     answer = parse_json(line, place, finite=False)  # numbers that are not imported may be NaN
     if isinstance(answer, dict) and "response" in answer and "custom_id" in answer:
@@ -219,7 +219,7 @@ def _sglang_tokens(meta_info: Mapping[str, Any]) -> list[Token]:
         if logprob is None and not position:
             tokens.append(Token(position, number, None, 0))
         else:
-            tokens.append(_token(position, number, logprob))
+            tokens.append(_checked_token(position, number, logprob))
     return tokens
 
 
@@ -238,7 +238,7 @@ def _echo_tokens(answer: Mapping[str, Any]) -> list[Token]:
         )
     first, *others = logprobs[:length]
     tokens = [Token(0, _NO_ID, first, 0)]
-    return tokens + [_token(position, None, logprob) for position, logprob in enumerate(others, start=1)]
+    return tokens + [_checked_token(position, None, logprob) for position, logprob in enumerate(others, start=1)]
 
 
 def _vllm_tokens(answer: Mapping[str, Any]) -> list[Token]:
@@ -272,16 +272,27 @@ def _vllm_tokens(answer: Mapping[str, Any]) -> list[Token]:
         rank = entry[text].get("rank")
         if type(rank) is not int or rank < 1:
             raise BadInput(f"token {position} has the rank {rank!r}; a whole number from 1 is needed")
-        number = int(text) if _ID.fullmatch(text) else text
-        tokens.append(_token(position, number, entry[text]["logprob"], rank))
+        number = int(text) if _TOKEN_ID.fullmatch(text) else text
+        tokens.append(_checked_token(position, number, entry[text]["logprob"], rank))
     return tokens
 
 
-def _token(position: int, number: object, logprob: object, rank: int = 0) -> Token:
-    """Check the id and the log-probability of a token. The id may be None if it is unknown."""
-    if isinstance(logprob, bool) or not isinstance(logprob, (int, float)) or not logprob <= _ABOVE_ZERO:
+def _checked_token(position: int, number: object, logprob: object, rank: int = 0) -> Token:
+    """Check the id and the log-probability of a token, and return the token.
+
+    Args:
+        position: the index of the token in the prompt.
+        number: the id, or None if it is unknown.
+        logprob: ln p, in nats.
+        rank: the rank, or 0 if it is unknown.
+
+    Raises:
+        BadInput: ln p is above 0 or means minus infinity, or the id is not a whole number from 0.
+
+    """
+    if isinstance(logprob, bool) or not isinstance(logprob, (int, float)) or not logprob <= _MAX_LOGPROB:
         raise BadInput(f"token {position} has the log-probability {logprob!r}; a number of at most 0 is needed")
-    if logprob < _SMALLEST:
+    if logprob < _MIN_LOGPROB:
         raise BadInput(
             f"token {position} has the log-probability {logprob!r}, which means minus infinity: CE cannot be computed"
         )

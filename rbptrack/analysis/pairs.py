@@ -170,6 +170,7 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
         texts = runs.store.token_texts(str(second["run_id"]))
 
     def token_text(number: int) -> str:
+        # A rank table holds -1 for a token with an unknown id.
         return "" if number == -1 else texts.get(number, f"<id {number}>")
 
     rows = []
@@ -180,17 +181,17 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
                 "document": token.document,
                 "position": token.position,
                 "text": "".join(spans(before)[0]),
-                "token": _after(before, token_text(token.token)),
+                "token": _text_after(before, token_text(token.token)),
                 "rank_A": token.rank_a,
                 "rank_B": token.rank_b,
-                "instead": _after(before, token_text(token.instead)),
+                "instead": _text_after(before, token_text(token.instead)),
                 "nats": token.nats,
             }
         )
     return pd.DataFrame(rows)
 
 
-def _after(before: Sequence[str], text: str) -> str:
+def _text_after(before: Sequence[str], text: str) -> str:
     """Return the text of a token. If it completes a character that the texts before it begin, return the character."""
     return spans([*before, text])[0][-1]
 

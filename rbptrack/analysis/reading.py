@@ -23,10 +23,10 @@ from rbptrack.config.paths import user_path
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
 """The endings of the names of files that `read_rows` can read."""
 
-_SEPARATORS = (",", ";", "\t")
+_SEPARATORS = (",", ";", "\t")  # the separators of columns that a CSV file may use
 _QUOTED = re.compile(r'"[^"]*"')
-_GROUPED = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+", re.ASCII)
-_SHORT = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(?:e\+?(\d{1,2})| ?([kmbt]))", re.ASCII | re.IGNORECASE)
+_WITH_COMMAS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+", re.ASCII)
+_WITH_UNIT = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)(?:e\+?(\d{1,2})| ?([kmbt]))", re.ASCII | re.IGNORECASE)
 _FACTORS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 
 
@@ -43,7 +43,7 @@ def load_json(path: Path, *, finite: bool = True) -> Any:
 
     """
     regular_file(path, "import")
-    return parse_json(_bytes(path), str(path), finite=finite)
+    return parse_json(_read_bytes(path), str(path), finite=finite)
 
 
 def parse_json(text: str | bytes, place: str, *, finite: bool = True) -> Any:
@@ -58,14 +58,17 @@ def parse_json(text: str | bytes, place: str, *, finite: bool = True) -> Any:
         BadInput: the text is not JSON, or has a duplicate key or a number that is not finite.
 
     """
-    read_number = _finite if finite else float
+    read_number = _parse_finite if finite else float
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_float=read_number, parse_constant=read_number)
+        return json.loads(
+            text, object_pairs_hook=_object_without_duplicates, parse_float=read_number, parse_constant=read_number
+        )
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{place}: this is not JSON: {str(error)[:200]}") from error
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON as a dict. Raises ValueError if a key appears twice."""
     values = dict(pairs)
     if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -74,7 +77,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
+    """Parse a number of JSON. Raises ValueError if it is NaN or infinite, also if it is too large for a float."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"a number must be finite; got {text[:40]}")
@@ -93,9 +97,9 @@ def whole_number(value: object, *, rounded: bool = True) -> object:
     if not isinstance(value, str):
         return value
     text = value.strip()
-    if _GROUPED.fullmatch(text):
+    if _WITH_COMMAS.fullmatch(text):
         return int(text.replace(",", ""))
-    short = _SHORT.fullmatch(text)
+    short = _WITH_UNIT.fullmatch(text)
     if short is None or (short[3] and not rounded):
         return value
     digits, exponent, letter = short.groups()
@@ -123,14 +127,14 @@ def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
         rows = load_json(path, finite=False)
         places = "object"
     elif suffix == ".jsonl":
-        lines = enumerate(_bytes(path).splitlines(), start=1)
+        lines = enumerate(_read_bytes(path).splitlines(), start=1)
         line_by_number = {number: line for number, line in lines if line.strip()}
         rows = [parse_json(line, f"{path}, line {number}", finite=False) for number, line in line_by_number.items()]
         places = "line"
         numbers = line_by_number
     elif suffix in TABLE_SUFFIXES:
         table = _read_parquet(path) if suffix == ".parquet" else _read_csv(path)
-        names = [_column(name) for name in table.column_names]
+        names = [_column_name(name) for name in table.column_names]
         _check_unique(path, names)
         rows = table.rename_columns(names).to_pylist()
         places = "row"
@@ -138,24 +142,27 @@ def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
         raise BadInput(f"{path} cannot be read as a table: its name must end in {', '.join(TABLE_SUFFIXES)}")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadInput(f"{path} is not a list of objects, one for each row")
-    named = []
+    placed_rows = []
     for number, row in zip(numbers, rows, strict=False):
-        _check_unique(f"{path}, {places} {number}", [_column(name) for name in row])
-        named.append((f"{places} {number}", {_column(name): value for name, value in row.items()}))
-    return named
+        _check_unique(f"{path}, {places} {number}", [_column_name(name) for name in row])
+        placed_rows.append((f"{places} {number}", {_column_name(name): value for name, value in row.items()}))
+    return placed_rows
 
 
-def _column(name: str) -> str:
+def _column_name(name: str) -> str:
+    """Return the name of a column in lower case and without spaces around it."""
     return name.strip().lower()
 
 
-def _check_unique(where: object, names: list[str]) -> None:
+def _check_unique(place: object, names: list[str]) -> None:
+    """Raise BadInput if two columns have the same name. `place` is the beginning of the message."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise BadInput(f"{where} has the column {', '.join(twice)[:200]} more than once")
+        raise BadInput(f"{place} has the column {', '.join(twice)[:200]} more than once")
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
+    """Read a file. Raises BadInput if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -168,16 +175,17 @@ def _parse_options(header: bytes) -> pa.csv.ParseOptions:
     return pa.csv.ParseOptions(newlines_in_values=True, delimiter=max(_SEPARATORS, key=text.count))
 
 
-def _header(path: Path) -> bytes:
+def _first_line(path: Path) -> bytes:
     """Return the first line of a file that is not blank. Return an empty text if there is none."""
     with path.open("rb") as file:
         return next((line for line in file if line.strip()), b"")
 
 
 def _read_csv(path: Path) -> pa.Table:
-    content = pa.py_buffer(_bytes(path))  # Arrow cannot open a path that is not UTF-8
+    """Read a CSV file as a table of texts. Empty cells are null. Raises BadInput if it is not CSV in UTF-8."""
+    content = pa.py_buffer(_read_bytes(path))  # Arrow cannot open a path that is not UTF-8
     try:
-        parse = _parse_options(_header(path))
+        parse = _parse_options(_first_line(path))
         with pa.csv.open_csv(content, parse_options=parse) as reader:
             names = reader.schema.names
         texts = pa.csv.ConvertOptions(
@@ -189,8 +197,9 @@ def _read_csv(path: Path) -> pa.Table:
 
 
 def _read_parquet(path: Path) -> pa.Table:
+    """Read a Parquet file. Raises BadInput if it is not one."""
     try:
-        table = pq.read_table(pa.BufferReader(_bytes(path)))
+        table = pq.read_table(pa.BufferReader(_read_bytes(path)))
         texts = [
             pa.field(field.name, pa.string()) if pa.types.is_binary(field.type) else field for field in table.schema
         ]
@@ -211,7 +220,7 @@ def column_names(path: Path) -> set[str]:
         if suffix == ".parquet":
             names = pq.read_schema(pa.BufferReader(path.read_bytes())).names
         elif suffix in (".csv", ".tsv"):
-            header = _header(path)
+            header = _first_line(path)
             names = pa.csv.read_csv(
                 pa.py_buffer(header.rstrip(b"\r\n") + b"\n"), parse_options=_parse_options(header)
             ).column_names
@@ -220,11 +229,11 @@ def column_names(path: Path) -> set[str]:
                 rows = load_json(path, finite=False)
                 first = rows[0] if isinstance(rows, list) and rows else None
             else:
-                first = parse_json(_header(path), str(path), finite=False)
+                first = parse_json(_first_line(path), str(path), finite=False)
             names = list(first) if isinstance(first, dict) else []
     except (BadInput, OSError, ValueError, pa.ArrowException):
         return set()
-    return {_column(name) for name in names}
+    return {_column_name(name) for name in names}
 
 
 def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool = False) -> dict[str, str]:
@@ -248,7 +257,7 @@ def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool =
         return {}
     file = user_path(path)
     regular_file(file, option)
-    key, value = _column(key), _column(value)
+    key, value = _column_name(key), _column_name(value)
     rows = _rows_by_key(file, key)
     if optional and not any(value in row for _, row in rows):
         return {}
@@ -271,6 +280,6 @@ def _rows_by_key(file: Path, key: str) -> list[tuple[str, dict[str, Any]]]:
     if not all(isinstance(entry, dict) for entry in content.values()):
         raise BadInput(f"{file} is neither a list of objects nor an object of objects")
     return [
-        (name[:60], {key: name} | {_column(column): value for column, value in entry.items()})
+        (name[:60], {key: name} | {_column_name(column): value for column, value in entry.items()})
         for name, entry in content.items()
     ]

@@ -94,11 +94,11 @@ def _faults_of_names(record: Record) -> Iterator[str]:
     for tag in _REQUIRED:
         if not record.tags.get(tag):
             yield f"the tag {tag} is missing"
-    for tag in sorted(record.tags.keys() - {Tag.KIND, *_names(Place.TAG, Tag.PREFIX)}):
+    for tag in sorted(record.tags.keys() - {Tag.KIND, *_fact_names(Place.TAG, Tag.PREFIX)}):
         yield f"the tag {tag[:60]!r} is unknown"
-    for name in sorted(record.params.keys() - _names(Place.PARAM)):
+    for name in sorted(record.params.keys() - _fact_names(Place.PARAM)):
         yield f"the param {name[:60]!r} is unknown"
-    known = {*_names(Place.METRIC), Metric.LOG10_NON_EMBEDDING_PARAMS}
+    known = {*_fact_names(Place.METRIC), Metric.LOG10_NON_EMBEDDING_PARAMS}
     for name in sorted(record.metrics.keys() - known):
         result = name.removesuffix("_se")
         if not is_rbp_column(result) and (result == name or result not in known):
@@ -110,7 +110,8 @@ def _faults_of_names(record: Record) -> Iterator[str]:
         yield f"its dataset must have the keys {keys}; it has {shortened(list(record.dataset))[:200]}"
 
 
-def _names(place: Place, prefix: str = "") -> set[str]:
+def _fact_names(place: Place, prefix: str = "") -> set[str]:
+    """Return the names of the facts that a run keeps in one place (tag, param or metric), each with a prefix."""
     return {prefix + fact.name for fact in FACTS if fact.place is place}
 
 
@@ -206,6 +207,7 @@ def _faults_of_numbers(record: Record) -> Iterator[str]:
 
 
 def _faults_of_files(record: Record, folder: Path) -> Iterator[str]:
+    """Yield faults of files: a file is missing, unlisted, damaged or too large, or its content breaks a rule."""
     present = {path.name for path in folder.iterdir()} - {RECORD_FILE}
     for name in sorted(set(record.files) ^ present):
         yield f"{name[:60]} is missing, or the record does not list it"
@@ -247,6 +249,7 @@ def _fault_of_size(path: Path) -> str:
 
 
 def _read_documents(path: Path) -> pa.Table:
+    """Read the table of documents. Raises RbptrackError if a required column is missing."""
     table = read_table(path, ["document", "id", "tokens", "group"])
     missing = [name for name in ("document", "id", "tokens") if name not in table.column_names]
     if missing:
@@ -255,6 +258,7 @@ def _read_documents(path: Path) -> pa.Table:
 
 
 def _faults_of_documents(record: Record, documents: pa.Table) -> Iterator[str]:
+    """Yield faults of the table of documents: a wrong type, a wrong order, or another number than in the record."""
     if not pa.types.is_integer(documents.schema.field("tokens").type):
         yield f"{DOCUMENTS_FILE}: the column tokens must hold whole numbers"
     if documents.column("document").to_pylist() != list(range(len(documents))):
@@ -265,6 +269,10 @@ def _faults_of_documents(record: Record, documents: pa.Table) -> Iterator[str]:
 
 
 def _faults_of_ranks(record: Record, path: Path, documents: pa.Table | None) -> Iterator[str]:
+    """Yield faults of the rank table: a value outside its range, or a metric of the record that the ranks contradict.
+
+    The metrics are computed only if all values are in their ranges.
+    """
     table = RankTable.read(path)
     if len(table) != record.metrics.get(Metric.NUM_TOKENS) or not len(table):
         yield f"{RANKS_FILE} holds {len(table):,} ranks, but num_tokens is {record.metrics.get(Metric.NUM_TOKENS)}"
@@ -322,6 +330,7 @@ def _metrics_that_disagree(record: Record, table: RankTable, documents: pa.Table
 
 
 def _faults_of_unscored(table: pa.Table) -> Iterator[str]:
+    """Yield faults of the table of tokens that were not scored: a column is missing or has a wrong value."""
     for name in ("document", "position", "token"):
         if name not in table.column_names or not pa.types.is_integer(table.schema.field(name).type):
             yield f"{UNSCORED_FILE} lacks the column {name}, or it does not hold whole numbers"
@@ -330,6 +339,7 @@ def _faults_of_unscored(table: pa.Table) -> Iterator[str]:
 
 
 def _faults_of_tokens(texts: Any) -> Iterator[str]:
+    """Yield faults of the texts of tokens, which must be a mapping of token ids to texts."""
     if not isinstance(texts, Mapping) or not all(_TOKEN.fullmatch(k) and isinstance(t, str) for k, t in texts.items()):
         yield f"{TOKENS_FILE} must be a JSON object with a text for each token id"
     elif not _can_be_written("".join(texts.values())):
@@ -337,6 +347,7 @@ def _faults_of_tokens(texts: Any) -> Iterator[str]:
 
 
 def _can_be_written(text: str) -> bool:
+    """Return whether a text can be encoded as UTF-8, where a lone surrogate stands for one byte."""
     try:
         text.encode(errors="surrogateescape")  # a token may hold only a part of a character
     except UnicodeEncodeError:

@@ -162,6 +162,7 @@ class Loader:
         return self._tokenizers[pinned.identity]
 
     def _check(self, cell: Cell) -> CheckResult:
+        """Check a cell without using the results of earlier checks."""
         config = cell.config
         check_folder(config.model)
         architecture = self.architecture(cell.weights)
@@ -195,7 +196,7 @@ class Loader:
 
 
 class _LastModel:
-    """Loads models. It keeps the last one, and returns it again if the same model is asked for."""
+    """Loads models and keeps the last one, because consecutive cells often use the same model."""
 
     _key = ""
     _model: CausalModel | None = None

@@ -42,7 +42,7 @@ def failure_lines(failures: Sequence[tuple[str, RbptrackError]]) -> list[str]:
             message = " ".join(str(error).split())
             others.setdefault(cause(title, message), []).append((title, message))
     lines = [f"{_cell_names([title for title, _ in cells])} failed: {cells[0][1]}" for cells in others.values()]
-    return [*lines, *_downloads(not_cached)] if len(failures) > 1 else lines
+    return [*lines, *_download_lines(not_cached)] if len(failures) > 1 else lines
 
 
 def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
@@ -59,18 +59,19 @@ def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _cell_names(cells: Sequence[str]) -> str:
+    """Return the title of one cell, or the number of cells and the first title: `3 cells (a / b and 2 more)`."""
     if len(cells) == 1:
         return cells[0]
     return f"{counted(len(cells), 'cell')} ({cells[0]} and {len(cells) - 1} more)"
 
 
-def _downloads(errors: Sequence[NotCached]) -> list[str]:
+def _download_lines(errors: Sequence[NotCached]) -> list[str]:
     """Return a text with a command for each missing repository, and the number of cells that need the repository."""
     if not errors:
         return []
     needed = sorted((missing for error in errors for missing in error.missing), key=lambda missing: missing.kind)
     cells = Counter(needed)
-    width = max(len(missing.command) for missing in cells)
+    width = max(len(missing.command) for missing in cells)  # the comments after the commands are aligned
     head = (
         f"{counted(len(errors), 'cell')} failed: the hub cannot be reached, and these models and datasets are not in "
         "the cache. On a machine with a network, run:"
