@@ -19,6 +19,7 @@ from scipy.special import stdtrit
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import laws, neg_log_rbp_over_ce
+from rbptrack.stats.documents import deciding
 from rbptrack.stats.estimate import MIN_DECIDING
 from studies.simulation import Documents, Family, Texts
 
@@ -34,8 +35,7 @@ def draw(rng: np.random.Generator, family: Family, texts: Texts) -> dict[str, fl
     """Make one draw: the exponents of RBP_1 and RBP_100 minus that of CE. The truth is 0 and APART."""
     documents = Documents.draw(rng, texts)
     counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
-    squares = documents.length.astype(float) ** 2
-    row = {"k_of_lengths": squares.sum() ** 2 / (squares**2).sum(), "n": texts.documents}
+    row = {"k_of_lengths": float(deciding(documents.length.astype(np.float64))), "n": texts.documents}
     for name, k in (("equal", 1), ("apart", 100)):
         [law] = laws(family.s, [size_counts.select([k]) for size_counts in counts], neg_log_rbp_over_ce)
         assert law is not None

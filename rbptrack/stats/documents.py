@@ -296,7 +296,7 @@ def degrees_of_freedom(u: FloatArray, shares: FloatArray) -> FloatArray:
     K_L = (sum t^2)^2 / sum t^4 is the same number, computed from the tokens t of each document. If a few documents hold
     most tokens, they decide the true variance. A sample in which they happen to have little influence has a large K and
     a small estimated variance. K_L does not depend on such luck. Without it, 95% intervals contain the true difference
-    in 81 to 99% of simulated cases if lengths differ a thousandfold (docs/explanation/validity.md).
+    in 81 to 97% of simulated cases if lengths differ a thousandfold (docs/explanation/validity.md).
 
     Args:
         u: the influences of documents, (documents,) or (documents, values).
