@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rbptrack.base.formatting import compact, compact_bytes, counted, duration
 from rbptrack.cli.options import UNSET, Words
 from rbptrack.console.output import say
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def plan(words: Words = UNSET) -> int:
@@ -17,31 +22,42 @@ def plan(words: Words = UNSET) -> int:
     from rbptrack.console.tables import print_table
 
     configs = compose(words)
-    from rbptrack import sweep  # torch and MLflow: wrong words are refused before
+    from rbptrack import sweep  # imports torch and MLflow, so wrong words are refused first
 
-    table = sweep.plan(configs)
-    failed = table["error"].notna()
-    to_measure = table[table["status"] == "to measure"]
-    shown = table.drop(columns="error")
-    forms: dict[str, Callable[[float], str]] = dict.fromkeys(("S", "parameters", "tokens"), compact)
-    forms |= {"FLOPs": "{:.1e}".format}
-    forms |= {"weights": compact_bytes, "download": compact_bytes, "seconds": duration}
-    for column, form in forms.items():
-        shown[column] = [form(value) if pd.notna(value) else "" for value in table[column]]
+    costs = sweep.plan(configs)
+    table = costs.drop(columns="error")
+    formats: dict[str, Callable[[float], str]] = dict.fromkeys(("S", "parameters", "tokens"), compact)
+    formats |= {"FLOPs": _flops, "weights": compact_bytes, "download": compact_bytes, "seconds": duration}
+    for column, format_number in formats.items():
+        table[column] = [format_number(value) if pd.notna(value) else "" for value in costs[column]]
     by_importance = ["dataset", "status", "S", "tokens", "time", "weights", "download"]
-    print_table(shown.rename(columns={"seconds": "time"}), by_importance=by_importance)
+    print_table(table.rename(columns={"seconds": "time"}), by_importance=by_importance)
+    failed = costs["error"].notna()
     if not failed.all():
-        seconds, flops = (to_measure[column].sum(skipna=False) for column in ("seconds", "FLOPs"))
-        download = to_measure.drop_duplicates("model")["download"].sum(skipna=False)
-        say(
-            f"{counted(len(to_measure), 'cell')} to measure: "
-            f"{duration(seconds) if pd.notna(seconds) else 'an unknown time'} on this device, "
-            f"{f'{flops:.1e}' if pd.notna(flops) else 'unknown'} FLOPs, "
-            f"{compact_bytes(download) if pd.notna(download) else 'unknown bytes'} to download"
-        )
+        say(_totals(costs[costs["status"] == "to measure"]))
     if not failed.any():
         return 0
-    titles = table["model"] + " / " + table["dataset"]
-    for line in sweep.failure_lines(list(zip(titles[failed], table["error"][failed], strict=True))):
+    titles = costs["model"] + " / " + costs["dataset"]
+    for line in sweep.failure_lines(list(zip(titles[failed], costs["error"][failed], strict=True))):
         say(line)
     return 2 if failed.all() else 1
+
+
+def _totals(costs: pd.DataFrame) -> str:
+    """Return a line with the number of cells to measure and the sums of their costs.
+
+    The weights of a model are downloaded once for all of its cells.
+    """
+    seconds = costs["seconds"].sum(skipna=False)
+    flops = costs["FLOPs"].sum(skipna=False)
+    download = costs.drop_duplicates("model")["download"].sum(skipna=False)
+    return (
+        f"{counted(len(costs), 'cell')} to measure: "
+        f"{duration(seconds) if not math.isnan(seconds) else 'an unknown time'} on this device, "
+        f"{_flops(flops) if not math.isnan(flops) else 'unknown'} FLOPs, "
+        f"{compact_bytes(download) if not math.isnan(download) else 'unknown bytes'} to download"
+    )
+
+
+def _flops(number: float) -> str:
+    return f"{number:.1e}"

@@ -1,4 +1,4 @@
-"""Estimate time, memory and downloads of a sweep. No weights are loaded and no texts are downloaded."""
+"""Estimate the time, memory and downloads of a sweep without loading weights or downloading texts."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ COLUMNS = [
     "status",
     "error",
 ]
-FREE = dict.fromkeys(("FLOPs", "weights", "download", "seconds"), 0.0)
+NO_COST = dict.fromkeys(("FLOPs", "weights", "download", "seconds"), 0.0)
 
-_SMALL_TEXTS = 50_000_000  # local texts of up to this many bytes are tokenised to count their tokens exactly
-_BYTES_PER_TOKEN = 4.0  # to estimate the tokens of other texts: a value between those of code and English
-_ITEM_BYTES = {Dtype.float32: 4, Dtype.bfloat16: 2, Dtype.float16: 2}
+_MAX_BYTES_TO_TOKENISE = 50_000_000  # the tokens of larger texts are not counted but estimated
+_BYTES_PER_TOKEN = 4.0  # for this estimate; code has fewer bytes per token, and English has more
+_BYTES_PER_PARAMETER = {Dtype.float32: 4, Dtype.bfloat16: 2, Dtype.float16: 2}
 
 
 def plan(configs: Sequence[Config]) -> pd.DataFrame:
     """Estimate what each cell of a sweep costs.
 
     Returns:
-        One row for each cell; a number is NaN if it is unknown. A cell that is already measured costs nothing, and its
-        S, parameters and tokens are those of its measurement. The columns are:
+        One row for each cell; a number is NaN if it is unknown. A cell that is already measured costs nothing; its S,
+        parameters and tokens are read from the store. The columns are:
 
         - `model`, `dataset`: names.
         - `S`, `parameters`: counted from the model's config.
         - `tokens`: the number of scored tokens; exact for local texts of at most 50 MB, otherwise estimated from bytes.
-        - `FLOPs`: 2 (S + head) for each token that the model reads.
-        - `weights`: the bytes of the weights in memory.
+        - `FLOPs`: 2 (S + parameters of the output head) for each token that the model reads.
+        - `weights`: the bytes of the weights in memory, the reference included.
         - `download`: the bytes of weights that are not cached.
-        - `seconds`: FLOPs divided by the speed of a matrix product that is measured on this device.
+        - `seconds`: FLOPs divided by the FLOPs per second of a matrix product, which is timed on the device.
         - `status`: `to measure`, `measured`, `not cached` or `impossible`.
         - `error`: the RbptrackError that says why a cell cannot be measured.
 
@@ -65,16 +65,18 @@ def plan(configs: Sequence[Config]) -> pd.DataFrame:
     resolver = Resolver()
     planner = _Planner()
     with spinner("looking up models and datasets"):
-        cells = [_resolved(resolver, config) for config in configs]
-        measured = _measured(configs[0], [cell.fingerprint for cell in cells if isinstance(cell, Cell)])
+        cells = [_resolve_or_error(resolver, config) for config in configs]
+        measured_numbers = _read_measured_numbers(
+            configs[0], [cell.fingerprint for cell in cells if isinstance(cell, Cell)]
+        )
         rows = []
         for config, cell in zip(configs, cells, strict=True):
             names = {"model": config.model.name, "dataset": config.dataset.name}
-            rows.append(names | _cost_and_status(cell, measured, planner))
+            rows.append(names | _row(cell, measured_numbers, planner))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _resolved(resolver: Resolver, config: Config) -> Cell | RbptrackError:
+def _resolve_or_error(resolver: Resolver, config: Config) -> Cell | RbptrackError:
     """Return the cell of a configuration, or the error if it cannot be resolved."""
     try:
         return resolver.resolve(config)
@@ -82,7 +84,7 @@ def _resolved(resolver: Resolver, config: Config) -> Cell | RbptrackError:
         return error
 
 
-def _measured(settings: Config, fingerprints: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _read_measured_numbers(settings: Config, fingerprints: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return S, parameters and tokens of the cells that are already measured, by fingerprint."""
     if settings.force:
         return {}
@@ -100,85 +102,95 @@ def _measured(settings: Config, fingerprints: Sequence[str]) -> dict[str, dict[s
     return dict(zip(frame["fingerprint"], numbers.to_dict("records"), strict=True))
 
 
-def _cost_and_status(
-    cell: Cell | RbptrackError, measured: Mapping[str, dict[str, Any]], planner: _Planner
+def _row(
+    cell: Cell | RbptrackError, measured_numbers: Mapping[str, dict[str, Any]], planner: _Planner
 ) -> dict[str, Any]:
-    """Return a row of the plan without the names of model and dataset."""
+    """Return the row of a cell in the plan, without the names of model and dataset."""
     if isinstance(cell, RbptrackError):
-        return _impossible(cell)
-    if cell.fingerprint in measured:
-        return FREE | measured[cell.fingerprint] | {"status": "measured"}
+        return _row_of_error(cell)
+    if cell.fingerprint in measured_numbers:
+        return NO_COST | measured_numbers[cell.fingerprint] | {"status": "measured"}
     try:
         return planner.cost(cell) | {"status": "to measure"}
     except RbptrackError as error:
-        return _impossible(error)
+        return _row_of_error(error)
 
 
-def _impossible(error: RbptrackError) -> dict[str, Any]:
+def _row_of_error(error: RbptrackError) -> dict[str, Any]:
     return {"status": "not cached" if isinstance(error, hub.NotCached) else "impossible", "error": error}
 
 
 @dataclass
 class _Planner:
-    """Estimates the costs of cells. Facts that several cells share are determined once."""
+    """Estimates the costs of cells. Speeds and the sizes of datasets are determined once for all cells."""
 
-    rates: dict[str, float] = field(default_factory=dict)  # FLOPs per second, by device and precision
-    extents: dict[str, tuple[float, float]] = field(default_factory=dict)  # documents and bytes of one, by dataset
+    speeds: dict[str, float] = field(default_factory=dict)  # FLOPs per second, by device and precision
+    documents_and_bytes: dict[str, tuple[float, float]] = field(default_factory=dict)  # documents, bytes per document
 
     @cached_property
     def loader(self) -> Loader:
-        from rbptrack.sweep.load import Loader  # imports torch, which is not needed if all cells are measured
+        from rbptrack.sweep.load import Loader  # imports torch, which a plan of measured cells does not need
 
         return Loader()
 
     def cost(self, cell: Cell) -> dict[str, float]:
+        """Return the numbers of a cell in the plan.
+
+        Raises:
+            BadInput: the cell cannot be measured.
+
+        """
         self.loader.check(cell)
         models = [(cell.config.model, cell.weights)]
         if cell.config.reference is not None and cell.reference is not None:
             models.append((cell.config.reference, cell.reference))
-        own = self.loader.parameters(cell.weights)
-        scored, read = self._tokens(cell)
-        cost = FREE | {"S": own.non_embedding, "parameters": own.total, "tokens": scored}
-        for model, source in models:
-            count = self.loader.parameters(source)
-            flops = 2.0 * (count.non_embedding + count.head) * read
+        parameters = self.loader.parameters(cell.weights)
+        scored_tokens, read_tokens = self._count_tokens(cell)
+        cost = NO_COST | {"S": parameters.non_embedding, "parameters": parameters.total, "tokens": scored_tokens}
+        for model, weights in models:
+            parameters = self.loader.parameters(weights)
+            flops = 2.0 * (parameters.non_embedding + parameters.head) * read_tokens
             cost["FLOPs"] += flops
-            cost["weights"] += count.total * _ITEM_BYTES[model.dtype]
-            cost["download"] += _to_download(model, source)
-            cost["seconds"] += flops / self._rate(model)
+            cost["weights"] += parameters.total * _BYTES_PER_PARAMETER[model.dtype]
+            cost["download"] += _bytes_to_download(model, weights)
+            cost["seconds"] += flops / self._flops_per_second(model)
         return cost
 
-    def _tokens(self, cell: Cell) -> tuple[float, float]:
-        """Return the numbers of tokens that are scored and that the model reads; NaN if the length is unknown."""
-        if _local_bytes(cell.texts) <= _SMALL_TEXTS:
-            return self.loader.tokens(cell)
+    def _count_tokens(self, cell: Cell) -> tuple[float, float]:
+        """Count or estimate the tokens that are scored, and the tokens that the model reads.
+
+        The numbers are NaN if the size of the texts is unknown.
+        """
+        if _size_of_local_texts(cell.texts) <= _MAX_BYTES_TO_TOKENISE:
+            return self.loader.count_tokens(cell)
         dataset = cell.config.dataset
         key = repr((cell.texts.identity, dataset.config, dataset.split))
-        if key not in self.extents:
-            self.extents[key] = _documents_and_bytes(dataset, cell.texts)
-        documents, size = self.extents[key]
+        if key not in self.documents_and_bytes:
+            self.documents_and_bytes[key] = _read_documents_and_bytes(dataset, cell.texts)
+        documents, bytes_per_document = self.documents_and_bytes[key]
         for limit in (dataset.head, dataset.documents):
             documents = min(documents, limit or math.inf)
-        tokens = max(2.0, size / _BYTES_PER_TOKEN)
+        tokens = max(2.0, bytes_per_document / _BYTES_PER_TOKEN)
         if dataset.sequence is SequenceRule.truncate:
             tokens = min(tokens, dataset.seq_len)
-        read = tokens
+        read_tokens = tokens
         if dataset.sequence is SequenceRule.slide and tokens > dataset.seq_len:
-            read *= dataset.seq_len / (dataset.seq_len - dataset.context)
-        return documents * (tokens - 1), documents * read
+            read_tokens *= dataset.seq_len / (dataset.seq_len - dataset.context)
+        return documents * (tokens - 1), documents * read_tokens
 
-    def _rate(self, model: ModelConfig) -> float:
-        """Return the floating-point operations per second of a matrix product on the model's device."""
+    def _flops_per_second(self, model: ModelConfig) -> float:
+        """Return the FLOPs per second of a matrix product on the model's device, in its precision."""
         from rbptrack.models.device import torch_device
 
         device = torch_device(model.device)
         key = f"{device} {model.dtype.value}"
-        if key not in self.rates:
-            self.rates[key] = _measured_rate(device, model.dtype.value)
-        return self.rates[key]
+        if key not in self.speeds:
+            self.speeds[key] = _measure_flops_per_second(device, model.dtype.value)
+        return self.speeds[key]
 
 
-def _measured_rate(device: Any, dtype: str) -> float:
+def _measure_flops_per_second(device: Any, dtype: str) -> float:
+    """Time a matrix product on a device. Returns its floating-point operations per second."""
     import torch
 
     rows = 512
@@ -193,7 +205,7 @@ def _measured_rate(device: Any, dtype: str) -> float:
     return 2.0 * rows * width * 4 * width / min(seconds[1:])
 
 
-def _local_bytes(texts: Pinned) -> float:
+def _size_of_local_texts(texts: Pinned) -> float:
     """Return the bytes of local texts; infinity if the texts are a repository of the hub."""
     if texts.files:
         return sum(path.stat().st_size for path in texts.files)
@@ -202,11 +214,11 @@ def _local_bytes(texts: Pinned) -> float:
     return sum(path.stat().st_size for path in Path(texts.location).rglob("*") if path.is_file())
 
 
-def _documents_and_bytes(dataset: DatasetConfig, texts: Pinned) -> tuple[float, float]:
+def _read_documents_and_bytes(dataset: DatasetConfig, texts: Pinned) -> tuple[float, float]:
     """Return the number of documents of a split, and the mean bytes of a document; NaN if they are unknown."""
     if texts.files:
         documents = sum(_count_documents(path) for path in texts.files)
-        return documents, _local_bytes(texts) / max(1, documents)
+        return documents, _size_of_local_texts(texts) / max(1, documents)
     if texts.revision is None or not hub.online():
         return math.nan, math.nan
     import datasets
@@ -224,8 +236,8 @@ def _documents_and_bytes(dataset: DatasetConfig, texts: Pinned) -> tuple[float, 
 def _count_documents(path: Path) -> float:
     """Count the documents of a local file without parsing them.
 
-    A text file is one document, Parquet has one per row, JSON lines and CSV have about one per line. Other files give
-    NaN: a JSON array may be one line, and the lines of a compressed file are not known before it is unpacked.
+    A text file is one document. Parquet has one document per row, JSON lines and CSV have about one per line. For other
+    files the result is NaN: a JSON array may be one line, and a compressed file would have to be unpacked.
     """
     kind = file_kind(path)
     if kind == ".txt":
@@ -240,30 +252,35 @@ def _count_documents(path: Path) -> float:
         return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
 
 
-def _to_download(model: ModelConfig, source: Pinned) -> float:
-    """Return the bytes of a model's weights that are not in the hub's cache; NaN if the hub cannot be asked."""
-    if source.revision is None:
+def _bytes_to_download(model: ModelConfig, weights: Pinned) -> float:
+    """Return the bytes of a model's weights that are not in the hub's cache; NaN if they are unknown."""
+    if weights.revision is None:
         return 0
-    folder = hub.snapshot("model", source.location, source.revision)
+    folder = hub.snapshot("model", weights.location, weights.revision)
     if not hub.online():
-        return 0 if folder and any(folder.glob(source.gguf or "*.safetensors")) else math.nan
+        return 0 if folder and any(folder.glob(weights.gguf or "*.safetensors")) else math.nan
     from huggingface_hub import HfApi
 
     def describe() -> Any:
-        return HfApi().model_info(source.location, revision=source.revision, files_metadata=True)
+        return HfApi().model_info(weights.location, revision=weights.revision, files_metadata=True)
 
-    files = hub.call("model", source.location, source.requested, describe).siblings or []
+    files = hub.call("model", weights.location, weights.requested, describe).siblings or []
     sizes = {file.rfilename: file.size or 0 for file in files if "/" not in file.rfilename}
-    wanted = [source.gguf] if source.gguf else _weight_files(sizes, pickles=model.pickles)
-    if not wanted:
+    names = [weights.gguf] if weights.gguf else _weight_files(sizes, pickles=model.pickles)
+    if not names:
         return math.nan
-    return sum(sizes.get(name, 0) for name in wanted if folder is None or not (folder / name).exists())
+    return sum(sizes.get(name, 0) for name in names if folder is None or not (folder / name).exists())
 
 
 def _weight_files(names: Iterable[str], *, pickles: bool) -> list[str]:
-    """Return the files of a repository that transformers loads: safetensors, or else pickles if they are allowed.
+    """Return the files of a repository that transformers loads: safetensors or, if there are none, pickles.
 
-    Repositories also hold files that are not loaded, such as variants of the weights and consolidated.safetensors.
+    Other files are left out, such as variants of the weights and consolidated.safetensors.
+
+    Args:
+        names: the names of all files of the repository.
+        pickles: whether pickles may be loaded.
+
     """
     safe = [name for name in names if re.fullmatch(r"model(-\d+-of-\d+)?\.safetensors", name)]
     if safe or not pickles:

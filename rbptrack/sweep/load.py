@@ -110,8 +110,8 @@ class Loader:
             self._corpora[key] = build_corpus(tokens, tokenizer, dataset)
         return self._corpora[key]
 
-    def tokens(self, cell: Cell) -> tuple[int, int]:
-        """Return how many tokens of a cell are scored, and how many the model reads.
+    def count_tokens(self, cell: Cell) -> tuple[int, int]:
+        """Count the tokens of a cell that are scored, and the tokens that the model reads.
 
         The numbers are cached on disk, because reading and tokenising the texts takes seconds.
         """

@@ -1,4 +1,4 @@
-"""Combine the messages of many cells, so that each cause of failure and each note is printed once."""
+"""Combine the messages of many cells: each cause of failure and each note is printed once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rbptrack.sources.hub import NotCached, other_ways
 _MAX_NAMES = 4  # number of models that are named in front of a note
 
 
-def cause(title: str, message: str) -> str:
-    """Return the message of a failed cell, with the names in its title replaced by `…`.
+def failure_cause(title: str, message: str) -> str:
+    """Return the message of a failed cell with `…` in place of the names of its model and dataset.
 
-    Cells that failed for the same reason then have equal texts.
+    Cells that failed for the same reason then have equal causes.
 
     Args:
         title: the names of model and dataset, such as `pythia-70m / wiki`.
@@ -29,20 +29,27 @@ def cause(title: str, message: str) -> str:
 
 
 def failure_lines(failures: Sequence[tuple[str, RbptrackError]]) -> list[str]:
-    """Return one line for each cause of failure. It says how many cells failed for this cause.
+    """Return one text for each cause of failure. It says how many cells failed for this cause.
+
+    If several cells failed, all missing repositories of the hub are one cause.
 
     Args:
         failures: pairs of a cell's title and its error.
 
     """
     not_cached = [error for _, error in failures if isinstance(error, NotCached)]
-    others: dict[str, list[tuple[str, str]]] = {}
+    failures_by_cause: dict[str, list[tuple[str, str]]] = {}
     for title, error in failures:
         if not isinstance(error, NotCached) or len(failures) == 1:
             message = " ".join(str(error).split())
-            others.setdefault(cause(title, message), []).append((title, message))
-    lines = [f"{_cell_names([title for title, _ in cells])} failed: {cells[0][1]}" for cells in others.values()]
-    return [*lines, *_download_lines(not_cached)] if len(failures) > 1 else lines
+            failures_by_cause.setdefault(failure_cause(title, message), []).append((title, message))
+    lines = []
+    for equal_failures in failures_by_cause.values():
+        titles = [title for title, _ in equal_failures]
+        lines.append(f"{_cell_names(titles)} failed: {equal_failures[0][1]}")
+    if len(failures) > 1 and not_cached:
+        lines.append(_download_text(not_cached))
+    return lines
 
 
 def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
@@ -52,29 +59,34 @@ def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
         notes: pairs of a cell's title and a note on its measurement.
 
     """
-    models: dict[str, list[str]] = {}
+    models_by_note: dict[str, list[str]] = {}
     for title, note in notes:
-        models.setdefault(note, []).append(title.partition(" / ")[0])
-    return [f"{shortened(list(dict.fromkeys(names)), limit=_MAX_NAMES)}: {note}" for note, names in models.items()]
+        models_by_note.setdefault(note, []).append(title.partition(" / ")[0])
+    lines = []
+    for note, models in models_by_note.items():
+        names = shortened(list(dict.fromkeys(models)), limit=_MAX_NAMES)
+        lines.append(f"{names}: {note}")
+    return lines
 
 
-def _cell_names(cells: Sequence[str]) -> str:
-    """Return the title of one cell, or the number of cells and the first title: `3 cells (a / b and 2 more)`."""
-    if len(cells) == 1:
-        return cells[0]
-    return f"{counted(len(cells), 'cell')} ({cells[0]} and {len(cells) - 1} more)"
+def _cell_names(titles: Sequence[str]) -> str:
+    """Name one cell by its title, and several cells by their number: `3 cells (a / b and 2 more)`."""
+    if len(titles) == 1:
+        return titles[0]
+    return f"{counted(len(titles), 'cell')} ({titles[0]} and {len(titles) - 1} more)"
 
 
-def _download_lines(errors: Sequence[NotCached]) -> list[str]:
-    """Return a text with a command for each missing repository, and the number of cells that need the repository."""
-    if not errors:
-        return []
-    needed = sorted((missing for error in errors for missing in error.missing), key=lambda missing: missing.kind)
-    cells = Counter(needed)
-    width = max(len(missing.command) for missing in cells)  # the comments after the commands are aligned
+def _download_text(errors: Sequence[NotCached]) -> str:
+    """Return the commands that download the missing repositories, each with the number of cells that need it."""
+    repositories = sorted((missing for error in errors for missing in error.missing), key=lambda missing: missing.kind)
+    cells_by_repository = Counter(repositories)
+    width = max(len(repository.command) for repository in cells_by_repository)
     head = (
         f"{counted(len(errors), 'cell')} failed: the hub cannot be reached, and these models and datasets are not in "
         "the cache. On a machine with a network, run:"
     )
-    commands = [f"    {missing.command:<{width}}  # {counted(number, 'cell')}" for missing, number in cells.items()]
-    return ["\n".join([head, *commands, other_ways(list(cells))])]
+    commands = [
+        f"    {repository.command:<{width}}  # {counted(number, 'cell')}"
+        for repository, number in cells_by_repository.items()
+    ]
+    return "\n".join([head, *commands, other_ways(list(cells_by_repository))])

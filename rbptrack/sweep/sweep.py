@@ -21,7 +21,7 @@ from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.sweep.backends import make_backend
 from rbptrack.sweep.cells import Cell, Resolver
 from rbptrack.sweep.measuring import Failed, Found, Measured, Outcome
-from rbptrack.sweep.messages import cause, failure_lines, note_lines
+from rbptrack.sweep.messages import failure_cause, failure_lines, note_lines
 from rbptrack.tracking import Outbox, Store
 from rbptrack.tracking.facts import title
 from rbptrack.tracking.names import READING_FILE, Kind
@@ -97,7 +97,7 @@ class _Outcomes:
         width = len(str(self.total))
         label = f"[{len(self.outcomes):>{width}}/{self.total}] " if self.total > 1 else ""
         if isinstance(outcome, Failed):
-            first = self._failures.setdefault(cause(outcome.title, outcome.message), outcome.title)
+            first = self._failures.setdefault(failure_cause(outcome.title, outcome.message), outcome.title)
             line = outcome.line() if first == outcome.title else f"{outcome.title}  failed: same reason as {first}"
             complain(f"{label}{line}")
         else:
