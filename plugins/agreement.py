@@ -89,7 +89,7 @@ class Agreement(Analyzer):
             if unread:
                 report.notes.append(f"{name} on {first['dataset']}: {unread}, {BY_DOCUMENT}.")
             add_changes(report, changes, family=str(first["family"]), dataset=str(first["dataset"]), pair=name)
-            table = worst_tokens(runs, second, changes.worst)
+            table = worst_tokens(runs, second, changes.worst_tokens)
             table.insert(0, "pair", name)
             table.insert(0, "dataset", first["dataset"])
             tables.append(table)

@@ -33,8 +33,8 @@ from rbptrack.stats import (
     Estimate,
     ce_and_neg_log_rbp,
     ce_and_rbp,
+    estimate_from_influences,
     first_largest,
-    from_influences,
     influences,
     laws,
     shares_of_tokens,
@@ -318,7 +318,7 @@ def _compare(
     own, rest = ce_and_rbp(largest)
     share = largest[0, 0] / largest[:, 0].sum()
     for i, metric in enumerate(metrics):
-        level = _with_error_if(enough, from_influences(difference[i], u[:, i], shares))
+        level = _with_error_if(enough, estimate_from_influences(difference[i], u[:, i], shares))
         beside = {"share": share, "value": own[i], "rest": rest[i]}
         report.add("level", level, null=0.0, metric=metric, beside=beside, **case)
     if len(s) == 1:

@@ -140,7 +140,7 @@ class Contrasts(Analyzer):
         fitted = [_exponents(family, counts) for family, counts in reading if len(family.s) >= MIN_SIZES]
         report.notes += reading.notes
         for exponents in fitted:
-            unknown = [metric_label(metric) for metric, law in exponents.laws.items() if not law.alpha.known]
+            unknown = [metric_label(metric) for metric, law in exponents.laws.items() if not law.alpha.has_interval]
             if unknown:
                 why = why_no_interval(exponents.counts)
                 report.notes.append(f"{exponents.family}: no interval for the law of {listed(unknown)}: {why}.")

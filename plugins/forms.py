@@ -106,7 +106,7 @@ class Forms(Analyzer):
             ks = ks_with_enough_misses(all_counts)
             d = family.column("training_tokens")
             by_metric = laws_by_metric(family.s, [counts.select(ks) for counts in all_counts])
-            unknown = [metric_label(metric) for metric, law in by_metric.items() if not law.alpha.known]
+            unknown = [metric_label(metric) for metric, law in by_metric.items() if not law.alpha.has_interval]
             if unknown:
                 why = why_no_interval(all_counts)
                 report.notes.append(f"{family}: no interval for the law of {listed(unknown)}: {why}.")
@@ -141,7 +141,7 @@ class Forms(Analyzer):
         except BadInput:  # y rises with size
             return
         e = form.parameters["E"]
-        ends = (e.low, e.high) if law.alpha.known else (np.nan, np.nan)
+        ends = (e.low, e.high) if law.alpha.has_interval else (np.nan, np.nan)
         beside = {
             "largest_floor": ends[1] / law.y[-1],
             "alpha_above": form.parameters["alpha"].value,
@@ -154,7 +154,7 @@ class Forms(Analyzer):
         form = fit_form(self.form, law.s, law.y, d)
         beside = {"aicc": form.aicc - power_law_aicc(law.s, law.y), "R2": form.r2}
         for name, parameter in form.parameters.items():
-            ends = (parameter.low, parameter.high) if law.alpha.known else (np.nan, np.nan)
+            ends = (parameter.low, parameter.high) if law.alpha.has_interval else (np.nan, np.nan)
             report.add("parameter", parameter.value, **keys, ends=ends, beside=beside, name=name)
 
     def _add_predictions(self, report: Report, keys: dict[str, Any], law: Law, d: FloatArray) -> None:

@@ -74,7 +74,7 @@ class KLaw(Analyzer):
                 beta, line = law
                 beside = {"B": line.a, "largest_deviation": line.largest_deviation, "largest_k": usable[-1]}
                 report.add("beta", beta, **family.keys, beside=beside, size=size, S=s)
-                if not beta.known:
+                if not beta.has_interval:
                     without_ends.setdefault(why_no_interval_in_k(size_counts), []).append(size)
             if without_law:
                 report.notes.append(

@@ -44,8 +44,8 @@ from rbptrack.stats import (
     DocumentInfluences,
     Estimate,
     estimate,
+    estimate_from_influences,
     fit,
-    from_influences,
     influences,
     shares_of_tokens,
     why_no_interval,
@@ -135,14 +135,14 @@ class Fitted:
         """Return one of the `QUANTITIES`. It has an error if there are at least `MIN_DOCUMENTS` documents."""
         values, u = self.influences
         i = QUANTITIES.index(quantity)
-        number = from_influences(values[i], u[:, i], shares_of_tokens(self.counts))
+        number = estimate_from_influences(values[i], u[:, i], shares_of_tokens(self.counts))
         return number.without_error() if len(u) < MIN_DOCUMENTS else number
 
     @property
     def limit(self) -> str:
         """Whether the interval of gamma includes 0 (Zipf's limit): `yes`, `no`, or `unknown` without an interval."""
         gamma = self.estimate("gamma")
-        if not gamma.known:
+        if not gamma.has_interval:
             return "unknown"
         return "no" if gamma.interval()[0] > NO_GAMMA else "yes"
 

@@ -229,7 +229,7 @@ class PowerLaw(Analyzer):
         without_law = [rbp_name(k) for k in self.ks if k in counts[0].ks and rbp_name(k) not in laws]
         if without_law:
             yield f"no law of {_labels(without_law)}, which is 0 or 1 at some size"
-        unknown = [name for name in self._metrics if name in laws and not laws[name].alpha.known]
+        unknown = [name for name in self._metrics if name in laws and not laws[name].alpha.has_interval]
         if unknown:
             yield f"no interval for the law of {_labels(unknown)}: {why_no_interval(counts)}"
 
@@ -332,7 +332,7 @@ def _differs_from_0(estimate: Estimate) -> bool:
 
 def _has_floor(law: Law) -> bool:
     """Whether the interval of E in E + A S^-alpha lies above 0."""
-    if law.sizes < MIN_SIZES or not law.alpha.known:
+    if law.sizes < MIN_SIZES or not law.alpha.has_interval:
         return False
     try:
         return fit_floor(law.s, law.y).parameters["E"].low > 0

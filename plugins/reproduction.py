@@ -124,7 +124,7 @@ class Reproduction(Analyzer):
                 )
                 continue
             beta, line = law
-            if not beta.known:
+            if not beta.has_interval:
                 report.notes.append(f"{family}: no interval of β at {size}: {why_no_interval_in_k(size_counts)}.")
             beside = {"published_R2": cell["r2"].item(), "R2": line.r2, "largest_k": ks[-1]}
             _add(report, "beta", beta, cell["beta"].item(), beside, **family.keys, size=size)
@@ -143,7 +143,7 @@ def _add_alphas(report: Report, family: Family, counts: Sequence[DocumentCounts]
     if len(family.s) < 2:
         return
     laws = laws_by_metric(family.s, counts)
-    unknown = [metric for metric in published["metric"] if metric in laws and not laws[metric].alpha.known]
+    unknown = [metric for metric in published["metric"] if metric in laws and not laws[metric].alpha.has_interval]
     if unknown:
         labels = listed([metric_label(metric) for metric in unknown])
         report.notes.append(f"{family}: no interval of α for {labels}: {why_no_interval(counts)}.")
@@ -158,7 +158,7 @@ def _add(
     report: Report, question: str, yours: Estimate, published: float, beside: Mapping[str, Any], **keys: Any
 ) -> None:
     inside = ""
-    if yours.known:
+    if yours.has_interval:
         low, high = yours.interval()
         inside = "yes" if low <= published <= high else "no"
     beside = {"published": published, **beside, "inside": inside}

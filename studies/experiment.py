@@ -69,7 +69,7 @@ def grid(**values: Sequence[Any]) -> list[Settings]:
 
 def covered(claim: str, number: Estimate, truth: float) -> dict[str, bool]:
     """Return whether the 95% interval of a number contains the truth; an empty dict if there is no interval."""
-    return {claim: abs(number.value - truth) <= number.half()} if number.known else {}
+    return {claim: abs(number.value - truth) <= number.half_width()} if number.has_interval else {}
 
 
 def rejected(claim: str, number: Estimate, null: float = 0.0) -> dict[str, bool]:

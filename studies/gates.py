@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python -m studies.gates    # ten minutes: a table of docs/explanation/validity.md
 
 All rules are applied to the same draws. K is the number of documents that decide a number
-(`rbptrack.stats.documents.deciding`). K_L is computed from the lengths of the documents alone, and does not depend on
-the models: K_L = (sum t^2)^2 / sum t^4, where t is the number of tokens of a document.
+(`rbptrack.stats.documents.deciding_documents`). K_L is computed from the lengths of the documents alone, and does not
+depend on the models: K_L = (sum t^2)^2 / sum t^4, where t is the number of tokens of a document.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import laws, neg_log_rbp_over_ce
-from rbptrack.stats.documents import deciding
+from rbptrack.stats.documents import deciding_documents
 from rbptrack.stats.estimate import MIN_DECIDING
 from studies.simulation import Documents, Family, Texts
 
@@ -35,12 +35,12 @@ def draw(rng: np.random.Generator, family: Family, texts: Texts) -> dict[str, fl
     """Make one draw: the exponents of RBP_1 and RBP_100 minus that of CE. The truth is 0 and APART."""
     documents = Documents.draw(rng, texts)
     counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
-    row = {"k_of_lengths": float(deciding(documents.length.astype(np.float64))), "n": texts.documents}
+    row = {"k_of_lengths": float(deciding_documents(documents.length.astype(np.float64))), "n": texts.documents}
     for name, k in (("equal", 1), ("apart", 100)):
         [law] = laws(family.s, [size_counts.select([k]) for size_counts in counts], neg_log_rbp_over_ce)
         assert law is not None
         delta = law.alpha
-        row |= {f"{name}_value": delta.value, f"{name}_sampling": delta.sampling, f"{name}_k": delta.deciding}
+        row |= {f"{name}_value": delta.value, f"{name}_sampling": delta.sampling, f"{name}_k": delta.deciding_documents}
         row[f"{name}_scatter"] = stdtrit(delta.df, 0.975) ** 2 * delta.scatter
     return row
 

@@ -123,8 +123,8 @@ def deciding(rng: np.random.Generator, cell: Settings) -> Outcomes:
     return {
         **covered("covers: CE's α", ce_alpha, ALPHA),
         **covered("covers: RBP_1's α", rbp_1_alpha, ALPHA),
-        "spread: width of CE's α": 2 * ce_alpha.half(),
-        "spread: width of RBP_1's α": 2 * rbp_1_alpha.half(),
+        "spread: width of CE's α": 2 * ce_alpha.half_width(),
+        "spread: width of RBP_1's α": 2 * rbp_1_alpha.half_width(),
         "share: Δα is falsely found, of all draws": delta_alpha.testable and delta_alpha.p() < 0.05,
         "made: test of Δα": delta_alpha.testable,
         **rejected("false: Δα differs, though equal", delta_alpha),
@@ -142,7 +142,7 @@ def edge(rng: np.random.Generator, cell: Settings) -> Outcomes:
     delta_alpha = law(family.s, at(counts, 1), neg_log_rbp_over_ce).alpha
     if not delta_alpha.testable:
         return {}
-    return {"false: Δα counts as the same at the margin": abs(delta_alpha.value) + delta_alpha.half() <= margin}
+    return {"false: Δα counts as the same at the margin": abs(delta_alpha.value) + delta_alpha.half_width() <= margin}
 
 
 def forecasts(rng: np.random.Generator, cell: Settings) -> Outcomes:

@@ -32,7 +32,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, IntArray, RankTable, log_grid
-from rbptrack.stats import cross_entropy, estimate, from_influences, law_in_k, laws, rbp
+from rbptrack.stats import cross_entropy, estimate, estimate_from_influences, law_in_k, laws, rbp
 from rbptrack.stats.changes import Changes, PairCounts, judge
 from studies.experiment import Experiment, Outcomes, Settings, covered, grid, plugin, rejected
 from studies.simulation import TOKENS, Documents, Family, Texts, difficulties, population, typical_document_y
@@ -171,11 +171,11 @@ def lognormal(rng: np.random.Generator, cell: Settings) -> Outcomes:
     values, u = fitted.influences
     shares = length / length.sum()
     outcomes = {
-        **covered("covers: β of the ranks", from_influences(values[0], u[:, 0], shares), theta[0]),
-        **covered("covers: γ of the ranks", from_influences(values[1], u[:, 1], shares), theta[1]),
+        **covered("covers: β of the ranks", estimate_from_influences(values[0], u[:, 0], shares), theta[0]),
+        **covered("covers: γ of the ranks", estimate_from_influences(values[1], u[:, 1], shares), theta[1]),
         **covered("covers: the lognormal's gain over Zipf's law", fitted.gain, gain),  # printed from 200 documents on
     }
-    if fitted.estimate("gamma").known:
+    if fitted.estimate("gamma").has_interval:
         outcomes["found: ranks curve as a lognormal's"] = fitted.estimate("gamma").p() < 0.05
     return outcomes
 

@@ -51,7 +51,11 @@ def cell(sizes: int, runs: FloatArray, share: float) -> tuple[float, float, floa
         together = fit(s, np.bincount(number, weights=y) / runs).alpha
         apart = fit(s[number], y).alpha
         rows.append(
-            [part for alpha in (together, apart) for part in (abs(alpha.value - ALPHA) <= alpha.half(), alpha.half())]
+            [
+                part
+                for alpha in (together, apart)
+                for part in (abs(alpha.value - ALPHA) <= alpha.half_width(), alpha.half_width())
+            ]
         )
     columns = np.array(rows, dtype=np.float64)
     covered = 100 * columns[:, [0, 2]].mean(axis=0)

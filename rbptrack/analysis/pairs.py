@@ -107,7 +107,7 @@ def compare_runs(
         first: the row of `Runs.frame` of the first measurement, the baseline.
         second: the row of the second measurement.
         ks: the k of RBP_k.
-        worst: the number of tokens to keep in `Changes.worst`, those with the largest fall in ln p.
+        worst: the number of tokens to keep in `Changes.worst_tokens`, those with the largest fall in ln p.
 
     Raises:
         BadInput: both rows are the same measurement.
@@ -144,11 +144,11 @@ def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, 
     """
     keys: dict[str, Any] = {"family": family, "dataset": dataset, **case}
     for change in changes.changes:
-        beside = {"A": change.a, "B": change.b, "deciding": change.difference.deciding}
+        beside = {"A": change.a, "B": change.b, "deciding": change.difference.deciding_documents}
         report.add("change", change.difference, **keys, metric=change.metric, null=0.0, beside=beside)
     if isfinite(changes.same_top.value):  # NaN if a table does not hold the top tokens
-        report.add("same_top", changes.same_top, **keys, show=clip_share, beside={"moved": changes.moved})
-    beside = {"lost": changes.lost, "gained": changes.gained}
+        report.add("same_top", changes.same_top, **keys, show=clip_share, beside={"moved": changes.moved_share})
+    beside = {"lost": changes.lost_share, "gained": changes.gained_share}
     report.add("flips", changes.mcnemar, **keys, null=0.0, ends=changes.flips.interval(), beside=beside)
 
 
@@ -162,7 +162,7 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
         second: the row of the second measurement. Texts of tokens are read from it. A token without a known text is
             shown by its ID, such as `<id 262>`. If a token holds only the last bytes of a character, the whole
             character is shown.
-        worst: the tokens, such as `Changes.worst`.
+        worst: the tokens, such as `Changes.worst_tokens`.
 
     """
     texts: Mapping[int, str] = {}
@@ -209,7 +209,7 @@ def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: i
         most: the largest number of rows.
 
     """
-    rises = changes.rises
+    rises = changes.ce_rises
     worst = [i for i in np.argsort(-rises, kind="stable")[:most] if rises[i] > 0]
     name = "document"
     units = changes.a.document

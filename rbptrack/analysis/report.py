@@ -8,8 +8,9 @@ The verdict of a row is then one of these:
   may differ significantly from the null value.
 - `undecided`: none of these. The row then contains the smallest effect that the test finds in 80% of cases.
 
-A row without a p has no verdict. A number depends on effectively K documents, where K is `Estimate.deciding`. If K is
-less than 4, the number is not tested: its row has an interval but no p, and a note names it.
+A row without a p has no verdict. A number depends on effectively K documents, where K is
+`Estimate.deciding_documents`. If K is less than 4, the number is not tested: its row has an interval but no p, and a
+note names it.
 """
 
 from __future__ import annotations
@@ -167,8 +168,8 @@ class Report:
         if ends[0] > ends[1]:  # `show` falls
             ends = ends[::-1]
         numbers = {"estimate": float(show(added.value)), "low": ends[0], "high": ends[1]}
-        if null is not None and added.known and not added.testable:
-            self._note_few(question, family, dataset, _few_row(metric, case, added.deciding))
+        if null is not None and added.has_interval and not added.testable:
+            self._note_few(question, family, dataset, _few_row(metric, case, added.deciding_documents))
         beside = dict(beside or {})
         answer = _Answer(keys | numbers | case | beside, list(case), list(beside), isfinite(margin))
         if null is not None:

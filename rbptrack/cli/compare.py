@@ -68,8 +68,8 @@ def compare(
     unread = runs.unread_groups.get(str(first["run_id"]))
     if unread:
         report.notes.append(f"{unread}, {BY_DOCUMENT}.")
-    if changes.worst:
-        report.tables["worst"] = worst_tokens(runs, second, changes.worst)
+    if changes.worst_tokens:
+        report.tables["worst"] = worst_tokens(runs, second, changes.worst_tokens)
     rises = worst_documents(runs, first, changes, _WORST)
     if len(rises):
         report.tables["worst_documents"] = rises
@@ -89,7 +89,7 @@ def compare(
         return 0
     code, answer = _answer(changes, tolerance)
     say(f"with a tolerance of {tolerance:g}: {second['name']} is {answer}")
-    if code == 0 and changes.units < _FEW:
+    if code == 0 and changes.num_units < _FEW:
         say(_not_ruled_out(changes))
         say(_largest_rises(rises))
     return code
@@ -105,15 +105,15 @@ def _answer(changes: Changes, tolerance: float) -> tuple[int, str]:
         "rare": (3, f"undecided: it takes at least {MIN_WITHIN} documents or groups to find damage to 3% of them"),
         "undecided": (3, "undecided: the documents do not give enough evidence"),
     }
-    return answers[judge(changes.changes, tolerance, changes.units)]
+    return answers[judge(changes.changes, tolerance, changes.num_units)]
 
 
 def _not_ruled_out(changes: Changes) -> str:
     """Say how large a share of all documents may be damaged although these documents show no damage."""
     from rbptrack.stats.changes import RULE_OF_THREE
 
-    units = counted(changes.units, "group" if changes.a.grouped else "document")
-    share = number(RULE_OF_THREE / changes.units, ".1%")
+    units = counted(changes.num_units, "group" if changes.a.grouped else "document")
+    share = number(RULE_OF_THREE / changes.num_units, ".1%")
     return f"{units} cannot rule out damage to less than {share} of all documents"
 
 

@@ -1,7 +1,7 @@
 """Compare two measurements of the same tokens, token by token.
 
-Examples are a quantised or pruned checkpoint and its base, a fine-tune and its start, or bfloat16 and float32. Paired
-tokens show smaller differences than two separate measurements do.
+Examples are a quantised or pruned checkpoint and its base, a fine-tuned model and its start, or bfloat16 and float32. A
+comparison of each token with itself can show smaller differences than a comparison of two averages.
 """
 
 from __future__ import annotations
@@ -15,12 +15,26 @@ import numpy as np
 
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import CE, HEADLINE_KS, DocumentCounts, DocumentSums, FloatArray, RankTable, check_k, rbp_name
-from rbptrack.stats.documents import MIN_UNITS, deciding, degrees_of_freedom, estimate
+from rbptrack.stats.documents import MIN_UNITS, deciding_documents, degrees_of_freedom, estimate
 from rbptrack.stats.estimate import Estimate
 
-T = TypeVar("T", bound=DocumentSums)
+SumsT = TypeVar("SumsT", bound=DocumentSums)
 
-_BEFORE = 8  # tokens of context that are kept for each of the worst tokens
+RULE_OF_THREE = 3
+"""The numerator of the rule of three.
+
+If none of n sampled documents is damaged, the 95% upper limit of the damaged share of all documents is 3/n (Hanley and
+Lippman-Hand, JAMA 249, 1983).
+"""
+
+MIN_WITHIN = 100
+"""The fewest documents that can rule out rare damage.
+
+If 3% of all documents are damaged, a sample of 100 documents holds none of them in .97^100 = 4.8% of cases. Smaller
+samples miss the damage in more than 5% of cases.
+"""
+
+_CONTEXT_TOKENS = 8  # the most preceding tokens that are kept with each of the worst tokens
 
 
 class OtherTokens(BadInput):
@@ -60,7 +74,7 @@ class ChangedToken:
         document: number of the token's document.
         position: the token's index in the document.
         token: the token's id; -1 if the measurement was imported without ids.
-        before: ids of the scored tokens directly before this one in the document, at most 8.
+        before: ids of the scored tokens directly before this one in its document, at most 8.
         rank_a: the token's rank in the first measurement.
         rank_b: the token's rank in the second measurement.
         instead: id of the token that the second measurement ranks first; -1 if unknown.
@@ -80,7 +94,9 @@ class ChangedToken:
 
 @dataclass(frozen=True)
 class PairCounts(DocumentSums):
-    """Counts of changed tokens in each document of two measurements of the same tokens, (documents,) each.
+    """Numbers of changed tokens in each document of two measurements of the same tokens.
+
+    Every attribute is an array, (documents,).
 
     Attributes:
         moved: the number of tokens with different ranks in the two measurements.
@@ -99,18 +115,18 @@ class PairCounts(DocumentSums):
     gained: FloatArray
 
     @classmethod
-    def of(cls, a: RankTable, b: RankTable) -> PairCounts:
-        """Count the changed tokens of one piece of whole documents. Both tables must hold the same tokens."""
+    def from_tables(cls, a: RankTable, b: RankTable) -> PairCounts:
+        """Count the changed tokens in two rank tables of the same tokens."""
         top_a = a.column_or("top", -1)
         top_b = b.column_or("top", -1)
-        unknown = (top_a < 0) | (top_b < 0)
-        right_a = a.rank == 1
-        right_b = b.rank == 1
+        top_unknown = (top_a < 0) | (top_b < 0)
+        first_in_a = a.rank == 1
+        first_in_b = b.rank == 1
         return cls(
             moved=a.sum_by_document(a.rank != b.rank),
-            same_top=a.sum_by_document(np.where(unknown, nan, top_a == top_b)),
-            lost=a.sum_by_document(right_a & ~right_b),
-            gained=a.sum_by_document(right_b & ~right_a),
+            same_top=a.sum_by_document(np.where(top_unknown, nan, top_a == top_b)),
+            lost=a.sum_by_document(first_in_a & ~first_in_b),
+            gained=a.sum_by_document(first_in_b & ~first_in_a),
         )
 
 
@@ -118,54 +134,55 @@ class PairCounts(DocumentSums):
 class Changes:
     """The comparison of two measurements of the same tokens.
 
-    A row of all counts is a document, or a group if groups are known. Rows are the units of intervals.
+    Each row of the counts is a document, or a group of documents if groups are known. Intervals treat the rows as
+    independent.
 
     Attributes:
-        a: counts of tokens, nats and hits in the first measurement.
-        b: counts of tokens, nats and hits in the second measurement.
-        pairs: counts of the tokens that changed between the measurements.
-        worst: the tokens with the largest fall in ln p, the largest fall first.
+        a: the numbers of tokens, nats and hits in the first measurement.
+        b: the numbers of tokens, nats and hits in the second measurement.
+        pairs: the numbers of tokens that changed between the measurements.
+        worst_tokens: the tokens with the largest fall in ln p, the largest fall first.
 
     """
 
     a: DocumentCounts
     b: DocumentCounts
     pairs: PairCounts
-    worst: list[ChangedToken]
+    worst_tokens: list[ChangedToken]
 
     @property
-    def tokens(self) -> int:
+    def num_tokens(self) -> int:
         """The number of scored tokens."""
         return int(self.a.tokens.sum())
 
     @property
-    def moved(self) -> float:
-        """Share of tokens with different ranks in the two measurements."""
-        return float(self.pairs.moved.sum() / self.tokens)
+    def moved_share(self) -> float:
+        """The share of tokens with different ranks in the two measurements."""
+        return float(self.pairs.moved.sum() / self.num_tokens)
 
     @property
-    def lost(self) -> float:
-        """Share of tokens with rank 1 in the first measurement and another rank in the second."""
-        return float(self.pairs.lost.sum() / self.tokens)
+    def lost_share(self) -> float:
+        """The share of tokens with rank 1 in the first measurement and another rank in the second."""
+        return float(self.pairs.lost.sum() / self.num_tokens)
 
     @property
-    def gained(self) -> float:
-        """Share of tokens with rank 1 in the second measurement and another rank in the first."""
-        return float(self.pairs.gained.sum() / self.tokens)
+    def gained_share(self) -> float:
+        """The share of tokens with rank 1 in the second measurement and another rank in the first."""
+        return float(self.pairs.gained.sum() / self.num_tokens)
 
     @property
-    def units(self) -> int:
+    def num_units(self) -> int:
         """The number of documents, or of groups if groups are known."""
         return len(self.a.tokens)
 
     @property
-    def rises(self) -> FloatArray:
+    def ce_rises(self) -> FloatArray:
         """The rise of CE in each document or group, in nats per token, (units,)."""
         return (self.b.nats - self.a.nats) / self.a.tokens
 
     @property
     def same_top(self) -> Estimate:
-        """Share of tokens at which both measurements rank the same token first, with its error.
+        """The share of tokens at which both measurements rank the same token first, with its error.
 
         It is NaN if a measurement does not hold the token that it ranks first.
         """
@@ -180,17 +197,18 @@ class Changes:
     def mcnemar(self) -> Estimate:
         """McNemar's test of `flips` for clustered data, with documents as clusters: `mcnemar.p()`.
 
-        The variance is that under the hypothesis that as many tokens are gained as lost. If they differ, the interval
-        of this estimate is too wide; use that of `flips`. Source: Obuchowski, Statistics in Medicine 17, 1998. This
-        implementation replaces the normal distribution by Student's t.
+        Its variance holds under the null hypothesis that as many tokens are gained as lost. If the hypothesis is wrong,
+        the variance is too large: use this estimate only for its p-value, and take the interval from `flips`. Source:
+        Obuchowski, Statistics in Medicine 17, 1998. This implementation uses Student's t instead of the normal
+        distribution.
         """
         net = self.pairs.gained - self.pairs.lost
-        value = float(net.sum() / self.tokens)
+        value = float(net.sum() / self.num_tokens)
         if len(net) < MIN_UNITS:
             return Estimate(value, df=nan)
-        variance = float((net**2).sum() / self.tokens**2)
-        sampling_df = float(degrees_of_freedom(net, self.a.tokens / self.tokens))
-        return Estimate(value, variance, sampling_df=sampling_df, deciding=float(deciding(net)))
+        variance = float((net**2).sum() / self.num_tokens**2)
+        sampling_df = float(degrees_of_freedom(net, self.a.tokens / self.num_tokens))
+        return Estimate(value, variance, sampling_df=sampling_df, deciding_documents=float(deciding_documents(net)))
 
     def change(self, metric: str) -> Change:
         """Return the change of one metric.
@@ -210,7 +228,9 @@ class Changes:
             a = self.a.hits[:, column]
             b = self.b.hits[:, column]
         difference = estimate(np.column_stack([self.a.tokens, b - a]), _per_token)
-        return Change(metric, a=float(a.sum() / self.tokens), b=float(b.sum() / self.tokens), difference=difference)
+        return Change(
+            metric, a=float(a.sum() / self.num_tokens), b=float(b.sum() / self.num_tokens), difference=difference
+        )
 
     @property
     def changes(self) -> list[Change]:
@@ -229,61 +249,56 @@ def compare(
     """Compare two measurements of the same tokens.
 
     Args:
-        a: rank tables of the first measurement, each of whole documents, such as `runs.rank_pieces(run)` yields.
-        b: rank tables of the second measurement. They may be cut at other documents than those of `a`.
+        a: the rank tables of the first measurement, each with whole documents, such as `Runs.rank_pieces` yields.
+        b: the rank tables of the second measurement. They may be cut at other documents than the tables of `a`.
         ks: the k of RBP_k. Values above |V| are left out. If empty, only CE is compared.
-        groups: the group of each document that has scored tokens, in the order of the documents. If empty, documents
-            are the units of intervals.
-        worst: the number of tokens to keep in `Changes.worst`.
+        groups: the group of each document that has scored tokens, in the order of the documents. If empty, each
+            document is a unit of the intervals.
+        worst: the number of tokens to keep in `Changes.worst_tokens`.
 
     Raises:
-        OtherTokens: the measurements did not score the same tokens, or ranked them among different candidates.
+        OtherTokens: the measurements did not score the same tokens, or their vocabularies differ in size.
         BadInput: a k is below 1, or every k is above |V|.
 
     """
     counts_a: list[DocumentCounts] = []
     counts_b: list[DocumentCounts] = []
     pairs: list[PairCounts] = []
-    tokens: list[ChangedToken] = []
-    for left, right in _in_step(a, b):
-        if not _same_tokens(left, right):
-            raise OtherTokens("they did not score the same tokens. Compare measurements of one text and one tokenizer")
-        if left.vocab_size != right.vocab_size:
-            raise OtherTokens(f"one ranks among {left.vocab_size:,} candidates, the other among {right.vocab_size:,}")
-        counted = [check_k(k, left.vocab_size) for k in sorted(set(ks)) if k <= left.vocab_size]
-        if len(ks) and not counted:
-            raise BadInput(f"k={min(ks):,}: k must be at most {left.vocab_size:,}, the number of candidates")
-        counts_a.append(left.document_counts(counted))
-        counts_b.append(right.document_counts(counted))
-        pairs.append(PairCounts.of(left, right))
-        tokens = sorted([*tokens, *_worst_tokens(left, right, worst)], key=lambda token: -token.nats)[:worst]
+    worst_tokens: list[ChangedToken] = []
+    for piece_a, piece_b in _aligned_pieces(a, b):
+        vocab_size = piece_a.vocab_size
+        if not _hold_same_tokens(piece_a, piece_b):
+            raise OtherTokens(
+                "the measurements did not score the same tokens. Compare measurements of one text and one tokenizer"
+            )
+        if vocab_size != piece_b.vocab_size:
+            sizes = f"{vocab_size:,} tokens in the first measurement and {piece_b.vocab_size:,} in the second"
+            raise OtherTokens(f"the vocabulary has {sizes}")
+        valid_ks = [check_k(k, vocab_size) for k in sorted(set(ks)) if k <= vocab_size]
+        if len(ks) and not valid_ks:
+            raise BadInput(f"k={min(ks):,}: k must be at most {vocab_size:,}, the size of the vocabulary")
+        counts_a.append(piece_a.document_counts(valid_ks))
+        counts_b.append(piece_b.document_counts(valid_ks))
+        pairs.append(PairCounts.from_tables(piece_a, piece_b))
+        worst_tokens.extend(_worst_tokens(piece_a, piece_b, worst))
+        worst_tokens = sorted(worst_tokens, key=lambda token: -token.nats)[:worst]
     if not pairs:
-        raise OtherTokens("one of them has no scored tokens")
-    return Changes(_joined(counts_a, groups), _joined(counts_b, groups), _joined(pairs, groups), tokens)
+        raise OtherTokens("at least one of the measurements has no scored tokens")
+    return Changes(
+        _concatenate(counts_a, groups), _concatenate(counts_b, groups), _concatenate(pairs, groups), worst_tokens
+    )
 
 
-def _joined(parts: Sequence[T], groups: Sequence[str]) -> T:
-    """Concatenate the counts of all pieces, and sum them by group if groups are given."""
-    whole = parts[0].concatenate(parts)
+def _concatenate(pieces: Sequence[SumsT], groups: Sequence[str]) -> SumsT:
+    """Concatenate the sums of all pieces, and add them by group if groups are given."""
+    whole = pieces[0].concatenate(pieces)
     return whole.in_groups(groups) if len(groups) else whole
 
 
 def _per_token(sums: FloatArray) -> FloatArray:
-    """Divide a sum by the number of tokens. sums: the tokens and the sum, (..., 2). Returns (...)."""
+    """Divide a sum, the second column, by the number of tokens, the first. sums: (..., 2). Returns (...)."""
     return np.asarray(sums[..., 1] / sums[..., 0])
 
-
-RULE_OF_THREE = 3
-"""The numerator of the rule of three. If no document of a sample of n is damaged, the 95% upper limit of the damaged
-share of all documents is 3/n (Hanley and Lippman-Hand, JAMA 249, 1983).
-"""
-
-MIN_WITHIN = 100
-"""The fewest documents that can rule out rare damage.
-
-If 3% of all documents are damaged, a sample of 100 documents holds none of them in .97^100 = 4.8% of cases. Smaller
-samples miss the damage in more than 5% of cases.
-"""
 
 Answer = Literal["worse", "within", "rare", "undecided"]
 
@@ -292,18 +307,19 @@ def judge(changes: Sequence[Change], tolerance: float, documents: int) -> Answer
     """Judge whether the second measurement is worse than the first by more than a tolerance.
 
     Args:
-        changes: the changes of the metrics that are tested together.
-        tolerance: the tolerated change, in nats for CE and as a share of tokens for RBP_k; at least 0.
+        changes: the changes of all metrics that are tested together.
+        tolerance: the largest worsening that is acceptable, in nats for CE and as a share of tokens for RBP_k; at
+            least 0.
         documents: the number of compared documents, or of groups if groups are known.
 
     Returns:
         - `worse`: at least one metric is worse by more than the tolerance. The test is one-sided, at the 5% level, with
           Bonferroni's correction. (Holm's correction would give the same answer, because one rejection is enough.)
-        - `within`: the 95% interval of every metric's worsening ends at or below the tolerance, and there are at least
-          `MIN_WITHIN` documents. Metrics that improved are included.
-        - `rare`: the intervals are as for `within`, but there are fewer than `MIN_WITHIN` documents. Damage to a few
-          documents may have been missed.
-        - `undecided`: none of these, for example because too few documents decide a change.
+        - `within`: for every metric, also for those that improved, the 95% interval of the worsening ends at or below
+          the tolerance. There are at least `MIN_WITHIN` documents.
+        - `rare`: every interval ends at or below the tolerance, but there are fewer than `MIN_WITHIN` documents. The
+          sample may miss rare damage.
+        - `undecided`: no other answer applies, for example because too few documents decide a change.
 
     """
     within = True
@@ -320,27 +336,27 @@ def judge(changes: Sequence[Change], tolerance: float, documents: int) -> Answer
     return "within" if documents >= MIN_WITHIN else "rare"
 
 
-def _worst_tokens(a: RankTable, b: RankTable, most: int) -> Iterator[ChangedToken]:
-    """Yield at most `most` tokens of a piece: those with the largest fall in ln p, the largest fall first."""
-    rise = _nats(b) - _nats(a)
-    document = a.column("document")
-    position = a.column("position")
-    token = a.column_or("token", -1)
-    instead = b.column_or("top", -1)
-    for i in np.argsort(-rise, kind="stable")[:most]:
-        if rise[i] <= 0:
+def _worst_tokens(a: RankTable, b: RankTable, limit: int) -> Iterator[ChangedToken]:
+    """Yield the tokens of two pieces with the largest fall in ln p, the largest fall first, at most `limit` of them."""
+    rises = _nats(b) - _nats(a)
+    documents = a.column("document")
+    positions = a.column("position")
+    tokens = a.column_or("token", -1)
+    tops_b = b.column_or("top", -1)
+    for i in np.argsort(-rises, kind="stable")[:limit]:
+        if rises[i] <= 0:
             return
-        start = max(0, i - _BEFORE)
-        before = token[start:i][document[start:i] == document[i]]
+        start = max(0, i - _CONTEXT_TOKENS)
+        before = tokens[start:i][documents[start:i] == documents[i]]
         yield ChangedToken(
-            document=int(document[i]),
-            position=int(position[i]),
-            token=int(token[i]),
+            document=int(documents[i]),
+            position=int(positions[i]),
+            token=int(tokens[i]),
             before=tuple(before.tolist()),
             rank_a=int(a.rank[i]),
             rank_b=int(b.rank[i]),
-            instead=int(instead[i]),
-            nats=float(rise[i]),
+            instead=int(tops_b[i]),
+            nats=float(rises[i]),
         )
 
 
@@ -349,8 +365,8 @@ def _nats(table: RankTable) -> FloatArray:
     return -table.column("logprob").astype(np.float64)
 
 
-def _same_tokens(a: RankTable, b: RankTable) -> bool:
-    """Return whether both tables hold the same tokens. An unknown id (-1), as in some imports, counts as equal."""
+def _hold_same_tokens(a: RankTable, b: RankTable) -> bool:
+    """Return whether both tables hold the same tokens. An unknown id (-1) counts as equal to any id."""
     if len(a) != len(b):
         return False
     for name in ("document", "position"):
@@ -361,27 +377,29 @@ def _same_tokens(a: RankTable, b: RankTable) -> bool:
     return bool(((token_a == token_b) | (token_a < 0) | (token_b < 0)).all())
 
 
-def _in_step(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[tuple[RankTable, RankTable]]:
-    """Yield pairs of pieces that end at the same document. Pieces that end at different documents are cut.
+def _aligned_pieces(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[tuple[RankTable, RankTable]]:
+    """Yield pairs of pieces that end at the same document. Pieces that end at different documents are split.
 
     Raises OtherTokens if one measurement has documents after the last document of the other.
     """
-    pieces = filter(len, a), filter(len, b)  # a table without rows is one piece without documents
-    left = next(pieces[0], None)
-    right = next(pieces[1], None)
-    while left is not None and right is not None:
-        last = min(int(left.documents[0][-1]), int(right.documents[0][-1]))
-        first_left, left = _cut(left, last)
-        first_right, right = _cut(right, last)
-        yield first_left, first_right
-        left = left or next(pieces[0], None)
-        right = right or next(pieces[1], None)
-    if left is not None or right is not None:
-        raise OtherTokens("one of them scored more documents than the other. Compare measurements of one text")
+    # A measurement without scored tokens is one piece without rows.
+    pieces_a = filter(len, a)
+    pieces_b = filter(len, b)
+    piece_a = next(pieces_a, None)
+    piece_b = next(pieces_b, None)
+    while piece_a is not None and piece_b is not None:
+        last_document = min(int(piece_a.documents[0][-1]), int(piece_b.documents[0][-1]))
+        head_a, piece_a = _split_after(piece_a, last_document)
+        head_b, piece_b = _split_after(piece_b, last_document)
+        yield head_a, head_b
+        piece_a = piece_a or next(pieces_a, None)
+        piece_b = piece_b or next(pieces_b, None)
+    if piece_a is not None or piece_b is not None:
+        raise OtherTokens("one measurement scored more documents than the other. Compare measurements of one text")
 
 
-def _cut(table: RankTable, last: int) -> tuple[RankTable, RankTable | None]:
-    """Split a table into the documents with numbers up to `last` and the later documents; None if there are none."""
-    end = int(np.count_nonzero(table.column("document") <= last))
-    rest = replace(table, table=table.table.slice(end))
-    return replace(table, table=table.table.slice(0, end)), rest if len(rest) else None
+def _split_after(table: RankTable, document: int) -> tuple[RankTable, RankTable | None]:
+    """Split a table after the document with a number. The second part is None if there are no later documents."""
+    end = int(np.count_nonzero(table.column("document") <= document))
+    later = replace(table, table=table.table.slice(end))
+    return replace(table, table=table.table.slice(0, end)), later if len(later) else None

@@ -1,8 +1,9 @@
-"""Compare and pool exponents. An error that two laws have in common cancels in their difference.
+"""Compare and pool the exponents of several laws.
 
-- `difference_of_exponents` compares two families on one dataset. Both are measured on the same documents. It subtracts
-  the influences of each document on both exponents before it squares them.
-- `Law.over` compares two laws of one family on two datasets. Both are laws of the same models.
+- `difference_of_exponents` compares two families on one dataset. If a document influences both exponents alike, its
+  influence cancels in the difference.
+- `Law.over` (in `laws.py`) compares the laws of one family on two datasets. Scatter of a model that is equal on both
+  datasets cancels.
 - `mean_over_datasets` and `mean_over_families` compute random-effects means of exponents.
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 import scipy
 
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.documents import combined, from_influences
+from rbptrack.stats.documents import combined_influences, estimate_from_influences
 from rbptrack.stats.estimate import Estimate, sum_of_variances
 from rbptrack.stats.laws import Law
 
@@ -24,25 +25,31 @@ MIN_POOLED = 3
 """The smallest number of exponents that a random-effects mean is computed from."""
 
 
-def difference_of_exponents(one: Law, other: Law) -> Estimate:
+def difference_of_exponents(first: Law, second: Law) -> Estimate:
     """Return alpha of one family minus alpha of another family that was measured on the same documents.
 
-    If the numbers of documents differ, or single documents are unknown, the two laws count as independent.
+    The influences of each document on both exponents are subtracted before they are squared. If the numbers of
+    documents differ, or single documents are unknown, the two laws count as independent.
 
     Args:
-        one: the law of the first family.
-        other: the law of the second family. It may have other sizes. Row i of its influences `u` must belong to the
-            same document as row i of `one.u`.
+        first: the law of the first family.
+        second: the law of the second family. It may have other sizes. Row i of its influences (`documents.u`) must
+            belong to the same document as row i of the influences of `first`.
 
     """
-    independent = one.alpha - other.alpha
-    if one.documents is None or other.documents is None or len(one.documents.u) != len(other.documents.u):
+    independent = first.alpha - second.alpha
+    if first.documents is None or second.documents is None or len(first.documents.u) != len(second.documents.u):
         return independent
-    weights = np.concatenate([one.alpha_weights, -other.alpha_weights])
-    u = combined(np.hstack([one.documents.u, other.documents.u]), weights)
-    shares = (one.documents.shares + other.documents.shares) / 2  # tokenizers may differ
-    paired = from_influences(np.array(independent.value), u, shares)
-    return replace(independent, sampling=paired.sampling, sampling_df=paired.sampling_df, deciding=paired.deciding)
+    weights = np.concatenate([first.alpha_weights, -second.alpha_weights])
+    u = combined_influences(np.hstack([first.documents.u, second.documents.u]), weights)
+    shares = (first.documents.shares + second.documents.shares) / 2  # tokenizers may differ
+    paired = estimate_from_influences(np.array(independent.value), u, shares)
+    return replace(
+        independent,
+        sampling=paired.sampling,
+        sampling_df=paired.sampling_df,
+        deciding_documents=paired.deciding_documents,
+    )
 
 
 def pooled_scatter(laws: Sequence[Law]) -> tuple[float, float]:
@@ -62,8 +69,8 @@ class Mean:
     Attributes:
         mean: the mean with its error.
         tau: standard deviation of the true exponents, by Paule and Mandel's estimator.
-        low: lower end of the 95% prediction interval for the true exponent of one more dataset or family.
-        high: upper end of that prediction interval.
+        low: lower end of the 95% prediction interval of the true exponent of one more dataset or family.
+        high: upper end of the prediction interval.
         homogeneity: p-value of Welch's test of the hypothesis that all true exponents are equal.
         number: the number of exponents.
 
@@ -80,11 +87,11 @@ class Mean:
 def mean_over_datasets(laws: Sequence[Law]) -> Mean | None:
     """Return the mean exponent of one family over datasets.
 
-    A model may lie above or below the law on all datasets alike. More datasets do not reduce this common scatter, and
-    the mean's interval includes it. It is the scatter around the law of the geometric mean over the datasets. The
-    remaining scatter is treated as independent between datasets.
+    A model may lie above its law on every dataset, or below its law on every dataset. More datasets do not reduce this
+    common scatter, so the interval of the mean includes it. It is estimated from the residuals of each model, averaged
+    over the datasets. The remaining scatter is treated as independent between datasets.
 
-    Returns None if an exponent has no error, or if there are fewer than `MIN_POOLED` laws.
+    Returns None if an exponent has no interval, or if there are fewer than `MIN_POOLED` laws.
 
     Args:
         laws: one law for each dataset, at least 2. All have the same sizes.
@@ -92,64 +99,71 @@ def mean_over_datasets(laws: Sequence[Law]) -> Mean | None:
     """
     number = len(laws)
     residuals = np.array([law.residuals for law in laws])  # (laws, m)
-    common = residuals.mean(axis=0)
+    common_residuals = residuals.mean(axis=0)
     df = laws[0].sizes - 2
     weights = laws[0].alpha_weights
-    own = []
-    for law, residual in zip(laws, residuals, strict=True):
-        squares = float(((residual - common) ** 2).sum()) * number / (number - 1)
-        own.append(law.alpha_with_scatter(squares / df if df > 0 else nan, df))
-    shared = Estimate(0.0, scatter=float(common @ common) / df * float(weights @ weights) if df > 0 else nan, df=df)
-    return random_effects(own, shared)
+    exponents = []
+    for law, law_residuals in zip(laws, residuals, strict=True):
+        squares = float(((law_residuals - common_residuals) ** 2).sum()) * number / (number - 1)
+        exponents.append(law.alpha_with_scatter(squares / df if df > 0 else nan, df))
+    common_scatter = nan
+    if df > 0:
+        common_scatter = float(common_residuals @ common_residuals) / df * float(weights @ weights)
+    return random_effects(exponents, Estimate(0.0, scatter=common_scatter, df=df))
 
 
 def mean_over_families(laws: Sequence[Law]) -> Mean | None:
     """Return the mean exponent of families on one dataset.
 
-    A document may influence all families alike. More families do not reduce this common error, and the mean's interval
-    includes it. The remaining error is treated as independent between families. If the numbers of documents differ, or
-    single documents are unknown, all errors are treated as independent.
+    A document may influence all families alike. More families do not reduce this common error, so the interval of the
+    mean includes it. The remaining error is treated as independent between families. If the numbers of documents
+    differ, or single documents are unknown, all errors are treated as independent.
 
-    Returns None if an exponent has no error, or if there are fewer than `MIN_POOLED` laws.
+    Returns None if an exponent has no interval, or if there are fewer than `MIN_POOLED` laws.
 
     Args:
-        laws: one law for each family. Row i of every law's influences `u` must belong to the same document.
+        laws: one law for each family. Row i of the influences (`documents.u`) must belong to the same document in all
+            laws.
 
     """
     documents = [law.documents for law in laws if law.documents is not None]
     if len(documents) < len(laws) or len({len(law_documents.u) for law_documents in documents}) > 1:
         return random_effects([law.alpha for law in laws], Estimate(0.0))
     u = np.array(
-        [combined(law_documents.u, law.alpha_weights) for law, law_documents in zip(laws, documents, strict=True)]
-    )
+        [
+            combined_influences(law_documents.u, law.alpha_weights)
+            for law, law_documents in zip(laws, documents, strict=True)
+        ]
+    )  # (families, documents)
     shares = np.mean([law_documents.shares for law_documents in documents], axis=0)  # tokenizers may differ
-    own = []
-    for law, own_u in zip(laws, u - u.mean(axis=0), strict=True):
-        part = from_influences(np.array(law.alpha.value), own_u, shares)
-        own.append(replace(law.alpha, sampling=part.sampling, sampling_df=part.sampling_df))
-    return random_effects(own, from_influences(np.array(0.0), u.mean(axis=0), shares))
+    common_u = u.mean(axis=0)
+    exponents = []
+    for law, remaining_u in zip(laws, u - common_u, strict=True):
+        remaining = estimate_from_influences(np.array(law.alpha.value), remaining_u, shares)
+        exponents.append(replace(law.alpha, sampling=remaining.sampling, sampling_df=remaining.sampling_df))
+    return random_effects(exponents, estimate_from_influences(np.array(0.0), common_u, shares))
 
 
-def random_effects(own: Sequence[Estimate], shared: Estimate) -> Mean | None:
+def random_effects(estimates: Sequence[Estimate], common: Estimate) -> Mean | None:
     """Return a random-effects mean with Hartung and Knapp's interval.
 
-    Sources: Hartung and Knapp, Statistics in Medicine 20, 2001, for the variance of the mean, which is not allowed to
-    be smaller than that of a fixed-effects mean; Paule and Mandel for tau; Welch, Biometrika 38, 1951, for the test of
-    homogeneity.
+    The variance of the mean is not allowed to be smaller than that of a fixed-effects mean. Sources: Hartung and Knapp,
+    Statistics in Medicine 20, 2001, for this variance; Paule and Mandel for tau; Welch, Biometrika 38, 1951, for the
+    test of homogeneity.
 
-    Returns None if there are fewer than `MIN_POOLED` estimates, if an error is unknown, or if a variance is 0.
+    Returns None if there are fewer than `MIN_POOLED` estimates, if one of them has no interval, or if a variance is 0.
 
     Args:
-        own: the estimates. The error of each is the part that it does not have in common with the others.
-        shared: an estimate. Its error is the part that all estimates have in common. Its value is not used.
+        estimates: the values, each with the part of its error that it does not have in common with the others.
+        common: an estimate whose error is the part that all estimates have in common. Its value is not used.
 
     """
-    number = len(own)
-    if number < MIN_POOLED or not (shared.known and all(one.known for one in own)):
+    number = len(estimates)
+    if number < MIN_POOLED or not (common.has_interval and all(estimate.has_interval for estimate in estimates)):
         return None
-    values = np.array([one.value for one in own])
-    parts = [sum_of_variances((one.sampling, one.sampling_df), (one.scatter, one.df)) for one in own]
-    variances = np.array([variance for variance, _ in parts])
+    values = np.array([estimate.value for estimate in estimates])
+    variances_with_df = [_total_variance(estimate) for estimate in estimates]
+    variances = np.array([variance for variance, _ in variances_with_df])
     if not (variances > 0).all():
         return None
     tau2 = _paule_mandel(values, variances)
@@ -157,24 +171,28 @@ def random_effects(own: Sequence[Estimate], shared: Estimate) -> Mean | None:
     mean = float(weights @ values / weights.sum())
     spread = float(weights @ (values - mean) ** 2) / (number - 1)
     variance = max(spread, 1.0) / float(weights.sum())
-    common, common_df = sum_of_variances((shared.sampling, shared.sampling_df), (shared.scatter, shared.df))
-    estimate = Estimate(mean, common, variance, number - 1, common_df)
-    half = float(scipy.special.stdtrit(number - 2, 0.975)) * sqrt(tau2 + variance + common)
+    common_variance, common_df = _total_variance(common)
+    prediction_half_width = float(scipy.special.stdtrit(number - 2, 0.975)) * sqrt(tau2 + variance + common_variance)
     return Mean(
-        mean=estimate,
+        mean=Estimate(mean, common_variance, variance, number - 1, common_df),
         tau=sqrt(tau2),
-        low=mean - half,
-        high=mean + half,
-        homogeneity=_welch(values, variances, np.array([df for _, df in parts])),
+        low=mean - prediction_half_width,
+        high=mean + prediction_half_width,
+        homogeneity=_welch_p(values, variances, np.array([df for _, df in variances_with_df])),
         number=number,
     )
 
 
-def _paule_mandel(values: FloatArray, variances: FloatArray) -> float:
-    """Return Paule and Mandel's variance of the true values.
+def _total_variance(estimate: Estimate) -> tuple[float, float]:
+    """Return the sum of both variances of an estimate, and its degrees of freedom."""
+    return sum_of_variances((estimate.sampling, estimate.sampling_df), (estimate.scatter, estimate.df))
 
-    It is the variance at which the weighted sum of squares around the weighted mean equals its expectation, n - 1. If
-    the sum is smaller than that already at variance 0, the result is 0.
+
+def _paule_mandel(values: FloatArray, variances: FloatArray) -> float:
+    """Return Paule and Mandel's estimate of the variance tau^2 of the true values.
+
+    At this variance, the weighted sum of squares around the weighted mean equals its expectation, n - 1. If the sum is
+    at most n - 1 at a variance of 0, the estimate is 0.
     """
 
     def excess(tau2: float) -> float:
@@ -184,11 +202,11 @@ def _paule_mandel(values: FloatArray, variances: FloatArray) -> float:
 
     if excess(0.0) <= 0:
         return 0.0
-    most = float(((values - values.mean()) ** 2).sum()) + float(variances.max())
-    return float(scipy.optimize.brentq(excess, 0.0, most, rtol=1e-10))
+    upper = float(((values - values.mean()) ** 2).sum()) + float(variances.max())
+    return float(scipy.optimize.brentq(excess, 0.0, upper, rtol=1e-10))
 
 
-def _welch(values: FloatArray, variances: FloatArray, df: FloatArray) -> float:
+def _welch_p(values: FloatArray, variances: FloatArray, df: FloatArray) -> float:
     """Return the p-value of Welch's test that all true values are equal.
 
     Args:
@@ -202,9 +220,9 @@ def _welch(values: FloatArray, variances: FloatArray, df: FloatArray) -> float:
     total = weights.sum()
     mean = weights @ values / total
     between = float(weights @ (values - mean) ** 2) / (number - 1)
-    unknown = float(((1 - weights / total) ** 2 / df).sum())
-    statistic = between / (1 + 2 * (number - 2) / (number**2 - 1) * unknown)
-    denominator_df = (number**2 - 1) / (3 * unknown) if unknown > 0 else inf
+    correction = float(((1 - weights / total) ** 2 / df).sum())  # 0 if all variances are known exactly
+    statistic = between / (1 + 2 * (number - 2) / (number**2 - 1) * correction)
+    denominator_df = (number**2 - 1) / (3 * correction) if correction > 0 else inf
     if denominator_df == inf:
         return float(scipy.special.chdtrc(number - 1, statistic * (number - 1)))
     return float(scipy.special.fdtrc(number - 1, denominator_df, statistic))

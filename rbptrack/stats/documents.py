@@ -1,12 +1,13 @@
-"""Errors by the jackknife over documents. The document is the unit of every interval.
+"""Errors of statistics by the jackknife over documents.
 
 A statistic is a function of sums over documents. `estimate` computes its value and its error. Sums are an array,
 (documents, columns), or an object with such an array as its attribute `sums`. The first column is the number of tokens.
 `DocumentCounts` is such an object: its columns are tokens, nats, and the hits at each k.
 
-Tokens of one text resemble each other. Intervals that treat tokens as independent are therefore too narrow: in
-simulations, 95% intervals of an exponent contained the true value in 16 to 61% of cases. If documents belong to groups
-(a site, a book), a row of the sums is a group.
+Intervals treat documents as independent, not tokens. Tokens of one text resemble each other, so intervals that treat
+tokens as independent are too narrow: in simulations, 95% intervals of an exponent contained the true value in 16 to 61%
+of cases. If documents belong to groups (a site, a book), each row of the sums is a group, and intervals treat groups as
+independent.
 """
 
 from __future__ import annotations
@@ -24,14 +25,20 @@ from rbptrack.stats.estimate import Estimate
 from rbptrack.stats.rounding import ROUNDING
 
 MIN_UNITS = 20
-"""The fewest documents, or groups if they are known, for an error. With fewer, a number has no interval and no test."""
+"""The fewest documents (or groups, if they are known) from which an error is computed.
+
+With fewer, a number has no interval and no test.
+"""
 
 TOTALS = -1
-"""The number of the single row that holds a dataset's totals. Metrics imported without ranks have only this row."""
+"""The document number of a row that holds the totals of a dataset.
+
+Metrics that were imported without ranks have only this row.
+"""
 
 
 class HasSums(Protocol):
-    """An object that holds sums of each document."""
+    """An object with sums of each document, such as `DocumentCounts` or `Sums`."""
 
     @property
     def sums(self) -> FloatArray:
@@ -39,8 +46,8 @@ class HasSums(Protocol):
         ...
 
 
-Summed = HasSums | FloatArray
-"""The sums of each document: an array, (documents, columns), or an object that holds one.
+SumsLike = HasSums | FloatArray
+"""The sums of each document: an array, (documents, columns), or an object with such an array as its attribute `sums`.
 
 The first column is the number of tokens. If each document has several parts, the array is (documents, parts, columns).
 """
@@ -51,7 +58,7 @@ Statistic = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class Sums(DocumentSums):
-    """The sums of each document that an analyzer computes from rank tables. `read_families` takes them.
+    """Sums of each document that an analyzer computes from rank tables, and passes to `read_families`.
 
     Attributes:
         document: the numbers of the documents, ascending, (documents,).
@@ -122,8 +129,8 @@ def ce_and_neg_log_rbp(sums: FloatArray) -> FloatArray:
 def neg_log_rbp_over_ce(sums: FloatArray) -> FloatArray:
     """Return -ln RBP_k / CE of each k, (..., ks).
 
-    The exponent of this ratio's law is the exponent of -ln RBP_k minus that of CE. Errors that the two exponents have
-    in common cancel in it.
+    The exponent of the law of this ratio is the exponent of -ln RBP_k minus the exponent of CE. Errors that both
+    exponents have in common cancel in the difference.
 
     sums: the number of tokens, the sum of nats, and the hits at each k, (..., 2 + ks).
     """
@@ -131,16 +138,16 @@ def neg_log_rbp_over_ce(sums: FloatArray) -> FloatArray:
     return np.asarray(values[..., 1:] / values[..., :1])
 
 
-def influences(sums: Summed, statistic: Statistic) -> tuple[FloatArray, FloatArray]:
+def influences(sums: SumsLike, statistic: Statistic) -> tuple[FloatArray, FloatArray]:
     """Compute a statistic of sums over documents, and the influence of each document on it.
 
     Returns:
-        The value, () or (values,), and the influences, (documents,) or (documents, values). An influence is the value
-        minus the value without the document, minus the mean of these differences. A difference that may be a rounding
-        error counts as 0.
+        The value, () or (values,), and the influences, (documents,) or (documents, values). The influence of a document
+        is the value minus the value without the document, minus the mean of these differences over all documents.
+        A difference as small as a rounding error counts as 0.
 
     """
-    by_document = _array(sums)
+    by_document = _sums_array(sums)
     totals = by_document.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.asarray(statistic(totals), dtype=np.float64)
@@ -149,34 +156,37 @@ def influences(sums: Summed, statistic: Statistic) -> tuple[FloatArray, FloatArr
         return value, np.asarray(u - u.mean(axis=0))
 
 
-def shares_of_tokens(sums: Summed) -> FloatArray:
+def shares_of_tokens(sums: SumsLike) -> FloatArray:
     """Return the share of the tokens that each document holds, (documents,).
 
-    If each document has several parts, it is the share of the tokens of one part: the part in which the fewest
-    documents hold most of the tokens.
+    If each document has several parts, the shares are those of one part: the part whose tokens are concentrated in the
+    fewest documents.
 
-    Raises ValueError if the sums are not (documents, columns) or (documents, parts, columns), or if the first column
-    has negative numbers, which cannot be numbers of tokens.
+    Raises:
+        ValueError: the sums are not (documents, columns) or (documents, parts, columns), or the first column has
+            negative numbers, which cannot be numbers of tokens.
+
     """
-    by_document = _array(sums)
+    by_document = _sums_array(sums)
     if by_document.ndim not in (2, 3):
         raise ValueError(f"sums have the shape {by_document.shape}; it must be (documents, columns)")
     tokens = by_document[..., 0]
     if (tokens < 0).any():
         raise ValueError("the first column of sums has negative numbers; it must be the number of tokens")
     if tokens.ndim > 1:
-        tokens = tokens[:, np.argmin(deciding(tokens))]  # of two equal parts, either gives the same degrees of freedom
+        # If two parts tie, either gives the same degrees of freedom.
+        tokens = tokens[:, np.argmin(deciding_documents(tokens))]
     with np.errstate(invalid="ignore"):  # a part may have no tokens
         return np.asarray(tokens / tokens.sum())
 
 
-def _array(sums: Summed) -> FloatArray:
+def _sums_array(sums: SumsLike) -> FloatArray:
     return np.asarray(sums if isinstance(sums, np.ndarray) else sums.sums, dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class DocumentInfluences:
-    """The influences of documents on one value or several.
+    """The influences of documents on one or several values, and the lengths of the documents.
 
     Attributes:
         u: the influences, (documents,) or (documents, values).
@@ -188,11 +198,11 @@ class DocumentInfluences:
     shares: FloatArray
 
 
-def combined(u: FloatArray, weights: FloatArray) -> FloatArray:
+def combined_influences(u: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the influences of documents on a weighted sum of values, (documents,).
 
-    If the terms cancel up to a rounding error, the influence is exactly 0. This happens to a document that influences
-    all sizes of a law alike: its influence on the exponent is 0.
+    If the terms cancel up to a rounding error, the influence is exactly 0. An example is a document that influences all
+    sizes of a law alike: its influence on the exponent is 0.
 
     Args:
         u: the influences on each value, (documents, values).
@@ -200,12 +210,12 @@ def combined(u: FloatArray, weights: FloatArray) -> FloatArray:
 
     """
     with np.errstate(invalid="ignore"):  # influences may be infinite
-        total = u @ weights
-        total[np.abs(total) <= ROUNDING * (np.abs(u) @ np.abs(weights))] = 0.0
-    return np.asarray(total)
+        influence = u @ weights
+        influence[np.abs(influence) <= ROUNDING * (np.abs(u) @ np.abs(weights))] = 0.0
+    return np.asarray(influence)
 
 
-def estimate(sums: Summed, statistic: Statistic) -> Estimate:
+def estimate(sums: SumsLike, statistic: Statistic) -> Estimate:
     """Compute one statistic of sums over documents, and its error by the jackknife.
 
     Args:
@@ -214,11 +224,11 @@ def estimate(sums: Summed, statistic: Statistic) -> Estimate:
         statistic: a function that takes sums, (..., columns), and returns a number, (...).
 
     """
-    return from_influences(*influences(sums, statistic), shares_of_tokens(sums))
+    return estimate_from_influences(*influences(sums, statistic), shares_of_tokens(sums))
 
 
-def from_influences(value: FloatArray, u: FloatArray, shares: FloatArray) -> Estimate:
-    """Return an estimate, given its value and the influences of documents on it.
+def estimate_from_influences(value: FloatArray, u: FloatArray, shares: FloatArray) -> Estimate:
+    """Return the estimate of a value, with its error from the influences of documents on it.
 
     Args:
         value: the value, () or (1,).
@@ -231,14 +241,14 @@ def from_influences(value: FloatArray, u: FloatArray, shares: FloatArray) -> Est
         float(np.squeeze(value)),
         sampling=float(covariance(u[:, None])[0, 0]),
         sampling_df=float(degrees_of_freedom(u, shares)),
-        deciding=float(deciding(u)),
+        deciding_documents=float(deciding_documents(u)),
     )
 
 
 def half_widths(u: FloatArray, shares: FloatArray, level: float = 0.95) -> FloatArray:
-    """Return half the width of the intervals of several statistics, (values,).
+    """Return half the width of the interval of each of several statistics, (values,).
 
-    It is NaN with fewer than `MIN_UNITS` documents, and if an influence is not finite.
+    It is NaN if there are fewer than `MIN_UNITS` documents, or if an influence on the statistic is not finite.
 
     Args:
         u: the influences of documents, (documents, values).
@@ -248,15 +258,15 @@ def half_widths(u: FloatArray, shares: FloatArray, level: float = 0.95) -> Float
     """
     n = len(u)
     with np.errstate(invalid="ignore", over="ignore"):
-        spread = np.sqrt((u**2).sum(axis=0) * (n - 1) / n)
-        half = scipy.special.stdtrit(degrees_of_freedom(u, shares), (1 + level) / 2) * spread
-    return np.where(np.isfinite(half) & (n >= MIN_UNITS), half, nan)
+        standard_error = np.sqrt((u**2).sum(axis=0) * (n - 1) / n)
+        half_width = scipy.special.stdtrit(degrees_of_freedom(u, shares), (1 + level) / 2) * standard_error
+    return np.where(np.isfinite(half_width) & (n >= MIN_UNITS), half_width, nan)
 
 
 def covariance(u: FloatArray) -> FloatArray:
     """Return the covariance over documents of several statistics, (values, values).
 
-    It is NaN with fewer than `MIN_UNITS` documents, and for a statistic with an influence that is not finite.
+    It is NaN if there are fewer than `MIN_UNITS` documents, or if an influence on one of its statistics is not finite.
 
     Args:
         u: the influences of documents on each statistic, (documents, values).
@@ -265,16 +275,17 @@ def covariance(u: FloatArray) -> FloatArray:
     n, values = u.shape
     if n < MIN_UNITS:
         return np.full((values, values), nan)
-    # A statistic is infinite without a document that holds all its hits. Its error is then unknown.
+    # If one document holds all hits of a statistic, the statistic without it is infinite, and its error is unknown.
     finite = np.isfinite(u).all(axis=0)
     sums = np.where(finite, u, 0.0)
     return np.where(np.outer(finite, finite), sums.T @ sums * (n - 1) / n, nan)
 
 
-def deciding(u: FloatArray) -> FloatArray:
+def deciding_documents(u: FloatArray) -> FloatArray:
     """Return the effective number of documents that decide a statistic, K = (sum u^2)^2 / sum u^4, () or (values,).
 
-    If all influences are equal in size, K is the number of documents. If one document has all the influence, K is 1.
+    If all influences have one absolute value, K is the number of documents. If only one document has influence, K is 1.
+    It is NaN if an influence is not finite.
 
     Args:
         u: the influences of documents, (documents,) or (documents, values).
@@ -282,8 +293,8 @@ def deciding(u: FloatArray) -> FloatArray:
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         squares = u**2
-        fourth = (squares**2).sum(axis=0)
-        count = np.where(fourth > 0, squares.sum(axis=0) ** 2 / fourth, len(u))
+        fourth_powers = (squares**2).sum(axis=0)
+        count = np.where(fourth_powers > 0, squares.sum(axis=0) ** 2 / fourth_powers, len(u))
     return np.where(np.isfinite(u).all(axis=0), count, nan)
 
 
@@ -293,19 +304,23 @@ def degrees_of_freedom(u: FloatArray, shares: FloatArray) -> FloatArray:
     K = (sum u^2)^2 / sum u^4 is the effective number of documents. 3K - 1 is Satterthwaite's rule, with the fourth
     moment of a normal distribution.
 
-    K_L = (sum t^2)^2 / sum t^4 is the same number, computed from the tokens t of each document. If a few documents hold
-    most tokens, they decide the true variance. A sample in which they happen to have little influence has a large K and
-    a small estimated variance. K_L does not depend on such luck. Without it, 95% intervals contain the true difference
-    in 81 to 97% of simulated cases if lengths differ a thousandfold (docs/explanation/validity.md).
+    K_L = (sum t^2)^2 / sum t^4 is the effective number of documents by length, where t is the number of tokens of a
+    document. If a few documents hold most tokens, they decide the true variance. In a sample in which they happen to
+    have little influence, K is large and the estimated variance is too small. K_L does not depend on this chance.
+    Without K_L, 95% intervals contain the true difference in 81 to 97% of simulated cases if lengths differ a
+    thousandfold (docs/explanation/validity.md).
 
     Args:
         u: the influences of documents, (documents,) or (documents, values).
         shares: the share of the tokens that each document holds, (documents,).
 
     """
-    return np.asarray(np.fmin(np.fmin(len(u) - 1, 3 * deciding(u) - 1), deciding(shares)))
+    return np.asarray(np.fmin(np.fmin(len(u) - 1, 3 * deciding_documents(u) - 1), deciding_documents(shares)))
 
 
-def only_totals(sums: Summed) -> bool:
-    """Whether the sums hold only totals, because single documents are unknown (metrics imported without ranks)."""
+def only_totals(sums: SumsLike) -> bool:
+    """Return whether the sums hold only the totals of a dataset, because its documents are unknown.
+
+    This is the case for metrics that were imported without ranks.
+    """
     return isinstance(sums, DocumentCounts) and len(sums.document) == 1 and int(sums.document[0]) == TOTALS

@@ -9,12 +9,15 @@ import scipy  # `scipy.special` is loaded at first use. Importing it here would 
 
 from rbptrack.stats.rounding import ROUNDING
 
-MIN_P = 1e-100  # quantiles of t overflow at smaller tails
+MIN_P = 1e-100  # the smallest probability of a tail: quantiles of t overflow at smaller ones
 
 MIN_DECIDING = 4
-"""The fewest documents that must decide a number before it is tested. With fewer, it has an interval but no p-value."""
+"""The fewest documents that must decide a number before it is tested.
 
-_ROUNDING = 1e-9  # tolerance of a comparison with `MIN_DECIDING`: the last bit must not decide whether a test is made
+With fewer, the number has an interval but no p-value.
+"""
+
+_TOLERANCE = 1e-9  # of the comparison with `MIN_DECIDING`: a rounding error must not decide whether there is a test
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,8 @@ class Estimate:
         scatter: variance from other sources, such as the scatter of models around their law.
         df: degrees of freedom of `scatter`. If 0 or NaN, the error is unknown and the number has no interval.
         sampling_df: degrees of freedom of `sampling`.
-        deciding: effective number of documents that decide the number, as `documents.deciding` computes it; infinite if
-            the number has no variance over documents.
+        deciding_documents: the effective number of documents that decide the number, which the function
+            `documents.deciding_documents` computes; infinite if the number has no variance over documents.
 
     """
 
@@ -40,40 +43,40 @@ class Estimate:
     scatter: float = 0.0
     df: float = inf
     sampling_df: float = inf
-    deciding: float = inf
+    deciding_documents: float = inf
 
     @property
-    def known(self) -> bool:
-        """Whether the number has an interval."""
+    def has_interval(self) -> bool:
+        """Whether the error of the number is known."""
         return self.df > 0 and isfinite(self.value + self.sampling + self.scatter)
 
     @property
     def testable(self) -> bool:
         """Whether the number has an interval, and at least `MIN_DECIDING` documents decide it."""
-        return self.known and self.deciding > MIN_DECIDING - _ROUNDING
+        return self.has_interval and self.deciding_documents > MIN_DECIDING - _TOLERANCE
 
     @property
     def se(self) -> float:
         """The standard error; NaN if the number has no interval."""
-        return sqrt(max(self.sampling + self.scatter, 0.0)) if self.known else nan
+        return sqrt(max(self.sampling + self.scatter, 0.0)) if self.has_interval else nan
 
-    def half(self, level: float = 0.95) -> float:
-        """Return half the width of the interval at a level; NaN if the error is unknown."""
-        if not self.known:
+    def half_width(self, level: float = 0.95) -> float:
+        """Return half the width of the interval at a level; NaN if the number has no interval."""
+        if not self.has_interval:
             return nan
-        return sqrt(self._squared_half((1 - level) / 2))
+        return sqrt(self._squared_half_width((1 - level) / 2))
 
     def detectable(self, tests: int = 1) -> float:
-        """Return the distance of the true value from a null value that a test finds in 80% of cases.
+        """Return the smallest distance from a null value at which a test rejects the null value in 80% of cases.
 
         The test is two-sided. Its level is 5%, divided by `tests` (Bonferroni's correction).
         """
-        return self.half(1 - 0.05 / tests) + self.half(0.6)
+        return self.half_width(1 - 0.05 / tests) + self.half_width(0.6)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the lower and upper end of the interval at a level; NaN if the error is unknown."""
-        half = self.half(level)
-        return self.value - half, self.value + half
+        """Return the lower and the upper end of the interval at a level; NaN if the number has no interval."""
+        half_width = self.half_width(level)
+        return self.value - half_width, self.value + half_width
 
     def without_error(self) -> Estimate:
         """Return an estimate with the same value and an unknown error."""
@@ -82,7 +85,7 @@ class Estimate:
     def p(self, null: float = 0.0) -> float:
         """Return the two-sided p-value of the hypothesis that the true value is `null`.
 
-        The p-value is 1 - L, if L is the level at which an end of the interval equals the null value. It is NaN if the
+        The p-value is 1 - L, where L is the level at which an end of the interval equals `null`. It is NaN if the
         number is not `testable`.
         """
         if not self.testable:
@@ -92,16 +95,20 @@ class Estimate:
             return 1.0
         if self.sampling + self.scatter <= 0:
             return 0.0
-        dfs = [df for variance, df in self._parts if variance > 0]
+        dfs = [df for variance, df in self._variances if variance > 0]
         if len(set(dfs)) == 1:
             return float(2 * _tail(dfs[0], distance / self.se))
-        if self._squared_half(MIN_P) < distance**2:
+        if self._squared_half_width(MIN_P) < distance**2:
             return 2 * MIN_P
-        least = max(_tail(max(dfs), distance / self.se), MIN_P)
-        most = _tail(min(dfs), distance / self.se)
+        # The tail lies between those of the largest and of the smallest degrees of freedom.
+        lower = max(_tail(max(dfs), distance / self.se), MIN_P)
+        upper = _tail(min(dfs), distance / self.se)
         # The half width is 0 at a tail of 0.5 and grows again above it.
-        ends = log(least) - 1e-6, min(log(most) + 1e-6, log(0.5))
-        return 2 * exp(scipy.optimize.brentq(lambda x: self._squared_half(exp(x)) - distance**2, *ends, xtol=1e-9))
+        bounds = log(lower) - 1e-6, min(log(upper) + 1e-6, log(0.5))
+        ln_tail = scipy.optimize.brentq(
+            lambda ln_tail: self._squared_half_width(exp(ln_tail)) - distance**2, *bounds, xtol=1e-9
+        )
+        return 2 * exp(ln_tail)
 
     def __sub__(self, other: Estimate) -> Estimate:
         """Return the difference of two independent estimates.
@@ -111,21 +118,24 @@ class Estimate:
         value = self.value - other.value
         if abs(value) <= ROUNDING * (abs(self.value) + abs(other.value)):
             value = 0.0
-        if not (self.known and other.known):
+        if not (self.has_interval and other.has_interval):
             return Estimate(value, df=nan)
-        (sampling, sampling_df), (scatter, df) = map(sum_of_variances, self._parts, other._parts)
-        deciding = sum_of_variances((self.sampling, self.deciding), (other.sampling, other.deciding))[1]
-        return Estimate(value, sampling, scatter, df, sampling_df, deciding)
+        (sampling, sampling_df), (scatter, df) = map(sum_of_variances, self._variances, other._variances)
+        # The effective number of documents follows the rule of the degrees of freedom.
+        _, deciding_documents = sum_of_variances(
+            (self.sampling, self.deciding_documents), (other.sampling, other.deciding_documents)
+        )
+        return Estimate(value, sampling, scatter, df, sampling_df, deciding_documents)
 
     @property
-    def _parts(self) -> tuple[tuple[float, float], tuple[float, float]]:
+    def _variances(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Both variances, each with its degrees of freedom."""
         return (self.sampling, self.sampling_df), (self.scatter, self.df)
 
-    def _squared_half(self, tail: float) -> float:
+    def _squared_half_width(self, tail: float) -> float:
         """Return the squared half width of the interval with a probability `tail` on each side."""
         squares = 0.0
-        for variance, df in self._parts:
+        for variance, df in self._variances:
             if variance:
                 quantile = scipy.special.ndtri(tail) if df == inf else scipy.special.stdtrit(df, tail)
                 squares += float(quantile) ** 2 * variance
@@ -137,14 +147,14 @@ def _tail(df: float, t: float) -> float:
     return float(scipy.special.ndtr(-t) if df == inf else scipy.special.stdtr(df, -t))
 
 
-def sum_of_variances(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+def sum_of_variances(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
     """Return the sum of two independent variances and its degrees of freedom, by the rule of Welch and Satterthwaite.
 
     Args:
-        one: the first variance and its degrees of freedom.
-        other: the second variance and its degrees of freedom.
+        first: the first variance and its degrees of freedom.
+        second: the second variance and its degrees of freedom.
 
     """
-    total = one[0] + other[0]
-    inverse = sum((variance / total) ** 2 / df for variance, df in (one, other) if total > 0)
-    return total, 1 / inverse if inverse > 0 else inf
+    total = first[0] + second[0]
+    inverse_df = sum((variance / total) ** 2 / df for variance, df in (first, second) if total > 0)
+    return total, 1 / inverse_df if inverse_df > 0 else inf

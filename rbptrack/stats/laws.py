@@ -27,11 +27,11 @@ from rbptrack.stats.documents import (
     MIN_UNITS,
     DocumentInfluences,
     Statistic,
-    Summed,
+    SumsLike,
     ce_and_neg_log_rbp,
-    combined,
+    combined_influences,
     covariance,
-    deciding,
+    deciding_documents,
     degrees_of_freedom,
     estimate,
     influences,
@@ -241,9 +241,9 @@ class Law:
         sampling = float(weights @ self.sigma @ weights)
         if self.documents is None:
             return Estimate(value, sampling, scatter, df)
-        u = combined(self.documents.u, weights)
+        u = combined_influences(self.documents.u, weights)
         sampling_df = float(degrees_of_freedom(u, self.documents.shares))
-        return Estimate(value, sampling, scatter, df, sampling_df, float(deciding(u)))
+        return Estimate(value, sampling, scatter, df, sampling_df, float(deciding_documents(u)))
 
 
 def fit(s: FloatArray, y: FloatArray, documents: Sequence[DocumentInfluences] | None = None) -> Law:
@@ -318,7 +318,7 @@ def laws_by_metric(s: FloatArray, counts: Sequence[DocumentCounts]) -> dict[str,
     return {name: law for name, law in by_name if law is not None}
 
 
-def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[Law | None]:
+def laws(s: FloatArray, sizes: Sequence[SumsLike], statistic: Statistic) -> list[Law | None]:
     """Fit a law to each value of a statistic of sums over documents.
 
     Args:
@@ -351,7 +351,7 @@ def laws(s: FloatArray, sizes: Sequence[Summed], statistic: Statistic) -> list[L
     return by_value
 
 
-def why_no_interval(sizes: Sequence[Summed]) -> str:
+def why_no_interval(sizes: Sequence[SumsLike]) -> str:
     """Return a clause that says why a law over sizes has no interval.
 
     Args:
@@ -366,11 +366,11 @@ def why_no_interval(sizes: Sequence[Summed]) -> str:
     return "if one certain document were left out, the values at some size would be 0 or 1"
 
 
-def _units(sums: Summed) -> int:
+def _units(sums: SumsLike) -> int:
     return len(sums if isinstance(sums, np.ndarray) else sums.sums)
 
 
-def _too_few(sums: Summed) -> str:
+def _too_few(sums: SumsLike) -> str:
     """Return a clause that says how many documents or groups there are, and how many an interval needs."""
     unit = "group" if getattr(sums, "grouped", False) else "document"
     return f"{counted(_units(sums), unit)}, and at least {MIN_UNITS} are needed"

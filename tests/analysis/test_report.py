@@ -114,7 +114,7 @@ def test_row_without_interval_has_no_p_and_no_verdict() -> None:
 def test_row_that_fewer_than_4_documents_decide_has_interval_and_note_but_no_verdict() -> None:
     report = Report({})
     for i, deciding in enumerate((1.5, 3.97, 4.0)):
-        number = Estimate(5.0, sampling=1.0, sampling_df=3 * deciding - 1, deciding=deciding)
+        number = Estimate(5.0, sampling=1.0, sampling_df=3 * deciding - 1, deciding_documents=deciding)
         report.add("alpha", number, **PYTHIA_ON_WIKI, metric=f"rbp_{i + 1}", null=0.0, margin=20.0)
     frame = report.frame("alpha")
     assert frame["low"].notna().all()

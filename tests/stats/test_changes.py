@@ -30,9 +30,9 @@ def twelve_changed_tokens() -> Changes:
 
 def test_compare_counts_moved_lost_and_gained_tokens() -> None:
     changes = twelve_changed_tokens()
-    assert changes.tokens == 12
-    assert changes.moved == pytest.approx(4 / 12)
-    assert (changes.lost, changes.gained) == (1 / 12, 2 / 12)
+    assert changes.num_tokens == 12
+    assert changes.moved_share == pytest.approx(4 / 12)
+    assert (changes.lost_share, changes.gained_share) == (1 / 12, 2 / 12)
     assert changes.flips.value == pytest.approx(1 / 12)
     assert changes.same_top.value == 0.5
 
@@ -47,7 +47,7 @@ def test_compare_reports_change_of_ce_and_of_rbp_up_to_the_vocabularys_size() ->
 
 
 def test_compare_names_worst_token_with_text_of_its_document() -> None:
-    (worst,) = twelve_changed_tokens().worst
+    (worst,) = twelve_changed_tokens().worst_tokens
     assert (worst.document, worst.position, worst.rank_a, worst.rank_b, worst.instead) == (1, 1, 5, 6, 4)
     assert worst.nats == pytest.approx(0.5)
     assert len(worst.before) == 1, "one token precedes it in its document"
@@ -118,7 +118,7 @@ def test_compare_accepts_import_without_token_ids() -> None:
     a = rank_table([1, 2, 3], token=[5, 6, 7])
     b = rank_table([1, 2, 4], token=[-1, -1, -1])
     changes = compare([a], [b])
-    assert changes.moved == pytest.approx(1 / 3)
+    assert changes.moved_share == pytest.approx(1 / 3)
     assert np.isnan(changes.same_top.value)
 
 
@@ -128,7 +128,7 @@ def test_compare_with_groups_adds_the_documents_of_each_group() -> None:
     b = rank_table(rng.integers(1, 9, 400), documents=40)
     changes = compare([a], [b], groups=[str(i // 4) for i in range(40)])
     assert len(changes.a.tokens) == 10
-    assert np.isnan(changes.change("ce").difference.half()), "10 groups are too few"
+    assert np.isnan(changes.change("ce").difference.half_width()), "10 groups are too few"
 
 
 def test_flips_are_the_change_of_rbp_1() -> None:
@@ -139,7 +139,9 @@ def test_flips_are_the_change_of_rbp_1() -> None:
     assert changes.flips.value > 0.1
     assert changes.flips == changes.change("rbp_1").difference
     assert changes.mcnemar.value == changes.flips.value
-    assert changes.mcnemar.half() > 1.5 * changes.flips.half(), "McNemar's variance assumes that nothing changed"
+    assert changes.mcnemar.half_width() > 1.5 * changes.flips.half_width(), (
+        "McNemar's variance assumes that nothing changed"
+    )
 
 
 def test_mcnemar_has_p_of_obuchowskis_test() -> None:
@@ -165,7 +167,7 @@ def test_change_of_ce_covers_0_and_is_tested_at_5_percent() -> None:
         a = table_of_rank_1(document, np.full(len(document), -2.0))
         b = table_of_rank_1(document, np.minimum(-2.0 - drift, -0.01))
         change = compare([a], [b], ks=(1,), worst=0).change("ce")
-        covered += abs(change.difference.value) <= change.difference.half()
+        covered += abs(change.difference.value) <= change.difference.half_width()
         rejected += change.difference.p() < 0.05
     assert covered / repetitions > 0.92
     assert rejected / repetitions < 0.08
@@ -236,8 +238,8 @@ def test_rises_are_the_changes_of_ce_of_single_documents() -> None:
     a = rank_table(np.ones(6), documents=3)
     b = rank_table(np.ones(6), documents=3, logprob=np.array([-1, -1, -1, -2, -1, -0.5]))
     changes = compare([a], [b], ks=(1,))
-    assert changes.units == 3
-    np.testing.assert_allclose(changes.rises, [0, 0.5, -0.25])
+    assert changes.num_units == 3
+    np.testing.assert_allclose(changes.ce_rises, [0, 0.5, -0.25])
 
 
 def test_judge_corrects_its_level_for_the_number_of_metrics() -> None:

@@ -86,7 +86,7 @@ def test_difference_of_exponents_covers_0_if_documents_move_the_exponents_apart(
         law_a = law_of_family(rng, tokens, slope)
         law_b = law_of_family(rng, tokens, slope, sign=-1.0)
         difference = difference_of_exponents(law_a, law_b)
-        covered += abs(difference.value) < difference.half()
+        covered += abs(difference.value) < difference.half_width()
     assert covered / 200 > 0.9
 
 
@@ -112,7 +112,7 @@ def test_law_over_removes_scatter_of_models_that_two_datasets_share() -> None:
     assert ratio.alpha.value == pytest.approx(law_b.alpha.value - law_a.alpha.value)
     assert ratio.alpha.sampling == pytest.approx(law_a.alpha.sampling + law_b.alpha.sampling)
     assert ratio.alpha.scatter < 0.01 * independent.scatter
-    assert ratio.alpha.half() < 0.5 * independent.half()
+    assert ratio.alpha.half_width() < 0.5 * independent.half_width()
 
 
 def test_fit_takes_several_models_of_one_size_as_points() -> None:
@@ -122,7 +122,7 @@ def test_fit_takes_several_models_of_one_size_as_points() -> None:
     reference = stats.linregress(np.log(s), np.log(y))
     law = fit(s, y)
     assert law.alpha.value == pytest.approx(-reference.slope)
-    assert law.alpha.half() == pytest.approx(stats.t.ppf(0.975, 13) * reference.stderr)
+    assert law.alpha.half_width() == pytest.approx(stats.t.ppf(0.975, 13) * reference.stderr)
 
 
 def test_pooled_scatter_is_variance_of_all_residuals() -> None:
@@ -137,7 +137,7 @@ def test_alpha_with_scatter_has_t_interval_of_that_scatter() -> None:
     law = fit(S[:3], np.exp(np.random.default_rng(5).normal(0, 0.1, 3)))
     alpha = law.alpha_with_scatter(0.01, 4)
     weights = alpha_weights(S[:3])
-    assert alpha.half() == pytest.approx(stats.t.ppf(0.975, 4) * np.sqrt(0.01 * weights @ weights))
+    assert alpha.half_width() == pytest.approx(stats.t.ppf(0.975, 4) * np.sqrt(0.01 * weights @ weights))
 
 
 def test_random_effects_of_equal_errors_has_t_interval_of_mean() -> None:
@@ -181,7 +181,7 @@ def test_mean_over_datasets_covers_alpha_if_datasets_share_scatter_of_models() -
         scatter = np.exp(rng.normal(0, 0.05, 5))
         fitted = [fit(S, np.exp(-0.1 * X) * scatter * np.exp(rng.normal(0, 0.01, 5))) for _ in range(5)]
         mean = mean_over_datasets(fitted).mean
-        covered += abs(mean.value - 0.1) < mean.half()
+        covered += abs(mean.value - 0.1) < mean.half_width()
     assert covered / 200 > 0.92
 
 
@@ -191,5 +191,5 @@ def test_mean_over_families_covers_alpha_if_families_share_documents() -> None:
     for _ in range(150):
         tokens, slope = random_documents(rng)
         mean = mean_over_families([law_of_family(rng, tokens, slope) for _ in range(4)]).mean
-        covered += abs(mean.value - 0.1) < mean.half()
+        covered += abs(mean.value - 0.1) < mean.half_width()
     assert covered / 150 > 0.9

@@ -10,9 +10,9 @@ from rbptrack.ranks import DocumentCounts
 from rbptrack.stats import MIN_UNITS, Sums, ce_and_rbp, cross_entropy, estimate, neg_log_rbp, neg_log_rbp_over_ce, rbp
 from rbptrack.stats.documents import (
     covariance,
-    deciding,
+    deciding_documents,
     degrees_of_freedom,
-    from_influences,
+    estimate_from_influences,
     half_widths,
     influences,
     shares_of_tokens,
@@ -73,8 +73,8 @@ def test_estimate_of_user_defined_sums_equals_estimate_of_counts() -> None:
     by_counts = estimate(counts, cross_entropy)
     by_sums = estimate(sums, lambda totals: totals[..., 1] / totals[..., 0])
     by_array = estimate(counts.sums, cross_entropy)
-    assert (by_array.value, by_array.half()) == (by_sums.value, by_sums.half())
-    assert (by_sums.value, by_sums.half()) == pytest.approx((by_counts.value, by_counts.half()))
+    assert (by_array.value, by_array.half_width()) == (by_sums.value, by_sums.half_width())
+    assert (by_sums.value, by_sums.half_width()) == pytest.approx((by_counts.value, by_counts.half_width()))
 
 
 def test_sums_of_two_runs_are_added_by_document() -> None:
@@ -93,24 +93,24 @@ def test_in_groups_adds_sums_of_documents_in_order_of_group_names() -> None:
 def test_estimate_of_fewer_than_20_documents_has_no_error(documents):
     number = estimate(random_counts(documents), cross_entropy)
     assert np.isfinite(number.value)
-    assert np.isnan([number.half(), number.p(), number.se]).all()
+    assert np.isnan([number.half_width(), number.p(), number.se]).all()
 
 
 def test_estimate_of_10_groups_of_200_documents_has_no_interval() -> None:
     counts = random_counts(200)
-    assert np.isfinite(estimate(counts, cross_entropy).half())
+    assert np.isfinite(estimate(counts, cross_entropy).half_width())
     grouped = counts.in_groups([i % 10 for i in range(200)])
-    assert np.isnan(estimate(grouped, cross_entropy).half())
+    assert np.isnan(estimate(grouped, cross_entropy).half_width())
 
 
 def test_estimate_of_20_documents_has_interval() -> None:
-    assert np.isfinite(estimate(random_counts(MIN_UNITS), cross_entropy).half())
+    assert np.isfinite(estimate(random_counts(MIN_UNITS), cross_entropy).half_width())
 
 
 def test_deciding_of_equal_influences_is_their_number() -> None:
-    assert deciding(np.ones(50)) == pytest.approx(50)
-    assert deciding(np.array([1.0, 1.0, 1.0, *np.zeros(47)])) == pytest.approx(3)
-    assert deciding(np.zeros(8)) == 8
+    assert deciding_documents(np.ones(50)) == pytest.approx(50)
+    assert deciding_documents(np.array([1.0, 1.0, 1.0, *np.zeros(47)])) == pytest.approx(3)
+    assert deciding_documents(np.zeros(8)) == 8
 
 
 def test_degrees_of_freedom_of_documents_of_equal_length_are_3_k_minus_1_and_at_most_n_minus_1() -> None:
@@ -170,7 +170,7 @@ def test_interval_covers_if_a_few_documents_hold_most_tokens() -> None:
     for _ in range(400):
         tokens = rng.lognormal(0, 2.75, 20)
         number = estimate(counts_of(tokens, tokens * rng.normal(size=20)), cross_entropy)
-        covered += abs(number.value) < number.half()
+        covered += abs(number.value) < number.half_width()
     assert covered / 400 > 0.95
 
 
@@ -178,9 +178,9 @@ def test_interval_covers_if_a_few_documents_hold_most_tokens() -> None:
 def test_number_that_fewer_than_4_documents_decide_has_interval_but_no_p(documents: int, has_p: bool) -> None:
     u = np.zeros(40)
     u[:documents] = np.where(np.arange(documents) % 2, 1.0, -1.0)
-    number = from_influences(np.array(1.0), u, np.full(40, 1 / 40))
-    assert number.deciding == pytest.approx(documents)
-    assert np.isfinite(number.half())
+    number = estimate_from_influences(np.array(1.0), u, np.full(40, 1 / 40))
+    assert number.deciding_documents == pytest.approx(documents)
+    assert np.isfinite(number.half_width())
     assert np.isfinite(number.p()) == has_p
 
 
@@ -188,30 +188,30 @@ def test_number_that_fewer_than_4_documents_decide_has_interval_but_no_p(documen
 def test_testable_does_not_depend_on_rounding_of_influences(rounding: float) -> None:
     u = np.zeros(30)
     u[:4] = 1.0 + rounding * np.arange(4)
-    assert from_influences(np.array(1.0), u, np.full(30, 1 / 30)).testable
+    assert estimate_from_influences(np.array(1.0), u, np.full(30, 1 / 30)).testable
 
 
 def test_estimate_of_equal_documents_has_half_width_0() -> None:
     """Every document has the same CE. Without one document, CE changes by rounding alone."""
     tokens = np.random.default_rng(1).integers(1, 1000, 50)
     number = estimate(counts_of(tokens, tokens * (1 / 3)), cross_entropy)
-    assert number.half() == 0
-    assert number.deciding == 50
+    assert number.half_width() == 0
+    assert number.deciding_documents == 50
 
 
 def test_interval_of_number_that_one_document_decides_is_wide() -> None:
     u = np.full(30, 1e-6)
     u[0] = 1.0
     number = estimate(counts_of(np.ones(30), 1 + u), cross_entropy)
-    assert number.half() == pytest.approx(stats.t.ppf(0.975, 3 * number.deciding - 1) * number.se)
-    assert number.half() > 2 * 1.96 * number.se
+    assert number.half_width() == pytest.approx(stats.t.ppf(0.975, 3 * number.deciding_documents - 1) * number.se)
+    assert number.half_width() > 2 * 1.96 * number.se
 
 
 def test_estimate_of_logarithm_of_0_has_no_interval_and_no_warning() -> None:
     """If all tokens are hits, -ln RBP_1 is 0. A warning would fail this test."""
     counts = counts_of(np.full(30, 10), np.ones(30), np.full((30, 1), 10))
     number = estimate(counts, lambda sums: np.log(neg_log_rbp(sums)))
-    assert np.isnan(number.half())
+    assert np.isnan(number.half_width())
 
 
 def test_covariance_of_influences_on_means_is_that_of_paired_means() -> None:
@@ -228,7 +228,7 @@ def test_interval_covers_mean_of_20_skewed_documents() -> None:
     covered = 0
     for _ in range(300):
         number = estimate(counts_of(np.ones(20), rng.lognormal(0, 1, 20)), cross_entropy)
-        covered += abs(number.value - np.exp(0.5)) < number.half()
+        covered += abs(number.value - np.exp(0.5)) < number.half_width()
     assert covered / 300 > 0.88
 
 
@@ -238,7 +238,7 @@ def test_estimate_has_no_interval_if_one_document_has_all_hits() -> None:
     hits[0] = 3
     number = estimate(counts_of(np.full(30, 10), np.ones(30), hits), neg_log_rbp)
     assert np.isfinite(number.value)
-    assert np.isnan([number.half(), number.p()]).all()
+    assert np.isnan([number.half_width(), number.p()]).all()
 
 
 def test_half_widths_equal_half_of_estimates() -> None:
@@ -246,7 +246,7 @@ def test_half_widths_equal_half_of_estimates() -> None:
     u[:, 2] = 0.0
     u[3, 3] = np.inf
     shares = np.linspace(0.5, 1.5, 30) / 30
-    halves = [from_influences(np.array(1.0), u[:, i], shares).half() for i in range(4)]
+    halves = [estimate_from_influences(np.array(1.0), u[:, i], shares).half_width() for i in range(4)]
     np.testing.assert_allclose(half_widths(u, shares), halves)
 
 

@@ -16,18 +16,18 @@ variances = st.floats(1e-8, 1e3)
 
 def test_estimate_with_sampling_variance_alone_has_normal_interval_and_p() -> None:
     number = Estimate(1.0, sampling=0.04)
-    assert number.half() == pytest.approx(1.959963984540054 * 0.2)
+    assert number.half_width() == pytest.approx(1.959963984540054 * 0.2)
     assert number.p() == pytest.approx(2 * stats.norm.sf(5.0))
-    assert number.interval() == pytest.approx((1 - number.half(), 1 + number.half()))
+    assert number.interval() == pytest.approx((1 - number.half_width(), 1 + number.half_width()))
 
 
 def test_without_error_has_no_interval() -> None:
-    assert math.isnan(Estimate(1.0, sampling=0.04).without_error().half())
+    assert math.isnan(Estimate(1.0, sampling=0.04).without_error().half_width())
 
 
 def test_estimate_with_scatter_alone_has_t_interval_and_p() -> None:
     number = Estimate(1.0, scatter=0.04, df=3)
-    assert number.half() == pytest.approx(stats.t.ppf(0.975, 3) * 0.2)
+    assert number.half_width() == pytest.approx(stats.t.ppf(0.975, 3) * 0.2)
     assert number.p(0.5) == pytest.approx(2 * stats.t.sf(2.5, 3))
 
 
@@ -36,12 +36,12 @@ def test_p_is_1_minus_level_of_interval_that_ends_at_null(
     sampling: float, scatter: float, df: float, sampling_df: float, level: float
 ) -> None:
     number = Estimate(2.0, sampling, scatter, df, sampling_df)
-    assert number.p(2.0 + number.half(level)) == pytest.approx(1 - level, rel=1e-6)
+    assert number.p(2.0 + number.half_width(level)) == pytest.approx(1 - level, rel=1e-6)
 
 
 def test_estimate_of_unknown_error_has_no_interval_no_p_and_no_se() -> None:
     for number in (Estimate(1.0, df=math.nan), Estimate(1.0, sampling=math.nan), Estimate(1.0, scatter=1.0, df=0)):
-        assert math.isnan(number.half())
+        assert math.isnan(number.half_width())
         assert math.isnan(number.p())
         assert math.isnan(number.se)
 
@@ -74,10 +74,10 @@ def test_difference_of_known_variances_has_normal_p(variance_a: float, variance_
 
 
 def test_difference_from_estimate_of_unknown_error_has_no_interval() -> None:
-    assert math.isnan((Estimate(1.0, df=math.nan) - Estimate(0.0, 1.0)).half())
+    assert math.isnan((Estimate(1.0, df=math.nan) - Estimate(0.0, 1.0)).half_width())
 
 
 def test_estimate_with_variance_that_rounds_below_0_has_no_error() -> None:
     number = Estimate(1.0, sampling=-1e-37)
-    assert number.half() == number.se == 0.0
+    assert number.half_width() == number.se == 0.0
     assert number.p() == 0.0

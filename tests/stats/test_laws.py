@@ -108,7 +108,7 @@ def test_alpha_that_one_document_decides_has_wide_interval_and_no_p() -> None:
     u[-1, 7] = 0.01
     alpha = fit(s, y, with_equal_lengths(u)).alpha
     assert alpha.sampling_df == pytest.approx(2)
-    assert alpha.half() == pytest.approx(stats.t.ppf(0.975, 2) * alpha.sampling**0.5, rel=1e-6)
+    assert alpha.half_width() == pytest.approx(stats.t.ppf(0.975, 2) * alpha.sampling**0.5, rel=1e-6)
     assert np.isnan(alpha.p())
 
 
@@ -156,13 +156,13 @@ def test_bend_of_law_with_floor_is_positive() -> None:
 def test_fit_of_two_sizes_has_alpha_without_interval_p_r2_or_deviation() -> None:
     law = fit(S[:2], 5 * S[:2] ** -0.3)
     assert law.alpha.value == pytest.approx(0.3)
-    assert np.isnan([law.alpha.half(), law.alpha.p(), law.r2, law.largest_deviation]).all()
+    assert np.isnan([law.alpha.half_width(), law.alpha.p(), law.r2, law.largest_deviation]).all()
 
 
 def test_fit_of_three_sizes_has_no_interval_of_held_out_error_and_bend() -> None:
     law = fit(S[:3], np.array([3.0, 2.0, 1.9]))
-    assert np.isfinite(law.alpha.half())
-    assert np.isnan([law.held_out().half(), law.bend().half()]).all()
+    assert np.isfinite(law.alpha.half_width())
+    assert np.isnan([law.held_out().half_width(), law.bend().half_width()]).all()
 
 
 def test_laws_fits_statistic_of_counts() -> None:
@@ -191,7 +191,7 @@ def test_laws_over_19_documents_have_no_interval_and_no_p() -> None:
     [law] = laws(S, counts_of_sizes(S, documents=19), cross_entropy)
     assert law.alpha.value == pytest.approx(0.1)
     for number in (law.alpha, law.ln_a, law.held_out(), law.bend(), law.predict(1e12)):
-        assert np.isnan([number.half(), number.p()]).all()
+        assert np.isnan([number.half_width(), number.p()]).all()
 
 
 def test_laws_of_totals_alone_have_scatter_of_models_as_their_error() -> None:
@@ -202,7 +202,7 @@ def test_laws_of_totals_alone_have_scatter_of_models_as_their_error() -> None:
         counts.append(totals)
     [law] = laws(S, counts, cross_entropy)
     assert not law.sigma.any()
-    assert np.isfinite(law.alpha.half())
+    assert np.isfinite(law.alpha.half_width())
 
 
 def test_laws_takes_sizes_with_unequal_numbers_of_documents_as_independent() -> None:
@@ -242,7 +242,7 @@ def test_law_in_k_recovers_exact_law() -> None:
     beta, line = law_in_k(DocumentCounts(ks, np.arange(30), tokens, tokens, hits))
     assert (beta.value, line.a, line.r2) == pytest.approx((0.4, 2.0, 1.0))
     assert line.largest_deviation == pytest.approx(0, abs=1e-12)
-    assert beta.half() == pytest.approx(0, abs=1e-12)  # all documents are equal
+    assert beta.half_width() == pytest.approx(0, abs=1e-12)  # all documents are equal
 
 
 def test_law_in_k_is_none_if_every_token_is_a_hit_at_one_k() -> None:
@@ -265,7 +265,7 @@ def test_interval_of_alpha_covers_with_heavy_tailed_documents_and_scatter_of_mod
             nats = 100 * 8 * s[i] ** -0.1 * np.exp(hardness + rng.normal(0, 0.1, 50) + scatter[i])
             counts.append(DocumentCounts((), np.arange(50), np.full(50, 100), nats, np.zeros((50, 0))))
         [law] = laws(s, counts, cross_entropy)
-        covered += abs(law.alpha.value - 0.1) < law.alpha.half()
+        covered += abs(law.alpha.value - 0.1) < law.alpha.half_width()
     assert covered / 200 > 0.92
 
 

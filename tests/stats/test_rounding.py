@@ -26,7 +26,7 @@ def with_rounding_errors(y: FloatArray, seed: int) -> FloatArray:
 def test_fit_of_constant_has_no_slope_no_bend_and_no_error_of_prediction(m: int, seed: int, value: float) -> None:
     law = fit(np.geomspace(1e5, 1e10, m), with_rounding_errors(np.full(m, value), seed))
     for number in (law.alpha, law.bend(), law.held_out()):
-        assert (number.value, number.half(), number.p()) == (0, 0, 1)
+        assert (number.value, number.half_width(), number.p()) == (0, 0, 1)
     assert math.isnan(law.r2)
     assert law.largest_deviation == 0
 
@@ -36,7 +36,7 @@ def test_fit_of_points_on_power_law_has_no_scatter(m: int, seed: int, alpha: flo
     s = np.geomspace(1e5, 1e10, m)
     law = fit(s, with_rounding_errors(30 * s**-alpha, seed))
     assert law.alpha.value == pytest.approx(alpha)
-    assert law.alpha.half() == law.largest_deviation == 0
+    assert law.alpha.half_width() == law.largest_deviation == 0
     for number in (law.bend(), law.held_out()):
         assert (number.value, number.p()) == (0, 1)
 
