@@ -412,7 +412,7 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> Report:
     """
     if not isinstance(runs, Runs):
         raise BadInput(f"runs must be the result of rbptrack.runs(); got {type(runs).__name__}")
-    plugin = make_plugin(find_plugins(ANALYZERS).select(str(analyzer)), options)
+    plugin = make_plugin(find_plugins(ANALYZERS).load(str(analyzer)), options)
     report = run_analyzer(plugin, runs)
     report.figures = {name: themed(figure) for name, figure in report.figures.items()}
     return report

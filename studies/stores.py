@@ -25,7 +25,7 @@ from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.ranks import FloatArray, RankTable, log_grid, rbp_name, se_name
-from rbptrack.reporting import analyse, render, show
+from rbptrack.reporting import print_report, render, run_analyzers
 
 VOCABULARY = 4096
 DOCUMENTS = 150
@@ -273,17 +273,17 @@ def main() -> None:
     parser.add_argument("stores", nargs="*", help=f"all by default: {', '.join(STORES)}")
     parser.add_argument("--tables", action="store_true", help="also print the tables of results")
     options = parser.parse_args()
-    analyzers = [analyzer() for analyzer in find_plugins(ANALYZERS).chosen(["*"])]
+    analyzers = [analyzer() for analyzer in find_plugins(ANALYZERS).load_matching(["*"])]
     for name in options.stores or STORES:
         truth, simulate = STORES[name]
         print(f"\n######## {name}\nTRUTH: {truth}")
         runs = simulate()
-        analyses = analyse(runs, analyzers, processes=1)
+        analyses = run_analyzers(runs, analyzers, processes=1)
         printed = set()
         for analysis in analyses:
             print(f"\n---- {analysis.name}: {analysis.sentence}")
             if options.tables:
-                show(analysis)
+                print_report(analysis)
             elif analysis.report is not None:
                 print(*analysis.report.notes, sep="\n")
             if analysis.report is not None:

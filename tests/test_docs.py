@@ -109,7 +109,7 @@ def test_command_of_a_page_has_only_known_words_and_options(
     known = {flag for parameter in command.params for flag in parameter.opts} | {"--help"}
     assert {option.partition("=")[0] for option in options} <= known
     if words[0] == "analyze" and len(words) > 1 and words[1] in find_plugins(ANALYZERS).names:
-        fields = find_plugins(ANALYZERS).select(words[1]).model_fields
+        fields = find_plugins(ANALYZERS).load(words[1]).model_fields
         assert {word.partition("=")[0] for word in words[2:] if "=" in word and word[0] != "-"} <= set(fields)
 
 
@@ -134,7 +134,7 @@ def test_analyzer_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins/best.py").write_text(source)
     monkeypatch.chdir(tmp_path)
-    best: Any = find_plugins(ANALYZERS).select("best")
+    best: Any = find_plugins(ANALYZERS).load("best")
     report = best(k=1).analyze(example_runs())
     found = report.frame("rbp")
     assert sorted(found["dataset"]) == ["code", "prose"]
@@ -148,7 +148,7 @@ def test_analyzer_of_the_page_on_plugins_passes_the_contract_tests(
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins/spread.py").write_text(source)
     monkeypatch.chdir(tmp_path)
-    spread = find_plugins(ANALYZERS).select("spread")
+    spread = find_plugins(ANALYZERS).load("spread")
 
     class Contract(NeedsRanks):
         analyzer = spread()

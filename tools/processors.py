@@ -311,13 +311,13 @@ def lines_about(folder: Path, case: Case, python: Path) -> list[str]:
 def print_all() -> None:
     """Print what all analyzers find in the store of the current folder."""
     from rbptrack.discovery import ANALYZERS, find_plugins
-    from rbptrack.reporting import analyse, show
+    from rbptrack.reporting import print_report, run_analyzers
     from rbptrack.tracking import Store
 
-    analyzers = [analyzer() for analyzer in find_plugins(ANALYZERS).chosen([])]
-    for analysis in analyse(Store().runs(), analyzers, processes=1):
+    analyzers = [analyzer() for analyzer in find_plugins(ANALYZERS).load_matching([])]
+    for analysis in run_analyzers(Store().runs(), analyzers, processes=1):
         print("#", analysis.name)
-        show(analysis)
+        print_report(analysis)
 
 
 if __name__ == "__main__":

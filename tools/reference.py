@@ -29,7 +29,7 @@ from rbptrack.analysis.testing import PUBLIC
 from rbptrack.cli.app import app
 from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import CellConfig, Config
-from rbptrack.discovery import ANALYZERS, EXPORTERS, IMPORTERS, Kind, find_plugins
+from rbptrack.discovery import ANALYZERS, EXPORTERS, IMPORTERS, PluginKind, find_plugins
 from rbptrack.facts import FACTS, Agree, Fact, Subject
 from rbptrack.ranks import COLUMNS
 
@@ -129,7 +129,7 @@ def options() -> str:
             _keys((schema,), f"{group}."),
         ]
     for kind in (IMPORTERS, EXPORTERS):
-        parts.append(f"## {kind.word.capitalize()}s")
+        parts.append(f"## {kind.name.capitalize()}s")
         for name, plugin in _built_in(kind):
             parts += [f"### {name}", _prose(inspect.getdoc(plugin) or ""), _options_table(plugin)]
     return "\n\n".join(part for part in parts if part)
@@ -265,9 +265,9 @@ def _marks(fact: Fact) -> str:
     return ", ".join(word for word, applies in marks.items() if applies)
 
 
-def _built_in(kind: Kind[Any]) -> list[tuple[str, type[Plugin]]]:
+def _built_in(kind: PluginKind[Any]) -> list[tuple[str, type[Plugin]]]:
     plugins = find_plugins(kind)
-    classes = plugins.load()
+    classes = plugins.load_all()
     return [(name, cls) for name, cls in classes.items() if plugins.entries[name].built_in]
 
 

@@ -17,6 +17,16 @@ from rbptrack.analysis.importing import (
     Importer,
     ImportNote,
 )
+from rbptrack.analysis.input_files import (
+    TABLE_SUFFIXES,
+    column_names,
+    load_json,
+    parse_json,
+    read_pairs,
+    read_rows,
+    read_small,
+    whole_number,
+)
 from rbptrack.analysis.pairs import (
     CHANGES_GLOSSARY,
     add_changes,
@@ -30,16 +40,6 @@ from rbptrack.analysis.pairs import (
 from rbptrack.analysis.plugin import Analyzer
 from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
 from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
-from rbptrack.analysis.reading import (
-    TABLE_SUFFIXES,
-    column_names,
-    load_json,
-    parse_json,
-    read_pairs,
-    read_rows,
-    read_small,
-    whole_number,
-)
 from rbptrack.analysis.report import Glossary, Report, Term
 from rbptrack.analysis.runs import Filters, Runs
 from rbptrack.analysis.scores import hub_id, join_scores, last_checkpoints, plain_name, unused_scores

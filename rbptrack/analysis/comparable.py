@@ -74,7 +74,7 @@ def differing_facts(rows: pd.DataFrame) -> list[str]:
 def describe_values(rows: pd.DataFrame, key: str) -> str:
     """Describe how many rows have each value of a column, such as `dtype (float32: 3 runs, bfloat16: 1 run)`."""
     counts = pd.Series([BY_NAME[key].text(value) for value in rows[key]]).value_counts()
-    ordered = sorted(counts.items(), key=lambda value_and_n: (-value_and_n[1], by_number(str(value_and_n[0]))))
+    ordered = sorted(counts.items(), key=lambda value_and_n: (-value_and_n[1], numeric_key(str(value_and_n[0]))))
     run_counts = [f"{value}: {counted(int(n), 'run')}" for value, n in ordered]
     return f"{key} ({', '.join(run_counts)})"
 
@@ -100,10 +100,10 @@ def split_by_facts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, p
         facts = [BY_NAME[key] for key in keys]
         labels = [fact.label + fact.text(value) for fact, value in zip(facts, values, strict=True)]
         labelled.append((" ".join(labels), part))
-    return sorted(labelled, key=lambda label_and_part: (-len(label_and_part[1]), by_number(label_and_part[0])))
+    return sorted(labelled, key=lambda label_and_part: (-len(label_and_part[1]), numeric_key(label_and_part[0])))
 
 
-def by_number(text: str) -> list[str | int]:
+def numeric_key(text: str) -> list[str | int]:
     """Return a key that sorts texts by the numbers in them: step1000 < step16000 < step128000."""
     parts = re.split("([0-9]+)", text)
     return [int(part) if i % 2 else part for i, part in enumerate(parts)]

@@ -21,10 +21,10 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.comparable import (
-    by_number,
     describe_values,
     differing_facts,
     newest_runs,
+    numeric_key,
     split_by_facts,
     without_repeats,
 )
@@ -277,7 +277,7 @@ def comparable_families(runs: Runs, *, min_sizes: int = 1) -> tuple[list[Family]
         place = f"{name} on {dataset}"
         rows = all_rows[all_rows["non_embedding_params"].notna()]
         if len(rows) < len(all_rows):
-            models = sorted(set(all_rows.loc[all_rows["non_embedding_params"].isna(), "model"]), key=by_number)
+            models = sorted(set(all_rows.loc[all_rows["non_embedding_params"].isna(), "model"]), key=numeric_key)
             notes.append(f"{place}: {listed(models)} left out: the size S is unknown.")
         keys = differing_facts(rows)
         if keys:

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from rbptrack.analysis.reading import whole_number
+from rbptrack.analysis.input_files import whole_number
 from rbptrack.facts import FACTS, Place
 from rbptrack.ranks import is_rbp_column, rbp_ks, rbp_name
 

@@ -52,7 +52,7 @@ def compare(
     from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, worst_documents, worst_tokens
     from rbptrack.analysis.report import Report
     from rbptrack.base.validation import shown
-    from rbptrack.reporting import Analysis, show
+    from rbptrack.reporting import Analysis, print_report
 
     texts = split_list(ks)
     if not texts or not all(map(_K.fullmatch, texts)):
@@ -77,7 +77,7 @@ def compare(
     analysis = Analysis(
         "compare", report, leads=True, summary=f"what {second['name']} changes, against {first['name']}"
     )
-    show(analysis)
+    print_report(analysis)
     say("")
     for name in _EXPLAINED:
         if name in report.results:

@@ -50,14 +50,14 @@ def export(
     if texts:
         raise BadInput("--texts adds a page to a bundle; leave it out, or leave out --to")
     from rbptrack.analysis.plugin import make_plugin_from_words
-    from rbptrack.discovery import EXPORTERS, find_plugins, guarded
+    from rbptrack.discovery import EXPORTERS, call_plugin, find_plugins
 
-    exporter = make_plugin_from_words(find_plugins(EXPORTERS, plugins_path).select(to), options)
+    exporter = make_plugin_from_words(find_plugins(EXPORTERS, plugins_path).load(to), options)
     runs = selection.runs()
     with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name[:80]}.") as name:
         folder = Path(name) / "out"
         folder.mkdir()
-        line = guarded(exporter, lambda: exporter.export(runs, folder), str)
+        line = call_plugin(exporter, lambda: exporter.export(runs, folder), str)
         if not line.strip():
             raise BadInput(f"the exporter {to} must return a line about what it exported; nothing was written")
         if folder.is_dir() and any(folder.iterdir()):

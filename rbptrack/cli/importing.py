@@ -33,7 +33,7 @@ def import_(
     """Import measurements from a bundle, from tables of metrics or ranks, or from scores of tasks."""
     from rbptrack.analysis.importing import CheckedContent, check_imported
     from rbptrack.analysis.plugin import make_plugin_from_words
-    from rbptrack.discovery import IMPORTERS, find_plugins, guarded
+    from rbptrack.discovery import IMPORTERS, call_plugin, find_plugins
     from rbptrack.exchange import import_bundle, import_content, is_bundle
 
     path = user_path(str(path))
@@ -46,8 +46,8 @@ def import_(
     else:
         importers = find_plugins(IMPORTERS, plugins_path)
         chosen = importer or _importer_for(importers, path)
-        plugin = make_plugin_from_words(importers.select(chosen), options)
-        content = guarded(
+        plugin = make_plugin_from_words(importers.load(chosen), options)
+        content = call_plugin(
             plugin, lambda: check_imported(path, plugin.read(path), read_name=_name_reader()), CheckedContent
         )
         lines = import_content(chosen, content, path, selection.store)
@@ -61,14 +61,14 @@ def _importer_for(importers: Plugins[Importer], path: Path) -> str:
 
     A broken importer is skipped, and a line on stderr says why.
     """
-    from rbptrack.discovery import guarded
+    from rbptrack.discovery import call_plugin
 
     takers = []
     faults: list[RbptrackError] = []
-    for plugin in importers.chosen(["*"]):
+    for plugin in importers.load_matching(["*"]):
         importer = plugin()
         try:
-            if guarded(importer, partial(importer.takes, path), bool):
+            if call_plugin(importer, partial(importer.takes, path), bool):
                 takers.append(plugin.name)
         except RbptrackError as error:
             faults.append(error)
@@ -85,7 +85,7 @@ def _importer_for(importers: Plugins[Importer], path: Path) -> str:
     if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
         raise BadInput(f"{path} is a spreadsheet: save it as CSV, and import the CSV file")
     if path.suffix.lower() == ".json" and path.is_file():
-        from rbptrack.analysis.reading import load_json
+        from rbptrack.analysis.input_files import load_json
 
         load_json(path, finite=False)  # raises a more precise error if the file is not valid JSON
     names = ", ".join(importers.names)

@@ -35,10 +35,10 @@ def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
     broken = []
     for kind in KINDS:
         available: Plugins[Any] = find_plugins(kind, plugins_path)
-        for name, plugin in available.load().items():
+        for name, plugin in available.load_all().items():
             entry = available.entries[name]
             origin = "built-in" if entry.built_in else short_path(entry.origin)
-            rows.append({"name": name, "kind": kind.word, "from": origin, "does": plugin_summary(plugin)})
+            rows.append({"name": name, "kind": kind.name, "from": origin, "does": plugin_summary(plugin)})
         broken.extend(available.broken)
     print_table(pd.DataFrame(rows), wrap=True)
     for error in broken:
@@ -56,7 +56,7 @@ def new(
     """Create a working plugin in plugins/ of this folder, as a file to start from."""
     from rbptrack.discovery import KINDS, find_plugins, plugin_template
 
-    (kind,) = [kind for kind in KINDS if kind.word == word]
+    (kind,) = [kind for kind in KINDS if kind.name == word]
     if not name.isidentifier():
         raise BadInput(
             f"{name}: the name of a plugin must be a word of letters, digits and _ that begins with a letter, "

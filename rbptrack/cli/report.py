@@ -47,17 +47,17 @@ def report(
     """Analyse existing measurements and write one page with the results."""
     from rbptrack.console.progress import spinner
     from rbptrack.discovery import ANALYZERS, find_plugins
-    from rbptrack.reporting import analyse, render, show_summary
+    from rbptrack.reporting import print_summary, render, run_analyzers
     from rbptrack.tracking.names import READING_FILE
 
     plugins = find_plugins(ANALYZERS, plugins_path)
-    chosen = [analyzer() for analyzer in plugins.chosen(analyzers)]
+    chosen = [analyzer() for analyzer in plugins.load_matching(analyzers)]
     for line in plugins.broken:
         complain(str(line), line.trace)
     runs = selection.runs()
     with spinner(f"analysing {len(runs)} measurements"):
-        analyses = analyse(runs, chosen)
-    show_summary(analyses)
+        analyses = run_analyzers(runs, chosen)
+    print_summary(analyses)
     reading = _reading_page(runs)
     filters = selection.options()
     link = READING_FILE if reading else ""
@@ -93,20 +93,20 @@ def analyze(
     from rbptrack.analysis.plugin import make_plugin_from_words
     from rbptrack.console.progress import spinner
     from rbptrack.discovery import ANALYZERS, find_plugins
-    from rbptrack.reporting import analyse, render, show
+    from rbptrack.reporting import print_report, render, run_analyzers
 
-    chosen = find_plugins(ANALYZERS, plugins_path).select(analyzer)
+    chosen = find_plugins(ANALYZERS, plugins_path).load(analyzer)
     if help_:
         _describe(analyzer, chosen)
         return 0
     plugin = make_plugin_from_words(chosen, options)
     runs = selection.runs()
     with spinner(f"{analyzer}: {len(runs)} measurements"):
-        analyses = analyse(runs, [plugin], processes=1)
+        analyses = run_analyzers(runs, [plugin], processes=1)
     if analyses[0].problem:
         complain(analyses[0].problem, analyses[0].trace)
         return 1
-    show(analyses[0])
+    print_report(analyses[0])
     html = render(runs, analyses, command=command_line(), filters=selection.options())
     page = _keep_reports(selection, runs, analyses, html)
     if page:

@@ -1,8 +1,8 @@
 """Find plugins, and import each one only when it is used.
 
-A plugin is an entry point of an installed package, or a file or folder in one of three places: the `plugins/` that
-ships with rbptrack, `plugins/` in the working folder, and the folders of `plugins.path`. The file's name is the name of
-the plugin. Plugins can therefore be listed without importing them.
+A plugin is an entry point of an installed package, or a file or folder in one of three places: the folder `plugins/`
+that ships with rbptrack, `plugins/` in the working folder, and the folders of `plugins.path`. A plugin has the name of
+its entry point, file or folder. Plugins can therefore be listed without importing them.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from rbptrack.base.errors import BadInput, unknown
 from rbptrack.base.process import Stopped
 from rbptrack.config.paths import builtin_plugins, user_path
 from rbptrack.config.patterns import passes
-from rbptrack.discovery.run import line_in, one_line
+from rbptrack.discovery.run import describe_error, line_text
 
 P = TypeVar("P", bound=Plugin)
 
 
 @dataclass(frozen=True)
-class Kind(Generic[P]):
+class PluginKind(Generic[P]):
     """A kind of plugin: analyzer, importer or exporter.
 
     Attributes:
-        word: the name of the kind, such as `analyzer`.
-        base: the class that its plugins extend.
-        folder: its folder in `plugins/`; empty for `plugins/` itself.
+        name: the name of the kind, such as `analyzer`.
+        base: the class that plugins of this kind extend.
+        folder: the folder of this kind in `plugins/`; empty for `plugins/` itself.
 
     """
 
-    word: str
+    name: str
     base: type[P]
     folder: str = ""
 
     @property
-    def entry_points(self) -> str:
-        """The name of the group of entry points for this kind."""
-        return f"rbptrack.{self.word}s"
+    def entry_point_group(self) -> str:
+        """The name of the group of entry points that packages use for plugins of this kind."""
+        return f"rbptrack.{self.name}s"
 
 
-ANALYZERS: Kind[Analyzer] = Kind("analyzer", Analyzer)  # type: ignore[type-abstract]
-IMPORTERS: Kind[Importer] = Kind("importer", Importer, "importers")  # type: ignore[type-abstract]
-EXPORTERS: Kind[Exporter] = Kind("exporter", Exporter, "exporters")  # type: ignore[type-abstract]
-KINDS: tuple[Kind[Any], ...] = (ANALYZERS, IMPORTERS, EXPORTERS)
+ANALYZERS: PluginKind[Analyzer] = PluginKind("analyzer", Analyzer)  # type: ignore[type-abstract]
+IMPORTERS: PluginKind[Importer] = PluginKind("importer", Importer, "importers")  # type: ignore[type-abstract]
+EXPORTERS: PluginKind[Exporter] = PluginKind("exporter", Exporter, "exporters")  # type: ignore[type-abstract]
+KINDS: tuple[PluginKind[Any], ...] = (ANALYZERS, IMPORTERS, EXPORTERS)
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class PluginEntry:
     """A plugin that was found but is not yet imported.
 
     Attributes:
-        name: name of the plugin.
-        origin: its file or folder, or the package and object of its entry point.
-        load: function that imports the plugin and returns its module or class.
+        name: the name of the plugin.
+        origin: the plugin's file or folder, or the package and the object of its entry point.
+        load: a function that imports the plugin and returns its module or class.
         built_in: whether the plugin ships with rbptrack.
 
     """
@@ -80,46 +80,47 @@ class Plugins(Generic[P]):
 
     Attributes:
         kind: the kind of the plugins.
-        entries: the plugins that were found, by name.
-        broken: an error for each plugin that cannot be used. The error names the plugin's file.
+        entries: the plugins that were found and are not known to be broken, by name.
+        broken: an error for each plugin that cannot be used. The error names the plugin's file or entry point.
 
     """
 
-    kind: Kind[P]
+    kind: PluginKind[P]
     entries: dict[str, PluginEntry] = field(default_factory=dict)
     broken: list[BadInput] = field(default_factory=list)
     _classes: dict[str, type[P]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
-        """All names, sorted. A plugin may turn out to be broken when it is imported."""
+        """The sorted names of `entries`. A plugin may still turn out to be broken when it is imported."""
         return sorted(self.entries)
 
     def add(self, plugin: PluginEntry) -> None:
-        """Add a plugin. If its name is taken or is not a word, list it in `broken` instead."""
+        """Add a plugin. If its name is taken or is not a Python identifier, add an error to `broken` instead."""
         if not plugin.name.isidentifier():
-            self.broken.append(BadInput(f"{plugin.origin}: a plugin's name must be a word like my_law"))
+            rule = "a plugin's name must consist of letters, digits and _, such as my_law. Rename the plugin"
+            self.broken.append(BadInput(f"{plugin.origin}: {rule}"))
         elif plugin.name in self.entries:
-            there = self.entries[plugin.name].origin
-            fault = f"there is already a {self.kind.word} {plugin.name} in {there}; rename one"
+            other_origin = self.entries[plugin.name].origin
+            fault = f"{other_origin} already has the {self.kind.name} {plugin.name}. Rename one of them"
             self.broken.append(BadInput(f"{plugin.origin}: {fault}"))
         else:
             self.entries[plugin.name] = plugin
 
-    def load(self) -> dict[str, type[P]]:
-        """Import all plugins. Return the usable ones by name, and list the others in `broken`."""
+    def load_all(self) -> dict[str, type[P]]:
+        """Import all plugins. Return the classes of the usable ones by name, and list the others in `broken`."""
         for name in self.names:
-            self._load(name)
+            self._import(name)
         return {name: self._classes[name] for name in self.names}
 
-    def chosen(self, patterns: Sequence[str]) -> list[type[P]]:
-        """Import the plugins with names that match some patterns, and return their classes.
+    def load_matching(self, patterns: Sequence[str]) -> list[type[P]]:
+        """Import the plugins whose names match some patterns, and return their classes.
 
-        Plugins that cannot be imported, and plugins with options that have no default, are left out and listed in
+        Plugins that cannot be imported, and plugins with an option that has no default, are left out and listed in
         `broken`.
 
         Args:
-            patterns: patterns of names and exclusions, such as `*` and `!forms`.
+            patterns: patterns of names and exclusions, such as `*` and `!forms`. If empty, all plugins are returned.
 
         Raises:
             BadInput: a pattern matches no name.
@@ -127,10 +128,10 @@ class Plugins(Generic[P]):
         """
         for pattern in patterns:
             if not any(passes([name], [pattern.removeprefix("!")]) for name in self.names):
-                raise unknown(self.kind.word, pattern, self.names)
+                raise unknown(self.kind.name, pattern, self.names)
         usable = []
         for name in [name for name in self.names if passes([name], patterns)]:
-            if self._load(name):
+            if self._import(name) is not None:
                 continue
             try:
                 make_plugin(self._classes[name], {})
@@ -140,8 +141,8 @@ class Plugins(Generic[P]):
                 usable.append(self._classes[name])
         return usable
 
-    def select(self, name: str) -> type[P]:
-        """Import the plugin with a name, and return its class.
+    def load(self, name: str) -> type[P]:
+        """Import one plugin, and return its class.
 
         Raises:
             BadInput: no plugin has the name (the error lists all names), or the plugin cannot be used (the error says
@@ -149,28 +150,28 @@ class Plugins(Generic[P]):
 
         """
         if name not in self.entries:
-            error = unknown(self.kind.word, name, self.names)
+            error = unknown(self.kind.name, name, self.names)
             raise BadInput("\n".join([str(error), *(f"broken: {fault}" for fault in self.broken)]))
-        fault = self._load(name)
-        if fault:
+        fault = self._import(name)
+        if fault is not None:
             raise fault
         return self._classes[name]
 
-    def _load(self, name: str) -> BadInput | None:
+    def _import(self, name: str) -> BadInput | None:
         """Import one plugin. If the import fails, move the plugin to `broken` and return the error."""
         if name in self._classes:
             return None
         plugin = self.entries[name]
         try:
-            self._classes[name] = _import(self.kind, plugin)
+            self._classes[name] = _import_class(self.kind, plugin)
         except (KeyboardInterrupt, Stopped):
             raise
         except BaseException as error:  # a plugin may raise anything, even SystemExit, and must not stop the others
             if isinstance(error, BadInput):
                 fault = BadInput(f"{plugin.origin}: {error}")
             else:
-                place = f"{plugin.origin}{line_in(error, plugin.origin)}"
-                fault = BadInput(f"{place}: the plugin cannot be imported: {one_line(error)}")
+                place = f"{plugin.origin}{line_text(error, plugin.origin)}"
+                fault = BadInput(f"{place}: the plugin cannot be imported: {describe_error(error)}")
                 fault.trace = "".join(format_exception(error))
             self.broken.append(fault)
             del self.entries[name]
@@ -178,12 +179,12 @@ class Plugins(Generic[P]):
         return None
 
 
-def find_plugins(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
+def find_plugins(kind: PluginKind[P], paths: Sequence[str] = ()) -> Plugins[P]:
     """Find the plugins of a kind without importing them.
 
     Args:
         kind: the kind of the plugins.
-        paths: further folders to search (`plugins.path`).
+        paths: further folders with plugins, the value of the setting `plugins.path`.
 
     Raises:
         BadInput: a folder of `paths` does not exist.
@@ -198,28 +199,28 @@ def find_plugins(kind: Kind[P], paths: Sequence[str] = ()) -> Plugins[P]:
             raise BadInput(f"plugins.path={text}: this folder does not exist")
         folders.append(folder)
     for folder in dict.fromkeys(folder.resolve() for folder in folders):
-        for path in _files(folder / kind.folder):
+        for path in _plugin_paths(folder / kind.folder):
             plugins.add(PluginEntry(path.stem, str(path), partial(import_file, path), folder == built_in))
-    for point in entry_points(group=kind.entry_points):
+    for point in entry_points(group=kind.entry_point_group):
         package = point.dist.name if point.dist else "a package"
         plugins.add(PluginEntry(point.name, f"{package}: {point.value}", point.load))
     return plugins
 
 
-def plugin_template(kind: Kind[Any], name: str) -> str:
-    """Return the Python source of a working plugin, as a start for a new one.
+def plugin_template(kind: PluginKind[Any], name: str) -> str:
+    """Return the Python source of a working plugin, from which an author can start a new one.
 
     Args:
         kind: the kind of the plugin.
-        name: the name of the plugin, such as `my_law`. The class in the source is named after it (`MyLaw`).
+        name: the name of the new plugin, such as `my_law`. The class in the source is then called `MyLaw`.
 
     """
-    source = (Path(__file__).parent / "templates" / f"{kind.word}.py").read_text(encoding="utf-8")
+    source = (Path(__file__).parent / "templates" / f"{kind.name}.py").read_text(encoding="utf-8")
     return source.replace("Example", "".join(part.capitalize() for part in name.split("_")))
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files and folders in a plugins folder that are plugins, sorted by name."""
+def _plugin_paths(folder: Path) -> Iterator[Path]:
+    """Yield the plugins in a folder, which are Python files and packages, sorted by name."""
     if not folder.is_dir():
         return
     other_kinds = {kind.folder for kind in KINDS}
@@ -230,30 +231,35 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _import(kind: Kind[P], plugin: PluginEntry) -> type[P]:
-    """Import a plugin, check its class and return it."""
+def _import_class(kind: PluginKind[P], plugin: PluginEntry) -> type[P]:
+    """Import a plugin, and return its class. Raises BadInput if the class is not a plugin of the kind."""
     target = plugin.load()
-    cls = _class_in(kind, target) if isinstance(target, ModuleType) else target
+    cls = _find_class(kind, target) if isinstance(target, ModuleType) else target
     if not isclass(cls) or not issubclass(cls, kind.base):
         raise BadInput(f"the plugin must be a class that extends rbptrack.analysis.{kind.base.__name__}")
     if isabstract(cls):
-        raise BadInput(f"{cls.__name__} lacks {', '.join(sorted(cls.__abstractmethods__))}")
-    taken = sorted({"name", "leads", "cost"}.intersection(cls.model_fields))
-    if taken:
-        raise BadInput(f"{cls.__name__}: an option cannot be called {taken[0]}: give it another name")
-    cls.model_rebuild()  # raises if the type of an option is not imported
+        raise BadInput(f"{cls.__name__} lacks the method {', '.join(sorted(cls.__abstractmethods__))}")
+    reserved = sorted({"name", "leads", "cost"}.intersection(cls.model_fields))
+    if reserved:
+        raise BadInput(f"{cls.__name__}: an option cannot be called {reserved[0]}. Give it another name")
+    cls.model_rebuild()  # raises an exception if the type of an option is not imported
     cls.name = plugin.name
     return cls
 
 
-def _class_in(kind: Kind[P], module: ModuleType) -> type[P]:
-    """Return the plugin's class in a module. The module may import it from a submodule."""
+def _find_class(kind: PluginKind[P], module: ModuleType) -> type[P]:
+    """Return the plugin's class in a module. The module may import the class from its own submodules.
+
+    Raises:
+        BadInput: the module does not have exactly one such class.
+
+    """
     classes = []
     for value in vars(module).values():
         if isclass(value) and issubclass(value, kind.base) and not isabstract(value) and value not in classes:
             if value.__module__ == module.__name__ or value.__module__.startswith(f"{module.__name__}."):
                 classes.append(value)
     if len(classes) != 1:
-        holds = f"it has {len(classes)}: {', '.join(cls.__name__ for cls in classes)}" if classes else "it has none"
-        raise BadInput(f"a plugin's file or folder has one {kind.base.__name__}; {holds}")
+        found = f"it has {len(classes)}: {', '.join(cls.__name__ for cls in classes)}" if classes else "it has none"
+        raise BadInput(f"a plugin's file or folder must have one {kind.base.__name__}; {found}")
     return classes[0]

@@ -22,19 +22,19 @@ T = TypeVar("T")
 _MAX_FAULT_LENGTH = 300  # characters of a plugin's exception
 
 
-def guarded(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
-    """Call a function of a plugin and return its result. If it fails, raise an error with a message of one line.
+def call_plugin(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
+    """Call a function of a plugin, and return its result. If the function fails, raise an error of one line.
 
     Args:
         plugin: the plugin, for the message.
-        call: the function, without arguments.
+        call: the function. It is called without arguments.
         expects: the type that the function must return.
 
     Raises:
-        RbptrackError: the call raised an exception (including SystemExit, but not KeyboardInterrupt or Stopped), or it
-            returned a type other than `expects`. The error names the plugin, its file and the line in the file. `trace`
-            holds the whole traceback. An RbptrackError that the plugin raised keeps its type and its `trace`, and the
-            plugin's name is put in front of its text.
+        RbptrackError: the function raised an exception, or it did not return the type `expects`. If the exception was
+            an RbptrackError, the new error has the same type and `trace`, and its text begins with the plugin's name.
+            Otherwise the error names the plugin, its file and the line in the file, and `trace` holds the traceback.
+            SystemExit counts as an exception. KeyboardInterrupt and Stopped are not caught.
 
     """
     try:
@@ -47,29 +47,31 @@ def guarded(plugin: Plugin, call: Callable[[], object], expects: type[T]) -> T:
         raise failure from error
     except BaseException as error:
         file = _plugin_file(plugin)
-        failure = RbptrackError(f"{plugin.name} failed: {one_line(error)} ({short_path(file)}{line_in(error, file)})")
+        failure = RbptrackError(
+            f"{plugin.name} failed: {describe_error(error)} ({short_path(file)}{line_text(error, file)})"
+        )
         failure.trace = "".join(format_exception(error))
         raise failure from error
     if not isinstance(result, expects):
-        got = type(result).__name__
-        place = short_path(_plugin_file(plugin))
-        raise RbptrackError(f"{plugin.name} must return {expects.__name__}, but returned {got} ({place})")
+        returned = type(result).__name__
+        file = short_path(_plugin_file(plugin))
+        raise RbptrackError(f"{plugin.name} must return {expects.__name__}, but returned {returned} ({file})")
     return result
 
 
-def one_line(error: BaseException) -> str:
-    """Return an exception of a plugin as one printable line. Reading its message may itself raise an exception."""
+def describe_error(error: BaseException) -> str:
+    """Return the type and the first line of a plugin's exception as one printable line."""
     try:
         text = first_line(error)
-    except Exception:
+    except Exception:  # the `__str__` of a plugin's exception may fail
         text = "its message cannot be read"
     return f"{type(error).__name__}: {text[:_MAX_FAULT_LENGTH]}".encode(errors="backslashreplace").decode()
 
 
-def line_in(error: BaseException, file: str) -> str:
+def line_text(error: BaseException, file: str) -> str:
     """Return the line of a plugin's file at which an exception was raised, as `, line 12`.
 
-    Return an empty text if the traceback does not contain the file.
+    The text is empty if the traceback does not contain the file.
     """
     if isinstance(error, SyntaxError) and error.filename and _is_in_plugin(error.filename, file):
         return f", line {error.lineno}"
@@ -78,7 +80,13 @@ def line_in(error: BaseException, file: str) -> str:
 
 
 def _is_in_plugin(filename: str, file: str) -> bool:
-    """Return whether a file is a plugin's file, or in its folder."""
+    """Whether a file is the file of a plugin, or is in the folder of a plugin.
+
+    Args:
+        filename: the path of the file.
+        file: the path of the plugin's file or folder.
+
+    """
     return filename == file or Path(file) in Path(filename).parents
 
 
@@ -94,26 +102,26 @@ def run_analyzer(analyzer: Analyzer, runs: Runs) -> Report:
     def analyze() -> Report:
         report = analyzer.analyze(copy)
         if isinstance(report, Report):
-            _check(report)
+            _check_types(report)
         return report
 
-    return guarded(analyzer, analyze, Report)
+    return call_plugin(analyzer, analyze, Report)
 
 
-def _check(report: Report) -> None:
-    """Raise TypeError if a part of a report has a type that readers of reports do not accept."""
+def _check_types(report: Report) -> None:
+    """Raise an exception if a part of a report has a type that the page, the terminal or the store does not accept."""
     if not isinstance(report.glossary, Mapping):
         raise TypeError("the glossary must be a dict")
     if not isinstance(report.headline, str):
         raise TypeError("the headline must be a text")
     if not isinstance(report.notes, list) or not all(isinstance(note, str) for note in report.notes):
         raise TypeError("the notes must be a list of texts")
-    "".join([report.headline, *report.notes]).encode()  # UnicodeEncodeError for a half of a surrogate pair
+    "".join([report.headline, *report.notes]).encode()  # raises UnicodeEncodeError if a text holds a lone surrogate
     for name, table in report.tables.items():
         if not isinstance(name, str) or not isinstance(table, pd.DataFrame):
             raise TypeError(f"the table {name} must be a DataFrame, and its name a text")
     for name, figure in report.figures.items():
-        import altair  # the plugin has already imported it
+        import altair  # fast, because a plugin that draws charts has already imported it
 
         if not isinstance(name, str) or not isinstance(figure, altair.TopLevelMixin):
             raise TypeError(f"the figure {name} must be an Altair chart, and its name a text")
@@ -121,14 +129,14 @@ def _check(report: Report) -> None:
     for question in report.questions:
         cases = results.loc[results["question"] == question, report.case_columns(question)]
         for case in cases.itertuples(index=False, name=None):
-            hash(case)  # TypeError for a list
-        taken = {*report.case_columns(question), *report.beside_columns(question)}.intersection(COLUMNS)
-        if taken:
-            raise TypeError(f"{question}: {', '.join(taken)} is a column of every report")
+            hash(case)  # raises TypeError if a key is a list
+        reserved = {*report.case_columns(question), *report.beside_columns(question)}.intersection(COLUMNS)
+        if reserved:
+            raise TypeError(f"{question}: every report has a column {', '.join(reserved)}. Give yours another name")
     for name in [*report.glossary, *report.questions, *report.results.columns]:
         if not isinstance(name, str) or not isinstance(report.glossary.get(name, ""), str | Term):
-            raise TypeError(f"{name!r} in results or glossary: names are texts, their meanings texts or Terms")
-        format(1.0, report.term(name).form)
+            raise TypeError(f"{name!r} in results or glossary: a name must be a text, and its meaning a text or a Term")
+        format(1.0, report.term(name).form)  # raises ValueError if the format specification is wrong
 
 
 def _plugin_file(plugin: Plugin) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rbptrack.analysis.reading import parse_json
+from rbptrack.analysis.input_files import parse_json
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.base.files import regular_file, replacing

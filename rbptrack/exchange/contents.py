@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from rbptrack.analysis.importing import ImportedRow
-from rbptrack.analysis.reading import parse_json
+from rbptrack.analysis.input_files import parse_json
 from rbptrack.base.errors import RbptrackError, first_line, shortened
 from rbptrack.base.files import sha256
 from rbptrack.base.parquet import read_table

@@ -1,25 +1,25 @@
 """Runs analyzers and publishes their reports as HTML pages, terminal tables, figure files and runs in the store."""
 
-from rbptrack.reporting.analyse import Analysis, analyse
+from rbptrack.reporting.analyses import Analysis, run_analyzers
 from rbptrack.reporting.page import render
 from rbptrack.reporting.reading import MAX_TOKENS, render_reading
 from rbptrack.reporting.save import save_figures, save_reports
-from rbptrack.reporting.tables import ResultsTable, cell, metrics, results_tables, table_text
-from rbptrack.reporting.terminal import show, show_summary
+from rbptrack.reporting.tables import ResultsTable, estimate_text, report_metrics, results_tables, table_text
+from rbptrack.reporting.terminal import print_report, print_summary
 
 __all__ = [
     "MAX_TOKENS",
     "Analysis",
     "ResultsTable",
-    "analyse",
-    "cell",
-    "metrics",
+    "estimate_text",
+    "print_report",
+    "print_summary",
     "render",
     "render_reading",
+    "report_metrics",
     "results_tables",
+    "run_analyzers",
     "save_figures",
     "save_reports",
-    "show",
-    "show_summary",
     "table_text",
 ]

@@ -33,11 +33,11 @@ from rbptrack.console.output import complain
 from rbptrack.figures import charts
 from rbptrack.figures.drawing import CannotDraw, draw
 from rbptrack.ranks import CE, HEADLINE_KS, rbp_name
-from rbptrack.reporting.analyse import Analysis
+from rbptrack.reporting.analyses import Analysis
 from rbptrack.reporting.tables import (
     KEYS,
     ResultsTable,
-    cell,
+    estimate_text,
     p_text,
     table_text,
     value_text,
@@ -70,7 +70,7 @@ def render(
 
     Args:
         runs: the measurements that were analysed.
-        analyses: the analyses, as `analyse` returns them.
+        analyses: the analyses, as `run_analyzers` returns them.
         title: the title of the page. If it is empty, the title names what was measured.
         command: the command line that made the page. The end of the page shows it.
         reading: the file name of the reading page in the same folder; empty if there is none.
@@ -260,7 +260,7 @@ def _law_text(report: Report, row: Mapping[Any, Any], column: _LawColumn) -> str
     value = row[column.name]
     if column.ends:
         low, high = (row[end] for end in column.ends)
-        return cell(value, low, high, report.term(column.name).form)
+        return estimate_text(value, low, high, report.term(column.name).form)
     if column.name == "p":
         return p_text(value)
     return value_text(value, report.term(column.name))

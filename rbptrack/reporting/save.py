@@ -15,9 +15,9 @@ from rbptrack.console.tables import table_lines
 from rbptrack.figures import charts
 from rbptrack.figures.charts import SHOWN_K
 from rbptrack.figures.drawing import CannotDraw
-from rbptrack.reporting.analyse import Analysis
+from rbptrack.reporting.analyses import Analysis
 from rbptrack.reporting.page import page_title
-from rbptrack.reporting.tables import metrics
+from rbptrack.reporting.tables import report_metrics
 from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.tracking import Store
 from rbptrack.tracking.names import READING_FILE, Kind
@@ -45,7 +45,7 @@ def save_reports(
     Args:
         store: the tracking store.
         runs: the measurements that were analysed.
-        analyses: the analyses, as `analyse` returns them.
+        analyses: the analyses, as `run_analyzers` returns them.
         page: the HTML of the page.
         command: the command line, for the description of each run.
         sweep: the name of the sweep; empty if the analyses belong to none.
@@ -73,7 +73,7 @@ def save_reports(
             f"{analysis.name}: {page_title(runs)}",
             sweep=sweep,
             description=description(analysis, command),
-            metrics=metrics(report),
+            metrics=report_metrics(report),
             files=files,
             covers=covers,
             began=time.time() - analysis.seconds,

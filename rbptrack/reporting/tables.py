@@ -162,7 +162,7 @@ class _Column(NamedTuple):
 def _estimates(report: Report, question: str, title: str, frame: pd.DataFrame, style: Style) -> _Column:
     form = report.term(question).form
     intervals = zip(frame[question], frame["low"], frame["high"], strict=True)
-    return _Column(title, question, [cell(*interval, form, style) for interval in intervals])
+    return _Column(title, question, [estimate_text(*interval, form, style) for interval in intervals])
 
 
 def _verdicts(report: Report, question: str, suffix: str, frame: pd.DataFrame) -> list[_Column]:
@@ -177,7 +177,7 @@ def _verdicts(report: Report, question: str, suffix: str, frame: pd.DataFrame) -
         _Column(
             f"{report.term('detectable').title}{suffix}",
             "detectable",
-            [cell(distance, form=form) for distance in frame["detectable"]],
+            [estimate_text(distance, form=form) for distance in frame["detectable"]],
         ),
     ]
 
@@ -199,7 +199,9 @@ def _numbers_beside(report: Report, question: str, frame: pd.DataFrame) -> list[
     return columns
 
 
-def cell(value: float, low: float = math.nan, high: float = math.nan, form: str = "", style: Style = "text") -> str:
+def estimate_text(
+    value: float, low: float = math.nan, high: float = math.nan, form: str = "", style: Style = "text"
+) -> str:
     """Write a number and its interval, as in `0.231 (0.219 to 0.243)` or, in Markdown, `0.231 ± 0.012`.
 
     Args:
@@ -257,7 +259,7 @@ def table_text(frame: pd.DataFrame, style: Literal["csv", "markdown", "latex"]) 
     return "\n".join([rows[0], "|" + " --- |" * len(head), *rows[1:]]) + "\n"
 
 
-def metrics(report: Report) -> dict[str, float]:
+def report_metrics(report: Report) -> dict[str, float]:
     """Return the results of a report as MLflow metrics, such as `alpha/pythia/wiki/rbp_10`.
 
     The names of the ends of an interval end in `/low` and `/high`. Numbers that are not finite are left out.

@@ -9,14 +9,14 @@ import pandas as pd
 from rbptrack.base.formatting import counted
 from rbptrack.console.output import complain, say
 from rbptrack.console.tables import print_table
-from rbptrack.reporting.analyse import Analysis
+from rbptrack.reporting.analyses import Analysis
 from rbptrack.reporting.tables import KEYS, ResultsTable
 
 MAX_NOTES = 8
 """The largest number of a report's notes that the terminal shows."""
 
 
-def show(analysis: Analysis) -> None:
+def print_report(analysis: Analysis) -> None:
     """Print the headline, the tables and up to `MAX_NOTES` notes of a report. If the analyzer failed, say why."""
     if analysis.report is None:
         complain(analysis.problem, analysis.trace)
@@ -34,7 +34,7 @@ def show(analysis: Analysis) -> None:
         say(f"and {counted(len(notes) - MAX_NOTES, 'note')} more on the page")
 
 
-def show_summary(analyses: Sequence[Analysis]) -> None:
+def print_summary(analyses: Sequence[Analysis]) -> None:
     """Print a summary of analyses.
 
     The summary has the headline and the first table of the leading report. Then follow the analyzers that failed, each

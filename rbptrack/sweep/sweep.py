@@ -232,7 +232,7 @@ class _Summary:
     began: float
     outcomes: Sequence[Outcome]
 
-    def analyse(self, analyzers: Sequence[Analyzer]) -> int:
+    def run_analyzers(self, analyzers: Sequence[Analyzer]) -> int:
         """Run analyzers, and print and save their results. Returns the number of analyzers that failed."""
         from rbptrack import reporting
         from rbptrack.reporting.save import PAGE, description, page_files
@@ -240,9 +240,9 @@ class _Summary:
         run_ids = self._run_ids()
         runs = self.store.runs(run_ids=run_ids)
         with spinner("analysing"):
-            analyses = reporting.analyse(runs, analyzers)
+            analyses = reporting.run_analyzers(runs, analyzers)
         say("")
-        reporting.show_summary(analyses)
+        reporting.print_summary(analyses)
         reading = self._reading_page(runs)
         link = READING_FILE if reading else ""
         page = reporting.render(runs, analyses, command=self.command, reading=link, filters={"sweep": self.name})
@@ -299,7 +299,7 @@ def _analyzers(settings: Config) -> list[Analyzer]:
     if not settings.analyzers:
         return []
     plugins = find_plugins(ANALYZERS, settings.plugins.path)
-    analyzers = [analyzer() for analyzer in plugins.chosen(settings.analyzers)]
+    analyzers = [analyzer() for analyzer in plugins.load_matching(settings.analyzers)]
     for line in plugins.broken:
         complain(f"{line}; the other plugins are used", line.trace)
     return analyzers

@@ -15,7 +15,7 @@ import pytest
 from rbptrack.analysis import BadInput, RbptrackError, Report
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.process import Stopped
-from rbptrack.discovery import ANALYZERS, IMPORTERS, KINDS, find_plugins, guarded, run_analyzer
+from rbptrack.discovery import ANALYZERS, IMPORTERS, KINDS, call_plugin, find_plugins, run_analyzer
 
 WritePlugin = Callable[..., Path]
 
@@ -55,14 +55,14 @@ def write_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WritePlugin
 
 def report_of(name: str) -> Report:
     """Run the analyzer of this name on example measurements."""
-    return run_analyzer(find_plugins(ANALYZERS).select(name)(), example_runs(documents=5))
+    return run_analyzer(find_plugins(ANALYZERS).load(name)(), example_runs(documents=5))
 
 
 def test_find_plugins_names_a_plugin_after_its_file(write_plugin: WritePlugin) -> None:
     write_plugin("mine.py")
     plugins = find_plugins(ANALYZERS)
     assert {"mine", "power_law", "k_law"} <= set(plugins.names)
-    assert plugins.select("mine").name == "mine"
+    assert plugins.load("mine").name == "mine"
     assert report_of("mine").headline == "Good."
 
 
@@ -139,7 +139,7 @@ def test_load_returns_the_other_plugins_and_names_the_file_of_a_broken_one(
     path = write_plugin("broken.py", source=source)
     write_plugin("mine.py")
     plugins = find_plugins(ANALYZERS)
-    loaded = plugins.load()
+    loaded = plugins.load_all()
     assert "broken" not in loaded
     assert {"mine", "power_law"} <= set(loaded)
     (message,) = [str(fault) for fault in plugins.broken if str(path) in str(fault)]
@@ -150,21 +150,21 @@ def test_load_returns_the_other_plugins_and_names_the_file_of_a_broken_one(
 def test_select_refuses_a_broken_plugin(write_plugin: WritePlugin, source: str) -> None:
     write_plugin("broken.py", source=source)
     plugins = find_plugins(ANALYZERS)
-    plugins.load()
+    plugins.load_all()
     with pytest.raises(BadInput):
-        plugins.select("broken")
+        plugins.load("broken")
 
 
 def test_select_names_the_line_of_a_syntax_error(write_plugin: WritePlugin) -> None:
     path = write_plugin("broken.py", source="x = 1\n\ny = x +\n")
     with pytest.raises(BadInput, match="SyntaxError") as caught:
-        find_plugins(ANALYZERS).select("broken")
+        find_plugins(ANALYZERS).load("broken")
     assert f"{path}, line 3" in str(caught.value)
 
 
 def test_select_lists_the_analyzers_if_the_name_is_unknown() -> None:
     with pytest.raises(BadInput, match="power_law"):
-        find_plugins(ANALYZERS).select("power_lav")
+        find_plugins(ANALYZERS).load("power_lav")
 
 
 @pytest.mark.parametrize(
@@ -224,35 +224,35 @@ def test_run_analyzer_gives_each_analyzer_its_own_copy_of_the_frame(write_plugin
     write_plugin("mine.py", "runs.frame['ce'] = 0.0; return Report({})")
     runs = example_runs(documents=5)
     before = runs.frame.copy()
-    run_analyzer(find_plugins(ANALYZERS).select("mine")(), runs)
+    run_analyzer(find_plugins(ANALYZERS).load("mine")(), runs)
     assert runs.frame.equals(before)
 
 
-def test_guarded_returns_a_result_of_the_expected_type(write_plugin: WritePlugin) -> None:
+def test_call_plugin_returns_a_result_of_the_expected_type(write_plugin: WritePlugin) -> None:
     write_plugin("mine.py")
-    plugin = find_plugins(ANALYZERS).select("mine")()
-    assert guarded(plugin, lambda: 3, int) == 3
+    plugin = find_plugins(ANALYZERS).load("mine")()
+    assert call_plugin(plugin, lambda: 3, int) == 3
 
 
-def test_guarded_refuses_a_result_of_another_type(write_plugin: WritePlugin) -> None:
+def test_call_plugin_refuses_a_result_of_another_type(write_plugin: WritePlugin) -> None:
     write_plugin("mine.py")
-    plugin = find_plugins(ANALYZERS).select("mine")()
+    plugin = find_plugins(ANALYZERS).load("mine")()
     with pytest.raises(RbptrackError, match="str"):
-        guarded(plugin, lambda: "3", int)
+        call_plugin(plugin, lambda: "3", int)
 
 
 def test_plugin_from_a_file_can_be_pickled_for_another_process(write_plugin: WritePlugin, tmp_path: Path) -> None:
     write_plugin("mine.py", "return Report({}, headline='x' * self.times)")
-    analyzer = find_plugins(ANALYZERS).select("mine")
+    analyzer = find_plugins(ANALYZERS).load("mine")
     (tmp_path / "plugin").write_bytes(pickle.dumps(analyzer(times=4)))
     code = "import pickle; p = pickle.load(open('plugin', 'rb')); print(p.name, p.analyze(None).headline)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert process.stdout.split() == ["mine", "xxxx"]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.word)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_docstring_of_each_built_in_plugin_begins_with_one_line(kind: Any) -> None:
     """The summary of a plugin is the first line of its docstring. The sentence must not go on in the second line."""
-    for name, plugin in find_plugins(kind).load().items():
+    for name, plugin in find_plugins(kind).load_all().items():
         second_line = inspect.cleandoc(plugin.__doc__).partition("\n")[2].partition("\n")[0]
         assert second_line == "", name

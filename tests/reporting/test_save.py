@@ -1,4 +1,4 @@
-"""Tests of `save_reports`, `save_figures`, `show` and `show_summary`."""
+"""Tests of `save_reports`, `save_figures`, `print_report` and `print_summary`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from rbptrack.analysis import Report, Runs, Term
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.figures import charts
-from rbptrack.reporting import Analysis, save_figures, save_reports, show, show_summary
+from rbptrack.reporting import Analysis, print_report, print_summary, save_figures, save_reports
 from rbptrack.stats import Estimate
 
 
@@ -122,7 +122,7 @@ def test_show_prints_headline_table_notes_and_problems(
     analyses: list[Analysis], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for analysis in analyses:
-        show(analysis)
+        print_report(analysis)
     printed = capsys.readouterr()
     assert printed.out.startswith("RBP_1 improves with size.")
     assert "0.250 (0.230 to 0.270)" in printed.out
@@ -133,14 +133,14 @@ def test_show_prints_headline_table_notes_and_problems(
 def test_show_prints_results_without_a_family(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report({"alpha": Term("exponent", "α")}, headline="One number.")
     report.add("alpha", Estimate(0.25, 1e-4), family="", dataset="wiki", metric="rbp_1")
-    show(Analysis("all", report))
+    print_report(Analysis("all", report))
     assert "0.250 (0.230 to 0.270)" in capsys.readouterr().out
 
 
 def test_show_summary_prints_the_leading_report_first(
     analyses: list[Analysis], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_summary(analyses)
+    print_summary(analyses)
     printed = capsys.readouterr()
     assert printed.out.splitlines()[0] == "RBP_1 improves with size."
     assert "training" in printed.out.splitlines()[-1]
@@ -150,7 +150,7 @@ def test_show_summary_prints_the_leading_report_first(
 def test_show_summary_without_headline_and_results_prints_no_empty_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show_summary([Analysis("power_law", Report({}, notes=["Needs two sizes."]), leads=True, summary="The law.")])
+    print_summary([Analysis("power_law", Report({}, notes=["Needs two sizes."]), leads=True, summary="The law.")])
     (line,) = capsys.readouterr().out.splitlines()
     assert "power_law" in line
 
@@ -161,5 +161,5 @@ def test_show_summary_without_headline_prints_the_summary_first(
     leading = analyses[1].report
     assert leading
     leading.headline = ""
-    show_summary([Analysis("power_law", leading, leads=True, summary="The law in size.")])
+    print_summary([Analysis("power_law", leading, leads=True, summary="The law in size.")])
     assert capsys.readouterr().out.splitlines()[0] == "The law in size."

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rbptrack.analysis import Report, Term
 from rbptrack.console.tables import table_lines
-from rbptrack.reporting import Analysis, show
-from rbptrack.reporting.tables import cell, metrics, p_text, results_tables, table_text
+from rbptrack.reporting import Analysis, print_report
+from rbptrack.reporting.tables import estimate_text, p_text, report_metrics, results_tables, table_text
 from rbptrack.reporting.terminal import columns_by_importance
 from rbptrack.stats import Estimate
 
@@ -55,22 +55,24 @@ def law_report(*, intervals: bool = True) -> Report:
         (0.3, 0.1, math.inf, "", "0.300 (0.100 to ∞)"),
     ],
 )
-def test_cell_writes_a_number_and_its_interval(value: float, low: float, high: float, form: str, text: str) -> None:
-    assert cell(value, low, high, form) == text
+def test_estimate_text_writes_a_number_and_its_interval(
+    value: float, low: float, high: float, form: str, text: str
+) -> None:
+    assert estimate_text(value, low, high, form) == text
 
 
-def test_cell_of_a_number_alone_has_three_digits() -> None:
-    assert cell(0.5) == "0.500"
+def test_estimate_text_of_a_number_alone_has_three_digits() -> None:
+    assert estimate_text(0.5) == "0.500"
 
 
-def test_cell_in_markdown_writes_plus_minus_only_for_a_symmetric_interval() -> None:
-    assert cell(0.0618, 0.059, 0.0646, style="markdown") == "0.0618 ± 0.0028"
-    assert cell(0.05, 0.01, 0.2, style="markdown") == "0.0500 (0.0100 to 0.2000)"
+def test_estimate_text_in_markdown_writes_plus_minus_only_for_a_symmetric_interval() -> None:
+    assert estimate_text(0.0618, 0.059, 0.0646, style="markdown") == "0.0618 ± 0.0028"
+    assert estimate_text(0.05, 0.01, 0.2, style="markdown") == "0.0500 (0.0100 to 0.2000)"
 
 
 @given(st.floats(-1e5, 1e5), st.sampled_from(["", "+.1%", "+.3g"]), st.sampled_from(["text", "markdown"]))
-def test_cell_of_an_unknown_interval_writes_only_the_number(value: float, form: str, style: str) -> None:
-    text = cell(value, math.nan, math.nan, form, style)
+def test_estimate_text_of_an_unknown_interval_writes_only_the_number(value: float, form: str, style: str) -> None:
+    text = estimate_text(value, math.nan, math.nan, form, style)
     assert "±" not in text
     assert "nan" not in text
     assert " to " not in text
@@ -132,7 +134,7 @@ def test_show_leaves_out_asides_and_the_family_if_there_is_only_one(
 ) -> None:
     report = law_report()
     report.glossary = {**GLOSSARY, "held_out": Term("error", "held-out error", aside=True)}
-    show(Analysis("own", report))
+    print_report(Analysis("own", report))
     header = capsys.readouterr().out.splitlines()[1].split()
     assert header == ["dataset", "metric", "α", "A", "Δα", "vs.", "CE", "verdict", "p"]
 
@@ -140,10 +142,10 @@ def test_show_leaves_out_asides_and_the_family_if_there_is_only_one(
 def test_show_leaves_out_a_table_that_has_only_asides(capsys: pytest.CaptureFixture[str]) -> None:
     report = law_report()
     report.add("beta", 0.4, family="pythia", dataset="wiki", size="70m")
-    show(Analysis("own", report))
+    print_report(Analysis("own", report))
     assert "70m" in capsys.readouterr().out
     report.glossary = {**GLOSSARY, "beta": Term("slope", aside=True)}
-    show(Analysis("own", report))
+    print_report(Analysis("own", report))
     assert "70m" not in capsys.readouterr().out
 
 
@@ -153,16 +155,16 @@ def test_results_tables_of_estimates_without_intervals_have_no_interval_verdict_
     assert " to " not in table.to_string()
 
 
-def test_metrics_and_csv_of_estimates_without_intervals_have_no_low_and_high() -> None:
+def test_report_metrics_and_csv_of_estimates_without_intervals_have_no_low_and_high() -> None:
     report = law_report(intervals=False)
-    assert not [name for name in metrics(report) if name.endswith(("/low", "/high"))]
+    assert not [name for name in report_metrics(report) if name.endswith(("/low", "/high"))]
     assert table_text(report.results, "csv").splitlines()[1].startswith("alpha,pythia,wiki,ce,0.1,,,,,")
 
 
-def test_metrics_are_named_by_question_family_dataset_metric_and_case() -> None:
+def test_report_metrics_are_named_by_question_family_dataset_metric_and_case() -> None:
     report = law_report()
     report.add("beta", 0.4, family="my (own)", dataset="wiki", N=4, S=1.5e9)
-    values = metrics(report)
+    values = report_metrics(report)
     assert values["alpha/pythia/wiki/rbp_10"] == 0.25
     assert values["alpha/pythia/wiki/rbp_10/low"] == pytest.approx(0.25 - 1.96e-2, abs=1e-4)
     assert values["held_out/pythia/wiki/ce"] == pytest.approx(math.expm1(0.05))
@@ -172,7 +174,7 @@ def test_metrics_are_named_by_question_family_dataset_metric_and_case() -> None:
 
 def test_results_tables_and_metrics_of_an_empty_report_are_empty() -> None:
     assert results_tables(Report({})) == []
-    assert metrics(Report({})) == {}
+    assert report_metrics(Report({})) == {}
 
 
 TABLE_WITH_SPECIAL_CHARACTERS = pd.DataFrame({"family": ["a|b", "50%_x"], "α": ["0.1 ± 0.2", math.nan]})

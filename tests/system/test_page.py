@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, FrameLocator, Page, sync_playwright
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.discovery import ANALYZERS, find_plugins
-from rbptrack.reporting import analyse, render
+from rbptrack.reporting import render, run_analyzers
 from tests.rank_tables import power_law_rank_table
 
 PATIENCE = 300_000.0  # milliseconds after which an event of the page counts as missing
@@ -37,8 +37,8 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 rows.append(names | numbers | {"dataset": dataset, "documents_hash": dataset, "num_tokens": 6000})
                 tables[run_id] = power_law_rank_table(s, alpha=alpha, seed=seed)
     runs = Runs(pd.DataFrame(rows), RankTables(tables))
-    classes = find_plugins(ANALYZERS).load()
-    outcomes = analyse(runs, [classes["power_law"](), classes["k_law"]()], processes=1)
+    classes = find_plugins(ANALYZERS).load_all()
+    outcomes = run_analyzers(runs, [classes["power_law"](), classes["k_law"]()], processes=1)
     assert not [outcome.problem for outcome in outcomes if outcome.problem]
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(render(runs, outcomes, reading="read.html"), encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Plugins to start from, one of each kind. `rbptrack plugins new NAME` copies one and renames its class."""
+"""Example plugins, one of each kind. `rbptrack plugins new NAME` copies an example and renames its class."""

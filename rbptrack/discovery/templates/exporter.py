@@ -12,8 +12,7 @@ class Example(Exporter):
     """text between the values of a row"""
 
     def export(self, runs: Runs, out: Path) -> str:
-        names = []
-        for dataset, rows in runs.frame.groupby("dataset"):
-            names.append(f"{file_part(str(dataset))}.csv")
-            rows.to_csv(out / names[-1], index=False, sep=self.separator)
-        return f"{counted(len(runs), 'measurement')} in {counted(len(names), 'file')}"
+        tables = runs.frame.groupby("dataset")
+        for dataset, rows in tables:
+            rows.to_csv(out / f"{file_part(str(dataset))}.csv", index=False, sep=self.separator)
+        return f"{counted(len(runs), 'measurement')} in {counted(len(tables), 'file')}"

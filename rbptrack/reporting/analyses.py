@@ -81,7 +81,7 @@ class Analysis:
         return {name: table_text(table, "csv") for name, table in tables.items()}
 
 
-def analyse(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int | None = None) -> list[Analysis]:
+def run_analyzers(runs: Runs, analyzers: Sequence[Analyzer], *, processes: int | None = None) -> list[Analysis]:
     """Run analyzers over measurements.
 
     If an analyzer fails, its analysis says why, and the other analyzers still run.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.analysis.reading import column_names, parse_json, read_pairs, read_rows, whole_number
+from rbptrack.analysis.input_files import column_names, parse_json, read_pairs, read_rows, whole_number
 from rbptrack.base.errors import BadInput
 from tests.imported_files import write_file
 

@@ -1,4 +1,4 @@
-"""Tests of `analyse`: an analyzer that fails does not stop the others."""
+"""Tests of `run_analyzers`: an analyzer that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from rbptrack.analysis import Analyzer, Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.discovery import ANALYZERS, find_plugins
-from rbptrack.reporting import analyse
+from rbptrack.reporting import run_analyzers
 from tests.rank_tables import power_law_rank_table
 
 PLUGIN = '''"""A plugin of the tests."""
@@ -52,12 +52,12 @@ def write_analyzers(folder: Path, names: list[str]) -> list[Analyzer]:
     for name in names:
         (folder / f"{name}.py").write_text(PLUGIN.format(name=name, body=ANALYZE_BODIES[name]))
     plugins = find_plugins(ANALYZERS, [str(folder)])
-    return [plugins.select(name)() for name in names]
+    return [plugins.load(name)() for name in names]
 
 
-def test_analyse_returns_the_report_of_an_analyzer_after_others_failed(tmp_path: Path, runs: Runs) -> None:
+def test_run_analyzers_returns_the_report_of_an_analyzer_after_others_failed(tmp_path: Path, runs: Runs) -> None:
     names = ["raises", "leaves", "wrong", "refuses", "list_as_table", "fine"]
-    analyses = analyse(runs, write_analyzers(tmp_path, names), processes=1)
+    analyses = run_analyzers(runs, write_analyzers(tmp_path, names), processes=1)
     assert [analysis.name for analysis in analyses] == names
     fine = analyses[-1]
     assert fine.sentence == "1 runs, 40 tokens"
@@ -74,19 +74,19 @@ def test_analyse_returns_the_report_of_an_analyzer_after_others_failed(tmp_path:
         ("list_as_table", ""),
     ],
 )
-def test_analyse_says_in_one_line_why_an_analyzer_failed(
+def test_run_analyzers_says_in_one_line_why_an_analyzer_failed(
     name: str, part_of_problem: str, tmp_path: Path, runs: Runs
 ) -> None:
-    (analysis,) = analyse(runs, write_analyzers(tmp_path, [name]), processes=1)
+    (analysis,) = run_analyzers(runs, write_analyzers(tmp_path, [name]), processes=1)
     assert analysis.report is None
     assert analysis.problem.startswith(name)
     assert "\n" not in analysis.problem
     assert part_of_problem in analysis.problem
 
 
-def test_analyse_in_two_processes_returns_the_other_reports_if_a_process_dies(tmp_path: Path, runs: Runs) -> None:
+def test_run_analyzers_in_two_processes_returns_the_other_reports_if_a_process_dies(tmp_path: Path, runs: Runs) -> None:
     analyzers = write_analyzers(tmp_path, ["dies", "fine", "unpicklable"])
-    dead, fine, unpicklable = analyse(runs, analyzers, processes=2)
+    dead, fine, unpicklable = run_analyzers(runs, analyzers, processes=2)
     assert [dead.name, fine.name, unpicklable.name] == ["dies", "fine", "unpicklable"]
     assert fine.sentence == "1 runs, 40 tokens"
     assert "killed" in dead.problem
