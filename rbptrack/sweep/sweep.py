@@ -232,7 +232,7 @@ class _Summary:
     began: float
     outcomes: Sequence[Outcome]
 
-    def run_analyzers(self, analyzers: Sequence[Analyzer]) -> int:
+    def analyse(self, analyzers: Sequence[Analyzer]) -> int:
         """Run analyzers, and print and save their results. Returns the number of analyzers that failed."""
         from rbptrack import reporting
         from rbptrack.reporting.save import PAGE, description, page_files
