@@ -106,8 +106,12 @@ def code(text: object) -> str:
 
 def commands() -> str:
     """Return the page of the program's commands with their arguments and flags."""
-    program = typer.main.get_command(app)
-    return get_docs_for_click(obj=program, ctx=typer.Context(program), name="rbptrack", title="Commands")
+    program: Any = typer.main.get_command(app)
+    text = get_docs_for_click(obj=program, ctx=typer.Context(program), name="rbptrack", title="Commands")
+    for name, command in program.commands.items():  # Typer cuts the summaries in its list of commands
+        summary = inspect.cleandoc(command.help).split("\n\n")[0].replace("\n", " ")
+        text = re.sub(rf"^\* `{name}`: .*$", f"* `{name}`: {summary}", text, flags=re.MULTILINE)
+    return text
 
 
 def options() -> str:
@@ -115,9 +119,10 @@ def options() -> str:
     hints = get_type_hints(Config)
     parts = [
         "# Options",
-        "This page lists the keys of a sweep's config. On the command line, write them as `key=value`. `rbptrack "
-        "WORDS --cfg job --resolve` prints the values that a command uses. `reference=NAME` measures a second model in "
-        "the same pass, and `reference.*` takes the keys of `model.*`.",
+        "This page lists the options of a sweep. On the command line, write them as `key=value`, for example `rbptrack "
+        "model=nano/6k dataset=pydocs dataset.seq_len=128`. To see the values that a command uses, add `--cfg job "
+        "--resolve` to it. `reference=NAME` measures a second model in the same pass, and `reference.*` takes the keys "
+        "of `model.*`.",
         "## The sweep and the cell",
         _keys((Config, CellConfig), ""),
     ]
@@ -183,8 +188,9 @@ def configs() -> str:
         datasets.append((code(path.stem), config.get("repo", ""), names, config.get("documents") or "all", head))
     return "\n\n".join([
         "# Built-in models and datasets",
-        "A name is a file: `model=pythia/70m` is `conf/model/pythia/70m.yaml`, and `'model=pythia/*'` is the whole "
-        "family. [Models and datasets](../howto/models-and-datasets.md) says how to add yours.",
+        "This page lists the models and datasets that you can give by name, such as `model=pythia/70m` or, for a "
+        "whole family, `'model=pythia/*'`. Each name is a file: `pythia/70m` is `conf/model/pythia/70m.yaml`. "
+        "[Name models and datasets](../howto/models-and-datasets.md) shows how to add names of your own.",
         table(["family", "sizes", "repositories on the Hub"], models),
         table(["dataset", "repository", "fields", "documents", "what it is"], datasets),
     ])  # fmt: skip
@@ -194,8 +200,10 @@ def analyzers() -> str:
     """Return the page with the method, the options and the glossary of each built-in analyzer."""
     parts = [
         "# Analyzers",
-        "`rbptrack analyze NAME option=value` runs one analyzer, and `rbptrack report` runs all of them. Every result "
-        "has the columns family, dataset, metric, estimate, a 95% interval, p, p corrected by Holm, and a verdict.",
+        "This page describes the method, the options and the columns of each built-in analyzer. `rbptrack analyze NAME "
+        "option=value` runs one analyzer, for example `rbptrack analyze k_law largest=50`. `rbptrack report` runs all "
+        "of them. In addition to the columns below, a result has a family, a dataset, a metric, a 95% interval (`low`, "
+        "`high`), a p-value (`p`), this p-value after Holm's correction (`p_holm`), and a verdict.",
     ]
     for name, plugin in _built_in(ANALYZERS):
         module = inspect.getmodule(plugin)
@@ -236,14 +244,16 @@ def columns() -> str:
     """Return the page of the columns of `Runs.frame`, as `rbptrack.facts` describes them."""
     parts = [
         "# Columns of measurements",
-        "`rbptrack.runs().frame` has a row for each measurement. A condition such as `--where 'ce < 4'` and "
-        "`rbptrack list --format csv` use the same columns. The column `name` tells measurements apart. After the "
-        "columns below come `rbp_<k>` and its standard error `rbp_<k>_se` for each logged k. In MLflow, params and "
-        "metrics have the name of their column, and a tag has the prefix `rbptrack.` before it.",
-        "The last column of the tables says what a column decides. All runs of one law have the same values in the "
-        "columns marked **law**, and all runs of one point of a law in the columns marked **point**. Runs with other "
-        "values belong to another law or point. Measurements with the same values in the columns marked **tokens** "
-        "can be compared token by token. `rbptrack import` accepts tables with the columns marked **imported**.",
+        "This page lists the columns of `rbptrack.runs().frame`, a table with one row for each measurement. `rbptrack "
+        "list --format csv` prints them, and conditions such as `--where 'ce < 4'` use them. Each measurement has its "
+        "own value in the column `name`. The last columns are `rbp_<k>` and its standard error `rbp_<k>_se` for each "
+        "logged k. In MLflow, a param or metric has the name of its column, and a tag has the prefix `rbptrack.` before "
+        "this name.",
+        "The tables have a column *decides*. It says what the values of a column decide:",
+        "- **law**: runs with different values are never in one law.\n"
+        "- **point**: runs with different values are never in one point of a law.\n"
+        "- **tokens**: two measurements with different values cannot be compared token by token.\n"
+        "- **imported**: `rbptrack import` accepts this column in a table.",
     ]
     for subject in Subject:
         rows = []
