@@ -247,8 +247,8 @@ def columns() -> str:
         "This page lists the columns of `rbptrack.runs().frame`, a table with one row for each measurement. `rbptrack "
         "list --format csv` prints them, and conditions such as `--where 'ce < 4'` use them. Each measurement has its "
         "own value in the column `name`. The last columns are `rbp_<k>` and its standard error `rbp_<k>_se` for each "
-        "logged k. In MLflow, a param or metric has the name of its column, and a tag has the prefix `rbptrack.` before "
-        "this name.",
+        "logged k. In MLflow, a param or metric has the name of its column, and a tag has the prefix `rbptrack.` "
+        "before this name.",
         "The tables have a column *decides*. It says what the values of a column decide:",
         "- **law**: runs with different values are never in one law.\n"
         "- **point**: runs with different values are never in one point of a law.\n"
