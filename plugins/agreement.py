@@ -27,9 +27,9 @@ from rbptrack.analysis import (
     add_changes,
     compare_runs,
     counted,
+    format_number,
     join_clauses,
     listed,
-    number,
     pair_name,
     same_tokens,
     verdict_clause,
@@ -175,9 +175,9 @@ def _headline(report: Report, changes: pd.DataFrame) -> str:
         row = changes.iloc[0]
         same_top = ""
         if "same_top" in report.questions:
-            share = number(float(report.frame("same_top")["same_top"].sum()), ".1%")
+            share = format_number(float(report.frame("same_top")["same_top"].sum()), ".1%")
             same_top = f"{share} of the tokens rank the same token first; "
-        change = number(row["change"], "+.4f")
+        change = format_number(row["change"], "+.4f")
         return f"{row['pair']}: {same_top}CE changes by {change} nats ({row['verdict'] or 'no test'})."
     tested = verdict_clause(
         changes, {"differs": "CE differs"}, noun="pair", none="no difference in CE was found", power=True

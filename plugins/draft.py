@@ -26,8 +26,8 @@ from rbptrack.analysis import (
     Term,
     clip_share,
     counted,
+    format_number,
     listed,
-    number,
     read_families,
     short_hash,
 )
@@ -113,7 +113,8 @@ class Draft(Analyzer):
             best = speeds.iloc[first_largest(speeds["speed_up"].to_numpy(np.float64))]
             report.headline = (
                 f"{best['family']}-{best['size']} on {best['dataset']} speeds {best['reference']} up most: "
-                f"{number(best['speed_up'], '.2f')} times with drafts of {counted(int(best['length']), 'token')}."
+                f"{format_number(best['speed_up'], '.2f')} times with drafts of "
+                f"{counted(int(best['length']), 'token')}."
             )
         return report
 

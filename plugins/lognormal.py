@@ -32,8 +32,8 @@ from rbptrack.analysis import (
     Runs,
     Term,
     counted,
+    format_number,
     join_clauses,
-    number,
     range_text,
     read_families,
     verdict_clause,
@@ -441,11 +441,11 @@ def _headline(report: Report, documents: int) -> str:
         report.frame("gamma"), texts, noun="measurement", none="no curvature of ranks was found", power=True
     )
     gain = report.frame("gain")
-    deviation = f"no RBP_k differs by more than {number(gain['ks_lognormal'].max(), '.3f')} from the lognormal's"
+    deviation = f"no RBP_k differs by more than {format_number(gain['ks_lognormal'].max(), '.3f')} from the lognormal's"
     known = gain[gain["low"].notna()]
     if len(known) == 1:
         row = known.iloc[0]
-        gained, low, high = (number(row[name], ".3f") for name in ("gain", "low", "high"))
+        gained, low, high = (format_number(row[name], ".3f") for name in ("gain", "low", "high"))
         better = f"the lognormal is better than Zipf's law by {gained} ({low} to {high}) nats a token"
     elif len(known):
         better = f"the lognormal is better than Zipf's law by {range_text(known['gain'], '.3f')} nats a token"

@@ -34,11 +34,11 @@ from rbptrack.analysis import (
     Unreadable,
     counted,
     differing_facts,
+    format_number,
     join_scores,
     last_checkpoints,
     listed,
     newest_runs,
-    number,
     split_by_facts,
     unused_scores,
     without_repeats,
@@ -382,15 +382,15 @@ def _headline(report: Report) -> str:
         row = report.frame("left_out").iloc[0]
         best = report.frame("best_tau")
         best = best[(best["task"] == row["task"]) & (best["dataset"] == row["dataset"])].iloc[0]
-        right = number(row["left_out"], ".0%")
-        by_ce = number(row["by_ce"], ".0%")
+        right = format_number(row["left_out"], ".0%")
+        by_ce = format_number(row["by_ce"], ".0%")
         chance = "" if best["best_tau"] > best["by_chance"] else "; no τ is larger than chance gives"
         return (
             f"{row['task']} by answers of {row['dataset']}: a proxy that was chosen on other families orders {right} "
             f"of the pairs of models rightly, cross-entropy {by_ce}{chance}."
         )
     row = report.frame("best_tau").iloc[0]
-    tau, by_chance = number(row["best_tau"], "+.2f"), number(row["by_chance"], "+.2f")
+    tau, by_chance = format_number(row["best_tau"], "+.2f"), format_number(row["by_chance"], "+.2f")
     return (
         f"{row['task']}: of {len(PROXIES)} proxies, {row['best']} orders these same models best (τ = {tau}); "
         f"chance gives up to {by_chance}."

@@ -25,9 +25,9 @@ from rbptrack.analysis import (
     Term,
     counted,
     differing_facts,
+    format_number,
     listed,
     newest_runs,
-    number,
     read_families,
     split_by_facts,
     without_repeats,
@@ -272,7 +272,7 @@ def _headline(report: Report, laws: list[dict[str, Any]]) -> str:
         first_family = [law for law in laws if (law["family"], law["dataset"]) == (family, dataset)]
         optima = []
         for law in first_family[:2]:
-            optima.append(f"{number(law['optimum'], '.2f')} for {metric_label(law['metric'])}")
+            optima.append(f"{format_number(law['optimum'], '.2f')} for {metric_label(law['metric'])}")
         return f"{family} on {dataset}: the best size grows with compute as C^a, a = {listed(optima)}."
     if "alpha" not in report.questions:
         return ""
@@ -280,6 +280,6 @@ def _headline(report: Report, laws: list[dict[str, Any]]) -> str:
     for (family, dataset), part in rows[rows["metric"] == CE].groupby(["family", "dataset"], sort=False):
         if len(part) > 1:
             alphas = part.sort_values("D", kind="stable")["alpha"].to_numpy(np.float64)
-            first, last = number(alphas[0], ".3f"), number(alphas[-1], ".3f")
+            first, last = format_number(alphas[0], ".3f"), format_number(alphas[-1], ".3f")
             return f"{family} on {dataset}: CE's exponent in size goes from {first} to {last} over training."
     return ""

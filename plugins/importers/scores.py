@@ -27,7 +27,7 @@ from rbptrack.analysis import (
     read_pairs,
     read_rows,
     read_small,
-    shortened,
+    shortened_list,
 )
 
 # The metrics that are used if the user names none, in order of preference.
@@ -173,8 +173,8 @@ class Scores(Importer):
                 yield ImportedScore(columns, f"{relative_path}, {location}" if relative_path else location)
         if self.model and len(models) > 1:
             raise BadInput(
-                f"{path}: model={self.model} names one model, but the scores are of {shortened(list(models))}. Leave "
-                "out model="
+                f"{path}: model={self.model} names one model, but the scores are of {shortened_list(list(models))}. "
+                "Leave out model="
             )
         yield from _make_notes(remarks, models if not self.model else {}, names)
 
@@ -191,12 +191,12 @@ def _make_notes(
 
     """
     for (kind, why), subjects in remarks.items():
-        subject_list = shortened(list(subjects))
+        subject_list = shortened_list(list(subjects))
         yield ImportNote(f"{subject_list}: {why}" if kind is ChosenValue else f"left out: {subject_list}: {why}")
     variants = [model for model in models if "+" in model and model not in names]
     if variants:
         yield ImportNote(
-            f"{shortened(variants)}: arguments change the weights, so each of these counts as a separate model. "
+            f"{shortened_list(variants)}: arguments change the weights, so each of these counts as a separate model. "
             "names=FILE maps their names to names in the store"
         )
 
@@ -468,7 +468,7 @@ def _choose_metric(task: str, numbers: Mapping[str, object], metric: str) -> Gen
                 yield ChosenValue(task, f"{keys[0]} was used, not {others}; metric=NAME,FILTER selects another one")
             return keys[0]
     missing = f"no metric {wanted}" if wanted else f"no {_METRICS[0]}, {_METRICS[1]} or the like"
-    yield LeftOut(task, f"{missing}; it has {shortened(list(numbers)) or 'none'}")
+    yield LeftOut(task, f"{missing}; it has {shortened_list(list(numbers)) or 'none'}")
     return ""
 
 

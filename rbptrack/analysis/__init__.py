@@ -43,9 +43,9 @@ from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
 from rbptrack.analysis.report import Glossary, Report, Term
 from rbptrack.analysis.runs import Filters, Runs
 from rbptrack.analysis.scores import hub_id, join_scores, last_checkpoints, plain_name, unused_scores
-from rbptrack.base.errors import BadInput, RbptrackError, first_line, shortened
+from rbptrack.base.errors import BadInput, RbptrackError, first_line, shortened_list
 from rbptrack.base.escape import file_part
-from rbptrack.base.formatting import counted, listed, number, short_hash
+from rbptrack.base.formatting import counted, format_number, listed, short_hash
 from rbptrack.base.markup import csv_text, markdown_text
 from rbptrack.facts import IMPORTABLE, ONE_POINT
 
@@ -87,6 +87,7 @@ __all__ = [
     "differing_facts",
     "file_part",
     "first_line",
+    "format_number",
     "hub_id",
     "join_clauses",
     "join_scores",
@@ -95,7 +96,6 @@ __all__ = [
     "load_json",
     "markdown_text",
     "newest_runs",
-    "number",
     "pair_name",
     "parse_json",
     "plain_name",
@@ -108,7 +108,7 @@ __all__ = [
     "read_small",
     "same_tokens",
     "short_hash",
-    "shortened",
+    "shortened_list",
     "split_by_facts",
     "unused_scores",
     "verdict_clause",

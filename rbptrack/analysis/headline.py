@@ -7,7 +7,7 @@ from math import isfinite
 
 import pandas as pd
 
-from rbptrack.base.formatting import counted, number
+from rbptrack.base.formatting import counted, format_number
 
 _WIDELY = 3.0  # effects differ widely if the largest is more than this many times the smallest
 
@@ -68,7 +68,7 @@ def _power(rows: pd.DataFrame) -> str:
     largest = float(effects.max())
     if not isfinite(largest) or largest > _WIDELY * effects.min():
         return ""
-    return f"; an effect of {number(largest, '.2g')} would be found in 80% of cases"
+    return f"; an effect of {format_number(largest, '.2g')} would be found in 80% of cases"
 
 
 def range_text(values: Iterable[float], form: str = ".2f") -> str:
@@ -84,7 +84,7 @@ def range_text(values: Iterable[float], form: str = ".2f") -> str:
 
     """
     known = [value for value in values if value == value]
-    low, high = number(min(known), form), number(max(known), form)
+    low, high = format_number(min(known), form), format_number(max(known), form)
     return low if low == high else f"{low} to {high}"
 
 

@@ -37,7 +37,7 @@ from rbptrack.analysis.rules import ImportedRow as ImportedRow  # for importers 
 from rbptrack.analysis.scores import plain_name
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import listed
-from rbptrack.base.validation import faults_of
+from rbptrack.base.validation import broken_rules
 from rbptrack.config.patterns import without_size
 from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
 
@@ -290,11 +290,13 @@ def _describe_faults(error: ValidationError, item: ImportedMeasurement | Importe
     """Return a line with place, rule and value for each rule that a row breaks."""
     places = item.places if isinstance(item, ImportedMeasurement) else {}
     faults = []
-    for fault in faults_of(error):
-        column = fault.name[:40]
+    for broken in broken_rules(error):
+        column = broken.name[:40]
         place = places.get(column) or ", ".join(filter(None, [item.place, column]))
-        got = "" if isinstance(fault.value, dict) else f"; got {_shorten_value(fault.value)}"  # a dict is the whole row
-        faults.append(f"{_place_prefix(place)}{fault.rule}{got}")
+        got = (
+            "" if isinstance(broken.value, dict) else f"; got {_shorten_value(broken.value)}"
+        )  # a dict is the whole row
+        faults.append(f"{_place_prefix(place)}{broken.rule}{got}")
     return faults
 
 

@@ -16,8 +16,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from rbptrack.base.errors import BadInput, first_line
+from rbptrack.base.files import check_regular_file
 from rbptrack.base.files import read_small as read_small  # for importers
-from rbptrack.base.files import regular_file
 from rbptrack.config.paths import user_path
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
@@ -42,7 +42,7 @@ def load_json(path: Path, *, finite: bool = True) -> Any:
         BadInput: the file cannot be read, is not JSON, or has a duplicate key or a number that is not finite.
 
     """
-    regular_file(path, "import")
+    check_regular_file(path, "import")
     return parse_json(_read_bytes(path), str(path), finite=finite)
 
 
@@ -120,7 +120,7 @@ def read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
         BadInput: the file is not such a table, or two columns have the same name.
 
     """
-    regular_file(path, "import")
+    check_regular_file(path, "import")
     suffix = path.suffix.lower()
     numbers: Iterable[int] = count(1)
     if suffix == ".json":
@@ -256,7 +256,7 @@ def read_pairs(path: str, key: str, value: str, *, option: str, optional: bool =
     if not path:
         return {}
     file = user_path(path)
-    regular_file(file, option)
+    check_regular_file(file, option)
     key, value = _column_name(key), _column_name(value)
     rows = _rows_by_key(file, key)
     if optional and not any(value in row for _, row in rows):

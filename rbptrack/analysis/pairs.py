@@ -13,7 +13,7 @@ import pandas as pd
 from rbptrack.analysis.report import Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.base.formatting import spans
+from rbptrack.base.formatting import character_spans
 from rbptrack.facts import BY_NAME, SAME_TOKENS, TELL_APART
 from rbptrack.ranks import HEADLINE_KS
 from rbptrack.stats.changes import ChangedToken, Changes, OtherTokens, compare
@@ -180,7 +180,7 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
             {
                 "document": token.document,
                 "position": token.position,
-                "text": "".join(spans(before)[0]),
+                "text": "".join(character_spans(before)[0]),
                 "token": _text_after(before, token_text(token.token)),
                 "rank_A": token.rank_a,
                 "rank_B": token.rank_b,
@@ -193,7 +193,7 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
 
 def _text_after(before: Sequence[str], text: str) -> str:
     """Return the text of a token. If it completes a character that the texts before it begin, return the character."""
-    return spans([*before, text])[0][-1]
+    return character_spans([*before, text])[0][-1]
 
 
 def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: int) -> pd.DataFrame:

@@ -23,8 +23,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rbptrack.analysis.report import Report
 from rbptrack.analysis.runs import Runs
-from rbptrack.base.errors import BadInput, first_line, unknown
-from rbptrack.base.validation import faults_of, shown
+from rbptrack.base.errors import BadInput, first_line, unknown_name
+from rbptrack.base.validation import broken_rules, format_value
 from rbptrack.config.patterns import split_list
 
 
@@ -56,16 +56,16 @@ class Plugin(BaseModel, ABC):
         values = {}
         for key, value in options.items():
             if key not in type(self).model_fields:
-                raise unknown(f"option of {_plugin_name(type(self))}", key, type(self).model_fields)
+                raise unknown_name(f"option of {_plugin_name(type(self))}", key, type(self).model_fields)
             if isinstance(value, np.ndarray | np.generic):
                 value = value.tolist()
             values[key] = _as_tuple(value) if _is_list(type(self).model_fields[key].annotation) else value
         try:
             super().__init__(**values)
         except ValidationError as error:
-            fault = next(faults_of(error))
-            option = f"{fault.name}={shown(fault.value)}: " if fault.name in values else ""
-            raise BadInput(f"{_plugin_name(type(self))}: {option}{fault.sentence}") from error
+            broken = next(broken_rules(error))
+            option = f"{broken.name}={format_value(broken.value)}: " if broken.name in values else ""
+            raise BadInput(f"{_plugin_name(type(self))}: {option}{broken.sentence}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the plugin with its file. Another process imports it from the file.
@@ -116,7 +116,7 @@ def plugin_options(plugin: type[Plugin]) -> list[Option]:
     texts = _texts_under_fields(plugin)
     options = []
     for name, field in plugin.model_fields.items():
-        default = "" if field.is_required() else shown(field.get_default(call_default_factory=True))
+        default = "" if field.is_required() else format_value(field.get_default(call_default_factory=True))
         text = field.description or texts.get(name, "")
         options.append(Option(name, default, " ".join(text.split())))
     return options

@@ -64,7 +64,8 @@ class RankStore(Protocol):
     def token_texts(self, run_id: str) -> Mapping[int, str]:
         """Return the texts of a measurement's tokens, by ID; empty if they were not saved.
 
-        Bytes that do not form a character appear as lone surrogates. `rbptrack.base.formatting.readable` replaces them.
+        Bytes that do not form a character appear as lone surrogates. `rbptrack.base.formatting.readable_text` replaces
+        them.
         """
         return {}
 

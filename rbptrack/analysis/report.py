@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rbptrack.base.formatting import compact, number
+from rbptrack.base.formatting import compact, format_number
 from rbptrack.ranks.names import metric_label, parse_rbp_name
 from rbptrack.stats.estimate import MIN_DECIDING, Estimate
 
@@ -279,7 +279,7 @@ class Report:
         filled = [name for name in map(str, frame) if frame[name].notna().any() and (frame[name] != "").any()]
         forms = {name: self.term(name).form or ".3g" for name in filled if frame[name].dtype.kind == "f"}
         forms |= dict.fromkeys(("low", "high", "detectable"), self.term(question).form or ".3g")
-        formatters = {self.term(name).title: partial(number, form=form) for name, form in forms.items()}
+        formatters = {self.term(name).title: partial(format_number, form=form) for name, form in forms.items()}
         titled = frame[filled].rename(columns=lambda name: self.term(str(name)).title)
         return str(titled.to_html(index=False, border=0, na_rep="", formatters=formatters))
 

@@ -14,9 +14,9 @@ import pandas as pd
 
 from rbptrack.analysis.rank_reader import RankReader
 from rbptrack.analysis.rank_store import RankStore
-from rbptrack.base.errors import BadInput, shortened, unknown
+from rbptrack.base.errors import BadInput, shortened_list, unknown_name
 from rbptrack.base.expression import rows_that_pass
-from rbptrack.base.formatting import counted, readable
+from rbptrack.base.formatting import counted, readable_text
 from rbptrack.config.patterns import natural_key, passes
 from rbptrack.facts import BY_NAME, COLUMNS, TELL_APART
 from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name
@@ -109,7 +109,7 @@ class Runs:
         if values and all(isinstance(value, str) for value in values):
             missing = [name for name in values if name not in self.frame.columns]
             if missing:
-                raise unknown("column", missing[0], list(self.frame.columns))
+                raise unknown_name("column", missing[0], list(self.frame.columns))
             return self.frame[values]
         truths = [value for value in values if value is pd.NA or isinstance(value, bool | np.bool_)]
         if not isinstance(key, Iterable) or len(truths) < len(values):
@@ -150,7 +150,7 @@ class Runs:
                 names.append(_family_and_size(rows).fillna(""))
             passed = rows[[passes(run_names, patterns) for run_names in zip(*names, strict=True)]]
             if not len(passed):
-                present = shortened(list(dict.fromkeys(rows[column].dropna())))
+                present = shortened_list(list(dict.fromkeys(rows[column].dropna())))
                 unfiltered = len(rows) == len(self.frame)
                 holder = "The store has" if unfiltered else "The measurements that pass the other filters have"
                 families = [name for name in patterns if column == "model" and (rows["family"] == name).any()]
@@ -200,8 +200,10 @@ class Runs:
             return rows.iloc[0]
         if len(rows):
             names_and_ids = [f"{row['name']} ({row['run_id'][:8]})" for row in rows.to_dict("records")]
-            raise BadInput(f"{word!r} is ambiguous. It matches {shortened(names_and_ids)}. Give one name or a run ID")
-        raise unknown("measurement", word, frame["name"])
+            raise BadInput(
+                f"{word!r} is ambiguous. It matches {shortened_list(names_and_ids)}. Give one name or a run ID"
+            )
+        raise unknown_name("measurement", word, frame["name"])
 
     def run_id(self, run: str | pd.Series) -> str:
         """Return the run ID of one measurement.
@@ -327,7 +329,9 @@ class Runs:
         known = self._reader.token_texts(self.run_id(run))
         texts = []
         for token in map(int, ids):
-            texts.append(json.dumps(readable(known[token]), ensure_ascii=False) if token in known else f"id {token}")
+            texts.append(
+                json.dumps(readable_text(known[token]), ensure_ascii=False) if token in known else f"id {token}"
+            )
         return texts
 
     def scores(self) -> pd.DataFrame:

@@ -1,1 +1,1 @@
-"""Helpers for all packages: errors, durable files, checked Parquet, escaped names, words and signals."""
+"""Helpers for all packages: errors, files, Parquet, formatting, escaping, conditions, passwords and signals."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-_MAX_LISTED = 12  # names in an error
+_MAX_LISTED = 12  # largest number of names in a message
 
 
 class RbptrackError(Exception):
@@ -37,11 +37,11 @@ class MeasurementError(RbptrackError):
     """A measurement that had begun could not be finished."""
 
 
-def unknown(what: str, name: str, options: Iterable[str]) -> BadInput:
-    """Return the error for a name that does not exist. It suggests similar names and lists all options.
+def unknown_name(kind: str, name: str, options: Iterable[str]) -> BadInput:
+    """Return the error for a name that does not exist. It suggests similar names and lists the options.
 
     Args:
-        what: the kind of the name, such as `model`.
+        kind: the kind of the name, such as `model`.
         name: the name.
         options: all names that exist.
 
@@ -49,18 +49,21 @@ def unknown(what: str, name: str, options: Iterable[str]) -> BadInput:
     names = list(options)
     near = nearest(name, names)
     suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
-    return BadInput(f"no {what} matches {name}.{suggestion} There is: {shortened(names) or 'none'}")
+    return BadInput(f"no {kind} matches {name}.{suggestion} Options: {shortened_list(names) or 'none'}")
 
 
 def nearest(typed: str, options: Iterable[str]) -> list[str]:
-    """Return at most three of the options that begin with a typed name or are spelled like it."""
-    by_lower = {name.lower(): name for name in options}
-    word = typed.lower().strip()
-    if word in by_lower:
-        return [by_lower[word]]
-    begun = [name for name in by_lower if len(word) >= 3 and name.startswith(word)]
-    near = dict.fromkeys([*begun, *get_close_matches(word, by_lower, n=3)])
-    return [by_lower[name] for name in near][:3]
+    """Return the options that begin with a typed name or are spelled like it, at most three. Case does not matter.
+
+    If an option differs from the typed name in case only, return this option.
+    """
+    option_by_lowered = {option.lower(): option for option in options}
+    lowered = typed.lower().strip()
+    if lowered in option_by_lowered:
+        return [option_by_lowered[lowered]]
+    longer = [option for option in option_by_lowered if len(lowered) >= 3 and option.startswith(lowered)]
+    near = dict.fromkeys([*longer, *get_close_matches(lowered, option_by_lowered, n=3)])
+    return [option_by_lowered[option] for option in near][:3]
 
 
 def is_panic(error: BaseException) -> bool:
@@ -68,23 +71,36 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def shortened(names: Sequence[str], *, limit: int = _MAX_LISTED) -> str:
-    """Join names by commas. Of a long list, give the first names and the number of the others."""
+def shortened_list(names: Sequence[str], *, limit: int = _MAX_LISTED) -> str:
+    """Join names by commas. If there are more than `limit`, give the first names and the number of the others."""
     if len(names) <= limit:
         return ", ".join(names)
     shown = limit - 2
     return f"{', '.join(names[:shown])} and {len(names) - shown} more"
 
 
-def disk_trouble(error: BaseException, folder: Path) -> RbptrackError | None:
-    """Return a one-line error if an exception means a full disk or a file that cannot be read or written."""
+def disk_error(error: BaseException, folder: Path) -> RbptrackError | None:
+    """Return an error for the user if an exception means a full disk or a path that cannot be used.
+
+    Args:
+        error: any exception.
+        folder: the folder to name in the message if the exception does not name a file.
+
+    Returns:
+        The error, or None if the exception has another reason.
+
+    """
     if not isinstance(error, OSError):
         return None
-    text = str(error)  # Arrow's errors carry the system's number in their text only
+    text = str(error)  # Arrow gives the number of a system error in the text only
     if error.errno in (errno.ENOSPC, errno.EDQUOT) or f"errno {errno.ENOSPC}]" in text:
         return RbptrackError(f"the disk is full at {folder}: free some space and run again; measurements are kept")
     if error.errno in (errno.EACCES, errno.EROFS) or "Read-only file system" in text:
-        return RbptrackError(f"{error.filename or folder} cannot be read or written: {error.strerror or text}")
+        reason = error.strerror or text
+        return RbptrackError(
+            f"{error.filename or folder} cannot be read or written ({reason}): change its permissions or give another "
+            "path"
+        )
     if error.errno in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP, errno.EPERM):
         return RbptrackError(f"{error.filename or folder}: {error.strerror}; give another path")
     return None

@@ -14,16 +14,16 @@ def metric_part(text: str) -> str:
     """Escape a name for use as one part of a metric's name.
 
     MLflow allows letters, digits, `_ - . :` and spaces. Every other character, and the colon itself, becomes a colon
-    and its number in two hexadecimal digits (above 255: `u` and six digits). Different names give different parts. A
-    long part is cut and ends in `:-` and a hash of the name.
+    and two hexadecimal digits of its code point. Above 255, it becomes `:u` and six digits. A long part is cut and ends
+    in `:-` and a hash of the name. Different names therefore give different parts.
 
     Examples:
         >>> metric_part("nano (v2)")
         'nano :28v2:29'
 
     """
-    folder = not text.strip(". ")  # `.` and `..` would be folders
-    part = "".join(char if _PLAIN.fullmatch(char) and not folder else _escaped(char) for char in text) or ":"
+    only_dots = not text.strip(". ")  # in a path, `.` and `..` would name folders
+    part = "".join(char if _PLAIN.fullmatch(char) and not only_dots else _escaped(char) for char in text) or ":"
     if len(part) > _MAX_PART_LENGTH:
         return f"{part[: _MAX_PART_LENGTH - 20]}:-{_hash(text)}"
     return part
@@ -43,8 +43,8 @@ def file_part(text: str) -> str:
 
 
 def _escaped(char: str) -> str:
-    number = ord(char)
-    return f":{number:02x}" if number < 256 else f":u{number:06x}"
+    code_point = ord(char)
+    return f":{code_point:02x}" if code_point < 256 else f":u{code_point:06x}"
 
 
 def _hash(text: str) -> str:

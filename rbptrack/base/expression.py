@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.base.errors import BadInput, nearest, shortened
+from rbptrack.base.errors import BadInput, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,6 +17,7 @@ _RULE = "A condition has columns, numbers and texts, with + - * / // % **, < <= 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
+# The kinds of values, as messages name them.
 _NUMBER = "a number"
 _TEXT = "a text"
 _TRUTH = "true or false"
@@ -25,36 +26,43 @@ _TRUTH = "true or false"
 def rows_that_pass(frame: pd.DataFrame, condition: str) -> pd.DataFrame:
     """Return the rows of a table for which a condition is true.
 
-    The syntax tree of the condition is checked first. pandas then evaluates what was checked.
+    The syntax tree of the condition is checked before pandas evaluates it.
 
     Args:
         frame: the table. Only its columns are known to the condition.
         condition: such as `ce < 4 and dtype in ["float32", "bfloat16"]`.
 
     Raises:
-        BadInput: the condition holds anything but comparisons, arithmetic and names of columns, it compares texts with
-            numbers, or it cannot be evaluated.
+        BadInput: the condition contains anything but columns, constants, arithmetic, comparisons, `in [...]`, `and`,
+            `or` and `not`; it compares texts with numbers; or it cannot be evaluated.
 
     """
-    tree = _Check(frame, condition).tree()
+    tree = _ConditionParser(frame, condition).parse()
     try:
         mask: Any = frame.eval(ast.unparse(tree), engine="python")
     except Exception as error:  # pandas' evaluation raises many types, such as OverflowError for 9.0**9.0**9.0
         raise BadInput(f"where={condition}: it cannot be computed ({' '.join(str(error).split())})") from error
-    passed: pd.DataFrame = frame[mask.fillna(False).astype(bool)]
-    return passed
+    passing: pd.DataFrame = frame[mask.fillna(False).astype(bool)]
+    return passing
 
 
-class _Check:
-    """The check of one condition over one table."""
+class _ConditionParser:
+    """Parses and checks one condition over one table.
+
+    Attributes:
+        frame: the table.
+        condition: the condition, as the user typed it.
+        names_a_column: whether a part that was checked already names a column.
+
+    """
 
     def __init__(self, frame: pd.DataFrame, condition: str) -> None:
         self.frame = frame
         self.condition = condition
         self.names_a_column = False
 
-    def tree(self) -> ast.Expression:
-        """Parse the condition and check its syntax tree. Raises BadInput if a part of it is not allowed."""
+    def parse(self) -> ast.Expression:
+        """Return the checked syntax tree of the condition. Raises BadInput if a part of it is not allowed."""
         if len(self.condition) > MAX_CONDITION_LENGTH:
             raise BadInput(
                 f"where={self.condition[:40]}...: a condition has at most {MAX_CONDITION_LENGTH:,} characters; "
@@ -69,7 +77,7 @@ class _Check:
         if kind != _TRUTH:
             raise BadInput(f"where={self.condition}: this is {kind}, not a condition. Compare it, such as ce < 4")
         if not self.names_a_column:
-            raise BadInput(f"where={self.condition}: the condition names no column. {self._columns()}")
+            raise BadInput(f"where={self.condition}: the condition names no column. {self._list_of_columns()}")
         return tree
 
     def _kind(self, node: ast.expr) -> str:
@@ -84,19 +92,19 @@ class _Check:
             case ast.Name():
                 return self._kind_of_column(node.id)
             case ast.UnaryOp(op=ast.Not()):
-                return self._all(_TRUTH, [node.operand])
+                return self._require_kind(_TRUTH, [node.operand])
             case ast.UnaryOp(op=ast.UAdd() | ast.USub()):
-                return self._all(_NUMBER, [node.operand])
+                return self._require_kind(_NUMBER, [node.operand])
             case ast.BinOp() if isinstance(node.op, _ARITHMETIC):
-                return self._all(_NUMBER, [node.left, node.right])
+                return self._require_kind(_NUMBER, [node.left, node.right])
             case ast.BoolOp():
-                return self._all(_TRUTH, node.values)
+                return self._require_kind(_TRUTH, node.values)
             case ast.Compare():
-                return self._comparison(node)
-        raise self._refusal(node)
+                return self._kind_of_comparison(node)
+        raise self._not_allowed(node)
 
-    def _all(self, kind: str, nodes: list[ast.expr]) -> str:
-        """Check that all nodes are of one kind, and return the kind."""
+    def _require_kind(self, kind: str, nodes: list[ast.expr]) -> str:
+        """Check that all nodes have a kind, and return the kind. Raises BadInput if a node has another one."""
         for node in nodes:
             actual = self._kind(node)
             if actual != kind:
@@ -105,15 +113,15 @@ class _Check:
                 )
         return kind
 
-    def _comparison(self, node: ast.Compare) -> str:
-        left = self._kind(node.left)
+    def _kind_of_comparison(self, node: ast.Compare) -> str:
+        kind = self._kind(node.left)
         for operator, right in zip(node.ops, node.comparators, strict=True):
             if isinstance(operator, ast.In | ast.NotIn) and isinstance(right, ast.List | ast.Tuple):
-                self._all(left, right.elts)
+                self._require_kind(kind, right.elts)
             elif isinstance(operator, _COMPARISONS):
-                self._all(left, [right])
+                self._require_kind(kind, [right])
             else:
-                raise self._refusal(node)
+                raise self._not_allowed(node)
         return _TRUTH
 
     def _kind_of_column(self, name: str) -> str:
@@ -122,22 +130,23 @@ class _Check:
         if name not in self.frame.columns:
             near = nearest(name, map(str, self.frame.columns))
             suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
-            raise BadInput(f"where={self.condition}: the table has no column {name}.{suggestion} {self._columns()}")
+            raise BadInput(
+                f"where={self.condition}: the table has no column {name}.{suggestion} {self._list_of_columns()}"
+            )
         self.names_a_column = True
         if is_bool_dtype(self.frame[name]):
             return _TRUTH
         return _NUMBER if is_numeric_dtype(self.frame[name]) else _TEXT
 
-    def _columns(self) -> str:
-        columns = list(map(str, self.frame.columns))
-        return f"Columns: {shortened(columns, limit=len(columns))}"
+    def _list_of_columns(self) -> str:
+        return f"Columns: {', '.join(map(str, self.frame.columns))}"
 
-    def _refusal(self, node: ast.AST) -> BadInput:
+    def _not_allowed(self, node: ast.AST) -> BadInput:
         return BadInput(f"where={self.condition}: {ast.unparse(node)} is not allowed. {_RULE}")
 
 
 class _PowersOfFloats(ast.NodeTransformer):
-    """Converts whole numbers in powers to floats. 9.0**9.0**9.0 fails at once, but 9**9**9 would take minutes."""
+    """Converts whole numbers in powers to floats, because 9**9**9 would take minutes. 9.0**9.0**9.0 fails at once."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.BinOp:
         if isinstance(node.op, ast.Pow):

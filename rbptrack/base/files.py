@@ -1,8 +1,8 @@
 """Write files completely or not at all, and wait until they are on the disk.
 
-The operating system keeps written data in memory for a while. After a power cut the file may be empty. Before rbptrack
-acknowledges anything (marks a run FINISHED, counts a block, removes a source), it therefore calls `sync` on the files
-and on the folders that hold their names.
+The operating system keeps written data in memory for a while. A power cut in this time may leave an empty file.
+Therefore rbptrack syncs files, and the folders that hold their names, before it relies on them: before it marks a run
+FINISHED, counts a block as measured, or removes the original of a copy.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 
 from rbptrack.base.errors import BadInput
 
-MAX_SMALL_FILE = 16 * 2**20
-"""The largest size, in bytes, of a template, table or config that an option may name."""
+_MAX_SMALL_BYTES = 16 * 2**20
+"""The largest size, in bytes, of a file that `read_small` reads."""
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's content, or the names in a folder, are on the disk. Raises OSError if the disk refuses."""
+    """Wait until a file's content, or the names in a folder, are on the disk. Raises OSError if this fails."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -61,12 +61,13 @@ def replacing(path: Path) -> Iterator[Path]:
     except FileNotFoundError as error:
         if not path.parent.is_dir():
             raise
-        raise BadInput(f"no file can be created in the folder {path.parent}: give another one") from error  # /proc
+        # The folder exists, but cannot hold files. An example is /proc.
+        raise BadInput(f"no file can be created in the folder {path.parent}: give another one") from error
     os.close(descriptor)
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(mode)  # mkstemp's files are for their owner alone
+        temporary.chmod(mode)  # because mkstemp makes files that only their owner can read
         sync(temporary)
         temporary.replace(path)
         sync(path.parent)
@@ -95,12 +96,12 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def regular_file(path: Path, what: str) -> Path:
+def check_regular_file(path: Path, option: str) -> Path:
     """Check that a path from a user is a regular file, and return it. Reading a FIFO or /dev/zero would never end.
 
     Args:
         path: the path.
-        what: the name of the option, for the error message, such as `dataset.files`.
+        option: the name of the option that gives the path, such as `dataset.files`, for the error message.
 
     Raises:
         BadInput: the path does not exist or is not a regular file.
@@ -110,33 +111,33 @@ def regular_file(path: Path, what: str) -> Path:
         if path.is_file():
             return path
         if not os.path.lexists(path):
-            raise BadInput(f"{what}: there is no file {path}")
+            raise BadInput(f"{option}: there is no file {path}")
     except (OSError, ValueError) as error:  # too long, a loop of links, a zero byte
-        raise BadInput(f"{what}: {str(path)[:100]!r} is not a path of a file ({error})") from error
-    raise BadInput(f"{what}: {path} is {describe_kind(path)}, not a file")
+        raise BadInput(f"{option}: {str(path)[:100]!r} is not a path of a file ({error})") from error
+    raise BadInput(f"{option}: {path} is {describe_kind(path)}, not a file")
 
 
-def read_small(path: Path, what: str) -> str:
-    """Read a text file that an option names.
+def read_small(path: Path, option: str) -> str:
+    """Read a text file of at most 16 MB that an option names.
 
     Args:
         path: the file.
-        what: the name of the option, for the error message.
+        option: the name of the option, for the error message.
 
     Raises:
-        BadInput: the path is not a regular file, or the file is larger than 16 MB or not UTF-8.
+        BadInput: the path is not a regular file, or the file is too large, cannot be read, or is not UTF-8.
 
     """
-    regular_file(path, what)
+    check_regular_file(path, option)
     size = path.stat().st_size
-    if size > MAX_SMALL_FILE:
-        raise BadInput(f"{what}: {path} has {size:,} bytes; at most {MAX_SMALL_FILE:,} are read")
+    if size > _MAX_SMALL_BYTES:
+        raise BadInput(f"{option}: {path} has {size:,} bytes; at most {_MAX_SMALL_BYTES:,} are allowed")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{what}: {path} is not UTF-8 text (byte {error.start:,}): save it as UTF-8") from error
+        raise BadInput(f"{option}: {path} is not UTF-8 text (byte {error.start:,}): save it as UTF-8") from error
     except OSError as error:
-        raise BadInput(f"{what}: {path} cannot be read: {error.strerror}") from error
+        raise BadInput(f"{option}: {path} cannot be read: {error.strerror}") from error
 
 
 def describe_kind(path: Path) -> str:

@@ -23,21 +23,21 @@ def listed(items: Sequence[str]) -> str:
     return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def number(value: float, form: str) -> str:
-    """Format a value by a form such as `.3f`, `+.3f` or `.0%`. Zero never has a minus sign (`-0.000`)."""
+def format_number(value: float, form: str) -> str:
+    """Format a value with a format such as `.3f`, `+.3f` or `.0%`. Zero never gets a minus sign, as in `-0.000`."""
     sign = form[:1] if form[:1] in ("+", "-", " ") else ""
     return format(float(value), f"{sign}z{form[len(sign) :]}")
 
 
 def compact(value: float) -> str:
-    """Format a number by three digits and a suffix, as in sizes of models.
+    """Format a number with three significant digits, and with a suffix or a power of ten if it is large or small.
 
     Examples:
         >>> [compact(value) for value in (341_000, 1.4e9, 0.25, 1e-5, -2.5e-5)]
         ['341k', '1.4B', '0.25', '10⁻⁵', '-2.5·10⁻⁵']
 
     """
-    value = float(f"{value:.3g}")  # before a suffix is chosen: 999,999 is 1M
+    value = float(f"{value:.3g}")  # rounded before the suffix is chosen, so that 999,999 becomes 1M
     for limit, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:.3g}{suffix}"
@@ -51,7 +51,7 @@ def compact(value: float) -> str:
 
 
 def compact_bytes(value: float) -> str:
-    """Format a number of bytes in decimal units: `341 MB`. Zero bytes are `0`."""
+    """Format a number of bytes with a decimal unit: `341 MB`. Zero is formatted as `0`."""
     value = float(f"{value:.3g}")
     for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if value >= limit:
@@ -60,9 +60,9 @@ def compact_bytes(value: float) -> str:
 
 
 def short_hash(identity: str) -> str:
-    """Return the first 8 characters of a hash, without the repository or kind before it.
+    """Return the first 8 characters of the hash in an identity such as `repository@commit` or `sha256:hash`.
 
-    The name of a GGUF file after the hash is kept.
+    If the name of a GGUF file follows the hash, it is kept.
 
     Examples:
         >>> [short_hash(text) for text in ("org/model@a1b2c3d4e5/q4.gguf", "sha256:0123456789")]
@@ -74,58 +74,59 @@ def short_hash(identity: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration: `0:01:40`. An unknown duration is a question mark."""
+    """Format a duration: `0:01:40`. A duration that is not finite or above 10⁸ seconds is formatted as `?`."""
     if not math.isfinite(seconds) or seconds > 1e8:
         return "?"
     return str(timedelta(seconds=round(seconds)))
 
 
-def readable(text: str) -> str:
-    r"""Return the text of tokens with U+FFFD in place of bytes that are not a character.
+def readable_text(text: str) -> str:
+    r"""Return the joined texts of tokens with U+FFFD in place of bytes that do not form a character.
 
-    A token may be a part of a character. Its text then holds that part as lone surrogates (`surrogateescape`). Joined,
-    the texts of consecutive tokens give the whole character.
+    A token may hold only some bytes of a character. Its text then holds each byte as a lone surrogate
+    (`surrogateescape`). If the texts of consecutive tokens are joined first, the bytes form the whole character.
 
     Examples:
-        >>> [readable(text) for text in ("\udcc3" + "\udca9", "\udcc3")]
+        >>> [readable_text(text) for text in ("\udcc3" + "\udca9", "\udcc3")]
         ['é', '�']
 
     """
-    return bytes_of(text).decode("utf-8", "replace")
+    return _token_bytes(text).decode("utf-8", "replace")
 
 
-def spans(texts: Sequence[str]) -> tuple[list[str], list[int]]:
-    r"""Join the texts of tokens that share a character.
+def character_spans(texts: Sequence[str]) -> tuple[list[str], list[int]]:
+    r"""Split tokens into the shortest spans that hold whole characters, and join the texts of each span.
 
-    A token may be a part of a character, which its text holds as lone surrogates (`surrogateescape`).
+    A token may hold only some bytes of a character. Its text then holds each byte as a lone surrogate
+    (`surrogateescape`).
 
     Returns:
-        The text of each span, and how many tokens it has. Bytes that are no character in any span are U+FFFD.
+        The text of each span, and the number of its tokens. Bytes that do not form a character become U+FFFD.
 
     Examples:
-        >>> spans(["a", "\udcc3", "\udca9"])
+        >>> character_spans(["a", "\udcc3", "\udca9"])
         (['a', 'é'], [1, 2])
 
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    joined: list[str] = []
-    sizes: list[int] = []
-    waiting = False
+    span_texts: list[str] = []
+    span_sizes: list[int] = []
+    character_is_open = False
     for text in texts:
-        piece = decoder.decode(bytes_of(text))
-        if waiting:
-            joined[-1] += piece
-            sizes[-1] += 1
+        decoded = decoder.decode(_token_bytes(text))
+        if character_is_open:
+            span_texts[-1] += decoded
+            span_sizes[-1] += 1
         else:
-            joined.append(piece)
-            sizes.append(1)
-        waiting = bool(decoder.getstate()[0])
-    if waiting:
-        joined[-1] += decoder.decode(b"", final=True)
-    return joined, sizes
+            span_texts.append(decoded)
+            span_sizes.append(1)
+        character_is_open = bool(decoder.getstate()[0])
+    if character_is_open:
+        span_texts[-1] += decoder.decode(b"", final=True)
+    return span_texts, span_sizes
 
 
-def bytes_of(text: str) -> bytes:
+def _token_bytes(text: str) -> bytes:
     """Return the UTF-8 bytes of a token's text. Lone surrogates (`surrogateescape`) stand for single bytes."""
     try:
         return text.encode("utf-8", "surrogateescape")

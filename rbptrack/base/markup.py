@@ -14,7 +14,7 @@ _LATEX = str.maketrans(
     | {"<": r"\textless{}", ">": r"\textgreater{}", "±": r"$\pm$", "\n": " ", "\r": " "}
 )
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|$&~]|(?<![^\W_])_|_(?![^\W_])")  # an underscore within a word is plain text
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # with these, a cell is a formula to a spreadsheet
+_FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n")  # a spreadsheet computes a cell that begins with these
 
 
 def latex_text(text: str) -> str:
@@ -29,7 +29,9 @@ def latex_text(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    r"""Escape a text for one line of Markdown, which then shows it without HTML, links and borders of table cells.
+    r"""Escape a text for one line of Markdown.
+
+    Then no part of it is read as HTML, as a link or as the border of a table cell.
 
     Examples:
         >>> markdown_text("nano_6k|[x](http://y)")
@@ -39,20 +41,27 @@ def markdown_text(text: str) -> str:
     return _MARKDOWN.sub(r"\\\g<0>", " ".join(text.splitlines()))
 
 
-def fenced(text: str) -> str:
-    """Return a text as a code block of Markdown."""
-    return f"```\n{text.replace('```', chr(39) * 3)}\n```"
+def code_block(text: str) -> str:
+    """Return a text as a code block of Markdown. Three backticks in the text become three apostrophes."""
+    apostrophes = "'" * 3
+    return f"```\n{text.replace('```', apostrophes)}\n```"
 
 
 def csv_text(frame: pd.DataFrame, float_format: str | None = None) -> str:
-    """Return a table as CSV. Texts that a spreadsheet would compute, such as `=cmd|calc!A1`, get a `'` in front."""
-    safe = frame.rename(columns=lambda name: _cell(str(name)))
-    for place in range(frame.shape[1]):
-        if frame.iloc[:, place].dtype.kind not in "biufM":
-            column: Any = frame.iloc[:, place].map(_cell, na_action="ignore")
-            safe.isetitem(place, column)
+    """Return a table as CSV. Texts that a spreadsheet would compute, such as `=cmd|calc!A1`, get a `'` in front.
+
+    Args:
+        frame: the table. Its index is left out.
+        float_format: the format of floats for `DataFrame.to_csv`; None for all digits.
+
+    """
+    safe = frame.rename(columns=lambda name: _safe_cell(str(name)))
+    for number in range(frame.shape[1]):  # by number, because two columns may have one name
+        if frame.iloc[:, number].dtype.kind not in "biufM":
+            column: Any = frame.iloc[:, number].map(_safe_cell, na_action="ignore")
+            safe.isetitem(number, column)
     return safe.to_csv(index=False, float_format=float_format, lineterminator="\n")
 
 
-def _cell(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+def _safe_cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_BEGINNINGS) else value

@@ -1,8 +1,9 @@
 """Read and write Parquet files with checksums, which are verified on reading.
 
-Every page has a CRC-32, as the format provides. The footer has one, too, in the four bytes before it, where other
-readers of Parquet do not look. The footer holds the names and types of the columns and the statistics of row groups.
-Without its checksum, a flipped bit in the name of an optional column would look like a file without this column.
+Each page of data has a CRC-32, which is a part of the Parquet format. rbptrack also writes a CRC-32 of the footer into
+the four bytes before it, which other readers of Parquet ignore. The footer holds the names and types of the columns and
+the statistics of row groups. Without its checksum, a file in which a bit of an optional column's name has flipped would
+be read as a file without this column.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rbptrack.base.errors import MissingArtifact, first_line
 from rbptrack.base.files import replacing
 
 _CHECKSUM_BYTES = 4
-_ROWS = 2**17  # rows that are read at once; each of their columns takes about 1 MB
+_BATCH_ROWS = 2**17  # rows that are read at once; each column of a batch takes about 1 MB
 
 
 class TableWriter:
@@ -44,9 +45,8 @@ class TableWriter:
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
-        floats = {
-            field.name for field in self._schema if pa.types.is_floating(field.type)
-        }  # their values rarely repeat
+        # Values of float columns rarely repeat, so a dictionary or compression would not make them smaller.
+        floats = {field.name for field in self._schema if pa.types.is_floating(field.type)}
         temporary = self._resources.enter_context(replacing(self._path))
         self._resources.enter_context(_checked_footer(temporary))
         self._file = self._resources.enter_context(
@@ -77,59 +77,72 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a table with its metadata. If `columns` is given, read only those of them that the file has.
+    """Read a table with its metadata.
+
+    Args:
+        path: the file.
+        columns: the columns to read; None for all. Columns that the file does not have are left out.
 
     Raises:
         MissingArtifact: the file does not exist or is damaged.
 
     """
     with _open_checked(path) as file:
-        return file.read(columns=_present(file, columns))
+        return file.read(columns=_present_columns(file, columns))
 
 
 def read_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """Yield a table in batches of rows, each with the file's metadata.
 
-    Raises MissingArtifact if the file does not exist or is damaged.
+    Args:
+        path: the file.
+        columns: the columns to read; None for all. Columns that the file does not have are left out.
+
+    Raises:
+        MissingArtifact: the file does not exist or is damaged.
+
     """
     with _open_checked(path) as file:
-        wanted = _present(file, columns)
-        for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=_present_columns(file, columns)):
             yield pa.Table.from_batches([batch])
 
 
 def read_rows(path: Path, column: str, values: Collection[int]) -> pa.Table:
-    """Read the rows in which a column of whole numbers has one of the given values.
+    """Read the rows in which a column of whole numbers has one of the given values, with all columns.
 
-    Row groups that the file's statistics rule out are not read. Raises MissingArtifact if the file does not exist or is
-    damaged.
+    A row group is not read if, by the file's statistics, it cannot hold any of the values.
+
+    Raises:
+        MissingArtifact: the file does not exist or is damaged.
+
     """
-    ascending = np.unique(np.fromiter(values, np.int64))
-    wanted = pa.array(ascending)
+    wanted = np.unique(np.fromiter(values, np.int64))
+    value_set = pa.array(wanted)
     with _open_checked(path) as file:
-        place = file.schema_arrow.names.index(column)
-        pieces = [file.schema_arrow.empty_table()]
+        column_number = file.schema_arrow.names.index(column)
+        tables = [file.schema_arrow.empty_table()]
         for group in range(file.num_row_groups):
-            ends = file.metadata.row_group(group).column(place).statistics
-            if ends is not None and ends.has_min_max:
-                if not ((ascending >= ends.min) & (ascending <= ends.max)).any():
+            statistics = file.metadata.row_group(group).column(column_number).statistics
+            if statistics is not None and statistics.has_min_max:
+                if not ((wanted >= statistics.min) & (wanted <= statistics.max)).any():
                     continue
-            for batch in file.iter_batches(batch_size=_ROWS, row_groups=[group]):
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
                 rows = pa.Table.from_batches([batch])
-                chosen = pc.is_in(rows.column(column).cast(pa.int64()), value_set=wanted)
-                pieces.append(rows.filter(chosen))
-        return pa.concat_tables(pieces).combine_chunks()
+                has_value = pc.is_in(rows.column(column).cast(pa.int64()), value_set=value_set)
+                tables.append(rows.filter(has_value))
+        return pa.concat_tables(tables).combine_chunks()
 
 
 @contextmanager
 def _open_checked(path: Path) -> Iterator[Any]:
+    """Open a Parquet file for a block. Raises MissingArtifact if it does not exist, or if the block finds damage."""
     try:
-        with path.open("rb") as raw:
-            footer = _footer(raw)
-            raw.seek(-len(footer) - _CHECKSUM_BYTES, os.SEEK_END)
-            if raw.read(_CHECKSUM_BYTES) != _checksum(footer):
+        with path.open("rb") as file:
+            footer = _read_footer(file)
+            file.seek(-len(footer) - _CHECKSUM_BYTES, os.SEEK_END)
+            if file.read(_CHECKSUM_BYTES) != _checksum(footer):
                 raise ValueError("the checksum of its footer is wrong")
-            yield pq.ParquetFile(raw, page_checksum_verification=True)
+            yield pq.ParquetFile(file, page_checksum_verification=True)
     except GeneratorExit:
         raise
     except FileNotFoundError as error:
@@ -143,16 +156,16 @@ def _open_checked(path: Path) -> Iterator[Any]:
 
 @contextmanager
 def _checked_footer(path: Path) -> Iterator[None]:
-    """Put the checksum of the footer before the footer of the Parquet file that the block writes."""
+    """Insert the checksum of the footer into a Parquet file, after the block has written the file."""
     yield
     with path.open("r+b") as file:
-        footer = _footer(file)
+        footer = _read_footer(file)
         file.seek(-len(footer), os.SEEK_END)
         file.write(_checksum(footer) + footer)
 
 
-def _footer(file: BinaryIO) -> bytes:
-    """Return the end of a Parquet file: the footer, its length (4 bytes, little-endian) and the magic number (4)."""
+def _read_footer(file: BinaryIO) -> bytes:
+    """Read the end of a Parquet file: the footer, its length (4 bytes, little-endian) and the magic number (4)."""
     file.seek(-8, os.SEEK_END)
     length = int.from_bytes(file.read(4), "little")
     file.seek(-length - 8, os.SEEK_END)
@@ -163,8 +176,7 @@ def _checksum(content: bytes) -> bytes:
     return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "little")
 
 
-def _present(file: Any, columns: Sequence[str] | None) -> list[str] | None:
+def _present_columns(file: Any, columns: Sequence[str] | None) -> list[str] | None:
     if columns is None:
         return None
-    names = file.schema_arrow.names
-    return [name for name in columns if name in names]
+    return [name for name in columns if name in file.schema_arrow.names]

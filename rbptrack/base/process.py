@@ -1,6 +1,6 @@
-"""Turns signals that end this process into exceptions, and shortens the end of the process.
+"""Turns the signals that end this process into exceptions, and makes the process end sooner.
 
-Because of the exceptions, code can release its resources and print a message when a signal arrives.
+An exception lets the code that is interrupted release its resources and print a message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C ended, by the convention of shells."""
 
-_DEFAULTS: dict[int, Any] = {
+_DEFAULT_HANDLERS: dict[int, Any] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,
@@ -25,68 +25,73 @@ _DEFAULTS: dict[int, Any] = {
 
 _OBJECTS_BETWEEN_SEARCHES = 50_000  # Python's own number is 700
 
-_raised: list[BaseException] = []  # the exceptions that signals raised in this process
+_raised: list[BaseException] = []  # the exceptions that signals have raised, the last one at the end
 
 
 def search_garbage_rarely() -> None:
     """Make Python search its memory for garbage less often, and not at all when the process ends.
 
-    A third of the processor time of a short command would go into these searches: imports make many objects, and
-    hardly any of them becomes garbage.
+    Otherwise these searches would take a third of the processor time of a short command, because imports create many
+    objects. Hardly any of these objects becomes garbage.
     """
     gc.set_threshold(_OBJECTS_BETWEEN_SEARCHES, 10, 10)
-    atexit.register(_leave_memory)
+    atexit.register(_skip_last_search)
 
 
-def _leave_memory() -> None:
-    """Close databases, because SQLite would leave their logs behind. Exclude all other objects from the last search."""
-    for thing in gc.get_objects():
-        if type(thing) is sqlite3.Connection:
+def _skip_last_search() -> None:
+    """Exclude all objects from the search for garbage at the end of the process.
+
+    This search would also close connections to SQLite files. They are closed here, because an open connection leaves a
+    write-ahead log next to its file.
+    """
+    for candidate in gc.get_objects():
+        if type(candidate) is sqlite3.Connection:
             with suppress(sqlite3.Error):  # a connection of another thread cannot be closed here
-                thing.close()
+                candidate.close()
     gc.freeze()
 
 
 class Stopped(SystemExit):
-    """A signal ends this process. Code that catches a plugin's SystemExit must let this exception pass."""
+    """Raised when a signal ends this process. Code that catches the SystemExit of a plugin must not catch this one."""
 
     code: int
 
 
 @contextmanager
 def stop_signals_raise() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise Stopped(128 + number) in the main thread, as SIGINT raises KeyboardInterrupt.
+    """While a block runs, let SIGTERM and SIGHUP raise Stopped with code 128 + number, and SIGINT KeyboardInterrupt.
 
-    A signal that is already ignored (nohup) or handled is left alone. Outside the main thread this does nothing.
+    The exceptions are raised in the main thread. Signals that are already ignored (nohup) or handled stay so. In
+    another thread, this context manager does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    changed = [number for number, default in _DEFAULTS.items() if signal.getsignal(number) is default]
-    for number in changed:
-        signal.signal(number, _stop)
+    handled = [number for number, default in _DEFAULT_HANDLERS.items() if signal.getsignal(number) is default]
+    for number in handled:
+        signal.signal(number, _raise_for_signal)
     try:
         yield
     except Exception:
-        raise_stop()
+        raise_for_last_signal()
         raise
     finally:
-        for number in changed:
-            signal.signal(number, _DEFAULTS[number])
-        if changed:
+        for number in handled:
+            signal.signal(number, _DEFAULT_HANDLERS[number])
+        if handled:
             _raised.clear()
 
 
-def raise_stop() -> None:
+def raise_for_last_signal() -> None:
     """Raise the exception of the last signal again, if a signal has arrived.
 
-    A signal may arrive while a library cleans up, and the library may replace its exception. OmegaConf then raises an
-    AttributeError.
+    Call this when a library raises an exception. If a signal arrives while a library cleans up, the library may replace
+    the exception of the signal by its own. OmegaConf raises an AttributeError, for example.
     """
     if _raised:
         raise _raised[-1]
 
 
-def _stop(number: int, frame: object) -> None:
+def _raise_for_signal(number: int, frame: object) -> None:
     _raised.append(KeyboardInterrupt() if number == signal.SIGINT else Stopped(128 + number))
     raise _raised[-1]

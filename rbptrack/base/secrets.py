@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 from rbptrack.base.errors import BadInput
 
-_ADDRESS = re.compile(  # as it begins: http://host, and the malformed http:/host and http:host
+_ADDRESS = re.compile(  # the beginning of an address: http://host, and the malformed http:/host and http:host
     r"[a-z0-9+.-]+:/|(?:https?|postgres|postgresql|mysql|mssql)(?:\+\w+)?:(?=\S)", re.IGNORECASE
 )
-_PARAMETER = re.compile(r"([\w-]+)=")
-_HIDDEN = "***"
-_WORDS = {
+_PARAMETER_NAME = re.compile(r"([\w-]+)=")
+_MASK = "***"
+_SECRET_WORDS = {
     "token",
     "password",
     "passwd",
@@ -24,21 +24,33 @@ _WORDS = {
     "credential",
     "credentials",
 }
-_ENDS = ("token", "password", "passwd", "secret", "apikey", "accesskey", "privatekey", "secretkey", "accountkey")
-_PARAMETERS = {"key", "sig", "signature", "options", "odbcconnect"}  # of an address; names_a_secret finds others
+_SECRET_ENDINGS = (
+    "token",
+    "password",
+    "passwd",
+    "secret",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "secretkey",
+    "accountkey",
+)
+# Parameters of addresses that may hold a secret although `names_a_secret` does not recognise their names.
+_SECRET_PARAMETERS = {"key", "sig", "signature", "options", "odbcconnect"}
 
 
 def names_a_secret(name: str) -> bool:
     """Return whether the value under a name is probably secret: `token`, `passwd`, `hf_token`, `api_key`, `apiKey`."""
     lowered = name.lower().replace("-", "_")
-    return bool(_WORDS & set(lowered.split("_"))) or lowered.replace("_", "").endswith(_ENDS)
+    return bool(_SECRET_WORDS & set(lowered.split("_"))) or lowered.replace("_", "").endswith(_SECRET_ENDINGS)
 
 
 def refuse_password(uri: str) -> None:
-    """Refuse an address that holds a password, because it would be stored. The message does not show the password.
+    """Refuse an address that holds a password, because rbptrack stores the address.
 
     Raises:
         BadInput: the address holds a password before its host or in its query, or it holds `@` and cannot be parsed.
+            The message does not show the password.
 
     """
     if without_password(uri) == uri:
@@ -56,7 +68,7 @@ def refuse_password(uri: str) -> None:
 
 
 def without_password(text: str) -> str:
-    """Return the text with `***` for every password in an address.
+    """Return a text in which `***` replaces the password of every address.
 
     Examples:
         >>> without_password("cannot reach postgresql://ann:s3cret@db/runs")
@@ -69,57 +81,55 @@ def without_password(text: str) -> str:
     start = match.start()
     address = text[start:]
     length = len(address)
-    if text[:start].strip():  # an address in a sentence ends at a space; a lone one may have spaces in its password
+    if text[:start].strip():  # in a sentence, an address ends at a space; otherwise its password may hold spaces
         length = len(address.split(maxsplit=1)[0])
-    return text[:start] + _hidden(address[:length]) + without_password(address[length:])
+    return text[:start] + _mask_secrets(address[:length]) + without_password(address[length:])
 
 
 def shown_address(typed: str) -> str:
     """Return an address that a user typed, without its password.
 
-    If it does not begin like an address, nothing before its last @ is shown.
+    If it holds `@` but does not begin like an address, everything before the last `@` is hidden.
     """
     if "@" in typed and not _ADDRESS.match(typed):
-        return f"{_HIDDEN}@{typed.rpartition('@')[2]}"
+        return f"{_MASK}@{typed.rpartition('@')[2]}"
     return without_password(typed)
 
 
-def _hidden(address: str) -> str:
-    """Return an address with its secrets hidden. An address without secrets is returned unchanged."""
+def _mask_secrets(address: str) -> str:
+    """Return an address with `***` in place of its secrets. An address without secrets is returned unchanged."""
     if "@" not in address and "=" not in address:
         return address
     from sqlalchemy import URL, make_url
     from sqlalchemy.exc import ArgumentError
 
     scheme = address.partition(":")[0]
-    web = scheme.lower() in ("http", "https")
+    is_web = scheme.lower() in ("http", "https")
     try:
         url = make_url(address)
     except (ArgumentError, ValueError):
-        return f"{scheme}:{_HIDDEN}" if _may_hold_a_secret(address) else address
-    if web and not url.host and "@" in address:  # http:///me:pw@host
-        return f"{scheme}:{_HIDDEN}"
-    login = url.password is not None or (web and url.username)  # a token may stand alone before the host
+        may_hold_a_secret = "@" in address or any(map(_is_secret_parameter, _PARAMETER_NAME.findall(address)))
+        return f"{scheme}:{_MASK}" if may_hold_a_secret else address
+    if is_web and not url.host and "@" in address:  # http:///me:pw@host
+        return f"{scheme}:{_MASK}"
+    # A web address may hold a token in place of the user name, without a password.
+    has_login = url.password is not None or (is_web and url.username)
     database = None if url.database is None else without_password(url.database)
-    query = {name: _HIDDEN if _is_secret_parameter(name) else value for name, value in url.query.items()}
-    if not login and query == url.query and database == url.database:
+    query = {name: _MASK if _is_secret_parameter(name) else value for name, value in url.query.items()}
+    if not has_login and query == url.query and database == url.database:
         return address
-    hidden = URL.create(
+    masked = URL.create(
         url.drivername,
-        _HIDDEN if web and login else url.username,
-        None if web else url.password,
-        url.host and url.host.rpartition("@")[2],  # a password that holds @ ends at the last one
+        _MASK if is_web and has_login else url.username,
+        None if is_web else url.password,
+        url.host and url.host.rpartition("@")[2],  # if the password holds @, a part of it is in url.host
         url.port,
         database,
         query,
     )
-    return hidden.render_as_string(hide_password=True).replace(quote(_HIDDEN), _HIDDEN)
-
-
-def _may_hold_a_secret(address: str) -> bool:
-    return "@" in address or any(map(_is_secret_parameter, _PARAMETER.findall(address)))
+    return masked.render_as_string(hide_password=True).replace(quote(_MASK), _MASK)
 
 
 def _is_secret_parameter(name: str) -> bool:
-    squeezed = name.lower().replace("-", "").replace("_", "")
-    return names_a_secret(name) or squeezed in _PARAMETERS
+    letters = name.lower().replace("-", "").replace("_", "")
+    return names_a_secret(name) or letters in _SECRET_PARAMETERS

@@ -1,4 +1,4 @@
-"""Translate the errors of pydantic into plain words."""
+"""Translate the errors of pydantic into sentences for users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-_MAX_SHOWN = 60  # characters of a value
+_MAX_SHOWN = 60  # largest number of characters of a name or value in a message
 
 _RULES = {
     "greater_than": "must be above {gt:,}",
@@ -44,12 +44,12 @@ _RULES = {
 
 
 @dataclass(frozen=True)
-class Fault:
-    """A value that breaks a rule.
+class BrokenRule:
+    """A rule that a value breaks.
 
     Attributes:
         place: the names and indices that lead to the value; empty if the rule is about several values.
-        rule: the rule, such as `must be at least 1`, or a whole sentence.
+        rule: the rule as the end of a sentence, such as `must be at least 1`, or as a whole sentence.
         value: the value.
 
     """
@@ -65,15 +65,15 @@ class Fault:
 
     @property
     def sentence(self) -> str:
-        """The rule with the name of the value."""
+        """The rule as a whole sentence, with the name of the value. Indices of lists are left out of the name."""
         if self.rule.startswith(("must ", "is ")):
-            names = [part for part in self.place if isinstance(part, str)]  # without indices of lists
+            names = [part for part in self.place if isinstance(part, str)]
             return f"{'.'.join(names)[:_MAX_SHOWN]} {self.rule}"
         return self.rule
 
 
-def faults_of(error: ValidationError) -> Iterator[Fault]:
-    """Yield each fault of a pydantic error, in pydantic's order."""
+def broken_rules(error: ValidationError) -> Iterator[BrokenRule]:
+    """Yield the broken rules of a pydantic error, in pydantic's order."""
     for detail in error.errors(include_url=False):
         context: dict[str, Any] = detail.get("ctx", {})
         if detail["type"] in ("value_error", "assertion_error"):  # a validator of rbptrack or of a plugin raised it
@@ -84,11 +84,11 @@ def faults_of(error: ValidationError) -> Iterator[Fault]:
             rule = _RULES[detail["type"]].format(**context)
         else:
             rule = detail["msg"].replace("Input should be", "must be")
-        yield Fault(detail["loc"], rule, detail["input"])
+        yield BrokenRule(detail["loc"], rule, detail["input"])
 
 
-def shown(value: object) -> str:
-    """Format a value for a message: lists as a user types them, and long texts shortened."""
+def format_value(value: object) -> str:
+    """Format a value for a message. The entries of a list are joined by commas, and a long text is shortened."""
     text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     if len(text) > _MAX_SHOWN:
         return f"{text[: _MAX_SHOWN - 20]}... ({len(text):,} characters)"

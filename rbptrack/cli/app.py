@@ -18,7 +18,7 @@ import typer
 from typer.exceptions import TyperException
 
 from rbptrack import __version__
-from rbptrack.base.errors import BadInput, RbptrackError, disk_trouble, nearest
+from rbptrack.base.errors import BadInput, RbptrackError, disk_error, nearest
 from rbptrack.base.process import INTERRUPTED, Stopped, search_garbage_rarely, stop_signals_raise
 from rbptrack.base.secrets import without_password
 from rbptrack.cli import plugins
@@ -195,7 +195,7 @@ def _guarded(command: Callable[[], int]) -> int:
         except OSError:
             complain("the working folder does not exist any more: change to another folder")
             return 1
-        trouble = disk_trouble(error, Path(error.filename or folder))
+        trouble = disk_error(error, Path(error.filename or folder))
         if trouble is None:
             raise
         complain(str(trouble))

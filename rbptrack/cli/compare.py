@@ -12,7 +12,7 @@ import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.files import write_whole
-from rbptrack.base.formatting import counted, number, short_path
+from rbptrack.base.formatting import counted, format_number, short_path
 from rbptrack.cli.options import ExtraPage, Selection, whole_store, with_selection
 from rbptrack.config.patterns import split_list
 from rbptrack.console.output import command_line, say
@@ -51,12 +51,12 @@ def compare(
     from rbptrack.analysis.family import BY_DOCUMENT
     from rbptrack.analysis.pairs import CHANGES_GLOSSARY, add_changes, compare_runs, worst_documents, worst_tokens
     from rbptrack.analysis.report import Report
-    from rbptrack.base.validation import shown
+    from rbptrack.base.validation import format_value
     from rbptrack.reporting import Analysis, print_report
 
     texts = split_list(ks)
     if not texts or not all(map(_K.fullmatch, texts)):
-        raise BadInput(f"--k must be whole numbers of at least 1, such as 1,10,100; got {shown(ks)}")
+        raise BadInput(f"--k must be whole numbers of at least 1, such as 1,10,100; got {format_value(ks)}")
     numbers = [int(text) for text in texts]
     runs = selection.runs()
     first = runs.row(a)
@@ -113,7 +113,7 @@ def _not_ruled_out(changes: Changes) -> str:
     from rbptrack.stats.changes import RULE_OF_THREE
 
     units = counted(changes.num_units, "group" if changes.a.grouped else "document")
-    share = number(RULE_OF_THREE / changes.num_units, ".1%")
+    share = format_number(RULE_OF_THREE / changes.num_units, ".1%")
     return f"{units} cannot rule out damage to less than {share} of all documents"
 
 
@@ -123,7 +123,7 @@ def _largest_rises(rises: pd.DataFrame) -> str:
         return "CE rises in no document"
     unit = rises.columns[0]
     named = zip(rises[unit].tolist()[:_NAMED], rises["rise"].tolist()[:_NAMED], strict=True)
-    worst = [f"{name} ({number(rise, '+.4f')})" for name, rise in named]
+    worst = [f"{name} ({format_number(rise, '+.4f')})" for name, rise in named]
     return f"CE rises most in {unit} {', '.join(worst)}, in nats a token"
 
 
@@ -151,7 +151,7 @@ def _headline(report: Report, a: str, b: str) -> str:
 
     changes = report.frame("change")
     [(ce, verdict)] = changes.loc[changes["metric"] == CE, ["change", "verdict"]].to_numpy().tolist()
-    size = number(abs(ce), ".4f")
+    size = format_number(abs(ce), ".4f")
     if float(size) == 0:  # the printed digits show no difference
         return f"{b} has the same cross-entropy as {a} to four decimals."
     doubt = {"undecided": "; the difference may be chance", "": "; there are too few documents to test it"}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rbptrack.base.errors import unknown
+from rbptrack.base.errors import unknown_name
 from rbptrack.base.formatting import compact
 from rbptrack.config.patterns import natural_key
 from rbptrack.ranks.names import HEADLINE_KS, is_rbp_column, metric_label, rbp_ks, rbp_name, se_name
@@ -35,7 +35,7 @@ def sorted_by(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
     for signed_column in reversed(columns):  # each sort is stable
         column = signed_column.lstrip("-")
         if column not in frame.columns:
-            raise unknown("column", column, list(frame.columns))
+            raise unknown_name("column", column, list(frame.columns))
         frame = frame.sort_values(column, key=_by_size, ascending=not signed_column.startswith("-"), kind="stable")
     return frame
 

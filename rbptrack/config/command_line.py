@@ -13,7 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
 from hydra.errors import HydraException
 
-from rbptrack.base.errors import BadInput, nearest, unknown
+from rbptrack.base.errors import BadInput, nearest, unknown_name
 from rbptrack.base.secrets import shown_address
 from rbptrack.config.check import refuse_secrets
 from rbptrack.config.keys import is_free, is_key, keys
@@ -228,7 +228,7 @@ def _unknown_flag(word: str) -> BadInput:
     name, equals, value = word.lstrip("-").partition("=")
     if name in _GROUPS or is_key(name):
         return BadInput(f"unknown option {word}. Write {name}={value if equals else '...'}")
-    return unknown("option", word, ["--multirun", "--config-dir", "--cfg", "--info", "--hydra-help", "--help"])
+    return unknown_name("option", word, ["--multirun", "--config-dir", "--cfg", "--info", "--hydra-help", "--help"])
 
 
 def _override_of_ks(value: str, config_names_of_k: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from rbptrack.base.errors import BadInput, nearest, shortened, unknown
+from rbptrack.base.errors import BadInput, nearest, shortened_list, unknown_name
 
 _SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _SIZE_WORDS = ("tiny", "small", "base", "medium", "large", "xl", "xxl")
@@ -105,7 +105,7 @@ def choose(group: str, elements: Sequence[str], names: Sequence[str]) -> list[st
     chosen = dict.fromkeys(name for element in included for name in _matching(group, element, names))
     left = [name for name in chosen if name not in excluded]
     if not left:
-        raise BadInput(f"{group}={value} excludes every name that it selects: {shortened(list(chosen))}")
+        raise BadInput(f"{group}={value} excludes every name that it selects: {shortened_list(list(chosen))}")
     return left
 
 
@@ -147,13 +147,13 @@ def no_match(group: str, element: str, names: Sequence[str]) -> BadInput:
     if sizes and not size:
         return BadInput(
             f"{group}={element} names a family. Use '{group}={family}/*' for all its sizes, or "
-            f"{group}={family}/{sizes[0]} for one. Sizes: {shortened(sizes, limit=30)}"
+            f"{group}={family}/{sizes[0]} for one. Sizes: {shortened_list(sizes, limit=30)}"
         )
     if sizes:
         members = [f"{family}/{known}" for known in sizes]
         near = [members[sizes.index(known)] for known in _near_sizes(size, sizes)]
         suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
-        return BadInput(f"no {group} matches {element}.{suggestion} Options: {shortened(members)}")
+        return BadInput(f"no {group} matches {element}.{suggestion} Options: {shortened_list(members)}")
     near = [name for name in names if name.replace("/", "-") == element.lower()]  # the name of a measurement's model
     if not near:
         alike = nearest(family, sizes_by_family)
@@ -162,9 +162,9 @@ def no_match(group: str, element: str, names: Sequence[str]) -> BadInput:
     options = [*plain, *(f"{folder}/*" for folder in sizes_by_family)]
     if near:
         return BadInput(
-            f"no {group} matches {element}. Did you mean {' or '.join(near)}? Options: {shortened(options)}"
+            f"no {group} matches {element}. Did you mean {' or '.join(near)}? Options: {shortened_list(options)}"
         )
-    return unknown(group, element, options)
+    return unknown_name(group, element, options)
 
 
 def _near_sizes(size: str, sizes: Sequence[str]) -> list[str]:

@@ -158,8 +158,8 @@ def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[
     """Return the text of each token id. If the token begins with a space, its text does, too.
 
     Many tokenizers lose this space if they decode a single id. If a token holds only some bytes of a character, each of
-    these bytes becomes a lone surrogate (Python's "surrogateescape"). `rbptrack.base.formatting.readable` replaces lone
-    surrogates.
+    these bytes becomes a lone surrogate (Python's "surrogateescape"). `rbptrack.base.formatting.readable_text`
+    replaces lone surrogates.
     """
     pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
     if "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder):

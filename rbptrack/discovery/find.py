@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 from rbptrack.analysis.exporting import Exporter
 from rbptrack.analysis.importing import Importer
 from rbptrack.analysis.plugin import Analyzer, Plugin, import_file, make_plugin
-from rbptrack.base.errors import BadInput, unknown
+from rbptrack.base.errors import BadInput, unknown_name
 from rbptrack.base.process import Stopped
 from rbptrack.config.paths import builtin_plugins, user_path
 from rbptrack.config.patterns import passes
@@ -128,7 +128,7 @@ class Plugins(Generic[P]):
         """
         for pattern in patterns:
             if not any(passes([name], [pattern.removeprefix("!")]) for name in self.names):
-                raise unknown(self.kind.name, pattern, self.names)
+                raise unknown_name(self.kind.name, pattern, self.names)
         usable = []
         for name in [name for name in self.names if passes([name], patterns)]:
             if self._import(name) is not None:
@@ -150,7 +150,7 @@ class Plugins(Generic[P]):
 
         """
         if name not in self.entries:
-            error = unknown(self.kind.name, name, self.names)
+            error = unknown_name(self.kind.name, name, self.names)
             raise BadInput("\n".join([str(error), *(f"broken: {fault}" for fault in self.broken)]))
         fault = self._import(name)
         if fault is not None:

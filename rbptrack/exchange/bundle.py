@@ -18,7 +18,7 @@ from pathlib import Path
 from rbptrack.analysis.input_files import parse_json
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, first_line
-from rbptrack.base.files import regular_file, replacing
+from rbptrack.base.files import check_regular_file, replacing
 from rbptrack.base.formatting import counted
 from rbptrack.exchange.contents import faults_of_measurement
 from rbptrack.exchange.intake import imported_line
@@ -105,7 +105,7 @@ def import_bundle(path: Path, store: Store) -> list[str]:
         StoreAway: the store does not answer. Run the command again later to complete the import.
 
     """
-    regular_file(path, "import")
+    check_regular_file(path, "import")
     with _open_bundle(path) as bundle:
         fingerprints = _check_entries(bundle, path)
         _check_measurements(bundle, fingerprints, path)

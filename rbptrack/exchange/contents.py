@@ -18,11 +18,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from rbptrack.analysis.importing import ImportedRow
 from rbptrack.analysis.input_files import parse_json
-from rbptrack.base.errors import RbptrackError, first_line, shortened
+from rbptrack.base.errors import RbptrackError, first_line, shortened_list
 from rbptrack.base.files import sha256
 from rbptrack.base.parquet import read_table
 from rbptrack.base.secrets import without_password
-from rbptrack.base.validation import faults_of
+from rbptrack.base.validation import broken_rules
 from rbptrack.facts import BY_NAME, FACTS, IMPORTABLE, Fact, Place
 from rbptrack.ranks import RankTable, is_rbp_column, rank_and_rest_sums, rbp_ks
 from rbptrack.ranks.measurement import Comparison
@@ -76,7 +76,7 @@ def faults_of_measurement(folder: Path, fingerprint: str) -> Iterator[str]:
         Record.parse(text)  # refuses unknown keys
         record = _Record.validate_json(text, strict=True)
     except ValidationError as error:
-        yield f"{RECORD_FILE}: {next(faults_of(error)).sentence}"
+        yield f"{RECORD_FILE}: {next(broken_rules(error)).sentence}"
         return
     except (RbptrackError, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         yield f"{RECORD_FILE} cannot be read: {first_line(error)}"
@@ -107,7 +107,7 @@ def _faults_of_names(record: Record) -> Iterator[str]:
         yield f"the curve {name[:60]!r} is unknown"
     if record.dataset and record.dataset.keys() != _LENGTHS_OF_DATASET.keys():
         keys = ", ".join(_LENGTHS_OF_DATASET)
-        yield f"its dataset must have the keys {keys}; it has {shortened(list(record.dataset))[:200]}"
+        yield f"its dataset must have the keys {keys}; it has {shortened_list(list(record.dataset))[:200]}"
 
 
 def _fact_names(place: Place, prefix: str = "") -> set[str]:
@@ -142,7 +142,7 @@ def _faults_of_values(record: Record) -> Iterator[str]:
         yield "every number must be finite"  # a number with 400 digits is read from JSON as infinity
     negative = [name for name, value in record.metrics.items() if value < 0 and name != "kl"]
     if negative:
-        yield f"{shortened(negative)} must be at least 0"
+        yield f"{shortened_list(negative)} must be at least 0"
     steps = [step for step, _ in curve]
     values = [value for _, value in curve]
     rising = steps == sorted(set(steps)) and values == sorted(values)
@@ -191,7 +191,7 @@ def _faults_of_numbers(record: Record) -> Iterator[str]:
     try:
         row = ImportedRow.model_validate(columns)
     except ValidationError as error:
-        yield from (fault.sentence for fault in faults_of(error))
+        yield from (broken.sentence for broken in broken_rules(error))
         return
     if record.metrics.get(Metric.BITS_PER_BYTE) == 0 and row.ce:
         yield f"{Metric.BITS_PER_BYTE} is 0, but ce is not"
@@ -199,7 +199,7 @@ def _faults_of_numbers(record: Record) -> Iterator[str]:
         return
     unknown = sorted(record.metrics.keys() - columns.keys() - {Metric.LOG10_NON_EMBEDDING_PARAMS})
     if unknown:
-        yield f"{shortened(unknown)} cannot be known without ranks"
+        yield f"{shortened_list(unknown)} cannot be known without ranks"
     if "imported" not in record.identity:
         yield "it has no ranks, although it was not imported"
     if dict(record.curves.get(Metric.RBP_CURVE, [])) != row.rbp:

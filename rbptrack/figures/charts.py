@@ -19,7 +19,7 @@ from altair.utils import update_nested
 from altair.utils.schemapi import debug_mode
 
 from rbptrack.analysis.report import key_text
-from rbptrack.base.errors import BadInput, first_line, unknown
+from rbptrack.base.errors import BadInput, first_line, unknown_name
 from rbptrack.base.files import write_whole
 from rbptrack.config.patterns import natural_key
 from rbptrack.figures.drawing import CannotDraw, draw
@@ -106,7 +106,7 @@ def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
     path = Path(path)
     form = path.suffix.lstrip(".").lower()
     if form not in FORMATS:
-        raise unknown("format of a figure", form, FORMATS)
+        raise unknown_name("format of a figure", form, FORMATS)
     try:
         spec = themed(chart).to_dict(validate=False)
     except Exception as error:  # a plugin may return a chart that is not valid Vega-Lite, and Altair raises many types

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.base.errors import BadInput, first_line, shortened
+from rbptrack.base.errors import BadInput, first_line, shortened_list
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.quantised import describe_quantisation
@@ -108,7 +108,7 @@ def check_loaded(info: Mapping[str, Any], what: str) -> None:
     clauses = []
     for fault, names in faults.items():
         if names:
-            clauses.append(f"{fault}: {shortened(sorted(map(str, names)), limit=_MAX_TENSORS)}")
+            clauses.append(f"{fault}: {shortened_list(sorted(map(str, names)), limit=_MAX_TENSORS)}")
     if clauses:
         raise BadInput(
             f"the checkpoint of {what} {'; it '.join(clauses)}. The measured numbers would be wrong: config.json and "
@@ -139,7 +139,7 @@ def check_stored_types(pinned: Pinned, module: Any, what: str) -> None:
     if weights:
         raise BadInput(
             f"the checkpoint of {what} holds weights as integers, booleans, numbers of 8 bits or complex numbers, but "
-            f"its config.json does not name a quantisation: {shortened(sorted(weights), limit=_MAX_TENSORS)}"
+            f"its config.json does not name a quantisation: {shortened_list(sorted(weights), limit=_MAX_TENSORS)}"
         )
 
 

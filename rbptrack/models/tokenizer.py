@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic, shortened
+from rbptrack.base.errors import BadInput, RbptrackError, first_line, is_panic, shortened_list
 from rbptrack.models.architecture import failure_reason, load_config, load_part
 from rbptrack.models.checkpoint import local_file
 from rbptrack.sources.pin import Pinned
@@ -124,7 +124,7 @@ def _check_vocabulary(pinned: Pinned, tokenizer: PreTrainedTokenizerBase) -> Non
     if merged:
         raise BadInput(
             f"the tokenizer of {pinned.location} is damaged: its list of merges is empty, though {len(merged):,} "
-            f"tokens need them ({shortened(sorted(merged), limit=3)})"
+            f"tokens need them ({shortened_list(sorted(merged), limit=3)})"
         )
 
 

@@ -22,8 +22,8 @@ import pandas as pd
 import rbptrack
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import Unreadable
-from rbptrack.base.errors import BadInput, RbptrackError, unknown
-from rbptrack.base.formatting import counted, listed, spans
+from rbptrack.base.errors import BadInput, RbptrackError, unknown_name
+from rbptrack.base.formatting import character_spans, counted, listed
 from rbptrack.config.patterns import natural_key
 from rbptrack.facts import SAME_TOKENS
 from rbptrack.ranks import DocumentCounts, FloatArray, IntArray, RankTable
@@ -318,7 +318,7 @@ def _asked_for(token_set: TokenSet, asked: Sequence[str], ids: Mapping[int, str]
         number = number_by_id.get(word, int(word) if word.isdecimal() and len(word) < 10 else -1)
         if number not in numbers:
             names = [ids.get(number, str(number)) for number in sorted(numbers)]
-            raise unknown("document", word, names)
+            raise unknown_name("document", word, names)
         place = int(np.searchsorted(token_set.counts[0].document, number))
         choices[number] = token_set.choice(place, ["asked"])
     return list(choices.values())
@@ -441,7 +441,7 @@ def _document_data(
     data: dict[str, Any] = {"why": list(choice.reasons), "shown": len(ids)}
     if np.isfinite(choice.influence):
         data |= {"influence": float(f"{choice.influence:.3g}"), "share": round(choice.share, 4)}
-    data["texts"], data["sizes"] = spans([texts.get(int(token), _UNKNOWN) for token in ids])
+    data["texts"], data["sizes"] = character_spans([texts.get(int(token), _UNKNOWN) for token in ids])
     data["scored"] = scored.tolist()
     data["models"] = [_ranks(table, len(scored), texts, strings) for table in tables]
     return data
@@ -493,5 +493,5 @@ def _places(ids: npt.NDArray[Any], texts: Mapping[int, str], strings: _Strings) 
     places = []
     for token in ids.tolist():
         text = texts.get(token)
-        places.append(strings.place(f"id {token}" if text is None else spans([text])[0][0]))
+        places.append(strings.place(f"id {token}" if text is None else character_spans([text])[0][0]))
     return places

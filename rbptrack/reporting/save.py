@@ -109,13 +109,13 @@ def description(analysis: Analysis, command: str) -> str:
     if shown is not None:
         frame, by_importance = shown
         lines, left_out = table_lines(frame.head(_MAX_ROWS), _WIDTH, by_importance=by_importance)
-        parts.append(markup.fenced("\n".join(lines)))
+        parts.append(markup.code_block("\n".join(lines)))
         if left_out:
             parts.append(markup.markdown_text(f"The table leaves out {', '.join(left_out)}: see results.csv."))
         if len(frame) > _MAX_ROWS:
             parts.append(f"The table leaves out {counted(len(frame) - _MAX_ROWS, 'row')}: see results.csv.")
     if command:
-        parts.append(markup.fenced(command))
+        parts.append(markup.code_block(command))
     return "\n\n".join(parts)
 
 

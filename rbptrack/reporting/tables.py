@@ -13,7 +13,7 @@ from rbptrack.analysis import Report, Term
 from rbptrack.analysis.report import LEVEL, key_text
 from rbptrack.base import markup
 from rbptrack.base.escape import metric_part
-from rbptrack.base.formatting import compact, number
+from rbptrack.base.formatting import compact, format_number
 from rbptrack.ranks.names import CE, parse_rbp_name
 
 Style = Literal["text", "markdown"]
@@ -288,7 +288,7 @@ def _format_number(value: float, estimate: float, form: str) -> str:
     The ends of an interval then have as many decimals as the estimate.
     """
     if form and not form.endswith("g"):
-        return number(value, form)
+        return format_number(value, form)
     text = _digits(value, estimate)
     return f"+{text}" if form.startswith("+") and value > 0 else text
 
@@ -303,7 +303,7 @@ def _digits(value: float, estimate: float) -> str:
         magnitude = int(f"{estimate:e}".partition("e")[2])  # 0.0999999999 is rounded to 0.1 before its magnitude counts
     if magnitude > 5 or magnitude < -4:
         return compact(value)
-    return number(value, f",.{max(0, 2 - magnitude)}f")
+    return format_number(value, f",.{max(0, 2 - magnitude)}f")
 
 
 def _missing(value: Any) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import zstandard
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.files import regular_file
+from rbptrack.base.files import check_regular_file
 from rbptrack.config.paths import user_path
 from rbptrack.config.patterns import natural_key
 from rbptrack.config.schema import DatasetConfig, ModelConfig
@@ -59,7 +59,7 @@ def pin_model(config: ModelConfig) -> Pinned:
     if not config.gguf:
         return _pin("model", repo=config.repo, path=config.path, revision=config.revision)
     if config.path:
-        file = regular_file(user_path(config.path).absolute() / config.gguf, "model.gguf")
+        file = check_regular_file(user_path(config.path).absolute() / config.gguf, "model.gguf")
         return Pinned(str(file.parent), None, f"sha256:{files_hash([file])}", gguf=file.name)
     patterns = (config.gguf, "*.json")
     pinned = _pin("model", repo=config.repo, path="", revision=config.revision, patterns=patterns)
@@ -160,7 +160,7 @@ def _matching_files(patterns: Sequence[str]) -> list[Path]:
             raise BadInput(f"dataset.files: no file matches {pattern}")
         matching |= dict.fromkeys(files)
     for path in matching:
-        regular_file(path, "dataset.files")
+        check_regular_file(path, "dataset.files")
         file_kind(path)
     return list(matching)
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
-from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuses, disk_trouble, first_line
+from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, StoreRefuses, disk_error, first_line
 from rbptrack.base.files import write_whole
-from rbptrack.base.process import raise_stop
+from rbptrack.base.process import raise_for_last_signal
 from rbptrack.config.paths import cells_folder
 from rbptrack.config.schema import Config, Rank
 from rbptrack.console.output import say
@@ -116,7 +116,7 @@ class Failed:
             error: the error.
 
         """
-        known = error if isinstance(error, RbptrackError) else disk_trouble(error, cells_folder())
+        known = error if isinstance(error, RbptrackError) else disk_error(error, cells_folder())
         if known is None:
             log.error("%s failed", title, exc_info=error)
             message = f"{type(error).__name__}: {first_line(error)}"
@@ -153,7 +153,7 @@ def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deli
                 _measure(cell, store, loader)
             return _deliver(cell, store, deliver=deliver)
     except Exception as error:
-        raise_stop()
+        raise_for_last_signal()
         failed = Failed.from_error(cell.title, error)
         if deliver:
             log_failure(cell, store, failed.message)
@@ -191,7 +191,7 @@ def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience
     except (Timeout, FileNotFoundError):
         return None
     except Exception as error:
-        raise_stop()
+        raise_for_last_signal()
         return Failed.from_error(cell.title, error)
 
 

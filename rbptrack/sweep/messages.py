@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rbptrack.base.errors import RbptrackError, shortened
+from rbptrack.base.errors import RbptrackError, shortened_list
 from rbptrack.base.formatting import counted
 from rbptrack.sources.hub import NotCached, other_ways
 
@@ -64,7 +64,7 @@ def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
         models_by_note.setdefault(note, []).append(title.partition(" / ")[0])
     lines = []
     for note, models in models_by_note.items():
-        names = shortened(list(dict.fromkeys(models)), limit=_MAX_NAMES)
+        names = shortened_list(list(dict.fromkeys(models)), limit=_MAX_NAMES)
         lines.append(f"{names}: {note}")
     return lines
 

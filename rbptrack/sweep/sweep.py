@@ -247,7 +247,7 @@ class _Summary:
         link = READING_FILE if reading else ""
         page = reporting.render(runs, analyses, command=self.command, reading=link, filters={"sweep": self.name})
         lead = next((analysis for analysis in analyses if analysis.leads), None)
-        about = description(lead, self.command) if lead else markup.fenced(self.command)
+        about = description(lead, self.command) if lead else markup.code_block(self.command)
         try:
             reporting.save_reports(
                 self.store, runs, analyses, page, command=self.command, sweep=self.name, reading=reading

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.files import read_small, regular_file, replacing, sha256, sync, sync_tree, write_whole
+from rbptrack.base.files import check_regular_file, read_small, replacing, sha256, sync, sync_tree, write_whole
 
 
 def test_write_whole_replaces_a_file(tmp_path: Path) -> None:
@@ -182,19 +182,19 @@ def test_read_small_refuses_at_once_what_is_not_a_regular_file(name: str, tmp_pa
     assert "\n" not in str(errors[0])
 
 
-def test_regular_file_accepts_a_file_of_a_tebibyte(tmp_path: Path) -> None:
+def test_check_regular_file_accepts_a_file_of_a_tebibyte(tmp_path: Path) -> None:
     path = tmp_path / "weights"
     with path.open("wb") as file:
         file.truncate(2**40)
-    assert regular_file(path, "model.gguf") == path
+    assert check_regular_file(path, "model.gguf") == path
 
 
-def test_regular_file_accepts_a_link_to_a_file(tmp_path: Path) -> None:
+def test_check_regular_file_accepts_a_link_to_a_file(tmp_path: Path) -> None:
     path = tmp_path / "weights"
     path.write_text("x")
     link = tmp_path / "link"
     link.symlink_to(path)
-    assert regular_file(link, "model.gguf") == link
+    assert check_regular_file(link, "model.gguf") == link
 
 
 def test_sha256_of_a_file_with_abc_is_the_published_hash(tmp_path: Path) -> None:

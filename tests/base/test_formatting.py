@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.base.formatting import compact, compact_bytes, counted, duration, listed, number, short_hash, short_path
+from rbptrack.base.formatting import (
+    compact,
+    compact_bytes,
+    counted,
+    duration,
+    format_number,
+    listed,
+    short_hash,
+    short_path,
+)
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 sizes"), (1, "1 size"), (1200, "1,200 sizes")])
@@ -24,7 +33,7 @@ def test_listed_puts_and_before_the_last_item(items: list[str], text: str) -> No
 
 @pytest.mark.parametrize(("form", "text"), [(".3f", "0.000"), ("+.3f", "+0.000"), (".0%", "0%")])
 def test_number_that_rounds_to_zero_has_no_minus(form: str, text: str) -> None:
-    assert number(-0.0001, form) == text
+    assert format_number(-0.0001, form) == text
 
 
 @pytest.mark.parametrize(

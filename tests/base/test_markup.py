@@ -58,5 +58,5 @@ def test_csv_text_does_not_change_the_table() -> None:
     assert list(frame["name"]) == ["=cmd|calc!A1"]
 
 
-def test_fenced_text_cannot_end_its_block() -> None:
-    assert markup.fenced("a\n```\nb").count("```") == 2
+def test_text_in_a_code_block_cannot_end_the_block() -> None:
+    assert markup.code_block("a\n```\nb").count("```") == 2

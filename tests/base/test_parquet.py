@@ -42,7 +42,7 @@ def test_read_table_leaves_out_columns_that_the_file_lacks(tmp_path: Path, table
 def test_read_batches_yields_batches_of_equal_length(
     tmp_path: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rbptrack.base.parquet._ROWS", 1500)
+    monkeypatch.setattr("rbptrack.base.parquet._BATCH_ROWS", 1500)
     path = tmp_path / "t.parquet"
     with TableWriter(path, table.schema) as file:
         file.add(table.slice(0, 1000))
@@ -56,7 +56,7 @@ def test_read_batches_yields_batches_of_equal_length(
 def test_read_batches_reads_only_the_columns_asked_for(
     tmp_path: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rbptrack.base.parquet._ROWS", 1500)
+    monkeypatch.setattr("rbptrack.base.parquet._BATCH_ROWS", 1500)
     path = tmp_path / "t.parquet"
     with TableWriter(path, table.schema) as file:
         file.add(table)

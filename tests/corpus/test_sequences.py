@@ -17,7 +17,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.formatting import readable
+from rbptrack.base.formatting import readable_text
 from rbptrack.config.paths import embedded
 from rbptrack.config.schema import DatasetConfig, SequenceRule
 from rbptrack.corpus.documents import Document
@@ -263,8 +263,8 @@ def test_token_texts_of_sentencepiece_keep_spaces_and_single_bytes() -> None:
 
 
 def test_readable_joins_the_bytes_of_a_character() -> None:
-    assert readable("\udcc3\udca9") == "é"
+    assert readable_text("\udcc3\udca9") == "é"
 
 
 def test_readable_replaces_a_byte_that_is_not_a_character() -> None:
-    assert readable("\udcc3") == "\ufffd"
+    assert readable_text("\udcc3") == "\ufffd"

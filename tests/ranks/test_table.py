@@ -230,7 +230,7 @@ def long_table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
 
     A piece that is read has about 100 rows.
     """
-    monkeypatch.setattr("rbptrack.base.parquet._ROWS", 100)
+    monkeypatch.setattr("rbptrack.base.parquet._BATCH_ROWS", 100)
     lengths = np.random.default_rng(0).integers(1, 60, 40)
     table = random_table(np.repeat(np.arange(40), lengths), strict=request.param)
     write_row_groups(table, tmp_path / "ranks.parquet", groups=12)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import RankTables
-from rbptrack.base.formatting import readable
+from rbptrack.base.formatting import readable_text
 from rbptrack.ranks import RankTable
 
 EVIL = "</script><img src=x onerror=alert(1)>"
@@ -139,7 +139,7 @@ def random_runs(
 
 def displayed_texts(documents: Collection[Sequence[str]] = TEXTS) -> list[str]:
     """Return the text of each document as the reading page displays it."""
-    return [readable("".join(texts)) for texts in documents]
+    return [readable_text("".join(texts)) for texts in documents]
 
 
 def page_data(page: str) -> Any:

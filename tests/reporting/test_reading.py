@@ -12,7 +12,7 @@ import pytest
 from rbptrack.analysis import Runs
 from rbptrack.analysis.rank_store import RankTables
 from rbptrack.base.errors import BadInput
-from rbptrack.base.formatting import spans
+from rbptrack.base.formatting import character_spans
 from rbptrack.ranks import RankTable
 from rbptrack.reporting import render_reading
 from rbptrack.reporting.reading import P_STEP
@@ -85,7 +85,7 @@ def test_render_reading_has_first_choices_only_of_tokens_with_another_rank_than_
     ],
 )
 def test_spans_join_tokens_that_share_a_character(tokens: list[str], texts: list[str], sizes: list[int]) -> None:
-    assert spans(tokens) == (texts, sizes)
+    assert character_spans(tokens) == (texts, sizes)
 
 
 def test_render_reading_holds_the_texts_of_all_documents() -> None:
