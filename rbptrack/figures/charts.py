@@ -1,7 +1,7 @@
 """Charts that several analyzers draw, the theme of all charts, and functions that save charts as files.
 
 All charts are Altair charts. Notebooks and the page show them, and `save` writes SVG, PNG or PDF. `themed` gives a
-chart the look of the page. The title of an axis is the name of its column: rename a column to change the title.
+chart the look of the page. The title of an axis is the name of its column. To change the title, rename the column.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rbptrack.base.errors import BadInput, first_line, unknown_name
 from rbptrack.base.files import write_whole
 from rbptrack.config.patterns import natural_key
 from rbptrack.figures.drawing import CannotDraw, draw
-from rbptrack.ranks import HEADLINE_KS, RankHistogram
+from rbptrack.ranks import HEADLINE_KS, IntArray, RankHistogram
 from rbptrack.stats import first_smallest
 
 # These colours are legible on white and on black.
@@ -35,27 +35,30 @@ GRID = "#e6e6e6"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 FORMATS = ("svg", "png", "pdf")
 SHOWN_K = 10
-"""The k at which a chart with a slider for k is drawn as a picture."""
+"""The k that a chart with a slider for k shows at first, and in a picture."""
 
 
 def size_text(size: Any, digits: str = "") -> Any:
-    """Return Vega's expression for a size as it is usually written: 18.9M, 1.4B.
+    """Return Vega's expression for the text of a model's size, such as 18.9M or 1.4B.
 
     Args:
         size: Vega's expression for the number.
-        digits: the precision in d3's format, such as `.3`; empty: all digits.
+        digits: the precision in d3's format, such as `.3`. If empty, all digits are shown.
 
     """
     return expr.replace(expr.format(size, f"{digits}~s"), "G", "B")
 
 
-# Vega's expressions for labels of logarithmic axes (1e-5, 0.2, 18M), and for the text of an interval (empty without
-# ends).
-_SMALL = expr.if_(datum.value < 0.001, expr.format(datum.value, ".0e"), expr.format(datum.value, "~g"))
-NUMBERS = repr(expr.if_(datum.value < 1, _SMALL, size_text(datum.value)))
-_ENDS = expr.format(datum.low, ".3~r") + " to " + expr.format(datum.high, ".3~r")
-INTERVAL = expr.if_(expr.isValid(datum.low) & expr.isValid(datum.high), _ENDS, "")
-TIP_OF_INTERVAL = alt.Tooltip("interval:N", title="95% interval")
+_SMALL_NUMBER_LABEL = expr.if_(datum.value < 0.001, expr.format(datum.value, ".0e"), expr.format(datum.value, "~g"))
+LOG_AXIS_LABEL = repr(expr.if_(datum.value < 1, _SMALL_NUMBER_LABEL, size_text(datum.value)))
+"""Vega's expression for a label of a logarithmic axis, such as 1e-5, 0.2 or 18M."""
+
+_BOTH_ENDS = expr.format(datum.low, ".3~r") + " to " + expr.format(datum.high, ".3~r")
+INTERVAL_TEXT = expr.if_(expr.isValid(datum.low) & expr.isValid(datum.high), _BOTH_ENDS, "")
+"""Vega's expression for the text of the interval from `low` to `high`. It is empty if there is no interval."""
+
+INTERVAL_TOOLTIP = alt.Tooltip("interval:N", title="95% interval")
+"""The line of a tooltip that shows `interval`, a column computed by `INTERVAL_TEXT`."""
 
 
 def theme() -> dict[str, Any]:
@@ -81,55 +84,63 @@ def theme() -> dict[str, Any]:
 def themed(chart: Any) -> Any:
     """Return a copy of a chart with rbptrack's theme. The chart's own config takes precedence over the theme.
 
-    The copy can be displayed or saved. It cannot be combined with other charts, because only a whole chart may have a
-    config.
+    The copy can be displayed or saved. It cannot be combined with other charts, because Vega-Lite allows a config only
+    at the top level of a chart.
     """
-    own = {} if chart.config is alt.Undefined else chart.config.to_dict(validate=False)
+    chart_config = {} if chart.config is alt.Undefined else chart.config.to_dict(validate=False)
     copy = chart.copy(deep=False)
-    copy.config = alt.Config.from_dict(dict(update_nested(theme(), own, copy=True)), validate=False)
+    copy.config = alt.Config.from_dict(dict(update_nested(theme(), chart_config, copy=True)), validate=False)
     return copy
 
 
 def save(chart: Any, path: Path | str, k: int = SHOWN_K) -> Path:
-    """Save a chart as a file. Returns the path.
+    """Save a chart as a file, and return the path.
 
     Args:
         chart: the Altair chart.
-        path: the file. Its ending is the format: .svg, .png or .pdf.
-        k: the k at which the explorer is drawn, or the nearest k of its grid; 0: cross-entropy. Other charts ignore it.
+        path: the file. Its suffix chooses the format: .svg, .png or .pdf.
+        k: the k at which the explorer is drawn. If its grid lacks this k, it is drawn at the nearest one; if k is 0, it
+            is drawn for cross-entropy. Other charts ignore k.
 
     Raises:
-        BadInput: the ending is not one of these, or the path is a link, a folder or a device.
+        BadInput: the suffix is another one, or the path is a link, a folder or a device.
         CannotDraw: the chart is invalid, or charts cannot be drawn on this machine.
 
     """
     path = Path(path)
-    form = path.suffix.lstrip(".").lower()
-    if form not in FORMATS:
-        raise unknown_name("format of a figure", form, FORMATS)
+    file_format = path.suffix.lstrip(".").lower()
+    if file_format not in FORMATS:
+        raise unknown_name("format of a figure", file_format, FORMATS)
     try:
         spec = themed(chart).to_dict(validate=False)
     except Exception as error:  # a plugin may return a chart that is not valid Vega-Lite, and Altair raises many types
         raise CannotDraw(f"{type(error).__name__}: {first_line(error)}") from error
     if "explorer" in spec.get("usermeta", {}):
-        values: dict[str, Any] = {"metric": "ce"}
-        if k:
-            values = {"metric": "rbp", "chosen": nearest_index(spec["usermeta"]["explorer"]["ks"], k)}
-        spec["params"] = [p | {"value": values[p["name"]]} if p["name"] in values else p for p in spec["params"]]
-    write_whole(path, _picture(spec, form))
+        _set_explorer_k(spec, k)
+    write_whole(path, _draw_spec(spec, file_format))
     return path
 
 
-def picture(chart: Any) -> bytes:
-    """Return a chart as the bytes of a PNG. Raises CannotDraw if charts cannot be drawn on this machine."""
-    return _picture(themed(chart).to_dict(validate=False), "png")
+def _set_explorer_k(spec: dict[str, Any], k: int) -> None:
+    """Set the parameters of the explorer so that it is drawn at k, or for cross-entropy if k is 0."""
+    values: dict[str, Any] = {"metric": "ce"}
+    if k:
+        values = {"metric": "rbp", "chosen": nearest_index(spec["usermeta"]["explorer"]["ks"], k)}
+    for param in spec["params"]:
+        if param["name"] in values:
+            param["value"] = values[param["name"]]
 
 
-def _picture(spec: dict[str, Any], form: str) -> bytes:
+def draw_png(chart: Any) -> bytes:
+    """Draw a chart, and return the bytes of a PNG. Raises CannotDraw if charts cannot be drawn on this machine."""
+    return _draw_spec(themed(chart).to_dict(validate=False), "png")
+
+
+def _draw_spec(spec: dict[str, Any], file_format: str) -> bytes:
     """Draw a Vega-Lite specification, and return the bytes of an SVG, PNG or PDF."""
-    if form == "png":
+    if file_format == "png":
         return draw("vegalite_to_png", vl_spec=spec | {"background": "white"}, scale=2)
-    return draw(f"vegalite_to_{form}", vl_spec=spec)
+    return draw(f"vegalite_to_{file_format}", vl_spec=spec)
 
 
 @debug_mode(False)  # otherwise Altair would validate every part of the chart several times
@@ -148,24 +159,25 @@ def facets(
     """Draw y against x in several panels. A click on the legend highlights a colour.
 
     Args:
-        frame: one row for each point. If it has the columns low and high, they are drawn as intervals; NaN are left
-            out. The tooltip shows the columns that are drawn, and the columns model and size if they exist.
+        frame: one row for each point. The columns low and high, if they exist, are drawn as intervals. Rows in which
+            they are NaN have no interval. The tooltip shows the columns that are drawn, and the columns model and size
+            if they exist.
         x: the column on the horizontal axis.
         y: the column on the vertical axis.
         colour: the column whose values get a colour and a shape each.
         facet: the column whose values get a panel each. If the frame lacks it, there is one panel.
-        dash: a column whose values get a dash pattern each; empty: none.
+        dash: the column whose values get a dash pattern each. If empty, all lines are solid.
         log: the axes that are logarithmic: "x", "y", "xy" or "".
         line: whether points are connected by lines.
-        null: the y at which a dashed line is drawn; None: no line.
+        null: the y at which a dashed line is drawn. If None, there is no such line.
 
     Raises:
-        BadInput: a column is missing, or a line would connect several points of one model at the same x. Such points
-            differ in a column that is not drawn.
+        BadInput: a column is missing, or a line would connect several points of one model at the same x, which differ
+            only in a column that is not drawn.
 
     """
-    _check(frame, [x, y, colour], [x, colour, facet, dash, "model", "size"] if line else [])
-    frame = _shown(frame, ["model", "size", colour, facet, dash, x, y])
+    _check_rows(frame, [x, y, colour], [x, colour, facet, dash, "model", "size"] if line else [])
+    frame = _drawn_columns(frame, ["model", "size", colour, facet, dash, x, y])
     chart = alt.Chart(inline_data(frame))
     pick = legend_selection(colour)
     points = chart.encode(axis_encoding(frame[x], alt.X, log="x" in log), **by_colour(frame[colour], pick))
@@ -175,18 +187,18 @@ def facets(
     layers = []
     if null is not None:
         layers.append(chart.mark_rule(strokeDash=[4, 4], size=1, clip=True).encode(y=alt.datum(null)))
-    if _has_ends(frame):
+    if _has_intervals(frame):
         bars = points.transform_filter(expr.isValid(datum.low))
         if "y" in log:  # on a logarithmic axis, an end near 0 would squeeze the points into a small part of the axis
             bars = bars.transform_calculate(low=expr.max(datum.low, frame.loc[frame[y] > 0, y].min() / 3))
         layers.append(bars.mark_rule().encode(alt.Y("low:Q", title=y), alt.Y2("high")))
     if line:
         layers.append(points.mark_line().encode(vertical))
-    dots = points.transform_calculate(interval=INTERVAL).mark_point()
-    layers.append(dots.encode(vertical, by_shape(frame[colour]), tooltip=_tips(frame)))
-    width = {1: 480, 2: 300}.get(_panel_count(frame, facet), 240)
+    dots = points.transform_calculate(interval=INTERVAL_TEXT).mark_point()
+    layers.append(dots.encode(vertical, by_shape(frame[colour]), tooltip=_tooltip(frame)))
+    panel_width = {1: 480, 2: 300}.get(_panel_count(frame, facet), 240)
     layers[0] = layers[0].add_params(pick)
-    return _panels(alt.layer(*layers, width=width, height=200), frame, facet)
+    return _in_panels(alt.layer(*layers, width=panel_width, height=200), frame, facet)
 
 
 @debug_mode(False)
@@ -196,21 +208,21 @@ def intervals(
     """Draw estimates with their intervals in rows, in several panels. A click on the legend highlights a colour.
 
     Args:
-        frame: one row for each estimate. If it has the columns low and high, they are drawn as intervals; NaN are left
-            out. The tooltip shows the columns that are drawn.
+        frame: one row for each estimate. The columns low and high, if they exist, are drawn as intervals. Rows in which
+            they are NaN have no interval. The tooltip shows the columns that are drawn.
         x: the column of the estimates, on the horizontal axis.
-        y: the column whose values get a row each.
-        colour: the column whose values get a colour and a line of the row each.
+        y: the column whose values get a row of the chart each.
+        colour: the column whose values get a colour each, and a separate line within each row of the chart.
         facet: the column whose values get a panel each. If the frame lacks it, there is one panel.
-        null: the x at which a dashed line is drawn; None: no line.
+        null: the x at which a dashed line is drawn. If None, there is no such line.
 
     Raises:
-        BadInput: a column is missing, or several estimates would be drawn in the same place. They differ in a column
-            that is not drawn.
+        BadInput: a column is missing, or several estimates would be drawn in the same place, because they differ only
+            in a column that is not drawn.
 
     """
-    _check(frame, [x, y, colour], [y, colour, facet])
-    frame = _shown(frame, [colour, facet, y, x])
+    _check_rows(frame, [x, y, colour], [y, colour, facet])
+    frame = _drawn_columns(frame, [colour, facet, y, x])
     chart = alt.Chart(inline_data(frame))
     pick = legend_selection(colour)
     rows = chart.encode(
@@ -219,16 +231,16 @@ def intervals(
     layers = []
     if null is not None:
         layers.append(chart.mark_rule(strokeDash=[4, 4], size=1).encode(x=alt.datum(null)))
-    if _has_ends(frame):
+    if _has_intervals(frame):
         layers.append(rows.mark_rule().encode(alt.X("low:Q", title=x), alt.X2("high")))
-    along = alt.X(f"{x}:Q", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
-    dots = rows.transform_calculate(interval=INTERVAL).mark_point()
-    layers.append(dots.encode(along, tooltip=_tips(frame)))
-    most = frame.groupby(facet)[y].nunique().max() if facet in frame else frame[y].nunique()
-    height = int(most) * max(18, 10 * frame[colour].nunique())
+    horizontal = alt.X(f"{x}:Q", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
+    dots = rows.transform_calculate(interval=INTERVAL_TEXT).mark_point()
+    layers.append(dots.encode(horizontal, tooltip=_tooltip(frame)))
+    most_rows = frame.groupby(facet)[y].nunique().max() if facet in frame else frame[y].nunique()
+    height = int(most_rows) * max(18, 10 * frame[colour].nunique())
     layers[0] = layers[0].add_params(pick)
     scales = alt.ScaleResolveMap(y="independent", yOffset="independent")
-    return _panels(alt.layer(*layers, width=240, height=height), frame, facet, scales)
+    return _in_panels(alt.layer(*layers, width=240, height=height), frame, facet, scales)
 
 
 @debug_mode(False)
@@ -241,66 +253,82 @@ def rank_distribution(histogram: RankHistogram, title: str) -> Any:
 
     """
     edges = np.unique(np.round(np.geomspace(1, histogram.vocab_size + 1, 49)).astype(int))
+    panels = [_rank_shares(histogram, edges), _rbp_curve(histogram, edges[:-1])]
+    return alt.hconcat(*(panel.properties(width=280, height=210) for panel in panels)).properties(title=title)
+
+
+def _rank_shares(histogram: RankHistogram, edges: IntArray) -> Any:
+    """Draw the share of tokens at each rank, averaged over bins of ranks.
+
+    Args:
+        histogram: the ranks.
+        edges: the first rank of each bin, and the first rank after the last bin, (bins + 1,).
+
+    """
     count = np.histogram(histogram.rank, bins=edges, weights=histogram.count)[0]
     share = count / histogram.num_tokens / np.diff(edges)
-    rank, token_share = "rank R of the target", "share of tokens with this rank"
-    ranks = pd.DataFrame({rank: np.sqrt(edges[:-1] * (edges[1:] - 1)), token_share: share})[share > 0]
+    middle = np.sqrt(edges[:-1] * (edges[1:] - 1))  # of the bin, on a logarithmic axis
+    x, y = "rank R of the target", "share of tokens with this rank"
+    bins = pd.DataFrame({x: middle, y: share})[share > 0]
+    chart = alt.Chart(inline_data(bins)).mark_line(point=True)
+    return chart.encode(axis_encoding(bins[x], alt.X, log=True), axis_encoding(bins[y], alt.Y, log=True))
+
+
+def _rbp_curve(histogram: RankHistogram, ks: IntArray) -> Any:
+    """Draw RBP_k against k as a line, with dots and numbers at the k of `HEADLINE_KS`."""
     rbp = "RBP_k, share of ranks up to k"
-    curve = pd.DataFrame({"k": edges[:-1], rbp: histogram.rbp_curve(edges[:-1])})
-    ks = np.array([k for k in HEADLINE_KS if k <= histogram.vocab_size])
-    marked = pd.DataFrame({"k": ks, rbp: histogram.rbp_curve(ks)})
-    left = alt.Chart(inline_data(ranks)).mark_line(point=True)
-    left = left.encode(axis_encoding(ranks[rank], alt.X, log=True), axis_encoding(ranks[token_share], alt.Y, log=True))
+    curve = pd.DataFrame({"k": ks, rbp: histogram.rbp_curve(ks)})
+    headline_ks = np.array([k for k in HEADLINE_KS if k <= histogram.vocab_size])
+    headline = pd.DataFrame({"k": headline_ks, rbp: histogram.rbp_curve(headline_ks)})
     axes = (axis_encoding(curve["k"], alt.X, log=True), alt.Y(f"{rbp}:Q", scale=alt.Scale(domain=[0, 1])))
     line = alt.Chart(inline_data(curve)).mark_line().encode(*axes)
-    dots = alt.Chart(inline_data(marked)).mark_point(size=60).encode(*axes)
-    texts = dots.mark_text(align="left", dx=8, dy=10, color=INK).encode(alt.Text(f"{rbp}:Q", format=".3f"))
-    panels = [panel.properties(width=280, height=210) for panel in (left, line + dots + texts)]
-    return alt.hconcat(*panels).properties(title=title)
+    dots = alt.Chart(inline_data(headline)).mark_point(size=60).encode(*axes)
+    numbers = dots.mark_text(align="left", dx=8, dy=10, color=INK).encode(alt.Text(f"{rbp}:Q", format=".3f"))
+    return line + dots + numbers
 
 
 def legend_selection(column: str) -> alt.Parameter:
-    """Return the selection parameter of a chart that holds the values chosen in the legend of a column."""
+    """Return the parameter of a chart that holds the values which the reader clicked in the legend of a column."""
     return alt.selection_point(name="pick", fields=[column], bind="legend")
 
 
 def by_colour(column: pd.Series[Any], pick: alt.Parameter) -> dict[str, Any]:
-    """Return encodings of colour by a column, and of opacity by the values chosen in its legend.
+    """Return the encodings of a column as colour, and of its legend's selection as opacity.
 
     Args:
         column: the column.
-        pick: the parameter that `legend_selection` returned.
+        pick: the parameter that `legend_selection` returned for the column. Values that are not selected are faint.
 
     """
-    colour = alt.Color(f"{column.name}:N", title=None, scale=_by_name(column, COLOURS))
+    colour = alt.Color(f"{column.name}:N", title=None, scale=_scale_by_name(column, COLOURS))
     return {"color": colour, "opacity": alt.when(pick).then(alt.value(1)).otherwise(alt.value(0.1))}
 
 
 def by_shape(column: pd.Series[Any]) -> alt.Shape:
     """Return the encoding of a column as the shape of points."""
-    return alt.Shape(f"{column.name}:N", title=None, scale=_by_name(column, SHAPES))
+    return alt.Shape(f"{column.name}:N", title=None, scale=_scale_by_name(column, SHAPES))
 
 
-def _by_name(values: pd.Series[Any], range_: Sequence[str]) -> alt.Scale:
-    """Return the scale that maps names to colours or shapes, in the order of the names.
+def _scale_by_name(column: pd.Series[Any], looks: Sequence[str]) -> alt.Scale:
+    """Return the scale that gives each name of a column a colour or shape, in the order of `sorted_names`.
 
-    Charts with the same names then give each name the same colour and shape.
+    In two charts with equal names, each name then has the same colour and shape.
     """
-    names = sorted_names(values)
-    return alt.Scale(domain=names, range=[range_[i % len(range_)] for i in range(len(names))])
+    names = sorted_names(column)
+    return alt.Scale(domain=names, range=[looks[i % len(looks)] for i in range(len(names))])
 
 
-def sorted_names(values: pd.Series[Any]) -> list[str]:
+def sorted_names(column: pd.Series[Any]) -> list[str]:
     """Return the distinct names of a column, sorted with numbers in numeric order (`70m` before `160m`)."""
-    return sorted({str(value) for value in values.unique()}, key=natural_key)
+    return sorted({str(name) for name in column.unique()}, key=natural_key)
 
 
 def axis_encoding(column: pd.Series[Any], channel: Any, *, log: bool) -> Any:
-    """Return the encoding of a column along an axis. Its ticks are few enough for their labels not to overlap.
+    """Return the encoding of a column along an axis, with so few ticks that their labels do not overlap.
 
     Args:
         column: the column.
-        channel: the axis, `alt.X` or `alt.Y`.
+        channel: Altair's class of the axis, `alt.X` or `alt.Y`.
         log: whether the axis is logarithmic.
 
     """
@@ -308,8 +336,8 @@ def axis_encoding(column: pd.Series[Any], channel: Any, *, log: bool) -> Any:
     if not log:
         return encoding.scale(zero=False, padding=10).axis(tickCount=4)
     positive = column[column > 0]
-    marked = ticks(float(positive.min()), float(positive.max())) if len(positive) else []
-    return encoding.scale(type="log", nice=False, padding=10).axis(values=marked, labelExpr=NUMBERS)
+    tick_values = ticks(float(positive.min()), float(positive.max())) if len(positive) else []
+    return encoding.scale(type="log", nice=False, padding=10).axis(values=tick_values, labelExpr=LOG_AXIS_LABEL)
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -322,9 +350,9 @@ def ticks(low: float, high: float) -> list[float]:
         steps = (1, 2, 5)
     if high / low < 15:
         steps = (1, 1.5, 2, 3, 4, 6, 8)
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    apart = math.ceil(len(decades) / 7)
-    numbers = [float(f"{step}e{power}") for power in decades[::apart] for step in steps]
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    stride = math.ceil(len(powers) / 7)  # at most 7 powers of ten have a tick
+    numbers = [float(f"{step}e{power}") for power in powers[::stride] for step in steps]
     return [number for number in numbers if low <= number <= high] or [low, high]
 
 
@@ -336,49 +364,50 @@ def nearest_index(ks: Sequence[int], k: int) -> int:
 def inline_data(frame: pd.DataFrame) -> alt.InlineData:
     """Return a frame as the data of a chart, in CSV with four significant digits.
 
-    CSV is much smaller than JSON, and Altair does not validate its rows.
+    CSV is much smaller than JSON, and Altair does not spend time on the validation of its rows.
     """
-    numbers = {str(name): "number" for name in frame.select_dtypes("number")}
+    column_types = {str(name): "number" for name in frame.select_dtypes("number")}
     csv = frame.replace([np.inf, -np.inf], np.nan).to_csv(index=False, float_format="%.4g", lineterminator="\n")
-    return alt.InlineData(values=csv, format=alt.CsvDataFormat(type="csv", parse=numbers))
+    return alt.InlineData(values=csv, format=alt.CsvDataFormat(type="csv", parse=column_types))
 
 
-def _check(frame: pd.DataFrame, needed: Sequence[str], keys: Sequence[str]) -> None:
+def _check_rows(frame: pd.DataFrame, needed: Sequence[str], keys: Sequence[str]) -> None:
     """Raise BadInput if a column is missing, or if several rows would be drawn in the same place.
 
     Args:
         frame: the rows.
         needed: the columns that must exist.
-        keys: the columns that determine the place of a row. Missing ones are ignored; if empty, places are not checked.
+        keys: the columns that determine the place of a row. Columns that do not exist are ignored. If `keys` is empty,
+            rows may be drawn in the same place.
 
     """
     for name in needed:
         if name not in frame:
             raise BadInput(f"the frame has no column {name} to draw. It has {', '.join(map(str, frame.columns))}")
-    drawn = [key for key in dict.fromkeys(keys) if key in frame]
-    if not drawn or not frame.duplicated(drawn).any():
+    keys = [key for key in dict.fromkeys(keys) if key in frame]
+    if not keys or not frame.duplicated(keys).any():
         return
-    labels = frame.drop(columns=[*drawn, *needed, "verdict"], errors="ignore").select_dtypes(exclude="float")
-    groups = frame.groupby(drawn, dropna=False, observed=True)
+    labels = frame.drop(columns=[*keys, *needed, "verdict"], errors="ignore").select_dtypes(exclude="float")
+    groups = frame.groupby(keys, dropna=False, observed=True)
     differing = [name for name in map(str, labels) if groups[name].nunique().max() > 1]
     raise BadInput(
-        f"rows with the same {', '.join(drawn)} would be drawn over each other. They differ in "
-        f"{', '.join(differing) or 'nothing else'}. Draw one of them, or give colour=, facet= or dash="
+        f"rows with the same {', '.join(keys)} would be drawn over each other. They differ in "
+        f"{', '.join(differing) or 'no other column'}. Draw one of them, or give colour=, facet= or dash="
     )
 
 
-def _shown(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return the named columns of a frame, and its columns low and high. Missing columns are left out.
+def _drawn_columns(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return the named columns of a frame, and its columns low and high. Columns that do not exist are left out.
 
     Metrics get the names that tables show, such as `RBP_10`.
     """
-    shown = frame[[name for name in dict.fromkeys([*names, "low", "high"]) if name in frame]]
-    if "metric" in shown:
-        shown = shown.assign(metric=[key_text("metric", metric) for metric in shown["metric"]])
-    return shown
+    drawn = frame[[name for name in dict.fromkeys([*names, "low", "high"]) if name in frame]]
+    if "metric" in drawn:
+        drawn = drawn.assign(metric=[key_text("metric", metric) for metric in drawn["metric"]])
+    return drawn
 
 
-def _has_ends(frame: pd.DataFrame) -> bool:
+def _has_intervals(frame: pd.DataFrame) -> bool:
     return "low" in frame and "high" in frame and bool(frame["low"].notna().any())
 
 
@@ -386,17 +415,17 @@ def _panel_count(frame: pd.DataFrame, facet: str) -> int:
     return int(frame[facet].nunique()) if facet in frame else 1
 
 
-def _panels(chart: Any, frame: pd.DataFrame, facet: str, scales: Any = alt.Undefined) -> Any:
-    """Divide a chart into a panel for each value of a column, at most three in a row.
+def _in_panels(chart: Any, frame: pd.DataFrame, facet: str, scales: Any = alt.Undefined) -> Any:
+    """Divide a chart into a panel for each value of a column, at most three panels in a row.
 
     Every panel has its own horizontal axis, because Vega would also draw a shared axis below the empty places of the
     last row.
 
     Args:
         chart: the chart.
-        frame: the rows that are drawn. If they lack the column, the chart itself is returned.
-        facet: the column.
-        scales: the scales that are not shared by the panels, as Altair's ScaleResolveMap.
+        frame: the rows that are drawn. If they lack the column `facet`, the chart itself is returned.
+        facet: the name of the column.
+        scales: the scales that the panels do not share, as Altair's ScaleResolveMap.
 
     """
     if facet not in frame:
@@ -406,14 +435,14 @@ def _panels(chart: Any, frame: pd.DataFrame, facet: str, scales: Any = alt.Undef
     return chart.facet(f"{facet}:N", columns=min(3, _panel_count(frame, facet)), resolve=resolve)
 
 
-def _tips(frame: pd.DataFrame) -> list[alt.Tooltip]:
+def _tooltip(frame: pd.DataFrame) -> list[alt.Tooltip]:
     """Return the lines of the tooltip: one for each column, and one for the interval."""
-    tips = []
+    lines = []
     for name, values in frame.drop(columns=["low", "high"], errors="ignore").items():
         if pd.api.types.is_integer_dtype(values):
-            tips.append(alt.Tooltip(f"{name}:Q", format=","))
+            lines.append(alt.Tooltip(f"{name}:Q", format=","))
         elif pd.api.types.is_numeric_dtype(values):
-            tips.append(alt.Tooltip(f"{name}:Q", format=".4~g"))
+            lines.append(alt.Tooltip(f"{name}:Q", format=".4~g"))
         else:
-            tips.append(alt.Tooltip(f"{name}:N"))
-    return [*tips, TIP_OF_INTERVAL] if _has_ends(frame) else tips
+            lines.append(alt.Tooltip(f"{name}:N"))
+    return [*lines, INTERVAL_TOOLTIP] if _has_intervals(frame) else lines

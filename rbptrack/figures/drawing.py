@@ -1,9 +1,9 @@
 """Draw Vega-Lite charts as SVG, PNG or PDF in a child process.
 
-vl-convert uses the JavaScript engine V8. V8 reserves about 70 GB of address space. It aborts its whole process if it
-does not get them (for example under `ulimit -v`), or if the kernel forbids executable memory. No `except` can catch
-this. A child process therefore draws all pictures of this process. It starts with the first picture, and ends if it has
-nothing to draw for a minute.
+vl-convert uses the JavaScript engine V8, which reserves about 70 GB of address space. V8 aborts the process in which it
+runs if this space is not available (for example under `ulimit -v`), or if the kernel forbids executable memory. No
+`except` can catch this. A child process therefore draws all pictures. It starts with the first picture, and ends after
+a minute without a request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_SECONDS = 300.0
 
 
 class CannotDraw(RbptrackError):
-    """A picture cannot be drawn. Callers report this and continue, because nothing else depends on pictures."""
+    """A picture cannot be drawn. Callers report this and continue without the picture."""
 
 
 def draw(function: str, **arguments: Any) -> bytes:
@@ -40,7 +40,7 @@ def draw(function: str, **arguments: Any) -> bytes:
         arguments: the arguments of the function. They must be convertible to JSON.
 
     Raises:
-        CannotDraw: vl-convert rejects the chart, takes too long, or cannot run on this machine.
+        CannotDraw: vl-convert rejects the chart, takes longer than `MAX_SECONDS`, or cannot run on this machine.
 
     """
     return _drawer(os.getpid()).draw(json.dumps([function, arguments], default=str).encode())
@@ -54,15 +54,15 @@ class _Drawer:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._has_drawn = False
-        self._broken = ""  # the reason why no picture can be drawn on this machine
+        self._machine_problem = ""  # why no picture can be drawn on this machine; empty if no reason is known
 
     def draw(self, request: bytes) -> bytes:
         """Send a request to the child process, and return the bytes of the picture. Raises CannotDraw."""
         with self._lock:
-            if self._broken:
-                raise CannotDraw(self._broken)
-            # The first reply is empty if the process had ended because it was idle. The second call starts a new one.
-            reply = self._answer(request) or self._answer(request)
+            if self._machine_problem:
+                raise CannotDraw(self._machine_problem)
+            # If the process had ended because it was idle, the first reply is empty. The second call starts a new one.
+            reply = self._exchange(request) or self._exchange(request)
             if not reply:
                 raise CannotDraw("vl-convert ended without a picture")
             self._has_drawn = True
@@ -80,8 +80,8 @@ class _Drawer:
             self._process.wait()
         self._process = self._connection = None
 
-    def _answer(self, request: bytes) -> bytes:
-        """Return the reply of the child process; empty if the process had ended because it was idle."""
+    def _exchange(self, request: bytes) -> bytes:
+        """Send a request and return the reply. It is empty if the process had ended because it was idle."""
         if self._connection is None:
             self._start()
         connection = self._connection
@@ -99,9 +99,9 @@ class _Drawer:
             self.close()
             if code == 0:
                 return b""
-            problem = _why_it_ended(code)
+            problem = _exit_reason(code)
             if not self._has_drawn:  # the machine is the cause, not the chart
-                self._broken = problem
+                self._machine_problem = problem
             raise CannotDraw(problem) from None
         except BaseException:  # after Ctrl-C, the late reply must not be taken for the reply to the next request
             self.close()
@@ -111,10 +111,10 @@ class _Drawer:
         parent_end, child_end = Pipe()
         with child_end:
             command = [sys.executable, "-P", str(Path(drawing_process.__file__)), str(child_end.fileno())]
-            silent = subprocess.DEVNULL
+            devnull = subprocess.DEVNULL
             try:
                 self._process = subprocess.Popen(
-                    command, pass_fds=[child_end.fileno()], stdin=silent, stdout=silent, stderr=silent
+                    command, pass_fds=[child_end.fileno()], stdin=devnull, stdout=devnull, stderr=devnull
                 )
             except OSError as error:
                 parent_end.close()
@@ -130,7 +130,8 @@ def _drawer(pid: int) -> _Drawer:
     return drawer
 
 
-def _why_it_ended(code: int) -> str:
+def _exit_reason(code: int) -> str:
+    """Say why the child process ended. A negative exit code is the number of the signal that killed it."""
     if code > 0:
         return f"vl-convert ended with exit code {code}"
     name = signal.Signals(-code).name

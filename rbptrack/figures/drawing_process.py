@@ -1,4 +1,4 @@
-"""A script that draws pictures: it reads requests from a pipe and writes pictures to it.
+"""The script of the child process that draws pictures. It reads requests from a pipe and writes pictures to it.
 
 It does not import rbptrack, and therefore starts in a tenth of a second.
 """
@@ -14,12 +14,12 @@ from multiprocessing.connection import Connection
 IDLE_SECONDS = 60.0
 """Seconds without a request after which the process ends and frees its 200 MB of memory."""
 
-DRAWN = b"="  # begins a reply with a picture
-REFUSED = b"!"  # begins a reply with an error message
+DRAWN = b"="  # the first byte of a reply with a picture
+REFUSED = b"!"  # the first byte of a reply with an error message
 
 
 def main(pipe: int) -> None:
-    """Answer requests until the other end of the pipe is closed, or no request comes for `IDLE_SECONDS`.
+    """Answer requests until the parent process closes the pipe, or no request comes for `IDLE_SECONDS`.
 
     Args:
         pipe: the file descriptor of the pipe.
@@ -34,11 +34,11 @@ def main(pipe: int) -> None:
         while connection.poll(IDLE_SECONDS):
             function, arguments = json.loads(connection.recv_bytes(), parse_constant=lambda name: None)
             try:
-                drawn = getattr(vl_convert, function)(**arguments)
-                answer = DRAWN + (drawn.encode() if isinstance(drawn, str) else bytes(drawn))
+                picture = getattr(vl_convert, function)(**arguments)
+                reply = DRAWN + (picture.encode() if isinstance(picture, str) else bytes(picture))
             except Exception as error:
-                answer = REFUSED + str(error).partition("\n")[0].encode()
-            connection.send_bytes(answer)
+                reply = REFUSED + str(error).partition("\n")[0].encode()
+            connection.send_bytes(reply)
 
 
 def _lift_limits() -> None:
@@ -47,8 +47,8 @@ def _lift_limits() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        most = resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (hard_limit, hard_limit))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 "use strict";
-// Draws the figures. The explorer is drawn at once, other figures when the reader unfolds their analyzer.
-// The page holds all data; this script loads nothing.
+// Draws the figures of the page. The explorer is drawn at once, other figures when the reader unfolds their analyzer.
+// The page holds all data. This script loads nothing.
 
 const config = JSON.parse(document.getElementById("config").textContent);
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -11,42 +11,46 @@ if (location.protocol === "blob:" || location.protocol === "about:") {
   for (const link of document.querySelectorAll("#reading a")) link.removeAttribute("href");
 }
 
-for (const place of document.querySelectorAll(".figure.first")) {
+for (const figure of document.querySelectorAll(".figure.first")) {
   const controls = document.getElementById("controls");
-  (controls ? explore(place, controls) : draw(place)).catch(showProblem(place));
+  const drawing = controls ? drawExplorer(figure, controls) : drawFigure(figure);
+  drawing.catch((error) => showProblem(figure, error));
 }
 
-for (const part of document.querySelectorAll("details.analyzer")) {
+for (const analyzer of document.querySelectorAll("details.analyzer")) {
   const drawAll = () => {
-    for (const place of part.querySelectorAll(".figure")) draw(place).catch(showProblem(place));
+    for (const figure of analyzer.querySelectorAll(".figure")) {
+      drawFigure(figure).catch((error) => showProblem(figure, error));
+    }
   };
-  part.addEventListener("toggle", drawAll, { once: true });
+  analyzer.addEventListener("toggle", drawAll, { once: true });
 }
 
-function showProblem(place) {
-  return (error) => (place.textContent = error.message);
+function showProblem(figure, error) {
+  figure.textContent = error.message;
 }
 
-async function draw(place) {
-  const width = place.clientWidth;
-  await embed(place, fitted(await specBeside(place), width));
+async function drawFigure(figure) {
+  const width = figure.clientWidth;
+  await embed(figure, fitToWidth(await readSpec(figure), width));
 }
 
-async function specBeside(place) {
-  return unpacked(place.parentNode.querySelector("script.spec").textContent);
+// Reads the specification of a figure from the script element after it.
+async function readSpec(figure) {
+  return decompress(figure.parentNode.querySelector("script.spec").textContent);
 }
 
-// Decodes JSON that `packed` in page.py compressed with gzip and encoded in base64.
-function unpacked(packed) {
-  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+// Decodes JSON that `compress_text` in page.py compressed with gzip and encoded in base64.
+function decompress(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const json = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(json).json();
 }
 
-async function embed(place, spec, further = {}) {
-  const result = await vegaEmbed(place, spec, {
+async function embed(figure, spec, extraConfig = {}) {
+  const result = await vegaEmbed(figure, spec, {
     renderer: "svg",
-    config: { ...config, ...further },
+    config: { ...config, ...extraConfig },
     mode: "vega-lite",
     actions: { export: true, source: false, compiled: false, editor: false },
     tooltip: { theme: dark.matches ? "dark" : "light" },
@@ -54,8 +58,8 @@ async function embed(place, spec, further = {}) {
   return result.view;
 }
 
-// Fits a specification into a width: facets get as many columns as fit, and a single panel is at most as wide.
-function fitted(spec, width) {
+// Fits a specification into a width in pixels. Panels get as many columns as fit, and no panel is wider than the width.
+function fitToWidth(spec, width) {
   if (spec.facet && spec.spec) {
     const panel = spec.spec.width || 240;
     spec.columns = Math.max(1, Math.min(spec.columns || 99, Math.floor(width / (panel + 55))));
@@ -67,50 +71,53 @@ function fitted(spec, width) {
 }
 
 // Draws the explorer (rbptrack/figures/explorer.py) and connects it with the controls above it.
-async function explore(place, controls) {
-  const original = await specBeside(place);
-  const { ks } = original.usermeta.explorer;
+async function drawExplorer(figure, controls) {
+  const originalSpec = await readSpec(figure);
+  const { ks } = originalSpec.usermeta.explorer;
   const { k, chosen, metric } = controls.elements;
-  const families = choices("families", pick);
-  const datasets = choices("datasets", redraw);
-  const rowsByK = await lawRows();
+  const families = createButtonGroup("families", showFamilies);
+  const datasets = createButtonGroup("datasets", redraw);
+  const lawRows = await readLawRows();
   let view;
   let drawnWidth;
 
   async function redraw() {
-    drawnWidth = place.clientWidth;
-    const spec = laidOut(structuredClone(original), drawnWidth, datasets.pressed());
-    const former = view;
-    view = await embed(place, spec, { legend: { disable: true } });
-    if (former) former.finalize();
+    drawnWidth = figure.clientWidth;
+    const spec = arrangeExplorer(structuredClone(originalSpec), drawnWidth, datasets.pressed());
+    const previousView = view;
+    view = await embed(figure, spec, { legend: { disable: true } });
+    if (previousView) previousView.finalize();
+    // A click on an exponent chooses its k.
     view.addEventListener("click", (event, item) => {
       if (item?.datum?.alpha === undefined || chosen.disabled) return;
       chosen.value = ks.indexOf(item.datum.k);
-      move();
+      showMetric();
     });
-    await pick();
-    await move();
+    await showFamilies();
+    await showMetric();
     document.body.dataset.drawn = "yes";
   }
 
-  function move() {
+  // Shows the chosen metric and k in the figure, the table of laws and the address.
+  function showMetric() {
     if (!view) return null;
     k.value = ks[chosen.value].toLocaleString("en");
     chosen.setAttribute("aria-valuetext", `k = ${ks[chosen.value]}`);
     chosen.disabled = metric.value !== "rbp";
     document.querySelector(".slider").style.visibility = chosen.disabled ? "hidden" : ""; // cross-entropy has no k
     fillLaws();
-    toAddress();
+    writeAddress();
     return view.signal("chosen", +chosen.value).signal("metric", metric.value).runAsync();
   }
 
-  function pick() {
+  // Shows the chosen families in the figure, the table of laws and the address.
+  function showFamilies() {
     if (!view) return null;
     for (const row of document.querySelectorAll("#laws tr[data-family]")) {
       const { family, dataset } = row.dataset;
       row.hidden = !(families.pressed().includes(family) && datasets.pressed().includes(dataset));
     }
-    toAddress();
+    writeAddress();
     const fields = [{ type: "E", field: "family", channel: "color" }];
     view.data("pick_store", families.pressed().map((family) => ({ unit: "", fields, values: [family] })));
     return view.runAsync();
@@ -118,53 +125,53 @@ async function explore(place, controls) {
 
   // Fills the table of laws with the rows of the chosen metric and k.
   function fillLaws() {
-    if (!rowsByK) return;
-    const rows = rowsByK[`${metric.value}${metric.value === "rbp" ? ks[chosen.value] : 0}`] ?? [];
-    const shown = [...document.querySelectorAll("#laws tbody tr")];
+    if (!lawRows) return;
+    const isRbp = metric.value === "rbp";
+    const rows = lawRows[`${metric.value}${isRbp ? ks[chosen.value] : 0}`] ?? [];
+    const rowElements = [...document.querySelectorAll("#laws tbody tr")];
     rows.forEach((texts, i) => {
-      [...shown[i].cells].forEach((cell, j) => {
-        if (j > 1) setText(cell, texts[j]);
+      [...rowElements[i].cells].forEach((cell, j) => {
+        if (j > 1) setText(cell, texts[j]); // the first two columns are family and dataset
       });
     });
-    const ofRanks = metric.value === "rbp";
+    // Columns that are empty for cross-entropy are hidden.
     for (const row of document.querySelectorAll("#laws tr")) {
-      [...row.cells].forEach((cell, j) => (cell.hidden = !ofRanks && rows.every((texts) => !texts[j])));
+      [...row.cells].forEach((cell, j) => (cell.hidden = !isRbp && rows.every((texts) => !texts[j])));
     }
-    document.getElementById("at-k").textContent = ofRanks ? `k = ${k.value}` : "cross-entropy";
-    document.getElementById("at-note").hidden = !ofRanks;
+    document.getElementById("at-k").textContent = isRbp ? `k = ${k.value}` : "cross-entropy";
+    document.getElementById("at-note").hidden = !isRbp;
   }
 
   // Writes the choices into the address, and below the table the command that saves this figure as a PDF.
-  function toAddress() {
-    const words = new URLSearchParams();
-    if (metric.value === "rbp") words.set("k", ks[chosen.value]);
-    else words.set("metric", metric.value);
-    if (!families.all()) words.set("family", families.pressed().join());
-    if (!datasets.all()) words.set("dataset", datasets.pressed().join());
+  function writeAddress() {
+    const params = new URLSearchParams();
+    if (metric.value === "rbp") params.set("k", ks[chosen.value]);
+    else params.set("metric", metric.value);
+    if (!families.allPressed()) params.set("family", families.pressed().join());
+    if (!datasets.allPressed()) params.set("dataset", datasets.pressed().join());
     try {
-      history.replaceState(null, "", `#${words}`);
+      history.replaceState(null, "", `#${params}`);
     } catch {
       // A frame without an address of its own, such as MLflow's, may not change it.
     }
     const command = document.getElementById("paper-state");
     if (!command) return;
     const filters = JSON.parse(command.dataset.filters);
-    if (!families.all()) filters.family = families.pressed().map(quoted).join();
-    if (!datasets.all()) filters.dataset = datasets.pressed().map(quoted).join();
+    if (!families.allPressed()) filters.family = families.pressed().map(quoteForShell).join();
+    if (!datasets.allPressed()) filters.dataset = datasets.pressed().map(quoteForShell).join();
     const flags = Object.entries(filters).map(([name, value]) => `--${name} ${value}`);
     command.textContent = [`--k ${metric.value === "rbp" ? ks[chosen.value] : 0}`, ...flags].join(" ");
     document.getElementById("paper-ce").textContent = metric.value === "rbp" ? "" : " (--k 0 stands for cross-entropy)";
   }
 
-  function fromAddress() {
-    const words = new URLSearchParams(location.hash.slice(1));
-    const named = ks.indexOf(Number(words.get("k")));
-    if (named >= 0) chosen.value = named;
-    if ([...metric.options].some((option) => option.value === words.get("metric"))) metric.value = words.get("metric");
-    else if (named >= 0) metric.value = "rbp";
-    for (const [name, buttons] of [["family", families], ["dataset", datasets]]) {
-      if (words.get(name)) buttons.press(words.get(name).split(","));
-    }
+  function readAddress() {
+    const params = new URLSearchParams(location.hash.slice(1));
+    const indexOfK = ks.indexOf(Number(params.get("k")));
+    if (indexOfK >= 0) chosen.value = indexOfK;
+    if ([...metric.options].some((option) => option.value === params.get("metric"))) metric.value = params.get("metric");
+    else if (indexOfK >= 0) metric.value = "rbp";
+    if (params.get("family")) families.press(params.get("family").split(","));
+    if (params.get("dataset")) datasets.press(params.get("dataset").split(","));
   }
 
   document.getElementById("save").addEventListener("click", async () => {
@@ -174,27 +181,28 @@ async function explore(place, controls) {
     link.click();
   });
   addEventListener("hashchange", () => {
-    fromAddress();
+    readAddress();
     redraw();
   });
-  fromAddress();
-  chosen.addEventListener("input", move);
-  metric.addEventListener("change", move);
-  let waiting;
+  readAddress();
+  chosen.addEventListener("input", showMetric);
+  metric.addEventListener("change", showMetric);
+  let resizeTimer;
   addEventListener("resize", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => Math.abs(place.clientWidth - drawnWidth) > 30 && redraw(), 150);
+    clearTimeout(resizeTimer);
+    resizeTimer = setTimeout(() => Math.abs(figure.clientWidth - drawnWidth) > 30 && redraw(), 150);
   });
   await redraw();
 }
 
-// Returns the rows of the table of laws by metric and k, or null if the page has no such table.
-async function lawRows() {
-  const packed = document.getElementById("rows");
-  return packed && unpacked(packed.textContent);
+// Returns the texts of the table of laws, by metric and k (such as rbp10), row and column.
+// Returns null if the page has no such table.
+async function readLawRows() {
+  const script = document.getElementById("rows");
+  return script && decompress(script.textContent);
 }
 
-// Sets the text of a cell. The interval of a number is faint, as the macro `number` in page.html makes it.
+// Sets the text of a cell. The interval of a number is faint. The macro `number` in page.html builds the same elements.
 function setText(cell, text) {
   const [estimate, ends] = cell.classList.contains("number") ? text.split(/ (?=\()/) : [text];
   cell.textContent = ends ? `${estimate} ` : estimate;
@@ -204,30 +212,33 @@ function setText(cell, text) {
   cell.append(small);
 }
 
-function quoted(word) {
+function quoteForShell(word) {
   return /^[\w.@/+-]+$/.test(word) ? word : `'${word}'`;
 }
 
 // Arranges the explorer: laws on the left, their residuals below them, exponents on the right.
-// If the page is narrow, they stand below each other.
-function laidOut(spec, width, datasets) {
-  const inRow = datasets.length <= 3 ? datasets.length : Math.ceil(datasets.length / 2);
-  const beside = width >= 340 * inRow;
-  const columns = beside ? inRow : width < 500 ? 1 : Math.min(datasets.length, Math.floor(width / 200));
-  const room = beside ? (width - spec.spacing) / 2 : width;
-  const panel = Math.max(110, Math.floor((room - 46 - 20 * (columns - 1)) / columns));
-  const height = width < 500 ? 210 : Math.max(180, Math.min(340, Math.round(panel * 1.15)));
+// If the page is narrow, the three charts are placed below each other.
+function arrangeExplorer(spec, width, datasets) {
+  const { panel_margin: panelMargin, chart_gap: chartGap } = spec.usermeta.explorer;
+  const panelsInRow = datasets.length <= 3 ? datasets.length : Math.ceil(datasets.length / 2);
+  const isWide = width >= 340 * panelsInRow;
+  let columns = panelsInRow;
+  if (!isWide) columns = width < 500 ? 1 : Math.min(datasets.length, Math.floor(width / 200));
+  const chartWidth = isWide ? (width - spec.spacing) / 2 : width;
+  const panelWidth = Math.max(110, Math.floor((chartWidth - 46 - 20 * (columns - 1)) / columns));
+  const height = width < 500 ? 210 : Math.max(180, Math.min(340, Math.round(panelWidth * 1.15)));
   const [{ data, vconcat: [laws, residuals] }, exponents] = spec.hconcat;
   for (const chart of [laws, residuals, exponents]) {
     chart.columns = columns;
     chart.transform = [{ filter: { field: "dataset", oneOf: datasets } }];
-    chart.spec.width = panel;
+    chart.spec.width = panelWidth;
   }
   laws.spec.height = height;
   exponents.spec.height = height;
-  if (beside) {
+  if (isWide) {
     const rows = Math.ceil(datasets.length / columns);
-    exponents.spec.height += residuals.spec.height + 83 + Math.round(19 / rows); // as high as laws and residuals together
+    // A panel of exponents is as high as a panel of laws and a panel of residuals together.
+    exponents.spec.height += residuals.spec.height + panelMargin + Math.round(chartGap / rows);
   } else {
     spec.vconcat = [{ data, vconcat: [laws, residuals] }, exponents];
     delete spec.hconcat;
@@ -241,31 +252,31 @@ function laidOut(spec, width, datasets) {
   return spec;
 }
 
-// Handles a group of buttons that can be pressed. If all are pressed, a click leaves only that one pressed.
-// Further clicks add and remove buttons. If none is left, all are pressed again.
-function choices(id, changed) {
+// Handles a group of buttons that can be pressed. If all buttons are pressed, a click on one releases the others.
+// Further clicks press and release single buttons. If the last button is released, all are pressed again.
+function createButtonGroup(id, onChange) {
   const buttons = [...document.querySelectorAll(`#${id} button`)];
   const isPressed = (button) => button.getAttribute("aria-pressed") === "true";
-  const press = (button, on) => button.setAttribute("aria-pressed", on);
+  const setPressed = (button, pressed) => button.setAttribute("aria-pressed", pressed);
 
   function toggle({ currentTarget: clicked }) {
     if (buttons.every(isPressed)) {
-      for (const button of buttons) press(button, button === clicked);
+      for (const button of buttons) setPressed(button, button === clicked);
     } else {
-      press(clicked, !isPressed(clicked));
+      setPressed(clicked, !isPressed(clicked));
     }
-    if (!buttons.some(isPressed)) for (const button of buttons) press(button, true);
-    changed();
+    if (!buttons.some(isPressed)) for (const button of buttons) setPressed(button, true);
+    onChange();
   }
 
   for (const button of buttons) button.addEventListener("click", toggle);
   return {
-    all: () => buttons.every(isPressed),
+    allPressed: () => buttons.every(isPressed),
     pressed: () => buttons.filter(isPressed).map((button) => button.value),
+    // Presses the buttons with these names and releases the others. Does nothing if no button has such a name.
     press: (names) => {
-      if (buttons.some((button) => names.includes(button.value))) {
-        for (const button of buttons) press(button, names.includes(button.value));
-      }
+      if (!buttons.some((button) => names.includes(button.value))) return;
+      for (const button of buttons) setPressed(button, names.includes(button.value));
     },
   };
 }

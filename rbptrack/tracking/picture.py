@@ -33,7 +33,7 @@ def draw_picture(folder: Path) -> list[Path]:
     path = folder / "pictures" / PICTURE_FILE
     try:
         chart = charts.rank_distribution(RankHistogram.read(folder / HISTOGRAM_FILE), Record.read(folder).name)
-        content = charts.picture(chart)
+        content = charts.draw_png(chart)
         path.parent.mkdir(exist_ok=True)
         write_whole(path, content)
     except (RbptrackError, OSError, ValueError, TypeError, KeyError) as error:

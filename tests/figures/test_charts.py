@@ -75,7 +75,7 @@ def test_explorer_holds_every_point_with_its_law_and_residual() -> None:
     points, laws = law_tables()
     drawn, _ = explorer_tables(explorer(points, laws))
     assert len(drawn) == len(points)
-    assert drawn["miss"].abs().max() < 1e-9
+    assert drawn["residual"].abs().max() < 1e-9
     alpha = np.where(drawn["metric"] == "rbp", 0.1 + drawn["k"] / 1000, 0.05)
     assert drawn["y"].to_numpy() == pytest.approx(drawn["S"] ** -alpha, rel=1e-3)
     assert drawn["law"].to_numpy() == pytest.approx(drawn["y"])
@@ -102,7 +102,7 @@ def test_explorer_residual_is_the_relative_distance_of_y_from_the_law() -> None:
     drawn, _ = explorer_tables(explorer(pd.concat([points, between]), laws))
     alpha = np.where(drawn["metric"] == "rbp", 0.1 + drawn["k"] / 1000, 0.05)
     expected = np.where(drawn["S"] == 1e7, 10**alpha - 1, 0)
-    assert drawn["miss"].to_numpy() == pytest.approx(expected, abs=1e-3)
+    assert drawn["residual"].to_numpy() == pytest.approx(expected, abs=1e-3)
 
 
 def test_explorer_axes_hold_all_points_laws_and_intervals() -> None:
@@ -117,7 +117,7 @@ def test_explorer_axes_hold_all_points_laws_and_intervals() -> None:
         assert axis["high"] > max(row["y"], row["high"])
         law = row["S"] ** -(0.1 + row["k"] / 1000 if row["k"] else 0.05)
         assert axis["low"] < law < axis["high"]
-        assert axis["far"] > max(abs(row[end] / law - 1) for end in ("y", "low", "high"))
+        assert axis["largest_residual"] > max(abs(row[end] / law - 1) for end in ("y", "low", "high"))
 
 
 def test_explorer_axis_of_exponents_holds_0_and_intervals() -> None:
