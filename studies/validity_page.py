@@ -353,7 +353,7 @@ QUOTES = [
     ),
     Quote(
         "docs/howto/models-and-datasets.md",
-        "95% intervals of CE cover {}% in simulation",
+        "95% intervals of CE contain the true value in only {}% of simulated samples",
         (Rate("covers: CE, sources not given"),),
     ),
     Quote(
