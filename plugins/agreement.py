@@ -1,8 +1,8 @@
-"""Compare two measurements of the same tokens: how often they agree, what changed, and which tokens changed most.
+"""Compare two measurements of the same tokens, token by token.
 
 Examples are a quantised or pruned model and its base, a fine-tuned model and its start, two successive checkpoints, or
-bfloat16 and float32. The analyzer compares the two measurements at each token. This shows differences that two separate
-averages cannot show. `rbptrack compare A B` prints this comparison for one pair.
+bfloat16 and float32. The comparison of single tokens shows differences that are not visible in two averages.
+`rbptrack compare A B` prints this comparison for one pair.
 """
 
 from __future__ import annotations
@@ -46,38 +46,44 @@ Pair = tuple[pd.Series, pd.Series]
 class Agreement(Analyzer):
     """Agreement of two measurements of the same tokens, changes of CE and RBP_k, and the tokens that changed most.
 
-    Without the options a and b, the analyzer pairs measurements of one model (family, size and seed). It pairs each
-    checkpoint with the next one of the same precision, and every other precision or revision of a checkpoint with the
-    first one.
-    Measurements with and without a reference count as one measurement.
+    Without the options a and b, the analyzer pairs measurements of one model (family, size and seed):
+
+    - each checkpoint with the next one, in the same precision;
+    - the other revisions of a checkpoint with its first revision, in the same precision;
+    - the other precisions of the same weights with float32.
+
+    If a model was measured with and without a reference on the same tokens, only one of the two measurements is used.
     """
 
     a: str = ""
-    """pattern of the first measurement's name, such as pythia-1b* (the start, the base or the teacher)"""
+    """pattern of the first measurement's name, such as pythia-1b*; changes are those from the first to the second"""
 
     b: str = ""
     """pattern of the second measurement's name"""
 
     ks: tuple[PositiveInt, ...] = HEADLINE_KS
-    """the k to compare at"""
+    """the k of RBP_k"""
 
     worst: NonNegativeInt = 10
-    """how many tokens to show for each pair"""
+    """the number of tokens to show for each pair: those whose ln p falls most"""
 
     max_pairs: PositiveInt = 100
-    """the largest number of pairs to read"""
+    """the largest number of pairs; with more pairs, nothing is compared"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(CHANGES_GLOSSARY)
-        pairs = list(self._pairs(runs.frame))
+        pairs = list(self._select_pairs(runs.frame))
         if not pairs:
-            note = "No model was measured twice (precision, checkpoint) on the same tokens."
+            note = "No model was measured on the same tokens in two precisions or at two checkpoints."
             if self.a or self.b:
                 note = f"No two measurements of the same tokens match a={self.a or '*'} b={self.b or '*'}."
             report.notes.append(note)
             return report
         if len(pairs) > self.max_pairs:
-            raise BadInput(f"{len(pairs)} pairs, and max_pairs={self.max_pairs}: choose with a= and b=")
+            raise BadInput(
+                f"there are {len(pairs)} pairs, but max_pairs={self.max_pairs}: select pairs with a= and b=, or set a "
+                "larger max_pairs"
+            )
         tables = []
         for name, (first, second) in zip(_pair_names(pairs), pairs, strict=True):
             try:
@@ -98,11 +104,11 @@ class Agreement(Analyzer):
         report.tables["worst_tokens"] = pd.concat(tables, ignore_index=True)
         ce_changes = report.frame("change")
         ce_changes = ce_changes[ce_changes["metric"] == CE]
-        without_ends = ce_changes[ce_changes["low"].isna()]
-        if len(without_ends):
-            cases = [f"{pair} on {dataset}" for pair, dataset in without_ends[["pair", "dataset"]].to_numpy().tolist()]
+        without_interval = ce_changes[ce_changes["low"].isna()]
+        if len(without_interval):
+            cases = (without_interval["pair"] + " on " + without_interval["dataset"]).tolist()
             report.notes.append(
-                f"{listed(cases)}: no intervals, because fewer than {MIN_UNITS} documents were measured."
+                f"{listed(cases)}: no intervals, because fewer than {MIN_UNITS} documents or groups were measured."
             )
         title = "CE of the second minus the first, nats"
         drawn = ce_changes.rename(columns={"change": title})
@@ -110,25 +116,25 @@ class Agreement(Analyzer):
         report.headline = _headline(report, ce_changes)
         return report
 
-    def _pairs(self, frame: pd.DataFrame) -> Iterator[Pair]:
+    def _select_pairs(self, frame: pd.DataFrame) -> Iterator[Pair]:
+        """Yield the pairs of measurements to compare: those that match a and b, or else those of each model."""
         ranked = without_repeats(frame[~frame["without_ranks"].fillna(False)])
         for rows in same_tokens(ranked):
             if self.a or self.b:
-                yield from self._named(rows)
+                yield from self._pairs_by_name(rows)
             else:
                 model = rows["model"].str.partition("@")[0]  # without its checkpoint
                 for _, same_model in rows.groupby(["family", model], sort=True):
-                    if len(same_model) > 1:
-                        yield from _pairs_of_model(same_model)
+                    yield from _pairs_of_model(same_model)
 
-    def _named(self, rows: pd.DataFrame) -> Iterator[Pair]:
+    def _pairs_by_name(self, rows: pd.DataFrame) -> Iterator[Pair]:
         """Yield the pairs with names that match both patterns. A pair that matches in both orders is yielded once."""
         measurements = [row for _, row in rows.iterrows()]
-        for left, right in combinations(measurements, 2):
-            if _matches(left, self.a) and _matches(right, self.b):
-                yield left, right
-            elif _matches(right, self.a) and _matches(left, self.b):
-                yield right, left
+        for first, second in combinations(measurements, 2):
+            if _matches(first, self.a) and _matches(second, self.b):
+                yield first, second
+            elif _matches(second, self.a) and _matches(first, self.b):
+                yield second, first
 
 
 def _pairs_of_model(rows: pd.DataFrame) -> Iterator[Pair]:
@@ -139,49 +145,55 @@ def _pairs_of_model(rows: pd.DataFrame) -> Iterator[Pair]:
         checkpoints = [checkpoint for _, checkpoint in same_precision.groupby("training_tokens", dropna=False)]
         yield from pairwise(checkpoint.iloc[0] for checkpoint in checkpoints)
         for checkpoint in checkpoints:
-            yield from _with_the_first(checkpoint)
+            yield from _pairs_with_first(checkpoint)
     for _, same_weights in ordered.groupby(["training_tokens", "revision", "commit"], dropna=False):
-        yield from _with_the_first(same_weights.drop_duplicates("dtype"))
+        yield from _pairs_with_first(same_weights.drop_duplicates("dtype"))
 
 
-def _with_the_first(rows: pd.DataFrame) -> Iterator[Pair]:
+def _pairs_with_first(rows: pd.DataFrame) -> Iterator[Pair]:
     for i in range(1, len(rows)):
         yield rows.iloc[0], rows.iloc[i]
 
 
 def _pair_names(pairs: Sequence[Pair]) -> list[str]:
-    """Return a unique name for each pair. It says what differs in the pair, or consists of both whole names."""
+    """Return a name for each pair, which no other pair on the same dataset has.
+
+    The name says how the measurements differ. If two pairs would have the same name, it is both names of measurements.
+    """
     names = [pair_name(first, second) for first, second in pairs]
-    count = Counter((first["dataset"], name) for name, (first, _) in zip(names, pairs, strict=True))
-    unique = []
+    occurrences = Counter((first["dataset"], name) for name, (first, _) in zip(names, pairs, strict=True))
+    unique_names = []
     for name, (first, second) in zip(names, pairs, strict=True):
-        unique.append(name if count[first["dataset"], name] == 1 else f"{_short(first)} / {_short(second)}")
-    return unique
+        if occurrences[first["dataset"], name] > 1:
+            name = f"{_name_without_dataset(first)} / {_name_without_dataset(second)}"
+        unique_names.append(name)
+    return unique_names
 
 
 def _matches(row: pd.Series[Any], pattern: str) -> bool:
-    names = (str(row["name"]), _short(row), str(row["model"]))
+    """Return whether a measurement's name, with or without the dataset, or its model's name matches a pattern."""
+    names = (str(row["name"]), _name_without_dataset(row), str(row["model"]))
     return not pattern or any(fnmatchcase(name, pattern) for name in names)
 
 
-def _short(row: pd.Series[Any]) -> str:
-    """Return a measurement's name without the dataset, such as `nano-6k@bfloat16`."""
-    model, _, marks = str(row["name"]).partition(f"/{row['dataset']}")
-    return model + marks
+def _name_without_dataset(row: pd.Series[Any]) -> str:
+    """Return a measurement's name without the dataset: `nano-6k@bfloat16` for `nano-6k/wiki@bfloat16`."""
+    model, _, conditions = str(row["name"]).partition(f"/{row['dataset']}")
+    return model + conditions
 
 
-def _headline(report: Report, changes: pd.DataFrame) -> str:
-    if len(changes) == 1:  # there is one pair only
-        row = changes.iloc[0]
+def _headline(report: Report, ce_changes: pd.DataFrame) -> str:
+    if len(ce_changes) == 1:
+        row = ce_changes.iloc[0]
         same_top = ""
         if "same_top" in report.questions:
-            share = format_number(float(report.frame("same_top")["same_top"].sum()), ".1%")
-            same_top = f"{share} of the tokens rank the same token first; "
+            share = format_number(report.frame("same_top")["same_top"].item(), ".1%")
+            same_top = f"both measurements rank the same token first at {share} of the tokens; "
         change = format_number(row["change"], "+.4f")
-        return f"{row['pair']}: {same_top}CE changes by {change} nats ({row['verdict'] or 'no test'})."
+        return f"{row['pair']}: {same_top}CE changes by {change} nats ({row['verdict'] or 'not tested'})."
     tested = verdict_clause(
-        changes, {"differs": "CE differs"}, noun="pair", none="no difference in CE was found", power=True
+        ce_changes, {"differs": "CE differs"}, noun="pair", none="no difference in CE was found", power=True
     )
     return join_clauses(
-        tested or f"{counted(len(changes), 'pair')} could not be tested, because there are too few documents"
+        tested or f"{counted(len(ce_changes), 'pair')} could not be tested, because there are too few documents"
     )

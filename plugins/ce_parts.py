@@ -1,12 +1,12 @@
 """Split cross-entropy into parts by two exact identities, and test which parts fall with size.
 
-1. CE = E[ln R] + E[-ln(pR)]. The first part depends only on the ranks R: it is a weighted sum of all RBP_k. The second
-   part says how far p, the target's probability, lies below 1/R. Both parts are at least 0.
+1. CE = E[ln R] + E[-ln(pR)]. The first part depends only on the ranks R. It is the sum of (1 - RBP_k) ln((k + 1)/k)
+   over all k. The second part says how far p, the probability of the target, lies below 1/R. Both parts are at least 0.
 2. CE = H(P) + KL(P||Q^) - ln Z_Q (arXiv 2510.04067). P(e) is the share of tokens with rank e. Q(e) is exp of the mean
    of ln p over these tokens. Z_Q is the sum of Q over the ranks that occur, and Q^ = Q/Z_Q. The parts are called error
    entropy, self-alignment and confidence. -ln Z_Q may be negative and therefore has no power law.
 
-Neither identity contains a fit. The analyzer checks both with every measurement. Estimates of H(P) from a sample are
+No parameter is fitted. The analyzer checks both identities for every measurement. Estimates of H(P) from a sample are
 too low. Miller and Madow's correction, (ranks that occur - 1)/(2 tokens), removes a part of this bias (31 to 33% in
 simulation). Estimates of KL are too high, by more than their error. KL therefore has no interval.
 """
@@ -25,6 +25,7 @@ from scipy.special import logsumexp
 from rbptrack.analysis import (
     Analyzer,
     Family,
+    Glossary,
     RbptrackError,
     Report,
     Runs,
@@ -49,22 +50,23 @@ PARTS = {
 """Cross-entropy and its parts by both identities, in the order of the columns of `PartSums.sums`."""
 
 KL = "self_alignment"
-LOGARITHMS = 5  # the number of parts before confidence. -ln Z_Q may be negative, and its logarithm is never taken
-MIN_STANDARD_ERRORS = 3.0  # CE must fall by more standard errors than this before its fall is divided into parts
+PARTS_WITH_LAW = 5  # all parts but the last one, -ln Z_Q, which may be negative and then has no logarithm
+MIN_STANDARD_ERRORS = 3.0  # the fall of CE is divided into parts if it is at least this many standard errors
 
 
 @dataclass(frozen=True)
 class PartSums(DocumentSums):
     """The number of tokens and the sum of every part of cross-entropy by document.
 
-    A part is its sum divided by the number of tokens. H(P) and -ln Z_Q are not sums over tokens. Their columns hold a
-    first-order expansion around the whole text.
+    A part in nats per token is its sum divided by the number of tokens. H(P), KL and -ln Z_Q are not sums over tokens.
+    Their columns hold a first-order expansion around all documents together: the columns add up to the exact value of
+    all documents, and to an approximate value if one document is left out.
 
     Attributes:
         sums: tokens and the sums of the parts in the order of `PARTS`, (documents, 1 + parts). The columns of rank and
             rest are NaN if some p(target) is above 1/R.
-        miller_madow: Miller and Madow's correction of H(P), summed over the runs.
-        runs: the number of runs that were added.
+        miller_madow: Miller and Madow's correction of H(P) in nats, summed over the runs.
+        runs: the number of runs whose sums were added.
 
     """
 
@@ -75,8 +77,8 @@ class PartSums(DocumentSums):
     runs: int = 1
 
     def __add__(self, other: Self) -> Self:
-        both = super().__add__(other)
-        return replace(both, miller_madow=self.miller_madow + other.miller_madow, runs=self.runs + other.runs)
+        added = super().__add__(other)
+        return replace(added, miller_madow=self.miller_madow + other.miller_madow, runs=self.runs + other.runs)
 
 
 def decompose(histogram: RankHistogram) -> FloatArray:
@@ -95,56 +97,66 @@ def part_sums(pieces: Iterable[RankTable], histogram: RankHistogram) -> PartSums
         histogram: the histogram of the same run.
 
     Raises:
-        RbptrackError: the parts do not add up to cross-entropy, within 1e-9 nats for each token (first identity) or
-            1e-6 nats for the mean (second identity).
+        RbptrackError: the parts do not add up to cross-entropy: by the first identity within rounding errors, or by the
+            second identity within 1e-6 nats per token.
 
     """
     entropy, alignment, confidence = decompose(histogram)
     p = histogram.count / histogram.num_tokens
     log_q = histogram.logprob / histogram.count
-    surprise = _by_rank(histogram, -np.log(p))
-    mean = _by_rank(histogram, log_q)
-    weight = _by_rank(histogram, np.exp(log_q + confidence) / p)  # Q^ / P
-    logs = np.log(np.arange(1, histogram.vocab_size + 1))  # ln R, indexed by R - 1
+    # Arrays that are indexed by rank.
+    neg_log_p = _indexed_by_rank(histogram, -np.log(p))
+    mean_logprob = _indexed_by_rank(histogram, log_q)
+    q_over_p = _indexed_by_rank(histogram, np.exp(log_q + confidence) / p)  # Q^ / P
+    ln_rank = np.log(np.arange(1, histogram.vocab_size + 1))  # indexed by R - 1
     rows = []
     for piece in pieces:
         logprob = piece.column("logprob").astype(np.float64)
         tokens = piece.sum_by_document()
         nats = piece.sum_by_document(-logprob)
-        rank = piece.sum_by_document(logs[piece.above])
-        if rank_and_rest_sums(piece)[2]:  # also checks the sum of ln R and -ln(pR) of every token, within 1e-9
-            rank = np.full(len(tokens), np.nan)
-        entropy_sums = piece.sum_by_document(surprise[piece.rank])
-        moves_ln_z = piece.sum_by_document(weight[piece.rank] * (logprob - mean[piece.rank]))
-        confidence_sums = tokens * confidence - moves_ln_z
+        rank_sums = piece.sum_by_document(ln_rank[piece.above])
+        tokens_above_bound = rank_and_rest_sums(piece)[2]  # p above 1/R. This call also checks the first identity
+        if tokens_above_bound:
+            rank_sums = np.full(len(tokens), np.nan)
+        entropy_sums = piece.sum_by_document(neg_log_p[piece.rank])
+        changes_of_ln_z = piece.sum_by_document(q_over_p[piece.rank] * (logprob - mean_logprob[piece.rank]))
+        confidence_sums = tokens * confidence - changes_of_ln_z
         alignment_sums = nats - entropy_sums - confidence_sums
-        rows.append(np.column_stack([tokens, nats, rank, nats - rank, entropy_sums, alignment_sums, confidence_sums]))
+        rest_sums = nats - rank_sums
+        rows.append(
+            np.column_stack([tokens, nats, rank_sums, rest_sums, entropy_sums, alignment_sums, confidence_sums])
+        )
     sums = np.concatenate(rows)
     ce = sums[:, 1].sum() / histogram.num_tokens
     total = entropy + alignment + confidence
     if not abs(total - ce) < 1e-6:
-        raise RbptrackError(f"H(P) + KL - ln Z is {total:.9f}, cross-entropy {ce:.9f}")
-    return PartSums(sums, (len(histogram.rank) - 1) / (2 * histogram.num_tokens))
+        raise RbptrackError(f"H(P) + KL - ln Z is {total:.9f}, but cross-entropy is {ce:.9f}")
+    return PartSums(sums, miller_madow=(len(histogram.rank) - 1) / (2 * histogram.num_tokens))
 
 
-def _by_rank(histogram: RankHistogram, values: FloatArray) -> FloatArray:
+def _indexed_by_rank(histogram: RankHistogram, values: FloatArray) -> FloatArray:
     """Return values of the ranks that occur, (ranks,), as an array indexed by rank, (V + 1,); 0 for other ranks."""
     by_rank = np.zeros(histogram.vocab_size + 1)
     by_rank[histogram.rank] = values
     return by_rank
 
 
-def means(totals: FloatArray) -> FloatArray:
-    """Return the parts in nats per token, (..., parts). totals: sums as in `PartSums`, (..., 1 + parts)."""
+def mean_parts(totals: FloatArray) -> FloatArray:
+    """Return the parts in nats per token, (..., parts).
+
+    totals: the number of tokens and the sums of the parts in the order of `PARTS`, (..., 1 + parts).
+    """
     return np.asarray(totals[..., 1:] / totals[..., :1])
 
 
-GLOSSARY: dict[str, str | Term] = {
+GLOSSARY: Glossary = {
     **PARTS,
     "alpha": Term("exponent of the law part = A S^-alpha", "α"),
-    "delta": Term("exponent of the part minus that of cross-entropy, by the law of their ratio", "Δα vs. CE"),
-    "share": Term("share of the fall of CE with size that belongs to the part: slope of the part over CE", form=".1%"),
-    "per_decade": Term("change of the part if S grows tenfold, in nats, by a straight line in ln S"),
+    "delta": Term(
+        "exponent of the part minus exponent of cross-entropy, which is the exponent of their ratio", "Δα vs. CE"
+    ),
+    "share": Term("share of the part in the fall of CE with size: the slope of the part over CE", form=".1%"),
+    "per_decade": Term("change of the part in nats if S grows tenfold, by a straight line in ln S"),
     "miller_madow": Term(
         "H(P) + (ranks that occur - 1)/(2 tokens), which corrects a part of the bias of H(P)", "H(P), Miller-Madow"
     ),
@@ -162,7 +174,8 @@ class CeParts(Analyzer):
 
     cost: ClassVar[int] = 3
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """a part scales like CE if its exponent differs from CE's by less than this share of CE's exponent"""
+    """a part counts as scaling like CE if its exponent differs from that of CE by less than this share of CE's exponent
+    """
 
     def analyze(self, runs: Runs) -> Report:
         """Split the cross-entropy of every measurement. Laws need 2 sizes; their intervals need 3."""
@@ -181,7 +194,7 @@ class CeParts(Analyzer):
         reading = read_families(runs, load)
         for family, sizes in reading:
             for i, size in enumerate(sizes):
-                parts = dict(zip(PARTS, means(size.sums.sum(axis=0)).tolist(), strict=True))
+                parts = dict(zip(PARTS, mean_parts(size.sums.sum(axis=0)).tolist(), strict=True))
                 parts["miller_madow"] = parts["error_entropy"] + size.miller_madow / size.runs
                 parts["rank_share"] = parts["rank"] / parts["ce"]
                 rows.append({**family.keys, "size": family.labels[i], "S": family.s[i], **parts})
@@ -193,8 +206,9 @@ class CeParts(Analyzer):
                 if len(sizes) == 2 or min(len(size.sums) for size in sizes) < MIN_UNITS:
                     report.notes.append(f"{family}: no intervals: {why_no_interval(sizes)}.")
                 sums = [size.sums for size in sizes]
-                self._laws(report, family, sums)
-                _shares(report, family, sums)
+                self._add_laws(report, family, sums)
+                _add_lines(report, family, sums)
+                _add_shares(report, family, sums)
         report.notes += reading.notes
         if not rows:
             report.notes.append("No measurement has ranks.")
@@ -204,55 +218,64 @@ class CeParts(Analyzer):
         _draw(report)
         return report
 
-    def _laws(self, report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
-        """Add the law of each part that is positive at every size, and the change in nats of every part."""
-        part_laws = laws(family.s, sums, lambda x: means(x)[..., :LOGARITHMS])
-        ratios = laws(family.s, sums, lambda x: means(x)[..., :LOGARITHMS] / means(x)[..., :1])
-        for part, law, ratio in zip(PARTS, part_laws, ratios, strict=False):
-            if law and part_laws[0]:
-                beside = {"A": law.a, "R2": law.r2, "sizes": law.sizes}
-                report.add("alpha", _without_error_if_kl(part, law.alpha), metric=part, beside=beside, **family.keys)
-            if law and part_laws[0] and ratio and part not in ("ce", KL):
-                margin = self.margin * abs(part_laws[0].alpha.value)
+    def _add_laws(self, report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
+        """Add the exponent of each part that is positive at every size, and its difference from that of CE.
+
+        Args:
+            report: the report.
+            family: the family.
+            sums: the sums of each size as in `PartSums`, m arrays of (documents, 1 + parts).
+
+        """
+        ce_law, *other_laws = laws(family.s, sums, lambda x: mean_parts(x)[..., :PARTS_WITH_LAW])
+        if not ce_law:
+            return
+        margin = self.margin * abs(ce_law.alpha.value)
+        ratios = laws(family.s, sums, lambda x: mean_parts(x)[..., :PARTS_WITH_LAW] / mean_parts(x)[..., :1])
+        for part, law, ratio in zip(PARTS, [ce_law, *other_laws], ratios, strict=False):
+            if not law:
+                continue
+            beside = {"A": law.a, "R2": law.r2, "sizes": law.sizes}
+            report.add("alpha", _without_error_of_kl(part, law.alpha), metric=part, beside=beside, **family.keys)
+            if ratio and part not in ("ce", KL):
                 report.add("delta", ratio.alpha, metric=part, null=0.0, margin=margin, **family.keys)
-        # The law of exp(-part) over exp(log10 S) is a straight line of the part in log10 S. Its exponent is the slope.
-        lines = laws(np.exp(np.log10(family.s)), sums, lambda x: np.exp(-means(x)))
-        for part, line in zip(PARTS, lines, strict=True):
-            if line:
-                report.add(
-                    "per_decade",
-                    _without_error_if_kl(part, line.alpha),
-                    metric=part,
-                    beside={"R2": line.r2},
-                    **family.keys,
-                )
 
 
-def _shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
+def _add_lines(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
+    """Add the change of each part in nats if S grows tenfold, by a straight line in log10 S."""
+    # The law of exp(-part) over exp(log10 S) is a straight line of the part in log10 S. Its exponent is the slope.
+    lines = laws(np.exp(np.log10(family.s)), sums, lambda x: np.exp(-mean_parts(x)))
+    for part, line in zip(PARTS, lines, strict=True):
+        if line:
+            slope = _without_error_of_kl(part, line.alpha)
+            report.add("per_decade", slope, metric=part, beside={"R2": line.r2}, **family.keys)
+
+
+def _add_shares(report: Report, family: Family, sums: Sequence[FloatArray]) -> None:
     """Add each part's share of the fall of CE with size.
 
     A share is the slope of the part over CE at the sizes. The shares of each identity add up to 1.
     """
-    law = laws(family.s, sums, lambda x: means(x)[..., :1])[0]
-    fall = law.alpha if law else Estimate(0.0)
-    if not fall.value > 0 or fall.value < MIN_STANDARD_ERRORS * np.sqrt(fall.sampling):
+    [law] = laws(family.s, sums, lambda x: mean_parts(x)[..., :1])
+    if not law or not law.alpha.value > 0 or law.alpha.value < MIN_STANDARD_ERRORS * np.sqrt(law.alpha.sampling):
         report.notes.append(
-            f"{family}: CE does not fall with size by more than its error, so its fall is not divided into parts."
+            f"{family}: CE does not fall with size by at least {MIN_STANDARD_ERRORS:g} standard errors, so its fall is "
+            "not divided into parts."
         )
         return
-    values = np.stack([means(size_sums.sum(axis=0)) for size_sums in sums])  # (m, parts)
+    values = np.stack([mean_parts(size_sums.sum(axis=0)) for size_sums in sums])  # (m, parts)
     ce = values[:, 0]
     slopes = (ce - ce.mean()) @ values / ((ce - ce.mean()) ** 2).sum()
-    # A part minus its share of CE has the slope 0 against CE. The error of this slope is the error of the share.
-    lines = laws(np.exp(ce), sums, lambda x: np.exp(slopes * means(x)[..., :1] - means(x)))
+    # A part minus its slope times CE has the slope 0 over CE. The error of this slope is the error of the share.
+    lines = laws(np.exp(ce), sums, lambda x: np.exp(slopes * mean_parts(x)[..., :1] - mean_parts(x)))
     for part, slope, line in zip(PARTS, slopes.tolist(), lines, strict=True):
         if line and part != "ce":
             share = replace(line.alpha, value=slope)
-            report.add("share", _without_error_if_kl(part, share), metric=part, **family.keys)
+            report.add("share", _without_error_of_kl(part, share), metric=part, **family.keys)
 
 
-def _without_error_if_kl(part: str, estimate: Estimate) -> Estimate:
-    """Return an estimate, without its error if the part is KL. The bias of KL is larger than its error."""
+def _without_error_of_kl(part: str, estimate: Estimate) -> Estimate:
+    """Return the estimate, without its error if the part is KL. The bias of KL is larger than its error."""
     return estimate.without_error() if part == KL else estimate
 
 
@@ -261,9 +284,8 @@ def _headline(report: Report) -> str:
         rank_shares = report.tables["parts"]["rank_share"].dropna()
         if not len(rank_shares):
             return ""
-        return (
-            f"E[ln R], the part of cross-entropy that depends on ranks only, is {range_text(rank_shares, '.0%')} of it."
-        )
+        share = range_text(rank_shares, ".0%")
+        return f"E[ln R], the part that depends on ranks only, is {share} of cross-entropy."
     shares = report.frame("share").groupby("metric")["share"]
     entropy = range_text(shares.get_group("error_entropy"), ".0%")
     if "rank" not in shares.groups:
@@ -271,15 +293,14 @@ def _headline(report: Report) -> str:
     ranks = range_text(shares.get_group("rank"), ".0%")
     return (
         f"E[ln R] makes up {ranks} of the fall of cross-entropy with size. "
-        f"By the other identity, the entropy of ranks H(P) makes up {entropy}."
+        f"In the decomposition of arXiv 2510.04067, the entropy of ranks, H(P), makes up {entropy}."
     )
 
 
 def _draw(report: Report) -> None:
     """Draw the parts against S, and their shares of the fall of CE."""
-    table = report.tables["parts"]
     nats = "nats per token"
-    parts = table.melt(["family", "dataset", "size", "S"], list(PARTS), "part", nats).dropna()
+    parts = report.tables["parts"].melt(["family", "dataset", "size", "S"], list(PARTS), "part", nats).dropna()
     parts["part"] = parts["part"].map(lambda part: PARTS[part].title)
     parts["panel"] = parts["family"] + " on " + parts["dataset"]
     report.figures["parts"] = facets(parts, x="S", y=nats, colour="part", facet="panel", null=0.0)

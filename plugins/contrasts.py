@@ -1,15 +1,19 @@
 """Compare exponents of RBP_k and RBP_1, of datasets and of families, and average them over datasets and families.
 
-An error that two exponents have in common cancels in their difference. The exponents of RBP_k and RBP_1 are measured
-with the same models and documents, and those of one family on two datasets with the same models. In both cases the law
-of the ratio is fitted; its exponent is the difference. The exponents of two families on one dataset are measured with
-the same documents. The influences of each document on both exponents are subtracted before they are squared.
+An error that two exponents have in common cancels in their difference:
 
-Each exponent is reported with two errors. One uses the scatter of its own family. The other uses the scatter of all
-families and datasets together. It is more precise if models scatter equally everywhere.
+- RBP_k and RBP_1 share the models and the documents. The law of their ratio is fitted. Its exponent is the difference.
+- Two datasets of one family share the models. The law of their ratio is fitted, too.
+- Two families on one dataset share the documents. The error of the difference is computed from the difference of each
+  document's influences on the two exponents.
 
-Means are random-effects means. Their interval (Hartung and Knapp) is for the mean over datasets or families like these.
-The prediction interval is for one more dataset or family. Welch's test tests whether all exponents are equal.
+Each exponent is reported with two errors. The first uses the scatter of models around its own law. The second uses the
+scatter around the laws of all families and datasets together. It is more precise, and right if models scatter equally
+around all of these laws.
+
+Means are random-effects means. The interval of a mean (Hartung and Knapp) is for the mean over all datasets or families
+like these. The prediction interval is for one more dataset or family. Welch's test tests whether all exponents are
+equal.
 """
 
 from __future__ import annotations
@@ -55,24 +59,30 @@ from rbptrack.stats import (
 )
 
 GLOSSARY: Glossary = {
-    "against_rbp_1": Term("exponent of -ln RBP_k minus that of -ln RBP_1, by the law of their ratio", "Δα", "+.3g"),
+    "against_rbp_1": Term(
+        "exponent of -ln RBP_k minus exponent of -ln RBP_1, which is the exponent of their ratio", "Δα", "+.3g"
+    ),
     "datasets": Term(
-        "exponent on this dataset minus that on the other (versus), over the same models", "Δα of datasets", "+.3g"
+        "exponent on this dataset minus exponent on the other dataset (versus), with the same models",
+        "Δα of datasets",
+        "+.3g",
     ),
     "families": Term(
-        "exponent of this family minus that of the other (versus), over the same documents", "Δα of families", "+.3g"
+        "exponent of this family minus exponent of the other family (versus), on the same dataset",
+        "Δα of families",
+        "+.3g",
     ),
     "mean_over_datasets": Term("mean exponent of the family over its datasets", "mean α"),
     "mean_over_families": Term("mean exponent on the dataset over its families", "mean α"),
-    "pooled": Term("exponent, with the scatter of models around all laws of the metric together", "α, pooled scatter"),
+    "pooled": Term("exponent, with an error from the scatter around all laws of the metric", "α, pooled scatter"),
     "versus": "the other dataset or family",
-    "scatter": Term("standard deviation of models around this law, of ln y", "own scatter", ".3f"),
-    "pooled_scatter": Term("standard deviation of models around all laws of the metric, of ln y", "pooled", ".3f"),
-    "own_low": Term("lower end of the interval with the family's own scatter", "own low"),
-    "own_high": Term("upper end of the interval with the family's own scatter", "own high"),
-    "sizes": Term("sizes that both laws go through, with the same models", aside=True),
-    "number": Term("exponents in the mean"),
-    "tau": Term("standard deviation of the true exponents", "τ"),
+    "scatter": Term("standard deviation of ln y of models around this law", "own scatter", ".3f"),
+    "pooled_scatter": Term("standard deviation of ln y of models around all laws of the metric", "pooled", ".3f"),
+    "own_low": Term("lower end of the interval from the scatter around this law alone", "own low"),
+    "own_high": Term("upper end of the interval from the scatter around this law alone", "own high"),
+    "sizes": Term("number of sizes that both laws are fitted to", aside=True),
+    "number": Term("number of exponents in the mean"),
+    "tau": Term("standard deviation of the true exponents of datasets or families", "τ"),
     "prediction_low": Term("lower end of the 95% interval for one more dataset or family", "next: low"),
     "prediction_high": Term("upper end of the 95% interval for one more dataset or family", "next: high"),
     "homogeneity": Term(
@@ -80,11 +90,11 @@ GLOSSARY: Glossary = {
     ),
 }
 MIN_SIZES = 3
-"""The smallest number of sizes of a law whose exponent is compared."""
+"""The smallest number of sizes of a law. Exponents of laws with fewer sizes are not compared."""
 
 
 @dataclass(frozen=True)
-class Exponents:
+class FamilyLaws:
     """The laws of one family on one dataset.
 
     Attributes:
@@ -99,23 +109,23 @@ class Exponents:
     counts: list[DocumentCounts]
 
     @cached_property
-    def laws(self) -> dict[str, Law]:
-        """The laws by metric."""
+    def by_metric(self) -> dict[str, Law]:
+        """The law of each metric through all sizes."""
         return laws_by_metric(self.family.s, self.counts)
 
     def laws_through(self, models: Sequence[tuple[str, ...]]) -> dict[str, Law]:
-        """Return the laws by metric through some sizes only.
+        """Return the law of each metric through some sizes only.
 
         Args:
             models: the models of each of these sizes, elements of `self.models`.
 
         """
         if list(models) == self.models:
-            return self.laws
+            return self.by_metric
         rows = [self.models.index(names) for names in models]
         return laws_by_metric(self.family.s[rows], [self.counts[i] for i in rows])
 
-    def has_documents_of(self, other: Exponents) -> bool:
+    def has_documents_of(self, other: FamilyLaws) -> bool:
         """Whether all sizes of this and another family were counted over the same documents or groups."""
         first = self.counts[0]
         return all(
@@ -137,150 +147,138 @@ class Contrasts(Analyzer):
         report = Report(GLOSSARY)
         ks = sorted({1, *self.ks})
         reading = read_families(runs, ks)
-        fitted = [_exponents(family, counts) for family, counts in reading if len(family.s) >= MIN_SIZES]
+        families = [_family_laws(family, counts) for family, counts in reading if len(family.s) >= MIN_SIZES]
         report.notes += reading.notes
-        for exponents in fitted:
-            unknown = [metric_label(metric) for metric, law in exponents.laws.items() if not law.alpha.has_interval]
+        for family_laws in families:
+            by_metric = family_laws.by_metric
+            unknown = [metric_label(metric) for metric, law in by_metric.items() if not law.alpha.has_interval]
             if unknown:
-                why = why_no_interval(exponents.counts)
-                report.notes.append(f"{exponents.family}: no interval for the law of {listed(unknown)}: {why}.")
-            self._against_rbp_1(report, exponents)
-        self._datasets(report, fitted)
-        self._families(report, fitted)
-        self._pool(report, fitted)
+                why = why_no_interval(family_laws.counts)
+                report.notes.append(f"{family_laws.family}: no interval for the law of {listed(unknown)}: {why}.")
+            self._compare_with_rbp_1(report, family_laws)
+        for name in dict.fromkeys(family_laws.family.name for family_laws in families):
+            same_family = [family_laws for family_laws in families if family_laws.family.name == name]
+            self._compare_datasets(report, same_family)
+            _average_over_datasets(report, same_family)
+        for comparable in _comparable_groups(families):
+            self._compare_families(report, comparable)
+            _average_over_families(report, comparable)
+        _pool_scatter(report, families)
         if not report.questions:
             report.notes.append(
                 f"There are no two exponents to compare. An exponent needs a family of at least {MIN_SIZES} sizes."
             )
             return report
-        title = "difference of exponents"
-        for question, one, panel in (("families", "family", "dataset"), ("datasets", "dataset", "family")):
-            if question in report.questions:
-                rows = report.frame(question).rename(columns={question: title})
-                rows["pair"] = rows[one] + " − " + rows["versus"]
-                report.figures[question] = intervals(rows, x=title, y="metric", colour="pair", facet=panel, null=0.0)
-        if "against_rbp_1" in report.questions:
-            rows = report.frame("against_rbp_1").rename(columns={"against_rbp_1": title})
-            report.figures["against_rbp_1"] = intervals(rows, x=title, y="metric", null=0.0)
-        report.headline = _headline(report, fitted, self.margin)
+        _draw(report)
+        report.headline = _headline(report, families, self.margin)
         return report
 
-    def _against_rbp_1(self, report: Report, exponents: Exponents) -> None:
+    def _compare_with_rbp_1(self, report: Report, family_laws: FamilyLaws) -> None:
         """Add the exponent of each RBP_k minus that of RBP_1."""
-        ks = list(exponents.counts[0].ks)
+        ks = list(family_laws.counts[0].ks)
         if 1 not in ks or len(ks) == 1:
             return
-        s = exponents.family.s
-        counts = [size_counts.select([1, *(k for k in ks if k > 1)]) for size_counts in exponents.counts]
+        s = family_laws.family.s
+        counts = [size_counts.select([1, *(k for k in ks if k > 1)]) for size_counts in family_laws.counts]
         [law_of_rbp_1, *_] = laws(s, counts, neg_log_rbp)
         ratios = laws(s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
         for k, ratio in zip(counts[0].ks[1:], ratios, strict=True):
             if ratio and law_of_rbp_1:
-                keys = {**exponents.family.keys, "metric": rbp_name(k)}
                 margin = self.margin * abs(law_of_rbp_1.alpha.value)
+                keys = {**family_laws.family.keys, "metric": rbp_name(k)}
                 report.add("against_rbp_1", ratio.alpha, **keys, null=0.0, margin=margin)
 
-    def _datasets(self, report: Report, fitted: Sequence[Exponents]) -> None:
-        """Add the differences of exponents between the datasets of each family, and the mean over the datasets."""
-        for name in dict.fromkeys(exponents.family.name for exponents in fitted):
-            same_family = [exponents for exponents in fitted if exponents.family.name == name]
-            for one, other in combinations(same_family, 2):
-                shared = [models for models in one.models if models in other.models]
-                if len(shared) < MIN_SIZES:
-                    continue
-                other_laws = other.laws_through(shared)
-                for metric, law in one.laws_through(shared).items():
-                    if metric in other_laws:
-                        against = other_laws[metric]
-                        keys = {**one.family.keys, "metric": metric, "versus": other.family.dataset}
-                        self._add_difference(report, "datasets", law.over(against).alpha, against, keys, len(shared))
-            if len(same_family) < MIN_POOLED:
-                continue
-            shared = [models for models in same_family[0].models if all(models in each.models for each in same_family)]
+    def _compare_datasets(self, report: Report, datasets: Sequence[FamilyLaws]) -> None:
+        """Add the differences of exponents between the datasets of one family."""
+        for first, second in combinations(datasets, 2):
+            shared = [models for models in first.models if models in second.models]
             if len(shared) < MIN_SIZES:
-                report.notes.append(
-                    f"{name}: no mean over datasets, because they have fewer than {MIN_SIZES} sizes in common."
-                )
                 continue
-            laws_by_dataset = [exponents.laws_through(shared) for exponents in same_family]
-            for metric in laws_by_dataset[0]:
-                if all(metric in by_metric for by_metric in laws_by_dataset):
-                    mean = mean_over_datasets([by_metric[metric] for by_metric in laws_by_dataset])
-                    _add_mean(report, "mean_over_datasets", mean, family=name, dataset="all", metric=metric)
+            second_laws = second.laws_through(shared)
+            for metric, law in first.laws_through(shared).items():
+                if metric in second_laws:
+                    difference = law.over(second_laws[metric]).alpha
+                    margin = self.margin * abs(second_laws[metric].alpha.value)
+                    keys = {**first.family.keys, "metric": metric, "versus": second.family.dataset}
+                    report.add("datasets", difference, **keys, null=0.0, margin=margin, beside={"sizes": len(shared)})
 
-    def _families(self, report: Report, fitted: Sequence[Exponents]) -> None:
-        """Add the differences of exponents between the families on each dataset, and the mean over the families."""
-        groups: list[list[Exponents]] = []  # in each group, families with comparable laws
-        for exponents in fitted:
-            matching = [group for group in groups if group[0].family.comparable_with(exponents.family)]
-            if matching:
-                matching[0].append(exponents)
-            else:
-                groups.append([exponents])
-        for group in groups:
-            independent = []
-            for one, other in combinations(group, 2):
-                paired = one.has_documents_of(other)
-                if not paired:
-                    independent.append(f"{one.family.name} and {other.family.name}")
-                other_laws = other.laws
-                for metric, law in one.laws.items():
-                    if metric in other_laws:
-                        against = other_laws[metric]
-                        difference = difference_of_exponents(law, against) if paired else law.alpha - against.alpha
-                        keys = {**one.family.keys, "metric": metric, "versus": other.family.name}
-                        self._add_difference(report, "families", difference, against, keys, None)
-            if independent:
-                report.notes.append(
-                    f"{group[0].family.dataset}: {listed(independent)} are not paired over documents: they scored "
-                    "different ones or were imported without ranks."
-                )
-            if len(group) < MIN_POOLED:
-                continue
-            laws_by_family = [exponents.laws for exponents in group]
-            paired = all(group[0].has_documents_of(other) for other in group[1:])
-            for metric in laws_by_family[0]:
-                if all(metric in by_metric for by_metric in laws_by_family):
-                    metric_laws = [by_metric[metric] for by_metric in laws_by_family]
-                    mean = mean_over_families(metric_laws)
-                    if not paired:
-                        mean = random_effects([law.alpha for law in metric_laws], Estimate(0.0))
-                    dataset = group[0].family.dataset
-                    _add_mean(report, "mean_over_families", mean, family="all", dataset=dataset, metric=metric)
-
-    def _add_difference(
-        self, report: Report, question: str, difference: Estimate, against: Law, keys: dict[str, Any], sizes: int | None
-    ) -> None:
-        margin = self.margin * abs(against.alpha.value)
-        beside = {} if sizes is None else {"sizes": sizes}
-        report.add(question, difference, **keys, null=0.0, margin=margin, beside=beside)
-
-    def _pool(self, report: Report, fitted: Sequence[Exponents]) -> None:
-        """Add each exponent with an error that uses the scatter of all laws of its metric."""
-        for metric in dict.fromkeys(metric for exponents in fitted for metric in exponents.laws):
-            with_law = [(exponents, exponents.laws[metric]) for exponents in fitted if metric in exponents.laws]
-            if len(with_law) < 2:
-                continue
-            variance, df = pooled_scatter([law for _, law in with_law])
-            for exponents, law in with_law:
-                low, high = law.alpha.interval()
-                beside = {"own_low": low, "own_high": high}
-                beside |= {"scatter": float(np.sqrt(law.scatter)), "pooled_scatter": float(np.sqrt(variance))}
-                report.add(
-                    "pooled",
-                    law.alpha_with_scatter(variance, df),
-                    **exponents.family.keys,
-                    metric=metric,
-                    beside=beside,
-                )
+    def _compare_families(self, report: Report, families: Sequence[FamilyLaws]) -> None:
+        """Add the differences of exponents between comparable families on one dataset."""
+        unpaired = []
+        for first, second in combinations(families, 2):
+            paired = first.has_documents_of(second)
+            if not paired:
+                unpaired.append(f"{first.family.name} and {second.family.name}")
+            for metric, law in first.by_metric.items():
+                if metric in second.by_metric:
+                    second_law = second.by_metric[metric]
+                    difference = difference_of_exponents(law, second_law) if paired else law.alpha - second_law.alpha
+                    margin = self.margin * abs(second_law.alpha.value)
+                    keys = {**first.family.keys, "metric": metric, "versus": second.family.name}
+                    report.add("families", difference, **keys, null=0.0, margin=margin)
+        if unpaired:
+            report.notes.append(
+                f"{families[0].family.dataset}: {listed(unpaired)} are compared as independent, because they scored "
+                "different documents or were imported without ranks."
+            )
 
 
-def _exponents(family: Family, counts: Sequence[DocumentCounts]) -> Exponents:
+def _family_laws(family: Family, counts: Sequence[DocumentCounts]) -> FamilyLaws:
     """Return the models and counts of a family, at the k at which enough tokens have a rank above k."""
-    model_of = dict(zip(family.rows["run_id"].astype(str), family.rows["model"].astype(str), strict=True))
-    models = [tuple(sorted(model_of[run_id] for run_id in run_ids)) for run_ids in family.run_ids]
+    model_of_run = dict(zip(family.rows["run_id"].astype(str), family.rows["model"].astype(str), strict=True))
+    models = [tuple(sorted(model_of_run[run_id] for run_id in run_ids)) for run_ids in family.run_ids]
     ks = ks_with_enough_misses(counts)
-    return Exponents(family, models, [size_counts.select(ks) for size_counts in counts])
+    return FamilyLaws(family, models, [size_counts.select(ks) for size_counts in counts])
+
+
+def _comparable_groups(families: Sequence[FamilyLaws]) -> list[list[FamilyLaws]]:
+    """Divide families into groups of families on one dataset whose laws are comparable."""
+    groups: list[list[FamilyLaws]] = []
+    for family_laws in families:
+        matching = [group for group in groups if group[0].family.comparable_with(family_laws.family)]
+        if matching:
+            matching[0].append(family_laws)
+        else:
+            groups.append([family_laws])
+    return groups
+
+
+def _laws_by_shared_metric(laws_of_members: Sequence[dict[str, Law]]) -> dict[str, list[Law]]:
+    """Return the laws of all members by metric, for the metrics that every member has."""
+    shared = {}
+    for metric in laws_of_members[0]:
+        if all(metric in by_metric for by_metric in laws_of_members):
+            shared[metric] = [by_metric[metric] for by_metric in laws_of_members]
+    return shared
+
+
+def _average_over_datasets(report: Report, datasets: Sequence[FamilyLaws]) -> None:
+    """Add the mean exponents of one family over its datasets."""
+    if len(datasets) < MIN_POOLED:
+        return
+    name = datasets[0].family.name
+    shared = [models for models in datasets[0].models if all(models in each.models for each in datasets)]
+    if len(shared) < MIN_SIZES:
+        report.notes.append(f"{name}: no mean over datasets, because they have fewer than {MIN_SIZES} sizes in common.")
+        return
+    by_metric = _laws_by_shared_metric([family_laws.laws_through(shared) for family_laws in datasets])
+    for metric, metric_laws in by_metric.items():
+        mean = mean_over_datasets(metric_laws)
+        _add_mean(report, "mean_over_datasets", mean, family=name, dataset="all", metric=metric)
+
+
+def _average_over_families(report: Report, families: Sequence[FamilyLaws]) -> None:
+    """Add the mean exponents over comparable families on one dataset."""
+    if len(families) < MIN_POOLED:
+        return
+    dataset = families[0].family.dataset
+    paired = all(families[0].has_documents_of(other) for other in families[1:])
+    for metric, metric_laws in _laws_by_shared_metric([family_laws.by_metric for family_laws in families]).items():
+        if paired:
+            mean = mean_over_families(metric_laws)
+        else:
+            mean = random_effects([law.alpha for law in metric_laws], Estimate(0.0))
+        _add_mean(report, "mean_over_families", mean, family="all", dataset=dataset, metric=metric)
 
 
 def _add_mean(report: Report, question: str, mean: Mean | None, **keys: Any) -> None:
@@ -291,9 +289,38 @@ def _add_mean(report: Report, question: str, mean: Mean | None, **keys: Any) -> 
     report.add(question, mean.mean, beside=beside, **keys)
 
 
-def _headline(report: Report, fitted: Sequence[Exponents], margin: float) -> str:
-    """Say how often exponents differ: from RBP_1's, between datasets, and between families."""
-    several = len({str(exponents.family.rows["family"].iloc[0]) for exponents in fitted}) > 1
+def _pool_scatter(report: Report, families: Sequence[FamilyLaws]) -> None:
+    """Add each exponent with an error from the scatter around all laws of its metric."""
+    for metric in dict.fromkeys(metric for family_laws in families for metric in family_laws.by_metric):
+        fitted = [family_laws for family_laws in families if metric in family_laws.by_metric]
+        if len(fitted) < 2:
+            continue
+        variance, df = pooled_scatter([family_laws.by_metric[metric] for family_laws in fitted])
+        for family_laws in fitted:
+            law = family_laws.by_metric[metric]
+            low, high = law.alpha.interval()
+            beside = {"own_low": low, "own_high": high}
+            beside |= {"scatter": float(np.sqrt(law.scatter)), "pooled_scatter": float(np.sqrt(variance))}
+            alpha = law.alpha_with_scatter(variance, df)
+            report.add("pooled", alpha, **family_laws.family.keys, metric=metric, beside=beside)
+
+
+def _draw(report: Report) -> None:
+    """Draw the differences of exponents."""
+    title = "difference of exponents"
+    for question, compared, panel in (("families", "family", "dataset"), ("datasets", "dataset", "family")):
+        if question in report.questions:
+            rows = report.frame(question).rename(columns={question: title})
+            rows["pair"] = rows[compared] + " − " + rows["versus"]
+            report.figures[question] = intervals(rows, x=title, y="metric", colour="pair", facet=panel, null=0.0)
+    if "against_rbp_1" in report.questions:
+        rows = report.frame("against_rbp_1").rename(columns={"against_rbp_1": title})
+        report.figures["against_rbp_1"] = intervals(rows, x=title, y="metric", null=0.0)
+
+
+def _headline(report: Report, families: Sequence[FamilyLaws], margin: float) -> str:
+    """Return how often exponents differ: those of RBP_k and RBP_1, of datasets, and of families."""
+    several_families = len({str(family_laws.family.rows["family"].iloc[0]) for family_laws in families}) > 1
     parts = []
     if "against_rbp_1" in report.questions:
         rows = report.frame("against_rbp_1")
@@ -306,18 +333,19 @@ def _headline(report: Report, fitted: Sequence[Exponents], margin: float) -> str
         }
         none = f"no difference of the exponents of {label} and RBP_1 was found"
         parts.append(verdict_clause(rows[rows["metric"] == largest], texts, noun="law", none=none))
-    reported = [question for question in ("datasets", "families") if question in report.questions]
+    compared = [question for question in ("datasets", "families") if question in report.questions]
     ce_clauses = []
-    for question in reported:
+    for question in compared:
         rows = report.frame(question)
-        sides = question if several or question == "datasets" else "runs of several kinds"  # such as checkpoints
-        none = f"no difference between {sides} was found"
-        texts = {"differs": f"{sides} differ"}
+        one_family = question == "families" and not several_families
+        compared_sets = "runs of several kinds" if one_family else question  # such as two precisions of one family
+        none = f"no difference between {compared_sets} was found"
+        texts = {"differs": f"{compared_sets} differ"}
         ce_clauses.append(
-            verdict_clause(rows[rows["metric"] == CE], texts, noun="pair", none=none, power=len(reported) == 1)
+            verdict_clause(rows[rows["metric"] == CE], texts, noun="pair", none=none, power=len(compared) == 1)
         )
     if any(ce_clauses):
         parts.append(f"CE's exponent: {'; '.join(filter(None, ce_clauses))}")
-    if not any(parts) and ("against_rbp_1" in report.questions or reported):
+    if not any(parts) and ("against_rbp_1" in report.questions or compared):
         return "No difference of exponents was tested; the report's notes say why."
     return join_clauses(*parts)

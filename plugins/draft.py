@@ -1,13 +1,14 @@
 """Estimate how good a model is as the draft model of a larger one in speculative decoding.
 
 Source: Leviathan et al., arXiv 2211.17192. The analyzer reads measurements with `reference=`. The reference is the
-large model, and the measured model is its draft model. Both read the texts of the dataset, so acceptance may differ on
+large model, and the measured model is its draft model. Both read the texts of the dataset. Acceptance may differ on
 text that the reference writes itself.
 
-Acceptance is the mean of the sum over v of min(p, q). One call of the reference yields the accepted tokens of a draft
-and one token of its own. The number of accepted tokens is computed from products of consecutive acceptances, so tokens
-are not assumed to be independent. The speed-up follows theorem 3.8 with these products: (accepted + 1) / (L c + 1), for
-drafts of L tokens and a cost c per drafted token.
+p and q are the probabilities of a token v in the two models. Acceptance is the mean over positions of the sum over v of
+min(p, q). One call of the reference yields the accepted tokens of a draft and one token of its own. The number of
+accepted tokens is computed from products of consecutive acceptances. This does not assume that tokens are independent.
+The speed-up is that of theorem 3.8 with this number: (accepted + 1) / (L c + 1), for drafts of L tokens and a cost c
+per drafted token.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pydantic import Field, PositiveInt, model_validator
 from rbptrack.analysis import (
     Analyzer,
     Family,
+    Glossary,
     Report,
     Runs,
     Term,
@@ -35,9 +37,9 @@ from rbptrack.figures import facets
 from rbptrack.ranks import FloatArray, IntArray, RankTable
 from rbptrack.stats import Estimate, Sums, estimate, first_largest, laws
 
-GLOSSARY: dict[str, str | Term] = {
-    "acceptance": Term("share of drafted tokens that the reference accepts, sum of min(p, q)", form=".3f"),
-    "tokens_per_call": Term("tokens per call of the reference: accepted tokens and one of its own", "", ".2f"),
+GLOSSARY: Glossary = {
+    "acceptance": Term("expected share of drafted tokens that the reference accepts: mean of min(p, q)", form=".3f"),
+    "tokens_per_call": Term("tokens per call of the reference: accepted tokens and one of its own", form=".2f"),
     "speed_up": Term("speed with drafts of the best length over speed without drafts", "speed-up", ".2f"),
     "kl": Term("KL(reference || model), nats per token", "KL", ".4g"),
     "alpha": Term("exponent of -ln acceptance = A S^-alpha", "α", ".3f"),
@@ -45,14 +47,14 @@ GLOSSARY: dict[str, str | Term] = {
     "length": "number of tokens of a draft",
     "cost": Term("time of a step of the draft model divided by the time of a call of the reference", form=".3f"),
     "independent": Term("tokens per call if each token were accepted independently of the others", form=".2f"),
-    "R2": Term("R² of the law", "R²", ".3f"),
+    "R2": Term("share of the variance of ln y that the law explains", "R²", ".3f"),
 }
-# Columns of the sums by document.
-TOKENS = 0  # scored tokens
-KL = 1
-ACCEPT = 2
+# The columns of the sums by document, which `draft_sums` returns.
+TOKENS = 0  # number of scored tokens
+KL = 1  # sum of KL(reference || model), nats
+ACCEPT = 2  # sum of the probabilities of acceptance
 STARTS = 3  # number of drafts
-RUNS = 4  # this column and the next ones: number of drafts whose first 1, 2, ... tokens are accepted
+RUNS = 4  # this column and the next ones: expected number of drafts whose first 1, 2, ... tokens are all accepted
 
 
 class Draft(Analyzer):
@@ -90,8 +92,10 @@ class Draft(Analyzer):
             several = commits[measured["reference"] == name].nunique() > 1
             reference = f"{name}@{short_hash(str(commit))}" if several else str(name)
             reading = read_families(runs[runs.frame.index.isin(rows.index)], load)
-            for family, sums in reading:
-                lengths += self._add(report, family, [part.sums for part in sums], reference)
+            for family, sizes in reading:
+                sums = [size.sums for size in sizes]
+                lengths += self._add_sizes(report, family, sums, reference)
+                _add_law(report, family, sums, reference)
             report.notes += reading.notes
         if not report.questions:
             return report
@@ -109,8 +113,8 @@ class Draft(Analyzer):
         acceptance = report.frame("acceptance").rename(columns={"S": "S of the draft"})
         report.figures["acceptance"] = facets(acceptance, x="S of the draft", y="acceptance", facet="reference")
         if "speed_up" in report.questions:
-            speeds = report.frame("speed_up")
-            best = speeds.iloc[first_largest(speeds["speed_up"].to_numpy(np.float64))]
+            speed_ups = report.frame("speed_up")
+            best = speed_ups.iloc[first_largest(speed_ups["speed_up"].to_numpy(np.float64))]
             report.headline = (
                 f"{best['family']}-{best['size']} on {best['dataset']} speeds {best['reference']} up most: "
                 f"{format_number(best['speed_up'], '.2f')} times with drafts of "
@@ -118,10 +122,20 @@ class Draft(Analyzer):
             )
         return report
 
-    def _add(self, report: Report, family: Family, sums: list[FloatArray], reference: str) -> list[dict[str, Any]]:
-        """Add the results of each size and the law of acceptance. Return rows for the table of lengths."""
+    def _add_sizes(
+        self, report: Report, family: Family, sums: list[FloatArray], reference: str
+    ) -> list[dict[str, Any]]:
+        """Add acceptance, KL, tokens per call and speed-up of each size, and return rows of the table of lengths.
+
+        Args:
+            report: the report.
+            family: the family of the draft models.
+            sums: the sums of each size from `draft_sums`, m arrays of (documents, RUNS + longest).
+            reference: the name of the reference.
+
+        """
         rows = []
-        without_cost = []
+        sizes_without_cost = []
         costs = family.column("total_params") / family.column("reference_params")
         for i, size_sums in enumerate(sums):
             cost = self.step_cost or float(costs[i])
@@ -131,34 +145,40 @@ class Draft(Analyzer):
             kl = estimate(size_sums, lambda x: x[..., KL] / x[..., TOKENS])
             report.add("kl", kl, **keys, show=lambda nats: max(nats, 0.0))
             if not size_sums[:, STARTS].any():
-                note = f"no document has {self.longest} scored tokens in a row; use a smaller longest="
-                report.notes.append(f"{family}: {note}.")
+                report.notes.append(
+                    f"{family}: no document has {self.longest} scored tokens in a row; use a smaller longest=."
+                )
                 continue
             per_call = tokens_per_call(size_sums, self.length)
             report.add("tokens_per_call", per_call, **keys, beside={"length": self.length})
-            speeds = []
+            speed_ups = []
             for length in range(1, self.longest + 1):
                 tokens = tokens_per_call(size_sums, length).value
                 independent = sum(acceptance.value**j for j in range(length + 1))
-                speeds.append(tokens / (length * cost + 1))
-                numbers = {"tokens_per_call": tokens, "independent": independent, "cost": cost, "speed_up": speeds[-1]}
+                speed_up = tokens / (length * cost + 1)
+                speed_ups.append(speed_up)
+                numbers = {"tokens_per_call": tokens, "independent": independent, "cost": cost, "speed_up": speed_up}
                 rows.append(keys | {"length": length} | numbers)
             if np.isfinite(cost):
-                best = 1 + first_largest(speeds)
-                speed = tokens_per_call(size_sums, best, time=best * cost + 1)
-                report.add("speed_up", speed, **keys, beside={"length": best, "cost": cost})
+                best_length = 1 + first_largest(speed_ups)
+                largest = tokens_per_call(size_sums, best_length, time=best_length * cost + 1)
+                report.add("speed_up", largest, **keys, beside={"length": best_length, "cost": cost})
             else:
-                without_cost.append(family.labels[i])
-        if without_cost:
+                sizes_without_cost.append(family.labels[i])
+        if sizes_without_cost:
             report.notes.append(
-                f"{family}: the speed-up of {reference} by {listed(without_cost)} is unknown, because the parameters "
-                "of one of the two are unknown; step_cost= sets a cost."
+                f"{family}: the speed-up of {reference} by {listed(sizes_without_cost)} is unknown, because the number "
+                "of parameters of one of the two is unknown; step_cost= sets a cost."
             )
-        if len(sums) > 1:
-            [law] = laws(family.s, sums, lambda x: -np.log(x[..., ACCEPT] / x[..., TOKENS]))
-            if law is not None:
-                report.add("alpha", law.alpha, **family.keys, reference=reference, null=0.0, beside={"R2": law.r2})
         return rows
+
+
+def _add_law(report: Report, family: Family, sums: list[FloatArray], reference: str) -> None:
+    """Add the exponent of -ln acceptance, if there are several sizes."""
+    if len(sums) > 1:
+        [law] = laws(family.s, sums, lambda x: -np.log(x[..., ACCEPT] / x[..., TOKENS]))
+        if law is not None:
+            report.add("alpha", law.alpha, **family.keys, reference=reference, null=0.0, beside={"R2": law.r2})
 
 
 def draft_sums(table: RankTable, longest: int) -> FloatArray:
@@ -173,16 +193,16 @@ def draft_sums(table: RankTable, longest: int) -> FloatArray:
     """
     present, document = table.documents
     accept = table.column("accept").astype(np.float64)
-    begin = _starts(document, table.column("position"), longest)
+    starts = _draft_starts(document, table.column("position"), longest)
     columns = np.zeros((len(present), RUNS + longest))
     columns[:, TOKENS] = table.sum_by_document()
     columns[:, KL] = table.sum_by_document(table.column("kl"))
     columns[:, ACCEPT] = table.sum_by_document(accept)
-    columns[:, STARTS] = np.bincount(document[begin], minlength=len(present))
-    together = np.ones(len(begin))
+    columns[:, STARTS] = np.bincount(document[starts], minlength=len(present))
+    all_accepted = np.ones(len(starts))  # the probability that all tokens of the draft so far are accepted
     for j in range(longest):
-        together = together * accept[begin + j]
-        columns[:, RUNS + j] = np.bincount(document[begin], weights=together, minlength=len(present))
+        all_accepted = all_accepted * accept[starts + j]
+        columns[:, RUNS + j] = np.bincount(document[starts], weights=all_accepted, minlength=len(present))
     return columns
 
 
@@ -192,15 +212,16 @@ def tokens_per_call(sums: FloatArray, length: int, *, time: float = 1.0) -> Esti
     Args:
         sums: sums by document from `draft_sums`.
         length: number of tokens of a draft.
-        time: the divisor. 1 gives tokens per call, and the time of a call gives the speed-up.
+        time: the time of drafting and one call of the reference, in calls of the reference. The result is then the
+            speed-up. With 1, it is the tokens per call.
 
     """
     return estimate(sums, lambda x: (x[..., RUNS : RUNS + length].sum(axis=-1) / x[..., STARTS] + 1) / time)
 
 
-def _starts(document: IntArray, position: IntArray, length: int) -> IntArray:
-    """Return indices of tokens that length - 1 tokens of the same document follow without a gap."""
+def _draft_starts(document: IntArray, position: IntArray, length: int) -> IntArray:
+    """Return the indices of the tokens that begin a run of `length` tokens of one document without a gap."""
     last = np.arange(length - 1, len(position))
     first = last - (length - 1)
-    whole = (document[first] == document[last]) & (position[last] - position[first] == length - 1)
-    return np.asarray(first[whole])
+    is_run = (document[first] == document[last]) & (position[last] - position[first] == length - 1)
+    return np.asarray(first[is_run])

@@ -16,6 +16,7 @@ from rbptrack.analysis import (
     PUBLISHED_IN,
     Analyzer,
     Family,
+    Glossary,
     Report,
     Runs,
     Term,
@@ -37,12 +38,12 @@ from rbptrack.stats import (
     why_no_interval_in_k,
 )
 
-GLOSSARY: dict[str, str | Term] = {
+GLOSSARY: Glossary = {
     "alpha": Term("your exponent of the law in size, -ln RBP_k or CE = A S^-alpha", "α", ".4f"),
-    "beta": Term("your exponent of the law in k, -ln RBP_k = B k^-beta, k even in ln k", "β", ".3f"),
+    "beta": Term("your exponent of the law in k, -ln RBP_k = B k^-beta, with k evenly spaced in ln k", "β", ".3f"),
     "published": Term(f"the authors' exponent ({PUBLISHED_IN})", form=".3f"),
     "published_R2": Term("the authors' R²", "their R²", ".3f"),
-    "R2": Term("share of the variance that your law explains", "R²", ".3f"),
+    "R2": Term("share of the variance of ln y that your law explains", "R²", ".3f"),
     "inside": "whether the published value lies inside your 95% interval; empty without an interval",
     "sizes": "the number of sizes of your fit",
     "largest_k": "the largest k of your fit",
@@ -57,7 +58,7 @@ class Reproduction(Analyzer):
     """Your exponents, compared with the exponents that the paper's authors published."""
 
     largest_k: Annotated[int, Field(ge=3)] = 100
-    """the largest k of the fit in k, which ends earlier if fewer than 10 tokens have a rank above k; the authors do not
+    """the largest k of the fit in k; a k is left out if fewer than 10 tokens have a rank above k; the authors do not
     publish the k of their fits
     """
 
@@ -65,31 +66,34 @@ class Reproduction(Analyzer):
         report = Report(GLOSSARY)
         in_size = published_in_size()
         in_k = published_in_k()
-        cells = set(zip(in_size["family"], in_size["dataset"], strict=True))
-        published = runs[[key in cells for key in zip(runs["family"], runs["dataset"], strict=True)]]
-        if not len(published):
-            names = ", ".join(sorted(in_size["family"].unique()))
+        published_cells = set(zip(in_size["family"], in_size["dataset"], strict=True))
+        has_published = [key in published_cells for key in zip(runs["family"], runs["dataset"], strict=True)]
+        comparable = runs[has_published]
+        if not len(comparable):
+            families = ", ".join(sorted(in_size["family"].unique()))
             datasets = ", ".join(sorted(in_size["dataset"].unique()))
             report.notes.append(
-                f"There are no published values for these measurements. The tables contain {names} on {datasets}."
+                f"There are no published values for these measurements. The tables contain {families} on {datasets}."
             )
             return report
         ks = sorted({*log_grid(self.largest_k).tolist(), *rbp_ks(set(in_size["metric"]))})
-        reading = read_families(published, ks)
+        reading = read_families(comparable, ks)
         for family, counts in reading:
             _add_alphas(report, family, counts, _rows_of_family(in_size, family))
             self._add_betas(report, family, counts, _rows_of_family(in_k, family))
-            published_sizes = in_k.loc[
-                in_k["family"] == _published_name(family), "size"
-            ].unique()  # table 2 has the same sizes
-            lacking = [size for size in published_sizes if size not in family.labels]
-            others = [size for size in family.labels if size not in published_sizes]
-            if lacking:
-                report.notes.append(f"{family}: without the authors' {listed(lacking)}; another range may differ.")
-            if others:
-                report.notes.append(f"{family}: with {listed(others)}, which the authors lack.")
+            # Both published tables have the same sizes.
+            published_sizes = in_k.loc[in_k["family"] == _published_name(family), "size"].unique()
+            missing_sizes = [size for size in published_sizes if size not in family.labels]
+            extra_sizes = [size for size in family.labels if size not in published_sizes]
+            if missing_sizes:
+                report.notes.append(
+                    f"{family}: the authors also used {listed(missing_sizes)}. Exponents may differ with the range of "
+                    "sizes."
+                )
+            if extra_sizes:
+                report.notes.append(f"{family}: the authors did not use {listed(extra_sizes)}.")
         report.notes += reading.notes
-        report.notes += _protocol(published.frame)
+        report.notes += _note_other_settings(comparable.frame)
         if report.questions:
             report.figures = _figures(report)
             report.headline = _headline(report.results["inside"])
@@ -104,7 +108,7 @@ class Reproduction(Analyzer):
             report: the report.
             family: the family.
             counts: the counts of each size.
-            published: the authors' rows of this family and dataset.
+            published: the rows of this family and dataset in the authors' table.
 
         """
         largest = min(self.largest_k, family.vocab_size - 1) if family.vocab_size else self.largest_k
@@ -112,8 +116,8 @@ class Reproduction(Analyzer):
             report.notes.append(f"{family}: no β, because RBP_k is known at fewer than 3 k up to {largest}.")
             return
         for size, size_counts in zip(family.labels, counts, strict=True):
-            cell = published[published["size"] == size]
-            if cell.empty:
+            published_row = published[published["size"] == size]
+            if published_row.empty:
                 continue
             ks = ks_of_law_in_k(size_counts, largest)
             law = law_in_k(size_counts.select(ks))
@@ -126,8 +130,8 @@ class Reproduction(Analyzer):
             beta, line = law
             if not beta.has_interval:
                 report.notes.append(f"{family}: no interval of β at {size}: {why_no_interval_in_k(size_counts)}.")
-            beside = {"published_R2": cell["r2"].item(), "R2": line.r2, "largest_k": ks[-1]}
-            _add(report, "beta", beta, cell["beta"].item(), beside, **family.keys, size=size)
+            beside = {"published_R2": published_row["r2"].item(), "R2": line.r2, "largest_k": ks[-1]}
+            _add_comparison(report, "beta", beta, published_row["beta"].item(), beside, **family.keys, size=size)
 
 
 def _add_alphas(report: Report, family: Family, counts: Sequence[DocumentCounts], published: pd.DataFrame) -> None:
@@ -137,7 +141,7 @@ def _add_alphas(report: Report, family: Family, counts: Sequence[DocumentCounts]
         report: the report.
         family: the family.
         counts: the counts of each size.
-        published: the authors' rows of this family and dataset.
+        published: the rows of this family and dataset in the authors' table.
 
     """
     if len(family.s) < 2:
@@ -147,16 +151,17 @@ def _add_alphas(report: Report, family: Family, counts: Sequence[DocumentCounts]
     if unknown:
         labels = listed([metric_label(metric) for metric in unknown])
         report.notes.append(f"{family}: no interval of α for {labels}: {why_no_interval(counts)}.")
-    for cell in published.to_dict("records"):
-        law = laws.get(cell["metric"])
+    for row in published.to_dict("records"):
+        law = laws.get(row["metric"])
         if law is not None:
-            beside = {"published_R2": cell["r2"], "R2": law.r2, "sizes": law.sizes}
-            _add(report, "alpha", law.alpha, cell["alpha"], beside, **family.keys, metric=cell["metric"])
+            beside = {"published_R2": row["r2"], "R2": law.r2, "sizes": law.sizes}
+            _add_comparison(report, "alpha", law.alpha, row["alpha"], beside, **family.keys, metric=row["metric"])
 
 
-def _add(
+def _add_comparison(
     report: Report, question: str, yours: Estimate, published: float, beside: Mapping[str, Any], **keys: Any
 ) -> None:
+    """Add your estimate to a report, with the published value and whether it lies inside your interval."""
     inside = ""
     if yours.has_interval:
         low, high = yours.interval()
@@ -175,18 +180,20 @@ def _published_name(family: Family) -> str:
     return str(family.rows["family"].iat[0])
 
 
-def _protocol(frame: pd.DataFrame) -> Iterator[str]:
+def _note_other_settings(frame: pd.DataFrame) -> Iterator[str]:
     """Yield a note if some runs were measured with other settings than the authors'."""
     measured = frame[frame["vocab_size"].notna() & frame["sequence"].notna()]
-    protocols = set()
+    settings = set()
     ranks = measured["rank"].fillna("unknown")
-    for rule, length, rank in zip(measured["sequence"], measured["seq_len"], ranks, strict=True):
-        at = "at an unknown length" if pd.isna(length) else f"at {length} tokens"
-        protocols.add(f"{rule} {at}, rank={rank}")
-    sequence, length, rank = PAPER_PROTOCOL
-    if protocols - {f"{sequence} at {length} tokens, rank={rank}"}:
-        yours = ", ".join(sorted(protocols))
-        yield f"The authors {sequence} at {length} tokens and count {rank} ranks (protocol=paper); yours: {yours}."
+    for sequence, length, rank in zip(measured["sequence"], measured["seq_len"], ranks, strict=True):
+        settings.add(_settings_text(sequence, "unknown" if pd.isna(length) else length, rank))
+    authors = _settings_text(*PAPER_PROTOCOL)
+    if settings - {authors}:
+        yield f"The authors measured with {authors} (protocol=paper); yours: {'; '.join(sorted(settings))}."
+
+
+def _settings_text(sequence: object, length: object, rank: object) -> str:
+    return f"dataset.sequence={sequence}, dataset.seq_len={length}, rank={rank}"
 
 
 def _figures(report: Report) -> dict[str, Any]:
@@ -200,8 +207,9 @@ def _figures(report: Report) -> dict[str, Any]:
 
 
 def _headline(inside: pd.Series[str]) -> str:
+    """Return how many published exponents lie inside your intervals. inside: `yes`, `no` or empty for each exponent."""
     tested = int(inside.isin(["yes", "no"]).sum())
     if tested:
         number_inside = int((inside == "yes").sum())
         return f"Of {counted(tested, 'published exponent')}, {number_inside} lie inside your 95% intervals."
-    return f"{counted(len(inside), 'published exponent')} beside yours; yours have no intervals."
+    return f"{counted(len(inside), 'published exponent')} cannot be tested, because your exponents have no intervals."

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.ce_parts import PARTS, CeParts, decompose, means, part_sums
+from plugins.ce_parts import PARTS, CeParts, decompose, mean_parts, part_sums
 from rbptrack.analysis import Report
 from rbptrack.analysis.testing import NeedsRanks, NeedsSizes
 from rbptrack.base.errors import RbptrackError
@@ -52,7 +52,7 @@ def test_part_sums_fulfil_both_identities_for_any_ranks(tokens: list[tuple[int, 
     rank, p_times_rank = map(np.array, zip(*tokens, strict=True))
     table = rank_table(rank, documents=2, logprob=np.log(p_times_rank / rank))
     sums = part_sums([table], table.histogram())
-    parts = dict(zip(PARTS, means(sums.sums.sum(axis=0)), strict=True))
+    parts = dict(zip(PARTS, mean_parts(sums.sums.sum(axis=0)), strict=True))
     assert parts["ce"] == pytest.approx(table.ce, abs=1e-9)
     assert parts["rank"] + parts["rest"] == pytest.approx(parts["ce"], rel=1e-9)
     parts_of_second = [parts["error_entropy"], parts["self_alignment"], parts["confidence"]]
@@ -68,7 +68,7 @@ def test_part_sums_without_a_document_change_the_parts_as_decompose_of_the_rest_
     sums = part_sums([table], table.histogram()).sums
     keep = table.column("document") > 0
     rest = rank_table(rank[keep], documents=199, vocab_size=V, logprob=table.column("logprob")[keep])
-    change = means(sums[1:].sum(axis=0))[3:] - means(sums.sum(axis=0))[3:]
+    change = mean_parts(sums[1:].sum(axis=0))[3:] - mean_parts(sums.sum(axis=0))[3:]
     expected = decompose(rest.histogram()) - decompose(table.histogram())
     np.testing.assert_allclose(change, expected, atol=0.1 * abs(expected).max())
 

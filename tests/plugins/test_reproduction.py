@@ -94,7 +94,7 @@ def test_reproduction_of_larger_exponent_is_above_the_published_one() -> None:
     assert rows.loc["ce", "inside"] == "no"
     assert rows.loc["ce", "verdict"] == "above"
     assert report.headline.startswith("Of 3 published exponents")
-    assert any("yours: slide at 256 tokens, rank=unknown." in note for note in report.notes)
+    assert any("yours: dataset.sequence=slide, dataset.seq_len=256, rank=unknown." in note for note in report.notes)
 
 
 def test_reproduction_of_two_sizes_has_exponents_without_intervals() -> None:
@@ -108,8 +108,8 @@ def test_reproduction_of_two_sizes_has_exponents_without_intervals() -> None:
 
 def test_reproduction_notes_sizes_that_differ_from_the_authors() -> None:
     report = Reproduction().analyze(imported_runs(sizes={"small": GPT2["small"], "tiny": 10**6}))
-    assert any("without the authors' medium, large and xl" in note for note in report.notes)
-    assert any("with tiny, which the authors lack" in note for note in report.notes)
+    assert any("the authors also used medium, large and xl" in note for note in report.notes)
+    assert any("the authors did not use tiny" in note for note in report.notes)
 
 
 def test_reproduction_fits_beta_by_least_squares_in_ln_k() -> None:
