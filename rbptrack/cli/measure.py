@@ -21,7 +21,8 @@ def measure(words: Words = UNSET) -> int:
     if read_command_line(words).needs_hydra:
         from rbptrack.sweep.hydra import run_by_hydra
 
-        return run_by_hydra(words)
+        run_by_hydra(words)
+        return 0
     from rbptrack.config.compose import compose
 
     configs = compose(words)

@@ -1,4 +1,4 @@
-"""Sweeps: resolve cells, skip those already measured, measure the rest here or in jobs, analyse; and estimate costs."""
+"""Run sweeps and estimate their costs. A sweep measures cells, delivers the measurements and analyses them."""
 
 from rbptrack.sweep.backends import run_job
 from rbptrack.sweep.cells import Cell, Resolver, resolve

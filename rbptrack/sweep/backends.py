@@ -1,8 +1,9 @@
 """Measure the cells of a sweep in this process, on the GPUs of this machine, or as one SLURM array.
 
-`Gpus` and `Slurm` write the cells into job files. `rbptrack job FILE` measures the cells of one file, leaves finished
-records in their folders, and never touches the tracking store. The process that launched the jobs delivers the records
-as they appear, so any store will do, even a file on a laptop. If a job ends early, run the command again to continue.
+`Gpus` and `Slurm` write the cells into job files. `rbptrack job FILE` measures the cells of one file and leaves the
+finished measurements on disk. It does not use the tracking store: the process that launched the jobs delivers the
+measurements as they appear. The store may therefore be a file that only this process can reach. If a job ends early,
+run the command again to continue.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from rbptrack.sweep.cells import Cell, check_unchanged, read_job, write_job
 from rbptrack.sweep.measuring import Failed, Found, Outcome, deliver_finished, failure_file, leave_failure, measure_cell
 from rbptrack.tracking import Store
 
-LARGE = 1e9
-"""A model with at least this many parameters has one job per dataset. Several GPUs can then share its work."""
+LARGE_MODEL_PARAMS = 1e9
+"""A model with at least this many parameters has one job per dataset, so several GPUs can share its work."""
 
 Finished = Callable[[int, Outcome], None]
 """A function that a backend calls when a cell has ended, with the cell's number and its outcome."""
 
 _POLL_SECONDS = 1.0
-_PATIENCE_SECONDS = 60.0  # how long to wait for another command that delivers the same result
-_GPU = re.compile(r"\d+|(GPU|MIG)-.+")  # name of a GPU in CUDA_VISIBLE_DEVICES
+_PATIENCE_SECONDS = 60.0  # how long to wait for another command that delivers the same measurement
+_GPU_NAME = re.compile(r"\d+|(GPU|MIG)-.+")  # as in CUDA_VISIBLE_DEVICES
 _SCRIPT_FILE = "job.sh"
 _ARRAY_FILE = "array.txt"  # holds the number of the SLURM array and the fingerprints of its cells
 
-# The time limit must not send TERM. scancel sends TERM, too, and a job that was cancelled would then be requeued.
+# SLURM sends USR1 at the time limit. It cannot be TERM, which scancel sends: a cancelled job would be requeued.
 _SCRIPT = """\
 #!/bin/bash
 #SBATCH --array=0-{last}
@@ -62,7 +63,7 @@ wait $child
 
 
 class Backend(Protocol):
-    """Measures the cells of a sweep somewhere."""
+    """A place where the cells of a sweep are measured."""
 
     def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
         """Measure cells. Returns when all of them have ended.
@@ -88,11 +89,11 @@ class Local:
     deliver: bool = True
 
     def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
-        """Check all cells first, then measure those that passed the check."""
+        """Check all cells first, then measure the cells that passed the check."""
         from rbptrack.sweep.load import Loader
 
         loader = Loader()
-        for number, cell in _accepted(cells, loader.check, finished).items():
+        for number, cell in _cells_that_pass(cells, loader.check, finished).items():
             finished(number, measure_cell(cell, self.store, loader=loader, deliver=self.deliver))
 
 
@@ -114,16 +115,16 @@ class Gpus:
     deliver: bool = True
 
     def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
-        """Run jobs until all have ended. An interrupt of this process ends the jobs."""
+        """Run jobs until all have ended. If this process is interrupted, it ends the jobs."""
         gpus = self.names or _all_gpus()
-        jobs, sized = _write_jobs(cells, finished, self.folder, at_a_time=len(gpus))
+        jobs, readable_cells = _write_jobs(cells, finished, self.folder, at_a_time=len(gpus))
         if not jobs:
             return
-        collect = Collector(sized, self.store, self.folder, finished, deliver=self.deliver)
+        collector = Collector(readable_cells, self.store, self.folder, finished, deliver=self.deliver)
         commands = [job_command(job) for job in jobs]
         say(f"{counted(len(jobs), 'job')} on {counted(len(gpus), 'GPU')}; their output: {short_path(self.folder)}")
-        run_on_gpus(commands, gpus, self.folder, collect)
-        collect.end()
+        run_on_gpus(commands, gpus, self.folder, collector.collect)
+        collector.finish()
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Slurm:
         store: the tracking store.
         folder: the folder for job files, the script and the output of the jobs. All nodes must see it.
         options: options of sbatch, such as {"partition": "gpu", "gres": "gpu:1", "time": "4:00:00"}.
-        show: if true, the script is printed and nothing is submitted.
+        show: whether to print the script instead of submitting it.
         deliver: whether measurements are delivered to the store.
 
     """
@@ -146,29 +147,29 @@ class Slurm:
     deliver: bool = True
 
     def run(self, cells: Mapping[int, Cell], finished: Finished) -> None:
-        """Run jobs until all have ended. If this process is interrupted, the array goes on.
+        """Run jobs until all have ended. If this process is interrupted, the jobs go on.
 
         Raises:
             BadInput: sbatch is not installed or refuses the script, or an earlier array still measures some cells.
 
         """
         fingerprints = [cell.fingerprint for cell in cells.values()]
-        _refuse_while_an_array_runs(self.folder, fingerprints)
-        jobs, accepted = _write_jobs(cells, finished, self.folder)
+        _refuse_running_array(self.folder, fingerprints)
+        jobs, readable_cells = _write_jobs(cells, finished, self.folder)
         if not jobs:
             return
         script = self._write_script(len(jobs))
         if self.show:
             say(script.read_text())
             return
-        collect = Collector(accepted, self.store, self.folder, finished, deliver=self.deliver)
-        submit_and_wait(script, fingerprints, collect)
-        collect.end()
+        collector = Collector(readable_cells, self.store, self.folder, finished, deliver=self.deliver)
+        submit_and_wait(script, fingerprints, collector.collect)
+        collector.finish()
 
-    def _write_script(self, jobs: int) -> Path:
+    def _write_script(self, num_jobs: int) -> Path:
         path = self.folder / _SCRIPT_FILE
         script = _SCRIPT.format(
-            last=jobs - 1,
+            last=num_jobs - 1,
             logs=str(self.folder).replace("%", "%%"),
             options="\n".join(f"#SBATCH --{name}={value}" for name, value in self.options.items()),
             working_folder=shlex.quote(str(Path.cwd())),
@@ -185,7 +186,7 @@ def make_backend(settings: Config, store: Store, name: str) -> Backend:
     Args:
         settings: the configuration; `launch` and `deliver` are read.
         store: the tracking store.
-        name: the name of the folder for job files.
+        name: the name of the folder for job files: the sweep, or a fingerprint.
 
     """
     launch = settings.launch
@@ -226,7 +227,7 @@ def run_job(path: Path) -> int:
 
 
 class Collector:
-    """Delivers the measurements that jobs have finished, and reports the outcome of each cell.
+    """Delivers the measurements that jobs finish, and reports the outcome of each cell.
 
     Args:
         cells: the cells that jobs measure, by their number in the sweep.
@@ -245,15 +246,16 @@ class Collector:
         self._folder = folder
         self._finished = finished
         self._deliver = deliver
-        self._before: set[str] | None = set()  # runs that the store had before the jobs; None: the store was away
+        # The runs of these cells that the store had before the jobs began; None if the store was away.
+        self._run_ids_before: set[str] | None = set()
         for cell in cells.values():
             failure_file(cell).unlink(missing_ok=True)  # an earlier job may have left one
         if deliver and any(cell.config.force for cell in cells.values()):
-            run_ids = self._stored()
-            self._before = None if run_ids is None else set(run_ids.values())
+            run_id_by_number = self._find_run_ids()
+            self._run_ids_before = None if run_id_by_number is None else set(run_id_by_number.values())
 
-    def __call__(self, patience: float = 0) -> None:
-        """Deliver the measurements that are finished now.
+    def collect(self, patience: float = 0) -> None:
+        """Deliver the measurements that are finished now, and report their outcomes.
 
         Args:
             patience: how many seconds to wait for another process that is delivering one of them.
@@ -262,20 +264,23 @@ class Collector:
         for number, cell in list(self._cells.items()):
             outcome = deliver_finished(cell, self._store, deliver=self._deliver, patience=patience)
             if outcome is not None:
-                self._end(number, outcome)
+                self._report(number, outcome)
 
-    def end(self) -> None:
-        """Deliver the rest after the jobs have ended. A cell without a result has failed, unless the store has it."""
-        self(patience=_PATIENCE_SECONDS)
-        if self._deliver and self._cells and self._before is not None:
-            for number, run_id in (self._stored() or {}).items():  # another command may have delivered them
-                if run_id not in self._before:
-                    self._end(number, Found(self._cells[number].title, run_id))
+    def finish(self) -> None:
+        """Deliver the last measurements after all jobs have ended, and report the outcomes of all remaining cells.
+
+        A cell without a measurement on disk has failed, unless another command has delivered it meanwhile.
+        """
+        self.collect(patience=_PATIENCE_SECONDS)
+        if self._deliver and self._cells and self._run_ids_before is not None:
+            for number, run_id in (self._find_run_ids() or {}).items():
+                if run_id not in self._run_ids_before:
+                    self._report(number, Found(self._cells[number].title, run_id))
         for number, cell in list(self._cells.items()):
-            self._end(number, Failed(cell.title, f"its job left no result; see {short_path(self._folder)}/*.log"))
+            self._report(number, Failed(cell.title, f"its job left no result; see {short_path(self._folder)}/*.log"))
 
-    def _stored(self) -> dict[int, str] | None:
-        """Return the run IDs of remaining cells that the store has, by number. Returns None if the store is away."""
+    def _find_run_ids(self) -> dict[int, str] | None:
+        """Return the run ID of each remaining cell that the store has, by number. Return None if the store is away."""
         try:
             run_ids = self._store.find_all({cell.fingerprint for cell in self._cells.values()})
         except StoreAway:
@@ -284,7 +289,7 @@ class Collector:
             number: run_ids[cell.fingerprint] for number, cell in self._cells.items() if cell.fingerprint in run_ids
         }
 
-    def _end(self, number: int, outcome: Outcome) -> None:
+    def _report(self, number: int, outcome: Outcome) -> None:
         del self._cells[number]
         self._finished(number, outcome)
 
@@ -298,26 +303,32 @@ def group_into_jobs(cells: Sequence[tuple[Cell, int]], *, at_a_time: int = 0) ->
 
     Args:
         cells: pairs of a cell and the number of parameters of its model.
-        at_a_time: the number of jobs that run at the same time; 0 means that it is unknown.
+        at_a_time: the number of jobs that run at the same time; 0 if it is unknown.
 
     """
-    jobs: dict[str, list[Cell]] = {}
-    sizes: dict[str, int] = {}  # sum of the parameters over the cells of a job
-    small: dict[str, int] = {}  # the same sum, for the jobs of small models
+    cells_by_job: dict[str, list[Cell]] = {}
+    params_by_job: dict[str, int] = {}  # sum of the parameters over the cells of a job
+    small_jobs: set[str] = set()
     for cell, params in cells:
-        key = repr((cell.config.model, cell.config.reference))
-        if params >= LARGE:
-            key = f"{key} {cell.fingerprint}"
+        job = repr((cell.config.model, cell.config.reference))
+        if params >= LARGE_MODEL_PARAMS:
+            job = f"{job} {cell.fingerprint}"
         else:
-            small[key] = small.get(key, 0) + params
-        jobs.setdefault(key, []).append(cell)
-        sizes[key] = sizes.get(key, 0) + params
-    if 0 < at_a_time < len(small):
-        for key in sorted(small, key=lambda key: (-small[key], key)):
-            shared = min(range(at_a_time), key=lambda number: (sizes.get(f"shared {number}", 0), number))
-            jobs.setdefault(f"shared {shared}", []).extend(jobs.pop(key))
-            sizes[f"shared {shared}"] = sizes.get(f"shared {shared}", 0) + small[key]
-    return [jobs[key] for key in sorted(jobs, key=lambda key: (-sizes[key], key))]
+            small_jobs.add(job)
+        cells_by_job.setdefault(job, []).append(cell)
+        params_by_job[job] = params_by_job.get(job, 0) + params
+
+    def largest_first(job: str) -> tuple[int, str]:
+        return -params_by_job[job], job
+
+    if 0 < at_a_time < len(small_jobs):
+        shared_jobs = [f"shared {number}" for number in range(at_a_time)]
+        params_by_job |= dict.fromkeys(shared_jobs, 0)
+        for job in sorted(small_jobs, key=largest_first):
+            smallest = min(shared_jobs, key=params_by_job.__getitem__)
+            cells_by_job.setdefault(smallest, []).extend(cells_by_job.pop(job))
+            params_by_job[smallest] += params_by_job[job]
+    return [cells_by_job[job] for job in sorted(cells_by_job, key=largest_first)]
 
 
 def job_command(path: Path) -> list[str]:
@@ -326,7 +337,7 @@ def job_command(path: Path) -> list[str]:
 
 
 def run_on_gpus(commands: Sequence[list[str]], gpus: Sequence[str], folder: Path, collect: Callable[[], None]) -> None:
-    """Run each command on the next free GPU, until all have ended. An interrupt ends the commands.
+    """Run each command on the next free GPU, until all have ended. If this process is interrupted, it ends them.
 
     Args:
         commands: the commands, in the order in which they begin.
@@ -337,7 +348,7 @@ def run_on_gpus(commands: Sequence[list[str]], gpus: Sequence[str], folder: Path
     """
     waiting = deque(enumerate(commands))
     free = list(gpus)
-    running: dict[subprocess.Popen[bytes], str] = {}
+    running: dict[subprocess.Popen[bytes], str] = {}  # process -> its GPU
     try:
         while waiting or running:
             while waiting and free:
@@ -362,7 +373,7 @@ def run_on_gpus(commands: Sequence[list[str]], gpus: Sequence[str], folder: Path
 def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable[[], None]) -> None:
     """Submit a SLURM array and wait for its end.
 
-    After an interrupt, the jobs of the array go on. The user runs the same command again to deliver their results.
+    If this process is interrupted, the array goes on. The user runs the command again to deliver the results.
 
     Args:
         script: the script for sbatch.
@@ -393,7 +404,7 @@ def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable
         if not number:
             raise BadInput(f"sbatch refuses {short_path(script)}: {array.stderr.read().strip()}")
         write_whole(script.parent / _ARRAY_FILE, "\n".join([number, *fingerprints]))
-        say(f"submitted as SLURM's array {number}; output: {short_path(script.parent)}")
+        say(f"submitted as SLURM array {number}; output: {short_path(script.parent)}")
         try:
             while array.poll() is None:
                 time.sleep(_POLL_SECONDS)
@@ -404,9 +415,9 @@ def submit_and_wait(script: Path, fingerprints: Sequence[str], collect: Callable
             raise
 
 
-def _accepted(cells: Mapping[int, Cell], check: Callable[[Cell], object], finished: Finished) -> dict[int, Cell]:
-    """Return the cells that pass a check. Report the others as failed."""
-    accepted = {}
+def _cells_that_pass(cells: Mapping[int, Cell], check: Callable[[Cell], object], finished: Finished) -> dict[int, Cell]:
+    """Return the cells that pass a check, by number. Report the others as failed."""
+    passed = {}
     with spinner("checking models and tokenizers"):
         for number, cell in cells.items():
             try:
@@ -414,39 +425,40 @@ def _accepted(cells: Mapping[int, Cell], check: Callable[[Cell], object], finish
             except RbptrackError as error:
                 finished(number, Failed.from_error(cell.title, error))
             else:
-                accepted[number] = cell
-    return accepted
+                passed[number] = cell
+    return passed
 
 
 def _write_jobs(
     cells: Mapping[int, Cell], finished: Finished, folder: Path, *, at_a_time: int = 0
 ) -> tuple[list[Path], dict[int, Cell]]:
-    """Write job files for the cells whose models can be read. Returns the files, and these cells by number."""
+    """Write job files for the cells with readable models. Returns the files, and these cells by number."""
     from rbptrack.sweep.load import Loader
 
     loader = Loader()
-    accepted = _accepted(cells, lambda cell: loader.parameters(cell.weights), finished)
-    sized = [(cell, loader.parameters(cell.weights).total) for cell in accepted.values()]
+    readable_cells = _cells_that_pass(cells, lambda cell: loader.parameters(cell.weights), finished)
+    cells_and_params = [(cell, loader.parameters(cell.weights).total) for cell in readable_cells.values()]
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    for number, job in enumerate(group_into_jobs(sized, at_a_time=at_a_time)):
+    for number, job_cells in enumerate(group_into_jobs(cells_and_params, at_a_time=at_a_time)):
         files.append(folder / f"{number}.json")
-        write_job(files[-1], job)
-    return files, accepted
+        write_job(files[-1], job_cells)
+    return files, readable_cells
 
 
-def _refuse_while_an_array_runs(folder: Path, fingerprints: Collection[str]) -> None:
-    """Raise BadInput if an earlier SLURM array still runs that reads this folder or measures one of these cells."""
+def _refuse_running_array(folder: Path, fingerprints: Collection[str]) -> None:
+    """Raise BadInput if an earlier SLURM array that uses this folder or measures one of these cells still runs."""
     for file in folder.parent.glob(f"*/{_ARRAY_FILE}"):
-        number, *its_fingerprints = file.read_text().split()
-        if file.parent != folder and set(its_fingerprints).isdisjoint(fingerprints):
+        number, *array_fingerprints = file.read_text().split()
+        if file.parent != folder and set(array_fingerprints).isdisjoint(fingerprints):
             continue
         with suppress(FileNotFoundError):  # squeue is not installed
             command = ["squeue", "--noheader", f"--jobs={number}"]
             if subprocess.run(command, capture_output=True, check=False).stdout.strip():
                 raise BadInput(
-                    f"the SLURM array {number} still measures some of these cells, and its results will be kept. "
-                    f"Repeat the command when the array has ended, or after scancel {number}"
+                    f"the SLURM array {number} is still running, and it measures some of these cells or belongs to a "
+                    "sweep of this name. Its results are kept. Run the command again when it has ended, or after "
+                    f"scancel {number}"
                 )
 
 
@@ -463,7 +475,7 @@ def _all_gpus() -> list[str]:
 
         gpus = [str(number) for number in range(torch.cuda.device_count())]
     else:  # CUDA ignores everything from the first invalid name on, such as -1 or SLURM's NoDevFiles
-        gpus = list(takewhile(_GPU.fullmatch, (name.strip() for name in visible.split(","))))
+        gpus = list(takewhile(_GPU_NAME.fullmatch, (name.strip() for name in visible.split(","))))
     if not gpus:
         raise BadInput(
             "launch=gpus: this process sees no CUDA device. If this machine has GPUs, name them: launch.gpus=0,1"

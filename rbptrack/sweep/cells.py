@@ -1,4 +1,4 @@
-"""Turn a configuration into a cell: pin its model and dataset, and hash everything that determines its numbers."""
+"""Turn a configuration into a cell: pin its model and dataset, and collect everything that determines its numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rbptrack.sources.hub import Missing, NotCached
 from rbptrack.sources.pin import Pinned, pin_dataset, pin_model, pin_tokenizer
 from rbptrack.tracking.facts import title
 
-Key = tuple[str, ...]
+_Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Cell:
     """One model on one dataset, both pinned to a commit or a hash.
 
     Attributes:
-        config: the configuration. `dataset.split` is filled in, and sequences are shortened to the model's maximum.
+        config: the configuration. `dataset.split` is filled in; `dataset.seq_len` is at most the maximum of the model
+            if `dataset.shorten` is true.
         weights: the pinned model.
         tokenizer: the pinned tokenizer: the model's own, or the one that `model.tokenizer` names.
         texts: the pinned dataset.
@@ -74,10 +75,10 @@ class Resolver:
     """Resolves configurations to cells. A model or dataset that several cells name is looked up once."""
 
     def __init__(self) -> None:
-        self._pins: dict[Key, Pinned] = {}
-        self._splits: dict[Key, str] = {}
-        self._rules: dict[str, str] = {}
-        self._lengths: dict[str, int] = {}
+        self._pins: dict[_Key, Pinned] = {}
+        self._split_by_dataset: dict[_Key, str] = {}
+        self._rules_by_tokenizer: dict[str, str] = {}
+        self._max_length_by_model: dict[str, int] = {}
 
     def resolve(self, config: Config) -> Cell:
         """Resolve a configuration to a cell.
@@ -89,17 +90,17 @@ class Resolver:
         """
         self._check_cached(config)
         dataset = config.dataset
-        texts = self._texts(dataset)
+        texts = self._pin_texts(dataset)
         if not dataset.split:
             config = replace(config, dataset=replace(dataset, split=self._only_split(dataset, texts)))
-        weights = self._weights(config.model)
+        weights = self._pin_weights(config.model)
         reference = reference_tokenizer = None
         if config.reference is not None:
-            reference = self._weights(config.reference)
-            reference_tokenizer = self._tokenizer(config.reference, reference)
+            reference = self._pin_weights(config.reference)
+            reference_tokenizer = self._pin_tokenizer(config.reference, reference)
             config = replace(config, reference=replace(config.reference, device=config.model.device))
-        config, notes = self._with_length(config, weights, reference)
-        tokenizer = self._tokenizer(config.model, weights)
+        config, notes = self._shorten_sequences(config, weights, reference)
+        tokenizer = self._pin_tokenizer(config.model, weights)
         identity = cell_identity(
             config,
             weights=weights.identity,
@@ -110,40 +111,42 @@ class Resolver:
         )
         return Cell(config, weights, tokenizer, texts, reference, reference_tokenizer, identity, notes)
 
-    def _pinned(self, key: Key, pin: Callable[[], Pinned]) -> Pinned:
+    def _pin_once(self, key: _Key, pin: Callable[[], Pinned]) -> Pinned:
         if key not in self._pins:
             self._pins[key] = pin()
         return self._pins[key]
 
     def _check_cached(self, config: Config) -> None:
-        """Raise NotCached if repositories of a cell are neither cached nor reachable. The error lists all of them."""
+        """Raise NotCached if a cell needs repositories that are neither cached nor reachable. It lists all of them."""
         missing: list[Missing] = []
         with _collect_missing(missing):
-            self._texts(config.dataset)
+            self._pin_texts(config.dataset)
         for model in filter(None, (config.model, config.reference)):
             with _collect_missing(missing):
-                self._tokenizer(model, self._weights(model))
+                self._pin_tokenizer(model, self._pin_weights(model))
         if missing:
             raise NotCached(list(dict.fromkeys(missing)))
 
-    def _texts(self, dataset: DatasetConfig) -> Pinned:
+    def _pin_texts(self, dataset: DatasetConfig) -> Pinned:
         key = ("dataset", dataset.repo, dataset.path, dataset.revision, *dataset.files)
-        return self._pinned(key, lambda: pin_dataset(dataset))
+        return self._pin_once(key, lambda: pin_dataset(dataset))
 
-    def _weights(self, model: ModelConfig) -> Pinned:
+    def _pin_weights(self, model: ModelConfig) -> Pinned:
         key = ("model", model.repo, model.path, model.gguf, model.revision)
-        return self._pinned(key, lambda: pin_model(model))
+        return self._pin_once(key, lambda: pin_model(model))
 
-    def _tokenizer(self, model: ModelConfig, weights: Pinned) -> Pinned:
+    def _pin_tokenizer(self, model: ModelConfig, weights: Pinned) -> Pinned:
         if not model.tokenizer:
             return weights
-        return self._pinned(("tokenizer", model.tokenizer), lambda: pin_tokenizer(model, weights))
+        return self._pin_once(("tokenizer", model.tokenizer), lambda: pin_tokenizer(model, weights))
 
-    def _with_length(self, config: Config, weights: Pinned, reference: Pinned | None) -> tuple[Config, tuple[str, ...]]:
-        """Shorten sequences to the maximum of the model and of the reference, if `dataset.shorten` allows it.
+    def _shorten_sequences(
+        self, config: Config, weights: Pinned, reference: Pinned | None
+    ) -> tuple[Config, tuple[str, ...]]:
+        """Shorten the sequences to the maximum of the model and of the reference, if `dataset.shorten` allows it.
 
         Returns:
-            The configuration, and a note if sequences were shortened.
+            The configuration; and a note for the user, if sequences were shortened.
 
         """
         dataset = config.dataset
@@ -152,31 +155,34 @@ class Resolver:
         models = [(config.model, weights)]
         if config.reference is not None and reference is not None:
             models.append((config.reference, reference))
-        limits = {model.name: limit for model, pinned in models if (limit := self._max_sequence_length(model, pinned))}
-        name = min(limits, key=limits.__getitem__, default="")
-        if not name or not MIN_SEQ_LEN <= limits[name] < dataset.seq_len:
+        max_lengths = {}
+        for model, pinned in models:
+            if max_length := self._max_sequence_length(model, pinned):
+                max_lengths[model.name] = max_length
+        name = min(max_lengths, key=max_lengths.__getitem__, default="")
+        if not name or not MIN_SEQ_LEN <= max_lengths[name] < dataset.seq_len:
             return config, ()
-        length = limits[name]
+        length = max_lengths[name]
         context = max(1, dataset.context * length // dataset.seq_len)
         reader = "the model" if name == config.model.name else f"the reference {name}"
         note = f"sequences have {length} tokens instead of {dataset.seq_len}, the most that {reader} can read"
         return replace(config, dataset=replace(dataset, seq_len=length, context=context)), (note,)
 
     def _max_sequence_length(self, model: ModelConfig, weights: Pinned) -> int:
-        if weights.identity not in self._lengths:
-            self._lengths[weights.identity] = _max_sequence_length(model, weights)
-        return self._lengths[weights.identity]
+        if weights.identity not in self._max_length_by_model:
+            self._max_length_by_model[weights.identity] = _read_max_sequence_length(model, weights)
+        return self._max_length_by_model[weights.identity]
 
     def _tokenizer_rules(self, model: ModelConfig, tokenizer: Pinned) -> str:
-        if tokenizer.identity not in self._rules:
-            self._rules[tokenizer.identity] = _rules(model, tokenizer)
-        return self._rules[tokenizer.identity]
+        if tokenizer.identity not in self._rules_by_tokenizer:
+            self._rules_by_tokenizer[tokenizer.identity] = _read_tokenizer_rules(model, tokenizer)
+        return self._rules_by_tokenizer[tokenizer.identity]
 
     def _only_split(self, dataset: DatasetConfig, texts: Pinned) -> str:
         key = (texts.identity, dataset.config, *dataset.files)
-        if key not in self._splits:
-            self._splits[key] = only_split(dataset, texts)
-        return self._splits[key]
+        if key not in self._split_by_dataset:
+            self._split_by_dataset[key] = only_split(dataset, texts)
+        return self._split_by_dataset[key]
 
 
 @contextmanager
@@ -209,23 +215,23 @@ def read_job(path: Path) -> list[Cell]:
 
 
 def check_unchanged(cell: Cell) -> None:
-    """Check that local files did not change since the cell was resolved. A job may wait for hours before it begins.
+    """Check that local files have not changed since the cell was resolved. A job may wait for hours before it begins.
 
     Raises:
         BadInput: the files of a model, tokenizer or dataset have changed or do not exist any more.
 
     """
     config = cell.config
-    now: list[tuple[str, Pinned, Callable[[], Pinned]]] = [
+    pins: list[tuple[str, Pinned, Callable[[], Pinned]]] = [  # name, earlier pin, function that pins again
         (config.model.name, cell.weights, lambda: pin_model(config.model)),
         (config.dataset.name, cell.texts, lambda: pin_dataset(config.dataset)),
     ]
     if config.model.tokenizer:
-        now.append((config.model.tokenizer, cell.tokenizer, lambda: pin_tokenizer(config.model, cell.weights)))
+        pins.append((config.model.tokenizer, cell.tokenizer, lambda: pin_tokenizer(config.model, cell.weights)))
     if config.reference is not None and cell.reference is not None:
         reference = config.reference
-        now.append((reference.name, cell.reference, lambda: pin_model(reference)))
-    for name, pinned, pin in now:
+        pins.append((reference.name, cell.reference, lambda: pin_model(reference)))
+    for name, pinned, pin in pins:
         if pinned.revision is None and pin().identity != pinned.identity:
             raise BadInput(f"the files of {name} have changed since the sweep began; start the sweep again")
 
@@ -241,7 +247,7 @@ def resolve(config: Config) -> Cell:
     return Resolver().resolve(config)
 
 
-def _rules(model: ModelConfig, tokenizer: Pinned) -> str:
+def _read_tokenizer_rules(model: ModelConfig, tokenizer: Pinned) -> str:
     """Return the hash of the rules by which a tokenizer splits texts.
 
     The hash is cached on disk, because loading a tokenizer takes seconds. It depends on the version of transformers.
@@ -257,8 +263,8 @@ def _rules(model: ModelConfig, tokenizer: Pinned) -> str:
     return cached_line(f"tokenizers/{cache_key(source=tokenizer.identity)}", load)
 
 
-def _max_sequence_length(model: ModelConfig, weights: Pinned) -> int:
-    """Return the maximum length of a model's sequences in tokens, or 0 for no limit. It is cached on disk."""
+def _read_max_sequence_length(model: ModelConfig, weights: Pinned) -> int:
+    """Return the maximum length of a model's sequences in tokens, or 0 for no limit. The number is cached on disk."""
 
     def load() -> str:
         from rbptrack.models.architecture import load_config, max_sequence_length
@@ -281,8 +287,8 @@ def cell_identity(
 ) -> dict[str, Any]:
     """Return the identity of a measurement: everything that determines its numbers.
 
-    Batch and chunk sizes, device, paths and k are not part of it. `rbptrack.facts` says which facts show each key, and
-    whether the runs of one law must agree in it.
+    Batch and chunk sizes, device, paths and k are not part of the identity. The table in `rbptrack.facts` says which
+    facts show each key of the identity, and whether the runs of one law must agree in it.
 
     Args:
         config: the configuration of the cell.
@@ -294,7 +300,7 @@ def cell_identity(
 
     """
     dataset = config.dataset
-    parts: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "family": config.model.family,
         "size": config.model.size,
         "seed": config.model.seed,
@@ -308,23 +314,26 @@ def cell_identity(
         "sequence": dataset.sequence.value,
         "seq_len": dataset.seq_len,
         "context": dataset.context if dataset.sequence is SequenceRule.slide else 0,
-        "chat": _chat(config),
+        "chat": _chat_template_id(config),
         "candidates": config.candidates.value,
         "rank": config.rank.value,
         "scoring": SCORING_VERSION,
     }
     if config.reference is not None:
-        parts["reference"] = {"name": config.reference.name, "model": reference}
-        parts["reference"] |= _precision(config.reference)
-    return parts
+        identity["reference"] = {
+            "name": config.reference.name,
+            "model": reference,
+            **_precision(config.reference),
+        }
+    return identity
 
 
 def _precision(model: ModelConfig) -> dict[str, str]:
     return {"dtype": model.dtype.value, "matmul": "tf32" if model.tf32 else "float32"}
 
 
-def _chat(config: CellConfig) -> str:
-    """Return an identifier of the chat template: empty for none, `own` for the tokenizer's, or the file's hash."""
+def _chat_template_id(config: CellConfig) -> str:
+    """Identify the chat template: empty without one, `own` for the tokenizer's, or the hash of the file."""
     if not config.dataset.chat:
         return ""
     if not config.model.chat_template:

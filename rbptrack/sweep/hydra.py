@@ -1,4 +1,4 @@
-"""Run Hydra itself, for its own flags such as `--cfg`, its launchers and its sweepers."""
+"""Run Hydra itself, for command lines with its own flags (such as `--cfg`), its launchers or its sweepers."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ from rbptrack.tracking import Store
 register()  # the processes that Hydra's launchers start import this module and compose configurations
 
 
-def run_by_hydra(words: Sequence[str]) -> int:
-    """Run `hydra.main` for a command line that uses Hydra itself, and return the exit code.
+def run_by_hydra(words: Sequence[str]) -> None:
+    """Run `hydra.main` for a command line.
 
     Args:
         words: the words of the command line.
+
+    Raises:
+        BadInput: Hydra cannot compose a config from the words, or a value is not allowed.
+        MeasurementError: a cell failed.
 
     """
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises errors instead of printing them
     sys.argv[1:] = words_for_hydra(words)
     with readable_errors():
         hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(_measure)()
-    return 0
 
 
 def _measure(config: Any) -> float:
@@ -52,17 +55,17 @@ def _measure(config: Any) -> float:
     say(f"{label}{outcome.line()}")
     if isinstance(outcome, Found):
         return float(store.runs(run_ids=[outcome.run_id])["ce"].iat[0])
-    return outcome.numbers["ce"]
+    return outcome.metrics["ce"]
 
 
-class SayBest(Callback):
-    """After a search with a sweeper such as Optuna's, prints the lowest CE and the options that gave it.
+class PrintBest(Callback):
+    """Prints the lowest CE that a search found, and the options that gave it.
 
-    `conf/config.yaml` names this callback.
+    `conf/config.yaml` registers this callback. It prints something only after a search by a sweeper such as Optuna's.
     """
 
     def on_multirun_end(self, config: Any, **_: Any) -> None:
-        """Read the best value from the file that such a sweeper writes, and print it."""
+        """Print the best value from the file that the sweeper wrote. Does nothing if there is no such file."""
         file = Path(config.hydra.sweep.dir, "optimization_results.yaml")
         if not file.is_file():
             return

@@ -1,4 +1,4 @@
-"""Load models and texts of cells, check that they fit together, and keep them for the next cell."""
+"""Load the models and texts of cells, check that they fit together, and keep them for the next cell."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rbptrack.sweep.cells import Cell, cache_key
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_MAX_TOKENS = 20_000_000  # tokenised texts are kept up to this number of tokens; a token takes about 20 bytes
+_MAX_KEPT_TOKENS = 20_000_000  # tokenised texts are kept up to this number of tokens; a token takes about 20 bytes
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,11 @@ class CheckResult:
 
     Attributes:
         candidates: the number of rows of the output head, from the first, among which a target is ranked.
-        without: ids of the rows among these candidates that are left out, because the tokenizer has no token for them.
+        without: ids of the candidates that are left out, because the tokenizer has no token for them.
         template: the chat template that renders documents; empty if `dataset.chat` is false.
         reference_candidates: the number of rows of the reference's output head, from the first, that are candidates.
-        entries: the number of vocabulary entries, from the first on, in which model and reference are compared.
+        entries: the number of vocabulary entries, from the first, over which the distributions of model and reference
+            are compared.
 
     """
 
@@ -55,7 +56,7 @@ class CheckResult:
 
 
 class Loader:
-    """Loads models and texts of cells. It keeps the last model, the last reference, and texts, to use them again."""
+    """Loads the models and texts of cells. Keeps the last model, the last reference and the texts for later cells."""
 
     def __init__(self) -> None:
         self._configs: dict[str, Any] = {}
@@ -70,7 +71,7 @@ class Loader:
         """Load the model of a cell onto its device, and the dataset as sequences of the model's tokens.
 
         Raises:
-            BadInput: model, tokenizer, texts and reference do not fit together, or cannot be read.
+            BadInput: the model, tokenizer, texts or reference cannot be read, or do not fit together.
 
         """
         check = self.check(cell)
@@ -82,8 +83,8 @@ class Loader:
                 self._reference.drop()
                 return model, corpus
             reference = cell.config.reference
-            other = self._reference.load(reference, cell.reference, check.reference_candidates, check.without)
-        return replace(model, reference=Reference(reference.name, other, check.entries)), corpus
+            reference_model = self._reference.load(reference, cell.reference, check.reference_candidates, check.without)
+        return replace(model, reference=Reference(reference.name, reference_model, check.entries)), corpus
 
     def check(self, cell: Cell) -> CheckResult:
         """Check that a cell can be measured, without loading weights or texts.
@@ -94,14 +95,14 @@ class Loader:
 
         """
         if cell.fingerprint not in self._checks:
-            self._checks[cell.fingerprint] = self._check(cell)
+            self._checks[cell.fingerprint] = self._check_now(cell)
         return self._checks[cell.fingerprint]
 
     def corpus(self, cell: Cell) -> Corpus:
-        """Return the dataset as sequences of tokens. Models with equal tokenizers share it."""
+        """Return the dataset of a cell as sequences of tokens. Models with equal tokenizers share it."""
         key = self._corpus_key(cell)
         if key not in self._corpora:
-            if sum(len(corpus.token) for corpus in self._corpora.values()) > _MAX_TOKENS:
+            if sum(len(corpus.token) for corpus in self._corpora.values()) > _MAX_KEPT_TOKENS:
                 self._corpora.clear()
             tokenizer = self.tokenizer(cell)
             dataset = cell.config.dataset
@@ -148,7 +149,7 @@ class Loader:
         return self._parameters[weights.identity]
 
     def _corpus_key(self, cell: Cell) -> str:
-        """Return a key that depends on the texts, on the rules that split them, and on the versions of libraries."""
+        """Return a key for the cache of tokenised texts. Cells with the same key have the same tokens."""
         return cache_key(
             dataset=repr(replace(cell.config.dataset, name="")),
             texts=cell.texts.identity,
@@ -161,8 +162,7 @@ class Loader:
             self._tokenizers[pinned.identity] = load_tokenizer(pinned)
         return self._tokenizers[pinned.identity]
 
-    def _check(self, cell: Cell) -> CheckResult:
-        """Check a cell without using the results of earlier checks."""
+    def _check_now(self, cell: Cell) -> CheckResult:
         config = cell.config
         check_folder(config.model)
         architecture = self.architecture(cell.weights)
@@ -174,38 +174,37 @@ class Loader:
         template = ""
         if config.dataset.chat:
             template = find_chat_template(config.model.chat_template, tokenizer, config.model.name)
-        return self._with_reference(cell, CheckResult(rows, without, template))
+        return self._check_reference(cell, CheckResult(rows, without, template))
 
-    def _with_reference(self, cell: Cell, result: CheckResult) -> CheckResult:
-        """Check the reference of a cell, if it has one, and add the reference's settings to the result."""
+    def _check_reference(self, cell: Cell, result: CheckResult) -> CheckResult:
+        """Check the reference of a cell. Returns the result with the settings of the reference, if the cell has one."""
         reference = cell.config.reference
         if reference is None or cell.reference is None or cell.reference_tokenizer is None:
             return result
         check_folder(reference)
         tokenizer = self._tokenizer(cell.tokenizer)
-        own_tokenizer = self._tokenizer(cell.reference_tokenizer)
+        reference_tokenizer = self._tokenizer(cell.reference_tokenizer)
         architecture = self.architecture(cell.reference)
-        check_compatible(f"reference {reference.name}", architecture, own_tokenizer, cell.config.dataset.seq_len)
-        check_same_tokenizer(reference.name, tokenizer, own_tokenizer)
+        seq_len = cell.config.dataset.seq_len
+        check_compatible(f"reference {reference.name}", architecture, reference_tokenizer, seq_len)
+        check_same_tokenizer(reference.name, tokenizer, reference_tokenizer)
         rows, _ = candidates(architecture, tokenizer, cell.config.candidates)
-        named_rows = [
-            candidates(config, tokenizer, Candidates.tokenizer)[0]
-            for config in (self.architecture(cell.weights), architecture)
-        ]
-        return replace(result, reference_candidates=rows, entries=min(named_rows))
+        model_entries, _ = candidates(self.architecture(cell.weights), tokenizer, Candidates.tokenizer)
+        reference_entries, _ = candidates(architecture, tokenizer, Candidates.tokenizer)
+        return replace(result, reference_candidates=rows, entries=min(model_entries, reference_entries))
 
 
 class _LastModel:
-    """Loads models and keeps the last one, because consecutive cells often use the same model."""
+    """Loads models and keeps the last one, because consecutive cells often have the same model."""
 
     _key = ""
     _model: CausalModel | None = None
 
-    def load(self, model: ModelConfig, weights: Pinned, rows: int, without: tuple[int, ...]) -> CausalModel:
-        key = repr((weights, model, rows, without))  # the config holds all options of loading
+    def load(self, config: ModelConfig, weights: Pinned, rows: int, without: tuple[int, ...]) -> CausalModel:
+        key = repr((weights, config, rows, without))
         if self._model is None or self._key != key:
             self.drop()  # before loading, because memory may not suffice for two models
-            self._model = load_model(model, weights, candidates=rows, without=without)
+            self._model = load_model(config, weights, candidates=rows, without=without)
             self._key = key
         return self._model
 

@@ -1,4 +1,4 @@
-"""Measure one cell under a lock in its own folder, write its record, and deliver it to the store."""
+"""Measure one cell in a folder of its own, under a lock, and deliver the measurement to the store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # these modules import torch and transformers, which are load
 
 log = logging.getLogger(__name__)
 
-_WORSE_NATS = 0.5  # a CE above ln |V| by more than this gets a note; untrained weights are only a little above
+_HIGH_CE_NATS = 0.5  # a CE above ln |V| by more than this gets a note; that of untrained weights is less above
 
 
 @dataclass(frozen=True)
@@ -46,30 +46,30 @@ class Measured:
 
     Attributes:
         title: the names of model and dataset, such as `pythia-70m / wiki`.
-        numbers: the metrics of the measurement, by name.
-        notes: remarks that a reader of the numbers must know.
+        metrics: the metrics of the measurement, by name.
+        notes: remarks that a reader of the metrics must know.
         run_id: the ID of the run in the store; empty if the measurement is not delivered.
-        waits: why the measurement waits on disk for the store; empty if it does not wait.
+        delivery_error: why the delivery failed; the measurement then waits on disk. Empty without an error.
 
     """
 
     title: str
-    numbers: Mapping[str, float]
+    metrics: Mapping[str, float]
     notes: tuple[str, ...] = ()
     run_id: str = ""
-    waits: str = ""
+    delivery_error: str = ""
 
     def line(self) -> str:
         """Return the line about this outcome that the terminal shows."""
-        parts = [f"{self.title:<24} CE {self.numbers[Metric.CE]:.3f}"]
-        ks = rbp_ks(self.numbers)
+        parts = [f"{self.title:<24} CE {self.metrics[Metric.CE]:.3f}"]
+        ks = rbp_ks(self.metrics)
         if ks:
-            nearest = min(ks, key=lambda k: abs(math.log(k / 10)))
-            parts.append(f"RBP_{nearest} {self.numbers[rbp_name(nearest)]:.3f}")
-        parts.append(f"{self.numbers[Metric.NUM_TOKENS]:>11,.0f} tokens")
-        if Metric.TOKENS_PER_SECOND in self.numbers:
-            parts.append(f"{self.numbers[Metric.TOKENS_PER_SECOND]:,.0f} tok/s")
-        if self.waits:
+            nearest_to_10 = min(ks, key=lambda k: abs(math.log(k / 10)))
+            parts.append(f"RBP_{nearest_to_10} {self.metrics[rbp_name(nearest_to_10)]:.3f}")
+        parts.append(f"{self.metrics[Metric.NUM_TOKENS]:>11,.0f} tokens")
+        if Metric.TOKENS_PER_SECOND in self.metrics:
+            parts.append(f"{self.metrics[Metric.TOKENS_PER_SECOND]:,.0f} tok/s")
+        if self.delivery_error:
             parts.append("waits for the store")
         return "  ".join(parts)
 
@@ -109,19 +109,19 @@ class Failed:
 
     @classmethod
     def from_error(cls, title: str, error: Exception) -> Failed:
-        """Make the outcome of a cell that ended with an error. The traceback of an unexpected error is logged.
+        """Make the outcome of a cell that ended with an error. If the error is unexpected, log its traceback.
 
         Args:
             title: the names of model and dataset.
             error: the error.
 
         """
-        known = error if isinstance(error, RbptrackError) else disk_error(error, cells_folder())
-        if known is None:
+        expected_error = error if isinstance(error, RbptrackError) else disk_error(error, cells_folder())
+        if expected_error is None:
             log.error("%s failed", title, exc_info=error)
             message = f"{type(error).__name__}: {first_line(error)}"
         else:
-            message = " ".join(str(known).split())
+            message = " ".join(str(expected_error).split())
         return cls(title, message, bad_input=isinstance(error, BadInput))
 
     def line(self) -> str:
@@ -134,24 +134,24 @@ Outcome = Measured | Found | Failed
 
 
 def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deliver: bool = True) -> Outcome:
-    """Measure one cell and log it, unless the store has it already.
+    """Measure one cell and deliver the measurement, unless the store has it already.
 
-    Errors are not raised but returned as the outcome `Failed`. The caller can then go on with the next cell.
+    An error is not raised: the outcome is then `Failed`, and the caller can go on with the next cell.
 
     Args:
         cell: the cell to measure.
         store: the tracking store.
-        loader: loads models and texts; pass the same one for several cells to use them again.
-        deliver: if false, the store is neither read nor written, and the finished folder stays on disk.
+        loader: loads models and texts. Pass one loader for several cells, because it keeps what it has loaded.
+        deliver: if false, the store is neither read nor written, and the measurement stays on disk.
 
     """
     try:
-        with _locked(cell):
-            if deliver and not cell.config.force and (run_id := _find_run(cell, store)):
+        with _hold_lock(cell):
+            if deliver and not cell.config.force and (run_id := _find_run_id(cell, store)):
                 return Found(cell.title, run_id)
             if not (cell.folder / RECORD_FILE).exists():
                 _measure(cell, store, loader)
-            return _deliver(cell, store, deliver=deliver)
+            return _deliver(cell, store) if deliver else _read_outcome(cell)
     except Exception as error:
         raise_for_last_signal()
         failed = Failed.from_error(cell.title, error)
@@ -163,18 +163,18 @@ def measure_cell(cell: Cell, store: Store, *, loader: Loader | None = None, deli
 
 
 def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience: float = 0) -> Outcome | None:
-    """Deliver a measurement that another process has finished, or log its failure.
+    """Deliver a measurement that another process has finished, or log the failure of that process.
 
-    Errors of the delivery are not raised but returned as the outcome `Failed`.
+    An error of the delivery is not raised: the outcome is then `Failed`.
 
     Args:
         cell: the cell that the other process measures.
         store: the tracking store.
-        deliver: if false, the store is not written, and the finished folder stays on disk.
-        patience: how many seconds to wait for a process that holds the cell's lock.
+        deliver: if false, the store is not written, and the measurement stays on disk.
+        patience: how many seconds to wait for a process that holds the lock of the cell.
 
     Returns:
-        The outcome. None if the other process has not ended yet, or if another command delivers the measurement.
+        The outcome. None if the other process is still measuring, or if another command delivers the measurement.
 
     """
     try:
@@ -187,7 +187,7 @@ def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience
         if not (cell.folder / RECORD_FILE).exists():
             return None
         with FileLock(_lock_file(cell), timeout=patience):
-            return _deliver(cell, store, deliver=deliver)
+            return _deliver(cell, store) if deliver else _read_outcome(cell)
     except (Timeout, FileNotFoundError):
         return None
     except Exception as error:
@@ -197,15 +197,13 @@ def deliver_finished(cell: Cell, store: Store, *, deliver: bool = True, patience
 
 def log_failure(cell: Cell, store: Store, message: str) -> None:
     """Log a FAILED run that says why a cell failed. Does nothing if the store does not answer."""
-    facts = Facts.collect(
-        cell.config, cell.identity, _pinned_facts(cell)
-    )  # without facts that need the model and the texts
+    facts = Facts.collect(cell.config, cell.identity, _pinned_facts(cell))
     with suppress(RbptrackError):
         store.fail(Record(facts.title, facts.tags(), facts.params()), message)
 
 
 def leave_failure(cell: Cell, message: str) -> None:
-    """Write the reason why a cell failed to a file, for the process that launched this one."""
+    """Write why a cell failed to a file, which the process that launched this job reads."""
     with suppress(OSError):
         failure_file(cell).parent.mkdir(parents=True, exist_ok=True)
         write_whole(failure_file(cell), message)
@@ -221,8 +219,8 @@ def _lock_file(cell: Cell) -> Path:
 
 
 @contextmanager
-def _locked(cell: Cell) -> Iterator[None]:
-    """Hold the lock of a cell while a block runs. If another process holds it, print a line and wait."""
+def _hold_lock(cell: Cell) -> Iterator[None]:
+    """Hold the lock of a cell while a block runs. If another process holds the lock, print a line and wait."""
     cell.folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(_lock_file(cell))
     try:
@@ -236,8 +234,8 @@ def _locked(cell: Cell) -> Iterator[None]:
         lock.release()
 
 
-def _find_run(cell: Cell, store: Store) -> str:
-    """Return the run ID of a finished measurement. It is empty if the store has none or does not answer."""
+def _find_run_id(cell: Cell, store: Store) -> str:
+    """Return the run ID of a cell that is measured already. It is empty if there is none, or the store is away."""
     try:
         return store.find(cell.fingerprint) or ""
     except StoreAway:
@@ -245,14 +243,14 @@ def _find_run(cell: Cell, store: Store) -> str:
 
 
 def _measure(cell: Cell, store: Store, loader: Loader | None) -> None:
-    """Measure a cell, and write its ranks and its record into its folder."""
+    """Measure a cell. Writes the ranks and the record into the folder of the cell."""
     from rbptrack.sweep.load import Loader
 
     began = time.time()
     failure_file(cell).unlink(missing_ok=True)
     loader = loader or Loader()
     model, corpus = loader.load(cell)
-    facts = _facts(cell, model, corpus, loader.check(cell).template)
+    facts = _collect_facts(cell, model, corpus, loader.check(cell).template)
     cell.folder.mkdir(exist_ok=True)
     Outbox(store).address(cell.folder)
     measure_loaded(
@@ -273,13 +271,13 @@ def measure_loaded(
     model: CausalModel,
     corpus: Corpus,
     tokenizer: PreTrainedTokenizerBase,
-    facts: Callable[[Measurement], Facts],
+    collect_facts: Callable[[Measurement], Facts],
     *,
     began: float,
     notes: Sequence[str] = (),
     show_bar: bool = True,
 ) -> tuple[Measurement, Record]:
-    """Measure a corpus with a model, and write the ranks and the record into a folder.
+    """Measure a corpus with a model. Writes the ranks and the record into a folder.
 
     Args:
         folder: the folder for the files of the measurement.
@@ -287,9 +285,9 @@ def measure_loaded(
         model: the model, on its device.
         corpus: the dataset as sequences of the model's tokens.
         tokenizer: the model's tokenizer.
-        facts: a function that returns the facts of the finished measurement.
+        collect_facts: a function that returns the facts of the finished measurement.
         began: when the measurement began, in seconds since 1970.
-        notes: remarks that a reader of the numbers must know.
+        notes: remarks that a reader of the metrics must know.
         show_bar: whether to show a progress bar.
 
     Raises:
@@ -300,7 +298,7 @@ def measure_loaded(
     from rbptrack import engine
 
     name = title(config.model.name, config.dataset.name)
-    ks, notes_on_k = _usable_ks(config, model.vocab_size)
+    ks, notes_on_ks = _usable_ks(config, model.vocab_size)
     with bar(corpus.num_targets, name, hidden=not show_bar) as progress:
         measurement = engine.measure(
             model,
@@ -314,18 +312,18 @@ def measure_loaded(
     record = write_record(
         folder,
         measurement,
-        facts(measurement),
+        collect_facts(measurement),
         documents=corpus.document_table(),
         unscored=corpus.unscored_table(),
         token_texts=corpus.token_texts(tokenizer, measurement.first_choices()),
         began=began,
-        notes=(*notes, *notes_on_k, *_note_on_high_ce(config.dataset.name, measurement, model.vocab_size)),
+        notes=(*notes, *notes_on_ks, *_note_on_high_ce(config.dataset.name, measurement, model.vocab_size)),
     )
     return measurement, record
 
 
 def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the k of the configuration up to the size of the vocabulary, and a note on the larger ones.
+    """Return the values of k up to the size of the vocabulary, and a note that names larger ones.
 
     Raises:
         BadInput: every k is larger than the vocabulary.
@@ -333,36 +331,38 @@ def _usable_ks(config: Config, vocab_size: int) -> tuple[tuple[int, ...], tuple[
     """
     requested = tuple(dict.fromkeys(config.k.values))
     usable = tuple(k for k in requested if k <= vocab_size)
-    above = ", ".join(str(k) for k in requested if k > vocab_size)
+    too_large = [str(k) for k in requested if k > vocab_size]
     if not usable:
-        raise BadInput(f"k must be at most {vocab_size}, the vocabulary of {config.model.name}; got {above}")
-    if not above:
+        raise BadInput(
+            f"k must be at most {vocab_size}, the vocabulary of {config.model.name}; got {', '.join(too_large)}"
+        )
+    if not too_large:
         return usable, ()
-    verb = "are" if "," in above else "is"
-    return usable, (f"k={above} {verb} left out: the vocabulary has only {vocab_size:,} entries",)
+    verb = "is" if len(too_large) == 1 else "are"
+    return usable, (f"k={', '.join(too_large)} {verb} left out: the vocabulary has only {vocab_size:,} entries",)
 
 
 def _note_on_high_ce(dataset: str, measurement: Measurement, vocab_size: int) -> tuple[str, ...]:
-    """Return a note if CE is far above that of a uniform guess over the vocabulary. Otherwise return no note."""
-    guess = math.log(vocab_size)
-    if measurement.ce <= guess + _WORSE_NATS:
+    """Return a note if CE is far above the CE of a uniform guess over the vocabulary. Otherwise return no note."""
+    ce_of_uniform_guess = math.log(vocab_size)
+    if measurement.ce <= ce_of_uniform_guess + _HIGH_CE_NATS:
         return ()
     return (
-        f"CE on {dataset} is {measurement.ce:.2f}, far above ln |V| = {guess:.2f}, the CE of a uniform guess: check "
-        "that weights and tokenizer belong to the same model",
+        f"CE on {dataset} is {measurement.ce:.2f}, far above ln |V| = {ce_of_uniform_guess:.2f}, the CE of a uniform "
+        "guess: check that weights and tokenizer belong to the same model",
     )
 
 
-def _facts(cell: Cell, model: CausalModel, corpus: Corpus, template: str) -> Facts:
-    """Return the facts of a cell, including those that need the model and the texts."""
-    further = _pinned_facts(cell)
+def _collect_facts(cell: Cell, model: CausalModel, corpus: Corpus, template: str) -> Facts:
+    """Return all facts of a cell, including the facts that need the model and the texts."""
+    further_facts = _pinned_facts(cell)
     if template:
-        further["chat_template"] = hashlib.sha256(template.encode()).hexdigest()
-    return Facts.collect(cell.config, cell.identity, further, model=model, corpus=corpus)
+        further_facts["chat_template"] = hashlib.sha256(template.encode()).hexdigest()
+    return Facts.collect(cell.config, cell.identity, further_facts, model=model, corpus=corpus)
 
 
 def _pinned_facts(cell: Cell) -> dict[str, object]:
-    """Return the facts of a cell that are known before anything is loaded."""
+    """Return the facts of a cell that are known before the model and the texts are loaded."""
     return {
         "sweep": cell.config.sweep,
         "commit": cell.weights.identity,
@@ -373,17 +373,20 @@ def _pinned_facts(cell: Cell) -> dict[str, object]:
     }
 
 
-def _deliver(cell: Cell, store: Store, *, deliver: bool) -> Measured:
-    """Log the finished measurement in a cell's folder to the store, and return the outcome.
+def _deliver(cell: Cell, store: Store) -> Measured:
+    """Log the finished measurement in the folder of a cell to the store.
 
     If the store does not answer or refuses, the measurement waits on disk, and the next command delivers it.
     """
-    record = Record.read(cell.folder)
-    notes = tuple(filter(None, record.tags.get(Tag.NOTES, "").split("; ")))
-    measured = Measured(cell.title, record.metrics, notes)
-    if not deliver:
-        return measured
+    measured = _read_outcome(cell)
     try:
         return replace(measured, run_id=Outbox(store).deliver(cell.folder))
     except (StoreAway, StoreRefuses) as error:
-        return replace(measured, waits=str(error))
+        return replace(measured, delivery_error=str(error))
+
+
+def _read_outcome(cell: Cell) -> Measured:
+    """Read the outcome of a cell from the finished measurement in its folder."""
+    record = Record.read(cell.folder)
+    notes = tuple(filter(None, record.tags.get(Tag.NOTES, "").split("; ")))
+    return Measured(cell.title, record.metrics, notes)

@@ -1,4 +1,4 @@
-"""Run a sweep: resolve its cells, skip those already measured, measure and deliver the rest, and analyse all."""
+"""Run a sweep: measure its cells, deliver the measurements, and analyse them."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from rbptrack.tracking.names import READING_FILE, Kind
 
 
 def run(configs: Sequence[Config], words: Sequence[str]) -> int:
-    """Run a sweep: measure its cells, deliver the measurements, and analyse them.
+    """Run a sweep. Cells that are measured already are skipped, and one failed cell does not stop the others.
 
     Args:
         configs: one configuration for each cell, from `config.compose`.
-        words: the words of the command line, which the report shows.
+        words: the words of the command line. The report shows them.
 
     Returns:
         The exit code: 0 for success; 1 if a cell or an analyzer failed, or if measurements wait for the store; 2 if
-        all cells failed because of what the user asked for.
+        all cells failed because of bad input.
 
     """
     began = time.time()
@@ -45,38 +45,39 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
     store = Store(settings.tracking.uri, settings.tracking.experiment)
     analyzers: list[Analyzer] = []
     if settings.deliver:
-        analyzers = _analyzers(settings)
-        _deliver_earlier_ones(store)
-    ended = _Outcomes(len(configs))
-    cells = _resolve(configs, name, ended)
+        analyzers = _make_analyzers(settings)
+        _deliver_waiting(store)
+    progress = _SweepProgress(len(configs))
+    cells = _resolve(configs, name, progress)
     if settings.deliver and not settings.force:
-        _skip_measured(ended.remaining(cells), store, ended)
-    remaining_cells = ended.remaining(cells)
-    if remaining_cells and settings.deliver:
-        with suppress(StoreAway):  # a store that is away gets the measurements later
-            store.check_writable()
+        _skip_measured(progress.remaining(cells), store, progress)
+    remaining_cells = progress.remaining(cells)
     if remaining_cells:
+        if settings.deliver:
+            with suppress(StoreAway):  # a store that is away gets the measurements later
+                store.check_writable()
         folder = name or next(iter(remaining_cells.values())).fingerprint[:12]
-        make_backend(settings, store, folder).run(remaining_cells, ended.add)
-    if not ended.outcomes:  # launch.show=true
+        make_backend(settings, store, folder).run(remaining_cells, progress.add)
+    if not progress.outcomes:  # launch.show=true
         return 0
-    failures = [outcome for outcome in ended.outcomes.values() if isinstance(outcome, Failed)]
-    if len(failures) == len(ended.outcomes):  # nothing to deliver or analyse
+    failures = [outcome for outcome in progress.outcomes.values() if isinstance(outcome, Failed)]
+    if len(failures) == len(progress.outcomes):  # nothing to deliver or analyse
         return 2 if all(failure.bad_input for failure in failures) else 1
-    waiting = _waiting_after_another_try(cells, store, ended) if settings.deliver else 0
-    for note in ended.notes():
+    num_waiting = _retry_deliveries(cells, store, progress) if settings.deliver else 0
+    for note in progress.notes():
         say(note)
-    problems = waiting + len(failures)
-    if analyzers and len(configs) > 1 and not waiting:
-        summary = _Summary(store, name, f"{program()} {shlex.join(words)}", began, tuple(ended.outcomes.values()))
-        problems += summary.analyse(analyzers)
-        _say_other_ks(settings.k.values, analyzers, name)
+    problems = num_waiting + len(failures)
+    if analyzers and len(configs) > 1 and not num_waiting:
+        command = f"{program()} {shlex.join(words)}"
+        sweep = _FinishedSweep(store, name, command, began, tuple(progress.outcomes.values()))
+        problems += sweep.analyse(analyzers)
+        _say_command_for_other_ks(settings.k.values, analyzers, name)
     return int(problems > 0)
 
 
 @dataclass
-class _Outcomes:
-    """The outcomes of the cells that have ended. Each is printed when it is added.
+class _SweepProgress:
+    """The outcomes of the cells that have ended. Each outcome is printed when it is added.
 
     Attributes:
         total: the number of cells of the sweep.
@@ -86,7 +87,7 @@ class _Outcomes:
 
     total: int
     outcomes: dict[int, Outcome] = field(default_factory=dict)
-    _failures: dict[str, str] = field(default_factory=dict)  # cause -> title of the first cell that failed for it
+    _first_title_by_cause: dict[str, str] = field(default_factory=dict)  # of failed cells
 
     def add(self, number: int, outcome: Outcome) -> None:
         """Keep the outcome of a cell, and print it."""
@@ -97,13 +98,16 @@ class _Outcomes:
         width = len(str(self.total))
         label = f"[{len(self.outcomes):>{width}}/{self.total}] " if self.total > 1 else ""
         if isinstance(outcome, Failed):
-            first = self._failures.setdefault(failure_cause(outcome.title, outcome.message), outcome.title)
-            line = outcome.line() if first == outcome.title else f"{outcome.title}  failed: same reason as {first}"
+            cause = failure_cause(outcome.title, outcome.message)
+            first_title = self._first_title_by_cause.setdefault(cause, outcome.title)
+            line = outcome.line()
+            if first_title != outcome.title:
+                line = f"{outcome.title}  failed for the same reason as {first_title}"
             complain(f"{label}{line}")
         else:
             say(f"{label}{outcome.line()}")
 
-    def add_unknown(self, errors: Mapping[int, tuple[str, RbptrackError]]) -> None:
+    def add_unresolved(self, errors: Mapping[int, tuple[str, RbptrackError]]) -> None:
         """Keep the failures of cells that could not be resolved, and print one line for each cause.
 
         Args:
@@ -111,17 +115,16 @@ class _Outcomes:
 
         """
         self.outcomes |= {number: Failed.from_error(title, error) for number, (title, error) in errors.items()}
-        lines = failure_lines(list(errors.values())) if self.total > 1 else [str(error) for _, error in errors.values()]
+        titles_and_errors = list(errors.values())
+        if self.total == 1:
+            lines = [str(error) for _, error in titles_and_errors]
+        else:
+            lines = failure_lines(titles_and_errors)
         for line in lines:
             complain(line)
 
     def remaining(self, cells: Mapping[int, Cell]) -> dict[int, Cell]:
-        """Return the cells that have not ended, by number.
-
-        Args:
-            cells: the cells to choose from, by number.
-
-        """
+        """Return those of some cells that have not ended, by number."""
         return {number: cell for number, cell in cells.items() if number not in self.outcomes}
 
     def notes(self) -> list[str]:
@@ -131,14 +134,14 @@ class _Outcomes:
 
 
 def _sweep_name(configs: Sequence[Config]) -> str:
-    """Return the name of a sweep. The default is the time and a random suffix; for a single cell it is empty."""
+    """Return the name of a sweep. By default it is the time and a random suffix, and empty for a single cell."""
     if configs[0].sweep or len(configs) == 1:
         return configs[0].sweep
     return f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-def _deliver_earlier_ones(store: Store) -> None:
-    """Deliver measurements that earlier commands and jobs left on this disk."""
+def _deliver_waiting(store: Store) -> None:
+    """Deliver the measurements that earlier commands and jobs left on this disk."""
     outbox = Outbox(store)
     if not outbox.waiting():
         return
@@ -147,8 +150,8 @@ def _deliver_earlier_ones(store: Store) -> None:
             say(f"{delivered.name}: {delivered.error or 'delivered (an earlier command measured it)'}")
 
 
-def _resolve(configs: Sequence[Config], name: str, ended: _Outcomes) -> dict[int, Cell]:
-    """Resolve the configurations of a sweep to cells, by number. Cells that cannot be resolved end as failed."""
+def _resolve(configs: Sequence[Config], name: str, progress: _SweepProgress) -> dict[int, Cell]:
+    """Resolve the configurations of a sweep to cells, by number. A cell that cannot be resolved has failed."""
     resolver = Resolver()
     cells = {}
     errors = {}
@@ -159,7 +162,7 @@ def _resolve(configs: Sequence[Config], name: str, ended: _Outcomes) -> dict[int
                 cells[number] = resolver.resolve(replace(config, sweep=name))
             except RbptrackError as error:
                 errors[number] = title(config.model.name, config.dataset.name), error
-    ended.add_unknown(errors)
+    progress.add_unresolved(errors)
     return cells
 
 
@@ -172,50 +175,52 @@ def _check_device(config: Config) -> None:
         torch_device(device)
 
 
-def _skip_measured(cells: Mapping[int, Cell], store: Store, ended: _Outcomes) -> None:
-    """Add the outcome `Found` for each cell that the store has already. The store is asked once for all cells."""
+def _skip_measured(cells: Mapping[int, Cell], store: Store, progress: _SweepProgress) -> None:
+    """Add the outcome `Found` for each cell that the store has already."""
     try:
         run_ids = store.find_all({cell.fingerprint for cell in cells.values()})
     except StoreAway as error:
-        complain(f"{error}; the sweep goes on, and measurements wait on this disk")
+        complain(f"{error}. The sweep goes on, and its measurements wait on this disk")
         return
     for number, cell in cells.items():
         if cell.fingerprint in run_ids:
-            ended.add(number, Found(cell.title, run_ids[cell.fingerprint]))
+            progress.add(number, Found(cell.title, run_ids[cell.fingerprint]))
 
 
-def _waiting_after_another_try(cells: Mapping[int, Cell], store: Store, ended: _Outcomes) -> int:
-    """Try once more to deliver the measurements that wait, and return how many still wait."""
-    waiting = {n: outcome for n, outcome in ended.outcomes.items() if isinstance(outcome, Measured) and outcome.waits}
+def _retry_deliveries(cells: Mapping[int, Cell], store: Store, progress: _SweepProgress) -> int:
+    """Try once more to deliver the measurements that wait. Returns how many still wait."""
+    waiting: dict[int, Measured] = {}
+    for number, outcome in progress.outcomes.items():
+        if isinstance(outcome, Measured) and outcome.delivery_error:
+            waiting[number] = outcome
     if not waiting:
         return 0
     with suppress(RbptrackError):
         Outbox(store).deliver_waiting()
-        for number, outcome in list(waiting.items()):
+        for number, measured in list(waiting.items()):
             if run_id := store.find(cells[number].fingerprint):
-                ended.outcomes[number] = replace(outcome, run_id=run_id, waits="")
+                progress.outcomes[number] = replace(measured, run_id=run_id, delivery_error="")
                 del waiting[number]
-    for outcome in list(waiting.values())[:1]:
-        complain(
-            f"{outcome.waits}: {counted(len(waiting), 'finished measurement')} wait on this disk. "
-            f"{program()} sync delivers them"
-        )
+    if waiting:
+        reason = next(iter(waiting.values())).delivery_error
+        waiting_text = f"waiting on this disk: {counted(len(waiting), 'finished measurement')}"
+        complain(f"{reason}; {waiting_text}. {program()} sync delivers them")
     return len(waiting)
 
 
-def _say_other_ks(ks: Sequence[int], analyzers: Sequence[Analyzer], sweep: str) -> None:
-    """Print the command for the laws at the sweep's own k, if the table of the leading analyzer has other k."""
+def _say_command_for_other_ks(ks: Sequence[int], analyzers: Sequence[Analyzer], sweep: str) -> None:
+    """Print a command that shows the sweep's values of k, if the table of the leading analyzer has other values."""
     lead = next((analyzer for analyzer in analyzers if analyzer.leads), None)
-    shown = getattr(lead, "ks", ())
-    own = [str(k) for k in ks if k not in shown]
-    if lead is not None and own and not set(shown) <= set(ks):
-        words = shlex.join(["analyze", lead.name, f"ks={','.join(own)}", "--sweep", sweep])
-        say(f"for k = {listed(own)}: {program()} {words}")
+    ks_in_table = getattr(lead, "ks", ())
+    missing_ks = [str(k) for k in ks if k not in ks_in_table]
+    if lead is not None and missing_ks and not set(ks_in_table) <= set(ks):
+        words = shlex.join(["analyze", lead.name, f"ks={','.join(missing_ks)}", "--sweep", sweep])
+        say(f"for k = {listed(missing_ks)}: {program()} {words}")
 
 
 @dataclass(frozen=True)
-class _Summary:
-    """Analyses the measurements of a sweep, and saves the results as a run.
+class _FinishedSweep:
+    """A sweep in which all cells have ended. It can be analysed and saved as a run.
 
     Attributes:
         store: the tracking store.
@@ -233,7 +238,7 @@ class _Summary:
     outcomes: Sequence[Outcome]
 
     def analyse(self, analyzers: Sequence[Analyzer]) -> int:
-        """Run analyzers, and print and save their results. Returns the number of analyzers that failed."""
+        """Run analyzers. Prints and saves their results, and returns the number of analyzers that failed."""
         from rbptrack import reporting
         from rbptrack.reporting.save import PAGE, description, page_files
 
@@ -243,16 +248,16 @@ class _Summary:
             analyses = reporting.run_analyzers(runs, analyzers)
         say("")
         reporting.print_summary(analyses)
-        reading = self._reading_page(runs)
-        link = READING_FILE if reading else ""
+        reading_page = self._render_reading_page(runs)
+        link = READING_FILE if reading_page else ""
         page = reporting.render(runs, analyses, command=self.command, reading=link, filters={"sweep": self.name})
         lead = next((analysis for analysis in analyses if analysis.leads), None)
-        about = description(lead, self.command) if lead else markup.code_block(self.command)
+        run_description = description(lead, self.command) if lead else markup.code_block(self.command)
         try:
             reporting.save_reports(
-                self.store, runs, analyses, page, command=self.command, sweep=self.name, reading=reading
+                self.store, runs, analyses, page, command=self.command, sweep=self.name, reading=reading_page
             )
-            run_id = self._save(run_ids, description=about, files=page_files(page, reading))
+            run_id = self._save(run_ids, description=run_description, files=page_files(page, reading_page))
             address = self.store.reports.page(run_id) or short_path(self.store.artifact(run_id, PAGE))
             say(f"report   {address}")
         except RbptrackError as error:  # the measurements are in the store, and `report` can repeat the analysis
@@ -260,11 +265,11 @@ class _Summary:
         return sum(analysis.report is None for analysis in analyses)
 
     def _run_ids(self) -> list[str]:
-        ended = [outcome for outcome in self.outcomes if isinstance(outcome, Measured | Found)]
-        return [outcome.run_id for outcome in ended if outcome.run_id]
+        succeeded = [outcome for outcome in self.outcomes if isinstance(outcome, Measured | Found)]
+        return [outcome.run_id for outcome in succeeded if outcome.run_id]
 
-    def _reading_page(self, runs: Runs) -> str:
-        """Return the reading page. If the measurements keep no texts, print a line and return an empty text."""
+    def _render_reading_page(self, runs: Runs) -> str:
+        """Return the page with the texts. If the measurements keep no texts, print why and return an empty text."""
         from rbptrack import reporting
 
         try:
@@ -274,7 +279,7 @@ class _Summary:
             return ""
 
     def _save(self, run_ids: Sequence[str], *, description: str, files: Mapping[str, str]) -> str:
-        """Save the sweep as a run, and the view of measurements in MLflow. Returns the ID of the run."""
+        """Save the sweep as a run, and the view of its measurements for MLflow's page. Returns the run ID."""
         run_id = self.store.save(
             Kind.SWEEP,
             f"sweep {self.name}",
@@ -294,8 +299,8 @@ class _Summary:
         return run_id
 
 
-def _analyzers(settings: Config) -> list[Analyzer]:
-    """Return the analyzers that the configuration names, with default options."""
+def _make_analyzers(settings: Config) -> list[Analyzer]:
+    """Make the analyzers that a configuration names, with default options."""
     if not settings.analyzers:
         return []
     plugins = find_plugins(ANALYZERS, settings.plugins.path)

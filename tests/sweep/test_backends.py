@@ -14,7 +14,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.sweep.backends import (
     Slurm,
     _all_gpus,
-    _refuse_while_an_array_runs,
+    _refuse_running_array,
     group_into_jobs,
     run_job,
     run_on_gpus,
@@ -125,17 +125,17 @@ def test_slurm_refuses_a_folder_or_cells_of_an_array_that_still_runs(
 ) -> None:
     queue.write_text("17_[0-1] gpu rbptrack PENDING")
     with pytest.raises(BadInput, match="scancel 17"):
-        _refuse_while_an_array_runs(tmp_path / "launch" / folder, cells)
+        _refuse_running_array(tmp_path / "launch" / folder, cells)
 
 
 def test_slurm_accepts_other_cells_in_another_folder_while_an_array_runs(queue: Path, tmp_path: Path) -> None:
     queue.write_text("17_[0-1] gpu rbptrack PENDING")
-    _refuse_while_an_array_runs(tmp_path / "launch" / "second", ["c"])
+    _refuse_running_array(tmp_path / "launch" / "second", ["c"])
 
 
 def test_slurm_accepts_the_same_cells_after_the_array_has_ended(queue: Path, tmp_path: Path) -> None:
     queue.write_text("")
-    _refuse_while_an_array_runs(tmp_path / "launch" / "first", ["a", "b"])
+    _refuse_running_array(tmp_path / "launch" / "first", ["a", "b"])
 
 
 def python_command(code: str) -> list[str]:
