@@ -1,22 +1,14 @@
-"""The classes and functions with which plugins are written.
+"""Classes and functions for writing plugins.
 
 A plugin may import the names in `__all__` of `rbptrack.analysis`, `rbptrack.stats`, `rbptrack.figures` and
-`rbptrack.ranks`, and nothing else of rbptrack. `rbptrack.analysis.testing` checks this.
+`rbptrack.ranks`, and nothing else from rbptrack. The tests in `rbptrack.analysis.testing` check this.
 """
 
 from rbptrack.analysis.comparable import differing_facts, newest_runs, split_by_facts, without_repeats
 from rbptrack.analysis.exporting import Exporter
 from rbptrack.analysis.family import BY_DOCUMENT, S_COLUMNS, Family, Reading, comparable_families, read_families
 from rbptrack.analysis.headline import join_clauses, range_text, verdict_clause
-from rbptrack.analysis.importing import (
-    SCORES,
-    Imported,
-    ImportedMeasurement,
-    ImportedRow,
-    ImportedScore,
-    Importer,
-    ImportNote,
-)
+from rbptrack.analysis.importing import Imported, ImportedMeasurement, ImportedScore, Importer, ImportNote
 from rbptrack.analysis.input_files import (
     TABLE_SUFFIXES,
     column_names,
@@ -24,7 +16,6 @@ from rbptrack.analysis.input_files import (
     parse_json,
     read_pairs,
     read_rows,
-    read_small,
     whole_number,
 )
 from rbptrack.analysis.pairs import (
@@ -39,12 +30,14 @@ from rbptrack.analysis.pairs import (
 )
 from rbptrack.analysis.plugin import Analyzer
 from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
-from rbptrack.analysis.rank_store import Unreadable, WithoutRanks
+from rbptrack.analysis.rank_store import SCORES, Unreadable, WithoutRanks
 from rbptrack.analysis.report import Glossary, Report, Term
+from rbptrack.analysis.rules import ImportedRow
 from rbptrack.analysis.runs import Filters, Runs
 from rbptrack.analysis.scores import hub_id, join_scores, last_checkpoints, plain_name, unused_scores
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, shortened_list
 from rbptrack.base.escape import file_part
+from rbptrack.base.files import read_small
 from rbptrack.base.formatting import counted, format_number, listed, short_hash
 from rbptrack.base.markup import csv_text, markdown_text
 from rbptrack.facts import IMPORTABLE, ONE_POINT

@@ -1,4 +1,4 @@
-"""The base class of exporters, which write measurements for other programs."""
+"""The base class of exporters. An exporter writes measurements for another program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rbptrack.analysis.plugin import Plugin
 from rbptrack.analysis.runs import Runs
-from rbptrack.base.escape import file_part as file_part  # for exporters that write files
 
 
 class Exporter(Plugin):
@@ -15,14 +14,14 @@ class Exporter(Plugin):
 
     @abstractmethod
     def export(self, runs: Runs, out: Path) -> str:
-        """Export measurements, and return one line about the result.
+        """Export measurements, and return one line that tells the user what was written.
 
         Args:
             runs: the measurements.
-            out: an empty folder for the exported files. If the method raises an exception, the folder is deleted.
+            out: an empty folder for the exported files. It is deleted if the method raises an exception.
 
         Raises:
-            BadInput: the exporter cannot run, for example because a package is missing.
-            RbptrackError: the receiving program or server refuses the export.
+            BadInput: the exporter cannot run, for example because a Python package is missing.
+            RbptrackError: the receiving program or server rejects the measurements.
 
         """

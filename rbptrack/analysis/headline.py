@@ -1,4 +1,4 @@
-"""Write headlines of reports: clauses that count verdicts, ranges of values, and sentences of clauses."""
+"""Functions that write the headline of a report from its verdicts and values."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ import pandas as pd
 
 from rbptrack.base.formatting import counted, format_number
 
-_WIDELY = 3.0  # effects differ widely if the largest is more than this many times the smallest
+_WIDE_RATIO = 3.0  # effects differ widely if the largest is more than this many times the smallest
 
 
 def verdict_clause(
-    rows: pd.DataFrame, words: Mapping[str, str], *, noun: str, none: str, span: str = "", power: bool = False
+    rows: pd.DataFrame, texts: Mapping[str, str], *, noun: str, none: str, span: str = "", power: bool = False
 ) -> str:
-    """Return a clause that says how often each verdict occurs in rows of a question; empty if no row was tested.
+    """Return a clause that says how often each verdict occurs in the rows of a question; empty if no row was tested.
 
     Args:
         rows: rows of `Report.frame` for one question about one quantity.
-        words: the text for each verdict (`above`, `below`, `same`). `differs` counts `above` and `below` together.
-        noun: a noun for a row, such as `law`.
-        none: the text if no row has one of these verdicts, such as `no difference was found`.
-        span: a column. The clause gives the range of its values in the rows with the verdict.
-        power: whether to add the effect that every test would find in 80% of cases, if no row has one of the verdicts.
-            It is left out if the effect differs widely between the rows.
+        texts: what the clause says about the rows with each verdict (`above`, `below`, `same`). The key `differs`
+            stands for `above` and `below` together.
+        noun: a noun for one row, such as `law`.
+        none: the clause if no row has one of these verdicts, such as `no difference was found`.
+        span: a column, or empty. The clause adds the range of the column's values in the rows with the verdict.
+        power: whether the clause `none` names the effect that every test would find in 80% of cases. The effect is left
+            out if it differs widely between the rows.
 
     Examples:
         >>> rows = pd.DataFrame({"verdict": ["above", "undecided", "above"], "α": [0.2, 0.1, 0.3]})
@@ -43,39 +44,46 @@ def verdict_clause(
     if tested.empty:
         return ""
     clauses = []
-    for verdict, text in words.items():
-        decided = tested[tested["verdict"].isin(("above", "below") if verdict == "differs" else (verdict,))]
+    for verdict, text in texts.items():
+        verdicts = ("above", "below") if verdict == "differs" else (verdict,)
+        decided = tested[tested["verdict"].isin(verdicts)]
         if decided.empty:
             continue
-        often = f" in {len(decided)} of {counted(len(tested), noun)}"
-        if len(decided) == len(tested):  # a single row is not counted
-            often = {1: "", 2: f" in both {noun}s"}.get(len(tested), f" in all {counted(len(tested), noun)}")
         values = f", {span} = {range_text(decided[span])}" if span else ""
-        clauses.append(f"{text}{often}{values}")
+        clauses.append(f"{text}{_frequency(len(decided), len(tested), noun)}{values}")
     undecided = int((tested["verdict"] == "undecided").sum())
-    left = f" ({undecided} undecided)" if undecided else ""
-    if power and undecided and not clauses:
-        left = f" ({undecided} undecided{_power(tested)})"
-    return f"{'; '.join(clauses) or none}{left}"
+    if not undecided:
+        return "; ".join(clauses) or none
+    effect = _detectable_effect(tested) if power and not clauses else ""
+    return f"{'; '.join(clauses) or none} ({undecided} undecided{effect})"
 
 
-def _power(rows: pd.DataFrame) -> str:
+def _frequency(count: int, total: int, noun: str) -> str:
+    """Return ` in 2 of 3 laws`, ` in both laws` or ` in all 3 laws`; empty if there is only one row."""
+    if count < total:
+        return f" in {count} of {counted(total, noun)}"
+    if total == 1:
+        return ""
+    return f" in both {noun}s" if total == 2 else f" in all {counted(total, noun)}"
+
+
+def _detectable_effect(rows: pd.DataFrame) -> str:
     """Return a clause with the effect that every test would find in 80% of cases.
 
-    It is empty if the effect is unknown or differs widely between the rows.
+    The clause is empty if the effect is unknown or differs widely between the rows.
     """
     effects = rows["detectable"] if "detectable" in rows else pd.Series(dtype=float)
     largest = float(effects.max())
-    if not isfinite(largest) or largest > _WIDELY * effects.min():
+    if not isfinite(largest) or largest > _WIDE_RATIO * effects.min():
         return ""
     return f"; an effect of {format_number(largest, '.2g')} would be found in 80% of cases"
 
 
 def range_text(values: Iterable[float], form: str = ".2f") -> str:
-    """Format the range of some values, or one number if the smallest and the largest value are printed alike.
+    """Format the range of some values. If the smallest and the largest value are printed alike, return one number.
 
     Args:
-        values: the values, at least one that is not NaN. NaN are ignored.
+        values: the values. NaN are ignored, and at least one value must not be NaN.
         form: the format specification of the numbers.
 
     Examples:
@@ -89,7 +97,7 @@ def range_text(values: Iterable[float], form: str = ".2f") -> str:
 
 
 def join_clauses(*clauses: str) -> str:
-    """Join clauses with semicolons to one sentence. Empty clauses are left out. Without clauses the result is empty.
+    """Join clauses with semicolons to one sentence. Empty clauses are left out. If all are empty, so is the sentence.
 
     Examples:
         >>> join_clauses("no law was found", "", "CE differs")

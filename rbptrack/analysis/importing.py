@@ -1,6 +1,6 @@
 """The base class of importers, and the checks of imported numbers.
 
-An importer reads a file and yields what it holds:
+An importer reads a file and yields its measurements, scores and notes:
 
     class Runs2024(Importer):
         \"\"\"Results of our old evaluation, runs2024.json.\"\"\"
@@ -15,7 +15,7 @@ An importer reads a file and yields what it holds:
             for row in load_json(path):  # load_json is in rbptrack.analysis
                 yield ImportedMeasurement({"model": row["id"], "dataset": self.dataset, "ce": row["loss"]})
 
-`check_imported` then compares all values with the rules. If a value breaks a rule, it raises an error that lists the
+`check_imported` then checks all values. If a value breaks a rule, `check_imported` raises an error that lists the
 places of such values, and nothing is imported.
 """
 
@@ -31,9 +31,8 @@ import pandas as pd
 from pydantic import ValidationError
 
 from rbptrack.analysis.plugin import Plugin
-from rbptrack.analysis.rank_store import SCORES as SCORES  # for importers of scores
-from rbptrack.analysis.rules import ROUNDED, ScoreRow
-from rbptrack.analysis.rules import ImportedRow as ImportedRow  # for importers of rows
+from rbptrack.analysis.rank_store import SCORES
+from rbptrack.analysis.rules import ROUNDING, ImportedRow, ScoreRow
 from rbptrack.analysis.scores import plain_name
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import listed
@@ -41,21 +40,21 @@ from rbptrack.base.validation import broken_rules
 from rbptrack.config.patterns import without_size
 from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
 
-_CE_TOLERANCE = 0.02  # relative difference of CE that is allowed, because means over batches weigh tokens unevenly
-_MAX_FAULTS = 10  # the largest number of faults that a message lists
+_CE_TOLERANCE = 0.02  # the allowed relative difference of CE; a mean over batches does not weigh all tokens alike
+_MAX_FAULTS = 10  # the most faults or notes that a message lists
 
 
 @dataclass(frozen=True)
 class ImportedMeasurement:
-    """The results of one model on one dataset, as an importer reads them. They are not checked yet.
+    """The results of one model on one dataset, as an importer reads them, before `check_imported` checks them.
 
     Attributes:
         columns: model, dataset, at least one result (`ce`, `rbp_10`, ...), and optionally other fields of `ImportedRow`
             and standard errors (`ce_se`). None, NaN and an empty text count as missing.
-        place: the place in the file, such as `row 3`, for error messages.
-        places: for columns that come from other places, these places by column.
-        ranks: the ranks of all scored tokens, or None if they are unknown. The columns must agree with them.
-        repo: the model's id on the Hugging Face Hub, or empty.
+        place: the place of the measurement in the file, such as `row 3`, for error messages.
+        places: the places of columns that do not stand at `place`, by column.
+        ranks: the ranks of all scored tokens, or None if they are unknown. The columns must agree with the ranks.
+        repo: the model's ID on the Hugging Face Hub; empty if it is unknown.
         notes: a remark for users of these numbers.
 
     """
@@ -74,7 +73,7 @@ class ImportedScore:
 
     Attributes:
         columns: the columns of `SCORES`. `revision` and `n` may be missing.
-        place: the place in the file, for error messages.
+        place: the place of the score in the file, for error messages.
 
     """
 
@@ -105,7 +104,7 @@ class Importer(Plugin):
         """Yield the measurements, scores and notes of a file or folder.
 
         Raises:
-            BadInput: the file is not of the format. The error names the place, the value and the rule.
+            BadInput: the file does not have the importer's format. The error names the place, the value and the rule.
 
         """
 
@@ -115,7 +114,7 @@ class CheckedMeasurement:
     """An imported measurement whose numbers were checked.
 
     Attributes:
-        row: the checked numbers. If there are ranks, CE, RBP_k and the number of tokens are computed from them.
+        row: the checked numbers. If the ranks are known, CE, RBP_k and the number of tokens are computed from them.
         imported: the measurement as the importer yielded it.
 
     """
@@ -129,9 +128,9 @@ class CheckedContent:
     """The checked content of an imported file or folder.
 
     Attributes:
-        measurements: the measurements, without repetition.
-        scores: a row per model, revision and task, with the columns `SCORES`.
-        notes: the importer's notes, without repetition.
+        measurements: the measurements. Repeated ones are left out.
+        scores: one row for each model, revision and task, with the columns `SCORES`.
+        notes: the importer's notes. Repeated ones are left out.
 
     """
 
@@ -141,11 +140,11 @@ class CheckedContent:
 
 
 def family_and_size(model: str) -> tuple[str, str]:
-    """Read family and size from a model's name: (`pythia`, `70m`) from `EleutherAI/pythia-70m`.
+    """Return the family and the size in a model's name: (`pythia`, `70m`) for `EleutherAI/pythia-70m`.
 
-    The size is the part that looks like one, anywhere in the name: (`Qwen2.5-Instruct`, `0.5B`) from
-    `Qwen2.5-0.5B-Instruct`. If there is none, the size is the part after the last hyphen: (`gpt2`, `medium`) from
-    `gpt2-medium`.
+    The size is the part that looks like a number of parameters: (`Qwen2.5-Instruct`, `0.5B`) for
+    `Qwen2.5-0.5B-Instruct`. If no part does, the size is the part after the last hyphen: (`gpt2`, `medium`) for
+    `gpt2-medium`. It is empty if the name has no hyphen.
     """
     name = model.rpartition("/")[2]
     family, size = without_size(name)
@@ -162,12 +161,12 @@ def check_imported(
     Args:
         path: the file or folder, for error messages.
         items: the objects that the importer's `read` yields.
-        read_name: function that returns family and size for a name of a model. It is called if a measurement does not
-            have both columns.
+        read_name: a function that returns family and size for the name of a model. It is called if a measurement lacks
+            one of these columns.
 
     Raises:
-        BadInput: a value breaks a rule, a number appears with two different values, or there is nothing to import. The
-            error lists the places.
+        BadInput: a value breaks a rule, two rows of one measurement or score have different values, or nothing can be
+            imported. The error lists the places.
 
     """
     faults: list[str] = []
@@ -185,40 +184,53 @@ def check_imported(
         except BadInput as error:
             faults += str(error).splitlines()
             continue
-        earlier, first = rows.setdefault(row.key, (row, item))
-        if isinstance(earlier, ScoreRow) and isinstance(row, ScoreRow):  # one of two files may lack n
-            earlier.n = earlier.n or row.n
-            row.n = row.n or earlier.n
-        if differing := _differing_columns(earlier, row):
-            what = " ".join(str(part) for part in row.key if part)
-            where = first.place or "the same source"
-            faults.append(
-                f"{_place_prefix(item.place)}{what}: the values of {listed(differing)} differ from those in {where}"
-            )
+        earlier_row, earlier_item = rows.setdefault(row.key, (row, item))
+        if isinstance(earlier_row, ScoreRow) and isinstance(row, ScoreRow):  # one of two files may lack n
+            earlier_row.n = earlier_row.n or row.n
+            row.n = row.n or earlier_row.n
+        if differing := _differing_columns(earlier_row, row):
+            name = " ".join(str(part) for part in row.key if part)
+            other_place = earlier_item.place or "the same source"
+            contradiction = f"{name}: the values of {listed(differing)} differ from those in {other_place}"
+            faults.append(f"{_place_prefix(item.place)}{contradiction}")
     if faults:
         raise BadInput(_faults_message(path, faults))
     if not rows:
         raise BadInput("\n  ".join([f"{path} holds nothing to import", *list(notes)[:_MAX_FAULTS]]))
+    return _checked_content(rows.values(), list(notes))
+
+
+def _checked_content(
+    rows: Iterable[tuple[ImportedRow | ScoreRow, ImportedMeasurement | ImportedScore]], notes: list[str]
+) -> CheckedContent:
+    """Separate measurements from scores.
+
+    Args:
+        rows: each checked row with the object that it comes from.
+        notes: the importer's notes.
+
+    """
     measurements = []
     scores = []
-    for row, item in rows.values():
+    for row, item in rows:
         if isinstance(row, ImportedRow) and isinstance(item, ImportedMeasurement):
             measurements.append(CheckedMeasurement(row, item))
         else:
             scores.append(row.model_dump())
     frame = pd.DataFrame(scores, columns=list(SCORES))
-    return CheckedContent(measurements, frame.astype({"score": "Float64", "n": "Int64"}), list(notes))
+    return CheckedContent(measurements, frame.astype({"score": "Float64", "n": "Int64"}), notes)
 
 
-def _differing_columns(one: ImportedRow | ScoreRow, other: ImportedRow | ScoreRow) -> list[str]:
+def _differing_columns(first: ImportedRow | ScoreRow, second: ImportedRow | ScoreRow) -> list[str]:
     """Return the names of the columns in which two rows differ."""
-    values = one.model_dump()
-    others = other.model_dump()
-    return [name for name in values | others if values.get(name) != others.get(name)]
+    first_values = first.model_dump()
+    second_values = second.model_dump()
+    names = first_values | second_values
+    return [name for name in names if first_values.get(name) != second_values.get(name)]
 
 
 def _check_score(item: ImportedScore) -> ScoreRow:
-    """Check the columns of a score. Raises ValidationError if one breaks a rule."""
+    """Check the columns of a score. Raises ValidationError if a column breaks a rule."""
     columns = _without_missing(item.columns)
     if isinstance(model := columns.get("model"), str):
         columns["model"], commit = plain_name(model)
@@ -230,7 +242,7 @@ def _check_score(item: ImportedScore) -> ScoreRow:
 
 
 def _check_measurement(item: ImportedMeasurement, read_name: Callable[[str], tuple[str, str]]) -> ImportedRow:
-    """Check the columns of a measurement. If it has ranks, compute its numbers from them and compare.
+    """Check the columns of a measurement. If its ranks are known, compare the columns with numbers computed from them.
 
     Raises:
         ValidationError: a column breaks a rule.
@@ -247,37 +259,42 @@ def _check_measurement(item: ImportedMeasurement, read_name: Callable[[str], tup
     if item.ranks is None:
         return ImportedRow.model_validate(columns)
     if not len(item.ranks):
-        raise BadInput(f"{_place_prefix(item.place)}its table of ranks is empty")
+        raise BadInput(f"{_place_prefix(item.place)}the table of ranks is empty")
     computed = _compute_from_ranks(item.ranks, columns)
     stated = ImportedRow.model_validate({CE: computed[CE]} | columns).model_dump()
-    wrong = []
+    faults = []
     for name, value in computed.items():
         if name in columns and abs(stated[name] - value) > _allowed_difference(name, value):
             place = item.places.get(name, item.place)
-            wrong.append(
-                f"{_place_prefix(place)}{name} is {_shorten_value(columns[name])}, but its ranks give {value:.6g}"
-            )
-    if wrong:
-        raise BadInput("\n".join(wrong))
+            fault = f"{name} is {_shorten_value(columns[name])}, but the ranks give {value:.6g}"
+            faults.append(f"{_place_prefix(place)}{fault}")
+    if faults:
+        raise BadInput("\n".join(faults))
     return ImportedRow.model_validate(columns | computed)
 
 
 def _compute_from_ranks(ranks: RankTable, columns: Iterable[str]) -> dict[str, float]:
-    """Compute CE, counts, and RBP_k for the k of the columns from ranks."""
+    """Compute CE, the counts of tokens and documents, |V| and RBP_k from ranks.
+
+    Args:
+        ranks: the ranks.
+        columns: the names of the columns. RBP_k is computed at the k of these columns and at `HEADLINE_KS`.
+
+    """
     ks = {k for k in rbp_ks(columns) if k <= ranks.vocab_size} | {k for k in HEADLINE_KS if k < ranks.vocab_size}
     counts = {"num_tokens": len(ranks), "documents": len(ranks.documents[0]), "vocab_size": ranks.vocab_size}
     return counts | {CE: ranks.ce} | {rbp_name(k): ranks.rbp(k) for k in sorted(ks)}
 
 
 def _allowed_difference(name: str, value: float) -> float:
-    """Return the allowed difference between a stated number and `value`, which was computed from the ranks."""
+    """Return by how much the number in a file may differ from `value`, which was computed from the ranks."""
     if name == CE:
         return _CE_TOLERANCE * value
-    return ROUNDED if parse_rbp_name(name) else 0.0
+    return ROUNDING if parse_rbp_name(name) else 0.0
 
 
 def _without_missing(columns: Mapping[str, Any]) -> dict[str, object]:
-    """Return the cells that are not missing (None, NaN or an empty text)."""
+    """Return the columns without missing values, which are None, NaN or an empty text."""
     present = {}
     for name, value in columns.items():
         missing = pd.api.types.is_scalar(value) and (pd.isna(value) or value == "")
@@ -287,7 +304,7 @@ def _without_missing(columns: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _describe_faults(error: ValidationError, item: ImportedMeasurement | ImportedScore) -> list[str]:
-    """Return a line with place, rule and value for each rule that a row breaks."""
+    """Return one line for each rule that a row breaks: the place, the rule and the value."""
     places = item.places if isinstance(item, ImportedMeasurement) else {}
     faults = []
     for broken in broken_rules(error):

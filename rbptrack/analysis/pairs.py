@@ -1,4 +1,4 @@
-"""Compare two measurements of the same tokens. `rbptrack compare A B` and the analyzer `agreement` use it."""
+"""Compare two measurements of the same tokens, for `rbptrack compare A B` and the analyzer `agreement`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rbptrack.analysis.report import Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.formatting import character_spans
-from rbptrack.facts import BY_NAME, SAME_TOKENS, TELL_APART
+from rbptrack.facts import BY_NAME, SAME_TOKENS, TELL_APART, Fact
 from rbptrack.ranks import HEADLINE_KS
 from rbptrack.stats.changes import ChangedToken, Changes, OtherTokens, compare
 
@@ -34,7 +34,7 @@ CHANGES_GLOSSARY: dict[str, str | Term] = {
     "lost": Term("share of the tokens that A ranks first and B does not", form=".2%"),
     "gained": Term("share of the tokens that B ranks first and A does not", form=".2%"),
     "moved": Term("share of the tokens with different ranks in A and B", form=".2%"),
-    "deciding": Term("how many documents decide the difference; below 4 it is not tested", form=".0f"),
+    "deciding": Term("how many documents decide the difference; it is tested if there are at least 4", form=".0f"),
     "document": "number of the document in the selection",
     "position": "the token's index in its document",
     "token": "the token",
@@ -49,6 +49,8 @@ CHANGES_GLOSSARY: dict[str, str | Term] = {
 }
 """The terms of the questions and columns of `add_changes`, `worst_tokens` and `worst_documents`."""
 
+_IN_MODEL_NAME = ("family", "size", "model", "repo", "seed", "revision")  # facts that the name of a model tells
+
 
 def same_tokens(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yield groups of at least two rows of `Runs.frame` whose measurements scored the same tokens."""
@@ -57,44 +59,40 @@ def same_tokens(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
             yield rows
 
 
-# Differences in these facts are visible in the names of models.
-_IN_MODEL_NAME = ("family", "size", "model", "repo", "seed", "revision")
-
-
 def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
-    """Name a pair of measurements by their models and by other differences: `nano-6k@float32 / nano-6k@float16`.
+    """Name a pair of measurements by their models and their other differences: `nano-6k@float32 / nano-6k@float16`.
+
+    Differences that the names of the models already tell are left out. Hashes are added only if nothing else differs.
 
     Args:
         first: the row of `Runs.frame` of the first measurement.
         second: the row of the second measurement.
 
-    Returns:
-        The name. It contains hashes only if nothing else differs. It leaves out a quantisation that is a part of the
-        model's name, and no other difference.
-
     """
     differing = []
     for name in TELL_APART:
-        one = first[name]
-        other = second[name]
-        if pd.isna(one) != pd.isna(other) or (pd.notna(one) and one != other):
+        value_a = first[name]
+        value_b = second[name]
+        if pd.isna(value_a) != pd.isna(value_b) or (pd.notna(value_a) and value_a != value_b):
             differing.append(BY_NAME[name])
-    two_models = first["model"] != second["model"]
-    named = [fact for fact in differing if not fact.is_hash and not (two_models and fact.name in _IN_MODEL_NAME)]
-    if not named and not two_models:
-        named = [fact for fact in differing if fact.is_hash]
-    names = []
-    for row in (first, second):
-        model = str(row["model"])
-        marks = []
-        for fact in named:
-            value = "" if pd.isna(row[fact.name]) else fact.text(row[fact.name])
-            # The name `nano-quant-115k-int8` contains `int8` of the weights `int8 torchao`.
-            in_name = fact.name == "weights" and value != "" and value.split()[0] in model.split("-")
-            if value and not in_name:
-                marks.append(f"@{value}")
-        names.append(f"{model}{''.join(marks)}")
-    return " / ".join(names)
+    has_two_models = first["model"] != second["model"]
+    shown = [fact for fact in differing if not fact.is_hash and not (has_two_models and fact.name in _IN_MODEL_NAME)]
+    if not shown and not has_two_models:
+        shown = [fact for fact in differing if fact.is_hash]
+    return f"{_name_with_facts(first, shown)} / {_name_with_facts(second, shown)}"
+
+
+def _name_with_facts(row: pd.Series[Any], facts: Sequence[Fact]) -> str:
+    """Return a model's name followed by its facts, such as `nano-6k@float16`. Missing facts are left out."""
+    model = str(row["model"])
+    marks = []
+    for fact in facts:
+        value = "" if pd.isna(row[fact.name]) else fact.text(row[fact.name])
+        # The name `nano-quant-115k-int8` contains `int8` of the weights `int8 torchao`.
+        is_in_name = fact.name == "weights" and value != "" and value.split()[0] in model.split("-")
+        if value and not is_in_name:
+            marks.append(f"@{value}")
+    return f"{model}{''.join(marks)}"
 
 
 def compare_runs(
@@ -103,14 +101,14 @@ def compare_runs(
     """Compare two measurements of the same tokens, token by token.
 
     Args:
-        runs: the measurements that contain both.
-        first: the row of `Runs.frame` of the first measurement, the baseline.
+        runs: the measurements, which contain the two.
+        first: the row of `Runs.frame` of the first measurement, which is the baseline.
         second: the row of the second measurement.
         ks: the k of RBP_k.
         worst: the number of tokens to keep in `Changes.worst_tokens`, those with the largest fall in ln p.
 
     Raises:
-        BadInput: both rows are the same measurement.
+        BadInput: the two rows are one measurement.
         OtherTokens: the measurements did not score the same tokens.
         Unreadable: a rank table is missing or damaged.
 
@@ -119,10 +117,10 @@ def compare_runs(
     if first["run_id"] == second["run_id"]:
         raise BadInput(f"{first['name']} cannot be compared with itself. Name two measurements")
     for column in SAME_TOKENS:
-        one = first[column]
-        other = second[column]
-        if pd.notna(one) and pd.notna(other) and one != other:
-            raise OtherTokens(f"{names} did not score the same tokens ({column}: {one} and {other})")
+        value_a = first[column]
+        value_b = second[column]
+        if pd.notna(value_a) and pd.notna(value_b) and value_a != value_b:
+            raise OtherTokens(f"{names} did not score the same tokens ({column}: {value_a} and {value_b})")
     try:
         return compare(runs.rank_pieces(first), runs.rank_pieces(second), ks=ks, groups=runs.groups(first), worst=worst)
     except OtherTokens as error:
@@ -132,7 +130,7 @@ def compare_runs(
 def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, **case: Any) -> None:
     """Add the results of a comparison to a report: `change` of each metric, `same_top` and `flips`.
 
-    `same_top` is left out if a measurement does not hold the tokens that it ranks first.
+    `same_top` is left out if a rank table lacks the tokens that its model ranks first.
 
     Args:
         report: a report with the terms of `CHANGES_GLOSSARY` in its glossary.
@@ -146,7 +144,7 @@ def add_changes(report: Report, changes: Changes, *, family: str, dataset: str, 
     for change in changes.changes:
         beside = {"A": change.a, "B": change.b, "deciding": change.difference.deciding_documents}
         report.add("change", change.difference, **keys, metric=change.metric, null=0.0, beside=beside)
-    if isfinite(changes.same_top.value):  # NaN if a table does not hold the top tokens
+    if isfinite(changes.same_top.value):  # NaN if a rank table lacks the top tokens
         report.add("same_top", changes.same_top, **keys, show=clip_share, beside={"moved": changes.moved_share})
     beside = {"lost": changes.lost_share, "gained": changes.gained_share}
     report.add("flips", changes.mcnemar, **keys, null=0.0, ends=changes.flips.interval(), beside=beside)
@@ -158,8 +156,8 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
     The columns are document, position, text, token, rank_A, rank_B, instead and nats. `CHANGES_GLOSSARY` explains them.
 
     Args:
-        runs: the measurements that contain the second one.
-        second: the row of the second measurement. Texts of tokens are read from it. A token without a known text is
+        runs: the measurements, which contain the second one.
+        second: the row of the second measurement, which keeps the texts of the tokens. A token without a known text is
             shown by its ID, such as `<id 262>`. If a token holds only the last bytes of a character, the whole
             character is shown.
         worst: the tokens, such as `Changes.worst_tokens`.
@@ -169,13 +167,13 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
     with suppress(RbptrackError):
         texts = runs.store.token_texts(str(second["run_id"]))
 
-    def token_text(number: int) -> str:
-        # A rank table holds -1 for a token with an unknown id.
-        return "" if number == -1 else texts.get(number, f"<id {number}>")
+    def token_text(token_id: int) -> str:
+        # A rank table holds -1 for a token with an unknown ID.
+        return "" if token_id == -1 else texts.get(token_id, f"<id {token_id}>")
 
     rows = []
     for token in worst:
-        before = [token_text(number) for number in token.before]
+        before = [token_text(token_id) for token_id in token.before]
         rows.append(
             {
                 "document": token.document,
@@ -192,7 +190,13 @@ def worst_tokens(runs: Runs, second: pd.Series[Any], worst: Sequence[ChangedToke
 
 
 def _text_after(before: Sequence[str], text: str) -> str:
-    """Return the text of a token. If it completes a character that the texts before it begin, return the character."""
+    """Return the text of a token. If the token completes a character that earlier tokens begin, return the character.
+
+    Args:
+        before: the texts of the tokens before it.
+        text: the text of the token alone.
+
+    """
     return character_spans([*before, text])[0][-1]
 
 
@@ -203,22 +207,29 @@ def worst_documents(runs: Runs, first: pd.Series[Any], changes: Changes, most: i
     CE rises in no document.
 
     Args:
-        runs: the measurements that contain the first one.
-        first: the row of the first measurement. Names of groups are read from it.
+        runs: the measurements, which contain the first one.
+        first: the row of the first measurement, which names the groups.
         changes: the comparison.
         most: the largest number of rows.
 
     """
     rises = changes.ce_rises
     worst = [i for i in np.argsort(-rises, kind="stable")[:most] if rises[i] > 0]
-    name = "document"
-    units = changes.a.document
+    unit = "document"
+    names = changes.a.document
     if changes.a.grouped:
-        name = "group"
-        units = np.unique(np.asarray(runs.groups(first)))
-    tokens = changes.a.tokens
-    columns = {name: units[worst], "tokens": tokens[worst], "A": changes.a.nats[worst] / tokens[worst]}
-    return pd.DataFrame(columns | {"B": changes.b.nats[worst] / tokens[worst], "rise": rises[worst]})
+        unit = "group"
+        names = np.unique(np.asarray(runs.groups(first)))
+    tokens = changes.a.tokens[worst]
+    return pd.DataFrame(
+        {
+            unit: names[worst],
+            "tokens": tokens,
+            "A": changes.a.nats[worst] / tokens,
+            "B": changes.b.nats[worst] / tokens,
+            "rise": rises[worst],
+        }
+    )
 
 
 def clip_share(value: float) -> float:

@@ -1,4 +1,7 @@
-"""Base classes of plugins and analyzers. A plugin is a pydantic model, and its fields are its options."""
+"""Base classes of plugins and analyzers, and functions that make and describe plugins.
+
+A plugin is a pydantic model. Its fields are its options.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,9 @@ from rbptrack.config.patterns import split_list
 class Plugin(BaseModel, ABC):
     """Base class of analyzers, importers and exporters.
 
-    Each field is an option, and the text under a field is the option's help. Use pydantic's types for ranges, such as
-    `k: PositiveInt = 10`. A list accepts `ks=10`, `ks=[1, 10]` and the text `ks="1,10"`.
+    Each field is an option, and the text under a field is the option's help. Pydantic's types restrict values, such as
+    `k: PositiveInt = 10`. An option that is a list accepts one value (`ks=10`), a list (`ks=[1, 10]`) and a text
+    (`ks="1,10"`).
 
     Raises:
         BadInput: an option is unknown, or its value breaks a rule.
@@ -59,7 +63,7 @@ class Plugin(BaseModel, ABC):
                 raise unknown_name(f"option of {_plugin_name(type(self))}", key, type(self).model_fields)
             if isinstance(value, np.ndarray | np.generic):
                 value = value.tolist()
-            values[key] = _as_tuple(value) if _is_list(type(self).model_fields[key].annotation) else value
+            values[key] = _as_tuple(value) if _accepts_list(type(self).model_fields[key].annotation) else value
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -68,14 +72,14 @@ class Plugin(BaseModel, ABC):
             raise BadInput(f"{_plugin_name(type(self))}: {option}{broken.sentence}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the plugin with its file. Another process imports it from the file.
+        """Pickle the plugin with the path of its file, from which another process imports it.
 
-        A plugin's file is not on the module search path, so a plain pickle could not be read.
+        An ordinary pickle could not be read, because a plugin's file is not on the module search path.
         """
         cls = type(self)
         file = vars(sys.modules[cls.__module__.partition(".")[0]]).get("__plugin__", "")
         options = {option: getattr(self, option) for option in cls.model_fields}
-        return _unpickled, (file, cls.__module__, cls.__name__, cls.name, options)
+        return _rebuild_plugin, (file, cls.__module__, cls.__name__, cls.name, options)
 
 
 class Analyzer(Plugin):
@@ -84,7 +88,7 @@ class Analyzer(Plugin):
     leads: ClassVar[bool] = False
     """Whether the report's page begins with this analyzer's headline, first figure and results.
 
-    It is True for one analyzer only.
+    Of the analyzers that ship with rbptrack, only `power_law` leads.
     """
 
     cost: ClassVar[int] = 1
@@ -94,14 +98,14 @@ class Analyzer(Plugin):
     def analyze(self, runs: Runs) -> Report:
         """Compute a report from measurements.
 
-        If a family cannot be used, add a note to the report and continue with the others. An exception ends the
-        analysis without a report.
+        If a family cannot be used, add a note to the report and continue with the other families. If the method raises
+        an exception, there is no report.
         """
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a plugin: its name, its default and its help, as texts for printing."""
+    """An option of a plugin: its name, its default and its help, as texts. A required option has an empty default."""
 
     name: str
     default: str
@@ -113,32 +117,38 @@ P = TypeVar("P", bound=Plugin)
 
 def plugin_options(plugin: type[Plugin]) -> list[Option]:
     """Return the options of a plugin. Their help is empty if the plugin's source cannot be read."""
-    texts = _texts_under_fields(plugin)
+    help_from_source = _help_from_source(plugin)
     options = []
     for name, field in plugin.model_fields.items():
         default = "" if field.is_required() else format_value(field.get_default(call_default_factory=True))
-        text = field.description or texts.get(name, "")
+        text = field.description or help_from_source.get(name, "")
         options.append(Option(name, default, " ".join(text.split())))
     return options
 
 
-def _texts_under_fields(plugin: type[Plugin]) -> dict[str, str]:
+def _help_from_source(plugin: type[Plugin]) -> dict[str, str]:
     """Return the texts under the fields of a class, by the fields' names.
 
-    Pydantic does not find these texts for a class that is defined in a notebook's cell.
+    Pydantic does not find these texts for a class that is defined in a notebook's cell. The source of such a class is
+    found through one of its methods.
     """
-    texts = {}
+    texts: dict[str, str] = {}
     for function in filter(inspect.isfunction, vars(plugin).values()):
         code = function.__code__
         with suppress(SyntaxError, ValueError):
-            for node in ast.walk(ast.parse("".join(linecache.getlines(code.co_filename)))):
-                if not isinstance(node, ast.ClassDef) or node.name != plugin.__name__:
-                    continue
-                if not node.lineno <= code.co_firstlineno <= (node.end_lineno or 0):
-                    continue
-                for field, text in pairwise(node.body):
-                    if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                        texts[ast.unparse(field.target)] = str(ast.literal_eval(text.value))
+            source = ast.parse("".join(linecache.getlines(code.co_filename)))
+            for node in ast.walk(source):
+                if isinstance(node, ast.ClassDef) and node.name == plugin.__name__:
+                    if node.lineno <= code.co_firstlineno <= (node.end_lineno or 0):
+                        texts |= _texts_under_fields(node)
+    return texts
+
+
+def _texts_under_fields(node: ast.ClassDef) -> dict[str, str]:
+    texts = {}
+    for field, text in pairwise(node.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            texts[ast.unparse(field.target)] = str(ast.literal_eval(text.value))
     return texts
 
 
@@ -148,33 +158,34 @@ def plugin_summary(plugin: type[Plugin]) -> str:
 
 
 def make_plugin_from_words(plugin: type[P], words: Sequence[str]) -> P:
-    """Make a plugin whose options come from the command line.
+    """Make a plugin with options from the command line.
 
     Args:
         plugin: the class of the plugin.
         words: the options, such as `ks=1,10`.
 
     Raises:
-        BadInput: a word is not key=value, an option does not exist, or its value is refused.
+        BadInput: a word is not of the form key=value, an option does not exist or is given twice, or its value breaks a
+            rule.
 
     """
     values: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:
-            raise BadInput(f"{word}: write an option of {plugin.name} as key=value")
+            raise BadInput(f"{word}: an option of {plugin.name} must be written as key=value")
         if key in values:
-            raise BadInput(f"{word}: {key} is given twice; a list is written as {key}=a,b")
+            raise BadInput(f"{word}: the option {key} is given twice. Write a list as {key}=a,b")
         values[key] = value
     return make_plugin(plugin, values)
 
 
 def make_plugin(plugin: type[P], options: Mapping[str, Any]) -> P:
-    """Make a plugin whose options come from Python.
+    """Make a plugin with options from Python.
 
     Raises:
-        BadInput: an option does not exist, or its value is refused. Any exception of the plugin's own validators
-            becomes BadInput.
+        BadInput: an option does not exist, or its value breaks a rule. Any other exception of the plugin's own
+            validators also becomes BadInput.
 
     """
     try:
@@ -186,21 +197,26 @@ def make_plugin(plugin: type[P], options: Mapping[str, Any]) -> P:
 
 
 def import_file(path: Path) -> ModuleType:
-    """Import a plugin's file or folder. A second call in the same process returns the same module."""
+    """Import a plugin's file or folder. A second call in the same process returns the same module.
+
+    Raises:
+        ImportError: the path is not a Python module. The module itself may raise any exception.
+
+    """
     file = path / "__init__.py" if path.is_dir() else path
     name = f"rbptrack_plugin_{path.stem}_{crc32(bytes(path)):x}"
     module = sys.modules.get(name)
     if module is not None:
         return module
     if not file.is_file():
-        raise ImportError(f"{file} is not a file")  # reading a FIFO would never end
-    search = [str(path)] if path.is_dir() else None
-    spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=search)
+        raise ImportError(f"{file} is not a file")  # reading a named pipe would never end
+    folders = [str(path)] if path.is_dir() else None
+    spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=folders)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python module")
     module = importlib.util.module_from_spec(spec)
     vars(module)["__plugin__"] = str(path)
-    sys.modules[name] = module  # pydantic looks up the names of types there
+    sys.modules[name] = module  # pydantic looks for the names of types in sys.modules
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -210,8 +226,8 @@ def import_file(path: Path) -> ModuleType:
     return module
 
 
-def _unpickled(file: str, module: str, cls: str, name: str, options: dict[str, Any]) -> Plugin:
-    """Rebuild a plugin in another process by importing its file."""
+def _rebuild_plugin(file: str, module: str, cls: str, name: str, options: dict[str, Any]) -> Plugin:
+    """Import a pickled plugin from its file, and make it with its options."""
     if file:
         import_file(Path(file))
     plugin: type[Plugin] = getattr(importlib.import_module(module), cls)
@@ -220,15 +236,15 @@ def _unpickled(file: str, module: str, cls: str, name: str, options: dict[str, A
 
 
 def _plugin_name(plugin: type[Plugin]) -> str:
-    """Return the name of a plugin. If it is not set yet, return the name of the class."""
+    """Return the name of a plugin, or the name of its class if the plugin has no name yet."""
     return plugin.name or plugin.__name__
 
 
-def _is_list(annotation: Any) -> bool:
-    """Whether a type is a tuple or a list, or a union that contains one."""
+def _accepts_list(annotation: Any) -> bool:
+    """Whether a type is a tuple or a list, or a union that contains a tuple or a list."""
     origin = get_origin(annotation) or annotation
     if origin in (Union, UnionType):
-        return any(map(_is_list, get_args(annotation)))
+        return any(map(_accepts_list, get_args(annotation)))
     return origin in (tuple, list)
 
 

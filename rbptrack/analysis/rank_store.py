@@ -1,4 +1,4 @@
-"""The interface through which `Runs` reads ranks, and a store of rank tables in memory."""
+"""The interface through which `Runs` reads ranks, and a store that keeps rank tables in memory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from rbptrack.ranks import RankHistogram, RankTable
 SCORES = ("model", "revision", "task", "score", "n")
 """The columns of a table of task scores.
 
-A row holds the name of a model, its revision (empty: the main one), the task, the score, and the number of items.
+A row holds the name of a model, its revision (empty for the main revision), the task, the score, and the number of
+items.
 """
 
-COUNTED = ("document", "greater", "ties", "logprob")
+COUNTED_COLUMNS = ("document", "greater", "ties", "logprob")
 """The columns of a rank table from which CE and RBP_k are computed."""
 
 
@@ -45,7 +46,7 @@ class RankStore(Protocol):
 
         Args:
             run_id: the ID of the run.
-            columns: the columns to read; None means all.
+            columns: the columns to read. If None, all columns are read.
 
         Raises:
             MissingArtifact: the store has no ranks of this run.
@@ -54,15 +55,15 @@ class RankStore(Protocol):
         raise MissingArtifact(f"run {run_id} has no ranks")
 
     def rank_pieces(self, run_id: str, columns: Sequence[str] | None = None) -> Iterable[RankTable]:
-        """Yield the rank table in pieces of whole documents. Only one piece is in memory at a time."""
+        """Return the rank table in pieces of whole documents. A store of files keeps one piece in memory at a time."""
         return [self.ranks(run_id, columns)]
 
     def histogram(self, run_id: str) -> RankHistogram:
         """Return how often each rank occurs in a measurement."""
-        return self.ranks(run_id, COUNTED).histogram()
+        return self.ranks(run_id, COUNTED_COLUMNS).histogram()
 
     def token_texts(self, run_id: str) -> Mapping[int, str]:
-        """Return the texts of a measurement's tokens, by ID; empty if they were not saved.
+        """Return the texts of a measurement's tokens, by token ID; empty if they were not saved.
 
         Bytes that do not form a character appear as lone surrogates. `rbptrack.base.formatting.readable_text` replaces
         them.
@@ -81,19 +82,26 @@ class RankStore(Protocol):
     def unscored(self, run_id: str) -> pd.DataFrame:
         """Return the tokens that the model read and that have no rank; without rows if they were not saved.
 
-        The columns are document (the document's number), position (the token's index in it), and token (its ID).
+        The columns are document (the document's number), position (the token's index in the document), and token (the
+        token's ID).
         """
         return pd.DataFrame({"document": [], "position": [], "token": []}, dtype="int64")
 
     def documents(self, run_id: str) -> pd.DataFrame:
         """Return the documents of a measurement; without rows if they were not saved.
 
-        The columns are document (the document's number), id (its ID in the dataset), and tokens (how many it has).
+        The columns are document (the document's number), id (the document's ID in the dataset), and tokens (the number
+        of its tokens).
         """
         return pd.DataFrame({"document": [], "id": [], "tokens": []})
 
     def groups(self, run_id: str) -> Sequence[str]:
-        """Return the group of each document of a measurement. The document's number is the index."""
+        """Return the group of each document of a measurement, in the order of the documents' numbers.
+
+        Raises:
+            MissingArtifact: the documents have no groups.
+
+        """
         raise MissingArtifact(f"the documents of run {run_id} have no groups")
 
     def scores(self) -> pd.DataFrame:
@@ -108,7 +116,7 @@ class RankTables(RankStore):
         self._tables = tables
 
     def ranks(self, run_id: str, columns: Sequence[str] | None = None) -> RankTable:
-        """Return the rank table of a measurement with all its columns. `columns` is ignored."""
+        """Return the rank table of a measurement. It has all its columns, even if `columns` names only some."""
         if run_id not in self._tables:
             raise MissingArtifact(f"run {run_id} has no ranks")
         return self._tables[run_id]

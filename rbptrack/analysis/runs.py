@@ -169,7 +169,7 @@ class Runs:
         copied = copy(self)
         copied.frame = self.frame.copy()
         copied._reader = RankReader(copied.frame, self.store)
-        copied._reader.kept = self._reader.kept
+        copied._reader.counts_cache = self._reader.counts_cache
         return copied
 
     def row(self, word: str) -> pd.Series:
@@ -354,7 +354,7 @@ class Runs:
     def _with_rows(self, rows: pd.DataFrame) -> Runs:
         """Return the measurements of some rows. They share the counts that are kept in memory."""
         selected = Runs(rows, self.store)
-        selected._reader.kept = self._reader.kept
+        selected._reader.counts_cache = self._reader.counts_cache
         return selected
 
     @cached_property

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
-from rbptrack.analysis.importing import ImportedRow
 from rbptrack.analysis.input_files import parse_json
+from rbptrack.analysis.rules import ImportedRow
 from rbptrack.base.errors import RbptrackError, first_line, shortened_list
 from rbptrack.base.files import sha256
 from rbptrack.base.parquet import read_table

@@ -6,7 +6,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from rbptrack.analysis.importing import CheckedContent, CheckedMeasurement, ImportedRow
+from rbptrack.analysis.importing import CheckedContent, CheckedMeasurement
+from rbptrack.analysis.rules import ImportedRow
 from rbptrack.base.formatting import counted
 from rbptrack.facts import BY_NAME, IMPORTABLE, Place, texts
 from rbptrack.sources.fingerprint import fingerprint

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rbptrack.analysis.rank_store import COUNTED
+from rbptrack.analysis.rank_store import COUNTED_COLUMNS
 from rbptrack.base.files import sha256, sync, write_whole
 from rbptrack.base.parquet import write_table
 from rbptrack.facts import BY_NAME, Place
@@ -196,7 +196,7 @@ def _make_record(
 
 def compute_histogram(ranks: Path) -> RankHistogram:
     """Compute the histogram of the rank table in a file. The table is read in pieces to save memory."""
-    return reduce(operator.add, (piece.histogram() for piece in RankTable.read_pieces(ranks, COUNTED)))
+    return reduce(operator.add, (piece.histogram() for piece in RankTable.read_pieces(ranks, COUNTED_COLUMNS)))
 
 
 def numbers(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:

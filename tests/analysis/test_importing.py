@@ -36,7 +36,7 @@ DIGITS = "9" * 400
         ({"rbp_1": "1.1"}, r"rbp_1 .* 1: 1\.1"),
         ({"rbp_0": ".1"}, "rbp_0"),
         ({"rbp_x": ".1"}, "rbp_x"),
-        ({"rbp_9999999999": ".2"}, "vocab_size .*rbp_9999999999"),
+        ({"rbp_9999999999": ".2"}, "rbp_9999999999"),
         ({f"rbp_{DIGITS}": ".2"}, "rbp_999"),
         ({"vocab_size": "50", "rbp_100": ".4"}, "vocab_size = 50: rbp_100"),
         ({"total_params": "4"}, "non_embedding_params .*total_params: 5 and 4"),
