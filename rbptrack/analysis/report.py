@@ -3,14 +3,13 @@
 Analyzers add estimates, and the report tests them. It corrects p by Holm's method over all rows of a question.
 The verdict of a row is then one of these:
 
+- `same`: the whole interval lies within the margin around the null value. A row has this verdict even if its estimate
+  differs significantly from the null value.
 - `above` or `below`: the estimate differs from the null value at the corrected level.
-- `same`: the whole interval lies within the margin around the null value. This verdict takes precedence: the estimate
-  may differ significantly from the null value.
-- `undecided`: none of these. The row then contains the smallest effect that the test finds in 80% of cases.
+- `undecided`: neither. The row then contains the smallest effect that the test would find in 80% of cases.
 
-A row without a p has no verdict. A number depends on effectively K documents, where K is
-`Estimate.deciding_documents`. If K is less than 4, the number is not tested: its row has an interval but no p, and a
-note names it.
+A row without a p has no verdict. If fewer than 4 documents decide an estimate (`Estimate.deciding_documents`), its row
+has an interval but no p, and a note names the row.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ COLUMNS = ["question", "family", "dataset", "metric", "estimate", "low", "high",
 """The first columns of `Report.results`. Columns for the arguments `case` and `beside` of `Report.add` follow."""
 
 VERDICTS = ("above", "below", "same", "undecided", "")
+"""The verdicts. A row without a p has the empty verdict."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Term:
 
     Attributes:
         meaning: the meaning with its unit. It is shown below tables.
-        title: the title of the column or axis; empty: the name itself.
-        form: the format specification of the numbers, such as `+.1%`; empty: three significant digits.
-        aside: whether the column is shown only in the full table, and neither on the terminal nor on the first page.
+        title: the title of the column or axis. If empty, the name is the title.
+        form: the format specification of the numbers, such as `+.1%`. If empty, they have three significant digits.
+        aside: whether the column is left out on the terminal and at the beginning of the page. Full tables show it.
 
     """
 
@@ -58,15 +58,18 @@ class Term:
 
 MEANINGS: Mapping[str, str | Term] = {
     "question": "the question",
-    "family": "the family; if its runs differ in more than size, also the difference, such as bfloat16",
+    "family": "the family; if its runs differ in more than size, also how they differ, such as bfloat16",
     "dataset": "the dataset",
-    "metric": "the quantity, such as ce, cross-entropy in nats, or rbp_10, the share of tokens with rank at most 10",
+    "metric": "the quantity, such as ce (cross-entropy in nats) or rbp_10 (the share of tokens with rank at most 10)",
     "estimate": "the estimate that answers the question",
     "low": "lower end of the 95% interval",
     "high": "upper end of the 95% interval",
     "p": "two-sided p-value of the null value",
     "p_holm": "p corrected by Holm's method over all rows of the question",
-    "verdict": "same: interval within the margin; otherwise above or below the null value at the corrected level",
+    "verdict": (
+        "same: the interval is within the margin; above or below: the estimate differs from the null value at the "
+        "corrected level; undecided: neither"
+    ),
     "detectable": Term(
         "if undecided: the smallest difference from the null value that would be found in 80% of cases, after Holm",
         title="detectable from",
@@ -76,7 +79,7 @@ MEANINGS: Mapping[str, str | Term] = {
     "model": "the name of the model: family, size, seed and checkpoint",
     "k": "the k of RBP_k, the share of tokens with rank at most k",
 }
-"""The meanings of columns that several analyzers use. A report's own glossary takes precedence."""
+"""The meanings of columns that several analyzers use. The glossary of a report takes precedence over these meanings."""
 
 Glossary = Mapping[str, str | Term]
 """The meaning of every question and column of a report, by name."""
@@ -84,7 +87,21 @@ Glossary = Mapping[str, str | Term]
 
 @dataclass(frozen=True)
 class _Answer:
-    """A row of results without its verdict. The verdict depends on the other rows of the question."""
+    """A row of results without its verdict, which depends on the other rows of the question.
+
+    Attributes:
+        row: the keys and the numbers of the row.
+        case: the names of the keys that are specific to the question.
+        beside: the names of the further numbers.
+        has_margin: whether the row has a margin.
+        p: the p-value before Holm's correction; NaN if the row is not tested.
+        side: `above` or `below`, the side of the null value on which the estimate lies; empty without a null value.
+        is_within_margin: whether the whole interval lies within the margin.
+        estimate: the estimate, if the row has a null value.
+        null: the null value; NaN if there is none.
+        show: the function `show` of `Report.add`, if the row has a null value.
+
+    """
 
     row: dict[str, Any]
     case: list[str]
@@ -92,7 +109,7 @@ class _Answer:
     has_margin: bool
     p: float = nan
     side: str = ""
-    within: bool = False
+    is_within_margin: bool = False
     estimate: Estimate | None = None
     null: float = nan
     show: Callable[[float], float] | None = None
@@ -117,9 +134,9 @@ class Report:
     headline: str = ""
     notes: list[str] = field(default_factory=list)
     _answers: list[_Answer] = field(default_factory=list, repr=False)
-    _few: dict[tuple[str, str, str], list[str]] = field(default_factory=dict, repr=False)
-    _judged: pd.DataFrame | None = field(default=None, repr=False)
-    _pickled: bool = field(default=False, repr=False)
+    _untested_rows: dict[tuple[str, str, str], list[str]] = field(default_factory=dict, repr=False)
+    _results: pd.DataFrame | None = field(default=None, repr=False)
+    _is_copy: bool = field(default=False, repr=False)
 
     def add(
         self,
@@ -144,78 +161,84 @@ class Report:
             family: the family. `**family.keys` passes the family and the dataset.
             dataset: the dataset.
             metric: the quantity, such as `rbp_10`.
-            null: the null value, on the estimate's scale. The report tests whether the number is above or below it.
+            null: the null value, on the estimate's scale. The report tests whether the estimate is above or below the
+                null value.
             margin: the report also tests whether the whole interval lies within this distance of the null value.
-            ends: the ends of an interval of another kind, such as a profile interval, on the scale that is shown. They
-                are only shown: p and the verdict use the interval of the estimate.
+            ends: the ends of an interval of another kind, such as a profile interval, on the scale that is shown. The
+                report shows these ends. The verdict still uses the interval of the estimate.
             beside: further numbers of the row, such as R2.
-            show: a function from the estimate's scale to the scale that is shown, such as `numpy.expm1`. It must be
-                monotonic.
+            show: a monotonic function from the estimate's scale to the scale that is shown, such as `numpy.expm1`.
             **case: further keys of the row, such as S or N. They become part of the name of the MLflow metric.
 
         Raises:
-            ValueError: the report was pickled or copied. Copies lack the functions `show`, which the column
+            ValueError: the report was pickled or copied. A copy lacks the functions `show`, which the column
                 `detectable` needs.
 
         """
-        if self._pickled:
-            raise ValueError("an answer cannot be added to a report that was pickled or copied: make a new report")
-        added = estimate if isinstance(estimate, Estimate) else Estimate(float(estimate), df=nan)
-        low, high = added.interval(LEVEL)
+        if self._is_copy:
+            raise ValueError("an answer cannot be added to a report that was pickled or copied. Make a new report")
+        if not isinstance(estimate, Estimate):
+            estimate = Estimate(float(estimate), df=nan)
+        low, high = estimate.interval(LEVEL)
         if ends is None:
             ends = float(show(low)), float(show(high))
-        keys = {"question": question, "family": family, "dataset": dataset, "metric": metric}
-        if ends[0] > ends[1]:  # `show` falls
+        if ends[0] > ends[1]:  # `show` is a decreasing function
             ends = ends[::-1]
-        numbers = {"estimate": float(show(added.value)), "low": ends[0], "high": ends[1]}
-        if null is not None and added.has_interval and not added.testable:
-            self._note_few(question, family, dataset, _few_row(metric, case, added.deciding_documents))
+        keys = {"question": question, "family": family, "dataset": dataset, "metric": metric}
+        numbers = {"estimate": float(show(estimate.value)), "low": ends[0], "high": ends[1]}
+        if null is not None and estimate.has_interval and not estimate.testable:
+            self._note_untested_row(question, family, dataset, _row_name(metric, case, estimate.deciding_documents))
         beside = dict(beside or {})
         answer = _Answer(keys | numbers | case | beside, list(case), list(beside), isfinite(margin))
         if null is not None:
-            side = "above" if added.value > null else "below"
-            within = low >= null - margin and high <= null + margin
-            answer = replace(answer, p=added.p(null), side=side, within=within, estimate=added, null=null, show=show)
+            answer = replace(
+                answer,
+                p=estimate.p(null),
+                side="above" if estimate.value > null else "below",
+                is_within_margin=low >= null - margin and high <= null + margin,
+                estimate=estimate,
+                null=null,
+                show=show,
+            )
         self._answers.append(answer)
-        self._judged = None
+        self._results = None
 
-    def _note_few(self, question: str, family: str, dataset: str, row: str) -> None:
-        """Say in one note for each question, family and dataset which rows have no test, and how many documents decide
-        each.
-        """
-        rows = self._few.setdefault((question, family, dataset), [])
-        where = f"{family} on {dataset}: too few documents decide {self.term(question).title}"
-        before = _few_decide(where, rows)
-        rows.append(row)
-        self.notes = [note for note in self.notes if note != before]
-        self.notes.append(_few_decide(where, rows))
+    def _note_untested_row(self, question: str, family: str, dataset: str, row_name: str) -> None:
+        """Name a row that is not tested in the note that its question, family and dataset share."""
+        title = self.term(question).title
+        rule = f"{family} on {dataset}: {title} is tested if at least {MIN_DECIDING} documents decide it. Not tested:"
+        row_names = self._untested_rows.setdefault((question, family, dataset), [])
+        former_note = f"{rule} {'; '.join(row_names)}."
+        self.notes = [note for note in self.notes if note != former_note]
+        row_names.append(row_name)
+        self.notes.append(f"{rule} {'; '.join(row_names)}.")
 
     @property
     def results(self) -> pd.DataFrame:
         """The results of all questions in one tidy table. Its first columns are `COLUMNS`."""
-        return self._with_verdicts().copy()
+        return self._current_results().copy()
 
-    def _with_verdicts(self) -> pd.DataFrame:
-        """Return the results, which are computed once after the last `add`."""
-        if self._judged is None:
-            self._judged = self._judge() if self._answers else pd.DataFrame(columns=COLUMNS)
-        return self._judged
+    def _current_results(self) -> pd.DataFrame:
+        """Return the results. They are computed once after the last `add`."""
+        if self._results is None:
+            self._results = self._compute_results() if self._answers else pd.DataFrame(columns=COLUMNS)
+        return self._results
 
-    def _judge(self) -> pd.DataFrame:
+    def _compute_results(self) -> pd.DataFrame:
         """Make the table of all answers, with corrected p and verdicts."""
         frame = pd.DataFrame([answer.row for answer in self._answers])
         frame["p"] = [answer.p for answer in self._answers]
         frame["p_holm"] = frame.groupby("question")["p"].transform(holm)
-        within = [answer.within for answer in self._answers]
+        is_within_margin = [answer.is_within_margin for answer in self._answers]
         sides = [answer.side for answer in self._answers]
-        decided = np.select([within, frame["p_holm"] < 1 - LEVEL], ["same", sides], "undecided")
-        frame["verdict"] = np.where(frame["p"].notna(), decided, "")
+        verdicts = np.select([is_within_margin, frame["p_holm"] < 1 - LEVEL], ["same", sides], "undecided")
+        frame["verdict"] = np.where(frame["p"].notna(), verdicts, "")
         # Holm's method compares a p with 5% divided by the number of tests that are not yet rejected.
-        left = (frame["p_holm"] >= 1 - LEVEL).groupby(frame["question"]).transform("sum").tolist()
-        answers = zip(self._answers, frame["verdict"].tolist(), left, strict=True)
-        frame["detectable"] = [
-            _detectable(answer, tests) if verdict == "undecided" else nan for answer, verdict, tests in answers
-        ]
+        remaining_tests = (frame["p_holm"] >= 1 - LEVEL).groupby(frame["question"]).transform("sum").tolist()
+        detectable = []
+        for answer, verdict, tests in zip(self._answers, frame["verdict"].tolist(), remaining_tests, strict=True):
+            detectable.append(_detectable(answer, tests) if verdict == "undecided" else nan)
+        frame["detectable"] = detectable
         return frame[[*COLUMNS, *frame.columns.difference(COLUMNS, sort=False)]]
 
     @property
@@ -228,37 +251,33 @@ class Report:
 
         The column of estimates has the question's name.
         """
-        results = self._with_verdicts()
+        results = self._current_results()
         tested = results[results["question"] == question].reset_index(drop=True)
-        rows = pd.DataFrame([answer.row for answer in self._to(question)])  # whole numbers stay whole
+        # `results` holds whole numbers as float if other questions lack the column. Here they stay whole numbers.
+        rows = pd.DataFrame([answer.row for answer in self._answers_to(question)])
         names = [*COLUMNS[1:], *self.case_columns(question), *self.beside_columns(question)]
-        judged = {name: tested[name] for name in ("p", "p_holm", "verdict", "detectable")}
-        frame = rows.reindex(columns=names).assign(**judged)
-        return frame.rename(columns={"estimate": question})
+        tests = {name: tested[name] for name in ("p", "p_holm", "verdict", "detectable")}
+        return rows.reindex(columns=names).assign(**tests).rename(columns={"estimate": question})
 
     def case_columns(self, question: str) -> list[str]:
-        """Return the names of a question's further keys (`case`), which follow family, dataset and metric."""
-        return list(dict.fromkeys(name for answer in self._to(question) for name in answer.case))
+        """Return the names of a question's keys beyond family, dataset and metric (`case` of `Report.add`)."""
+        return list(dict.fromkeys(name for answer in self._answers_to(question) for name in answer.case))
 
     def beside_columns(self, question: str) -> list[str]:
-        """Return the names of a question's further numbers (`beside`)."""
-        return list(dict.fromkeys(name for answer in self._to(question) for name in answer.beside))
+        """Return the names of a question's further numbers (`beside` of `Report.add`)."""
+        return list(dict.fromkeys(name for answer in self._answers_to(question) for name in answer.beside))
 
     def has_margin(self, question: str) -> bool:
-        """Whether a question has a margin within which numbers count as the same."""
-        return any(answer.has_margin for answer in self._to(question))
+        """Whether a question has a margin, so that its verdict may be `same`."""
+        return any(answer.has_margin for answer in self._answers_to(question))
 
-    def _to(self, question: str) -> list[_Answer]:
+    def _answers_to(self, question: str) -> list[_Answer]:
         return [answer for answer in self._answers if answer.row["question"] == question]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the functions `show`, because lambdas cannot be pickled.
-
-        The results are computed before, because the column `detectable` needs these functions.
-        """
-        judged = self.results
+        """Return the state with the results, but without the functions `show`, because lambdas cannot be pickled."""
         answers = [replace(answer, show=None) for answer in self._answers]
-        return self.__dict__ | {"_answers": answers, "_judged": judged, "_pickled": True}
+        return self.__dict__ | {"_answers": answers, "_results": self.results, "_is_copy": True}
 
     def _repr_html_(self) -> str:
         """Return the headline, a table for each question, and the notes as HTML for notebooks."""
@@ -267,14 +286,14 @@ class Report:
             parts.append(f"<p>{escape(self.term(question).meaning)}</p>{self._html_table(question)}")
         if self.notes:
             parts.append(f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in self.notes)}</ul>")
-        more = [f"report.figures[{name!r}]" for name in self.figures] + [
-            f"report.tables[{name!r}]" for name in self.tables
-        ]
-        if more:
-            parts.append(f"<p>More: <code>{'</code>, <code>'.join(map(escape, more))}</code></p>")
+        figures = [f"report.figures[{name!r}]" for name in self.figures]
+        tables = [f"report.tables[{name!r}]" for name in self.tables]
+        if figures or tables:
+            parts.append(f"<p>More: <code>{'</code>, <code>'.join(map(escape, figures + tables))}</code></p>")
         return "".join(parts)
 
     def _html_table(self, question: str) -> str:
+        """Return the results of a question as an HTML table without its empty columns."""
         frame = self.frame(question)
         filled = [name for name in map(str, frame) if frame[name].notna().any() and (frame[name] != "").any()]
         forms = {name: self.term(name).form or ".3g" for name in filled if frame[name].dtype.kind == "f"}
@@ -284,16 +303,20 @@ class Report:
         return str(titled.to_html(index=False, border=0, na_rep="", formatters=formatters))
 
     def term(self, name: str) -> Term:
-        """Return the meaning, title and format of a question or column. The title of an unknown one is its name."""
+        """Return the meaning, title and format of a question or column. An unknown name is its own title."""
         entry = self.glossary.get(name, MEANINGS.get(name, ""))
         term = entry if isinstance(entry, Term) else Term(entry)
         return term if term.title else replace(term, title=name.replace("_", " "))
 
 
-def _few_row(metric: str, case: Mapping[str, Any], deciding: float) -> str:
-    """Name a row that few documents decide, for a note: `RBP_1, N = 4, 3.6 documents`.
+def _row_name(metric: str, case: Mapping[str, Any], deciding: float) -> str:
+    """Return the name of a row that is not tested: `RBP_1, N = 4, 3.6 documents`.
 
-    The number of documents is rounded down, because it is less than `MIN_DECIDING`.
+    Args:
+        metric: the quantity.
+        case: the further keys of the row.
+        deciding: the number of documents that decide the row. It is rounded down, so it stays below `MIN_DECIDING`.
+
     """
     parts = [key_text("metric", metric)]
     for name, value in case.items():
@@ -302,12 +325,8 @@ def _few_row(metric: str, case: Mapping[str, Any], deciding: float) -> str:
     return ", ".join([*filter(None, parts), f"{floor(10 * deciding) / 10:.1f} documents"])
 
 
-def _few_decide(where: str, rows: list[str]) -> str:
-    return f"{where} for a test (at least {MIN_DECIDING} are needed): {'; '.join(rows)}."
-
-
 def key_text(name: str, value: Any) -> str:
-    """Return the value of a key as it is shown: `CE`, `RBP_10`, `18.9M`; empty if it is missing.
+    """Return the value of a key as it is shown, such as `CE`, `RBP_10` or `18.9M`; empty if the value is missing.
 
     Args:
         name: the name of the key, such as `metric` or `S`.
@@ -328,9 +347,12 @@ def key_text(name: str, value: Any) -> str:
 
 
 def _detectable(answer: _Answer, tests: int) -> float:
-    """Return the smallest distance from the null value that a test finds in 80% of cases, on the scale that is shown.
+    """Return the distance from the null value that a test would find in 80% of cases, on the scale that is shown.
 
-    The level of the test is 5% / `tests`.
+    Args:
+        answer: the row of the test.
+        tests: the level of the test is 5% divided by this number.
+
     """
     if answer.estimate is None or answer.show is None:
         return nan
@@ -341,10 +363,10 @@ def _detectable(answer: _Answer, tests: int) -> float:
 
 
 def holm(p: pd.Series[float]) -> pd.Series[float]:
-    """Return p-values corrected by Holm's method. NaN are ignored.
+    """Return p-values corrected by Holm's method. NaN stay NaN and do not count as tests.
 
     Source: Holm, Scandinavian Journal of Statistics 6, 1979.
     """
-    asked = p.dropna().sort_values(kind="stable")
-    steps = np.arange(len(asked), 0, -1)
-    return (asked * steps).cummax().clip(upper=1.0).reindex(p.index)
+    ascending = p.dropna().sort_values(kind="stable")
+    remaining_tests = np.arange(len(ascending), 0, -1)
+    return (ascending * remaining_tests).cummax().clip(upper=1.0).reindex(p.index)
