@@ -32,6 +32,22 @@ _VARIANTS = {
     "grows": "the largest model scatters {} times as much as the smallest",
     "ar": "scatter of neighbouring sizes correlated by {}",
 }
+
+_TOPICS = {
+    "exponents": "the law of one family",
+    "edge": "the law of one family",
+    "forecasts": "the law of one family",
+    "forms": "the law of one family",
+    "outlier": "the law of one family",
+    "families": "several families, datasets or seeds",
+    "datasets": "several families, datasets or seeds",
+    "means": "several families, datasets or seeds",
+    "seeds": "several families, datasets or seeds",
+    "sources": "documents with a common source",
+}
+_OTHER_TOPIC = "single models and other analyzers"
+"""The table of each experiment. Experiments that `_TOPICS` does not name are in the table of `_OTHER_TOPIC`."""
+
 _TOLERATED = 3.0  # percentage points that a result may be off its nominal value; chance alone explains some 2 of them
 
 _LABELS = {
@@ -99,6 +115,37 @@ def rates(rows: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def _rates_of(topic: str) -> Callable[[pd.DataFrame], str]:
+    """Return a function that makes the table of one topic, without the cells in which models do not scatter alike."""
+
+    def table(rows: pd.DataFrame) -> str:
+        chosen = rows["experiment"].map(_TOPICS).fillna(_OTHER_TOPIC) == topic
+        return rates(rows[chosen & (_variants(rows) == "")])
+
+    return table
+
+
+def scatter(rows: pd.DataFrame) -> str:
+    """Return the table of cells in which models do not scatter alike: the median and the worst of each claim."""
+    variants = _variants(rows)
+    chosen = (variants != "") & rows["claim"].map(kind_of).isin(["covers", "false"])
+    rows = rows.assign(variant=variants)[chosen & (rows["judged"] >= rows["draws"] / 2)]
+    names = list(rows["variant"].unique())
+    lines = [
+        f"| claim | nominal | {' | '.join(f'{name}: median | worst' for name in names)} |",
+        "|---|" + "---:|" * (1 + 2 * len(names)),
+    ]
+    for claim, of_claim in rows.groupby("claim", sort=False):
+        kind, _, what = str(claim).partition(": ")
+        cells = []
+        for name in names:
+            of_variant = of_claim[of_claim["variant"] == name]
+            worst = of_variant.sort_values("value", ascending=kind == "covers", kind="stable").iloc[0]
+            cells.append(f"{of_variant['value'].median():.1f} | {_bold_if(_fails(worst), worst['value'])}")
+        lines.append(f"| {_LABELS[kind]}: {what} | {NOMINAL[kind]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def power(rows: pd.DataFrame) -> str:
     """Return the table of what tests find. A row has the median, least and largest result of a claim's cells."""
     lines = [
@@ -119,8 +166,8 @@ def power(rows: pd.DataFrame) -> str:
 def others(rows: pd.DataFrame) -> str:
     """Return the table of numbers without a nominal value."""
     lines = ["| number | median | least | where | most | where |", "|---|---:|---:|---|---:|---|"]
-    of_kind = rows[rows["claim"].map(kind_of).isin(["share", "median", "error"]) & (rows["experiment"] != "deciding")]
-    for claim, of_claim in _by_claim(of_kind):
+    of_kind = rows["claim"].map(kind_of).isin(["share", "median", "error"]) & (rows["experiment"] != "deciding")
+    for claim, of_claim in _by_claim(rows[of_kind & (_variants(rows) == "")]):
         ordered = of_claim.sort_values("value", kind="stable")
         least, most = ordered.iloc[0], ordered.iloc[-1]
         form = ".3f" if kind_of(least["claim"]) == "error" else ".0f"
@@ -167,7 +214,11 @@ def deciding(rows: pd.DataFrame) -> str:
 _KINDS_OF_DECIDING = ("covers", "spread", "share", "made", "false")
 
 TABLES: Mapping[str, Callable[[pd.DataFrame], str]] = {
-    "intervals and false alarms": rates,
+    "the law of one family": _rates_of("the law of one family"),
+    "models that do not scatter alike": scatter,
+    "several families, datasets or seeds": _rates_of("several families, datasets or seeds"),
+    "documents with a common source": _rates_of("documents with a common source"),
+    _OTHER_TOPIC: _rates_of(_OTHER_TOPIC),
     "what tests find": power,
     "other numbers": others,
     "how many documents decide": deciding,
@@ -184,15 +235,19 @@ def _by_claim(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
         The name of each claim in the tables, such as `false alarm: a bend`, and its rows.
 
     """
-    variant = rows["where"].where(rows["experiment"] == "exponents", "").map(_variant)
     claims = []
-    for (_, claim, varied), of_claim in rows.groupby(["experiment", "claim", variant], sort=False):
+    for (_, claim, varied), of_claim in rows.groupby(["experiment", "claim", _variants(rows)], sort=False):
         usable = of_claim[of_claim["judged"] >= of_claim["draws"] / 2]
         if len(usable):
             kind, _, what = str(claim).partition(": ")
             name = f"{_LABELS[kind]}: {what}"
             claims.append((f"{name}; {varied}" if varied else name, usable))
     return claims
+
+
+def _variants(rows: pd.DataFrame) -> pd.Series:
+    """Return how models scatter in the cell of each row, or an empty text if all models scatter alike."""
+    return rows["where"].where(rows["experiment"] == "exponents", "").map(_variant)
 
 
 def _variant(where: str) -> str:
@@ -314,7 +369,7 @@ _ALIKE = r"^(?!.*(?:ends|grows|ar)=)"  # pattern of cells in which all models sc
 QUOTES = [
     Quote(
         PAGE,
-        "Intervals of α contain the true value in {}% of the draws for CE, in {}% for RBP_1 and in {}% for RBP_100,",
+        "Intervals of α contain the true value in {}% of the draws for CE, in {}% for RBP_1 and in {}% for RBP_100.",
         tuple(
             Rate(f"covers: {metric}'s α", _ALIKE, experiment="exponents", digits=1)
             for metric in ("CE", "RBP_1", "RBP_100")
@@ -322,7 +377,7 @@ QUOTES = [
     ),
     Quote(
         PAGE,
-        "at most {}% are false alarms with 20 documents, and at most {}% with 100,",
+        "are false alarms in at most {}% of the tests with 20 documents, and in at most {}% with 100.",
         tuple(
             Rate("false: Δα differs, though equal", rf"{_ALIKE}.*D={documents}\b", "most", "exponents", digits=1)
             for documents in (20, 100)
@@ -330,7 +385,7 @@ QUOTES = [
     ),
     Quote(
         PAGE,
-        "misses damage to 3% of about 100 documents in up to {}% of the draws.",
+        "misses damage to 3% of the documents in up to {}% of the draws",
         (
             Rate(
                 "false: compare says within, though 3% of the documents are damaged, on average by the tolerance",
@@ -340,7 +395,11 @@ QUOTES = [
             ),
         ),
     ),
-    Quote(PAGE, "intervals of CE then cover {}%.", (Rate("covers: CE, sources not given"),)),
+    Quote(
+        PAGE,
+        "intervals of CE contain the true value in only {}% of the draws.",
+        (Rate("covers: CE, sources not given"),),
+    ),
     Quote(
         PAGE,
         "exponents of two families is found in {}% of the draws.",
@@ -348,7 +407,7 @@ QUOTES = [
     ),
     Quote(
         PAGE,
-        "gain over Zipf's law still cover {}%.",
+        "gain over Zipf's law contain the true value in only {}% of the draws",
         (Rate("covers: the lognormal's gain over Zipf's law", "D=200 skewed"),),
     ),
     Quote(
