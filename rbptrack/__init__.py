@@ -1,6 +1,6 @@
 """Measure how language models rank the right next token, and fit scaling laws to the results.
 
-- `rbptrack.measure` ranks every token of texts with a model in memory.
+- `rbptrack.measure` measures a model in memory.
 - `rbptrack.runs` reads measurements from a tracking store.
 - `rbptrack.laws` fits laws in model size, and `rbptrack.analyze` runs an analyzer.
 - `rbptrack.RankCallback` measures a model while a Trainer trains it.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LoggedMeasurement", "RankCallback", "__version__", "analyze", "laws", "measure", "runs"]
 
-_ROOMS = {
+_MODULE_OF_NAME = {
     "LoggedMeasurement": "api",
     "RankCallback": "callback",
     "analyze": "api",
@@ -33,6 +33,6 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     """Import the module of a public name on first use, because torch, transformers and MLflow take seconds to load."""
-    if name not in _ROOMS:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'rbptrack' has no attribute {name!r}")
-    return getattr(import_module(f"rbptrack.{_ROOMS[name]}"), name)
+    return getattr(import_module(f"rbptrack.{_MODULE_OF_NAME[name]}"), name)

@@ -1,4 +1,4 @@
-"""`python -m rbptrack` and the command `rbptrack`."""
+"""Run the command line: `python -m rbptrack`."""
 
 import sys
 

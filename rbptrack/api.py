@@ -1,6 +1,6 @@
-"""The functions for Python: `measure` a model in memory, read `runs` from a store, fit `laws`, and `analyze` runs.
+"""Functions for Python: measure a model in memory, read measurements from a store, fit laws, and run analyzers.
 
-These functions need no config file. A measurement is logged only if its method `log` is called.
+They need no config file. A measurement is logged only if its method `log` is called.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ if TYPE_CHECKING:
 DEFAULT_KS = (1, 3, 10, 30, 100)
 DEFAULT_SEQ_LEN = 512
 
-_IN_MEMORY = "(in memory)"  # stands in the configuration in place of the paths of weights and texts
-_MODEL_IN_USE = threading.Lock()  # held while a user's model is in evaluation mode
+_IN_MEMORY = "(in memory)"  # the path of weights and texts in the configuration, because they have none
+_MODEL_IN_USE = threading.Lock()  # held during a measurement, which puts the user's model into evaluation mode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LoggedMeasurement(Measurement):
-    """A measurement made by `measure`. It can be printed, plotted and logged to MLflow.
+    """A measurement that `measure` returns. It can be printed, plotted and logged to MLflow.
 
     Attributes:
-        record: the tags, params and metrics that a tracking store keeps. `folder` holds the files that become the
-            run's artifacts, such as the tables of documents and tokens.
+        record: the tags, params and metrics of the run that `log` makes. The files in `folder` become its artifacts,
+            such as the tables of documents and tokens.
 
     """
 
@@ -83,13 +83,13 @@ class LoggedMeasurement(Measurement):
         return int(self.record.metrics[Metric.NON_EMBEDDING_PARAMS])
 
     def metrics(self) -> dict[str, float]:
-        """Return the values of `ce` (in nats per token) and `rbp_<k>` by name.
+        """Return `ce` (in nats per token) and `rbp_<k>` by name.
 
-        With at least 20 documents, `<metric>_se` is the standard error over documents.
+        With at least 20 documents, the result also has their standard errors over documents, `ce_se` and `rbp_<k>_se`.
         """
-        values = self.record.metrics
+        metrics = self.record.metrics
         names = [name for metric in ("ce", *map(rbp_name, self.counts.ks)) for name in (metric, se_name(metric))]
-        return {name: values[name] for name in names if name in values}
+        return {name: metrics[name] for name in names if name in metrics}
 
     def plot(self) -> altair.TopLevelMixin:
         """Draw the distribution of ranks as an Altair chart."""
@@ -97,15 +97,15 @@ class LoggedMeasurement(Measurement):
         return chart
 
     def log(self, *, tracking_uri: str = "", experiment: str = "", sweep: str = "") -> str:
-        """Log the measurement as a run, as the command line does, and return the run id.
+        """Log the measurement as a run in a tracking store. Returns the run ID.
 
-        If the store already has a measurement with equal ranks of this model on this dataset, no second run is made.
+        If the store already has a measurement of this model on this dataset with equal ranks, no second run is made.
 
         Args:
             tracking_uri: the address of the tracking store; default: MLFLOW_TRACKING_URI, or else MLflow's own store
                 in the working folder.
             experiment: the name of the MLflow experiment; default: MLFLOW_EXPERIMENT_NAME, or else `rbptrack`.
-            sweep: the name of the sweep that the run belongs to; `runs(sweep=...)` selects by it.
+            sweep: the name of a sweep, by which `runs(sweep=...)` selects measurements.
 
         Raises:
             BadInput: the store cannot be written.
@@ -127,8 +127,8 @@ class LoggedMeasurement(Measurement):
                 return outbox.deliver(folder)
             except (StoreAway, StoreRefuses) as error:
                 outbox.keep(folder)
-                waits = f"{error}; the measurement waits in mlruns/cells for the next command"
-                raise type(error)(waits) from error
+                message = f"{error}; the measurement waits in mlruns/cells for the next command"
+                raise type(error)(message) from error
 
     @property
     def _title(self) -> str:
@@ -169,10 +169,10 @@ def measure(
     batch_tokens: int = 0,
     progress: bool = True,
 ) -> LoggedMeasurement:
-    """Rank every token of some texts with a causal language model that is in memory.
+    """Measure how a causal language model in memory ranks the tokens of some texts.
 
     The model stays on its device and keeps the precision of its weights, even if autocast or TF32 is on. It is in
-    evaluation mode during the measurement; afterwards every module returns to its former mode. Several threads may call
+    evaluation mode during the measurement; afterwards every module has its former mode again. Several threads may call
     this function; they measure one after the other.
 
     Args:
@@ -183,14 +183,14 @@ def measure(
         family: the name of the model's family; default: the model type of transformers, such as `gpt_neox`.
         size: the name of the model's size; default: the number of non-embedding parameters, such as `38.2k`.
         seq_len: the number of tokens in one sequence; default: 512, or the model's maximum if that is smaller.
-        context: the number of tokens that each sequence repeats from the one before, if `sequence` is `slide`.
+        context: the number of tokens that each sequence repeats from the previous sequence, if `sequence` is `slide`.
         sequence: how documents become sequences: `slide` (every token is scored once), `truncate` (only the first
             `seq_len` tokens of each text) or `pack` (texts are joined).
         revision: the name of the checkpoint, such as `step1000`, if you measure several checkpoints of one size.
         training_tokens: the number D of tokens that the weights were trained on; 0 if it is unknown.
-        k: one or several k of RBP_k to show and log. Values above the size of the vocabulary are left out. The rank
-            table holds what any other k needs.
-        batch_tokens: the number of tokens in one forward pass; 0 lets rbptrack choose.
+        k: one or several k of RBP_k to show and log. Values above the size of the vocabulary are left out. RBP_k for
+            any other k can be computed from the rank table.
+        batch_tokens: the number of tokens in one forward pass; by default it is chosen for the device.
         progress: whether to show a progress bar in notebooks and on terminals.
 
     Raises:
@@ -205,10 +205,10 @@ def measure(
     from rbptrack.corpus.tokens import tokenise
     from rbptrack.models.architecture import check_compatible, max_sequence_length
 
-    _check_objects(model, tokenizer)
+    _check_model_and_tokenizer(model, tokenizer)
     if seq_len is None:
         seq_len = min(DEFAULT_SEQ_LEN, max_sequence_length(model.config) or DEFAULT_SEQ_LEN)
-    documents = [Document(str(number), (text,)) for number, text in enumerate(check_texts(texts))]
+    documents = [Document(str(number), (text,)) for number, text in enumerate(list_texts(texts))]
     config = config_from_values(
         {
             "model": {
@@ -227,7 +227,7 @@ def measure(
                 "seq_len": seq_len,
                 "context": context,
             },
-            "k": {"values": _ks(k)},
+            "k": {"values": _list_ks(k)},
             "engine": {"batch_tokens": batch_tokens},
         }
     )
@@ -237,7 +237,7 @@ def measure(
     corpus = build_corpus(tokenise(documents, tokenizer, "", ""), tokenizer, config.dataset)
     folder = Path(tempfile.mkdtemp(prefix="rbptrack-"))
     try:
-        result = _measure_in(folder, model, tokenizer, corpus, config, show_bar=progress)
+        result = _measure_in_folder(folder, model, tokenizer, corpus, config, show_bar=progress)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -245,7 +245,7 @@ def measure(
     return result
 
 
-def _measure_in(
+def _measure_in_folder(
     folder: Path,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -254,7 +254,7 @@ def _measure_in(
     *,
     show_bar: bool,
 ) -> LoggedMeasurement:
-    """Measure a corpus with a model, and write the ranks to a folder. Only one thread at a time measures."""
+    """Measure a corpus with a model, one thread at a time. Writes the ranks into a folder."""
     from rbptrack.models.causal import evaluation_mode, split_model
     from rbptrack.models.tokenizer import rules_hash
 
@@ -263,11 +263,11 @@ def _measure_in(
         causal = split_model(model, type(model).__name__)
         config.model.size = config.model.size or compact(causal.non_embedding_params)
 
-        def facts(measurement: Measurement) -> Facts:
-            """Describe the measurement. A hash of the ranks identifies the weights, which have no commit in memory."""
+        def collect_facts(measurement: Measurement) -> Facts:
+            """Collect the facts. Weights in memory have no commit, so a hash of the ranks identifies them."""
             identity = cell_identity(
                 config,
-                weights=f"ranks:{_ranks_hash(measurement.ranks)}",
+                weights=f"ranks:{_hash_ranks(measurement.ranks)}",
                 tokenizer="",
                 tokenizer_rules=rules_hash(tokenizer),
                 texts=corpus.texts_hash,
@@ -275,50 +275,55 @@ def _measure_in(
             return Facts.collect(config, identity, {}, model=causal, corpus=corpus)
 
         measured, record = measure_loaded(
-            folder, config, causal, corpus, tokenizer, facts, began=began, show_bar=show_bar
+            folder, config, causal, corpus, tokenizer, collect_facts, began=began, show_bar=show_bar
         )
     return LoggedMeasurement(**{entry.name: getattr(measured, entry.name) for entry in fields(measured)}, record=record)
 
 
-def _ranks_hash(ranks: RankTable) -> str:
-    content = hashlib.sha256()
+def _hash_ranks(ranks: RankTable) -> str:
+    digest = hashlib.sha256()
     for name in ("greater", "ties", "logprob"):
-        content.update(np.ascontiguousarray(ranks.column(name)).tobytes())
-    return content.hexdigest()
+        digest.update(np.ascontiguousarray(ranks.column(name)).tobytes())
+    return digest.hexdigest()
 
 
-def _ks(k: Any) -> list[Any]:
-    """Return one k or several as a list, with numpy integers as Python integers. Other values are left as they are."""
+def _list_ks(k: Any) -> list[Any]:
+    """Return one or several k as a list, with Python integers instead of those of numpy. Wrong values are kept."""
     ks = [k]
     if isinstance(k, Iterable) and not isinstance(k, str | bytes):
         ks = list(k)
     return [int(each) if isinstance(each, np.integer) else each for each in ks]
 
 
-def check_texts(texts: Iterable[str]) -> list[str]:
-    """Return the texts as a list. Raises BadInput if one of them is not a text, or if all are empty."""
-    # A table or a mapping yields the names of its columns, which are not the texts.
+def list_texts(texts: Iterable[str]) -> list[str]:
+    """Return texts as a list. Raises BadInput if one of them is not a text, or if all are empty."""
+    # The iterator of a table or mapping yields the names of its columns.
     if isinstance(texts, str | bytes | Mapping | pd.DataFrame) or not isinstance(texts, Iterable):
         raise BadInput(f"texts must be a list of texts, one document each; got {type(texts).__name__}")
-    checked = list(texts)
-    for number, text in enumerate(checked):
-        if not isinstance(text, str) or _SURROGATE.search(text):
-            raise BadInput(f"texts[{number}] must be a text without half characters; got {text!r:.60}")
-    if not any(checked):
-        raise BadInput(f"nothing to score: all {len(checked)} texts are empty")
-    return checked
+    listed = list(texts)
+    for number, text in enumerate(listed):
+        if not isinstance(text, str):
+            raise BadInput(f"texts[{number}] must be a text; got {text!r:.60}")
+        if _SURROGATE.search(text):
+            raise BadInput(
+                f"texts[{number}] is not valid Unicode: it has a lone surrogate. Decode its bytes with "
+                f"errors='replace'; got {text!r:.60}"
+            )
+    if not any(listed):
+        raise BadInput(f"nothing to score: all {len(listed)} texts are empty")
+    return listed
 
 
-def _check_objects(model: Any, tokenizer: Any) -> None:
-    """Raise BadInput if the model is not a model of transformers, or if the tokenizer is not usable."""
+def _check_model_and_tokenizer(model: Any, tokenizer: Any) -> None:
+    """Raise BadInput if the model or the tokenizer is of a kind that cannot be used."""
     from rbptrack.models.tokenizer import check_tokenizer
 
     if not hasattr(model, "base_model"):
-        raise BadInput(f"model is a {type(model).__name__}: pass a causal language model of transformers")
+        raise BadInput(f"model must be a causal language model of transformers; got {type(model).__name__}")
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         raise BadInput(
-            f"model is a {type(model).__name__} with virtual tokens (prompt learning), which cannot be measured: "
-            "measure its base model"
+            f"model is a {type(model).__name__} with virtual tokens (prompt learning), which cannot be measured. "
+            "Measure its base model"
         )
     check_tokenizer(tokenizer)
 
@@ -334,11 +339,11 @@ def runs(
     tracking_uri: str = "",
     experiment: str = "",
 ) -> Runs:
-    """Select finished measurements from a tracking store.
+    """Select measurements from a tracking store.
 
     The attribute `frame` of the result has one row for each measurement. The method `ranks("nano-6k/stdlib")` of the
-    result reads a rank table. Each filter takes one pattern or several, such as `pythia*` or `!pythia-old`; a pattern
-    with `!` excludes.
+    result reads a rank table. Each filter takes one or several patterns, such as `pythia*`. A pattern that begins with
+    `!`, such as `!pythia-old`, excludes.
 
     Args:
         where: a condition on the columns of `frame`, such as `seq_len == 256 and ce < 4`.
@@ -346,18 +351,18 @@ def runs(
         size: patterns of sizes.
         model: patterns of models; `nano-6k` and `nano/6k` name the same model.
         dataset: patterns of datasets.
-        sweep: patterns of sweeps. Measurements that a sweep reused belong to it, too.
+        sweep: patterns of sweeps. A sweep includes the measurements that it reused.
         tracking_uri: the address of the tracking store; default: MLFLOW_TRACKING_URI, or else MLflow's own store in
             the working folder.
         experiment: the name of the MLflow experiment; default: MLFLOW_EXPERIMENT_NAME, or else `rbptrack`.
 
     Raises:
-        BadInput: the store cannot be read, or no measurement passes the filters. The message lists what the store has.
+        BadInput: the store cannot be read, or no measurement passes the filters.
         StoreAway: the store does not answer.
 
     """
     if not isinstance(where, str):
-        raise BadInput(f"where must be a condition as a text, such as 'ce < 4'; got {where!r:.60}")
+        raise BadInput(f"where must be a text with a condition, such as 'ce < 4'; got {where!r:.60}")
     filters = Filters(
         where,
         _patterns("family", family),
@@ -377,15 +382,15 @@ def _patterns(name: str, value: str | Sequence[str]) -> list[str]:
 
 
 def laws(runs: Runs, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
-    """Fit the law y = A S^-alpha over the sizes S of each family, to CE and to y = -ln RBP_k.
+    """Fit the law y = A S^-alpha over the sizes S of each family, for y = CE and y = -ln RBP_k.
 
     Args:
         runs: measurements that `rbptrack.runs` selected.
         ks: the k of RBP_k.
 
     Returns:
-        One row for each family, dataset and metric. `low` and `high` are the ends of alpha's 95% interval, and `sizes`
-        is the number of sizes. A family needs at least two sizes.
+        One row for each family, dataset and metric. `low` and `high` are the ends of the 95% interval of alpha, and
+        `sizes` is the number of sizes. Families with a single size are left out.
 
     """
     rows = []
@@ -398,7 +403,7 @@ def laws(runs: Runs, ks: Sequence[int] = HEADLINE_KS) -> pd.DataFrame:
 
 
 def analyze(runs: Runs, analyzer: str, **options: object) -> Report:
-    """Run an analyzer on measurements and return its report. Nothing is logged.
+    """Run an analyzer on measurements and return its report. The report is not logged.
 
     Args:
         runs: measurements that `rbptrack.runs` selected.

@@ -1,4 +1,4 @@
-"""A callback that measures RBP_k and CE of texts at each evaluation of a transformers Trainer."""
+"""A callback that measures a model whenever a Trainer of transformers evaluates it."""
 
 from __future__ import annotations
 
@@ -16,41 +16,45 @@ from transformers import (
     TrainingArguments,
 )
 
-from rbptrack.api import check_texts, measure
+from rbptrack.api import list_texts, measure
 from rbptrack.base.errors import first_line
 from rbptrack.models.tokenizer import check_tokenizer
 from rbptrack.ranks.names import HEADLINE_KS, rbp_name
 
 log = logging.getLogger(__name__)
 
-_EXAMPLES = 100  # training examples whose lengths are compared
+_COMPARED_EXAMPLES = 100  # about how many training examples are checked for having equal lengths
 
 
 class RankCallback(TrainerCallback):  # type: ignore[misc]
-    """Measures texts whenever a Trainer evaluates, and adds `eval_rbp_10` and `eval_rank_ce` to the evaluation.
+    """Measures RBP_k and CE on texts whenever a Trainer evaluates, and adds them to the metrics of the evaluation.
 
-    Attach it to a Trainer. Its metrics then also reach the Trainer's loggers (MLflow, W&B, TensorBoard):
+    The metrics are named `eval_rbp_10` (for k = 10) and `eval_rank_ce`. If the callback is attached to a Trainer, they
+    also reach the Trainer's loggers (MLflow, W&B, TensorBoard):
 
         RankCallback(texts, tokenizer).attach(trainer)
 
-    If it is passed as `Trainer(callbacks=[RankCallback(...)])`, its metrics reach `state.log_history` and
-    `metric_for_best_model`, but no logger: a Trainer logs its evaluation before it calls its callbacks.
+    With `Trainer(callbacks=[RankCallback(...)])`, they reach `state.log_history` and `metric_for_best_model`, but not
+    the loggers, because a Trainer logs its evaluation before it calls its callbacks.
 
-    The main process measures, and the others wait. The model must be whole in that process (not sharded by FSDP or
-    DeepSpeed ZeRO-3). If a measurement fails, its metrics are NaN and a warning is logged; the training goes on. If the
-    tracking store is away, the measurement waits in mlruns/cells for the next command.
+    The main process measures, and the other processes wait. The main process must hold the whole model (not sharded by
+    FSDP or DeepSpeed ZeRO-3). If a measurement fails, its metrics are NaN, a warning is logged, and the training goes
+    on. If the tracking store is away, the measurement waits in mlruns/cells for the next command.
 
     Args:
-        texts: the documents.
+        texts: the texts to measure; each is one document.
         tokenizer: the tokenizer of the model.
         ks: the k of RBP_k. Values of k above |V| are left out.
-        log: whether to log each evaluation as a measurement, the checkpoint `step<n>` of its family. Its number of
-            training tokens is the Trainer's count if `include_num_input_tokens_seen` is set. Otherwise it is computed
-            from the batch size if all training examples have the same length, and else unknown.
-        tracking_uri: the store for these measurements. By default it is MLFLOW_TRACKING_URI or, if that is not set,
-            MLflow's own store in the working folder.
-        experiment: the experiment in that store.
-        **measuring: further arguments of `rbptrack.measure`: dataset, family, size, seq_len, context, sequence.
+        log: whether to log each measurement to a tracking store, with the revision `step<n>`. The number of training
+            tokens is the Trainer's count if `include_num_input_tokens_seen` is set. Otherwise it is computed from the
+            batch size if all training examples have the same length. Otherwise it is unknown.
+        tracking_uri: the address of the tracking store; default: MLFLOW_TRACKING_URI, or else MLflow's own store in the
+            working folder.
+        experiment: the name of the MLflow experiment; default: MLFLOW_EXPERIMENT_NAME, or else `rbptrack`.
+        **measure_options: further arguments of `rbptrack.measure`: dataset, family, size, seq_len, context, sequence.
+
+    Raises:
+        BadInput: the tokenizer cannot be used, or the texts are not texts or are all empty.
 
     """
 
@@ -63,15 +67,15 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         log: bool = False,
         tracking_uri: str = "",
         experiment: str = "",
-        **measuring: Any,
+        **measure_options: Any,
     ) -> None:
         check_tokenizer(tokenizer)
-        self._texts = check_texts(texts)
+        self._texts = list_texts(texts)
         self._tokenizer = tokenizer
         self._ks = list(ks)
         self._log = log
         self._store = {"tracking_uri": tracking_uri, "experiment": experiment}
-        self._measuring = measuring
+        self._measure_options = measure_options
         self._trainer: Trainer | None = None
 
     def attach(self, trainer: Trainer) -> None:
@@ -81,53 +85,54 @@ class RankCallback(TrainerCallback):  # type: ignore[misc]
         self._trainer = trainer
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Measure the model, add the numbers to the evaluation's metrics, and log them."""
+        """Measure the model, and add the metrics to those of the evaluation."""
         metrics: dict[str, float] = kwargs["metrics"]
         prefix = next((name.removesuffix("_runtime") for name in metrics if name.endswith("_runtime")), "eval")
         if prefix.startswith("eval_"):  # the Trainer has several evaluation sets, such as `eval_code`
             prefix = "eval"
-        numbers = {}
+        measured: dict[str, float] = {}
         if state.is_world_process_zero:
-            tokens = _training_tokens(args, state, kwargs.get("train_dataloader"))
-            numbers = self._numbers_or_nan(state, kwargs["model"], tokens)
-        named = {f"{prefix}_{name}": value for name, value in _from_main_process(numbers).items()}
-        metrics.update(named)
+            training_tokens = _count_training_tokens(args, state, kwargs.get("train_dataloader"))
+            measured = self._measure_or_nan(state, kwargs["model"], training_tokens)
+        measured = _broadcast_from_main_process(measured)
+        new_metrics = {f"{prefix}_{name}": value for name, value in measured.items()}
+        metrics.update(new_metrics)
         if self._trainer is not None:
-            self._trainer.log(dict(named))
+            self._trainer.log(dict(new_metrics))
         elif state.log_history and state.log_history[-1].get("step") == state.global_step:
-            state.log_history[-1].update(named)
+            state.log_history[-1].update(new_metrics)
 
-    def _numbers_or_nan(self, state: TrainerState, model: Any, training_tokens: float) -> dict[str, float]:
+    def _measure_or_nan(self, state: TrainerState, model: Any, training_tokens: float) -> dict[str, float]:
         """Measure the model. If that fails, log a warning and return NaN, because the other processes are waiting."""
         try:
-            return self._numbers(state, model, training_tokens)
+            return self._measure(state, model, training_tokens)
         except Exception as error:
             log.warning("step %d is not measured: %s: %s", state.global_step, type(error).__name__, first_line(error))
             # The metrics must exist: without them, metric_for_best_model would end the training.
             return dict.fromkeys(["rank_ce", *map(rbp_name, self._ks)], math.nan)
 
-    def _numbers(self, state: TrainerState, model: Any, training_tokens: float) -> dict[str, float]:
-        whole = getattr(model, "module", model)  # DataParallel wraps the model
+    def _measure(self, state: TrainerState, model: Any, training_tokens: float) -> dict[str, float]:
+        unwrapped_model = getattr(model, "module", model)  # DataParallel wraps the model
         checkpoint = {"revision": f"step{state.global_step}", "training_tokens": training_tokens}
-        options: dict[str, Any] = {**checkpoint, "progress": False, **self._measuring}
-        measured = measure(whole, self._tokenizer, self._texts, k=self._ks, **options)
+        options: dict[str, Any] = {**checkpoint, "progress": False, **self._measure_options}
+        measured = measure(unwrapped_model, self._tokenizer, self._texts, k=self._ks, **options)
         if self._log:
             try:
                 measured.log(**self._store)
             except Exception as error:
                 log.warning("step %d is not logged: %s: %s", state.global_step, type(error).__name__, first_line(error))
-        numbers = {name: value for name, value in measured.metrics().items() if not name.endswith("_se")}
-        numbers["rank_ce"] = numbers.pop("ce")  # the user's own metric may be called `eval_ce`
-        return numbers
+        metrics = {name: value for name, value in measured.metrics().items() if not name.endswith("_se")}
+        metrics["rank_ce"] = metrics.pop("ce")  # the user's own metric may be called `eval_ce`
+        return metrics
 
 
-def _training_tokens(args: TrainingArguments, state: TrainerState, train_dataloader: Any) -> float:
-    """Return the number of tokens that the model was trained on so far, in all processes. Return 0 if it is unknown."""
+def _count_training_tokens(args: TrainingArguments, state: TrainerState, train_dataloader: Any) -> float:
+    """Count the tokens that the model was trained on so far, over all processes. Returns 0 if the number is unknown."""
     if state.num_input_tokens_seen:
         return float(state.num_input_tokens_seen)
     try:
         examples = train_dataloader.dataset
-        step = max(1, len(examples) // _EXAMPLES)
+        step = max(1, len(examples) // _COMPARED_EXAMPLES)
         lengths = {len(examples[number]["input_ids"]) for number in range(0, len(examples), step)}
     except (AttributeError, IndexError, KeyError, TypeError):  # no training set, a stream, or another form of examples
         return 0.0
@@ -142,12 +147,12 @@ def _training_tokens(args: TrainingArguments, state: TrainerState, train_dataloa
     return float(sequences * lengths.pop())
 
 
-def _from_main_process(numbers: dict[str, float]) -> dict[str, float]:
-    """Send the main process's numbers to all processes of a distributed training, and return them."""
+def _broadcast_from_main_process(metrics: dict[str, float]) -> dict[str, float]:
+    """Return the metrics of the main process in every process of a distributed training."""
     import torch.distributed
 
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
-        return numbers
-    box = [numbers]
-    torch.distributed.broadcast_object_list(box, src=0)
-    return box[0]
+        return metrics
+    objects = [metrics]
+    torch.distributed.broadcast_object_list(objects, src=0)
+    return objects[0]

@@ -4,11 +4,11 @@ A fact is one column of `Runs.frame`. The table `FACTS` gives for each fact:
 
 - its place in MLflow, its type and its meaning,
 - the keys of the measurement's identity from which its value comes,
-- whether all runs of one law, or of one point of a law, must have the same value,
-- whether two measurements of the same tokens have the same value.
+- whether all runs of one law, or of one point of a law, must have equal values,
+- whether two measurements of the same tokens have equal values.
 
-This table determines the columns of the frame, the tags and params of a run, the test for comparable runs, the names of
-measurements, what can be imported, and the documentation of columns.
+The table determines the columns of the frame, the tags and params of a run, which runs are comparable, the names of
+measurements, which columns can be imported, and the documentation of columns.
 
 To add a fact, add a row here, and set its value in `rbptrack.tracking.facts`.
 """
@@ -26,7 +26,7 @@ from rbptrack.base.formatting import compact, short_hash
 
 
 class Subject(Enum):
-    """The subject of a fact."""
+    """What a fact describes. The value is a heading in the documentation."""
 
     MODEL = "The model"
     TEXTS = "The texts"
@@ -36,7 +36,7 @@ class Subject(Enum):
 
 
 class Place(Enum):
-    """The place where MLflow keeps a fact."""
+    """Where MLflow keeps a fact."""
 
     RUN = "attribute"  # an attribute of the run itself
     TAG = "tag"
@@ -45,11 +45,11 @@ class Place(Enum):
 
 
 class Agree(Enum):
-    """Which runs must have the same value of a fact."""
+    """Which runs must have equal values of a fact."""
 
     NOBODY = ""
     LAW = "law"  # all runs of one law
-    SIZE = "size"  # all runs of one size of a law, which are summed into one point
+    SIZE = "size"  # all runs of one size in a law; they are summed into one point
 
 
 @dataclass(frozen=True)
@@ -57,22 +57,22 @@ class Fact:
     """One column of `Runs.frame`.
 
     Attributes:
-        name: the column's name. The param or metric has the same name, and the tag is `rbptrack.` and the name.
-        subject: the subject of the fact.
-        place: the place where MLflow keeps the fact.
+        name: the name of the column, and of the param or metric. A tag is named `rbptrack.<name>`.
+        subject: what the fact describes.
+        place: where MLflow keeps the fact.
         dtype: the column's type in pandas.
-        meaning: a phrase for the documentation, with the unit.
+        meaning: a phrase for the documentation. It names the unit.
         identity: the keys of the measurement's identity from which the value comes.
-        agree: the runs that must agree in the fact.
-        follows: columns that usually determine this one. A report that says why runs are not comparable leaves this
-            column out if one of those columns explains the difference.
-        same_tokens: whether two measurements have the same value if they scored the same tokens in the same way.
+        agree: the runs that must have equal values.
+        determined_by: columns that usually determine this one. A message about runs that are not comparable does not
+            name this column if one of those columns explains the difference.
+        same_tokens: whether two measurements that scored the same tokens in the same way have equal values.
         importable: whether an imported table of results may contain the fact.
-        label: text before the value, if a family is split by this fact. The label `seq_len ` names a part
+        label: text before the value in the name of a part of a family. The label `seq_len ` gives the name
             `pythia seq_len 512`.
         missing: the word for a missing value.
-        is_hash: whether the value is a hash, of which 8 characters are shown.
-        of_model: whether MLflow's LoggedModel has the fact as a tag or param.
+        is_hash: whether the value is a hash. Only its first 8 characters are shown.
+        in_logged_model: whether the fact is also kept in MLflow's LoggedModel, as a tag or param.
 
     """
 
@@ -83,20 +83,20 @@ class Fact:
     meaning: str
     identity: tuple[str, ...] = ()
     agree: Agree = Agree.NOBODY
-    follows: tuple[str, ...] = ()
+    determined_by: tuple[str, ...] = ()
     same_tokens: bool = False
     importable: bool = False
     label: str = ""
     missing: str = "unknown"
     is_hash: bool = False
-    of_model: bool = False
+    in_logged_model: bool = False
 
     @property
-    def decides(self) -> bool:
+    def distinguishes(self) -> bool:
         """Whether measurements that differ in this fact are different measurements."""
         return bool(self.identity) or self.agree is not Agree.NOBODY
 
-    def text(self, value: Any) -> str:
+    def format_value(self, value: Any) -> str:
         """Format a value for names and notes: 8 characters of a hash, `2.1B` for a large number."""
         if pd.isna(value) or value == "":
             return self.missing
@@ -114,44 +114,44 @@ FACTS: tuple[Fact, ...] = (
     Fact("run_id", RUN, ATTRIBUTE, "string", "MLflow's ID of the run", is_hash=True),
     # The model
     Fact("family", MODEL, TAG, "string", "models that differ in size only",
-         identity=("family",), importable=True, of_model=True),
+         identity=("family",), importable=True, in_logged_model=True),
     Fact("size", MODEL, TAG, "string", "the size as published, such as `70m`",
-         identity=("size",), importable=True, of_model=True),
+         identity=("size",), importable=True, in_logged_model=True),
     Fact("model", MODEL, TAG, "string", "family, size, seed and checkpoint in one word: `pythia-70m@step1000`",
-         identity=("family", "size", "seed"), importable=True, of_model=True),
+         identity=("family", "size", "seed"), importable=True, in_logged_model=True),
     Fact("repo", MODEL, PARAM, "string", "the model's repository on the Hugging Face Hub",
-         identity=("model",), of_model=True),
+         identity=("model",), in_logged_model=True),
     Fact("seed", MODEL, PARAM, "Int64", "training seed, if a family has several models of one size",
          identity=("seed",)),
     Fact("revision", MODEL, PARAM, "string", "the requested branch, tag or commit",
-         identity=("model",), agree=SIZE, importable=True, of_model=True),
+         identity=("model",), agree=SIZE, importable=True, in_logged_model=True),
     Fact("commit", MODEL, TAG, "string", "`repository@commit` of the weights, or a hash of their files",
-         identity=("model",), is_hash=True, of_model=True),
+         identity=("model",), is_hash=True, in_logged_model=True),
     Fact("gguf", MODEL, PARAM, "string", "the GGUF file that holds the weights"),
     Fact("weights", MODEL, PARAM, "string",
          "quantisation of the stored weights, such as `Q4_K_M` or `int8 torchao`; missing if not quantised",
-         identity=("model",), agree=LAW, importable=True, missing="as published", of_model=True),
+         identity=("model",), agree=LAW, importable=True, missing="as published", in_logged_model=True),
     Fact("dtype", MODEL, PARAM, "string",
          "precision of the forward pass; `tf32` if float32 products are computed in TF32",
-         identity=("dtype", "matmul"), agree=LAW, importable=True, of_model=True),
+         identity=("dtype", "matmul"), agree=LAW, importable=True, in_logged_model=True),
     Fact("tokenizer", MODEL, PARAM, "string", "the requested tokenizer, if it is not the model's own",
-         identity=("tokenizer",), of_model=True),
+         identity=("tokenizer",), in_logged_model=True),
     Fact("tokenizer_commit", MODEL, PARAM, "string",
          "`repository@commit` of the requested tokenizer, or a hash of its files",
-         identity=("tokenizer",), is_hash=True, of_model=True),
+         identity=("tokenizer",), is_hash=True, in_logged_model=True),
     Fact("tokenizer_rules", MODEL, PARAM, "string", "hash of the rules by which the tokenizer splits texts",
          identity=("tokenizer_rules",), agree=SIZE, label="tokenizer ", is_hash=True),
     Fact("chat_template", MODEL, PARAM, "string", "hash of the chat template that rendered the documents",
          identity=("chat",), agree=LAW, same_tokens=True, importable=True, label="chat ", missing="no chat",
          is_hash=True),
     Fact("vocab_size", MODEL, PARAM, "Int64", "|V|: number of entries among which a target is ranked",
-         same_tokens=True, importable=True, of_model=True),
+         same_tokens=True, importable=True, in_logged_model=True),
     Fact("non_embedding_params", MODEL, METRIC, "Int64", "S: number of parameters without embeddings and output head",
          importable=True),
     Fact("total_params", MODEL, PARAM, "Int64", "number of all parameters; tied parameters count once",
-         importable=True, of_model=True),
+         importable=True, in_logged_model=True),
     Fact("training_tokens", MODEL, PARAM, "Float64", "D: number of tokens that the weights were trained on",
-         agree=SIZE, importable=True, label="at D=", of_model=True),
+         agree=SIZE, importable=True, label="at D=", in_logged_model=True),
     # The texts
     Fact("dataset", TEXTS, TAG, "string", "name of the texts",
          identity=("dataset",), same_tokens=True, importable=True),
@@ -172,7 +172,8 @@ FACTS: tuple[Fact, ...] = (
     Fact("seq_len", METHOD, PARAM, "Int64", "largest number of tokens of a sequence",
          identity=("seq_len",), agree=LAW, same_tokens=True, importable=True, label="seq_len "),
     Fact("context", METHOD, PARAM, "Int64", "with `slide`, tokens that a sequence repeats from the previous one",
-         identity=("context",), agree=LAW, follows=("sequence",), same_tokens=True, importable=True, label="context "),
+         identity=("context",), agree=LAW, determined_by=("sequence",), same_tokens=True, importable=True,
+         label="context "),
     Fact("candidates", METHOD, PARAM, "string", "entries among which a target is ranked: `vocabulary` or `tokenizer`",
          identity=("candidates",), agree=LAW, same_tokens=True, importable=True, label="candidates "),
     Fact("rank", METHOD, PARAM, "string", "definition of rank in the metrics: `paper` or `strict`",
@@ -188,7 +189,7 @@ FACTS: tuple[Fact, ...] = (
     Fact("device", METHOD, PARAM, "string", "the device on which the model ran"),
     # Results; rbp_<k> and rbp_<k>_se of each logged k come after them
     Fact("num_tokens", RESULT, METRIC, "Int64", "number of scored tokens",
-         agree=LAW, follows=("documents_hash", "sequence", "seq_len", "context", "chat_template"),
+         agree=LAW, determined_by=("documents_hash", "sequence", "seq_len", "context", "chat_template"),
          same_tokens=True, importable=True, label="tokens "),
     Fact("ce", RESULT, METRIC, "Float64", "cross-entropy, nats per token", importable=True),
     Fact("ce_se", RESULT, METRIC, "Float64", "standard error of `ce`, over documents or groups"),
@@ -231,10 +232,10 @@ ONE_POINT = tuple(fact.name for fact in FACTS if fact.agree is Agree.SIZE)
 """Columns in which all runs of one size of a law must agree."""
 
 SAME_TOKENS = tuple(fact.name for fact in FACTS if fact.same_tokens)
-"""Columns in which measurements of the same tokens agree."""
+"""Columns in which measurements of the same tokens have equal values."""
 
 IMPORTABLE = tuple(fact.name for fact in FACTS if fact.importable)
-"""Columns that a table of results may contain, besides rbp_<k> and standard errors."""
+"""Columns that an imported table of results may contain, in addition to rbp_<k> and standard errors."""
 
 MAY_DIFFER: Mapping[str, str] = {
     "family": "laws are fitted for each family separately",
@@ -245,28 +246,32 @@ MAY_DIFFER: Mapping[str, str] = {
     "group": "groups change standard errors, but not ranks",
     "reference": "a reference does not change the ranks of the measured model",
 }
-"""Keys of the identity that no fact with `agree` covers, with the reasons."""
+"""Keys of the identity for which no fact requires agreement, and why."""
 
 SAME_RANKS = tuple(
     fact.name
     for fact in FACTS
-    if (fact.decides or fact.same_tokens) and fact.identity not in (("group",), ("reference",))
+    if (fact.distinguishes or fact.same_tokens) and fact.identity not in (("group",), ("reference",))
 )
-"""Columns in which two measurements with the same ranks agree. Group and reference do not change ranks."""
+"""Columns in which measurements with the same ranks have equal values. Group and reference do not change ranks."""
 
-TELL_APART = tuple(
+DISTINGUISHING = tuple(
     fact.name
     for fact in sorted(FACTS, key=lambda fact: fact.is_hash)
-    if fact.decides and fact.place is not Place.METRIC
+    if fact.distinguishes and fact.place is not Place.METRIC
 )
 """Columns that distinguish measurements of one model on one dataset in their names, in this order. Hashes are last."""
 
 
-def texts(place: Place, values: Mapping[str, object]) -> dict[str, str]:
-    """Return the facts that MLflow keeps in one place, as texts. Empty, zero and missing values are left out.
+def stored_texts(place: Place, values: Mapping[str, object]) -> dict[str, str]:
+    """Return those of some facts that MLflow keeps in one place, as texts. Empty, zero and missing values are left out.
+
+    Args:
+        place: the place.
+        values: facts by name.
 
     Raises:
-        KeyError: a name is not in the table.
+        KeyError: a name is not in the table of facts.
 
     """
     stored = {}
@@ -276,8 +281,11 @@ def texts(place: Place, values: Mapping[str, object]) -> dict[str, str]:
     return stored
 
 
-def typed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Convert texts from MLflow to the types of the table. A text in place of a number becomes missing."""
+def convert_columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """Convert the columns of a frame from MLflow's texts to the types of the table of facts.
+
+    A text that is not a number becomes a missing value in a column of numbers.
+    """
     columns = {}
     for fact in FACTS:
         values = frame[fact.name]

@@ -32,7 +32,7 @@ def test_each_fact_is_one_column_with_a_meaning() -> None:
 
 
 def test_each_fact_follows_only_from_other_columns() -> None:
-    assert all(set(fact.follows) <= COLUMNS.keys() for fact in FACTS)
+    assert all(set(fact.determined_by) <= COLUMNS.keys() for fact in FACTS)
 
 
 def test_imported_row_has_exactly_the_importable_facts() -> None:

@@ -52,7 +52,7 @@ def newest_runs(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     older = by_age.duplicated(keys, keep="last").reindex(rows.index)
     notes = []
     for model, repeated in by_age[by_age.duplicated(keys, keep=False)].groupby("model", sort=True):
-        commits = [BY_NAME["commit"].text(commit) for commit in dict.fromkeys(repeated["commit"])]
+        commits = [BY_NAME["commit"].format_value(commit) for commit in dict.fromkeys(repeated["commit"])]
         occasions = f"at the commits {listed(commits)}" if len(commits) > 1 else f"{len(repeated)} times"
         notes.append(f"{model} was measured {occasions}; only the newest measurement counts.")
     return rows[~older], notes
@@ -61,16 +61,16 @@ def newest_runs(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def differing_facts(rows: pd.DataFrame) -> list[str]:
     """Return the columns in which rows differ, although the runs of one law must agree in them.
 
-    A column that usually follows from others (`Fact.follows`) is returned only if it also differs among rows that agree
-    in these others.
+    A column that other columns usually determine (`Fact.determined_by`) is returned only if it also differs among rows
+    that agree in those columns.
 
     Args:
         rows: rows of `Runs.frame` of one family on one dataset.
 
     """
     keys = [name for name in ONE_LAW if rows[name].nunique(dropna=False) > 1]
-    for name in [key for key in keys if BY_NAME[key].follows]:
-        causes = [key for key in BY_NAME[name].follows if key in keys]
+    for name in [key for key in keys if BY_NAME[key].determined_by]:
+        causes = [key for key in BY_NAME[name].determined_by if key in keys]
         if causes and not _differs_within(rows, causes, name):
             keys.remove(name)
     for name in ONE_POINT:
@@ -81,7 +81,7 @@ def differing_facts(rows: pd.DataFrame) -> list[str]:
 
 def describe_values(rows: pd.DataFrame, key: str) -> str:
     """Return how many rows have each value of a column, such as `dtype (float32: 3 runs, bfloat16: 1 run)`."""
-    counts = pd.Series([BY_NAME[key].text(value) for value in rows[key]]).value_counts()
+    counts = pd.Series([BY_NAME[key].format_value(value) for value in rows[key]]).value_counts()
     ordered = sorted(counts.items(), key=lambda item: (-item[1], numeric_key(str(item[0]))))
     run_counts = [f"{value}: {counted(int(count), 'run')}" for value, count in ordered]
     return f"{key} ({', '.join(run_counts)})"
@@ -106,7 +106,7 @@ def split_by_facts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, p
     facts = [BY_NAME[key] for key in keys]
     labels_and_parts = []
     for values, part in rows.groupby(list(keys), dropna=False, observed=True):
-        words = [fact.label + fact.text(value) for fact, value in zip(facts, values, strict=True)]
+        words = [fact.label + fact.format_value(value) for fact, value in zip(facts, values, strict=True)]
         labels_and_parts.append((" ".join(words), part))
     return sorted(labels_and_parts, key=lambda item: (-len(item[1]), numeric_key(item[0])))
 

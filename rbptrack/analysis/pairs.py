@@ -14,7 +14,7 @@ from rbptrack.analysis.report import Report, Term
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.formatting import character_spans
-from rbptrack.facts import BY_NAME, SAME_TOKENS, TELL_APART, Fact
+from rbptrack.facts import BY_NAME, DISTINGUISHING, SAME_TOKENS, Fact
 from rbptrack.ranks import HEADLINE_KS
 from rbptrack.stats.changes import ChangedToken, Changes, OtherTokens, compare
 
@@ -70,7 +70,7 @@ def pair_name(first: pd.Series[Any], second: pd.Series[Any]) -> str:
 
     """
     differing = []
-    for name in TELL_APART:
+    for name in DISTINGUISHING:
         value_a = first[name]
         value_b = second[name]
         if pd.isna(value_a) != pd.isna(value_b) or (pd.notna(value_a) and value_a != value_b):
@@ -87,7 +87,7 @@ def _name_with_facts(row: pd.Series[Any], facts: Sequence[Fact]) -> str:
     model = str(row["model"])
     marks = []
     for fact in facts:
-        value = "" if pd.isna(row[fact.name]) else fact.text(row[fact.name])
+        value = "" if pd.isna(row[fact.name]) else fact.format_value(row[fact.name])
         # The name `nano-quant-115k-int8` contains `int8` of the weights `int8 torchao`.
         is_in_name = fact.name == "weights" and value != "" and value.split()[0] in model.split("-")
         if value and not is_in_name:

@@ -19,7 +19,7 @@ _CE_FACTOR = 0.95  # CE may be lower by this factor, for example because log-pro
 _MAX_K = 2**31 - 1
 _MAX_CE = 100  # nats. A larger CE comes from a log-probability that stands for minus infinity
 _RESULTS = ("ce", "ce_rank", "ce_rest", "bits_per_byte", "tie_rate")
-_CONDITIONS = [fact.name for fact in FACTS if fact.importable and fact.decides and fact.place is not Place.METRIC]
+_CONDITIONS = [fact.name for fact in FACTS if fact.importable and fact.distinguishes and fact.place is not Place.METRIC]
 _UPPER_BOUNDS = {"non_embedding_params": "total_params", "documents": "num_tokens", "context": "seq_len"}
 
 

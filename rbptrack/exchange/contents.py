@@ -28,7 +28,7 @@ from rbptrack.ranks import RankTable, is_rbp_column, rank_and_rest_sums, rbp_ks
 from rbptrack.ranks.measurement import Comparison
 from rbptrack.sources.fingerprint import fingerprint as fingerprint_of
 from rbptrack.tracking import Record
-from rbptrack.tracking.facts import title
+from rbptrack.tracking.facts import measurement_title
 from rbptrack.tracking.names import (
     DOCUMENTS_FILE,
     RANKS_FILE,
@@ -50,7 +50,7 @@ _DECIMAL = re.compile(r"\d{1,18}(\.\d{1,18})?(e[+-]?\d{1,2})?", re.ASCII)
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _TOKEN = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
 _MAX_CLOCK_DIFFERENCE = 86_400  # seconds between the clocks of two machines
-_STATED_TWICE = [fact.name for fact in FACTS if fact.decides and fact.name not in ("model", "tokenizer")]
+_STATED_TWICE = [fact.name for fact in FACTS if fact.distinguishes and fact.name not in ("model", "tokenizer")]
 """The facts that a record holds both in its identity and as a tag or param."""
 
 _REQUIRED = (Tag.FINGERPRINT, Tag.FAMILY, Tag.MODEL, Tag.DATASET)
@@ -125,7 +125,7 @@ def _faults_of_values(record: Record) -> Iterator[str]:
     for name in ("repo", "dataset_repo"):
         if record.params.get(name) and not _REPOSITORY.fullmatch(record.params[name]):
             yield f"{name} is {record.params[name][:40]!r}, which is not the name of a repository"
-    if record.name != title(record.tags.get(Tag.MODEL, ""), record.tags.get(Tag.DATASET, "")):
+    if record.name != measurement_title(record.tags.get(Tag.MODEL, ""), record.tags.get(Tag.DATASET, "")):
         yield f"its name {record.name[:60]!r} must consist of its model and dataset"
     elif len(record.name) > _MAX_NAME_LENGTH:
         yield f"its name must have at most {_MAX_NAME_LENGTH} characters"

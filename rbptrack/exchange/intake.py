@@ -9,10 +9,10 @@ from pathlib import Path
 from rbptrack.analysis.importing import CheckedContent, CheckedMeasurement
 from rbptrack.analysis.rules import ImportedRow
 from rbptrack.base.formatting import counted
-from rbptrack.facts import BY_NAME, IMPORTABLE, Place, texts
+from rbptrack.facts import BY_NAME, IMPORTABLE, Place, stored_texts
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking import Outbox, Record, Store
-from rbptrack.tracking.facts import measurement_tags, title
+from rbptrack.tracking.facts import measurement_tags, measurement_title
 from rbptrack.tracking.names import HISTOGRAM_FILE, RANKS_FILE, Metric
 from rbptrack.tracking.record import MAX_TEXT_LENGTH, compute_histogram, numbers, rbp_curve, size_metrics
 
@@ -105,9 +105,9 @@ def _make_record(measurement: CheckedMeasurement, importer: str, file: str) -> R
         "without_ranks": imported.ranks is None,
     }
     return Record(
-        title(model, row.dataset),
+        measurement_title(model, row.dataset),
         measurement_tags(values),
-        texts(Place.PARAM, values),
+        stored_texts(Place.PARAM, values),
         metrics,
         curves={Metric.RBP_CURVE: curve} if curve else {},
         identity=identity,

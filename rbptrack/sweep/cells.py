@@ -21,7 +21,7 @@ from rbptrack.sources.cache import cached_line
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.sources.hub import Missing, NotCached
 from rbptrack.sources.pin import Pinned, pin_dataset, pin_model, pin_tokenizer
-from rbptrack.tracking.facts import title
+from rbptrack.tracking.facts import measurement_title
 
 _Key = tuple[str, ...]
 
@@ -60,7 +60,7 @@ class Cell:
     @property
     def title(self) -> str:
         """The names of model and dataset, such as `pythia-70m / wiki`."""
-        return title(self.config.model.name, self.config.dataset.name)
+        return measurement_title(self.config.model.name, self.config.dataset.name)
 
     @property
     def folder(self) -> Path:

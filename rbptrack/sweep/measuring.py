@@ -24,7 +24,7 @@ from rbptrack.console.progress import bar
 from rbptrack.ranks import rbp_ks, rbp_name
 from rbptrack.sweep.cells import Cell
 from rbptrack.tracking import Facts, Outbox, Record, Store, write_record
-from rbptrack.tracking.facts import title
+from rbptrack.tracking.facts import measurement_title
 from rbptrack.tracking.names import RECORD_FILE, Metric, Tag
 
 if TYPE_CHECKING:  # these modules import torch and transformers, which are loaded only to run a model
@@ -297,7 +297,7 @@ def measure_loaded(
     """
     from rbptrack import engine
 
-    name = title(config.model.name, config.dataset.name)
+    name = measurement_title(config.model.name, config.dataset.name)
     ks, notes_on_ks = _usable_ks(config, model.vocab_size)
     with bar(corpus.num_targets, name, hidden=not show_bar) as progress:
         measurement = engine.measure(

@@ -23,7 +23,7 @@ from rbptrack.sweep.cells import Cell, Resolver
 from rbptrack.sweep.measuring import Failed, Found, Measured, Outcome
 from rbptrack.sweep.messages import failure_cause, failure_lines, note_lines
 from rbptrack.tracking import Outbox, Store
-from rbptrack.tracking.facts import title
+from rbptrack.tracking.facts import measurement_title
 from rbptrack.tracking.names import READING_FILE, Kind
 
 
@@ -161,7 +161,7 @@ def _resolve(configs: Sequence[Config], name: str, progress: _SweepProgress) -> 
                 _check_device(config)
                 cells[number] = resolver.resolve(replace(config, sweep=name))
             except RbptrackError as error:
-                errors[number] = title(config.model.name, config.dataset.name), error
+                errors[number] = measurement_title(config.model.name, config.dataset.name), error
     progress.add_unresolved(errors)
     return cells
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from rbptrack.config.schema import CellConfig, DatasetConfig, Dtype, ModelConfig, SequenceRule, TrackingConfig
-from rbptrack.facts import Place, texts
+from rbptrack.facts import Place, stored_texts
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.tracking.names import Kind, Tag
 
@@ -74,7 +74,7 @@ class Facts:
     @property
     def title(self) -> str:
         """The name of the run, such as `pythia-70m / wiki`."""
-        return title(self.config.model.name, self.config.dataset.name)
+        return measurement_title(self.config.model.name, self.config.dataset.name)
 
     def tags(self) -> dict[str, str]:
         """Return the tags of the run."""
@@ -82,7 +82,7 @@ class Facts:
 
     def params(self) -> dict[str, str]:
         """Return the params of the run. Facts that are unknown are left out."""
-        return texts(Place.PARAM, self.values)
+        return stored_texts(Place.PARAM, self.values)
 
     def yaml(self) -> str:
         """Return the whole configuration as YAML, without the address of the store, which other people do not need."""
@@ -93,7 +93,7 @@ class Facts:
         return OmegaConf.to_yaml(OmegaConf.structured(config))
 
 
-def title(model: str, dataset: str) -> str:
+def measurement_title(model: str, dataset: str) -> str:
     """Return the name of a measurement, such as `pythia-70m / wiki`."""
     return f"{model} / {dataset}"
 
@@ -101,7 +101,7 @@ def title(model: str, dataset: str) -> str:
 def measurement_tags(values: Mapping[str, object]) -> dict[str, str]:
     """Return the tags of a measurement's run for facts by name."""
     kind = {Tag.KIND: Kind.MEASUREMENT}
-    return kind | {Tag.PREFIX + name: text for name, text in texts(Place.TAG, values).items()}
+    return kind | {Tag.PREFIX + name: text for name, text in stored_texts(Place.TAG, values).items()}
 
 
 def reference_title(reference: ModelConfig) -> str:

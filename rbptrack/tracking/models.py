@@ -67,7 +67,7 @@ class Models:
         """Create a LoggedModel with the status PENDING. The file that describes it is still missing."""
         from mlflow.utils.mlflow_tags import MLFLOW_MODEL_IS_EXTERNAL
 
-        names = [fact.name for fact in FACTS if fact.of_model]
+        names = [fact.name for fact in FACTS if fact.in_logged_model]
         tags = {Tag.PREFIX + name: record.tags[Tag.PREFIX + name] for name in names if Tag.PREFIX + name in record.tags}
         return self._connection.client.create_logged_model(
             self._experiment.find_or_create(),
@@ -104,5 +104,5 @@ def _name(record: Record) -> str:
 
 def _identity(record: Record) -> str:
     """Hash the facts that distinguish models: weights, precision, tokenizer and number of training tokens."""
-    facts = [record.fact(fact.name) for fact in FACTS if fact.of_model and fact.decides]
+    facts = [record.fact(fact.name) for fact in FACTS if fact.in_logged_model and fact.distinguishes]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]

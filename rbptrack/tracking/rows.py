@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from rbptrack.facts import COLUMNS, FACTS, Place, typed
+from rbptrack.facts import COLUMNS, FACTS, Place, convert_columns
 from rbptrack.ranks import rbp_ks, rbp_name, se_name
 from rbptrack.tracking.names import Tag
 
@@ -22,7 +22,7 @@ def runs_frame(runs: Iterable[Run]) -> pd.DataFrame:
     shares = [name for k in rbp_ks(present) for name in (rbp_name(k), se_name(rbp_name(k))) if name in present]
     frame = frame.reindex(columns=[*COLUMNS, *shares])
     frame["started"] = pd.to_datetime(frame["started"], unit="ms", utc=True)
-    return typed(frame)
+    return convert_columns(frame)
 
 
 def _row(run: Run) -> dict[str, Any]:
