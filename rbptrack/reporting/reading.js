@@ -1,28 +1,34 @@
 "use strict";
-// Shows the texts of the page. All texts are inserted as text, never as HTML. This script loads nothing.
+// Shows the texts of the reading page with the rank of each token. All texts are inserted as text, never as HTML.
+// The page holds all data. This script loads nothing.
 
 const $ = (id) => document.getElementById(id);
-const NAMES = ["rank 1", "2 to 10", "11 to 100", "101 to 1,000", "above 1,000"];
-const CHANGES = {
+const RANK_CLASS_NAMES = ["rank 1", "2 to 10", "11 to 100", "101 to 1,000", "above 1,000"];
+const CHANGE_NAMES = {
   gained: "now ranked first",
   closer: "better class of rank",
   further: "worse class of rank",
   lost: "no longer first",
 };
 const MODES = ["ranks", "changes", "pair"];
-const SURPRISES = { ranks: "rank above 100", changes: "gain or loss", pair: "gain or loss" };
+// In each mode, the tokens to which the keys n and p jump. reading.css also marks them.
+const MARKED_NAMES = { ranks: "rank above 100", changes: "gain or loss", pair: "gain or loss" };
 
 let data; // all data of the page
-let set; // the chosen set of models and texts
+let textSet; // the chosen set of models and texts
 let doc; // the chosen document
-let spans = []; // the spans of that document: { from, size, text, elements }
-let scoredPlace; // for each token of the document, its index among the scored tokens, or -1
-let at = -1; // the index of the span that the pointer or the keyboard is on, or -1
-let kept = false; // whether that span stays selected when the pointer leaves it
-let hits = []; // the first and the last span of each match of the search in this document
-let hit = -1; // the index of the current match, or -1
-let matchesIn = []; // for each document, the number of matches
-const state = { set: 0, document: 0, model: 0, mode: "ranks", against: "", face: "" };
+// The spans of the chosen document: { from, size, text, elements, marked }. A span is the text of one token, or of the
+// tokens that share a character. `from` is the index of its first token and `size` the number of its tokens.
+let spans = [];
+let scoredIndex; // for each token of the document, its index among the scored tokens, or -1
+let selected = -1; // the index of the selected span, or -1
+let isPinned = false; // whether the selected span stays selected when the pointer leaves it
+let matchSpans = []; // for each match of the search in this document, the indices of its first and its last span
+let currentMatch = -1; // the index of the match to which the search went last, or -1
+let matchCounts = []; // for each document, the number of matches
+// `set`, `document` and `model` are indices. `against` is the index of the model to compare with, or "" if the page
+// chooses it. `font` is "prose", "code", or "" if the page chooses it by the text.
+const state = { set: 0, document: 0, model: 0, mode: "ranks", against: "", font: "" };
 
 start().catch((error) => {
   $("text").textContent = `This page cannot be shown: ${error.message}. A newer browser may help.`;
@@ -32,11 +38,11 @@ async function start() {
   const bytes = Uint8Array.from(atob($("data").textContent), (letter) => letter.charCodeAt(0));
   const json = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   data = await new Response(json).json();
-  data.sets.forEach((each, i) => $("set").add(new Option(each.label, i)));
+  data.sets.forEach((candidate, i) => $("set").add(new Option(candidate.label, i)));
   $("set-label").hidden = data.sets.length < 2;
-  listen();
-  fromAddress();
-  addEventListener("hashchange", fromAddress);
+  addListeners();
+  readAddress();
+  addEventListener("hashchange", readAddress);
   document.body.dataset.drawn = "yes";
 }
 
@@ -49,66 +55,68 @@ function element(name, text = "", className = "") {
 
 // Classes of ranks
 
-function classOf(rank) {
+function rankClass(rank) {
   return rank <= 1 ? 0 : rank <= 10 ? 1 : rank <= 100 ? 2 : rank <= 1000 ? 3 : 4;
 }
 
-function changeOf(rank, before) {
+// Names the change from one model to another by its CSS class. Returns "" if the rank stays in its class.
+function rankChange(rank, before) {
   if (rank === 1) return before === 1 ? "" : "gained";
   if (before === 1) return "lost";
-  const step = classOf(rank) - classOf(before);
-  return step < 0 ? "closer" : step > 0 ? "further" : "";
+  const step = rankClass(rank) - rankClass(before);
+  if (step === 0) return "";
+  return step < 0 ? "closer" : "further";
 }
 
-// Returns the worst rank among the scored tokens of a span, or 0 if no token is scored.
-function rankOf(span, model) {
+// Returns the worst rank among the scored tokens of a span, or 0 if none of its tokens is scored.
+function worstRank(span, model) {
   let worst = 0;
   for (let i = span.from; i < span.from + span.size; i++) {
-    if (scoredPlace[i] >= 0) worst = Math.max(worst, doc.models[model].rank[scoredPlace[i]]);
+    if (scoredIndex[i] >= 0) worst = Math.max(worst, doc.models[model].rank[scoredIndex[i]]);
   }
   return worst;
 }
 
 // Returns the index of the model that the chosen model is compared with, or null if there is no such model.
-function other() {
+function comparedModel() {
   if (state.against !== "") return state.against;
-  return state.mode === "pair" ? farthest() : set.models[state.model].smaller;
+  return state.mode === "pair" ? defaultPairModel() : textSet.models[state.model].smaller;
 }
 
-function farthest() {
-  return state.model > 0 ? 0 : Math.min(1, set.models.length - 1);
+// Returns the smallest model, or the second smallest if the smallest one is chosen.
+function defaultPairModel() {
+  return state.model > 0 ? 0 : Math.min(1, textSet.models.length - 1);
 }
 
 // The address
 
-function fromAddress() {
-  const words = new URLSearchParams(location.hash.slice(1));
-  const named = (list, name, key) => Math.max(-1, list.findIndex((each) => each[key] === name));
-  const place = named(data.sets, words.get("texts"), "label");
-  state.set = Math.max(0, place);
-  const chosen = data.sets[state.set];
-  state.document = Math.max(0, named(chosen.documents, words.get("document"), "id"));
-  const model = named(chosen.models, words.get("model"), "name");
-  state.model = model < 0 ? chosen.models.length - 1 : model;
-  state.mode = MODES.includes(words.get("mode")) ? words.get("mode") : "ranks";
-  const against = named(chosen.models, words.get("against"), "name");
+function readAddress() {
+  const params = new URLSearchParams(location.hash.slice(1));
+  const indexOf = (items, key, param) => items.findIndex((item) => item[key] === params.get(param));
+  state.set = Math.max(0, indexOf(data.sets, "label", "texts"));
+  const { documents, models } = data.sets[state.set];
+  state.document = Math.max(0, indexOf(documents, "id", "document"));
+  const model = indexOf(models, "name", "model");
+  state.model = model < 0 ? models.length - 1 : model;
+  state.mode = MODES.includes(params.get("mode")) ? params.get("mode") : "ranks";
+  const against = indexOf(models, "name", "against");
   state.against = against < 0 ? "" : against;
   showSet();
-  const token = Number(words.get("token") ?? NaN);
-  const span = spans.findIndex((each) => token >= each.from && token < each.from + each.size);
-  if (span >= 0) point(span, { keep: true, scroll: true });
+  const token = Number(params.get("token") ?? NaN);
+  const span = spans.findIndex(({ from, size }) => token >= from && token < from + size);
+  if (span >= 0) selectSpan(span, { pin: true, scroll: true });
 }
 
-function toAddress() {
-  const words = new URLSearchParams();
-  if (data.sets.length > 1) words.set("texts", set.label);
-  words.set("document", doc.id);
-  words.set("model", set.models[state.model].name);
-  if (state.mode !== "ranks") words.set("mode", state.mode);
-  if (state.against !== "" && state.mode !== "ranks") words.set("against", set.models[state.against].name);
-  if (kept) words.set("token", spans[at].from);
+function writeAddress() {
+  const params = new URLSearchParams();
+  if (data.sets.length > 1) params.set("texts", textSet.label);
+  params.set("document", doc.id);
+  params.set("model", textSet.models[state.model].name);
+  if (state.mode !== "ranks") params.set("mode", state.mode);
+  if (state.against !== "" && state.mode !== "ranks") params.set("against", textSet.models[state.against].name);
+  if (isPinned) params.set("token", spans[selected].from);
   try {
-    history.replaceState(null, "", `#${words}`);
+    history.replaceState(null, "", `#${params}`);
   } catch {
     // A frame without an address of its own, such as MLflow's, may not change it.
   }
@@ -117,40 +125,35 @@ function toAddress() {
 // The shown set and document
 
 function showSet() {
-  set = data.sets[state.set];
+  textSet = data.sets[state.set];
   $("set").value = state.set;
-  const last = set.models.length - 1;
-  Object.assign($("model"), { max: last, value: state.model });
-  document.querySelector(".sizes").hidden = last === 0;
-  for (const button of document.querySelectorAll(".choice button")) button.hidden = last === 0 && button.value !== "ranks";
-  if (last === 0) state.mode = "ranks";
-  $("against").replaceChildren(new Option("", ""), ...set.models.map((model, i) => new Option(model.name, i)));
-  $("of").textContent = `${set.documents.length} of ${set.of.toLocaleString("en")}`;
+  Object.assign($("model"), { max: textSet.models.length - 1, value: state.model });
+  const isSingle = textSet.models.length === 1; // there is no model to compare with
+  if (isSingle) state.mode = "ranks";
+  document.querySelector(".sizes").hidden = isSingle;
+  for (const button of document.querySelectorAll(".choice button")) button.hidden = isSingle && button.value !== "ranks";
+  $("against").replaceChildren(new Option("", ""), ...textSet.models.map((model, i) => new Option(model.name, i)));
+  $("of").textContent = `${textSet.documents.length} of ${textSet.of.toLocaleString("en")}`;
   showDocument();
 }
 
 function showDocument() {
-  doc = set.documents[state.document];
-  scoredPlace = new Int32Array(doc.shown).fill(-1);
-  doc.scored.forEach((token, i) => (scoredPlace[token] = i));
-  at = -1;
-  kept = false;
+  doc = textSet.documents[state.document];
+  scoredIndex = new Int32Array(doc.shown).fill(-1);
+  doc.scored.forEach((token, i) => (scoredIndex[token] = i));
+  selected = -1;
+  isPinned = false;
   showToken();
   $("heading").textContent = doc.id;
-  $("why").textContent = reasons(doc, true);
-  const rest = doc.tokens - doc.shown;
+  $("why").textContent = reasonSentences(doc);
   const cut = `The page shows the first ${doc.shown.toLocaleString("en")} of ${doc.tokens.toLocaleString("en")} tokens.`;
-  $("more").textContent = rest > 0 ? cut : "";
-  layText();
+  $("more").textContent = doc.shown < doc.tokens ? cut : "";
+  layOutText();
 }
 
-// Says why the page shows a document: in sentences, or in few words for the list of documents.
-function reasons({ why, influence, share = 0 }, inSentences) {
+// Says in sentences why the page shows a document.
+function reasonSentences({ why, influence, share = 0 }) {
   const percent = Math.round(100 * share);
-  return inSentences ? reasonSentences(why, influence, percent) : reasonWords(why, percent);
-}
-
-function reasonSentences(why, influence, percent) {
   const sentences = [];
   if (why.includes("law")) sentences.push("This is one of the documents that decide the law of RBP_10.");
   if (why.includes("difference")) sentences.push("The smallest and the largest model differ most in this and a few other documents.");
@@ -163,7 +166,9 @@ function reasonSentences(why, influence, percent) {
   return sentences.join(" ");
 }
 
-function reasonWords(why, percent) {
+// Says in few words why the page shows a document, for the list of documents.
+function reasonWords({ why, share = 0 }) {
+  const percent = Math.round(100 * share);
   const words = [];
   if (why.includes("law")) words.push("decides the law");
   if (why.includes("difference")) words.push("models differ most");
@@ -173,17 +178,18 @@ function reasonWords(why, percent) {
 }
 
 // Lays the spans out in paragraphs. In the mode "side by side", each paragraph is a row that shows the text twice.
-function layText() {
+function layOutText() {
   const pair = state.mode === "pair";
   document.querySelector("main").classList.toggle("pair", pair);
-  const code = state.face ? state.face === "code" : looksLikeCode(doc.texts);
-  $("text").classList.toggle("code", code);
+  const isCode = state.font ? state.font === "code" : looksLikeCode(doc.texts);
+  $("text").classList.toggle("code", isCode);
   spans = [];
   const rows = document.createDocumentFragment();
   let parts = [];
   let length = 0;
   let from = 0;
   doc.texts.forEach((text, i) => {
+    // A paragraph is a row. It has one part, or two in the mode "side by side".
     if (!parts.length) {
       const row = element("div", "", "row");
       parts = (pair ? [0, 1] : [0]).map(() => element("div", "", "part"));
@@ -201,8 +207,9 @@ function layText() {
     spans.push({ from, size: doc.sizes[i], text, elements });
     from += doc.sizes[i];
     length += text.length;
-    const ends = /\n\s*\n\s*$/.test(text) || (text.includes("\n") && length > 600);
-    if (pair ? ends || (text.includes("\n") && !code) : ends) {
+    const endsLine = text.includes("\n");
+    const endsParagraph = /\n\s*\n\s*$/.test(text) || (endsLine && length > 600);
+    if (endsParagraph || (pair && endsLine && !isCode)) {
       parts = [];
       length = 0;
     }
@@ -212,8 +219,8 @@ function layText() {
   paint();
 }
 
-// Tells code, and drawings made of letters, from prose: many of their lines begin with spaces, or have runs of
-// spaces or signs.
+// Returns whether a text looks like code or a drawing made of letters: more than a tenth of the lines are indented, or
+// have runs of spaces or signs.
 function looksLikeCode(texts) {
   const lines = texts.join("").split("\n");
   const codeLines = lines.filter((line) => /^(\t| {2,})\S|\S {3,}\S|[-=|+_#*~]{4,}/.test(line)).length;
@@ -222,34 +229,37 @@ function looksLikeCode(texts) {
 
 // Colours the text and updates everything that depends on the chosen model and mode.
 function paint() {
-  const { mode, model } = state;
-  const against = mode === "ranks" ? null : other();
-  const counts = { gained: 0, closer: 0, further: 0, lost: 0 };
+  const against = state.mode === "ranks" ? null : comparedModel();
   for (const span of spans) {
-    const rank = rankOf(span, model);
-    const before = against === null ? 0 : rankOf(span, against);
-    let classes = [rank ? `k${classOf(rank)}` : "unscored"];
-    if (mode === "changes") classes = [rank ? (against === null ? "" : changeOf(rank, before)) : "unscored"];
-    if (mode === "pair") {
-      classes = [before ? `k${classOf(before)}` : "unscored", ...classes];
-      if (before === 1 && rank > 1) classes[0] += " only";
-      if (rank === 1 && before > 1) classes[1] += " only";
-    }
-    span.marked = mode === "ranks" ? rank > 100 : /gained|lost|only/.test(classes.join());
+    const classes = spanClasses(span, against);
+    span.marked = state.mode === "ranks" ? worstRank(span, state.model) > 100 : /gained|lost|only/.test(classes.join());
     span.elements.forEach((node, i) => (node.className = classes[i] + (span.text.includes("\n") ? " line" : "")));
   }
+  const counts = { gained: 0, closer: 0, further: 0, lost: 0 };
   if (against !== null) {
-    doc.models[model].rank.forEach((rank, i) => {
-      const change = changeOf(rank, doc.models[against].rank[i]);
+    doc.models[state.model].rank.forEach((rank, i) => {
+      const change = rankChange(rank, doc.models[against].rank[i]);
       if (change) counts[change]++;
     });
   }
-  markHits();
-  mark();
+  markMatches();
+  markSelected();
   showBar(against, counts);
-  showList();
+  showDocumentList();
   showToken();
-  toAddress();
+  writeAddress();
+}
+
+// Returns the CSS classes of the elements of a span: one element, or two in the mode "side by side".
+function spanClasses(span, against) {
+  const rank = worstRank(span, state.model);
+  if (!rank) return span.elements.map(() => "unscored");
+  const before = against === null ? 0 : worstRank(span, against);
+  if (state.mode === "changes") return [against === null ? "" : rankChange(rank, before)];
+  if (state.mode === "ranks") return [`k${rankClass(rank)}`];
+  const left = before === 1 && rank > 1 ? " only" : "";
+  const right = rank === 1 && before > 1 ? " only" : "";
+  return [`k${rankClass(before)}${left}`, `k${rankClass(rank)}${right}`];
 }
 
 function showBar(against, counts) {
@@ -259,51 +269,54 @@ function showBar(against, counts) {
     button.tabIndex = button.value === mode ? 0 : -1;
   }
   $("model").value = model;
-  $("model").setAttribute("aria-valuetext", set.models[model].name);
+  $("model").setAttribute("aria-valuetext", textSet.models[model].name);
   $("against-label").hidden = mode === "ranks";
   $("against-word").textContent = mode === "pair" ? "left" : "against";
-  const smaller = set.models[model].smaller;
-  const automatic = mode === "pair" ? set.models[farthest()].name : smaller === null ? "no smaller model" : set.models[smaller].name;
-  $("against").options[0].textContent = mode === "pair" ? `${automatic} (automatic)` : `next smaller: ${automatic}`;
+  const smaller = textSet.models[model].smaller;
+  let automatic = `next smaller: ${smaller === null ? "no smaller model" : textSet.models[smaller].name}`;
+  if (mode === "pair") automatic = `${textSet.models[defaultPairModel()].name} (automatic)`;
+  $("against").options[0].textContent = automatic;
   $("against").value = state.against;
-  $("name").textContent = titleOf(model);
+  $("name").textContent = modelTitle(model);
   $("columns").hidden = mode !== "pair";
   if (mode === "pair") {
-    [...$("columns").children].forEach((heading, i) => (heading.textContent = titleOf(i ? model : against)));
+    [...$("columns").children].forEach((heading, i) => (heading.textContent = modelTitle(i ? model : against)));
     for (const row of $("text").children) {
-      [...row.children].forEach((part, i) => (part.dataset.model = set.models[i ? model : against].name));
+      [...row.children].forEach((part, i) => (part.dataset.model = textSet.models[i ? model : against].name));
     }
   }
-  $("next-word").textContent = SURPRISES[mode];
-  $("answer").textContent = answer(against, counts);
+  $("next-word").textContent = MARKED_NAMES[mode];
+  $("answer").textContent = answerText(against, counts);
   showKey(against, counts);
   showStrip(against);
   measureBar();
 }
 
-// Gives the style sheet the heights that it needs: that of the bar, and that of its controls, which scroll away on a phone.
+// Tells the style sheet the height of the bar, and the height of its controls, which scroll away on a phone.
 function measureBar() {
   const style = document.documentElement.style;
   style.setProperty("--below", `${$("bar").offsetHeight + 10}px`);
   style.setProperty("--controls", `${document.querySelector(".controls").offsetHeight + 8}px`);
 }
 
-function titleOf(model) {
-  const { name, s } = set.models[model];
-  return s ? `${name} (S = ${compact(s)})` : name;
+function modelTitle(model) {
+  const { name, s } = textSet.models[model];
+  return s ? `${name} (S = ${compactNumber(s)})` : name;
 }
 
-function answer(against, counts) {
-  const ranks = doc.models[state.model].rank;
-  const among = (ranks, k) => share(ranks.filter((rank) => rank <= k).length, ranks.length);
+function answerText(against, counts) {
+  const rbp = (model, k) => {
+    const ranks = doc.models[model].rank;
+    return formatShare(ranks.filter((rank) => rank <= k).length, ranks.length);
+  };
+  const first = rbp(state.model, 1);
   if (state.mode === "ranks") {
-    const where = doc.shown < doc.tokens ? "the tokens shown" : "its tokens";
-    return `ranks ${among(ranks, 1)} of ${where} first and ${among(ranks, data.k)} among its first ${data.k}.`;
+    const tokens = doc.shown < doc.tokens ? "the tokens shown" : "its tokens";
+    return `ranks ${first} of ${tokens} first and ${rbp(state.model, data.k)} among its first ${data.k}.`;
   }
   if (against === null) return "is the smallest model of its family. Choose another model to compare it with.";
-  const before = doc.models[against].rank;
-  const name = set.models[against].name;
-  return `ranks ${among(ranks, 1)} of the tokens first, ${name} ${among(before, 1)}: ${counts.gained.toLocaleString("en")} tokens gained, ${counts.lost.toLocaleString("en")} lost.`;
+  const changed = `${counts.gained.toLocaleString("en")} tokens gained, ${counts.lost.toLocaleString("en")} lost`;
+  return `ranks ${first} of the tokens first, ${textSet.models[against].name} ${rbp(against, 1)}: ${changed}.`;
 }
 
 function showKey(against, counts) {
@@ -315,32 +328,32 @@ function showKey(against, counts) {
   const unscored = entry("unscored", "not scored");
   const items = doc.scored.length < doc.shown ? [unscored] : [];
   if (state.mode === "changes") {
-    const entries = Object.entries(CHANGES).map(([name, title]) => entry(name, title, share(counts[name], doc.scored.length)));
+    const entries = Object.entries(CHANGE_NAMES).map(([name, title]) => entry(name, title, formatShare(counts[name], doc.scored.length)));
     $("key").replaceChildren(...(against === null ? [] : entries), ...items);
     return;
   }
-  const shares = sharesOf(distribution(state.model));
-  const entries = NAMES.map((name, i) => entry(`k${i}`, name, state.mode === "pair" ? "" : shares[i]));
+  const shares = roundedShares(rankClassCounts(state.model));
+  const entries = RANK_CLASS_NAMES.map((name, i) => entry(`k${i}`, name, state.mode === "pair" ? "" : shares[i]));
   if (state.mode === "pair") items.unshift(entry("only", "first on this side only"));
   $("key").replaceChildren(...entries, ...items);
 }
 
-// Counts the tokens in each class of rank.
-function distribution(model) {
+// Counts the tokens of the document in each class of rank.
+function rankClassCounts(model) {
   const counts = [0, 0, 0, 0, 0];
-  for (const rank of doc.models[model].rank) counts[classOf(rank)]++;
+  for (const rank of doc.models[model].rank) counts[rankClass(rank)]++;
   return counts;
 }
 
 // Draws a column for each model, with the shares of the classes of rank: the best class below, the worst above.
 function showStrip(against) {
-  const columns = set.models.map((model, i) => {
+  const columns = textSet.models.map((model, i) => {
     const column = element("div");
     column.title = model.name;
     column.dataset.model = i;
     if (i === state.model) column.className = "chosen";
     else if (i === against) column.className = "other";
-    distribution(i).reverse().forEach((count, j) => {
+    rankClassCounts(i).reverse().forEach((count, j) => {
       const part = element("i", "", `k${4 - j}`);
       part.style.flexGrow = count;
       column.append(part);
@@ -348,34 +361,35 @@ function showStrip(against) {
     return column;
   });
   $("strip").replaceChildren(...columns);
-  const names = set.models.map((model, i) => {
+  const names = textSet.models.map((model, i) => {
     const name = element("span", model.name, i === state.model ? "chosen" : "");
     name.dataset.model = i;
     return name;
   });
   $("names").replaceChildren(...names);
-  $("names").classList.toggle("ends", $("bar").clientWidth / names.length < 70); // room for two names only
+  $("names").classList.toggle("ends", $("bar").clientWidth / names.length < 70); // there is room for two names only
   $("model").style.setProperty("--inset", `calc(${50 / names.length}% - 8px)`); // puts the knob below the model's column
 }
 
-function showList() {
+function showDocumentList() {
   const { model } = state;
-  const chosen = document.querySelector("#documents th button[aria-pressed='true']")?.value ?? "place";
-  const order = set.documents.map((_, i) => i);
-  if (chosen === "ce") order.sort((i, j) => set.documents[j].ce[model] - set.documents[i].ce[model]);
-  if (chosen === "rbp") order.sort((i, j) => set.documents[i].rbp[model] - set.documents[j].rbp[model]);
+  const sortColumn = document.querySelector("#documents th button[aria-pressed='true']")?.value ?? "place";
+  const { documents } = textSet;
+  const order = documents.map((_, i) => i);
+  if (sortColumn === "ce") order.sort((i, j) => documents[j].ce[model] - documents[i].ce[model]);
+  if (sortColumn === "rbp") order.sort((i, j) => documents[i].rbp[model] - documents[j].rbp[model]);
   const rows = order.map((i) => {
-    const each = set.documents[i];
+    const { id, tokens, ce, rbp } = documents[i];
     const row = element("tr");
     row.dataset.document = i;
     if (i === state.document) row.setAttribute("aria-current", "true");
     const name = element("td");
-    const button = element("button", each.id);
+    const button = element("button", id);
     button.type = "button";
-    const about = [reasons(each, false), `${each.tokens.toLocaleString("en")} tokens`];
-    if (matchesIn[i]) about.push(`${matchesIn[i].toLocaleString("en")} found`);
-    name.append(button, element("small", about.filter(Boolean).join(" · ")));
-    row.append(name, element("td", each.ce[model].toFixed(2), "number"), element("td", share(each.rbp[model], 1), "number"));
+    const details = [reasonWords(documents[i]), `${tokens.toLocaleString("en")} tokens`];
+    if (matchCounts[i]) details.push(`${matchCounts[i].toLocaleString("en")} found`);
+    name.append(button, element("small", details.filter(Boolean).join(" · ")));
+    row.append(name, element("td", ce[model].toFixed(2), "number"), element("td", formatShare(rbp[model], 1), "number"));
     return row;
   });
   document.querySelector("#documents tbody").replaceChildren(...rows);
@@ -383,293 +397,316 @@ function showList() {
 
 // The selected token
 
-function point(span, { keep = false, scroll = false } = {}) {
+function selectSpan(span, { pin = false, scroll = false } = {}) {
   if (span < 0 || span >= spans.length) return;
-  at = span;
-  kept = keep;
-  mark();
+  selected = span;
+  isPinned = pin;
+  markSelected();
   showToken();
   if (scroll) reveal(spans[span].elements[0]);
-  if (keep) toAddress();
+  if (pin) writeAddress();
 }
 
+// Scrolls an element into the part of the window that the bar and, on a phone, the details of a token do not cover.
 function reveal(node) {
   const box = node.getBoundingClientRect();
-  const above = $("bar").getBoundingClientRect().bottom + 8;
-  const panel = getComputedStyle(document.querySelector("aside")).position === "fixed" ? document.querySelector("aside").offsetHeight : 0;
-  if (box.top < above || box.bottom > innerHeight - panel - 8) scrollBy(0, box.top - above - (innerHeight - above - panel) / 3);
+  const details = document.querySelector("aside");
+  const top = $("bar").getBoundingClientRect().bottom + 8;
+  const covered = getComputedStyle(details).position === "fixed" ? details.offsetHeight : 0;
+  const isVisible = box.top >= top && box.bottom <= innerHeight - covered - 8;
+  if (!isVisible) scrollBy(0, box.top - top - (innerHeight - top - covered) / 3);
 }
 
-function mark() {
+function markSelected() {
   for (const node of $("text").querySelectorAll(".at")) node.classList.remove("at", "kept");
-  if (at < 0) return;
-  for (const node of spans[at].elements) {
+  if (selected < 0) return;
+  for (const node of spans[selected].elements) {
     node.classList.add("at");
-    node.classList.toggle("kept", kept);
+    node.classList.toggle("kept", isPinned);
   }
 }
 
+// Shows the tokens of the selected span with their ranks in every model.
 function showToken() {
-  document.querySelector("aside").classList.toggle("open", at >= 0 && kept);
-  if (at < 0) {
+  document.querySelector("aside").classList.toggle("open", selected >= 0 && isPinned);
+  if (selected < 0) {
     $("details").replaceChildren();
     return;
   }
-  const { from, size, text } = spans[at];
-  const word = element("p", "", "word");
-  word.append(element("mark", visible(text)));
-  const parts = [word];
-  if (size > 1) parts.push(element("p", `${size} tokens share this text, because one of its characters is split over several tokens.`, "about-token"));
-  for (let token = from; token < from + size; token++) parts.push(...tokenParts(token));
+  const { from, size, text } = spans[selected];
+  const heading = element("p", "", "word");
+  heading.append(element("mark", visibleText(text)));
+  const parts = [heading];
+  const shared = `${size} tokens share this text, because one of its characters is split over several tokens.`;
+  if (size > 1) parts.push(element("p", shared, "about-token"));
+  for (let token = from; token < from + size; token++) parts.push(...tokenDetails(token));
   $("details").replaceChildren(...parts);
 }
 
-function tokenParts(token) {
-  const place = scoredPlace[token];
-  const where = `token ${(token + 1).toLocaleString("en")} of ${doc.shown.toLocaleString("en")}`;
-  if (place < 0) return [element("p", `${where}, not scored: the model reads this token, but metrics do not count it.`, "about-token")];
-  const parts = [element("p", where, "about-token")];
-  const against = state.mode === "ranks" ? null : other();
+function tokenDetails(token) {
+  const index = scoredIndex[token];
+  const position = `token ${(token + 1).toLocaleString("en")} of ${doc.shown.toLocaleString("en")}`;
+  if (index < 0) {
+    return [element("p", `${position}, not scored: the model reads this token, but metrics do not count it.`, "about-token")];
+  }
+  const parts = [element("p", position, "about-token"), modelTable(index)];
+  const prediction = doc.models[state.model];
+  if (prediction.reference_rank) {
+    const reference = element("p", "The reference ranks ", "about-token");
+    reference.append(element("code", visibleText(textSet.strings[prediction.reference_top[index]])));
+    const rank = prediction.reference_rank[index].toLocaleString("en");
+    reference.append(` first, which has rank ${rank} in ${textSet.models[state.model].name}.`);
+    parts.push(reference);
+  }
+  return parts;
+}
+
+// Returns a table of the rank, the probability and the first choice of every model at a scored token.
+function modelTable(index) {
+  const against = state.mode === "ranks" ? null : comparedModel();
   const table = element("table", "", "models");
   const head = element("tr");
   head.append(element("th", "model"), element("th", "rank", "number"), element("th", "p", "number"), element("th", "ranks first"));
   table.append(element("thead"));
   table.tHead.append(head);
   const body = element("tbody");
-  set.models.forEach((model, i) => {
-    const said = doc.models[i];
-    const rank = said.rank[place];
+  textSet.models.forEach((model, i) => {
+    const prediction = doc.models[i];
+    const rank = prediction.rank[index];
     const row = element("tr", "", i === state.model ? "chosen" : i === against ? "other" : "");
-    const cell = element("td", "", "number");
-    cell.append(element("span", rank.toLocaleString("en"), `rank k${classOf(rank)}`));
-    row.append(element("td", model.name), cell, element("td", said.p ? probability(said.p[place]) : "", "number"));
-    row.append(firstChoice(said, place, rank));
+    const rankCell = element("td", "", "number");
+    rankCell.append(element("span", rank.toLocaleString("en"), `rank k${rankClass(rank)}`));
+    const probability = prediction.p ? probabilityText(prediction.p[index]) : "";
+    row.append(element("td", model.name), rankCell, element("td", probability, "number"));
+    row.append(firstChoiceCell(prediction, index));
     body.append(row);
   });
   table.append(body);
-  parts.push(table);
-  const said = doc.models[state.model];
-  if (said.reference_rank) {
-    const first = element("p", `The reference ranks `, "about-token");
-    first.append(element("code", visible(set.strings[said.reference_top[place]])));
-    first.append(` first, which has rank ${said.reference_rank[place].toLocaleString("en")} in ${set.models[state.model].name}.`);
-    parts.push(first);
-  }
-  return parts;
+  return table;
 }
 
-function firstChoice(said, place, rank) {
+function firstChoiceCell(prediction, index) {
   const cell = element("td");
-  if (rank === 1) {
+  if (prediction.rank[index] === 1) {
     cell.append(element("span", "this token", "same"));
-  } else if (said.top) {
-    said.topPlace ??= firstPlaces(said.rank);
-    cell.append(element("code", visible(set.strings[said.top[said.topPlace[place]]])));
+  } else if (prediction.top) {
+    prediction.topIndex ??= topIndices(prediction.rank);
+    cell.append(element("code", visibleText(textSet.strings[prediction.top[prediction.topIndex[index]]])));
   }
   return cell;
 }
 
-// Returns for each token its index in `top`, which holds the tokens with a rank above 1 only, or -1.
-function firstPlaces(ranks) {
+// Returns the index of each scored token in `top`, which holds only the tokens with a rank above 1; -1 for the others.
+function topIndices(ranks) {
   let count = 0;
   return ranks.map((rank) => (rank > 1 ? count++ : -1));
 }
 
-function visible(text) {
+// Replaces line breaks, tabs and outer spaces of a text by visible signs.
+function visibleText(text) {
   const shown = text.replaceAll("\n", "↵").replaceAll("\t", "⇥").replaceAll("\r", "␍");
   return shown.replace(/^ +| +$/g, (spaces) => "·".repeat(spaces.length)) || "(empty)";
 }
 
 // Numbers
 
-function share(part, of) {
-  return of ? `${((100 * part) / of).toFixed(1)}%` : "–";
+function formatShare(part, total) {
+  return total ? `${((100 * part) / total).toFixed(1)}%` : "–";
 }
 
-// Returns the shares of classes as texts. Their sums from the first class on are rounded, so the texts add up to 100%
-// and agree with the shares of "first" and "among its first 10" in the answer.
-function sharesOf(counts) {
+// Returns the shares of the classes of rank as texts. The cumulative shares are rounded, not the single ones. The texts
+// therefore add up to 100%, and agree with the shares of "first" and "among its first 10" in the answer.
+function roundedShares(counts) {
   const total = counts.reduce((sum, count) => sum + count, 0);
   let sum = 0;
   let before = 0;
   return counts.map((count) => {
-    if (!total) return share(count, total);
+    if (!total) return formatShare(count, total);
     sum += count;
-    const upTo = Math.round((1000 * sum) / total);
-    const permille = upTo - before;
-    before = upTo;
-    return share(permille, 1000);
+    const cumulative = Math.round((1000 * sum) / total);
+    const permille = cumulative - before;
+    before = cumulative;
+    return formatShare(permille, 1000);
   });
 }
 
-function probability(steps) {
+// Formats a probability. The page stores -ln p as a whole number of steps.
+function probabilityText(steps) {
   const p = Math.exp(-steps * data.step);
   if (p >= 0.001) return `${Number((100 * p).toPrecision(2))}%`;
   const [mantissa, exponent] = p.toExponential(0).split("e");
   return `${mantissa}·10${[...exponent].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit] ?? "⁻").join("")}`;
 }
 
-function compact(value) {
+function compactNumber(value) {
   const [limit, suffix] = [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]].find(([limit]) => value >= limit) ?? [1, ""];
   return `${Number((value / limit).toPrecision(3))}${suffix}`;
 }
 
 // Search
 
-function matches(texts, wanted) {
+// Returns the index of each match of a text in lower case, as an index of letters in the joined texts.
+function findMatches(texts, wanted) {
   const whole = texts.join("").toLowerCase();
-  const places = [];
-  for (let i = whole.indexOf(wanted); i >= 0; i = whole.indexOf(wanted, i + wanted.length)) places.push(i);
-  return places;
+  const matches = [];
+  for (let i = whole.indexOf(wanted); i >= 0; i = whole.indexOf(wanted, i + wanted.length)) matches.push(i);
+  return matches;
 }
 
 function search() {
   const wanted = $("search").value.toLowerCase();
-  hits = [];
-  hit = -1;
-  matchesIn = set.documents.map((each) => (wanted ? matches(each.texts, wanted).length : 0));
+  matchSpans = [];
+  currentMatch = -1;
+  matchCounts = textSet.documents.map(({ texts }) => (wanted ? findMatches(texts, wanted).length : 0));
   if (wanted) {
-    const ends = [];
+    const ends = []; // for each span, the index of the letter after it
     let total = 0;
-    for (const text of doc.texts) ends.push((total += text.toLowerCase().length));
+    for (const text of doc.texts) {
+      total += text.toLowerCase().length;
+      ends.push(total);
+    }
     let first = 0;
-    for (const begin of matches(doc.texts, wanted)) {
+    for (const begin of findMatches(doc.texts, wanted)) {
       while (ends[first] <= begin) first++;
       let last = first;
       while (ends[last] < begin + wanted.length) last++;
-      hits.push([first, last]);
+      matchSpans.push([first, last]);
     }
   }
   showMatchCount();
 }
 
 function showMatchCount() {
-  const all = matchesIn.reduce((sum, count) => sum + count, 0);
-  const elsewhere = all - hits.length;
+  const elsewhere = matchCounts.reduce((sum, count) => sum + count, 0) - matchSpans.length;
   let text = "";
-  if ($("search").value) text = hits.length ? `${Math.max(hit, 0) + 1}/${hits.length}` : "none here";
+  if ($("search").value) text = matchSpans.length ? `${Math.max(currentMatch, 0) + 1}/${matchSpans.length}` : "none here";
   if (elsewhere) text += ` +${elsewhere}`;
   $("found").textContent = text;
   $("found").title = elsewhere ? `${elsewhere} in other documents. Enter goes to the next match, also in other documents.` : "";
 }
 
-function markHits() {
+function markMatches() {
   for (const node of $("text").querySelectorAll(".hit")) node.classList.remove("hit", "now");
-  hits.forEach(([first, last], i) => {
+  matchSpans.forEach(([first, last], i) => {
     for (let j = first; j <= last; j++) {
       for (const node of spans[j].elements) {
         node.classList.add("hit");
-        if (i === hit) node.classList.add("now");
+        if (i === currentMatch) node.classList.add("now");
       }
     }
   });
 }
 
 // Goes to the next match (step 1) or the previous match (step -1), in this document or in another.
-function nextHit(step) {
-  if (!matchesIn.some(Boolean)) return;
-  const next = hit < 0 && step > 0 ? 0 : hit + step;
-  if (next >= 0 && next < hits.length) {
-    hit = next;
+function goToMatch(step) {
+  if (!matchCounts.some(Boolean)) return;
+  const next = currentMatch < 0 && step > 0 ? 0 : currentMatch + step;
+  if (next >= 0 && next < matchSpans.length) {
+    currentMatch = next;
   } else {
-    const count = set.documents.length;
-    let place = state.document;
-    do place = (place + step + count) % count;
-    while (!matchesIn[place]);
-    state.document = place;
+    const count = textSet.documents.length;
+    do state.document = (state.document + step + count) % count;
+    while (!matchCounts[state.document]);
     showDocument();
-    hit = step > 0 ? 0 : hits.length - 1;
+    currentMatch = step > 0 ? 0 : matchSpans.length - 1;
   }
-  markHits();
+  markMatches();
   showMatchCount();
-  reveal(spans[hits[hit][0]].elements[0]);
+  reveal(spans[matchSpans[currentMatch][0]].elements[0]);
 }
 
 // Actions of the reader
 
-function choose(model) {
-  state.model = Math.min(Math.max(model, 0), set.models.length - 1);
+function chooseModel(model) {
+  state.model = Math.min(Math.max(model, 0), textSet.models.length - 1);
   paint();
 }
 
 function chooseMode(mode) {
-  const relaid = (mode === "pair") !== (state.mode === "pair");
+  const changesLayout = (mode === "pair") !== (state.mode === "pair");
   state.mode = mode;
-  const span = kept ? at : -1;
-  if (relaid) layText();
+  const pinned = isPinned ? selected : -1;
+  if (changesLayout) layOutText();
   else paint();
-  if (span >= 0) point(span, { keep: true });
+  if (pinned >= 0) selectSpan(pinned, { pin: true });
 }
 
-function spanOf(event) {
+function spanAtEvent(event) {
   const node = event.target.closest?.("[data-i]");
   return node ? Number(node.dataset.i) : -1;
 }
 
-// Returns the span in the line above or below that is nearest in the horizontal direction.
-function inNextLine(step) {
-  const from = spans[at].elements[0].getBoundingClientRect();
-  const middle = (from.left + from.right) / 2;
-  let best = -1;
-  let line = null;
-  for (let i = at + step; i >= 0 && i < spans.length; i += step) {
-    const box = spans[i].elements[0].getClientRects()[0] ?? from;
-    if (Math.abs(box.top - from.top) < from.height / 2) continue;
-    line ??= box.top;
-    if (Math.abs(box.top - line) > box.height / 2) break;
+// Returns the index of the span in the line below (step 1) or above (step -1) that is nearest in the horizontal
+// direction. Returns the selected span if there is no such line.
+function spanInNextLine(step) {
+  const start = spans[selected].elements[0].getBoundingClientRect();
+  const middle = (start.left + start.right) / 2;
+  let nearest = selected;
+  let smallestDistance = Infinity;
+  let lineTop = null;
+  for (let i = selected + step; i >= 0 && i < spans.length; i += step) {
+    const box = spans[i].elements[0].getClientRects()[0] ?? start;
+    if (Math.abs(box.top - start.top) < start.height / 2) continue;
+    lineTop ??= box.top;
+    if (Math.abs(box.top - lineTop) > box.height / 2) break;
     const distance = Math.abs((box.left + box.right) / 2 - middle);
-    if (best < 0 || distance < best.distance) best = { i, distance };
+    if (distance < smallestDistance) {
+      smallestDistance = distance;
+      nearest = i;
+    }
   }
-  return best.i ?? at;
+  return nearest;
 }
 
-function nextMarked(step) {
-  for (let i = at + step; i >= 0 && i < spans.length; i += step) if (spans[i].marked) return i;
+// Returns the index of the next (step 1) or previous (step -1) marked span, or -1.
+function nextMarkedSpan(step) {
+  for (let i = selected + step; i >= 0 && i < spans.length; i += step) if (spans[i].marked) return i;
   return -1;
 }
 
 function onTextKey(event) {
-  const rightToLeft = at >= 0 && getComputedStyle(spans[at].elements[0]).direction === "rtl" ? -1 : 1;
+  const isRightToLeft = selected >= 0 && getComputedStyle(spans[selected].elements[0]).direction === "rtl";
+  const forward = isRightToLeft ? -1 : 1;
   const moves = {
-    ArrowRight: () => at + rightToLeft,
-    ArrowLeft: () => at - rightToLeft,
-    ArrowDown: () => (at < 0 ? 0 : inNextLine(1)),
-    ArrowUp: () => (at < 0 ? 0 : inNextLine(-1)),
+    ArrowRight: () => selected + forward,
+    ArrowLeft: () => selected - forward,
+    ArrowDown: () => (selected < 0 ? 0 : spanInNextLine(1)),
+    ArrowUp: () => (selected < 0 ? 0 : spanInNextLine(-1)),
     Home: () => 0,
     End: () => spans.length - 1,
   };
   const move = moves[event.key];
   if (!move || event.altKey || event.ctrlKey || event.metaKey) return;
   event.preventDefault();
-  point(at < 0 ? 0 : move(), { keep: true, scroll: true });
+  selectSpan(selected < 0 ? 0 : move(), { pin: true, scroll: true });
 }
 
 function onKey(event) {
   if (event.altKey || event.ctrlKey || event.metaKey || /INPUT|SELECT/.test(event.target.tagName)) return;
-  if (event.key === "[") choose(state.model - 1);
-  else if (event.key === "]") choose(state.model + 1);
-  else if (event.key === "n") point(nextMarked(1), { keep: true, scroll: true });
-  else if (event.key === "p") point(nextMarked(-1), { keep: true, scroll: true });
+  if (event.key === "[") chooseModel(state.model - 1);
+  else if (event.key === "]") chooseModel(state.model + 1);
+  else if (event.key === "n") selectSpan(nextMarkedSpan(1), { pin: true, scroll: true });
+  else if (event.key === "p") selectSpan(nextMarkedSpan(-1), { pin: true, scroll: true });
   else if (event.key === "/") $("search").focus();
-  else if (event.key === "Escape") release();
+  else if (event.key === "Escape") clearSelection();
   else return;
   event.preventDefault();
 }
 
-function release() {
-  at = -1;
-  kept = false;
-  mark();
+function clearSelection() {
+  selected = -1;
+  isPinned = false;
+  markSelected();
   showToken();
-  toAddress();
+  writeAddress();
 }
 
-function listen() {
-  $("model").addEventListener("input", () => choose(Number($("model").value)));
+function addListeners() {
+  $("model").addEventListener("input", () => chooseModel(Number($("model").value)));
   for (const id of ["strip", "names"]) {
     $(id).addEventListener("click", (event) => {
       const column = event.target.closest("[data-model]");
-      if (column) choose(Number(column.dataset.model));
+      if (column) chooseModel(Number(column.dataset.model));
     });
   }
   $("against").addEventListener("change", () => {
@@ -699,42 +736,43 @@ function listen() {
     showDocument();
     reveal($("heading"));
   });
-  for (const button of document.querySelectorAll("#documents th button")) {
-    button.addEventListener("click", () => {
-      for (const each of document.querySelectorAll("#documents th button")) each.setAttribute("aria-pressed", each === button);
-      showList();
+  const sortButtons = document.querySelectorAll("#documents th button");
+  for (const clicked of sortButtons) {
+    clicked.addEventListener("click", () => {
+      for (const button of sortButtons) button.setAttribute("aria-pressed", button === clicked);
+      showDocumentList();
     });
   }
-  $("face").addEventListener("click", () => {
-    state.face = $("text").classList.contains("code") ? "prose" : "code";
-    layText();
+  $("font").addEventListener("click", () => {
+    state.font = $("text").classList.contains("code") ? "prose" : "code";
+    layOutText();
   });
   $("search").addEventListener("input", () => {
     search();
-    if (hits.length) hit = 0;
-    markHits();
+    if (matchSpans.length) currentMatch = 0;
+    markMatches();
     showMatchCount();
-    showList();
-    if (hits.length) reveal(spans[hits[0][0]].elements[0]);
+    showDocumentList();
+    if (matchSpans.length) reveal(spans[matchSpans[0][0]].elements[0]);
   });
   $("search").addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
     event.preventDefault();
-    nextHit(event.shiftKey ? -1 : 1);
+    goToMatch(event.shiftKey ? -1 : 1);
   });
   const text = $("text");
   text.addEventListener("pointerover", (event) => {
-    const span = spanOf(event);
-    if (span >= 0 && !kept && event.pointerType === "mouse") point(span);
+    const span = spanAtEvent(event);
+    if (span >= 0 && !isPinned && event.pointerType === "mouse") selectSpan(span);
   });
   text.addEventListener("click", (event) => {
-    const span = spanOf(event);
+    const span = spanAtEvent(event);
     if (span < 0 || !getSelection().isCollapsed) return;
-    if (kept && span === at) release();
-    else point(span, { keep: true });
+    if (isPinned && span === selected) clearSelection();
+    else selectSpan(span, { pin: true });
   });
   text.addEventListener("keydown", onTextKey);
-  $("close").addEventListener("click", release);
+  $("close").addEventListener("click", clearSelection);
   addEventListener("keydown", onKey);
   addEventListener("resize", measureBar);
 }
