@@ -1,1 +1,1 @@
-"""Reads a dataset's documents, tokenises them and cuts them into the sequences that a model reads."""
+"""Reads the documents of a dataset, tokenises them, and cuts them into the sequences that a model reads."""

@@ -14,9 +14,9 @@ from rbptrack.corpus.documents import Document
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_MARK = "\u2042rbptrack\u2042"  # takes the answer's place, to find the text that the template writes around it
-_TODAY = datetime(2024, 7, 26)  # the date that templates print; a fixed one, because numbers must not change by the day
-_DIRECTIVES = "aAbBcdfHIjmMpSuUwWxXyYzZ"  # the directives of strftime
+_MARK = "\u2042rbptrack\u2042"  # rendered in place of the answer, to find the text that the template writes around it
+_TODAY = datetime(2024, 7, 26)  # the date that templates print; fixed, because numbers must not depend on the day
+_DIRECTIVES = "aAbBcdfHIjmMpSuUwWxXyYzZ"  # the letters of strftime's directives
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Conversation:
     Attributes:
         text: the whole text that the model reads, with the special tokens that the template writes.
         start: index of the answer's first character in the text.
-        stop: index of the character after the answer's last character.
+        stop: index after the answer's last character in the text.
 
     """
 
@@ -36,7 +36,7 @@ class Conversation:
 
 
 def find_chat_template(file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> str:
-    """Return the chat template in a file. If `file` is empty, return the tokenizer's own template.
+    """Return the chat template that a file contains, or the tokenizer's own template if `file` is empty.
 
     Args:
         file: path of a file with a Jinja template, or an empty string.
@@ -64,43 +64,53 @@ def render_conversation(
 ) -> Conversation:
     """Render a document as a conversation and find the answer in it.
 
-    The last field is the assistant's answer. The fields before it, joined with `separator`, are the user's prompt. The
-    template is rendered twice, once with a mark instead of the answer. What stands around the mark stands around the
-    answer. The template may strip spaces around the answer, but may not change it otherwise.
+    The last field is the assistant's answer. The fields before it, joined with `separator`, are the user's prompt. To
+    find the answer, the template is also rendered with a mark in its place: the text before and after the mark must be
+    the text before and after the answer. The template may strip spaces around the answer, but may not change it
+    otherwise.
 
     Raises:
         BadInput: the template fails, leaves the answer out, or changes it.
 
     """
-    *prompt, answer = document.fields
-    question = separator.join(prompt)
-    before, marked, after = _rendered(question, _MARK, tokenizer, template).rpartition(_MARK)
-    if not marked:
-        raise BadInput("the chat template does not write the assistant's message, so no answer can be scored")
-    text = _rendered(question, answer, tokenizer, template)
-    for written in (answer, answer.strip()):
-        if text == before + written + after:
-            return Conversation(text, len(before), len(before) + len(written))
-    raise BadInput(f"the chat template changes the answer of document {document.id}, so its tokens cannot be found")
+    *prompt_fields, answer = document.fields
+    prompt = separator.join(prompt_fields)
+    before, mark, after = _render(prompt, _MARK, tokenizer, template).rpartition(_MARK)
+    if not mark:
+        raise BadInput(
+            "the chat template does not write the assistant's message, so no answer can be scored. Give another "
+            "template with model.chat_template=FILE"
+        )
+    text = _render(prompt, answer, tokenizer, template)
+    for rendered_answer in (answer, answer.strip()):
+        if text == before + rendered_answer + after:
+            return Conversation(text, len(before), len(before) + len(rendered_answer))
+    raise BadInput(
+        f"the chat template changes the answer of document {document.id}, so its tokens cannot be found. Give another "
+        "template with model.chat_template=FILE"
+    )
 
 
-def _rendered(question: str, answer: str, tokenizer: PreTrainedTokenizerBase, template: str) -> str:
-    messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+def _render(prompt: str, answer: str, tokenizer: PreTrainedTokenizerBase, template: str) -> str:
+    messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
     try:
-        text = tokenizer.apply_chat_template(messages, chat_template=_undated(template), tokenize=False)
+        text = tokenizer.apply_chat_template(messages, chat_template=_with_fixed_date(template), tokenize=False)
     except Exception as error:  # a template is a program and can raise anything, for example ZeroDivisionError
-        raise BadInput(f"the chat template fails on a prompt and its answer: {first_line(error)}") from error
+        raise BadInput(
+            f"the chat template fails on a prompt and its answer ({first_line(error)}). Give another template with "
+            "model.chat_template=FILE"
+        ) from error
     return str(text)
 
 
-def _undated(template: str) -> str:
-    """Replace the function `strftime_now` of a template by a macro that always returns the same day.
+def _with_fixed_date(template: str) -> str:
+    """Add a macro to a template that replaces its function `strftime_now` and always formats the date `_TODAY`.
 
     It is a macro because transformers passes only data to templates, not functions.
     """
     if "strftime_now" not in template:
         return template
-    replaced = ""
+    replacements = ""
     for directive in [f"%{sign}{letter}" for letter in _DIRECTIVES for sign in ("", "-")]:
-        replaced += f" | replace('{directive}', '{_TODAY.strftime(directive)}')"
-    return f"{{% macro strftime_now(form) %}}{{{{ form{replaced} }}}}{{% endmacro %}}\n{template}"
+        replacements += f" | replace('{directive}', '{_TODAY.strftime(directive)}')"
+    return f"{{% macro strftime_now(form) %}}{{{{ form{replacements} }}}}{{% endmacro %}}\n{template}"

@@ -1,4 +1,4 @@
-"""Reads the documents of a dataset: reads rows, filters them, and selects some with a seed."""
+"""Reads the documents of a dataset. It reads rows, filters them, and selects some of them with a seed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from rbptrack.console.output import say
 from rbptrack.corpus import rows
 from rbptrack.corpus.rows import Row
 from rbptrack.sources import hub
-from rbptrack.sources.cache import cached_table, writable
+from rbptrack.sources.cache import cached_table, writable_folder
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.sources.pin import Pinned, check_file, file_kind, needed_files
+from rbptrack.sources.pin import Pinned, check_file_is_whole, file_ending, needed_files
 
 _SHUFFLE_BUFFER = 10_000  # documents; not configurable, because it decides which documents a seed selects
-_COLUMNS = pa.schema({"id": pa.string(), "fields": pa.list_(pa.string()), "group": pa.string()})  # columns of the cache
-# `datasets` and its dependencies raise these if a file is damaged or has another format than its name says.
+_CACHE_SCHEMA = pa.schema({"id": pa.string(), "fields": pa.list_(pa.string()), "group": pa.string()})
+# `datasets` and its dependencies raise these if a file is damaged, or has another format than its name says.
 _READING_ERRORS = (
     OSError,
     ValueError,
@@ -39,7 +39,7 @@ _READING_ERRORS = (
     zlib.error,
     pa.ArrowException,
 )
-# How long `datasets` waits for its threads to end. Its default is 5 s, but 0.2 s are enough for local files.
+# The time that `datasets` waits for its threads to end after local files were read. Its default of 5 s is too long.
 _SHUTDOWN_SECONDS = 0.2
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Document:
     Attributes:
         id: the document's id in the dataset.
         fields: the texts of the fields that `dataset.fields` names, in that order.
-        group: the book, site or other group that the document comes from. Empty if `dataset.group` names no field.
+        group: the book, site or other group that the document comes from; empty if `dataset.group` names no field.
 
     """
 
@@ -64,7 +64,7 @@ class Document:
 def selection_identity(config: DatasetConfig, pinned: Pinned) -> dict[str, object]:
     """Return the settings that decide which texts are read.
 
-    They are part of a measurement's fingerprint and the key of the cache of documents.
+    They are a part of a measurement's fingerprint, and of the key under which documents are cached.
     """
     return {
         "dataset": pinned.identity,
@@ -86,18 +86,18 @@ def texts_hash(documents: Sequence[Document], *, chat: bool = False) -> str:
 
     The hash differs for conversations (`chat`), because only their answers are scored.
     """
-    total = hashlib.sha256(b"chat" if chat else b"")
+    digest = hashlib.sha256(b"chat" if chat else b"")
     for document in documents:
         for text in document.fields:
-            total.update(hashlib.sha256(text.encode()).digest())
-        total.update(b"\n")
-    return total.hexdigest()
+            digest.update(hashlib.sha256(text.encode()).digest())
+        digest.update(b"\n")
+    return digest.hexdigest()
 
 
 def load_documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
-    """Read a dataset and return its selected documents.
+    """Return the selected documents of a dataset.
 
-    The documents of a hub dataset are cached. The next call with the same settings reads the cache.
+    The documents of a hub dataset are cached. The next call with these settings reads the cache.
 
     Raises:
         BadInput: the dataset cannot be read, does not have the split or field, or holds no text.
@@ -108,29 +108,29 @@ def load_documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
     else:
         key = {**selection_identity(config, pinned), "group": config.group}
         table = cached_table(
-            f"documents/{fingerprint(key)}", _COLUMNS, lambda: _to_table(_read_uncached(config, pinned))
+            f"documents/{fingerprint(key)}", _CACHE_SCHEMA, lambda: _document_table(_read_uncached(config, pinned))
         )
         documents = [Document(row["id"], tuple(row["fields"]), row["group"]) for row in table.to_pylist()]
-    without = [document for document in documents if not any(document.fields)]
-    if without:
+    empty = [document for document in documents if not any(document.fields)]
+    if empty:
         fields = ", ".join(config.fields)
         say(
-            f"{config.name}: {len(without):,} of {counted(len(documents), 'document')} have no text in {fields}; "
-            f"the first is {without[0].id}"
+            f"{config.name}: {len(empty):,} of {counted(len(documents), 'document')} have no text in {fields}; "
+            f"the first is {empty[0].id}"
         )
     return documents
 
 
-def _to_table(documents: Sequence[Document]) -> pa.Table:
+def _document_table(documents: Sequence[Document]) -> pa.Table:
     columns = {
         "id": [document.id for document in documents],
         "fields": [list(document.fields) for document in documents],
         "group": [document.group for document in documents],
     }
-    return pa.table(columns, _COLUMNS)
+    return pa.table(columns, _CACHE_SCHEMA)
 
 
-def only_split(config: DatasetConfig, pinned: Pinned) -> str:
+def find_only_split(config: DatasetConfig, pinned: Pinned) -> str:
     """Return the name of a dataset's only split.
 
     Raises:
@@ -155,18 +155,18 @@ def only_split(config: DatasetConfig, pinned: Pinned) -> str:
 
 
 def _read_uncached(config: DatasetConfig, pinned: Pinned) -> list[Document]:
-    """Read and select documents without the cache. Raises BadInput if the dataset cannot be read or holds no text."""
+    """Read and select documents without the cache. Raises BadInput if the dataset cannot be read or has no text."""
     import datasets
 
     datasets.disable_progress_bars()
-    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # our error message repeats what it would log
-    patience = datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN
+    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # it would log errors that rbptrack reports itself
+    default_seconds = datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN
     try:
         if pinned.revision is None:
             datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = _SHUTDOWN_SECONDS
-        documents = _call_reader(config, pinned, lambda: _documents(config, pinned))
+        documents = _call_reader(config, pinned, lambda: _make_documents(config, _selected_rows(config, pinned)))
     finally:
-        datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = patience
+        datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = default_seconds
     if not any(any(document.fields) for document in documents):
         condition = f"; where={dict(config.where)}" if config.where else ""
         raise BadInput(
@@ -183,77 +183,88 @@ def _call_reader(config: DatasetConfig, pinned: Pinned, read: Callable[[], T]) -
     try:
         if pinned.revision is None:
             return read()
-        return hub.call("dataset", pinned.location, config.revision, read)
+        return hub.call_hub("dataset", pinned.location, config.revision, read)
     except (*_READING_ERRORS, yaml.YAMLError, datasets.exceptions.DatasetsError) as error:
-        where = pinned.location or ", ".join(map(str, pinned.files[:3]))
+        source = pinned.location or ", ".join(map(str, pinned.files[:3]))
         reason = first_line(error)
         if isinstance(error, UnicodeDecodeError):
             reason = f"it is not UTF-8 text ({reason}); convert it, for example with iconv -f latin1 -t utf-8"
-        raise BadInput(f"dataset {config.name} cannot be read from {where}: {reason}") from error
+        raise BadInput(f"dataset {config.name} cannot be read from {source}: {reason}") from error
 
 
-def _documents(config: DatasetConfig, pinned: Pinned) -> list[Document]:
+def _make_documents(config: DatasetConfig, selected_rows: Iterable[Row]) -> list[Document]:
+    """Make a document from each row. Raises BadInput if `dataset.group` names a field that no row has."""
     documents: list[Document] = []
-    grouped = False
-    for number, row in enumerate(_selected_rows(config, pinned)):
-        id_ = str(row[config.id_field]) if config.id_field else str(row.get(rows.ID, number))
+    any_has_group = False
+    for number, row in enumerate(selected_rows):
+        document_id = str(row[config.id_field]) if config.id_field else str(row.get(rows.ID_KEY, number))
         group = ""
         if config.group:
             value = _field_value(row, config.group)
             has_group = value not in (None, "")
-            grouped = grouped or has_group
+            any_has_group = any_has_group or has_group
             # A document without a group is a group of its own.
             group = str(value) if has_group else f"document {number} (no {config.group})"
-        documents.append(Document(id_, _field_texts(row, config), group))
-    if config.group and documents and not grouped:
+        documents.append(Document(document_id, _field_texts(row, config), group))
+    if config.group and documents and not any_has_group:
         raise BadInput(f"dataset.group={config.group}: no document of {config.name} has this field")
     return documents
 
 
 def _selected_rows(config: DatasetConfig, pinned: Pinned) -> Iterable[Row]:
-    """Return the rows that a config selects. The order is: head, filters, selection with the seed."""
+    """Return the rows that a config selects.
+
+    The first `dataset.head` rows are taken, then filtered, then some of them are selected with the seed.
+    """
     import datasets
 
-    from_all_rows = config.sampling is Sampling.shuffle and bool(config.documents) and not config.head
-    requested = _named_columns(config)
-    csv: dict[str, Any] = {}
+    draws_from_all_rows = config.sampling is Sampling.shuffle and bool(config.documents) and not config.head
     if pinned.files:
         for path in pinned.files:
-            check_file(path)
-        files: Sequence[str] = [str(path) for path in pinned.files]
-    else:
-        location, revision = _reachable(config, pinned)
-        names = {
-            "path": location,
-            "name": config.config or None,
-            "data_files": list(config.files) or None,
-            "revision": revision,
-            "cache_dir": str(writable(Path(datasets.config.HF_DATASETS_CACHE))),
-        }
-        builder = datasets.load_dataset_builder(**names)
-        files, csv = _split_files(builder, config.split)
-        if not files:
-            return _select_rows(_rows_of_library(builder, names, config, streaming=not from_all_rows), config)
+            check_file_is_whole(path)
+        return _rows_of_files([str(path) for path in pinned.files], {}, config, pinned, draw=draws_from_all_rows)
+    location, revision = _reachable_location(config, pinned)
+    arguments = {
+        "path": location,
+        "name": config.config or None,
+        "data_files": list(config.files) or None,
+        "revision": revision,
+        "cache_dir": str(writable_folder(Path(datasets.config.HF_DATASETS_CACHE))),
+    }
+    builder = datasets.load_dataset_builder(**arguments)
+    files, csv_options = _readable_files(builder, config.split)
+    if files:
+        return _rows_of_files(files, csv_options, config, pinned, draw=draws_from_all_rows)
+    return _select_rows(_open_with_datasets(builder, arguments, config, streaming=not draws_from_all_rows), config)
+
+
+def _rows_of_files(
+    files: Sequence[str], csv_options: dict[str, Any], config: DatasetConfig, pinned: Pinned, *, draw: bool
+) -> Iterable[Row]:
+    """Return the rows of files that a config selects. If `draw` is true, they are drawn at random from all rows."""
+    import datasets
+
+    columns = _named_columns(config)
     for file in files if pinned.revision is None else files[:1]:  # a repository may have thousands of files
-        _check_fields(rows.columns_of(file, requested, csv), requested, config)
-    if from_all_rows:
+        _check_fields(rows.find_columns(file, columns, csv_options), columns, config)
+    if draw:
         if pinned.revision is not None:  # downloaded first, because the files are read twice
             files = datasets.DownloadManager().download(files)
-        return _draw_from_all_rows(lambda: rows.read_rows(files, requested, csv), config)
-    arguments = {"files": list(files), "columns": tuple(requested), "csv": csv}
+        return _draw_from_all_rows(lambda: rows.read_rows(files, columns, csv_options), config)
+    arguments = {"files": list(files), "columns": tuple(columns), "csv_options": csv_options}
     return _select_rows(datasets.IterableDataset.from_generator(rows.read_rows, gen_kwargs=arguments), config)
 
 
-def _split_files(builder: Any, split: str) -> tuple[Sequence[str], dict[str, Any]]:
-    """Return the CSV or JSON files of a split, and the options for CSV that the dataset's README.md may set.
+def _readable_files(builder: Any, split: str) -> tuple[Sequence[str], dict[str, Any]]:
+    """Return the files of a split if `read_rows` can read them, and the CSV options that README.md may set.
 
-    Return no files if `datasets` itself must read the split, because its files have another format or are in archives.
+    No file is returned if `datasets` must read the split, because its files have another format or are in archives.
     """
     from datasets.packaged_modules.csv.csv import Csv
     from datasets.packaged_modules.json.json import Json
 
     files = (builder.config.data_files or {}).get(split) or []
-    if not all(_is_readable(file) for file in files):
+    if not all(_has_known_ending(file) for file in files):
         return [], {}
     if isinstance(builder, Csv):
         return files, builder.config.pd_read_csv_kwargs
@@ -262,100 +273,106 @@ def _split_files(builder: Any, split: str) -> tuple[Sequence[str], dict[str, Any
     return [], {}
 
 
-def _is_readable(file: str) -> bool:
-    """Return whether the ending of a file's name is one that `read_rows` can read. Endings of archives are not."""
+def _has_known_ending(file: str) -> bool:
+    """Return whether `read_rows` can read files with the ending of this name. It cannot read archives."""
     try:
-        return bool(file_kind(file))
+        return bool(file_ending(file))
     except BadInput:
         return False
 
 
-def _reachable(config: DatasetConfig, pinned: Pinned) -> tuple[str, str | None]:
-    """Return the location and revision to give to `datasets`.
+def _reachable_location(config: DatasetConfig, pinned: Pinned) -> tuple[str, str | None]:
+    """Return the location and the revision from which `datasets` can load a dataset.
 
-    Without a network, the location is the folder of the hub's cache, and the revision is None.
+    If the hub cannot be reached, they are the folder of the hub's cache and None. Raises NotCached if there is no such
+    folder.
     """
     if pinned.revision is None or hub.online():
         return pinned.location, pinned.revision
-    folder = hub.snapshot("dataset", pinned.location, pinned.revision)
+    folder = hub.find_snapshot("dataset", pinned.location, pinned.revision)
     if folder is None:
-        missing = hub.Missing("dataset", pinned.location, config.revision, needed_files(config))
+        missing = hub.MissingRepository("dataset", pinned.location, config.revision, needed_files(config))
         raise hub.NotCached([missing])
     return str(folder), None
 
 
-def _rows_of_library(builder: Any, names: dict[str, Any], config: DatasetConfig, *, streaming: bool) -> Any:
-    """Open a split with `datasets`, streamed or whole. Of Parquet files, only the named columns are read."""
+def _open_with_datasets(builder: Any, arguments: dict[str, Any], config: DatasetConfig, *, streaming: bool) -> Any:
+    """Open a split with `datasets`, streamed or whole. Of Parquet files, only the named columns are read.
+
+    Raises BadInput if the split does not have a column that the config names.
+    """
     import datasets
     from datasets.packaged_modules.parquet.parquet import Parquet
 
-    requested = _named_columns(config)
-    streamed = builder.as_streaming_dataset(split=config.split)
-    _check_fields(list(streamed.column_names or next(iter(streamed), {})), requested, config)
+    columns = _named_columns(config)
+    stream = builder.as_streaming_dataset(split=config.split)
+    _check_fields(list(stream.column_names or next(iter(stream), {})), columns, config)
     if streaming and not isinstance(builder, Parquet):
-        return streamed
-    columns = {"columns": requested} if isinstance(builder, Parquet) else {}
-    return datasets.load_dataset(split=config.split, streaming=streaming, **names, **columns)
+        return stream
+    parquet_columns = {"columns": columns} if isinstance(builder, Parquet) else {}
+    return datasets.load_dataset(split=config.split, streaming=streaming, **arguments, **parquet_columns)
 
 
-def _select_rows(stream: Any, config: DatasetConfig) -> Iterable[Row]:
-    """Apply head, filters and selection of a config to a dataset that `datasets` has opened."""
-    keep = _filter(config)
+def _select_rows(dataset: Any, config: DatasetConfig) -> Iterable[Row]:
+    """Return the rows that a config selects from a dataset of `datasets`, streamed or whole."""
+    passes = _row_filter(config)
     if config.head:
-        passing = [row for row in islice(stream, config.head) if keep(row)]
+        passing = [row for row in islice(dataset, config.head) if passes(row)]
         if not config.documents:
             return passing
         order = np.random.default_rng(config.seed).permutation(len(passing))
-        return [passing[i] for i in order[: config.documents]]
+        return [passing[index] for index in order[: config.documents]]
     if config.where or config.longer_than:
-        stream = stream.filter(keep)
+        dataset = dataset.filter(passes)
     if config.documents and config.sampling is Sampling.stream:
-        stream = stream.shuffle(seed=config.seed, buffer_size=_SHUFFLE_BUFFER)
+        dataset = dataset.shuffle(seed=config.seed, buffer_size=_SHUFFLE_BUFFER)
     elif config.documents:
-        stream = stream.shuffle(seed=config.seed)
-    return islice(stream, config.documents or None)
+        dataset = dataset.shuffle(seed=config.seed)
+    return islice(dataset, config.documents or None)
 
 
 def _draw_from_all_rows(read: Callable[[], Iterable[Row]], config: DatasetConfig) -> list[Row]:
     """Draw rows at random, with the seed, from all rows that pass the filters.
 
-    `datasets` would draw the same rows with this seed. The rows are read twice: first to count them, then to keep the
-    drawn ones. Only the drawn rows are in memory.
+    `datasets` would draw these rows, too. The rows are read twice: first they are counted, then the drawn ones are
+    kept. Only the drawn rows are in memory.
     """
-    keep = _filter(config)
-    count = sum(1 for row in read() if keep(row))
+    passes = _row_filter(config)
+    count = sum(1 for row in read() if passes(row))
     order = np.random.default_rng(config.seed).permutation(count)[: config.documents].tolist()
     drawn = set(order)
-    passing = (row for row in read() if keep(row))
+    passing = (row for row in read() if passes(row))
     row_by_number = {number: row for number, row in enumerate(passing) if number in drawn}
     return [row_by_number[number] for number in order]
 
 
 def _named_columns(config: DatasetConfig) -> list[str]:
-    """Return the columns that a config names, without repetition."""
-    named = [*config.fields]
+    """Return the columns that a config names for texts, ids, filters and groups, without repetition."""
+    names = [*config.fields]
     if config.id_field:
-        named.append(config.id_field)
-    named += [key.split(".")[0] for key in config.where]
+        names.append(config.id_field)
+    names += [key.split(".")[0] for key in config.where]
     if config.group:
-        named.append(config.group.split(".")[0])
-    return list(dict.fromkeys(named))
+        names.append(config.group.split(".")[0])
+    return list(dict.fromkeys(names))
 
 
-def _check_fields(columns: Sequence[str], requested: Sequence[str], config: DatasetConfig) -> None:
-    absent = [name for name in requested if name not in columns]
-    if absent:
-        fields = ", ".join(c if c == c.strip() else repr(c) for c in columns)
-        raise BadInput(f"dataset {config.name} has no field {', '.join(absent)}. Fields: {fields}")
+def _check_fields(columns: Sequence[str], named_columns: Sequence[str], config: DatasetConfig) -> None:
+    missing = [name for name in named_columns if name not in columns]
+    if missing:
+        fields = ", ".join(name if name == name.strip() else repr(name) for name in columns)
+        raise BadInput(f"dataset {config.name} has no field {', '.join(missing)}. Fields: {fields}")
 
 
-def _filter(config: DatasetConfig) -> Callable[[Row], bool]:
-    def keep(row: Row) -> bool:
+def _row_filter(config: DatasetConfig) -> Callable[[Row], bool]:
+    """Return a function that says whether a row passes the filters `longer_than` and `where` of a config."""
+
+    def passes(row: Row) -> bool:
         if config.longer_than and len(config.separator.join(_field_texts(row, config))) <= config.longer_than:
             return False
         return all(str(_field_value(row, key)) == str(value) for key, value in config.where.items())
 
-    return keep
+    return passes
 
 
 def _field_value(row: Row, key: str) -> object:
@@ -366,28 +383,28 @@ def _field_value(row: Row, key: str) -> object:
 
     """
     value: Any = row
-    read: list[str] = []
+    parent: list[str] = []
     for part in key.split("."):
         if value is None:
             return None
         if not isinstance(value, dict):
-            field = ".".join(read)
+            field = ".".join(parent)
             raise BadInput(f"{key}: the field {field} holds {value!r:.60}, which has no parts; give {field}")
         value = value.get(part)
-        read.append(part)
+        parent.append(part)
     return value
 
 
 def _field_texts(row: Row, config: DatasetConfig) -> tuple[str, ...]:
-    return tuple(_as_text(row[name], name, config) for name in config.fields)
+    return tuple(_field_text(row[name], name, config) for name in config.fields)
 
 
-def _as_text(value: object, field: str, config: DatasetConfig) -> str:
+def _field_text(value: object, field: str, config: DatasetConfig) -> str:
     """Return a field's value as text. A missing value is an empty text. Raises BadInput if the value is not text."""
     if value is None:
         return ""
     if isinstance(value, str):
-        # UTF-16 without a byte order mark can be read as UTF-8. Then a NUL stands between the letters.
+        # UTF-16 without a byte order mark can be decoded as UTF-8. There is then a NUL between the letters.
         if "\0" in value and config.files:
             raise BadInput(
                 f"dataset {config.name}: field {field} holds NUL bytes, so a file is not UTF-8 text; "

@@ -1,4 +1,4 @@
-"""Tokenises documents and finds the field and the number of bytes of each token."""
+"""Tokenises documents, and finds the field and the number of bytes of each token."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ IntArray = npt.NDArray[Any]
 Offsets = Sequence[tuple[int, int]]
 """For each token of a text: the index of its first character, and the index after its last character."""
 
-_BATCH_DOCUMENTS = 64  # documents that are tokenised together; the tokenizer's threads share them
-_BATCH_CHARACTERS = 1_000_000  # a batch ends at this size, to limit the memory that it takes
+_BATCH_DOCUMENTS = 64  # largest number of documents of a batch; the tokenizer's threads share them
+_BATCH_CHARACTERS = 1_000_000  # largest number of characters of a batch of several documents, to limit its memory
 _BYTES_PER_CHARACTER = 250  # memory that tokenising takes per character; 180 to 250 bytes were measured
-_BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")  # a token that is one byte
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")  # a token that stands for one byte
 _MAX_UNKNOWN = 0.5  # largest allowed share of the tokenizer's "unknown" token
 _MAX_LEFT_OUT = 0.1  # largest allowed share of characters without a token; some tokenizers drop control characters
 _SHORT_TEXTS = ("a", "1 b")  # two texts, because a tokenizer may drop a character that it does not know
@@ -41,11 +41,11 @@ class Tokens:
         token: token ids, int32 (tokens,).
         field: number of the document's field that contains the token's last character, int8 (tokens,). In a
             conversation: the number of the last field for tokens of the answer, and 0 for all other tokens.
-        num_bytes: UTF-8 bytes of the text that the token stands for, int32 (tokens,).
+        num_bytes: number of UTF-8 bytes of the text that the token stands for, int32 (tokens,).
         lengths: number of tokens of each document, int64 (documents,).
         document_ids: the id in the dataset of each selected document, in order.
-        groups: the group of each document. Empty strings if `dataset.group` is not set.
-        texts_hash: SHA-256 (hex) of the texts of these documents.
+        groups: the group of each document; empty texts if `dataset.group` names no field.
+        texts_hash: SHA-256 (hex) of the texts of the documents.
 
     """
 
@@ -63,9 +63,8 @@ def tokenise(
 ) -> Tokens:
     """Tokenise documents, with the special tokens that the tokenizer adds to a text.
 
-    With a chat template, each document is a conversation, and the template writes the special tokens. The prefix is the
-    special tokens with which the tokenizer begins a text. It is added if the template does not write it. Tokens of the
-    answer get the number of the last field. All other tokens get 0.
+    With a chat template, each document is rendered as a conversation, and the template writes the special tokens. If it
+    does not write those with which the tokenizer begins every text, they are added.
 
     Args:
         documents: the documents, in order.
@@ -83,7 +82,8 @@ def tokenise(
     for batch in _split_into_batches(documents):
         if template:
             conversations = [render_conversation(document, tokenizer, template, separator) for document in batch]
-            encoded = _encode(tokenizer, [conversation.text for conversation in conversations], special=False)
+            texts = [conversation.text for conversation in conversations]
+            encoded = _encode(tokenizer, texts, add_special_tokens=False)
             for document, conversation, (ids, offsets) in zip(batch, conversations, encoded, strict=True):
                 if not np.array_equal(ids[: len(prefix)], prefix):
                     ids = np.concatenate([prefix, ids])
@@ -91,7 +91,7 @@ def tokenise(
                 pieces.append((ids, *_answer_and_bytes(conversation, offsets, len(document.fields) - 1)))
         else:
             texts = [separator.join(document.fields) for document in batch]
-            encoded = _encode(tokenizer, texts, special=True)
+            encoded = _encode(tokenizer, texts, add_special_tokens=True)
             if not pieces:
                 _check_texts_are_covered(texts, [offsets for _, offsets in encoded])
             for document, text, (ids, offsets) in zip(batch, texts, encoded, strict=True):
@@ -124,38 +124,39 @@ def _check_tokens_are_known(tokens: Tokens, tokenizer: PreTrainedTokenizerBase) 
 def _check_texts_are_covered(texts: Sequence[str], offsets: Sequence[Offsets]) -> None:
     """Raise BadInput if a tokenizer silently leaves out more than a tenth of the texts' visible characters."""
     num_visible = 0
-    left_out = 0
-    for text, spans in zip(texts, offsets, strict=True):
-        covered = np.zeros(len(text), bool)
-        for begin, end in spans:
-            covered[begin:end] = True
-        visible = np.array([not character.isspace() for character in text], bool)
-        num_visible += int(visible.sum())
-        left_out += int((visible & ~covered).sum())
-    if left_out > _MAX_LEFT_OUT * num_visible:
+    num_left_out = 0
+    for text, token_offsets in zip(texts, offsets, strict=True):
+        is_covered = np.zeros(len(text), bool)
+        for begin, end in token_offsets:
+            is_covered[begin:end] = True
+        is_visible = np.array([not character.isspace() for character in text], bool)
+        num_visible += int(is_visible.sum())
+        num_left_out += int((is_visible & ~is_covered).sum())
+    if num_left_out > _MAX_LEFT_OUT * num_visible:
         raise BadInput(
-            f"the tokenizer leaves out {left_out / num_visible:.0%} of the texts' characters, because it does not know "
-            "them. Give the model's own tokenizer (model.tokenizer=...)"
+            f"the tokenizer leaves out {num_left_out / num_visible:.0%} of the texts' characters, because it does not "
+            "know them. Give the model's own tokenizer (model.tokenizer=...)"
         )
 
 
 def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
-    """Return the ids of the special tokens with which a tokenizer begins every text.
+    """Return the ids of the special tokens with which a tokenizer begins every text, int32 (tokens,).
 
-    The tokens of an empty text are compared with those of two short texts.
+    An empty text consists of the special tokens that begin and end every text. Two short texts show where they divide.
     """
-    added, *others = (_call_tokenizer(tokenizer, text)["input_ids"] for text in ("", *_SHORT_TEXTS))
-
-    def begins(count: int) -> bool:
-        rest = len(added) - count  # the number of tokens with which the tokenizer ends every text
-        return all(ids[:count] == added[:count] and ids[len(ids) - rest :] == added[count:] for ids in others)
-
-    counts = [count for count in range(len(added) + 1) if begins(count)]
-    return np.array(added[: max(counts, default=0)], dtype=np.int32)
+    special, *texts = (_call_tokenizer(tokenizer, text)["input_ids"] for text in ("", *_SHORT_TEXTS))
+    prefix_length = 0
+    for length in range(1, len(special) + 1):
+        suffix_length = len(special) - length
+        begin = [ids[:length] for ids in texts]
+        end = [ids[len(ids) - suffix_length :] for ids in texts]
+        if all(ids == special[:length] for ids in begin) and all(ids == special[length:] for ids in end):
+            prefix_length = length
+    return np.array(special[:prefix_length], dtype=np.int32)
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
-    """Return the text of each token id. If the token begins with a space, its text does, too.
+    """Return the text of each token id, with the space with which the token may begin.
 
     Many tokenizers lose this space if they decode a single id. If a token holds only some bytes of a character, each of
     these bytes becomes a lone surrogate (Python's "surrogateescape"). `rbptrack.base.formatting.readable_text`
@@ -165,26 +166,26 @@ def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[
     if "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder):
         from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-        values = {character: byte for byte, character in bytes_to_unicode().items()}
-        return [_byte_level_text(piece, values) for piece in pieces]
+        byte_of_character = {character: byte for byte, character in bytes_to_unicode().items()}
+        return [_byte_level_text(piece, byte_of_character) for piece in pieces]
     texts = []
     for piece in pieces:
-        byte = _BYTE_TOKEN.fullmatch(piece)
-        texts.append(_decode(bytes([int(byte[1], 16)])) if byte else piece.replace("▁", " "))
+        byte_token = _BYTE_TOKEN.fullmatch(piece)
+        texts.append(_decode(bytes([int(byte_token[1], 16)])) if byte_token else piece.replace("▁", " "))
     return texts
 
 
-def _byte_level_text(piece: str, values: dict[str, int]) -> str:
+def _byte_level_text(piece: str, byte_of_character: dict[str, int]) -> str:
     """Return the text of a token of a byte-level tokenizer, which writes each byte as one character.
 
     Args:
         piece: the token as the tokenizer writes it.
-        values: the byte that each character stands for.
+        byte_of_character: the byte that each character stands for.
 
     """
-    if not all(character in values for character in piece):
+    if not all(character in byte_of_character for character in piece):
         return piece  # a special token
-    return _decode(bytes(values[character] for character in piece))
+    return _decode(bytes(byte_of_character[character] for character in piece))
 
 
 def _decode(content: bytes) -> str:
@@ -193,20 +194,20 @@ def _decode(content: bytes) -> str:
 
 
 def _split_into_batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
-    """Yield batches of consecutive documents.
+    """Yield batches of consecutive documents. A document of more than `_BATCH_CHARACTERS` is a batch of its own.
 
-    Raises BadInput if a document of more than `_BATCH_CHARACTERS` characters needs more memory than is free.
+    Raises BadInput if such a document needs more memory than is free.
     """
     batch: list[Document] = []
     characters = 0
     for document in documents:
         length = sum(map(len, document.fields))
-        needed = length * _BYTES_PER_CHARACTER
-        available = int(psutil.virtual_memory().available)
-        if length > _BATCH_CHARACTERS and needed > available:
+        needed_bytes = length * _BYTES_PER_CHARACTER
+        free_bytes = int(psutil.virtual_memory().available)
+        if length > _BATCH_CHARACTERS and needed_bytes > free_bytes:
             raise BadInput(
                 f"document {document.id} has {length:,} characters: tokenising it would take about "
-                f"{needed / 1e9:.1f} GB of memory, and {available / 1e9:.1f} GB are free. Split it into smaller "
+                f"{needed_bytes / 1e9:.1f} GB of memory, and {free_bytes / 1e9:.1f} GB are free. Split it into smaller "
                 "documents"
             )
         if batch and (len(batch) == _BATCH_DOCUMENTS or characters + length > _BATCH_CHARACTERS):
@@ -220,7 +221,7 @@ def _split_into_batches(documents: Sequence[Document]) -> Iterator[list[Document
 
 
 def _call_tokenizer(tokenizer: PreTrainedTokenizerBase, texts: str | list[str], **options: Any) -> Any:
-    """Call a tokenizer. Raises BadInput with one line if it fails."""
+    """Call a tokenizer. Raises BadInput if it fails."""
     try:
         return tokenizer(texts, verbose=False, **options)
     except BaseException as error:  # a panic in Rust is not an Exception
@@ -230,49 +231,51 @@ def _call_tokenizer(tokenizer: PreTrainedTokenizerBase, texts: str | list[str], 
 
 
 def _encode(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, special: bool
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, add_special_tokens: bool
 ) -> list[tuple[IntArray, Offsets]]:
     """Return the token ids, int32 (tokens,), and the offsets of each text.
 
     Args:
         tokenizer: a fast tokenizer.
         texts: the texts.
-        special: whether the tokenizer adds its special tokens.
+        add_special_tokens: whether the tokenizer adds its special tokens.
 
     Raises:
         BadInput: the tokenizer fails on a text.
 
     """
-    encoded = _call_tokenizer(tokenizer, list(texts), return_offsets_mapping=True, add_special_tokens=special)
+    encoded = _call_tokenizer(
+        tokenizer, list(texts), return_offsets_mapping=True, add_special_tokens=add_special_tokens
+    )
     ids = [np.array(text_ids, np.int32) for text_ids in encoded["input_ids"]]
     return list(zip(ids, encoded["offset_mapping"], strict=True))
 
 
 def _fields_and_bytes(document: Document, text: str, offsets: Offsets, separator: str) -> tuple[IntArray, IntArray]:
     """Return the field number and the number of text bytes of each token of a document, both (tokens,)."""
-    edges = []  # index of the character at which each field after the first begins
-    end = 0
-    for part in document.fields[:-1]:
-        end += len(part) + len(separator)
-        edges.append(end)
+    field_starts = []  # index of the character at which each field after the first begins
+    start = 0
+    for field_text in document.fields[:-1]:
+        start += len(field_text) + len(separator)
+        field_starts.append(start)
     # A token belongs to the field of its last character. Its first character may be a space of the separator, because
     # many tokenizers put the space before a word into the word's token.
-    field = [bisect_right(edges, max(begin, end - 1)) for begin, end in offsets]
-    return np.array(field, np.int8), _count_bytes(text, offsets, 0, len(text))
+    fields = [bisect_right(field_starts, max(begin, end - 1)) for begin, end in offsets]
+    return np.array(fields, np.int8), _count_bytes(text, offsets, 0, len(text))
 
 
-def _answer_and_bytes(conversation: Conversation, offsets: Offsets, field: int) -> tuple[IntArray, IntArray]:
+def _answer_and_bytes(conversation: Conversation, offsets: Offsets, answer_field: int) -> tuple[IntArray, IntArray]:
     """Return the field number and the number of answer bytes of each token of a conversation, both (tokens,).
 
-    A token that holds a character of the answer gets the number `field`. All other tokens get 0.
+    A token that holds a character of the answer gets the number `answer_field`. All other tokens get 0.
     """
-    answers = [begin < conversation.stop and end > conversation.start and end > begin for begin, end in offsets]
-    fields = np.where(answers, field, 0).astype(np.int8)
+    in_answer = [begin < conversation.stop and end > conversation.start and end > begin for begin, end in offsets]
+    fields = np.where(in_answer, answer_field, 0).astype(np.int8)
     return fields, _count_bytes(conversation.text, offsets, conversation.start, conversation.stop)
 
 
 def _count_bytes(text: str, offsets: Offsets, start: int, stop: int) -> IntArray:
-    """Return, for each token, how many UTF-8 bytes of text[start:stop] it stands for.
+    """Return how many UTF-8 bytes of text[start:stop] each token stands for, int32 (tokens,).
 
     Bytes that no token covers count for the next token. If several tokens share a character, all its bytes count for
     the first of them.
@@ -284,7 +287,7 @@ def _count_bytes(text: str, offsets: Offsets, start: int, stop: int) -> IntArray
         stop: the index after the last character that counts.
 
     """
-    # The number of bytes before each character. In an ASCII text it is the number of characters.
+    # The number of bytes before each character. In an ASCII text, this is the number of characters.
     bytes_before: Sequence[int] = range(len(text) + 1)
     if not text.isascii():
         bytes_before = [0, *accumulate(len(character.encode()) for character in text)]

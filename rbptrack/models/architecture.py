@@ -138,7 +138,7 @@ def call_from_pretrained(pinned: Pinned, load: Callable[..., Any], **options: An
     if pinned.revision is None:
         return load(pinned.location, **options)
     options["revision"] = pinned.revision
-    return hub.call("model", pinned.location, pinned.requested, lambda: load(pinned.location, **options))
+    return hub.call_hub("model", pinned.location, pinned.requested, lambda: load(pinned.location, **options))
 
 
 def _quiet(*, downloads: bool) -> None:

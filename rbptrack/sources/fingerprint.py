@@ -1,4 +1,4 @@
-"""Hashes the settings that determine a measurement's numbers, and files."""
+"""Computes the fingerprint of settings and the hashes of files."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 from rbptrack.base.files import sha256
 
 SCORING_VERSION = 1
-"""A part of every fingerprint. It must be increased when a change of the program changes any measured number."""
+"""The version of the scoring code, a part of every fingerprint. Increase it if a change alters any measured number."""
 
 
-def fingerprint(parts: Mapping[str, object]) -> str:
-    """Return the SHA-256 (hex) of some settings. Their order does not matter."""
-    text = json.dumps(dict(parts), sort_keys=True, ensure_ascii=True, default=str)
+def fingerprint(settings: Mapping[str, object]) -> str:
+    """Return the SHA-256 (hex) of settings by name. Their order does not matter."""
+    text = json.dumps(dict(settings), sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def folder_hash(folder: Path) -> str:
-    """Return the SHA-256 (hex) of the relative names and contents of a folder's files. Hidden files do not count."""
-    return _hash((path.relative_to(folder).as_posix(), path) for path in visible_files(folder))
+    """Return the SHA-256 (hex) of the relative paths and contents of a folder's visible files."""
+    return _hash_files((path.relative_to(folder).as_posix(), path) for path in visible_files(folder))
 
 
 def visible_files(folder: Path) -> list[Path]:
@@ -33,11 +33,11 @@ def visible_files(folder: Path) -> list[Path]:
 
 def files_hash(files: Sequence[Path]) -> str:
     """Return the SHA-256 (hex) of the names and contents of files, in order. Their folders do not matter."""
-    return _hash((path.name, path) for path in files)
+    return _hash_files((path.name, path) for path in files)
 
 
-def _hash(named: Iterable[tuple[str, Path]]) -> str:
-    total = hashlib.sha256()
-    for name, path in named:
-        total.update(os.fsencode(f"{name}\0{sha256(path)}\n"))  # a name may hold bytes that are not UTF-8
-    return total.hexdigest()
+def _hash_files(names_and_files: Iterable[tuple[str, Path]]) -> str:
+    digest = hashlib.sha256()
+    for name, path in names_and_files:
+        digest.update(os.fsencode(f"{name}\0{sha256(path)}\n"))  # a name may hold bytes that are not UTF-8
+    return digest.hexdigest()

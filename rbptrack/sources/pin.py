@@ -18,11 +18,10 @@ from rbptrack.sources import hub
 from rbptrack.sources.fingerprint import files_hash, folder_hash, visible_files
 from rbptrack.sources.hub import Kind
 
-_KINDS = {".txt": "text", ".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv"}
-FILE_KINDS = {".parquet": "parquet"} | {
-    ending + packed: kind for ending, kind in _KINDS.items() for packed in ("", ".gz", ".zst")
+_COMPRESSIBLE = {".txt": "text", ".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv"}
+_FORMAT_BY_ENDING = {".parquet": "parquet"} | {
+    ending + compression: name for ending, name in _COMPRESSIBLE.items() for compression in ("", ".gz", ".zst")
 }
-"""The kind of a data file (`text`, `json`, `csv`, `parquet`) by the ending of its name."""
 
 _CHUNK_BYTES = 1 << 20
 
@@ -32,12 +31,12 @@ class Pinned:
     """A pinned model or dataset.
 
     Attributes:
-        location: the hub id or folder to load from. Empty for single files.
-        revision: the hub commit to load. None for local files.
-        identity: identifies the content on every machine: `id@commit`, or a hash of the files.
-        files: the local data files, in natural order. Empty for a repository or folder.
-        requested: the revision as the user wrote it, such as `main`, for messages. Empty for local files.
-        gguf: the name of the GGUF file to load. Empty for other models.
+        location: the hub id or folder to load from; empty for single files.
+        revision: the hub commit to load; None for local files.
+        identity: `id@commit`, or a hash of the files. It identifies the content on every machine.
+        files: the local data files, in natural order; empty for a repository or folder.
+        requested: the revision as the user wrote it, such as `main`, for messages; empty for local files.
+        gguf: the name of the GGUF file to load; empty for other models.
 
     """
 
@@ -67,7 +66,7 @@ def pin_model(config: ModelConfig) -> Pinned:
 
 
 def pin_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
-    """Pin the tokenizer of a model: the repository or folder that `model.tokenizer` names, otherwise the model's own.
+    """Pin the tokenizer of a model: the repository or folder that `model.tokenizer` names, or else the model itself.
 
     Raises:
         BadInput: the hub does not know the repository that `model.tokenizer` names.
@@ -83,8 +82,8 @@ def pin_tokenizer(config: ModelConfig, model: Pinned) -> Pinned:
 def pin_dataset(config: DatasetConfig) -> Pinned:
     """Pin a dataset: a repository, a folder, or single files.
 
-    A folder that holds only text files is pinned as these files, each of which is one document. A folder with a
-    README.md is left to `datasets`, because a README.md can define how the files are read.
+    If all data files of a folder are text files, the files are pinned instead of the folder, and each is one document.
+    A folder with a README.md is pinned as a folder, because a README.md can tell `datasets` how to read the files.
 
     Raises:
         BadInput: a folder or file does not exist or cannot be read, or the hub does not know the repository.
@@ -95,9 +94,10 @@ def pin_dataset(config: DatasetConfig) -> Pinned:
     if config.path and not config.repo:
         folder = _existing_folder("dataset", config.path)
         files = visible_files(folder)
-        data = [path for path in files if path.name.lower().endswith(tuple(FILE_KINDS))]
-        if data and all(FILE_KINDS[file_kind(path)] == "text" for path in data) and folder / "README.md" not in files:
-            return _pin_files(sorted(data, key=lambda path: natural_key(str(path))))
+        data_files = [path for path in files if path.name.lower().endswith(tuple(_FORMAT_BY_ENDING))]
+        only_texts = bool(data_files) and all(file_format(path) == "text" for path in data_files)
+        if only_texts and folder / "README.md" not in files:
+            return _pin_files(sorted(data_files, key=lambda path: natural_key(str(path))))
     patterns = needed_files(config)
     return _pin("dataset", repo=config.repo, path=config.path, revision=config.revision, patterns=patterns)
 
@@ -105,8 +105,8 @@ def pin_dataset(config: DatasetConfig) -> Pinned:
 def needed_files(config: DatasetConfig) -> tuple[str, ...]:
     """Return patterns of the files of a hub dataset that are read. Return no pattern if all files may be read.
 
-    The files of a configuration are expected in a folder of its name, as is usual on the hub. README.md assigns files
-    to splits.
+    The files of a configuration are expected in a folder with the configuration's name, as is usual on the hub.
+    README.md is always read, because it assigns files to splits.
     """
     if config.files:
         return ("README.md", *config.files)
@@ -118,10 +118,10 @@ def _pin(kind: Kind, *, repo: str, path: str, revision: str, patterns: tuple[str
 
     Args:
         kind: "model" or "dataset".
-        repo: the id of the repository. Empty for a folder.
-        path: the path of the folder. Empty for a repository.
+        repo: the id of the repository; empty for a folder.
+        path: the path of the folder; empty for a repository.
         revision: the revision of the repository.
-        patterns: patterns of the files of the repository that are needed. Empty for all files.
+        patterns: patterns of the files of the repository that are needed; empty for all files.
 
     Raises:
         BadInput: the folder does not exist, or the hub does not know the repository or revision or denies access.
@@ -130,14 +130,14 @@ def _pin(kind: Kind, *, repo: str, path: str, revision: str, patterns: tuple[str
     if path:
         folder = _existing_folder(kind, path)
         return Pinned(str(folder), None, f"sha256:{folder_hash(folder)}")
-    commit = hub.commit(kind, repo, revision, patterns)
+    commit = hub.find_commit(kind, repo, revision, patterns)
     return Pinned(repo, commit, f"{repo}@{commit}", requested=revision)
 
 
 def _existing_folder(kind: Kind, path: str) -> Path:
     folder = user_path(path).absolute()
     if not folder.is_dir():
-        raise BadInput(f"{kind}.path={path}: this folder does not exist")
+        raise BadInput(f"{kind}.path={path}: there is no such folder. Give the path of a folder that exists")
     return folder
 
 
@@ -148,12 +148,12 @@ def _pin_files(files: Sequence[Path]) -> Pinned:
 def _matching_files(patterns: Sequence[str]) -> list[Path]:
     """Return the files that match some patterns, without repetition, in natural order for each pattern.
 
-    Raises BadInput if a pattern matches no file, or if a file cannot be read.
+    Raises BadInput if no file matches a pattern, or if a file is not a regular file or has an unknown format.
     """
     matching: dict[Path, None] = {}
     for pattern in patterns:
         names = [str(user_path(pattern))]
-        if not Path(names[0]).is_file():  # a file's own name may look like a pattern: notes [2].txt
+        if not Path(names[0]).is_file():  # the name of a file may look like a pattern: notes [2].txt
             names = sorted(glob.glob(names[0], recursive=True), key=natural_key)  # noqa: PTH207
         files = [Path(name).absolute() for name in names if not Path(name).is_dir()]
         if not files:
@@ -161,25 +161,40 @@ def _matching_files(patterns: Sequence[str]) -> list[Path]:
         matching |= dict.fromkeys(files)
     for path in matching:
         check_regular_file(path, "dataset.files")
-        file_kind(path)
+        file_format(path)
     return list(matching)
 
 
-def file_kind(file: Path | str) -> str:
-    """Return the ending of a data file's name, such as `.jsonl.zst`. Raises BadInput if its kind cannot be read."""
+def file_ending(file: Path | str) -> str:
+    """Return the ending of a data file's name, such as `.jsonl.zst`.
+
+    Raises:
+        BadInput: rbptrack cannot read files with this ending.
+
+    """
     name = str(file).rpartition("/")[2].lower()
-    for ending in sorted(FILE_KINDS, key=len, reverse=True):
+    for ending in sorted(_FORMAT_BY_ENDING, key=len, reverse=True):
         if name.endswith(ending):
             return ending
-    endings = ", ".join([*_KINDS, ".parquet"])
+    endings = ", ".join([*_COMPRESSIBLE, ".parquet"])
     raise BadInput(
         f"dataset.files: {file} cannot be read. Endings that can be read: {endings}, and all but .parquet also "
         "followed by .gz or .zst"
     )
 
 
-def check_file(path: Path) -> None:
-    """Check that a data file is not empty, and that a .zst file is whole. The readers would accept both silently.
+def file_format(file: Path | str) -> str:
+    """Return the format of a data file by the ending of its name: `text`, `json`, `csv` or `parquet`.
+
+    Raises:
+        BadInput: rbptrack cannot read files with this ending.
+
+    """
+    return _FORMAT_BY_ENDING[file_ending(file)]
+
+
+def check_file_is_whole(path: Path) -> None:
+    """Check that a data file is not empty, and that a .zst file is complete. Readers would not notice either fault.
 
     Raises:
         BadInput: the file is empty, damaged or not complete.
@@ -189,16 +204,16 @@ def check_file(path: Path) -> None:
         raise BadInput(f"dataset.files: {path} is empty")
     if path.suffix.lower() != ".zst":
         return
-    frame = zstandard.ZstdDecompressor().decompressobj()
+    decompressor = zstandard.ZstdDecompressor().decompressobj()
     try:
         with path.open("rb") as file:
             while data := file.read(_CHUNK_BYTES):
                 while data:
-                    if frame.eof:
-                        frame = zstandard.ZstdDecompressor().decompressobj()
-                    frame.decompress(data)
-                    data = frame.unused_data
+                    if decompressor.eof:  # the file continues with another frame
+                        decompressor = zstandard.ZstdDecompressor().decompressobj()
+                    decompressor.decompress(data)
+                    data = decompressor.unused_data
     except zstandard.ZstdError as error:
-        raise BadInput(f"dataset.files: {path} is damaged: {error}") from error
-    if not frame.eof:
-        raise BadInput(f"dataset.files: {path} is not complete: its last frame is cut off")
+        raise BadInput(f"dataset.files: {path} is damaged ({error}): restore it from a copy") from error
+    if not decompressor.eof:
+        raise BadInput(f"dataset.files: {path} is not complete, its end is missing: restore it from a copy")

@@ -16,10 +16,10 @@ from rbptrack.base.files import sha256, write_whole
 from rbptrack.config.check import MIN_SEQ_LEN
 from rbptrack.config.paths import cells_folder, user_path
 from rbptrack.config.schema import CellConfig, Config, DatasetConfig, ModelConfig, SequenceRule
-from rbptrack.corpus.documents import only_split, selection_identity
+from rbptrack.corpus.documents import find_only_split, selection_identity
 from rbptrack.sources.cache import cached_line
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
-from rbptrack.sources.hub import Missing, NotCached
+from rbptrack.sources.hub import MissingRepository, NotCached
 from rbptrack.sources.pin import Pinned, pin_dataset, pin_model, pin_tokenizer
 from rbptrack.tracking.facts import measurement_title
 
@@ -118,7 +118,7 @@ class Resolver:
 
     def _check_cached(self, config: Config) -> None:
         """Raise NotCached if a cell needs repositories that are neither cached nor reachable. It lists all of them."""
-        missing: list[Missing] = []
+        missing: list[MissingRepository] = []
         with _collect_missing(missing):
             self._pin_texts(config.dataset)
         for model in filter(None, (config.model, config.reference)):
@@ -181,12 +181,12 @@ class Resolver:
     def _only_split(self, dataset: DatasetConfig, texts: Pinned) -> str:
         key = (texts.identity, dataset.config, *dataset.files)
         if key not in self._split_by_dataset:
-            self._split_by_dataset[key] = only_split(dataset, texts)
+            self._split_by_dataset[key] = find_only_split(dataset, texts)
         return self._split_by_dataset[key]
 
 
 @contextmanager
-def _collect_missing(missing: list[Missing]) -> Iterator[None]:
+def _collect_missing(missing: list[MissingRepository]) -> Iterator[None]:
     """Catch NotCached in a block, and add its repositories to a list."""
     try:
         yield

@@ -17,7 +17,7 @@ from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, SequenceRule
 from rbptrack.console.progress import spinner
 from rbptrack.sources import hub
-from rbptrack.sources.pin import Pinned, file_kind
+from rbptrack.sources.pin import Pinned, file_ending
 from rbptrack.sweep.cells import Cell, Resolver
 from rbptrack.tracking import Store
 
@@ -239,14 +239,14 @@ def _count_documents(path: Path) -> float:
     A text file is one document. Parquet has one document per row, JSON lines and CSV have about one per line. For other
     files the result is NaN: a JSON array may be one line, and a compressed file would have to be unpacked.
     """
-    kind = file_kind(path)
-    if kind == ".txt":
+    ending = file_ending(path)
+    if ending == ".txt":
         return 1
-    if kind == ".parquet":
+    if ending == ".parquet":
         import pyarrow.parquet as pq
 
         return int(pq.read_metadata(path).num_rows)
-    if kind not in (".jsonl", ".csv"):
+    if ending not in (".jsonl", ".csv"):
         return math.nan
     with path.open("rb") as file:
         return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
@@ -256,7 +256,7 @@ def _bytes_to_download(model: ModelConfig, weights: Pinned) -> float:
     """Return the bytes of a model's weights that are not in the hub's cache; NaN if they are unknown."""
     if weights.revision is None:
         return 0
-    folder = hub.snapshot("model", weights.location, weights.revision)
+    folder = hub.find_snapshot("model", weights.location, weights.revision)
     if not hub.online():
         return 0 if folder and any(folder.glob(weights.gguf or "*.safetensors")) else math.nan
     from huggingface_hub import HfApi
@@ -264,7 +264,7 @@ def _bytes_to_download(model: ModelConfig, weights: Pinned) -> float:
     def describe() -> Any:
         return HfApi().model_info(weights.location, revision=weights.revision, files_metadata=True)
 
-    files = hub.call("model", weights.location, weights.requested, describe).siblings or []
+    files = hub.call_hub("model", weights.location, weights.requested, describe).siblings or []
     sizes = {file.rfilename: file.size or 0 for file in files if "/" not in file.rfilename}
     names = [weights.gguf] if weights.gguf else _weight_files(sizes, pickles=model.pickles)
     if not names:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from rbptrack.base.errors import RbptrackError, shortened_list
 from rbptrack.base.formatting import counted
-from rbptrack.sources.hub import NotCached, other_ways
+from rbptrack.sources.hub import NotCached, ways_without_download
 
 _MAX_NAMES = 4  # number of models that are named in front of a note
 
@@ -89,4 +89,4 @@ def _download_text(errors: Sequence[NotCached]) -> str:
         f"    {repository.command:<{width}}  # {counted(number, 'cell')}"
         for repository, number in cells_by_repository.items()
     ]
-    return "\n".join([head, *commands, other_ways(list(cells_by_repository))])
+    return "\n".join([head, *commands, ways_without_download(list(cells_by_repository))])

@@ -167,4 +167,4 @@ def local_path(address: str) -> Path | None:
 
 def _cache_folder() -> Path:
     """Return the folder of fetched artifacts, which is created if it does not exist."""
-    return cache.writable(cache.folder() / "artifacts")
+    return cache.writable_folder(cache.root() / "artifacts")

@@ -50,7 +50,7 @@ def test_plan_exits_with_2_if_no_cell_can_be_measured(run_command: RunCommand) -
 def test_plan_prints_unknown_time_and_flops_of_a_dataset_that_is_not_downloaded(
     run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rbptrack.sources.hub.commit", lambda *_: "a" * 40)
+    monkeypatch.setattr("rbptrack.sources.hub.find_commit", lambda *_: "a" * 40)
     out = run_command("plan model=nano/6k dataset=org/texts dataset.split=test")[1]
     assert "an unknown time on this device, unknown FLOPs, 0 to download" in out
 

@@ -22,7 +22,7 @@ import zstandard
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, Sampling
-from rbptrack.corpus.documents import load_documents, only_split, selection_identity, texts_hash
+from rbptrack.corpus.documents import find_only_split, load_documents, selection_identity, texts_hash
 from rbptrack.sources.pin import Pinned, pin_dataset
 
 CONFIG = DatasetConfig(name="mine", split="train", seq_len=8)
@@ -100,7 +100,7 @@ def test_load_documents_reads_the_text_files_of_a_folder_and_ignores_other_files
     (tmp_path / "LICENSE").touch()
     config = replace(CONFIG, path=str(tmp_path))
     pinned = pin_dataset(config)
-    assert only_split(config, pinned) == "train"
+    assert find_only_split(config, pinned) == "train"
     documents = [(document.id, document.fields) for document in load_documents(config, pinned)]
     assert documents == [(name, (ROWS[0]["text"],)) for name in TEXT_FILES]
 
@@ -462,18 +462,18 @@ def test_load_documents_draws_equal_samples_from_all_kinds_of_files(
         assert samples[0] == [f"text {2 * i}" for i in np.random.default_rng(3).permutation(20)[:7]]
 
 
-def test_only_split_returns_the_split_of_a_dataset_with_one(tmp_path: Path) -> None:
+def test_find_only_split_returns_the_split_of_a_dataset_with_one(tmp_path: Path) -> None:
     write(tmp_path, "train.jsonl")
     config = replace(CONFIG, path=str(tmp_path), split="")
-    assert only_split(config, pin_dataset(config)) == "train"
+    assert find_only_split(config, pin_dataset(config)) == "train"
 
 
-def test_only_split_lists_the_splits_of_a_dataset_with_several(tmp_path: Path) -> None:
+def test_find_only_split_lists_the_splits_of_a_dataset_with_several(tmp_path: Path) -> None:
     write(tmp_path, "train.jsonl")
     write(tmp_path, "test.jsonl")
     config = replace(CONFIG, path=str(tmp_path), split="")
     with pytest.raises(BadInput, match="train, test"):
-        only_split(config, pin_dataset(config))
+        find_only_split(config, pin_dataset(config))
 
 
 def test_load_documents_refuses_a_text_file_in_utf_16(tmp_path: Path) -> None:

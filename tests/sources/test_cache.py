@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rbptrack.sources.cache import cached_table, folder
+from rbptrack.sources.cache import cached_table, root
 
 SCHEMA = pa.schema({"a": pa.int64()})
 
@@ -33,7 +33,7 @@ def test_cached_table_makes_a_table_once(make: Callable[[], pa.Table]) -> None:
 
 def test_cached_table_makes_a_table_again_if_its_file_was_cut(make: Callable[[], pa.Table]) -> None:
     cached_table("documents/x", SCHEMA, make)
-    path = folder() / "documents/x.parquet"
+    path = root() / "documents/x.parquet"
     path.write_bytes(path.read_bytes()[:-20])
     assert cached_table("documents/x", SCHEMA, make)["a"].to_pylist() == [0, 1]
     assert cached_table("documents/x", SCHEMA, make)["a"].to_pylist() == [0, 1]
@@ -41,7 +41,7 @@ def test_cached_table_makes_a_table_again_if_its_file_was_cut(make: Callable[[],
 
 def test_cached_table_makes_a_table_again_if_its_file_has_another_schema(make: Callable[[], pa.Table]) -> None:
     cached_table("documents/x", SCHEMA, make)
-    path = folder() / "documents/x.parquet"
+    path = root() / "documents/x.parquet"
     # The column's name stands in the schema at the end of the file, which no checksum covers.
     damaged = path.read_bytes().replace(b"\x18\x01a", b"\x18\x01b")
     path.write_bytes(damaged)

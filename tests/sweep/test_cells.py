@@ -186,11 +186,11 @@ def hub_cell(configs: Configs, monkeypatch: pytest.MonkeyPatch) -> Cell:
 
     Their branches have moved to the commit `bbb...` since then.
     """
-    monkeypatch.setattr("rbptrack.sources.hub.commit", lambda *_: "a" * 40)
+    monkeypatch.setattr("rbptrack.sources.hub.find_commit", lambda *_: "a" * 40)
     words = ["model=org/tiny", "dataset=org/texts", "dataset.split=test", "dataset.seq_len=64", "dataset.context=8"]
     (config,) = compose([*words, f"model.tokenizer={embedded('tokenizer')}"])
     cell = Resolver().resolve(config)
-    monkeypatch.setattr("rbptrack.sources.hub.commit", lambda *_: "b" * 40)
+    monkeypatch.setattr("rbptrack.sources.hub.find_commit", lambda *_: "b" * 40)
     return cell
 
 

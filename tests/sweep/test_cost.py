@@ -58,7 +58,7 @@ def test_plan_adds_the_cost_of_a_reference(store: Store, configs: Configs) -> No
 
 
 def test_plan_leaves_numbers_empty_that_only_the_hub_knows(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rbptrack.sources.hub.commit", lambda *_: "a" * 40)
+    monkeypatch.setattr("rbptrack.sources.hub.find_commit", lambda *_: "a" * 40)
     plan = sweep.plan(compose(["model=nano/6k", "dataset=org/texts", "dataset.split=test", "dataset.documents=5"]))
     row = plan.iloc[0]
     assert row["S"] == S_OF_6K

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rbptrack.base.errors import BadInput
-from rbptrack.sources.hub import Missing, NotCached
+from rbptrack.sources.hub import MissingRepository, NotCached
 from rbptrack.sweep.messages import failure_lines, note_lines
 
 
@@ -20,10 +20,10 @@ def test_failure_lines_keep_failures_of_different_repositories_apart() -> None:
 
 
 def test_failure_lines_name_each_download_once_with_the_files_that_are_needed() -> None:
-    dataset = Missing("dataset", "org/wiki", "main", ("README.md", "en/*"))
+    dataset = MissingRepository("dataset", "org/wiki", "main", ("README.md", "en/*"))
     failures = []
     for number in (1, 2):
-        model = Missing("model", f"org/m-{number}", "step5")
+        model = MissingRepository("model", f"org/m-{number}", "step5")
         failures.append((f"m-{number} / wiki", NotCached([dataset, model])))
     (text,) = failure_lines(failures)
     assert text.count("hf download org/wiki") == 1

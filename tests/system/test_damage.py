@@ -124,7 +124,7 @@ def cached_documents() -> CheckedFile:
         assert read().equals(table)
 
     read()
-    return CheckedFile(cache.folder() / "damage.parquet", check)
+    return CheckedFile(cache.root() / "damage.parquet", check)
 
 
 def files_of_waiting_cell(folder: Path) -> Iterator[CheckedFile]:
