@@ -264,21 +264,22 @@ def half_widths(u: FloatArray, shares: FloatArray, level: float = 0.95) -> Float
 
 
 def covariance(u: FloatArray) -> FloatArray:
-    """Return the covariance over documents of several statistics, (values, values).
+    """Return the covariance over documents of several statistics, (..., values, values).
 
     It is NaN if there are fewer than `MIN_UNITS` documents, or if an influence on one of its statistics is not finite.
 
     Args:
-        u: the influences of documents on each statistic, (documents, values).
+        u: the influences of documents on each statistic, (documents, ..., values).
 
     """
-    n, values = u.shape
+    n, *_, values = u.shape
     if n < MIN_UNITS:
-        return np.full((values, values), nan)
+        return np.full((*u.shape[1:], values), nan)
     # If one document holds all hits of a statistic, the statistic without it is infinite, and its error is unknown.
     finite = np.isfinite(u).all(axis=0)
-    sums = np.where(finite, u, 0.0)
-    return np.where(np.outer(finite, finite), sums.T @ sums * (n - 1) / n, nan)
+    by_document = np.moveaxis(np.where(finite, u, 0.0), 0, -2)
+    products = np.swapaxes(by_document, -1, -2) @ by_document
+    return np.where(finite[..., :, None] & finite[..., None, :], products * (n - 1) / n, nan)
 
 
 def deciding_documents(u: FloatArray) -> FloatArray:

@@ -1,21 +1,13 @@
 """A law over the sizes of a family: y = A S^-alpha, by least squares of ln y on ln S.
 
-Every number of a law is a weighted sum of ln y. The squared half width of its interval is
-t(d)^2 w' Sigma w + t(m-2)^2 s^2 w'w:
-
-- w are the weights of ln y in the number, (m,) for m sizes.
-- Sigma is the covariance of ln y between the sizes, over documents, (m, m).
-- d is the degrees of freedom over documents (`documents.degrees_of_freedom`).
-- s^2 is the variance of the models around the law.
-
-docs/explanation/validity.md shows how often such intervals contain the true value in simulations.
+`rbptrack.stats.lines` computes the numbers of a law and their errors. docs/explanation/validity.md shows how often such
+intervals contain the true value in simulations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from math import exp, nan
 
 import numpy as np
@@ -29,10 +21,6 @@ from rbptrack.stats.documents import (
     Statistic,
     SumsLike,
     ce_and_neg_log_rbp,
-    combined_influences,
-    covariance,
-    deciding_documents,
-    degrees_of_freedom,
     estimate,
     influences,
     neg_log_rbp,
@@ -40,8 +28,8 @@ from rbptrack.stats.documents import (
     shares_of_tokens,
 )
 from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.lines import Lines, lines_through
 from rbptrack.stats.misses import ks_with_enough_misses
-from rbptrack.stats.rounding import ROUNDING
 
 FLOOR = "E+A*S**-alpha"
 """The law with a floor E: y approaches E, not 0, as S grows. `rbptrack.stats.forms` fits it."""
@@ -54,33 +42,54 @@ class Law:
     `fit` and `laws` create it. With 2 sizes the scatter of the models is unknown, and no number has an interval.
 
     Attributes:
-        s: the sizes S, ascending, (m,).
-        y: the measured values, positive, (m,).
-        sigma: covariance of ln y over documents, (m, m). It is 0 if single documents are unknown, and NaN if there are
-            fewer than `documents.MIN_UNITS` documents.
-        documents: influences of documents on ln y, (documents, m); None if single documents are unknown.
+        lines: the lines of all quantities that were fitted together.
+        place: the place of this law's quantity among them.
 
     """
 
-    s: FloatArray
-    y: FloatArray
-    sigma: FloatArray
-    documents: DocumentInfluences | None = None
+    lines: Lines
+    place: int
+
+    @property
+    def s(self) -> FloatArray:
+        """The sizes S, ascending, (m,)."""
+        return self.lines.s
+
+    @property
+    def y(self) -> FloatArray:
+        """The measured values, positive, (m,)."""
+        return np.asarray(self.lines.y[self.place])
+
+    @property
+    def sigma(self) -> FloatArray:
+        """The covariance of ln y over documents, (m, m).
+
+        It is 0 if single documents are unknown, and NaN if there are fewer than `documents.MIN_UNITS` documents.
+        """
+        return np.asarray(self.lines.sigma[self.place])
+
+    @property
+    def documents(self) -> DocumentInfluences | None:
+        """The influences of documents on ln y, (documents, m); None if single documents are unknown."""
+        documents = self.lines.documents
+        if documents is None:
+            return None
+        return DocumentInfluences(documents.u[:, self.place], documents.shares)
 
     @property
     def sizes(self) -> int:
         """The number of sizes m."""
-        return len(self.s)
+        return self.lines.sizes
 
-    @cached_property
+    @property
     def alpha(self) -> Estimate:
         """The exponent alpha with its error."""
-        return self._line_estimate(self.alpha_weights)
+        return self.lines.alpha[self.place]
 
     @property
     def alpha_weights(self) -> FloatArray:
         """Weights of ln y in alpha, (m,)."""
-        return self._weights(0.0, -1.0)
+        return self.lines.alpha_weights
 
     def alpha_with_scatter(self, scatter: float, df: float) -> Estimate:
         """Return the exponent alpha with an error that uses another variance of the models.
@@ -90,8 +99,7 @@ class Law:
             df: the degrees of freedom of `scatter`.
 
         """
-        weights = self.alpha_weights
-        return self._estimate(weights, scatter * float(weights @ weights), df)
+        return replace(self.alpha, scatter=scatter * float(self.alpha_weights @ self.alpha_weights), df=df)
 
     def over(self, other: Law) -> Law:
         """Return the law of the ratio y / other.y.
@@ -108,31 +116,30 @@ class Law:
             parts.append(self.documents)
         if other.documents is not None:
             parts.append(DocumentInfluences(-other.documents.u, other.documents.shares))
-        both = None
+        documents = None
         if parts:
             u = np.concatenate([part.u for part in parts])
-            both = DocumentInfluences(u, np.concatenate([part.shares for part in parts]))
-        return Law(self.s, self.y / other.y, self.sigma + other.sigma, both)
+            documents = DocumentInfluences(u[:, None], np.concatenate([part.shares for part in parts]))
+        return Law(Lines(self.s, (self.y / other.y)[None], (self.sigma + other.sigma)[None], documents), 0)
 
-    @cached_property
+    @property
     def ln_a(self) -> Estimate:
         """The logarithm of the factor A with its error."""
-        return self._line_estimate(self._weights(1.0, 0.0))
+        return self.lines.ln_a[self.place]
 
     @property
     def a(self) -> float:
         """The factor A."""
         with np.errstate(over="ignore"):
-            return float(np.exp(self._value(self._weights(1.0, 0.0))))
+            return float(np.exp(self.ln_a.value))
 
     @property
     def r2(self) -> float:
         """Share of the variance of ln y that the line explains; NaN if y is constant or the law has 2 sizes."""
-        off = self._ln_y - self._ln_y.mean()
-        total = float((self._unless_rounding(off) ** 2).sum())
+        total = self.lines.squares_around_mean[self.place]
         if self.sizes < 3 or not total > 0:
             return nan
-        return 1 - float(self.residuals @ self.residuals) / total
+        return float(1 - self.residuals @ self.residuals / total)
 
     @property
     def largest_deviation(self) -> float:
@@ -143,14 +150,14 @@ class Law:
 
     def at(self, s: float) -> float:
         """Return the value A s^-alpha of the law at a size s."""
-        return exp(float(self._weights(1.0, np.log(s)) @ self._ln_y))
+        return exp(float(self.lines.weights_at(s) @ self.lines.ln_y[self.place]))
 
     def predict(self, s: float) -> Estimate:
         """Predict ln y of one more model of size s.
 
         The error includes the error of the law at s and the scatter of one model around the law.
         """
-        return self._line_estimate(self._weights(1.0, np.log(s)), models=1)
+        return self.lines.line_estimates(self.lines.weights_at(s), models=1)[self.place]
 
     def held_out(self) -> Estimate:
         """Return ln(measured / predicted) at the largest size. The prediction is the law of all smaller sizes.
@@ -158,9 +165,7 @@ class Law:
         It has an interval if there are at least 4 sizes. `numpy.expm1` converts the value and the ends of the interval
         to relative errors.
         """
-        smaller = Law(self.s[:-1], self.y[:-1], self.sigma[:-1, :-1])
-        weights = np.append(-smaller._weights(1.0, np.log(self.s[-1])), 1.0)
-        return self._estimate(weights, smaller.scatter * float(weights @ weights), df=smaller.sizes - 2)
+        return self.lines.held_out[self.place]
 
     def bend(self) -> Estimate:
         """Return the coefficient c of ln y = a + b ln S + c (ln S)^2, with its error.
@@ -168,82 +173,17 @@ class Law:
         A falling law flattens with size if c is above 0, and steepens if c is below 0. It is NaN with fewer than 3
         sizes. Use it with at least 5 sizes: with 4, the error has one degree of freedom.
         """
-        x = np.log(self.s) - np.log(self.s).mean()
-        square = x**2
-        curved = square - square.mean() - (self._solve[1] @ square) * x  # what remains of (ln S)^2 after a line
-        if np.abs(curved).max() <= ROUNDING * square.max():
-            return Estimate(nan, df=nan)
-        weights = curved / (curved @ curved)
-        residual = self._unless_rounding(self.residuals - (weights @ self._ln_y) * curved)
-        df = self.sizes - 3
-        scatter = float(residual @ residual) / df if df > 0 else nan
-        return self._estimate(weights, scatter * float(weights @ weights), df=df)
+        return self.lines.bend[self.place]
 
-    @cached_property
-    def _ln_y(self) -> FloatArray:
-        return np.log(self.y)
-
-    @cached_property
-    def _solve(self) -> FloatArray:
-        """The weights of ln y in ln A (first row) and in -alpha (second row), (2, m)."""
-        x = np.log(self.s)
-        mean = x.mean()
-        slope = (x - mean) / ((x - mean) ** 2).sum()
-        return np.array([1 / len(x) - mean * slope, slope])
-
-    def _weights(self, ln_a: float, slope: float) -> FloatArray:
-        """Return the weights of ln y in the combination ln_a * ln A + slope * (-alpha), (m,)."""
-        return np.asarray(np.array([ln_a, slope]) @ self._solve)
-
-    @cached_property
+    @property
     def residuals(self) -> FloatArray:
         """The deviations of ln y from the law, (m,)."""
-        ln_a, slope = self._solve @ self._ln_y
-        return self._unless_rounding(self._ln_y - ln_a - slope * np.log(self.s))
+        return np.asarray(self.lines.residuals[self.place])
 
-    def _unless_rounding(self, off: FloatArray) -> FloatArray:
-        """Set deviations of ln y to 0 if they may be rounding errors of y or of ln y. off: the deviations, (m,)."""
-        return np.where(np.abs(off) > 10 * ROUNDING * (1 + np.abs(self._ln_y).max()), off, 0.0)
-
-    @cached_property
+    @property
     def scatter(self) -> float:
         """The variance of ln y around the law; NaN with 2 sizes."""
-        df = self.sizes - 2
-        return float(self.residuals @ self.residuals) / df if df > 0 else nan
-
-    def _value(self, weights: FloatArray) -> float:
-        """Return a weighted sum of ln y; 0 if it may be a rounding error. weights: the weights of ln y, (m,)."""
-        value = float(weights @ self._ln_y)
-        if abs(value) <= ROUNDING * float(np.abs(weights) @ (1 + np.abs(self._ln_y))):
-            return 0.0
-        return value
-
-    def _line_estimate(self, weights: FloatArray, models: int = 0) -> Estimate:
-        """Return a weighted sum of ln y with its error.
-
-        Args:
-            weights: the weights of ln y, (m,).
-            models: how often the variance of one model around the law is added to the error.
-
-        """
-        return self._estimate(weights, self.scatter * (float(weights @ weights) + models), df=self.sizes - 2)
-
-    def _estimate(self, weights: FloatArray, scatter: float, df: float) -> Estimate:
-        """Return a weighted sum of ln y with its error.
-
-        Args:
-            weights: the weights of ln y, (m,). They determine the error over documents.
-            scatter: the variance of the sum that comes from the scatter of the models.
-            df: the degrees of freedom of `scatter`.
-
-        """
-        value = self._value(weights)
-        sampling = float(weights @ self.sigma @ weights)
-        if self.documents is None:
-            return Estimate(value, sampling, scatter, df)
-        u = combined_influences(self.documents.u, weights)
-        sampling_df = float(degrees_of_freedom(u, self.documents.shares))
-        return Estimate(value, sampling, scatter, df, sampling_df, float(deciding_documents(u)))
+        return float(self.lines.scatter[self.place])
 
 
 def fit(s: FloatArray, y: FloatArray, documents: Sequence[DocumentInfluences] | None = None) -> Law:
@@ -259,19 +199,11 @@ def fit(s: FloatArray, y: FloatArray, documents: Sequence[DocumentInfluences] | 
             different documents. If None, intervals include only the scatter of the models.
 
     """
-    order = np.argsort(s, kind="stable")
-    s = np.asarray(s, dtype=np.float64)[order]
-    y = np.asarray(y, dtype=np.float64)[order]
+    values = np.asarray(y)[None]
     if documents is None:
-        return Law(s, y, np.zeros((len(s), len(s))))
-    u = [documents[i].u for i in order]
-    shares = [documents[i].shares for i in order]
-    if len({len(size_u) for size_u in u}) == 1:
-        paired = np.array(u).T
-        return Law(s, y, covariance(paired), DocumentInfluences(paired, np.mean(shares, axis=0)))
-    unpaired = scipy.linalg.block_diag(*(size_u[:, None] for size_u in u))
-    sigma = scipy.linalg.block_diag(*(covariance(size_u[:, None]) for size_u in u))
-    return Law(s, y, sigma, DocumentInfluences(unpaired, np.concatenate(shares)))
+        return Law(lines_through(s, values), 0)
+    by_quantity = [DocumentInfluences(size.u[:, None], size.shares) for size in documents]
+    return Law(lines_through(s, values, by_quantity), 0)
 
 
 def huber_alpha(s: FloatArray, y: FloatArray) -> float:
@@ -336,18 +268,22 @@ def laws(s: FloatArray, sizes: Sequence[SumsLike], statistic: Statistic) -> list
     def ln(totals: FloatArray) -> FloatArray:
         return np.log(np.asarray(statistic(totals), dtype=np.float64))
 
-    totals = any(map(only_totals, sizes))
-    by_size = [influences(size_sums, ln) for size_sums in sizes]
-    values = np.stack([np.atleast_1d(ln_y) for ln_y, _ in by_size])
-    u = [size_u.reshape(len(size_u), -1) for _, size_u in by_size]
-    shares = [shares_of_tokens(size_sums) for size_sums in sizes]
-    by_value: list[Law | None] = []
-    for i in range(values.shape[1]):
-        if not np.isfinite(values[:, i]).all():
-            by_value.append(None)
-            continue
-        documents = [DocumentInfluences(u[j][:, i], shares[j]) for j in range(len(sizes))]
-        by_value.append(fit(s, np.exp(values[:, i]), None if totals else documents))
+    values_by_size = []
+    documents = []
+    for size_sums in sizes:
+        ln_y, u = influences(size_sums, ln)
+        values_by_size.append(np.atleast_1d(ln_y))
+        documents.append(DocumentInfluences(u.reshape(len(u), -1), shares_of_tokens(size_sums)))
+    ln_values = np.stack(values_by_size, axis=-1)  # (values, m)
+    fitted = np.flatnonzero(np.isfinite(ln_values).all(axis=1))
+    by_value: list[Law | None] = [None] * len(ln_values)
+    if len(fitted):
+        known = None
+        if not any(map(only_totals, sizes)):
+            known = [DocumentInfluences(size.u[:, fitted], size.shares) for size in documents]
+        lines = lines_through(s, np.exp(ln_values[fitted]), known)
+        for place, i in enumerate(fitted.tolist()):
+            by_value[i] = Law(lines, place)
     return by_value
 
 
@@ -414,8 +350,7 @@ def law_in_k(counts: DocumentCounts) -> tuple[Estimate, Law] | None:
     if not ((totals[2:] > 0) & (totals[2:] < totals[0])).all():
         return None
     line = fit(np.array(counts.ks), neg_log_rbp(totals))
-    weights = line._weights(0.0, -1.0)
-    return estimate(counts, lambda sums: np.asarray(np.log(neg_log_rbp(sums)) @ weights)), line
+    return estimate(counts, lambda sums: np.asarray(np.log(neg_log_rbp(sums)) @ line.alpha_weights)), line
 
 
 def why_no_interval_in_k(counts: DocumentCounts) -> str:

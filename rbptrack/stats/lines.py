@@ -1,0 +1,218 @@
+"""Least-squares lines of ln y on ln S, for several quantities y that are measured at the same sizes S.
+
+Every number of a line is a weighted sum of ln y. The weights depend on the sizes alone. Each number is therefore
+computed for all quantities at once, by products of arrays. The squared half width of the interval of a number is
+t(d)^2 w' Sigma w + t(m-2)^2 s^2 w'w:
+
+- w are the weights of ln y in the number, (m,) for m sizes.
+- Sigma is the covariance of ln y between the sizes, over documents, (m, m).
+- d is the degrees of freedom over documents (`documents.degrees_of_freedom`).
+- s^2 is the variance of the models around the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import nan
+
+import numpy as np
+
+from rbptrack.ranks import FloatArray
+from rbptrack.stats.documents import (
+    DocumentInfluences,
+    combined_influences,
+    covariance,
+    deciding_documents,
+    degrees_of_freedom,
+)
+from rbptrack.stats.estimate import Estimate
+from rbptrack.stats.rounding import ROUNDING
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The lines ln y = ln A - alpha ln S of several quantities y through the same sizes, at least 2.
+
+    With 2 sizes the scatter of the models is unknown, and no number has an interval.
+
+    Attributes:
+        s: the sizes S, ascending, (m,).
+        y: the positive values, (quantities, m).
+        sigma: covariance of ln y over documents, (quantities, m, m).
+        documents: influences of documents on ln y, with `u` of the shape (documents, quantities, m); None if single
+            documents are unknown.
+
+    """
+
+    s: FloatArray
+    y: FloatArray
+    sigma: FloatArray
+    documents: DocumentInfluences | None = None
+
+    @property
+    def sizes(self) -> int:
+        """The number of sizes m."""
+        return len(self.s)
+
+    @cached_property
+    def alpha_weights(self) -> FloatArray:
+        """Weights of ln y in alpha, (m,)."""
+        centred = np.log(self.s) - np.log(self.s).mean()
+        return np.asarray(-centred / (centred**2).sum())
+
+    @cached_property
+    def ln_a_weights(self) -> FloatArray:
+        """Weights of ln y in ln A, (m,)."""
+        return self.weights_at(1.0)
+
+    def weights_at(self, s: float) -> FloatArray:
+        """Return the weights of ln y in the value of the line at a size s, (m,)."""
+        return np.asarray(1 / self.sizes - (np.log(s) - np.log(self.s).mean()) * self.alpha_weights)
+
+    @cached_property
+    def ln_y(self) -> FloatArray:
+        """The logarithms of the values, (quantities, m)."""
+        return np.log(self.y)
+
+    @cached_property
+    def residuals(self) -> FloatArray:
+        """The deviations of ln y from the lines, (quantities, m)."""
+        ln_a = self.ln_y @ self.ln_a_weights
+        alpha = self.ln_y @ self.alpha_weights
+        return self.without_rounding(self.ln_y - ln_a[:, None] + np.outer(alpha, np.log(self.s)))
+
+    @cached_property
+    def squares_around_mean(self) -> FloatArray:
+        """The sums of squared deviations of ln y from its mean over the sizes, (quantities,)."""
+        deviations = self.without_rounding(self.ln_y - self.ln_y.mean(axis=1, keepdims=True))
+        return np.asarray((deviations**2).sum(axis=1))
+
+    @cached_property
+    def scatter(self) -> FloatArray:
+        """The variances of ln y around the lines, (quantities,); NaN with 2 sizes."""
+        return _variance(self.residuals, self.sizes - 2)
+
+    @cached_property
+    def alpha(self) -> list[Estimate]:
+        """The exponents alpha with their errors."""
+        return self.line_estimates(self.alpha_weights)
+
+    @cached_property
+    def ln_a(self) -> list[Estimate]:
+        """The logarithms of the factors A with their errors."""
+        return self.line_estimates(self.ln_a_weights)
+
+    @cached_property
+    def held_out(self) -> list[Estimate]:
+        """The values of ln(measured / predicted) at the largest size, with their errors.
+
+        The predictions are the lines through all smaller sizes.
+        """
+        smaller = Lines(self.s[:-1], self.y[:, :-1], self.sigma[:, :-1, :-1])
+        weights = np.append(-smaller.weights_at(self.s[-1]), 1.0)
+        return self.estimates(weights, smaller.scatter * (weights @ weights), df=smaller.sizes - 2)
+
+    @cached_property
+    def bend(self) -> list[Estimate]:
+        """The coefficients c of ln y = a + b ln S + c (ln S)^2, with their errors; NaN with fewer than 3 sizes."""
+        x = np.log(self.s) - np.log(self.s).mean()
+        square = x**2
+        curved = square - square.mean() + (self.alpha_weights @ square) * x  # what remains of (ln S)^2 after a line
+        if np.abs(curved).max() <= ROUNDING * square.max():
+            return [Estimate(nan, df=nan)] * len(self.y)
+        weights = curved / (curved @ curved)
+        residuals = self.without_rounding(self.residuals - np.outer(self.ln_y @ weights, curved))
+        df = self.sizes - 3
+        return self.estimates(weights, _variance(residuals, df) * (weights @ weights), df)
+
+    def without_rounding(self, deviations: FloatArray) -> FloatArray:
+        """Set deviations of ln y to 0 if they may be rounding errors of y or of ln y.
+
+        Args:
+            deviations: the deviations, (quantities, m).
+
+        """
+        largest = np.abs(self.ln_y).max(axis=1, keepdims=True)
+        return np.where(np.abs(deviations) > 10 * ROUNDING * (1 + largest), deviations, 0.0)
+
+    def weighted_sums(self, weights: FloatArray) -> FloatArray:
+        """Return a weighted sum of ln y for each quantity, (quantities,). A sum that may be a rounding error is 0.
+
+        Args:
+            weights: the weights of ln y, (m,).
+
+        """
+        sums = self.ln_y @ weights
+        rounding = ROUNDING * ((1 + np.abs(self.ln_y)) @ np.abs(weights))
+        return np.where(np.abs(sums) > rounding, sums, 0.0)
+
+    def line_estimates(self, weights: FloatArray, models: int = 0) -> list[Estimate]:
+        """Return a weighted sum of ln y for each quantity, with the error of the line.
+
+        Args:
+            weights: the weights of ln y, (m,).
+            models: how often the variance of one model around the line is added to the error.
+
+        """
+        return self.estimates(weights, self.scatter * (weights @ weights + models), df=self.sizes - 2)
+
+    def estimates(self, weights: FloatArray, scatter: FloatArray, df: float) -> list[Estimate]:
+        """Return a weighted sum of ln y for each quantity, with its error.
+
+        Args:
+            weights: the weights of ln y, (m,). They determine the error over documents.
+            scatter: the variance of each sum that comes from the scatter of the models, (quantities,).
+            df: the degrees of freedom of `scatter`.
+
+        """
+        columns = [self.weighted_sums(weights), weights @ self.sigma @ weights, scatter, np.full(len(self.y), df)]
+        if self.documents is not None:
+            u = combined_influences(self.documents.u, weights)
+            columns += [degrees_of_freedom(u, self.documents.shares), deciding_documents(u)]
+        return [Estimate(*row) for row in np.array(columns).T.tolist()]
+
+
+def _variance(residuals: FloatArray, df: float) -> FloatArray:
+    """Return the variance of residuals, (quantities,); NaN without degrees of freedom.
+
+    Args:
+        residuals: the residuals, (quantities, m).
+        df: their degrees of freedom.
+
+    """
+    if df <= 0:
+        return np.full(len(residuals), nan)
+    return np.asarray((residuals**2).sum(axis=1) / df)
+
+
+def lines_through(s: FloatArray, y: FloatArray, documents: Sequence[DocumentInfluences] | None = None) -> Lines:
+    """Fit lines to points.
+
+    Args:
+        s: sizes S, in any order, (m,).
+        y: positive values, (quantities, m).
+        documents: the influences of documents on ln y at each size, m of them, with `u` of the shape (documents,
+            quantities). If all have the same number of documents, row i of each must belong to the same document.
+            Otherwise the sizes count as measured on different documents. None if single documents are unknown.
+
+    """
+    order = np.argsort(s, kind="stable")
+    s = np.asarray(s, dtype=np.float64)[order]
+    y = np.asarray(y, dtype=np.float64)[:, order]
+    sigma = np.zeros((len(y), len(s), len(s)))
+    if documents is None:
+        return Lines(s, y, sigma)
+    u = [documents[i].u for i in order]
+    shares = [documents[i].shares for i in order]
+    if len({len(size_u) for size_u in u}) == 1:
+        paired = np.stack(u, axis=-1)
+        return Lines(s, y, covariance(paired), DocumentInfluences(paired, np.mean(shares, axis=0)))
+    unpaired = np.zeros((sum(map(len, u)), len(y), len(s)))
+    row = 0
+    for i, size_u in enumerate(u):
+        unpaired[row : row + len(size_u), :, i] = size_u
+        sigma[:, i, i] = covariance(size_u[:, :, None])[:, 0, 0]
+        row += len(size_u)
+    return Lines(s, y, sigma, DocumentInfluences(unpaired, np.concatenate(shares)))
