@@ -28,7 +28,7 @@ from functools import cache, reduce
 
 import numpy as np
 
-from rbptrack.ranks import DocumentCounts
+from rbptrack.ranks import DocumentCounts, FloatArray
 from rbptrack.stats import (
     Law,
     cross_entropy,
@@ -274,7 +274,7 @@ def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
     counts = family.measure(rng, documents, alpha_ce=ALPHA, alphas=(ALPHA, ALPHA + APART))
     ce_law = law(family.s, counts, cross_entropy)
     rbp_100_over_rbp_1 = law(family.s, counts, lambda sums: neg_log_rbp(sums)[..., 1:] / neg_log_rbp(sums)[..., :1])
-    mispredicted = replace(ce_law, y=ce_law.y * np.append(np.ones(family.sizes - 1), 1.1))
+    mispredicted = _multiplied(ce_law, np.append(np.ones(family.sizes - 1), 1.1))
     steeper = Family(family.sizes, family.tau).measure(rng, documents, alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
     steeper_law = law(family.s, steeper, cross_entropy)
     other = Family(family.sizes, 0.0).measure(rng, _documents(rng, cell), alpha_ce=1.2 * ALPHA, alphas=(ALPHA, ALPHA))
@@ -282,7 +282,7 @@ def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
     # On the second dataset, each model has the scatter of the first one, and half as much of its own.
     shared_scatter = ce_law.y / (CE_OF_SMALLEST * family.curve(ALPHA))
     separate_scatter = Family(family.sizes, family.tau / 2).scatter(rng, 1)[:, 0]
-    with_scatter = replace(other_law, y=other_law.y * shared_scatter * separate_scatter)
+    with_scatter = _multiplied(other_law, shared_scatter * separate_scatter)
     return {
         "found: α = 0.1 of CE": ce_law.alpha.p() < 0.05,
         "found: RBP_100's α is larger than CE's by 30%": law(family.s, at(counts, 100), neg_log_rbp_over_ce).alpha.p()
@@ -292,6 +292,11 @@ def power(rng: np.random.Generator, cell: Settings) -> Outcomes:
         "found: CE's α of two families differs by 20%": difference_of_exponents(ce_law, steeper_law).p() < 0.05,
         "found: CE's α on two datasets differs by 20%": with_scatter.over(ce_law).alpha.p() < 0.05,
     }
+
+
+def _multiplied(measured: Law, factors: FloatArray) -> Law:
+    """Return the law of the values y times factors, (m,). The errors over documents stay the same."""
+    return Law(replace(measured.lines, y=measured.lines.y * factors), measured.place)
 
 
 def families(rng: np.random.Generator, cell: Settings) -> Outcomes:
@@ -327,8 +332,7 @@ def datasets(rng: np.random.Generator, cell: Settings) -> Outcomes:
     for alpha in exponents[:-1]:
         counts = family.measure(rng, _documents(rng, cell), alpha_ce=float(alpha), alphas=(ALPHA, ALPHA))
         separate_scatter = Family(cell["m"], cell["tau"] / 2).scatter(rng, 1)[:, 0]
-        without_scatter = law(family.s, counts, cross_entropy)
-        laws.append(replace(without_scatter, y=without_scatter.y * shared_scatter * separate_scatter))
+        laws.append(_multiplied(law(family.s, counts, cross_entropy), shared_scatter * separate_scatter))
     outcomes: dict[str, float] = {}
     if not cell["sd"]:
         outcomes |= rejected("false: α differs between two datasets", laws[0].over(laws[1]).alpha)

@@ -276,7 +276,7 @@ def covariance(u: FloatArray) -> FloatArray:
     if n < MIN_UNITS:
         return np.full((*u.shape[1:], values), nan)
     # If one document holds all hits of a statistic, the statistic without it is infinite, and its error is unknown.
-    finite = np.isfinite(u).all(axis=0)
+    finite = np.asarray(np.isfinite(u).all(axis=0))
     by_document = np.moveaxis(np.where(finite, u, 0.0), 0, -2)
     products = np.swapaxes(by_document, -1, -2) @ by_document
     return np.where(finite[..., :, None] & finite[..., None, :], products * (n - 1) / n, nan)
