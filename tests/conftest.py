@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shlex
@@ -43,6 +44,12 @@ def _empty_caches(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for name in ("COLUMNS", "MLFLOW_TRACKING_URI"):
         os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _freeze_imports() -> None:
+    """Leave the imported modules and the tests out of garbage collection, which otherwise takes a second each time."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

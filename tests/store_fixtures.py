@@ -5,7 +5,6 @@ The conftest of a test folder imports the fixtures that its tests use.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,21 +23,13 @@ WriteCell = Callable[..., Path]
 """The type of the fixture `write_cell`, which says what the arguments mean."""
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite file that MLflow has created. All tests copy this one file, because MLflow takes three seconds."""
-    folder = tmp_path_factory.mktemp("database")
-    store = Store(f"sqlite:///{folder}/mlflow.db")
-    store.connection.client.search_experiments()
-    return folder / "mlflow.db"
-
-
 @pytest.fixture
-def store(empty_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """The default store of the current folder, which is `tmp_path`. It holds no runs."""
     monkeypatch.chdir(tmp_path)
-    shutil.copy(empty_database, tmp_path / "mlflow.db")
-    return Store()
+    store = Store()
+    assert store.connection.experiment_names() == []  # creates the database
+    return store
 
 
 @pytest.fixture

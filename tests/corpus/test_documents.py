@@ -33,6 +33,13 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _freeze_older_objects() -> None:
+    """Leave objects that are older than these tests out of the garbage collection that `_close_files` does."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _close_files() -> Iterator[None]:
     """Close files that a test left open. Otherwise garbage collection would warn of them in a later test."""

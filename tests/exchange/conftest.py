@@ -1,5 +1,5 @@
 """Fixtures of tests that need a store and finished cells."""
 
-from tests.store_fixtures import empty_database, store, write_cell
+from tests.store_fixtures import store, write_cell
 
-__all__ = ["empty_database", "store", "write_cell"]
+__all__ = ["store", "write_cell"]

@@ -9,9 +9,9 @@ import pytest
 
 from rbptrack.config.compose import compose
 from rbptrack.config.schema import Config
-from tests.store_fixtures import empty_database, store
+from tests.store_fixtures import store
 
-__all__ = ["empty_database", "store"]
+__all__ = ["store"]
 
 Configs = Callable[..., list[Config]]
 SMALL = ("model=nano/6k", "dataset=pydocs", "dataset.documents=3", "engine.threads=1")

@@ -1,3 +1,3 @@
-from tests.store_fixtures import empty_database, store, write_cell
+from tests.store_fixtures import store, write_cell
 
-__all__ = ["empty_database", "store", "write_cell"]
+__all__ = ["store", "write_cell"]

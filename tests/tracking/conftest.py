@@ -6,9 +6,9 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from rbptrack.tracking import Store
-from tests.store_fixtures import empty_database, store, write_cell
+from tests.store_fixtures import store, write_cell
 
-__all__ = ["empty_database", "runs_in", "store", "write_cell"]
+__all__ = ["runs_in", "store", "write_cell"]
 
 
 def runs_in(store: Store, experiment: str = "rbptrack") -> list[Run]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -68,7 +67,7 @@ def test_interrupt_during_creation_of_the_database_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rbptrack.tracking.connection.sync", interrupt)
+    monkeypatch.setattr("rbptrack.base.files.sync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         Store().save("analysis", "first")
     assert not (tmp_path / "mlflow.db").exists()
@@ -169,7 +168,6 @@ def test_store_works_in_a_folder_whose_name_has_special_characters(
     in_address: bool,
     database_exists: bool,
     write_cell: WriteCell,
-    empty_database: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -188,7 +186,7 @@ def test_store_works_in_a_folder_whose_name_has_special_characters(
         database = folder / "mlflow.db"
         uri = ""
     if database_exists:
-        shutil.copy(empty_database, database)
+        assert Store(uri).connection.experiment_names() == []  # creates the database
     run_id = Outbox(Store(uri)).deliver(write_cell(folder=folder / "cell"))
     store = Store(Store(uri).uri)
     assert store.runs()["run_id"].tolist() == [run_id]
