@@ -166,7 +166,7 @@ def compiled_against_eager(scale: Scale, device: str) -> Iterator[Row]:
 
 
 def speeds(scale: Scale, device: str) -> Iterator[Row]:
-    """Measure the speed, the time relative to the bare forward pass, and the peak memory."""
+    """Measure the speed, the speed relative to the bare forward pass, and the peak memory."""
     engine = EngineConfig(batch_tokens=speed.BATCH_TOKENS[device])
     for shape, dtype in product(scale.shapes, scale.dtypes):
         model = split_model(random_module(shape, device=device, dtype=dtype, vocab_size=scale.vocab_size), shape)
