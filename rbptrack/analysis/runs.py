@@ -1,4 +1,4 @@
-"""Finished measurements: a table with one row for each, and their ranks, which are read on demand."""
+"""The class `Runs`, with which analyzers read finished measurements, and the filters that select measurements."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Filters:
 
     Attributes:
         where: a condition over the columns of `Runs.frame`, such as `ce < 4 and dtype == "float32"`.
-        family: patterns of names of families.
-        size: patterns of published sizes, such as `70m`.
-        model: patterns of names of models, such as `pythia-70m` or `pythia/70m`.
-        dataset: patterns of names of datasets.
-        sweep: patterns of names of sweeps. A store also selects the measurements that such a sweep reused.
+        family: patterns for the names of families.
+        size: patterns for published sizes, such as `70m`.
+        model: patterns for the names of models, such as `pythia-70m` or `pythia/70m`.
+        dataset: patterns for the names of datasets.
+        sweep: patterns for the names of sweeps. A store also selects the measurements that such a sweep reused.
 
     """
 
@@ -54,30 +54,29 @@ NO_FILTERS = Filters()
 
 
 class Runs:
-    """Finished measurements: a table with one row for each, and their ranks, which are read on demand.
+    """A table of finished measurements, which also reads their ranks.
 
-    An argument `run` of a method is the name of a measurement (`nano-6k/stdlib`), the beginning of its run ID, or its
-    row.
+    Many methods have an argument `run`. It is the name of a measurement (`nano-6k/stdlib`), the beginning of its run
+    ID, or its row.
 
     Args:
-        frame: one row for each measurement. The columns are those of `rbptrack.facts.COLUMNS`, and rbp_<k>. Columns
-            that are left out are filled with missing values.
+        frame: the table, with one row for each measurement. Its columns are `rbptrack.facts.COLUMNS` and rbp_<k>.
+            Columns that are left out are filled with missing values.
         store: the store that holds the ranks.
 
     Attributes:
-        frame: the table, with typed columns and the name of each measurement as the first column. Treat it as
-            read-only.
+        frame: the table with typed columns. The first column is the name of each measurement. Do not change the table.
         store: the store that holds the ranks.
 
     """
 
     def __init__(self, frame: pd.DataFrame, store: RankStore) -> None:
-        names = [*COLUMNS, *(c for c in frame.columns if c not in COLUMNS and c != "name")]
+        names = [*COLUMNS, *(name for name in frame.columns if name not in COLUMNS and name != "name")]
         table = frame.reindex(columns=names).reset_index(drop=True)
         types = dict(COLUMNS) | dict.fromkeys(filter(is_rbp_column, names), "Float64")
         table = table.astype(types)
-        table.insert(0, "name", _names(table))
-        table["size"] = table["size"].astype(_sizes(table))
+        table.insert(0, "name", _unique_names(table))
+        table["size"] = table["size"].astype(_size_type(table))
         self.frame = table
         self.store = store
         self._reader = RankReader(table, store)
@@ -93,9 +92,9 @@ class Runs:
         """Select a measurement, columns or several measurements.
 
         Args:
-            key: The type of the key determines what is returned. The name of a measurement or the beginning of a run
-                ID: its row. The name of a column: the column. A list of columns: a table. A mask (one bool for each
-                measurement) or a slice: the selected measurements as `Runs`.
+            key: the name of a measurement or the beginning of its run ID, which returns its row; the name of a column,
+                which returns the column; a list of columns, which returns a table; or a slice or a mask with one bool
+                for each measurement, which returns the selected measurements as `Runs`.
 
         Raises:
             BadInput: no measurement or several measurements have the name, or the key is none of the above.
@@ -111,10 +110,10 @@ class Runs:
             if missing:
                 raise unknown_name("column", missing[0], list(self.frame.columns))
             return self.frame[values]
-        truths = [value for value in values if value is pd.NA or isinstance(value, bool | np.bool_)]
-        if not isinstance(key, Iterable) or len(truths) < len(values):
-            what = "a name, a column, a list of columns, or a mask such as runs['ce'] < 4"
-            raise BadInput(f"runs[{key!r:.40}] is not understood. Give {what}")
+        is_mask = all(value is pd.NA or isinstance(value, bool | np.bool_) for value in values)
+        if not isinstance(key, Iterable) or not is_mask:
+            allowed = "a name, a column, a list of columns, or a mask such as runs['ce'] < 4"
+            raise BadInput(f"runs[{key!r:.40}] is not understood. Give {allowed}")
         if len(values) != len(self):
             raise BadInput(f"a mask needs one value for each of the {len(self)} measurements; it has {len(values)}")
         index = key.index if isinstance(key, pd.Series) else self.frame.index
@@ -150,22 +149,19 @@ class Runs:
                 names.append(_family_and_size(rows).fillna(""))
             passed = rows[[passes(run_names, patterns) for run_names in zip(*names, strict=True)]]
             if not len(passed):
-                present = shortened_list(list(dict.fromkeys(rows[column].dropna())))
-                unfiltered = len(rows) == len(self.frame)
-                holder = "The store has" if unfiltered else "The measurements that pass the other filters have"
-                families = [name for name in patterns if column == "model" and (rows["family"] == name).any()]
-                all_sizes = [f"'{family}/*'" for family in families]
-                suggestion = f" Did you mean {' or '.join(all_sizes)}?" if families else ""
-                raise BadInput(f"no measurement has {column}={','.join(patterns)}.{suggestion} {holder} {present}")
+                holder = "The store has"
+                if len(rows) < len(self.frame):
+                    holder = "The measurements that pass the other filters have"
+                raise _no_measurement_error(rows, column, patterns, holder)
             rows = passed
         if filters.where:
             rows = rows_that_pass(rows, filters.where)
             if not len(rows):
-                raise BadInput(f"the condition where={filters.where} is true for no measurement")
+                raise BadInput(f"no measurement meets the condition where={filters.where}")
         return self._with_rows(rows)
 
     def copy(self) -> Runs:
-        """Return a copy. Changes of its table do not affect the original."""
+        """Return a copy with a table of its own. A change of this table does not affect the original."""
         copied = copy(self)
         copied.frame = self.frame.copy()
         copied._reader = RankReader(copied.frame, self.store)
@@ -176,8 +172,9 @@ class Runs:
         """Return the row of one measurement.
 
         Args:
-            word: the name of the measurement, such as `nano-6k/stdlib` or `nano/6k/stdlib`, in any case. The model
-                alone (`nano-6k`) is enough if it has one measurement. The beginning of a run ID is also allowed.
+            word: the name of the measurement, such as `nano-6k/stdlib` or `nano/6k/stdlib`, in upper or lower case.
+                The model alone (`nano-6k`) is enough if it has one measurement. The beginning of a run ID is also
+                allowed.
 
         Raises:
             BadInput: no measurement matches, or several do. The message lists names.
@@ -224,7 +221,7 @@ class Runs:
         return str(self.row(run)["run_id"])
 
     def histogram(self, run: str | pd.Series) -> RankHistogram:
-        """Return how often each rank occurs in one run. Raises Unreadable if the histogram is missing or damaged."""
+        """Return how often each rank occurs in one run. Raises Unreadable if the run's files are missing or damaged."""
         return self._reader.histogram(self.run_id(run))
 
     def ranks(self, run: str | pd.Series, columns: Sequence[str] | None = None) -> RankTable:
@@ -262,13 +259,13 @@ class Runs:
 
         Raises:
             MissingColumn: a rank table cannot have such a column.
-            Unreadable: the table is missing or damaged. It may be raised after some pieces.
+            Unreadable: the table is missing or damaged. The error may occur after some pieces.
 
         """
         return self._reader.rank_pieces(self.run_id(run), columns)
 
     def counts_by_document(self, run: str | pd.Series, ks: Sequence[int]) -> DocumentCounts:
-        """Count tokens, nats and the hits at each k in each document of one run, even if documents belong to groups.
+        """Count tokens, nats and the hits at each k in each document of one run. Groups of documents are ignored.
 
         Args:
             run: the run.
@@ -292,7 +289,7 @@ class Runs:
 
         Raises:
             Unreadable: the rank table is missing or damaged.
-            WithoutRanks: the run was imported without ranks, and it lacks CE or RBP_k at one of the k.
+            WithoutRanks: the run was imported without ranks, and CE or RBP_k at one of the k is unknown.
 
         """
         return self._reader.document_counts(self.run_id(run), ks)
@@ -300,9 +297,9 @@ class Runs:
     def groups(self, run: str | pd.Series) -> Sequence[str]:
         """Return the group of each document that has scored tokens; empty if no run over the same texts has groups.
 
-        All runs over the same texts get the same groups, because only then can their errors be paired. If the runs name
-        different groups, or only some name any, the groups of the run with the fewest groups are used for all. If these
-        groups cannot be read, the result is empty, and `unread_groups` holds the reason.
+        All runs over the same texts get the same groups, so their errors can be paired. If the runs have different
+        groups, or only some have groups, the groups of the run with the fewest groups are used for all. If these groups
+        cannot be read, the result is empty, and `unread_groups` holds the reason.
 
         Raises:
             Unreadable: the ranks cannot be read, or a document has no group.
@@ -316,7 +313,7 @@ class Runs:
         return self._reader.unread_groups
 
     def token_texts(self, run: str | pd.Series, ids: Iterable[int]) -> list[str]:
-        """Return the texts of tokens of one run, in quotes: `" the"`. A token without a known text is named `id 262`.
+        """Return the texts of tokens of one run in quotes: `" the"`. A token without a known text is shown as `id 262`.
 
         Args:
             run: the run.
@@ -339,20 +336,20 @@ class Runs:
         return self.store.scores()
 
     def __repr__(self) -> str:
-        return f"{counted(len(self), 'measurement')}\n{self._shown.to_string(index=False, max_rows=_MAX_SHOWN)}"
+        return f"{counted(len(self), 'measurement')}\n{self._overview.to_string(index=False, max_rows=_MAX_SHOWN)}"
 
     def _repr_html_(self) -> str:
-        table = self._shown.to_html(index=False, border=0, max_rows=_MAX_SHOWN, notebook=True)
+        table = self._overview.to_html(index=False, border=0, max_rows=_MAX_SHOWN, notebook=True)
         return f"<p>{counted(len(self), 'measurement')}</p>{table}"
 
     @property
-    def _shown(self) -> pd.DataFrame:
+    def _overview(self) -> pd.DataFrame:
         """The columns that are printed when `Runs` is displayed."""
         headline = [rbp_name(k) for k in HEADLINE_KS if rbp_name(k) in self.frame]
         return self.frame[["name", "non_embedding_params", "num_tokens", "ce", *headline]]
 
     def _with_rows(self, rows: pd.DataFrame) -> Runs:
-        """Return the measurements of some rows. They share the counts that are kept in memory."""
+        """Return some of the measurements. They share the counts that this object keeps in memory."""
         selected = Runs(rows, self.store)
         selected._reader.counts_cache = self._reader.counts_cache
         return selected
@@ -362,25 +359,43 @@ class Runs:
         return frozenset(self.frame["run_id"].dropna())
 
 
+def _no_measurement_error(rows: pd.DataFrame, column: str, patterns: Sequence[str], holder: str) -> BadInput:
+    """Return the error for patterns that no measurement matches. It lists the names that could be matched.
+
+    Args:
+        rows: the measurements to which the patterns were applied.
+        column: the column of the patterns.
+        patterns: the patterns.
+        holder: the beginning of the list of names, such as `The store has`.
+
+    """
+    names = shortened_list(list(dict.fromkeys(rows[column].dropna())))
+    families = [pattern for pattern in patterns if column == "model" and (rows["family"] == pattern).any()]
+    all_sizes = [f"'{family}/*'" for family in families]
+    suggestion = f" Did you mean {' or '.join(all_sizes)}?" if families else ""
+    return BadInput(f"no measurement has {column}={','.join(patterns)}.{suggestion} {holder} {names}")
+
+
 def _family_and_size(frame: pd.DataFrame) -> pd.Series[str]:
     """Return family and size of each row as one name, such as `nano/6k`."""
     return frame["family"] + "/" + frame["size"].astype("string")
 
 
-def _sizes(frame: pd.DataFrame) -> pd.CategoricalDtype:
-    """Return the type of the column `size`: the sizes in the order of S.
+def _size_type(frame: pd.DataFrame) -> pd.CategoricalDtype:
+    """Return the type of the column `size`. It orders the sizes by S.
 
     Sizes with an unknown S come last, in the order of the numbers in their names.
     """
-    smallest = frame.groupby("size", observed=True)["non_embedding_params"].min()
-    by_s = {str(size): float("inf") if pd.isna(s) else float(s) for size, s in smallest.items()}
-    return pd.CategoricalDtype(sorted(by_s, key=lambda size: (by_s[size], natural_key(size))), ordered=True)
+    smallest_s = frame.groupby("size", observed=True)["non_embedding_params"].min()
+    s_of_size = {str(size): float("inf") if pd.isna(s) else float(s) for size, s in smallest_s.items()}
+    return pd.CategoricalDtype(sorted(s_of_size, key=lambda size: (s_of_size[size], natural_key(size))), ordered=True)
 
 
-def _names(frame: pd.DataFrame) -> pd.Series[str]:
+def _unique_names(frame: pd.DataFrame) -> pd.Series[str]:
     """Return a unique name for each run, such as `nano-6k/stdlib`.
 
-    If several runs have the same model and dataset, their differences are added: `mine-115k/notes@bfloat16`.
+    If several runs have the same model and dataset, the facts in which they differ are added:
+    `mine-115k/notes@bfloat16`.
     """
     names = pd.Series([f"{model}/{dataset}" for model, dataset in zip(frame["model"], frame["dataset"], strict=True)])
     for column in (*DISTINGUISHING, "run_id"):

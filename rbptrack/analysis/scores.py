@@ -1,9 +1,9 @@
-"""Matches imported scores of tasks with the measurements of the same models."""
+"""Find the measurement that each imported score of a task belongs to."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,50 +11,51 @@ import pandas as pd
 
 from rbptrack.base.formatting import listed
 
-_CACHED = re.compile(r"models--(?P<repo>[^/]+)(?:/snapshots/(?P<commit>[0-9a-f]{7,64}))?(?:/|$)")
+_HUB_CACHE_PATH = re.compile(r"models--(?P<repo>[^/]+)(?:/snapshots/(?P<commit>[0-9a-f]{7,64}))?(?:/|$)")
 _VARIANT = re.compile(r"\+[A-Za-z_]\w*=.*", re.DOTALL)  # the part of a name with arguments that change the weights
-_ON_DISK = ("/", "./", "../", "~")
+_PATH_BEGINNINGS = ("/", "./", "../", "~")
 
 
 def plain_name(model: str) -> tuple[str, str]:
-    """Return a model's name in its usual form, and the commit if the name holds one (otherwise an empty text).
+    """Return a model's name in its usual form, and the commit that the name contains; empty if it contains none.
 
     Slashes at the end are removed. A path in the cache of the Hugging Face Hub
-    (`.../models--EleutherAI--pythia-70m/snapshots/abc1234`) becomes the model's id and its commit.
+    (`.../models--EleutherAI--pythia-70m/snapshots/abc1234`) becomes the model's ID and its commit.
     """
     name = re.sub(r"/{2,}", "/", model.strip())
-    if cached := _CACHED.search(name):
+    if cached := _HUB_CACHE_PATH.search(name):
         return cached["repo"].replace("--", "/", 1), cached["commit"] or ""
     return name.rstrip("/") or name, ""
 
 
 def hub_id(name: str) -> str:
-    """Return a model's name if it can be an id on the Hugging Face Hub (`org/name`). Otherwise return an empty text."""
+    """Return a model's name if it can be an ID on the Hugging Face Hub (`org/name`); otherwise an empty text."""
     name = plain_name(name)[0]
-    return "" if name.startswith(_ON_DISK) or name.count("/") != 1 else name
+    return "" if name.startswith(_PATH_BEGINNINGS) or name.count("/") != 1 else name
 
 
 def join_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """Return the measurements whose models have a score, once per task, with the new columns `task` and `score`.
+    """Return the measurements whose models have a score, once for each task, with the new columns `task` and `score`.
 
     A measurement has three names: its model's name (`pythia-70m@step1000`), this name without the checkpoint, and the
     name of its repository (`pythia-70m` for EleutherAI/pythia-70m). A score belongs to a measurement if the part of the
     score's model after the last slash is one of these names. In addition:
 
-    - If both name an organisation on the Hugging Face Hub, it must be the same.
-    - A score with a revision belongs to the measurement with this revision, or with a commit that begins with it.
-    - A score without a revision belongs to the only measurement of this full name. If there is none or there are
-      several, it belongs to the one with the revision `main`.
+    - If the score and the measurement name organisations on the Hugging Face Hub, these must be equal.
+    - A score with a revision belongs to the measurement with this revision, or with a commit that begins with the
+      revision.
+    - A score without a revision belongs to the only measurement whose model has exactly this name. If no measurement or
+      several have it, the score belongs to the measurement with the revision `main`.
 
-    If a measurement has two different scores in a task, it is left out of this task, and `unused_scores` names it.
+    If a measurement has different scores in a task, it is left out of this task, and `unused_scores` names it.
 
     Args:
         rows: measurements of one dataset, with the columns of `Runs.frame`.
         scores: the scores, with the columns of `Runs.scores()`.
 
     """
-    pairs = _pairs(rows, scores)
-    pairs = pairs[~_disagree(pairs)].drop_duplicates(["row", "task"])
+    pairs = _match_scores(rows, scores)
+    pairs = pairs[~_have_other_scores(pairs)].drop_duplicates(["row", "task"])
     return rows.iloc[pairs["row"].astype(int)].assign(task=pairs["task"].to_numpy(), score=pairs["score"].to_numpy())
 
 
@@ -66,23 +67,28 @@ def unused_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> Iterator[str]:
         scores: the scores, with the columns of `Runs.scores()`.
 
     """
-    parts = [_pairs(part, scores) for _, part in rows.groupby("dataset", sort=True)]
-    pairs = pd.concat(parts, ignore_index=True) if parts else _pairs(rows, scores)
+    parts = [_match_scores(part, scores) for _, part in rows.groupby("dataset", sort=True)]
+    pairs = pd.concat(parts, ignore_index=True) if parts else _match_scores(rows, scores)
     unused = scores[~scores.index.isin(pairs["index"])]
-    names = dict.fromkeys(_shown(score) for score in unused.to_dict("records"))
+    names = dict.fromkeys(_model_and_revision(score) for score in unused.to_dict("records"))
     if names:
         yield (
-            f"No measurement belongs to the scores of {listed(list(names))}: measure the model, or map its name with "
+            f"No measurement belongs to the scores of {listed(list(names))}. Measure the model, or map its name with "
             "`rbptrack import FILE names=FILE`."
         )
     for part in parts:
-        for (_, task), group in part[_disagree(part)].groupby(["row", "task"], sort=True):
-            different = [f"{_shown(score)} {score['score']:.4g}" for score in group.to_dict("records")]
+        for (_, task), group in part[_have_other_scores(part)].groupby(["row", "task"], sort=True):
+            different = [f"{_model_and_revision(score)} {score['score']:.4g}" for score in group.to_dict("records")]
             yield f"{task}: one measurement has different scores, {listed(different)}. None of them is used."
 
 
 def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per model: the main revision or, if it is missing, the row with the most training tokens."""
+    """Return one row for each model: its main revision or, if that is missing, the row with the most training tokens.
+
+    Args:
+        rows: measurements, with the columns of `Runs.frame`.
+
+    """
     models = []
     for model, repo in zip(rows["model"].astype(str), rows["repo"].fillna(""), strict=True):
         models.append(repo or model.partition("@")[0])
@@ -97,63 +103,81 @@ def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.iloc[np.sort(last.index)]
 
 
-def _pairs(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """Match scores with measurements.
+def _match_scores(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
+    """Find the measurement that each score belongs to.
 
     Returns:
-        A row per matched score: the columns of the score, its `index` in `scores`, and `row`, the number of its
-        measurement in `rows`.
+        One row for each score that belongs to a measurement: the columns of the score, its `index` in `scores`, and
+        `row`, the number of its measurement in `rows`.
 
     """
-    rows_by_full_name: dict[str, list[int]] = {}
-    rows_by_short_name: dict[str, list[int]] = {}
-    organisations = []
-    for i, (model, stored) in enumerate(zip(rows["model"].astype(str), rows["repo"].fillna(""), strict=True)):
-        repo = plain_name(stored)[0]
-        organisations.append(_organisation(repo))
-        rows_by_full_name.setdefault(model.lower(), []).append(i)
-        for name in {model.partition("@")[0], repo.rpartition("/")[2]} - {""}:
-            rows_by_short_name.setdefault(name.lower(), []).append(i)
-    revisions = rows["revision"].fillna("main").tolist()
-    commits = rows["commit"].fillna("").str.removeprefix("sha256:").str.rpartition("@")[2].tolist()
-
-    chosen = []
+    names = _MeasurementNames(rows)
+    matched = []
     for score in scores.reset_index().to_dict("records"):
-        plain, commit = plain_name(_VARIANT.sub("", str(score["model"])))
-        variant = _VARIANT.search(str(score["model"]))
-        name = (plain.rpartition("/")[2] + (variant[0] if variant else "")).lower()
-        organisation = _organisation(plain)
-        revision = str(score["revision"] or "") or commit
+        row = names.find(str(score["model"]), str(score["revision"] or ""))
+        if row is not None:
+            matched.append(score | {"row": row})
+    return pd.DataFrame(matched, columns=["row", "index", *scores.columns])
 
-        candidates = _with_organisation(organisation, rows_by_full_name.get(name, []), organisations)
-        if revision or len(candidates) != 1:
-            named_alike = [
-                *candidates,
-                *_with_organisation(organisation, rows_by_short_name.get(name, []), organisations),
-            ]
-            if revision:
-                candidates = [i for i in named_alike if revisions[i] == revision or commits[i].startswith(revision)]
-            else:
-                candidates = [i for i in named_alike if revisions[i] == "main"]
-        if candidates:
-            chosen.append(score | {"row": candidates[0]})
-    return pd.DataFrame(chosen, columns=["row", "index", *scores.columns])
+
+class _MeasurementNames:
+    """The names, organisations, revisions and commits of measurements.
+
+    Args:
+        rows: the measurements, with the columns of `Runs.frame`.
+
+    """
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        self._rows_by_full_name: dict[str, list[int]] = {}
+        self._rows_by_short_name: dict[str, list[int]] = {}
+        self._organisations: list[str] = []
+        for i, (model, stored_repo) in enumerate(zip(rows["model"].astype(str), rows["repo"].fillna(""), strict=True)):
+            repo = plain_name(stored_repo)[0]
+            self._organisations.append(_organisation(repo))
+            self._rows_by_full_name.setdefault(model.lower(), []).append(i)
+            for name in {model.partition("@")[0], repo.rpartition("/")[2]} - {""}:
+                self._rows_by_short_name.setdefault(name.lower(), []).append(i)
+        self._revisions = rows["revision"].fillna("main").tolist()
+        self._commits = rows["commit"].fillna("").str.removeprefix("sha256:").str.rpartition("@")[2].tolist()
+
+    def find(self, model: str, revision: str) -> int | None:
+        """Return the number of the row that a score belongs to, by the rules of `join_scores`; None if there is none.
+
+        Args:
+            model: the model of the score.
+            revision: the revision of the score, or empty.
+
+        """
+        plain, commit = plain_name(_VARIANT.sub("", model))
+        variant = _VARIANT.search(model)
+        name = (plain.rpartition("/")[2] + (variant[0] if variant else "")).lower()
+        revision = revision or commit
+        organisation = _organisation(plain)
+
+        full_matches = self._with_organisation(organisation, self._rows_by_full_name.get(name, []))
+        if not revision and len(full_matches) == 1:
+            return full_matches[0]
+        short_matches = self._with_organisation(organisation, self._rows_by_short_name.get(name, []))
+        for i in [*full_matches, *short_matches]:
+            if self._revisions[i] == (revision or "main") or (revision and self._commits[i].startswith(revision)):
+                return i
+        return None
+
+    def _with_organisation(self, organisation: str, rows: Sequence[int]) -> list[int]:
+        """Return the rows whose organisation is the given one or unknown. An empty organisation keeps all rows."""
+        return [i for i in rows if not organisation or self._organisations[i] in ("", organisation)]
 
 
 def _organisation(name: str) -> str:
-    """Return the organisation in a model's id on the Hugging Face Hub, in lower case. Empty for any other name."""
+    """Return the organisation in a model's ID on the Hugging Face Hub, in lower case; empty for any other name."""
     return hub_id(name).rpartition("/")[0].lower()
 
 
-def _with_organisation(organisation: str, candidates: list[int], organisations: list[str]) -> list[int]:
-    """Return the candidates whose organisation is the given one or unknown."""
-    return [i for i in candidates if not organisation or organisations[i] in ("", organisation)]
-
-
-def _disagree(pairs: pd.DataFrame) -> pd.Series:
-    """Whether the measurement of each pair has different scores in the pair's task, (pairs,)."""
+def _have_other_scores(pairs: pd.DataFrame) -> pd.Series:
+    """Whether the measurement of each pair also has another score in the pair's task, (pairs,)."""
     return pairs.groupby(["row", "task"])["score"].transform("nunique").gt(1)
 
 
-def _shown(score: Mapping[Hashable, Any]) -> str:
+def _model_and_revision(score: Mapping[Hashable, Any]) -> str:
     return f"{score['model']}@{score['revision']}" if score["revision"] else str(score["model"])
