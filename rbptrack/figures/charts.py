@@ -335,7 +335,7 @@ def axis_encoding(column: pd.Series[Any], channel: Any, *, log: bool) -> Any:
     encoding = channel(f"{column.name}:Q")
     if not log:
         return encoding.scale(zero=False, padding=10).axis(tickCount=4)
-    positive = column[column > 0]
+    positive = column[(column > 0) & np.isfinite(column)]
     tick_values = ticks(float(positive.min()), float(positive.max())) if len(positive) else []
     return encoding.scale(type="log", nice=False, padding=10).axis(values=tick_values, labelExpr=LOG_AXIS_LABEL)
 

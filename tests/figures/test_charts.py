@@ -211,6 +211,13 @@ def test_facets_tooltip_shows_the_whole_interval_if_the_axis_is_too_short(tmp_pa
     assert "95% interval: 0.001 to 0.2" in text
 
 
+def test_facets_draws_the_finite_values_of_a_logarithmic_axis(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"family": "a", "dataset": "x", "S": [1e6, 1e7, 1e8], "y": [np.inf, 2.0, 1.0]})
+    chart = charts.facets(frame, x="S", y="y", log="xy")
+    assert "Infinity" not in json.dumps(chart.to_dict())
+    assert charts.save(chart, tmp_path / "x.svg").read_text().startswith("<svg")
+
+
 def test_intervals_puts_families_of_a_row_below_each_other(tmp_path: Path) -> None:
     frame = pd.DataFrame({"family": ["a", "b"], "dataset": "x", "metric": "ce", "alpha": [0.1, 0.1]})
     text = charts.save(charts.intervals(frame, x="alpha", y="metric"), tmp_path / "x.svg").read_text()
