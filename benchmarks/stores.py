@@ -143,7 +143,7 @@ def deliver(store: Store, *, family: str, s: float, dataset: int, documents: int
         ranks.histogram(),
         ranks.document_counts(KS),
         num_bytes=4 * len(ranks),
-        tied=0,
+        tied_tokens=0,
         seconds=1.0,
         fresh_tokens=len(ranks),
         peak_memory_bytes=10**9,

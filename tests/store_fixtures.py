@@ -70,7 +70,7 @@ def write_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteCell:
             table.histogram(),
             table.document_counts([1, 10, 100]),
             num_bytes=4 * len(table),
-            tied=0,
+            tied_tokens=0,
             seconds=2.0,
             fresh_tokens=len(table),
             peak_memory_bytes=10**9,

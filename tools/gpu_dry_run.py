@@ -108,7 +108,7 @@ def score(model: CausalModel, mode: FakeTensorMode, *, failures: int) -> str:
     try:
         with mode, memory_that_runs_out(failures):
             passes = forward.Forward(model, EngineConfig(), longest=128)
-            scores = passes.scores(padded_batch())
+            scores = passes.score(padded_batch())
     except DataDependentOutputException as error:
         return f"a number is read on the host: {error}"
     except RuntimeError as error:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,8 +20,9 @@ class Batch:
 
     Attributes:
         token_ids: token ids that the model reads, padded on the right, int64 (sequences, length).
-        state_index: for each target, the index of the hidden state that predicts it, int64 (targets,). It is the state
-            of the token before the target, in the flattened hidden states (sequences * length, width).
+        state_index: for each target, the index of the hidden state that predicts it, int64 (targets,). This is the
+            state of the token before the target. The index counts rows of the flattened hidden states (sequences *
+            length, width).
         target_ids: vocabulary ids of the targets, int64 (targets,).
         target_index: indices of the targets in the corpus, int64 (targets,).
         target_counts: number of targets of each sequence, in the order of `state_index`.
@@ -50,7 +51,7 @@ class Batch:
     def halves(self) -> tuple[Batch, Batch]:
         """Return two batches with the first and the second half of the sequences."""
         middle = self.num_sequences // 2
-        cut = sum(self.target_counts[:middle])
+        cut = sum(self.target_counts[:middle])  # the number of targets of the first half
         first = Batch(
             token_ids=self.token_ids[:middle],
             state_index=self.state_index[:cut],
@@ -72,28 +73,28 @@ class Batch:
 
         Copies to CUDA are asynchronous, through page-locked memory.
         """
-        if device.type == "cuda":
-            return self._mapped(lambda tensor: tensor.pin_memory().to(device, non_blocking=True))
-        return self._mapped(lambda tensor: tensor.to(device))
 
-    def _mapped(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        return Batch(
-            token_ids=change(self.token_ids),
-            state_index=change(self.state_index),
-            target_ids=change(self.target_ids),
-            target_index=self.target_index,
-            target_counts=self.target_counts,
+        def copy(tensor: Tensor) -> Tensor:
+            if device.type == "cuda":
+                return tensor.pin_memory().to(device, non_blocking=True)
+            return tensor.to(device)
+
+        return replace(
+            self,
+            token_ids=copy(self.token_ids),
+            state_index=copy(self.state_index),
+            target_ids=copy(self.target_ids),
         )
 
 
 def group_sequences(corpus: Corpus, sequences: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Group sequences into batches.
+    """Yield groups of sequences that form one batch each.
 
-    The result depends on the arguments only, so a measurement that is continued uses the same batches.
+    The groups depend on the arguments only. A measurement that is continued therefore uses the same batches.
 
     Args:
         corpus: the corpus.
-        sequences: the numbers of the sequences, sorted by falling length.
+        sequences: the numbers of the sequences in the corpus, sorted by falling length.
         batch_tokens: the largest number of tokens of a batch, padding included. A longer sequence forms a batch alone.
 
     """
@@ -116,8 +117,9 @@ def make_batch(corpus: Corpus, sequences: Sequence[int]) -> Batch:
         token_ids[row, : len(inputs)] = inputs
         targets = corpus.targets(sequence, sequence + 1)
         target_index.append(targets)
-        shift = len(inputs) - int(corpus.stop[sequence])  # index in the corpus + shift = column of this row
-        state_index.append(row * length + targets + shift - 1)  # the state of the token before a target predicts it
+        # The sequence's last input is at corpus.stop - 1 in the corpus, and in the last column of this row's inputs.
+        column = targets + len(inputs) - int(corpus.stop[sequence])
+        state_index.append(row * length + column - 1)  # the state of the token before a target predicts it
     index = np.concatenate(target_index)
     return Batch(
         token_ids=torch.from_numpy(token_ids),

@@ -1,8 +1,9 @@
-"""Keeps an unfinished measurement on disk, as blocks of finished work. A block is written completely or not at all.
+"""Keeps an unfinished measurement on disk, as blocks of scores. A block is written completely or not at all.
 
 A corpus is cut into sections of consecutive sequences. Within a section, sequences are sorted by falling length and
-batched. A block holds the scores of consecutive sequences in that order. The borders of blocks depend on the time that
-the work took. Sections and batches do not, so an interrupted measurement gives the same numbers when it is continued.
+grouped into batches. A block holds the scores of consecutive sequences in this order. The borders of blocks depend on
+the speed of the machine. The borders of sections and batches do not, so an interrupted measurement gives the same
+numbers when it is continued.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ SECTION_TOKENS = 131_072
 A section is also one row group of the finished table.
 """
 
-_NAME = re.compile(r"(\d+)-(\d+)\.parquet")
-_CORPUS = "corpus.txt"
+_BLOCK_NAME = re.compile(r"(\d+)-(\d+)\.parquet")
+_CORPUS_FILE = "corpus.txt"
 
 
 @dataclass(frozen=True, order=True)
 class Block:
-    """The sequences begin..end-1, counted in the order in which sequences are measured."""
+    """A range of sequences, from `begin` to `end` - 1, counted in the order in which sequences are measured."""
 
     begin: int
     end: int
@@ -68,10 +69,10 @@ class Blocks:
         folder.mkdir(parents=True, exist_ok=True)
         self._check_corpus()
         self._sections = _sections(corpus.lengths)
-        self._order = [sequence for section in self._sections for sequence in _by_length(corpus, section)]
-        self.saved = sorted(self._undamaged())
+        self._order = [sequence for section in self._sections for sequence in _sort_by_length(corpus, section)]
+        self.saved = sorted(self._find_saved())
 
-    def tokens(self, block: Block) -> int:
+    def num_tokens(self, block: Block) -> int:
         """Return the number of scored tokens of a block."""
         return len(self._targets(block))
 
@@ -82,7 +83,7 @@ class Blocks:
             batch_tokens: the largest number of tokens of a batch, padding included.
 
         """
-        for gap in self._gaps():
+        for gap in self._missing_ranges():
             begin = gap.begin
             for sequences in group_sequences(self._corpus, self._order[gap.begin : gap.end], batch_tokens):
                 yield Block(begin, begin + len(sequences)), make_batch(self._corpus, sequences)
@@ -95,17 +96,17 @@ class Blocks:
 
         Args:
             block: the range of the sequences.
-            scored: the block's batches and their scores, in order.
+            scored: the block's batches and their scores, in the order of the sequences.
             vocab_size: |V|, which the rank table stores.
             strict: whether metrics use the strict rank.
 
         Raises:
-            MeasurementError: a log-probability is not finite. The error names the first document and position.
+            MeasurementError: a log-probability or a KL is not finite. The error names the first document and position.
 
         """
         index = np.concatenate([batch.target_index.numpy() for batch, _ in scored])
         order = np.argsort(index, kind="stable")
-        scores = Scores.concatenate([part for _, part in scored])
+        scores = Scores.concatenate([batch_scores for _, batch_scores in scored])
         columns = {name: column.cpu().numpy()[order] for name, column in scores.columns.items()}
         index = index[order]
         self._check_finite(index, columns)
@@ -125,36 +126,37 @@ class Blocks:
             The indices of the section's targets in the corpus, (tokens,), and the rank table of these targets.
 
         """
-        opened: dict[Block, tuple[IntArray, RankTable]] = {}
+        in_memory: dict[Block, tuple[IntArray, RankTable]] = {}
         begin = 0
         for section in self._sections:
             end = begin + len(section)
-            inside = [block for block in self.saved if block.begin < end and block.end > begin]
-            opened = {block: opened[block] if block in opened else self._read(block) for block in inside}
-            yield _select_targets(self._corpus.targets(section.start, section.stop), list(opened.values()))
+            overlapping = [block for block in self.saved if block.begin < end and block.end > begin]
+            in_memory = {block: in_memory.get(block) or self._read(block) for block in overlapping}
+            targets = self._corpus.targets(section.start, section.stop)
+            yield targets, _select_targets(targets, list(in_memory.values()))
             begin = end
 
     def _check_corpus(self) -> None:
-        """Write the corpus's hash to the folder. If a hash is there, check that it is the same."""
+        """Write the hash of the corpus to the folder. If the folder has a hash, check that it is of this corpus."""
         corpus = self._corpus
         digest = hashlib.sha256(corpus.texts_hash.encode())
         for array in (corpus.token, corpus.scorable, corpus.start, corpus.stop, corpus.first, corpus.prefix):
             digest.update(np.ascontiguousarray(array).tobytes())
-        path = self._folder / _CORPUS
+        path = self._folder / _CORPUS_FILE
         if not path.exists():
             write_whole(path, digest.hexdigest())
         elif path.read_text() != digest.hexdigest():
             raise MeasurementError(f"{self._folder} belongs to another corpus: remove it, or name another folder")
 
-    def _undamaged(self) -> Iterator[Block]:
+    def _find_saved(self) -> Iterator[Block]:
         """Yield the blocks in the folder. Delete those that cannot be read or have the wrong number of tokens."""
         for path in sorted(self._folder.glob("*.parquet")):
-            name = _NAME.fullmatch(path.name)
+            name = _BLOCK_NAME.fullmatch(path.name)
             if name is None:
                 continue
             block = Block(int(name[1]), int(name[2]))
             try:
-                if len(RankTable.read(path)) == self.tokens(block):
+                if len(RankTable.read(path)) == self.num_tokens(block):
                     yield block
                     continue
             except RbptrackError:
@@ -162,17 +164,18 @@ class Blocks:
             log.warning("%s is damaged: its tokens are measured again", path)
             path.unlink()
 
-    def _gaps(self) -> Iterator[Block]:
-        """Yield the ranges of sequences that no block holds, in order. A range ends at the end of its section."""
-        missing = np.ones(len(self._order), dtype=bool)
+    def _missing_ranges(self) -> Iterator[Block]:
+        """Yield the ranges of sequences whose scores are not on disk, in order. No range crosses a section's end."""
+        is_missing = np.ones(len(self._order), dtype=bool)
         for block in self.saved:
-            missing[block.begin : block.end] = False
+            is_missing[block.begin : block.end] = False
         begin = 0
         for section in self._sections:
             end = begin + len(section)
-            edges = np.flatnonzero(np.diff(missing[begin:end], prepend=False, append=False)) + begin
-            for low, high in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-                yield Block(low, high)
+            # A missing range begins and ends where `is_missing` changes.
+            edges = np.flatnonzero(np.diff(is_missing[begin:end], prepend=False, append=False)) + begin
+            for first, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+                yield Block(first, stop)
             begin = end
 
     def _read(self, block: Block) -> tuple[IntArray, RankTable]:
@@ -180,27 +183,34 @@ class Blocks:
 
     def _targets(self, block: Block) -> IntArray:
         """Return the indices of a block's targets in the corpus, ascending. The rows of the block have this order."""
-        parts = [self._corpus.targets(sequence, sequence + 1) for sequence in self._order[block.begin : block.end]]
-        return np.sort(np.concatenate(parts))
+        sequences = self._order[block.begin : block.end]
+        return np.sort(np.concatenate([self._corpus.targets(sequence, sequence + 1) for sequence in sequences]))
 
     def _path(self, block: Block) -> Path:
         return self._folder / f"{block.begin:09d}-{block.end:09d}.parquet"
 
     def _check_finite(self, index: IntArray, columns: dict[str, IntArray]) -> None:
-        for name, whose in (("logprob", "model"), ("kl", "reference")):
+        """Raise MeasurementError if a log-probability or a KL is not finite.
+
+        Args:
+            index: the indices of the rows' targets in the corpus, (tokens,).
+            columns: the columns of the rank table, (tokens,) each.
+
+        """
+        for name, model in (("logprob", "model"), ("kl", "reference")):
             if name not in columns or np.isfinite(columns[name]).all():
                 continue
             row = int(np.argmin(np.isfinite(columns[name])))
-            bad = index[row]
-            document = self._corpus.document_ids[self._corpus.document[bad]]
-            place = f"document {document}, position {self._corpus.position[bad]}"
+            target = index[row]
+            document = self._corpus.document_ids[self._corpus.document[target]]
+            place = f"document {document}, position {self._corpus.position[target]}"
             if name == "kl" and not np.isnan(columns[name][row]):
                 raise MeasurementError(
                     "KL is infinite: the model gives probability 0 (a logit of -infinity) to a token that the "
                     f"reference may choose at {place}. Measure the model without reference="
                 )
             raise MeasurementError(
-                f"the {whose}'s logits hold a NaN or an infinity at {place}: the weights are damaged, or model.dtype "
+                f"the {model}'s logits hold a NaN or an infinity at {place}: the weights are damaged, or model.dtype "
                 "is too imprecise for them"
             )
 
@@ -209,33 +219,30 @@ def _sections(lengths: IntArray) -> list[range]:
     """Return ranges of consecutive sequences, each of at most `SECTION_TOKENS` tokens or of one longer sequence."""
     ends = np.cumsum(lengths)
     sections = []
-    low = 0
-    while low < len(ends):
-        before = ends[low - 1] if low else 0
-        high = max(low + 1, int(np.searchsorted(ends, before + SECTION_TOKENS, side="right")))
-        sections.append(range(low, high))
-        low = high
+    begin = 0
+    while begin < len(ends):
+        tokens_before = ends[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, tokens_before + SECTION_TOKENS, side="right")))
+        sections.append(range(begin, end))
+        begin = end
     return sections
 
 
-def _by_length(corpus: Corpus, sequences: range) -> list[int]:
+def _sort_by_length(corpus: Corpus, sequences: range) -> list[int]:
     """Return sequence numbers sorted by falling length. Sequences of equal length stay in text order."""
     return sorted(sequences, key=lambda i: (-int(corpus.lengths[i]), i))
 
 
-def _select_targets(targets: IntArray, parts: Sequence[tuple[IntArray, RankTable]]) -> tuple[IntArray, RankTable]:
-    """Select the rows of some targets from several tables.
+def _select_targets(targets: IntArray, blocks: Sequence[tuple[IntArray, RankTable]]) -> RankTable:
+    """Return the rank table of some targets, with rows from several blocks.
 
     Args:
         targets: indices of the targets in the corpus, ascending.
-        parts: tables, each with the indices of its rows in the corpus.
-
-    Returns:
-        `targets`, and the table of these targets.
+        blocks: the indices of each block's targets in the corpus, and the block's rank table.
 
     """
-    index = np.concatenate([row_index for row_index, _ in parts])
-    table = RankTable.concatenate(table for _, table in parts)
+    index = np.concatenate([block_targets for block_targets, _ in blocks])
+    table = RankTable.concatenate(block_table for _, block_table in blocks)
     order = np.argsort(index, kind="stable")
     rows = order[np.searchsorted(index[order], targets)]
-    return targets, RankTable(table.table.take(rows), table.vocab_size, table.strict)
+    return RankTable(table.table.take(rows), table.vocab_size, table.strict)

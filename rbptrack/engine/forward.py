@@ -1,8 +1,8 @@
 """Runs batches through a model, and chooses the number of threads and the sizes of batches and chunks.
 
-A small model on a CPU is run by several threads, each with a batch of its own. If all threads shared the small
-operations of one batch, they would wait for each other after each. A large model on a CPU, and a GPU, run one batch at
-a time in the calling thread. If memory runs out, the sizes are halved.
+Several threads run a small model on a CPU, each with its own batch. If all threads shared the operations of one batch,
+they would wait for each other after every small operation. A large model on a CPU, and a model on a GPU, run one batch
+at a time in the calling thread. If memory runs out, the sizes are halved.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOGITS_BYTES = 80_000_000  # memory for the logits of all threads together, on 
 _CPU_BATCH = 2048  # tokens in a batch; the activations of larger batches do not fit into the caches
 _CUDA_BATCH = 32_768
 _MAX_WORKERS = 4
-_COMPILE_ENTRIES = 4 * 10**9  # logits; on a CPU, compiling the reduction (5 s) saves time only from this number on
+_COMPILE_LOGITS = 4 * 10**9  # on a CPU, the compilation of the reduction (5 s) saves time from this number of logits
 _LARGE_MODEL = 2 * 10**8  # with more parameters, one batch keeps all cores busy
 
 
@@ -61,18 +61,18 @@ class Forward:
         self._model = model
         self._cuda = model.device.type == "cuda"
         threads = config.threads or torch.get_num_threads()
-        alone = self._cuda or model.spread or model.largest_params > _LARGE_MODEL
-        self.workers = 1 if alone else min(threads, _MAX_WORKERS)
-        self._threads_each = max(1, threads // self.workers)
+        runs_one_batch = self._cuda or model.is_spread or model.largest_params > _LARGE_MODEL
+        self.workers = 1 if runs_one_batch else min(threads, _MAX_WORKERS)
+        self._threads_per_worker = max(1, threads // self.workers)
         self.batch_tokens = config.batch_tokens or self._fitting_batch(longest)
         self.chunk_tokens = self._fitting_chunk(config.chunk_tokens)
         self.notes: list[str] = []
-        self._limit = 2**62  # largest number of tokens of a forward pass; it falls when memory runs out
-        self._shrunk = 0  # number of times that memory ran out
+        self._max_pass_tokens = 2**62  # largest number of tokens of a forward pass; it falls if memory runs out
+        self._halvings = 0  # how often a size was halved because memory ran out
         self._padding = torch.zeros((), device=model.device)
         self._lock = threading.Lock()
         self._local = threading.local()  # the scorers of each thread
-        self._compiles = not self._cuda and targets * model.head.vocab_size >= _COMPILE_ENTRIES
+        self._compiles = not self._cuda and targets * model.head.vocab_size >= _COMPILE_LOGITS
 
     @property
     def padding_mass(self) -> float:
@@ -82,65 +82,66 @@ class Forward:
     def run(self, batches: Iterable[Batch]) -> Generator[tuple[Batch, Scores], None, None]:
         """Yield each batch with its scores, in order. The scores are on the model's device.
 
-        With several workers, the next batches are computed in the meantime.
+        With several workers, the next batches are computed while the caller uses the scores.
         """
-        before = torch.get_num_threads()
-        torch.set_num_threads(self._threads_each)
+        previous_threads = torch.get_num_threads()
+        torch.set_num_threads(self._threads_per_worker)
         if self._compiles:
             compiled_cpu_reduction(self._model.head.vocab_size)  # compiled once, before several threads need it
         try:
             if self.workers == 1:
                 for batch in batches:
-                    yield batch, self.scores(batch)
+                    yield batch, self.score(batch)
             else:
                 yield from self._run_in_threads(batches)
         finally:
-            torch.set_num_threads(before)
+            torch.set_num_threads(previous_threads)
 
     def _run_in_threads(self, batches: Iterable[Batch]) -> Generator[tuple[Batch, Scores], None, None]:
-        waiting: deque[tuple[Batch, Future[Scores]]] = deque()
-        each = (self._threads_each,)
-        pool = ThreadPoolExecutor(self.workers, "rbptrack", initializer=torch.set_num_threads, initargs=each)
+        submitted: deque[tuple[Batch, Future[Scores]]] = deque()
+        threads = (self._threads_per_worker,)
+        pool = ThreadPoolExecutor(self.workers, "rbptrack", initializer=torch.set_num_threads, initargs=threads)
         try:
             for batch in batches:
-                waiting.append((batch, pool.submit(self.scores, batch)))
-                if len(waiting) > 2 * self.workers:
-                    done, future = waiting.popleft()
-                    yield done, future.result()
-            while waiting:
-                done, future = waiting.popleft()
-                yield done, future.result()
+                submitted.append((batch, pool.submit(self.score, batch)))
+                if len(submitted) > 2 * self.workers:
+                    oldest, future = submitted.popleft()
+                    yield oldest, future.result()
+            while submitted:
+                oldest, future = submitted.popleft()
+                yield oldest, future.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
     @torch.inference_mode()
-    def scores(self, batch: Batch) -> Scores:
+    def score(self, batch: Batch) -> Scores:
         """Score a batch. If memory runs out, halve the chunk or the batch and try again.
 
         Raises:
             MeasurementError: one sequence alone needs more memory than there is.
 
         """
-        waiting = [batch.to(self._model.device)]
-        done: list[Scores] = []
-        while waiting:
-            part = waiting.pop(0)
-            if part.size > self._limit and part.num_sequences > 1:
-                waiting[:0] = part.halves()
+        remaining = [batch.to(self._model.device)]
+        scores: list[Scores] = []
+        while remaining:
+            part = remaining.pop(0)
+            if part.size > self._max_pass_tokens and part.num_sequences > 1:
+                remaining[:0] = part.halves()
                 continue
-            before = (self.chunk_tokens, self._limit)
+            sizes = (self.chunk_tokens, self._max_pass_tokens)
             try:
-                done.append(self._forward(part))
+                scores.append(self._score_at_once(part))
                 continue
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-            # Outside the except block, in which the traceback would keep the failed tensors alive.
-            self._shrink(part, before)
-            waiting.insert(0, part)
-        return Scores.concatenate(done)
+            # This is outside the except block, in which the traceback would keep the failed tensors alive.
+            self._halve_a_size(part, sizes)
+            remaining.insert(0, part)
+        return Scores.concatenate(scores)
 
-    def _forward(self, batch: Batch) -> Scores:
+    def _score_at_once(self, batch: Batch) -> Scores:
+        """Score a batch in one forward pass of the model and, if there is one, of the reference."""
         states = self._states(self._model, batch)
         reference = self._model.reference
         scorer = self._scorer(reference)
@@ -155,82 +156,85 @@ class Forward:
     def _states(self, model: CausalModel, batch: Batch) -> Tensor:
         """Return the hidden states (targets, width) that predict a batch's targets."""
         hidden = model.backbone(batch.token_ids)  # (sequences, length, width)
-        # A model that is spread over several devices returns its hidden states on the last device.
+        # A model that is spread over several devices returns hidden states on the last device.
         states = hidden.flatten(0, 1)[batch.state_index.to(hidden.device)]
         return states.to(batch.target_ids.device)
 
     def _scorer(self, reference: Reference | None) -> Scorer:
-        """Return the calling thread's scorer. If the size of chunks has changed, make a new one."""
+        """Return the calling thread's scorer. If the size of chunks has changed, make new scorers first."""
         if getattr(self._local, "chunk_tokens", None) != self.chunk_tokens:
-            chunk = self.chunk_tokens
-            self._forget_scorers()
+            chunk_tokens = self.chunk_tokens
+            self._release_scorers()
             if reference is not None:
-                self._local.reference = Scorer(reference.model.head, chunk_tokens=chunk)
-            on_cpu = compiled_cpu_reduction(self._model.head.vocab_size) if self._compiles else None
-            self._local.scorer = Scorer(self._model.head, chunk_tokens=chunk, on_cpu=on_cpu)
-            self._local.chunk_tokens = chunk
+                self._local.reference = Scorer(reference.model.head, chunk_tokens=chunk_tokens)
+            reduction = compiled_cpu_reduction(self._model.head.vocab_size) if self._compiles else None
+            self._local.scorer = Scorer(self._model.head, chunk_tokens=chunk_tokens, cpu_reduction=reduction)
+            self._local.chunk_tokens = chunk_tokens
         scorer: Scorer = self._local.scorer
         if scorer.note and scorer.note not in self.notes:
             self.notes.append(scorer.note)
         return scorer
 
-    def _forget_scorers(self) -> None:
-        """Release this thread's scorers and their memory."""
+    def _release_scorers(self) -> None:
+        """Release the memory of this thread's scorers."""
         self._local.chunk_tokens = None
         self._local.scorer = None
         self._local.reference = None
 
-    def _shrink(self, batch: Batch, before: tuple[int, int]) -> None:
-        """Halve the chunk or, every other time, the batch. Raises MeasurementError if neither can be halved.
+    def _halve_a_size(self, batch: Batch, sizes: tuple[int, int]) -> None:
+        """Halve the chunk and the batch in turn. Raises MeasurementError if neither can be halved.
 
         Args:
             batch: the batch for which memory ran out.
-            before: chunk size and limit when the batch began. If they have changed, another thread has halved one.
+            sizes: `chunk_tokens` and `_max_pass_tokens` when the batch began.
 
         """
-        self._forget_scorers()
+        self._release_scorers()
         if self._cuda:
             torch.cuda.empty_cache()
         with self._lock:
-            if before != (self.chunk_tokens, self._limit):
+            if sizes != (self.chunk_tokens, self._max_pass_tokens):
                 return  # another thread has halved a size in the meantime
-            chunk = self.chunk_tokens // 2
-            divisible = batch.num_sequences > 1
-            if chunk >= _MIN_CHUNK and (self._shrunk % 2 == 0 or not divisible):
-                self.chunk_tokens = chunk
-                what = f"the head's chunk is now {chunk} tokens"
-            elif divisible:
-                self._limit = batch.size // 2
-                self.batch_tokens = min(self.batch_tokens, self._limit)
-                what = f"batches now have at most {self._limit} tokens"
+            half_chunk = self.chunk_tokens // 2
+            is_divisible = batch.num_sequences > 1
+            if half_chunk >= _MIN_CHUNK and (self._halvings % 2 == 0 or not is_divisible):
+                self.chunk_tokens = half_chunk
+                note = f"out of memory: the head's chunk is now {half_chunk} tokens"
+            elif is_divisible:
+                self._max_pass_tokens = batch.size // 2
+                self.batch_tokens = min(self.batch_tokens, self._max_pass_tokens)
+                note = f"out of memory: batches now have at most {self._max_pass_tokens} tokens"
             else:
                 raise MeasurementError(
                     f"out of memory with one sequence of {batch.size} tokens at a time; "
                     "give a smaller dataset.seq_len, model.dtype=bfloat16 or model.device_map=auto"
                 )
-            self._shrunk += 1
-            self.notes.append(f"out of memory: {what}")
-            log.warning("out of memory: %s", what)
+            self._halvings += 1
+            self.notes.append(note)
+            log.warning("%s", note)
 
     def _fitting_batch(self, longest: int) -> int:
-        """Return the tokens of a batch whose activations take at most half of the free memory.
+        """Return the number of tokens of a batch.
 
-        The result is the default size of a batch, halved until it fits, and at least `longest` tokens.
+        It is the default size of a batch, halved until the activations of all workers take at most half of the free
+        memory. It is at least `longest`, the number of tokens of the longest sequence.
         """
-        most = _CUDA_BATCH if self._cuda else _CPU_BATCH
+        size = _CUDA_BATCH if self._cuda else _CPU_BATCH
         fitting = free_memory(self._model.device) // (2 * self.workers * self._model.activation_bytes(longest))
-        while most > max(fitting, longest):
-            most //= 2
-        return max(most, longest)
+        while size > max(fitting, longest):
+            size //= 2
+        return max(size, longest)
 
-    def _fitting_chunk(self, wanted: int) -> int:
+    def _fitting_chunk(self, requested: int) -> int:
         """Return the number of tokens whose logits a worker has in memory at once.
 
-        The logits take a fixed amount of memory on a CPU, and at most an eighth of the free memory on a GPU. `wanted`
-        is the user's limit, or 0.
+        The logits take a fixed amount of memory on a CPU, and at most an eighth of the free memory on a GPU.
+
+        Args:
+            requested: the largest number that the user allows, or 0 for the default.
+
         """
-        largest = wanted or (_MAX_CHUNK_CUDA if self._cuda else _MAX_CHUNK)
+        largest = requested or (_MAX_CHUNK_CUDA if self._cuda else _MAX_CHUNK)
+        smallest = 1 if 0 < requested < _MIN_CHUNK else _MIN_CHUNK
         budget = free_memory(self._model.device) // 8 if self._cuda else _LOGITS_BYTES // self.workers
-        rows = min(largest, budget // (4 * self._model.logits_per_token))
-        least = 1 if 0 < wanted < _MIN_CHUNK else _MIN_CHUNK
-        return max(least, rows)
+        return max(smallest, min(largest, budget // (4 * self._model.logits_per_token)))

@@ -67,14 +67,14 @@ def measure(
     longest = int(corpus.lengths.max())
     model.check_corpus(longest=longest, largest_target=int(targets.max(initial=0)))
     blocks = Blocks(corpus, folder / "blocks")
-    saved_tokens = sum(blocks.tokens(block) for block in blocks.saved)
+    saved_tokens = sum(blocks.num_tokens(block) for block in blocks.saved)
     if saved_tokens:
         progress(saved_tokens)
     _reset_peak_memory(model.device)
     forward = Forward(model, engine, longest=longest, targets=len(targets) - saved_tokens)
-    began = time.perf_counter()
-    _measure_rest(forward, blocks, _BlockWriter(blocks, model.vocab_size, strict=strict), progress)
-    seconds = time.perf_counter() - began
+    started = time.perf_counter()
+    _measure_missing(forward, blocks, _BlockWriter(blocks, model.vocab_size, strict=strict), progress)
+    seconds = time.perf_counter() - started
     sums = _Sums(ks)
     RankTable.write_pieces(folder / RANKS_FILE, sums.add_sections(blocks, corpus))
     return Measurement(
@@ -82,7 +82,7 @@ def measure(
         histogram=sums.histogram,
         counts=sums.counts,
         num_bytes=sums.num_bytes,
-        tied=sums.tied,
+        tied_tokens=sums.tied_tokens,
         seconds=seconds,
         fresh_tokens=sums.histogram.num_tokens - saved_tokens,
         peak_memory_bytes=_peak_memory(model.device),
@@ -94,19 +94,19 @@ def measure(
     )
 
 
-def _measure_rest(forward: Forward, blocks: Blocks, writer: _BlockWriter, progress: Callable[[int], object]) -> None:
+def _measure_missing(forward: Forward, blocks: Blocks, writer: _BlockWriter, progress: Callable[[int], object]) -> None:
     """Score the batches whose scores are not on disk, and write the scores in blocks."""
-    places: deque[Block] = deque()  # the places of the batches that are being computed
+    ranges: deque[Block] = deque()  # the sequences of each batch that is being computed
 
     def batches() -> Iterator[Batch]:
-        for place, batch in blocks.batches(forward.batch_tokens):
-            places.append(place)
+        for sequences, batch in blocks.batches(forward.batch_tokens):
+            ranges.append(sequences)
             yield batch
 
     with closing(forward.run(batches())) as results:
         try:
             for batch, scores in results:
-                writer.add(places.popleft(), batch, scores)
+                writer.add(ranges.popleft(), batch, scores)
                 progress(len(batch))
         except (KeyboardInterrupt, SystemExit):
             writer.save()
@@ -115,21 +115,25 @@ def _measure_rest(forward: Forward, blocks: Blocks, writer: _BlockWriter, progre
 
 
 class _BlockWriter:
-    """Collects scored batches, and writes consecutive ones to disk as a block, about every `BLOCK_SECONDS`."""
+    """Collects scored batches, and writes them to disk as a block about every `BLOCK_SECONDS`.
+
+    The batches of a block hold consecutive sequences.
+    """
 
     def __init__(self, blocks: Blocks, vocab_size: int, *, strict: bool) -> None:
         self._blocks = blocks
         self._vocab_size = vocab_size
         self._strict = strict
         self._scored: list[tuple[Batch, Scores]] = []
-        self._place = Block(0, 0)
+        self._block = Block(0, 0)  # the sequences of the collected batches
         self._saved_at = time.monotonic()
 
-    def add(self, place: Block, batch: Batch, scores: Scores) -> None:
-        if place.begin != self._place.end:
+    def add(self, sequences: Block, batch: Batch, scores: Scores) -> None:
+        """Add the scores of a batch. Write a block if it is time, or if the sequences do not follow the last ones."""
+        if sequences.begin != self._block.end:
             self.save()
-        begin = self._place.begin if self._scored else place.begin
-        self._place = Block(begin, place.end)
+        begin = self._block.begin if self._scored else sequences.begin
+        self._block = Block(begin, sequences.end)
         self._scored.append((batch, scores))
         tokens = sum(len(batch) for batch, _ in self._scored)
         if time.monotonic() - self._saved_at >= BLOCK_SECONDS or tokens >= _BLOCK_TOKENS:
@@ -139,12 +143,12 @@ class _BlockWriter:
         self._saved_at = time.monotonic()
         if self._scored:
             scored = self._scored
-            self._scored = []  # emptied before writing, so an error in writing does not occur a second time at the end
-            self._blocks.write(self._place, scored, self._vocab_size, strict=self._strict)
+            self._scored = []  # emptied before writing, because an interrupt during writing calls `save` again
+            self._blocks.write(self._block, scored, self._vocab_size, strict=self._strict)
 
 
 class _Sums:
-    """Sums the numbers of a `Measurement`, in one pass over the sections of the rank table."""
+    """Computes the sums of a `Measurement` in one pass over the sections of the rank table."""
 
     histogram: RankHistogram
     reference_sums: FloatArray
@@ -152,23 +156,23 @@ class _Sums:
 
     def __init__(self, ks: Sequence[int]) -> None:
         self._ks = tuple(ks)
-        self._counts: list[DocumentCounts] = []  # one per section; merged once at the end, because merging sorts
+        self._counts: list[DocumentCounts] = []  # of each section; merged once at the end, because merging sorts
         self.num_bytes = 0
-        self.tied = 0
+        self.tied_tokens = 0
 
     def add_sections(self, blocks: Blocks, corpus: Corpus) -> Iterator[RankTable]:
         """Yield the sections of the finished rank table, and add each one to the sums while it is in memory."""
-        first = True
-        for index, table in blocks.tables():
-            self.num_bytes += int(corpus.num_bytes[index].sum())
-            self.tied += int(np.count_nonzero(table.column("ties")))
+        is_first = True
+        for targets, table in blocks.tables():
+            self.num_bytes += int(corpus.num_bytes[targets].sum())
+            self.tied_tokens += int(np.count_nonzero(table.column("ties")))
             self._counts.append(table.document_counts(self._ks))
             reference_sums = table.reference_sums() if table.has_reference else np.zeros(3)
-            if first:
+            if is_first:
                 self.histogram = table.histogram()
                 self.reference_sums = reference_sums
                 self.ce_sums = rank_and_rest_sums(table)
-                first = False
+                is_first = False
             else:
                 self.histogram += table.histogram()
                 self.reference_sums += reference_sums
@@ -185,15 +189,15 @@ class _Sums:
     @property
     def ce_parts(self) -> tuple[float, float] | None:
         """The means of ln R and of -ln(p R), or None if some p R is above 1 by more than rounding."""
-        rank, rest, impossible = (self.ce_sums / self.histogram.num_tokens).tolist()
-        return None if impossible else (rank, rest)
+        ln_rank, remainder, impossible = (self.ce_sums / self.histogram.num_tokens).tolist()
+        return None if impossible else (ln_rank, remainder)
 
 
 def _reset_peak_memory(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
-    with suppress(OSError):  # if this file does not exist, the peak is that of the process's whole life
+    with suppress(OSError):  # without this file, `_peak_memory` returns the peak since the process started
         Path("/proc/self/clear_refs").write_text("5")
 
 

@@ -54,7 +54,7 @@ class CausalModel:
         largest_width: the largest number of features that one of the backbone's layers writes.
         attention_heads: the number of attention heads if attention weights are held in memory (attention=eager),
             otherwise 0.
-        spread: whether accelerate moves weights or activations between devices while the model runs.
+        is_spread: whether accelerate moves weights or activations between devices while the model runs.
         weights: the quantisation of the stored weights, such as `Q4_K_M` or `int8 torchao`. Empty if not quantised.
         max_length: the maximum length of a sequence in tokens, or None if the model sets no limit.
         notes: what the user should know about how the model is measured.
@@ -70,7 +70,7 @@ class CausalModel:
     total_params: int
     largest_width: int
     attention_heads: int
-    spread: bool
+    is_spread: bool
     weights: str = ""
     max_length: int | None = None
     notes: tuple[str, ...] = ()
@@ -281,7 +281,7 @@ def _described(module: Any, backbone: Backbone, head: Head) -> CausalModel:
         total_params=counts.total,
         largest_width=max(max(weight.shape[:-1] or weight.shape) for weight in weights),  # each row writes one feature
         attention_heads=getattr(text_config(module.config), "num_attention_heads", 0) if eager else 0,
-        spread=is_spread(module),
+        is_spread=is_spread(module),
         weights=describe_quantisation(module.config),
         max_length=max_sequence_length(module.config),
         notes=counts.notes,

@@ -1,6 +1,7 @@
-"""Stores ranks and computes metrics from them, without running a model again.
+"""Stores ranks, and computes metrics from them without running a model again.
 
-`RankTable` has one row per scored token, `RankHistogram` counts tokens by rank, and `DocumentCounts` sums by document.
+A `RankTable` has one row for each scored token. A `RankHistogram` holds the number of tokens with each rank.
+`DocumentCounts` holds the number of tokens, the nats and the hits of each document.
 """
 
 from rbptrack.ranks.counts import DocumentCounts, DocumentSums, sum_by

@@ -1,4 +1,4 @@
-"""Sums by document. Intervals treat documents, or groups of documents, as independent."""
+"""Sums by document, from which metrics and their intervals are computed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def sum_by(groups: Sequence[Any] | npt.NDArray[Any], values: npt.NDArray[Any]) -
 
 
 class DocumentSums:
-    """Base class of frozen dataclasses with arrays whose first axis is the documents.
+    """Base class of frozen dataclasses that hold arrays with one element or row for each document.
 
     Attributes:
-        SUMMED: names of the arrays that are added when runs are pooled.
-        LABELS: names of the arrays that describe documents and are the same in all runs.
+        SUMMED: names of the arrays that hold sums.
+        LABELS: names of the arrays that describe the documents. They are not added.
 
     """
 
@@ -37,11 +37,11 @@ class DocumentSums:
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """Join sums of different documents. The documents keep the order of the parts."""
         names = (*cls.LABELS, *cls.SUMMED)
-        return parts[0]._with({name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+        return parts[0]._replace({name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
     def __add__(self, other: Self) -> Self:
-        """Pool two runs over the same documents by adding their sums."""
-        return self._with({name: getattr(self, name) + getattr(other, name) for name in self.SUMMED})
+        """Add the sums of two runs over the same documents."""
+        return self._replace({name: getattr(self, name) + getattr(other, name) for name in self.SUMMED})
 
     def take(self, documents: npt.NDArray[Any]) -> Self:
         """Return the sums of some documents.
@@ -50,7 +50,7 @@ class DocumentSums:
             documents: indices of the documents, or a boolean mask (documents,).
 
         """
-        return self._with({name: getattr(self, name)[documents] for name in (*self.LABELS, *self.SUMMED)})
+        return self._replace({name: getattr(self, name)[documents] for name in (*self.LABELS, *self.SUMMED)})
 
     def in_groups(self, groups: Sequence[Any]) -> Self:
         """Return sums by group instead of by document. A group gets the labels of its first document.
@@ -61,10 +61,10 @@ class DocumentSums:
         """
         first = np.unique(np.asarray(groups), return_index=True)[1]
         labels = {name: getattr(self, name)[first] for name in self.LABELS}
-        return self._with(labels | {name: sum_by(groups, getattr(self, name)) for name in self.SUMMED})
+        return self._replace(labels | {name: sum_by(groups, getattr(self, name)) for name in self.SUMMED})
 
-    def _with(self, changed: dict[str, Any]) -> Self:
-        return replace(self, **changed)  # type: ignore[type-var]  # the subclasses are dataclasses
+    def _replace(self, arrays: dict[str, Any]) -> Self:
+        return replace(self, **arrays)  # type: ignore[type-var]  # the subclasses are dataclasses
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,11 @@ class DocumentCounts(DocumentSums):
 
     @property
     def sums(self) -> FloatArray:
-        """All sums as one array (documents, 2 + len(ks)): tokens, nats, then hits for each k."""
+        """All sums as one array (documents, 2 + len(ks)). The columns are tokens, nats, and the hits at each k."""
         return np.column_stack([self.tokens, self.nats, self.hits]).astype(np.float64, copy=False)
 
     def select(self, ks: Sequence[int]) -> DocumentCounts:
-        """Return the sums with hits for some of the k only, in the order of `ks`."""
+        """Return a copy with the hits at some of the k only, in the order of `ks`."""
         column = {k: i for i, k in enumerate(self.ks)}
         return replace(self, ks=tuple(ks), hits=self.hits[:, [column[k] for k in ks]])
 
@@ -113,20 +113,20 @@ class DocumentCounts(DocumentSums):
 
     @classmethod
     def merge(cls, parts: Sequence[DocumentCounts]) -> DocumentCounts:
-        """Add up sums of several parts of a text, or of several runs. A document may be in more than one of them."""
+        """Add the counts of several parts of a text, or of several runs. A document may be in more than one of them."""
         joined = cls.concatenate(parts)
         if (np.diff(joined.document) > 0).all():
             return joined
         merged = super(DocumentCounts, joined).in_groups(joined.document.tolist())
-        # bincount adds the parts in their order
+        # bincount adds the parts in their order.
         nats = np.bincount(np.unique(joined.document, return_inverse=True)[1], weights=joined.nats)
-        return replace(merged, nats=nats, hits=merged.hits.astype(joined.hits.dtype))  # adding made the integers wider
+        return replace(merged, nats=nats, hits=merged.hits.astype(joined.hits.dtype))  # the sum has a wider type
 
     def __add__(self, other: DocumentCounts) -> DocumentCounts:
-        """Pool two runs by adding their sums.
+        """Add the counts of two runs. A document may be in one of them or in both.
 
         Raises:
-            RbptrackError: the runs count different k, or only one of them is summed by group.
+            RbptrackError: the runs count hits at different k, or only one of them is summed by group.
 
         """
         if self.ks != other.ks:

@@ -1,4 +1,4 @@
-"""Counts scored tokens by rank."""
+"""The histogram of ranks: how many scored tokens have each rank."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VOCAB_SIZE = "rbptrack.vocab_size"
 
 @dataclass(frozen=True)
 class RankHistogram:
-    """The number of scored tokens with each rank. It determines the distribution of ranks completely.
+    """The number of scored tokens with each rank.
 
     Attributes:
         rank: the ranks that occur, ascending, (ranks,).
@@ -57,11 +57,11 @@ class RankHistogram:
 
         """
         if isinstance(k, Iterable) and not isinstance(k, str):
-            return self.rbp_curve([check_k(each, self.vocab_size) for each in k])
+            return self.rbp_curve([check_k(one_k, self.vocab_size) for one_k in k])
         return float(self.rbp_curve([check_k(k, self.vocab_size)])[0])
 
     def rbp_curve(self, ks: npt.ArrayLike) -> FloatArray:
-        """Return RBP_k for each of some k, (len(ks),), without checking the k."""
+        """Return RBP_k for each of some k, (len(ks),). The k are not checked."""
         cumulative = np.concatenate([[0], np.cumsum(self.count)])
         return np.asarray(cumulative[np.searchsorted(self.rank, ks, side="right")] / self.num_tokens)
 
@@ -81,7 +81,7 @@ class RankHistogram:
 
     @classmethod
     def read(cls, path: Path) -> RankHistogram:
-        """Read a histogram from a file. Raises RbptrackError if the file is damaged or holds something else."""
+        """Read a histogram from a file. Raises RbptrackError if the file is damaged or is not a histogram of ranks."""
         table = read_table(path)
         vocab_size = vocab_size_of(table.schema, path)
         if table.column_names != ["rank", "count", "logprob"]:
@@ -91,7 +91,7 @@ class RankHistogram:
 
 
 def vocab_size_of(schema: pa.Schema, path: Path) -> int:
-    """Return the |V| that a file of ranks stores in its metadata. Raises RbptrackError if there is none."""
+    """Return |V| from the metadata of a file of ranks. Raises RbptrackError if the metadata has no |V|."""
     text = (schema.metadata or {}).get(VOCAB_SIZE.encode(), b"").decode(errors="replace")
     if not text.isdecimal() or not int(text):
         raise RbptrackError(f"{path} does not hold ranks of rbptrack: its metadata has no vocabulary size")

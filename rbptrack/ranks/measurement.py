@@ -15,18 +15,18 @@ from rbptrack.ranks.names import FloatArray
 from rbptrack.ranks.table import RankTable
 
 RANKS_FILE = "ranks.parquet"
-_FIRST = ("top", "reference_top")  # columns with the id of a first choice
+_FIRST_CHOICES = ("top", "reference_top")  # columns with the id that a model ranks first
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Means over all scored tokens of a comparison between a model and its reference.
+    """A comparison of a model with its reference: means over all scored tokens.
 
     Attributes:
         kl: mean of KL(reference || model), nats.
         acceptance: mean of the sum over entries of min(p, q).
         same_top: share of tokens at which both models rank the same entry first.
-        padding_mass: largest total probability, at any token, of the padding rows, which the comparison leaves out.
+        padding_mass: largest total probability of the padding rows at any token. The comparison leaves these rows out.
 
     """
 
@@ -51,17 +51,17 @@ class Measurement:
         histogram: the number of tokens with each rank.
         counts: tokens, nats and hits of each document, for the k of the configuration.
         num_bytes: UTF-8 bytes of the text of the scored tokens.
-        tied: number of scored tokens with a logit that another entry has too.
+        tied_tokens: number of scored tokens with a logit that another entry has too.
         seconds: wall time of forward passes and scoring.
         fresh_tokens: number of tokens that were scored in these seconds. The others were on disk already.
-        peak_memory_bytes: largest memory in use, weights included. On a CPU it is that of the process, on CUDA that of
-            torch's allocator.
+        peak_memory_bytes: largest memory in use, weights included. On a CPU it is the memory of the process, on CUDA
+            the memory of torch's allocator.
         batch_tokens: largest number of tokens of a forward pass, at the end of the measurement.
         chunk_tokens: number of tokens whose logits were in memory at once, at the end of the measurement.
         notes: notes for the user, such as that memory ran out or that the reduction was not compiled.
         comparison: the comparison with the reference, or None if there is no reference.
-        ce_parts: the means of ln R and of -ln(p R), which add up to CE. None if some p R is above 1 by more than
-            rounding.
+        ce_parts: the means of ln R and of -ln(p R), which add up to CE. None if some p R exceeds 1 by more than a
+            rounding error.
 
     """
 
@@ -69,7 +69,7 @@ class Measurement:
     histogram: RankHistogram
     counts: DocumentCounts
     num_bytes: int
-    tied: int
+    tied_tokens: int
     seconds: float
     fresh_tokens: int
     peak_memory_bytes: int
@@ -102,7 +102,7 @@ class Measurement:
     @property
     def tie_rate(self) -> float:
         """The share of scored tokens with a logit that another entry has too."""
-        return self.tied / self.num_tokens
+        return self.tied_tokens / self.num_tokens
 
     @overload
     def rbp(self, k: int) -> float: ...
@@ -125,8 +125,8 @@ class Measurement:
     def first_choices(self) -> list[int]:
         """Return the ids of all entries that the model or its reference ranks first at some token, ascending."""
         ids: set[int] = set()
-        for piece in RankTable.read_pieces(self.path, _FIRST):
-            for name in _FIRST:
+        for piece in RankTable.read_pieces(self.path, _FIRST_CHOICES):
+            for name in _FIRST_CHOICES:
                 if name in piece.table.column_names:
                     ids.update(np.unique(piece.column(name)).tolist())
         return sorted(ids)

@@ -1,4 +1,4 @@
-"""Makes and reads the names of metrics (`ce`, `rbp_10`, `rbp_10_se`), and chooses the k to log."""
+"""Makes and parses the names of metrics (`ce`, `rbp_10`, `rbp_10_se`), and chooses and checks values of k."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def se_name(metric: str) -> str:
 @lru_cache(maxsize=4096)  # a store has thousands of runs with the same names
 def parse_rbp_name(name: str) -> int | None:
     """Return the k of a name `rbp_<k>`. Return None for any other name, such as `rbp_10_se`."""
-    matched = _RBP_NAME.fullmatch(name)
-    return int(matched[1]) if matched else None
+    match = _RBP_NAME.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def rbp_ks(names: Iterable[str]) -> list[int]:

@@ -38,20 +38,22 @@ _COLUMNS = {
     "reference_rank": (pa.int32(), "rank of `reference_top` in this model, ties included"),
 }
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in _COLUMNS.items()])
-"""All columns of a rank table, in this order.
+"""All columns of a rank table, in their order.
 
-A table that was measured without a reference does not have the last four columns. An imported table may have fewer
-columns. If only whole ranks were imported, the table has no `ties`, and `greater` counts the other entries with a logit
-at least as large as the target's.
+A table that was measured without a reference does not have the last four columns. An imported table may lack other
+columns. If ranks were imported without the number of ties, the table has no column `ties`, and `greater` is the number
+of other entries with a logit at least as large as the target's.
 """
 
 COLUMNS = {name: meaning for name, (_, meaning) in _COLUMNS.items()}
 """The meaning of every column of a rank table."""
 
 COMPARED = ("kl", "accept", "reference_top", "reference_rank")
-"""The columns that only a measurement with `reference=` has. They compare the entries that the tokenizer has."""
+"""The columns that only a measurement with `reference=` has. They compare the two models' distributions over the
+entries up to the tokenizer's largest id.
+"""
 
-_RANK = "rbptrack.rank"  # key in a file's metadata, with the value "strict" or "paper"
+_RANK_KIND = "rbptrack.rank"  # key in a file's metadata, with the value "strict" or "paper"
 _RANK_COLUMNS = ("greater", "ties")
 
 
@@ -98,7 +100,7 @@ class RankTable:
 
     @property
     def ties_known(self) -> bool:
-        """Whether the number of ties is known. It is unknown if only whole ranks were imported."""
+        """Whether the number of ties is known. It is unknown if ranks were imported without it."""
         return "ties" in self.table.column_names
 
     def column(self, name: str) -> npt.NDArray[Any]:
@@ -111,8 +113,8 @@ class RankTable:
         if name in _RANK_COLUMNS and not self.ties_known:
             raise MissingColumn(f"this measurement has no column {name}: the number of ties in its ranks is unknown")
         if name not in self.table.column_names:
-            why = "it was made without reference=MODEL" if name in COMPARED else "it was imported without it"
-            raise MissingColumn(f"this measurement has no column {name}: {why}")
+            reason = "it was made without reference=MODEL" if name in COMPARED else "it was imported without it"
+            raise MissingColumn(f"this measurement has no column {name}: {reason}")
         return np.asarray(self.table.column(name).to_numpy())
 
     def column_or(self, name: str, missing: float) -> npt.NDArray[Any]:
@@ -152,20 +154,20 @@ class RankTable:
             them, (tokens,).
 
         """
-        number = self.column("document")
-        first = self._first_of_documents
+        document = self.column("document")
+        first = self._first_tokens
         if first is None:
-            present, index = np.unique(number, return_inverse=True)
-            return present, index
-        return number[first], np.repeat(np.arange(len(first)), np.diff(first, append=len(number)))
+            numbers, index = np.unique(document, return_inverse=True)
+            return numbers, index
+        return document[first], np.repeat(np.arange(len(first)), np.diff(first, append=len(document)))
 
     @cached_property
-    def _first_of_documents(self) -> IntArray | None:
+    def _first_tokens(self) -> IntArray | None:
         """The index of each document's first token, (documents,), or None if documents are not in order."""
-        number = self.column("document")
-        if (number[1:] < number[:-1]).any():
+        document = self.column("document")
+        if (document[1:] < document[:-1]).any():
             return None
-        return np.flatnonzero(np.append(True, number[1:] != number[:-1])[: len(number)])
+        return np.flatnonzero(np.append(True, document[1:] != document[:-1])[: len(document)])
 
     def sum_by_document(self, values: npt.ArrayLike | None = None) -> FloatArray:
         """Sum values (tokens,) over the tokens of each document. Without values, count the tokens.
@@ -174,7 +176,7 @@ class RankTable:
             An array (documents,), in the order of `documents`.
 
         """
-        first = self._first_of_documents
+        first = self._first_tokens
         if first is None:
             return np.bincount(self.documents[1], weights=values).astype(np.float64, copy=False)
         if values is None:
@@ -208,11 +210,11 @@ class RankTable:
 
         """
         if isinstance(k, Iterable) and not isinstance(k, str):
-            return np.array([self.rbp(each) for each in k])
+            return np.array([self.rbp(one_k) for one_k in k])
         return float(np.count_nonzero(self.rank <= check_k(k, self.vocab_size)) / len(self))
 
     def reference_sums(self) -> FloatArray:
-        """Sum the comparison with the reference over all tokens.
+        """Sum the columns that compare the model with the reference over all tokens.
 
         Returns:
             An array (3,): the sum of `kl`, the sum of `accept`, and the number of tokens at which model and reference
@@ -224,8 +226,8 @@ class RankTable:
         """
         kl = self.column("kl").sum(dtype=np.float64)
         accept = self.column("accept").sum(dtype=np.float64)
-        same = np.count_nonzero(self.column("top") == self.column("reference_top"))
-        return np.array([kl, accept, same])
+        same_top = np.count_nonzero(self.column("top") == self.column("reference_top"))
+        return np.array([kl, accept, same_top])
 
     def histogram(self) -> RankHistogram:
         """Return the number of tokens and the sum of log-probabilities for each rank."""
@@ -235,20 +237,21 @@ class RankTable:
         return RankHistogram(ranks, count[ranks], logprob[ranks], self.vocab_size)
 
     def document_counts(self, ks: Sequence[int]) -> DocumentCounts:
-        """Return sums by document, with hits for some k in any order."""
-        present, document = self.documents
-        size = len(present)
+        """Return the tokens, nats and hits of each document. The k may be in any order."""
+        numbers, document = self.documents
         nats = self.sum_by_document(-self.column("logprob").astype(np.float64))
-        tokens = np.bincount(document, minlength=size)
-        ordered, column = np.unique(np.asarray(ks, dtype=np.int64), return_inverse=True)
-        ends = np.minimum(ordered, self.vocab_size)
-        steps = np.diff(np.concatenate([[-1], ends, [self.vocab_size]]))
-        first = np.repeat(np.arange(len(steps)), steps)[self.rank]  # for each token, the smallest k with rank <= k
-        width = len(ordered) + 1
-        cells = np.bincount(document * width + first, minlength=size * width).reshape(size, width)
+        tokens = np.bincount(document, minlength=len(numbers))
+        sorted_ks, column = np.unique(np.asarray(ks, dtype=np.int64), return_inverse=True)
+        # Class j of a token means that the j-th k, ascending, is the smallest k that is at least its rank.
+        last_ranks = np.concatenate([[-1], np.minimum(sorted_ks, self.vocab_size), [self.vocab_size]])
+        class_sizes = np.diff(last_ranks)
+        token_class = np.repeat(np.arange(len(class_sizes)), class_sizes)[self.rank]
+        classes = len(class_sizes)
+        in_class = np.bincount(document * classes + token_class, minlength=len(numbers) * classes)
+        in_class = in_class.reshape(len(numbers), classes)
         # int32, because many k of many runs are in memory at once
-        hits = np.cumsum(cells[:, :-1], axis=1, dtype=np.int32)[:, column]
-        return DocumentCounts(tuple(ks), present.astype(np.int64), tokens, nats, hits)
+        hits = np.cumsum(in_class[:, :-1], axis=1, dtype=np.int32)[:, column]
+        return DocumentCounts(tuple(ks), numbers.astype(np.int64), tokens, nats, hits)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return all columns and `rank` as a DataFrame with a row per scored token.
@@ -260,21 +263,21 @@ class RankTable:
 
     def write(self, path: Path) -> None:
         """Write a Parquet file, completely or not at all. It is on the disk when the function returns."""
-        write_table(path, self._described())
+        write_table(path, self._with_metadata())
 
     @classmethod
     def write_pieces(cls, path: Path, pieces: Iterable[RankTable]) -> None:
-        """Write several tables with the same columns to one file, one row group each. Only one is in memory at once."""
+        """Write tables with equal columns to one file, each as one row group. Only one table is in memory at a time."""
         pieces = iter(pieces)
-        first = next(pieces)._described()
+        first = next(pieces)._with_metadata()
         with TableWriter(path, first.schema) as file:
             file.add(first)
             for piece in pieces:
-                file.add(piece._described())
+                file.add(piece._with_metadata())
 
-    def _described(self) -> pa.Table:
+    def _with_metadata(self) -> pa.Table:
         """Return the Arrow table with |V| and the kind of rank in its metadata."""
-        metadata = {VOCAB_SIZE: str(self.vocab_size), _RANK: "strict" if self.strict else "paper"}
+        metadata = {VOCAB_SIZE: str(self.vocab_size), _RANK_KIND: "strict" if self.strict else "paper"}
         return self.table.replace_schema_metadata(metadata)
 
     @classmethod
@@ -289,7 +292,7 @@ class RankTable:
             RbptrackError: the file is damaged, or is not a rank table.
 
         """
-        return cls._of(read_table(path, _stored(columns)), path)
+        return cls._from_file(read_table(path, _stored_columns(columns)), path)
 
     @classmethod
     def read_pieces(cls, path: Path, columns: Sequence[str] | None = None) -> Iterator[RankTable]:
@@ -303,43 +306,44 @@ class RankTable:
             RbptrackError: the file is damaged, is not a rank table, or has documents out of order.
 
         """
-        waiting: pa.Table | None = None  # rows of the last document, which may continue in the next batch
-        for batch in read_batches(path, _stored(columns, "document")):
-            rows = batch if waiting is None else pa.concat_tables([waiting, batch])
-            number = rows.column("document").to_numpy()
-            if (number[1:] < number[:-1]).any():
+        unfinished: pa.Table | None = None  # rows of the last document, which may continue in the next batch
+        for batch in read_batches(path, _stored_columns(columns, "document")):
+            rows = batch if unfinished is None else pa.concat_tables([unfinished, batch])
+            document = rows.column("document").to_numpy()
+            if (document[1:] < document[:-1]).any():
                 raise RbptrackError(f"{path} has documents out of order: it cannot be read in pieces")
-            cut = int(np.searchsorted(number, number[-1])) if len(number) else 0
-            if cut:
-                yield cls._of(rows.slice(0, cut), path)
-            waiting = rows.slice(cut)
-        if waiting is not None:
-            yield cls._of(waiting, path)
+            end = int(np.searchsorted(document, document[-1])) if len(document) else 0
+            if end:
+                yield cls._from_file(rows.slice(0, end), path)
+            unfinished = rows.slice(end)
+        if unfinished is not None:
+            yield cls._from_file(unfinished, path)
 
     @classmethod
     def read_documents(cls, path: Path, documents: Collection[int]) -> RankTable:
-        """Read the rows of some documents, given by their numbers. Other rows are not kept in memory.
+        """Read the rows of the documents with some numbers. Other rows are not kept in memory.
 
         Raises:
             RbptrackError: the file is damaged, or is not a rank table.
 
         """
-        return cls._of(read_rows(path, "document", documents), path)
+        return cls._from_file(read_rows(path, "document", documents), path)
 
     @classmethod
-    def _of(cls, table: pa.Table, path: Path) -> RankTable:
+    def _from_file(cls, table: pa.Table, path: Path) -> RankTable:
+        """Make a rank table from an Arrow table that was read from a file, and check its columns and metadata."""
         vocab_size = vocab_size_of(table.schema, path)
-        strict = (table.schema.metadata or {}).get(_RANK.encode()) == b"strict"
-        foreign = [field.name for field in table.schema if field not in SCHEMA]
-        if foreign:
-            raise RbptrackError(f"{path} is not a rank table: it has unknown columns {foreign}. Known: {SCHEMA.names}")
+        strict = (table.schema.metadata or {}).get(_RANK_KIND.encode()) == b"strict"
+        unknown = [field.name for field in table.schema if field not in SCHEMA]
+        if unknown:
+            raise RbptrackError(f"{path} is not a rank table: it has unknown columns {unknown}. Known: {SCHEMA.names}")
         return cls(table.replace_schema_metadata(None), vocab_size, strict)
 
     @classmethod
     def concatenate(cls, tables: Iterable[RankTable]) -> RankTable:
         """Join tables of different documents or different parts of documents, in their order.
 
-        Columns that are missing in one of the tables are left out.
+        A column that one of the tables lacks is left out.
 
         Raises:
             RbptrackError: the tables differ in |V|, in the kind of rank, or in whether ties are known.
@@ -355,11 +359,14 @@ class RankTable:
         return replace(parts[0], table=joined.combine_chunks())
 
 
-def _stored(columns: Sequence[str] | None, *always: str) -> list[str] | None:
-    """Return the columns to read from a file. `rank`, `greater` or `ties` need both `greater` and `ties`."""
+def _stored_columns(columns: Sequence[str] | None, *needed: str) -> list[str] | None:
+    """Return the columns to read from a file: the requested and the needed ones, or None for all.
+
+    `rank`, `greater` and `ties` are each computed from both `greater` and `ties`.
+    """
     if columns is None:
         return None
-    wanted = {*columns, *always}
-    if wanted & {"rank", *_RANK_COLUMNS}:
-        wanted |= set(_RANK_COLUMNS)
-    return [name for name in SCHEMA.names if name in wanted]
+    names = {*columns, *needed}
+    if names & {"rank", *_RANK_COLUMNS}:
+        names |= set(_RANK_COLUMNS)
+    return [name for name in SCHEMA.names if name in names]

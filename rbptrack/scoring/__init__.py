@@ -1,4 +1,4 @@
-"""Computes ranks from hidden states, in chunks of logits, without the full logits of a corpus."""
+"""Computes ranks from hidden states. Only a chunk of logits is in memory at any time."""
 
 from rbptrack.scoring.comparison import PairScorer
 from rbptrack.scoring.head import Head

@@ -8,10 +8,10 @@ from math import inf
 import torch
 from torch import Tensor
 
-from rbptrack.scoring.scorer import TILE_LOGITS, Scorer, first_largest
+from rbptrack.scoring.scorer import TILE_LOGITS, Scorer, row_maxima
 from rbptrack.scoring.scores import Scores
 
-_TILE_CUDA = 16_000_000
+_TILE_LOGITS_CUDA = 16_000_000  # the number of logits in a tile on CUDA
 _LOWEST = -1e30  # replaces logits of -inf, because the difference of two -inf would be NaN
 
 
@@ -23,10 +23,12 @@ class PairScorer:
     Args:
         scorer: the scorer of the measured model.
         reference: the scorer of the reference model, on the same device, with chunks of the same size.
-        entries: the number of vocabulary entries that are compared, from the first. The rows after them are padding.
+        entries: the number of vocabulary entries that are compared. They are the first rows of both heads. The rows
+            after them are padding.
 
     Attributes:
-        padding: the largest total probability of the padding rows at any token so far, in either model, ().
+        padding: the largest total probability of the padding rows at any token that was scored so far, in either
+            model, ().
     """
 
     def __init__(self, scorer: Scorer, reference: Scorer, *, entries: int) -> None:
@@ -34,7 +36,7 @@ class PairScorer:
         self._reference = reference
         self._entries = entries
         device = scorer.head.weight.device
-        self._tile = max(1, (_TILE_CUDA if device.type == "cuda" else TILE_LOGITS) // entries)
+        self._tile = max(1, (_TILE_LOGITS_CUDA if device.type == "cuda" else TILE_LOGITS) // entries)
         self.padding = torch.zeros((), device=device)
 
     @torch.inference_mode()
@@ -50,32 +52,35 @@ class PairScorer:
         return Scores.concatenate(parts)
 
     def _compare(self, logits: Tensor, reference_logits: Tensor) -> dict[str, Tensor]:
-        """Return the fields of `Scores` that compare the model's logits with the reference's, (tokens, vocabulary)."""
-        parts: list[tuple[Tensor, ...]] = []
-        for low in range(0, len(logits), self._tile):
-            parts.append(self._compare_tile(logits[low : low + self._tile], reference_logits[low : low + self._tile]))
+        """Return the fields of `Scores` that compare two models, by name, from logits (tokens, vocabulary) of both."""
+        tiles: list[tuple[Tensor, ...]] = []
+        for start in range(0, len(logits), self._tile):
+            tile = slice(start, start + self._tile)
+            tiles.append(self._compare_tile(logits[tile], reference_logits[tile]))
         names = ("kl", "accept", "reference_top", "reference_rank")
-        return {name: torch.cat(columns) for name, columns in zip(names, zip(*parts, strict=True), strict=True)}
+        return {name: torch.cat(parts) for name, parts in zip(names, zip(*tiles, strict=True), strict=True)}
 
     def _compare_tile(self, logits: Tensor, reference_logits: Tensor) -> tuple[Tensor, ...]:
-        _, top = first_largest(reference_logits[:, : self._entries])
+        """Return kl, accept, reference_top and reference_rank, (tokens,) each. p is the model, q the reference."""
+        _, top = row_maxima(reference_logits[:, : self._entries])
         rank = (logits[:, : self._entries] >= logits.gather(1, top)).sum(1)
         log_p = self._log_probabilities(logits)
         log_q = self._log_probabilities(reference_logits)
         q = log_q.exp()
-        infinite = ((log_p < _LOWEST / 2) & (q > 0)).any(1)  # p is 0 for an entry with q > 0
-        # KL as the sum of q ln(q / p) + p - q. In this form the rounding errors of both normalisations cancel.
-        ratio = torch.sub(log_q, log_p, out=log_q)
+        is_infinite = ((log_p < _LOWEST / 2) & (q > 0)).any(1)  # p is 0 for an entry with q > 0
+        # KL is computed as the sum of q ln(q / p) + p - q, in which the rounding errors of both normalisations cancel.
+        log_ratio = torch.sub(log_q, log_p, out=log_q)
         p = log_p.exp_()
-        kl = (ratio.mul_(q).sum(1) + (p - q).sum(1)).clamp(min=0).masked_fill(infinite, inf)
+        kl = (log_ratio.mul_(q).sum(1) + (p - q).sum(1)).clamp(min=0).masked_fill(is_infinite, inf)
         accept = torch.minimum(p, q, out=p).sum(1).clamp(max=1)
         return kl, accept, top[:, 0].int(), rank.int()
 
     def _log_probabilities(self, logits: Tensor) -> Tensor:
-        """Return the ln of the probabilities (tokens, entries) among the compared entries. Updates `padding`."""
-        named = logits[:, : self._entries].clamp(min=_LOWEST)
-        total = named.logsumexp(1, keepdim=True)
+        """Return ln p of the compared entries, (tokens, entries), normalised over these entries. Updates `padding`."""
+        compared = logits[:, : self._entries].clamp(min=_LOWEST)
+        log_total = compared.logsumexp(1, keepdim=True)
         if logits.shape[1] > self._entries:
-            odds = (logits[:, self._entries :] - total).exp().sum(1)  # odds of the padding against the compared entries
+            # The probability of the padding, divided by that of the compared entries.
+            odds = (logits[:, self._entries :] - log_total).exp().sum(1)
             self.padding = torch.maximum(self.padding, (odds / (1 + odds)).amax())
-        return torch.sub(named, total, out=named)
+        return torch.sub(compared, log_total, out=compared)

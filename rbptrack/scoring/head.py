@@ -16,11 +16,11 @@ class Head:
     Attributes:
         weight: the weight matrix, (vocabulary, width).
         bias: the bias, (vocabulary,). None if there is no bias or if `product` adds it.
-        softcap: the number c in c * tanh(logits / c), as in Gemma 2. None if there is no softcap.
-        scale: the factor on the logits, as in Cohere and Granite.
+        softcap: the number c in c * tanh(logits / c), which Gemma 2 uses. None if there is no softcap.
+        scale: the factor by which logits are multiplied. Cohere's and Granite's models have one.
         left_out: ids of entries that are not ranked, int64 (entries,), or None. Their logits become -inf.
         product: for a quantised head, the function that computes hidden @ weight.T + bias of hidden states (tokens,
-            width). `weight` then only has the right shape. Its values are not used.
+            width). Only the shape and the device of `weight` are then used, not its values.
     """
 
     weight: Tensor
@@ -40,16 +40,16 @@ class Head:
         return replace(self, left_out=torch.tensor(entries, dtype=torch.int64, device=self.weight.device))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return full float32 logits (tokens, vocabulary) of hidden states (tokens, width).
+        """Return the full float32 logits (tokens, vocabulary) of hidden states (tokens, width).
 
-        They take much memory. Use this for checks on a few tokens only.
+        Full logits take much memory. Call this for a few tokens only, to check a model.
         """
         if self.product is not None:
             return self.finish(self.product(hidden)[:, : self.vocab_size].float())
         return self.finish(hidden.float() @ self.weight.float().T)
 
     def finish(self, product: Tensor) -> Tensor:
-        """Turn the product hidden @ weight.T (tokens, vocabulary) into logits, in place."""
+        """Turn the product hidden @ weight.T (tokens, vocabulary) into logits. The product is overwritten."""
         if self.bias is not None:
             product.add_(self.bias)
         if self.scale != 1.0:

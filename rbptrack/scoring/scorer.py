@@ -1,4 +1,4 @@
-"""Computes ranks in constant memory. Only a chunk of tokens has logits at any time.
+"""Computes ranks in constant memory: only the logits of one chunk of tokens are in memory at any time.
 
 On a CPU, a chunk is reduced to scores in smaller tiles, which fit into the processor's cache.
 """
@@ -21,18 +21,22 @@ log = logging.getLogger(__name__)
 TILE_LOGITS = 800_000
 """The number of logits in a tile on a CPU. A tile takes 3.2 MB and stays in the processor's cache.
 
-Above 32 MB the operating system takes back each temporary array after use. Getting its pages again takes several times
-as long as the arithmetic.
+The memory of a temporary array above 32 MB goes back to the operating system after each use. To get it again takes
+several times as long as the arithmetic.
 """
 
 _WEIGHTS_BLOCK = 4_000_000  # half-precision weights that are converted to float32 at once; they take 16 MB
 _SPAN = 256  # entries; a row is searched for its largest entry in spans of this length
 _LOG2_E = math.log2(math.e)
-_ADDS_PRODUCTS = torch.backends.cpu.get_cpu_capability() not in ("DEFAULT", "NO AVX")  # torch's kernels then use FMA
-_MM_WIDENS = hasattr(torch.ops.aten.mm, "dtype_out")  # float32 products of half-precision factors on CUDA, torch 2.8
-_NATS = 1e-4  # largest allowed difference between the log-probabilities of the compiled and the eager reduction
+_HAS_FMA = torch.backends.cpu.get_cpu_capability() not in ("DEFAULT", "NO AVX")  # a product and a sum round only once
+_MM_HAS_OUT_DTYPE = hasattr(torch.ops.aten.mm, "dtype_out")  # torch 2.8: float32 products of half-precision factors
+_TOLERANCE = 1e-4  # nats; largest allowed difference between the compiled and the eager reduction
 
 Reduction = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
+"""A function that takes logits, (tokens, vocabulary), and the targets' logits, (tokens, 1).
+
+It returns the first six fields of `Scores`, in their order.
+"""
 
 
 class Scorer:
@@ -43,31 +47,32 @@ class Scorer:
     Args:
         head: the output head, on the device that computes the scores.
         chunk_tokens: the number of tokens whose logits are in memory at once. They take chunk_tokens * |V| * 4 bytes.
-        on_cpu: the compiled reduction from `compiled_cpu_reduction`. Without it, a CPU uses eager operations.
+        cpu_reduction: the compiled reduction from `compiled_cpu_reduction`. If None, a CPU uses eager operations.
 
     Attributes:
-        note: why the reduction on CUDA is not compiled. Empty if it is.
+        note: why the reduction on CUDA is not compiled. Empty if it is compiled.
     """
 
-    def __init__(self, head: Head, *, chunk_tokens: int, on_cpu: Reduction | None = None) -> None:
+    def __init__(self, head: Head, *, chunk_tokens: int, cpu_reduction: Reduction | None = None) -> None:
         self.head = head
         self.chunk_tokens = chunk_tokens
         self.note = ""
-        self._on_cpu = on_cpu
+        self._cpu_reduction = cpu_reduction
         weight = head.weight
         vocabulary, width = weight.shape
         self._cuda = weight.device.type == "cuda"
         self._logits = torch.empty(chunk_tokens, vocabulary, dtype=torch.float32, device=weight.device)
         self._tile = chunk_tokens if self._cuda else min(chunk_tokens, max(1, TILE_LOGITS // vocabulary))
-        self._compiled: Reduction | None = None
+        self._cuda_reduction: Reduction | None = None
         self._scratch = None if self._cuda else torch.empty(self._tile, vocabulary)
-        half = weight.dtype != torch.float32 and head.product is None
-        self._widens = half and self._cuda and _MM_WIDENS
-        # Products are always float32, because bfloat16 logits tie at a large share of positions. The weights are
-        # converted to float32 in blocks, because a whole copy would take twice the head's memory.
-        self._block = min(vocabulary, max(1, _WEIGHTS_BLOCK // width))
-        copied = half and not self._widens
-        self._weight = torch.empty(self._block, width, device=weight.device) if copied else None
+        is_half = weight.dtype != torch.float32 and head.product is None
+        # Products are always float32, because bfloat16 logits tie at a large share of positions. If torch cannot
+        # multiply the half-precision weights into float32, they are converted in blocks: a whole copy in float32 would
+        # take twice the head's memory.
+        self._multiplies_half = is_half and self._cuda and _MM_HAS_OUT_DTYPE
+        self._block_rows = min(vocabulary, max(1, _WEIGHTS_BLOCK // width))
+        converts = is_half and not self._multiplies_half
+        self._float32_block = torch.empty(self._block_rows, width, device=weight.device) if converts else None
 
     @torch.inference_mode()
     def __call__(self, hidden: Tensor, targets: Tensor) -> Scores:
@@ -82,37 +87,37 @@ class Scorer:
         logits = self._logits[: len(hidden)]
         if head.product is not None:
             logits.copy_(head.product(hidden)[:, : head.vocab_size])
-        elif self._widens:
+        elif self._multiplies_half:
             torch.mm(hidden.to(head.weight.dtype), head.weight.T, out_dtype=torch.float32, out=logits)
-        elif self._weight is None:
+        elif self._float32_block is None:
             torch.mm(hidden.float(), head.weight.T, out=logits)
         else:
             hidden = hidden.float()
-            for low in range(0, head.vocab_size, self._block):
-                rows = head.weight[low : low + self._block]
-                block = self._weight[: len(rows)].copy_(rows)
-                torch.mm(hidden, block.T, out=logits[:, low : low + self._block])
+            for start in range(0, head.vocab_size, self._block_rows):
+                rows = head.weight[start : start + self._block_rows]
+                block = self._float32_block[: len(rows)].copy_(rows)
+                torch.mm(hidden, block.T, out=logits[:, start : start + self._block_rows])
         return head.finish(logits)
 
     def reduce(self, logits: Tensor, targets: Tensor) -> Scores:
-        """Reduce logits (tokens, vocabulary) of this scorer to scores. On a CPU this may overwrite the logits."""
-        # The target's logit comes from the same product as the others, so it equals itself exactly.
+        """Reduce logits (tokens, vocabulary) from this scorer to scores. On a CPU this may overwrite the logits."""
+        # The target's logit is taken from the logits, not computed again. It is thus exactly equal to its own entry.
         target_logits = logits.gather(1, targets[:, None])
         if self._cuda:
             return Scores(*self._reduce_on_cuda(logits, target_logits))
-        if self._on_cpu is not None:
-            return Scores(*self._on_cpu(logits, target_logits))
+        if self._cpu_reduction is not None:
+            return Scores(*self._cpu_reduction(logits, target_logits))
         parts = []
-        for low in range(0, len(logits), self._tile):
-            tile = logits[low : low + self._tile]
-            parts.append(Scores(*eager_reduction(tile, target_logits[low : low + self._tile], self._scratch)))
+        for start in range(0, len(logits), self._tile):
+            tile = slice(start, start + self._tile)
+            parts.append(Scores(*eager_reduction(logits[tile], target_logits[tile], self._scratch)))
         return Scores.concatenate(parts)
 
     def _reduce_on_cuda(self, logits: Tensor, target_logits: Tensor) -> tuple[Tensor, ...]:
-        """Reduce with compiled code. If it disagrees with eager operations on the first chunk, use eager operations."""
-        if self._compiled is None:
-            self._compiled, self.note = choose_reduction(compiled_reduction(), logits, target_logits)
-        return self._compiled(logits, target_logits)
+        """Reduce with compiled code, or with eager operations if the two disagree on the first chunk."""
+        if self._cuda_reduction is None:
+            self._cuda_reduction, self.note = choose_reduction(compiled_reduction(), logits, target_logits)
+        return self._cuda_reduction(logits, target_logits)
 
 
 def eager_reduction(logits: Tensor, target_logits: Tensor, scratch: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -126,31 +131,31 @@ def eager_reduction(logits: Tensor, target_logits: Tensor, scratch: Tensor | Non
     Args:
         logits: logits, (tokens, vocabulary), float32. They are overwritten if `scratch` is given.
         target_logits: the targets' logits, (tokens, 1).
-        scratch: a float32 tensor for temporaries, at least as large as the logits, or None. With it, comparisons give
-            0.0 and 1.0. Summing floats is several times faster than summing booleans, and exact below 2^24.
+        scratch: a float32 tensor for temporary results, at least as large as the logits, or None. If it is given,
+            comparisons give 0.0 and 1.0 instead of booleans. Summing floats is several times faster, and exact below
+            2^24.
     """
     in_place = scratch is not None
     if scratch is not None:
         scratch = scratch[: len(logits)]
     greater = torch.gt(logits, target_logits, out=scratch).sum(1)
     equal = torch.eq(logits, target_logits, out=scratch).sum(1)
-    highest, top = first_largest(logits)  # (tokens, 1)
+    highest, top = row_maxima(logits)  # (tokens, 1)
     # e^(x - x_max) is computed as a power of two: exp2 takes a third of exp's time on a CPU, and subtraction and change
-    # of base are one operation. The exponent of the maximum should be 0 but is `off`, the rounding error of
+    # of base are one operation. The exponent of the maximum should be 0 but is `offset`, the rounding error of
     # x_max log2(e). All entries have this error, so it is taken out. The largest error against float64 was 3e-6 nats,
     # also for logits of 10,000. This needs a processor that multiplies and adds with one rounding.
-    if logits.is_cuda or _ADDS_PRODUCTS:
+    if logits.is_cuda or _HAS_FMA:
         powers = torch.add(highest * -_LOG2_E, logits, alpha=_LOG2_E, out=logits if in_place else None)
     else:
         powers = torch.sub(logits, highest, out=logits if in_place else None).mul_(_LOG2_E)
-    off = powers.gather(1, top)[:, 0]
-    scale = torch.exp2(-off)
+    offset = powers.gather(1, top)[:, 0]
+    scale = torch.exp2(-offset)
     terms = torch.exp2(powers, out=scratch)
     total = terms.sum(1) * scale
-    weighted = torch.mul(terms, powers, out=powers if in_place else None).nansum(
-        1
-    )  # 0 * -inf where entries are left out
-    weighted = weighted * (scale / _LOG2_E) - off / _LOG2_E * total
+    products = torch.mul(terms, powers, out=powers if in_place else None)
+    weighted = products.nansum(1)  # the product of an entry that is left out, 0 * -inf, is NaN
+    weighted = weighted * (scale / _LOG2_E) - offset / _LOG2_E * total
     log_total = total.log().clamp(min=0)
     return (
         greater.int(),
@@ -162,29 +167,29 @@ def eager_reduction(logits: Tensor, target_logits: Tensor, scratch: Tensor | Non
     )
 
 
-def first_largest(logits: Tensor) -> tuple[Tensor, Tensor]:
+def row_maxima(logits: Tensor) -> tuple[Tensor, Tensor]:
     """Return the largest entry of each row of logits (tokens, vocabulary) and its first index, (tokens, 1) each.
 
-    On a CPU, torch finds an index in a long row ten times slower than a maximum. The maxima of spans are therefore
-    computed first.
+    On a CPU, torch takes ten times as long for the index of a maximum in a long row as for the maximum. The maxima of
+    spans are therefore computed first, and the index is then sought in one span.
     """
     if logits.is_cuda:
         top = logits.argmax(1, keepdim=True)  # torch returns the first of several equal entries
         return logits.gather(1, top), top
     vocabulary = logits.shape[1]
-    whole = vocabulary - vocabulary % _SPAN
-    maxima = logits[:, :whole].view(len(logits), -1, _SPAN).amax(2)  # (tokens, spans)
-    if whole < vocabulary:
-        maxima = torch.cat([maxima, logits[:, whole:].amax(1, keepdim=True)], 1)
+    in_whole_spans = vocabulary - vocabulary % _SPAN
+    maxima = logits[:, :in_whole_spans].view(len(logits), -1, _SPAN).amax(2)  # (tokens, spans)
+    if in_whole_spans < vocabulary:
+        maxima = torch.cat([maxima, logits[:, in_whole_spans:].amax(1, keepdim=True)], 1)
     span = maxima.argmax(1, keepdim=True)
-    places = (span * _SPAN + torch.arange(_SPAN, device=logits.device)).clamp(max=vocabulary - 1)
-    top = places.gather(1, logits.gather(1, places).argmax(1, keepdim=True))
+    indices = (span * _SPAN + torch.arange(_SPAN, device=logits.device)).clamp(max=vocabulary - 1)
+    top = indices.gather(1, logits.gather(1, indices).argmax(1, keepdim=True))
     return maxima.gather(1, span), top
 
 
 @cache
 def compiled_reduction() -> Reduction:
-    """Return `eager_reduction`, compiled by torch for any number of tokens. Its first call compiles it."""
+    """Return `eager_reduction`, compiled by torch for any number of tokens. torch compiles it at the first call."""
     function: Reduction = torch.compile(eager_reduction, dynamic=True)
     return function
 
@@ -193,7 +198,7 @@ def fused_reduction(logits: Tensor, target_logits: Tensor, highest: Tensor) -> t
     """Compute greater, ties, logprob, entropy and top_logprob of `Scores`, (tokens,) each.
 
     torch compiles this function into one pass over the logits. The formulas are those of `eager_reduction`. The search
-    for the largest entry is not part of it, because compiled code is slower at it than `first_largest`.
+    for the largest entry is not part of it, because `row_maxima` is faster than compiled code.
 
     Args:
         logits: (tokens, vocabulary), float32.
@@ -206,7 +211,7 @@ def fused_reduction(logits: Tensor, target_logits: Tensor, highest: Tensor) -> t
     below = logits - highest
     terms = torch.exp2(below * _LOG2_E)
     total = terms.sum(1)
-    weighted = torch.where(terms > 0, terms * below, 0.0).sum(1)  # entries that are left out are -inf below
+    weighted = torch.where(terms > 0, terms * below, 0.0).sum(1)  # `below` is -inf for entries that are left out
     log_total = total.log().clamp(min=0)
     return (
         greater,
@@ -219,23 +224,23 @@ def fused_reduction(logits: Tensor, target_logits: Tensor, highest: Tensor) -> t
 
 @cache
 def compiled_cpu_reduction(vocab_size: int) -> Reduction | None:
-    """Return the reduction as torch compiles it for a CPU, for rows of `vocab_size` logits and any number of tokens.
+    """Return a reduction that torch compiles for a CPU, for rows of `vocab_size` logits and any number of tokens.
 
     Compiling takes about five seconds. Returns None if torch cannot compile here (it needs a C++ compiler) or if the
     compiled numbers differ from those of eager operations.
     """
-    rest: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]] = torch.compile(fused_reduction, dynamic=True)
+    fused: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]] = torch.compile(fused_reduction, dynamic=True)
 
     def reduce(logits: Tensor, target_logits: Tensor) -> tuple[Tensor, ...]:
-        highest, top = first_largest(logits)
-        greater, ties, logprob, entropy, top_logprob = rest(logits, target_logits, highest)
+        highest, top = row_maxima(logits)
+        greater, ties, logprob, entropy, top_logprob = fused(logits, target_logits, highest)
         return greater, ties, logprob, entropy, top[:, 0].int(), top_logprob
 
-    draw = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     with torch.inference_mode():  # later calls are in this mode
-        logits = (torch.randn(64, vocab_size, generator=draw) * 4).round(decimals=1)  # one decimal gives ties
+        logits = (torch.randn(64, vocab_size, generator=generator) * 4).round(decimals=1)  # one decimal gives ties
         logits[:, -1] = float("-inf")
-        target_logits = logits.gather(1, torch.randint(vocab_size, (64, 1), generator=draw))
+        target_logits = logits.gather(1, torch.randint(vocab_size, (64, 1), generator=generator))
         chosen, _ = choose_reduction(reduce, logits, target_logits)
     return reduce if chosen is reduce else None
 
@@ -249,28 +254,28 @@ def choose_reduction(candidate: Reduction, logits: Tensor, target_logits: Tensor
         target_logits: the targets' logits, (tokens, 1).
 
     Returns:
-        The candidate and an empty text if the numbers agree. Otherwise `eager_reduction` and the reason.
+        The candidate and an empty text if the numbers agree. Otherwise `eager_reduction` and a note for the user.
 
     Raises:
         torch.OutOfMemoryError: memory ran out, so the candidate could not be checked.
     """
-    want = eager_reduction(logits, target_logits)
+    expected = eager_reduction(logits, target_logits)
     try:
-        got = candidate(logits, target_logits)
-        same = all(_agree(a, b) for a, b in zip(got, want, strict=True))
-        why = "" if same else "its numbers differ from those of eager operations"
+        computed = candidate(logits, target_logits)
+        if all(_agree(a, b) for a, b in zip(computed, expected, strict=True)):
+            return candidate, ""
+        reason = "its numbers differ from those of eager operations"
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # torch.compile fails in many ways, for example without a compiler
-        why = f"torch cannot compile it ({type(error).__name__})"
-    if why:
-        log.log(logging.WARNING if logits.is_cuda else logging.INFO, "the reduction of logits runs eagerly: %s", why)
-        return eager_reduction, f"the reduction of logits runs eagerly: {why}"
-    return candidate, ""
+        reason = f"torch cannot compile it ({type(error).__name__})"
+    note = f"the reduction of logits runs eagerly: {reason}"
+    log.log(logging.WARNING if logits.is_cuda else logging.INFO, "%s", note)
+    return eager_reduction, note
 
 
 def _agree(a: Tensor, b: Tensor) -> bool:
-    """Return whether two results agree: counts exactly, others up to rounding. NaN must be at the same tokens."""
+    """Return whether two results agree. Integers must be equal, floats nearly equal, and NaN at the same tokens."""
     if not a.is_floating_point():
         return torch.equal(a, b)
-    return torch.allclose(a, b, rtol=1e-5, atol=_NATS, equal_nan=True)
+    return torch.allclose(a, b, rtol=1e-5, atol=_TOLERANCE, equal_nan=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of each target. Each field has shape (tokens,). The last four are None without a reference model.
+    """The scores of each target, (tokens,) in each field. The last four fields are None without a reference model.
 
     Attributes:
         greater: number of entries with a logit strictly above the target's, int32.
@@ -21,9 +21,9 @@ class Scores:
         top: id of the entry with the largest logit, int32. If several have it, the smallest id.
         top_logprob: ln p(top), nats, at most 0, float32.
         kl: KL(reference || model), nats, at least 0, float32.
-        accept: sum over the entries of the smaller of both models' probabilities, float32.
+        accept: sum over the entries of the smaller of the two models' probabilities, float32.
         reference_top: id of the entry that the reference ranks first, int32.
-        reference_rank: rank of that entry in the model (1 + entries above it + other entries equal to it), int32.
+        reference_rank: rank of `reference_top` in the model (1 + entries above it + other entries equal to it), int32.
     """
 
     greater: Tensor
@@ -42,7 +42,7 @@ class Scores:
 
     @property
     def columns(self) -> dict[str, Tensor]:
-        """The fields that are not None, by name."""
+        """The fields that are not None, by their names."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 

@@ -28,7 +28,7 @@ class TinyModel:
     head: Head
     vocab_size: int = VOCABULARY
     device: torch.device = CPU
-    spread: bool = False
+    is_spread: bool = False
     largest_params: int = 1000
     logits_per_token: int = VOCABULARY
     max_length: int = 100

@@ -253,7 +253,7 @@ def test_compiled_cpu_reduction_gives_the_ranks_of_the_eager_one() -> None:
     head = Head(torch.randn(1000, 8).round(decimals=1)).without([3, 999])
     hidden = torch.randn(50, 8).round(decimals=1)
     targets = torch.randint(4, 900, (50,))
-    scores = Scorer(head, chunk_tokens=16, on_cpu=compiled_reduction)(hidden, targets)
+    scores = Scorer(head, chunk_tokens=16, cpu_reduction=compiled_reduction)(hidden, targets)
     eager = Scorer(head, chunk_tokens=16)(hidden, targets)
     for name, column in eager.columns.items():
         if column.is_floating_point():
