@@ -37,7 +37,7 @@ from rbptrack.analysis.scores import plain_name
 from rbptrack.base.errors import BadInput
 from rbptrack.base.formatting import listed
 from rbptrack.base.validation import broken_rules
-from rbptrack.config.patterns import without_size
+from rbptrack.config.patterns import separate_size
 from rbptrack.ranks import CE, HEADLINE_KS, RankTable, parse_rbp_name, rbp_ks, rbp_name
 
 _CE_TOLERANCE = 0.02  # the allowed relative difference of CE; a mean over batches does not weigh all tokens alike
@@ -147,7 +147,7 @@ def family_and_size(model: str) -> tuple[str, str]:
     `gpt2-medium`. It is empty if the name has no hyphen.
     """
     name = model.rpartition("/")[2]
-    family, size = without_size(name)
+    family, size = separate_size(name)
     if not size and "-" in name.strip("-"):
         family, _, size = name.rpartition("-")
     return family, size

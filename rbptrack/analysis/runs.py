@@ -17,7 +17,7 @@ from rbptrack.analysis.rank_store import RankStore
 from rbptrack.base.errors import BadInput, shortened_list, unknown_name
 from rbptrack.base.expression import rows_that_pass
 from rbptrack.base.formatting import counted, readable_text
-from rbptrack.config.patterns import natural_key, passes
+from rbptrack.config.patterns import matches_patterns, natural_key
 from rbptrack.facts import BY_NAME, COLUMNS, DISTINGUISHING
 from rbptrack.ranks import HEADLINE_KS, DocumentCounts, RankHistogram, RankTable, is_rbp_column, rbp_name
 
@@ -147,7 +147,7 @@ class Runs:
             names = [rows[column].astype("string").fillna("")]
             if column == "model":  # a model can also be named by family and size, such as nano/6k
                 names.append(_family_and_size(rows).fillna(""))
-            passed = rows[[passes(run_names, patterns) for run_names in zip(*names, strict=True)]]
+            passed = rows[[matches_patterns(run_names, patterns) for run_names in zip(*names, strict=True)]]
             if not len(passed):
                 holder = "The store has"
                 if len(rows) < len(self.frame):

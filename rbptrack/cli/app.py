@@ -1,7 +1,7 @@
-"""The command line: its commands, and how their errors become messages and exit codes.
+"""The command line: registers the commands, and turns their errors into messages and exit codes.
 
 `measure`, `plan` and `demo` take Hydra's overrides, such as `model=pythia/70m`. The other commands take flags. This
-file imports nothing slow, because `--help` and completion load it.
+file imports no slow modules, because `--help` and completion load it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rbptrack.cli.ui import ui
 from rbptrack.cli.verify import verify
 from rbptrack.config.paths import mlruns_folder
 from rbptrack.console.log import logged
-from rbptrack.console.output import complain, program
+from rbptrack.console.output import complain, program_name
 
 TRACEBACK = "--traceback"  # accepted at any place on the command line
 
@@ -99,18 +99,18 @@ def main() -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may have no ± or α
     words = [word for word in sys.argv[1:] if word != TRACEBACK]
     with logged(mlruns_folder() / "rbptrack.log", on_terminal=TRACEBACK in sys.argv):
-        return _guarded(lambda: _run(words))
+        return _run_with_messages(lambda: _run_command(words))
 
 
-def _run(words: Sequence[str]) -> int:
+def _run_command(words: Sequence[str]) -> int:
     if "_RBPTRACK_COMPLETE" in os.environ:
         insert_measure(os.environ)
     with stop_signals_raise():
-        return app(_with_command(words), prog_name=program(), standalone_mode=False) or 0
+        return app(_add_default_command(words), prog_name=program_name(), standalone_mode=False) or 0
 
 
-def _with_command(words: Sequence[str]) -> list[str]:
-    """Add the command `measure` in front if the first word is key=value or a flag. Without words, return `--help`.
+def _add_default_command(words: Sequence[str]) -> list[str]:
+    """Add the command `measure` if the first word is key=value or a flag. Without words, return `--help`.
 
     Raises:
         BadInput: the command is unknown.
@@ -140,11 +140,11 @@ def _check_command(word: str) -> None:
     for key in ("model", "dataset"):
         if near := nearest(word, config_names(key)):
             raise BadInput(f"no command {word}. Did you mean {key}={near[0]}?")
-    raise BadInput(f"no command {word}. To list the commands: {program()} --help")
+    raise BadInput(f"no command {word}. To list the commands: {program_name()} --help")
 
 
-def _message(error: TyperException) -> str:
-    """Return the text of an error. If an unknown option is named like a column, suggest `--where` with it."""
+def _error_text(error: TyperException) -> str:
+    """Return the text of an error. If an unknown option has the name of a column, suggest `--where` with it."""
     from rbptrack.facts import BY_NAME
 
     context = getattr(error, "ctx", None)
@@ -155,8 +155,8 @@ def _message(error: TyperException) -> str:
     return f'{error.message}. Did you mean --where "{column} == {value}"?'
 
 
-def _example(error: TyperException) -> str:
-    """Return the example from the help of the command that was called wrongly, or else the command's usage."""
+def _example_or_usage(error: TyperException) -> str:
+    """Return the example from the help of the command that failed. If it has none, return the usage of the command."""
     context = getattr(error, "ctx", None)
     if context is None:
         return ""
@@ -164,10 +164,10 @@ def _example(error: TyperException) -> str:
     return f"{label}{example.partition(chr(10))[0]}" if label else str(context.get_usage())
 
 
-def _guarded(command: Callable[[], int]) -> int:
-    """Run a command and return its exit code. Known errors are printed in one or two lines.
+def _run_with_messages(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code. Expected errors are printed in one or two lines.
 
-    The exit code is 2 for bad input and 1 for other errors.
+    The exit code of an error is 2 for bad input and 1 otherwise. An unexpected error is raised.
     """
     try:
         code = command()
@@ -178,7 +178,7 @@ def _guarded(command: Callable[[], int]) -> int:
         complain("interrupted; finished measurements are saved")
         return error.code if isinstance(error, Stopped) else INTERRUPTED
     except TyperException as error:
-        complain(" ".join(f"{_message(error)} {_example(error)}".split()))
+        complain(" ".join(f"{_error_text(error)} {_example_or_usage(error)}".split()))
         return error.exit_code
     except RbptrackError as error:
         complain(without_password(str(error)), without_password(error.trace))

@@ -6,7 +6,7 @@ from collections.abc import MutableMapping
 
 import typer
 
-from rbptrack.config.patterns import families
+from rbptrack.config.patterns import sizes_by_family
 
 _GROUP_OF_KEY = {
     "model": "model",
@@ -18,8 +18,8 @@ _GROUP_OF_KEY = {
 }
 
 
-def words(context: typer.Context, incomplete: str) -> list[str]:
-    """Return completions of a word of `measure` or `plan`: keys, or models and datasets that have a config.
+def complete_words(context: typer.Context, incomplete: str) -> list[str]:
+    """Return completions of a word of `measure`, `plan` or `demo`: keys, or names of configs such as models.
 
     Bash splits `model=nano/` into the three words `model`, `=` and `nano/`, and asks to complete the last one. Other
     shells treat it as one word.
@@ -29,21 +29,21 @@ def words(context: typer.Context, incomplete: str) -> list[str]:
         incomplete: the word to complete.
 
     """
-    from rbptrack.config.keys import keys
+    from rbptrack.config.keys import key_types
 
-    before = context.params.get("words") or []
+    previous_words = context.params.get("words") or []
     if incomplete == "=":
-        return _values(before[-1] if before else "", "")
-    if before and before[-1] == "=":
-        return _values(before[-2] if len(before) > 1 else "", incomplete)
+        return _complete_value(previous_words[-1] if previous_words else "", "")
+    if previous_words and previous_words[-1] == "=":
+        return _complete_value(previous_words[-2] if len(previous_words) > 1 else "", incomplete)
     key, equals, value = incomplete.partition("=")
     if equals:
-        return [f"{key}={completed}" for completed in _values(key, value)]
-    options = [*_GROUP_OF_KEY, *(name for name in keys() if not name.startswith("reference."))]
+        return [f"{key}={completed}" for completed in _complete_value(key, value)]
+    options = [*_GROUP_OF_KEY, *(name for name in key_types() if not name.startswith("reference."))]
     return [f"{option}=" for option in options if option.startswith(incomplete)]
 
 
-def analyzers(incomplete: str) -> list[str]:
+def complete_analyzers(incomplete: str) -> list[str]:
     """Return the names of the analyzers that begin with `incomplete`."""
     from rbptrack.discovery import ANALYZERS, find_plugins
 
@@ -51,24 +51,24 @@ def analyzers(incomplete: str) -> list[str]:
 
 
 def insert_measure(environment: MutableMapping[str, str]) -> None:
-    """Insert `measure` into the command line to complete, if it begins with a key: `rbptrack model=<Tab>`.
+    """Insert `measure` into a command line that begins with a key, such as `rbptrack model=<Tab>`, to complete it.
 
-    Shells pass the command line in environment variables, which this function changes.
+    Shells pass the command line in environment variables. This function changes them.
     """
     for variable in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS"):
-        program, _, rest = environment.get(variable, "").replace("\n", " ").partition(" ")
-        if rest.partition("=")[0].strip() in _GROUP_OF_KEY and "=" in rest:
-            environment[variable] = f"{program} measure {rest}"
+        program, _, words = environment.get(variable, "").replace("\n", " ").partition(" ")
+        if words.partition("=")[0].strip() in _GROUP_OF_KEY and "=" in words:
+            environment[variable] = f"{program} measure {words}"
             environment["COMP_CWORD"] = str(int(environment.get("COMP_CWORD", "0")) + 1)
 
 
-def _values(key: str, value: str) -> list[str]:
-    """Return completions of a key's value. If the value is a list with commas, only its last element is completed."""
+def _complete_value(key: str, value: str) -> list[str]:
+    """Return completions of the value of a key. Of a list with commas, the last element is completed."""
     if key not in _GROUP_OF_KEY:
         return []
     from rbptrack.config.command_line import config_names
 
     names = config_names(_GROUP_OF_KEY[key])
-    begun, comma, last = value.rpartition(",")
-    options = [*names, *(f"{family}/*" for family in families(names))]
-    return [f"{begun}{comma}{option}" for option in options if option.startswith(last)]
+    first_elements, comma, last_element = value.rpartition(",")
+    options = [*names, *(f"{family}/*" for family in sizes_by_family(names))]
+    return [f"{first_elements}{comma}{option}" for option in options if option.startswith(last_element)]

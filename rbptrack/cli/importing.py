@@ -11,7 +11,7 @@ import typer
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.formatting import listed
-from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, whole_store, with_selection
+from rbptrack.cli.options import UNSET, PluginOptions, PluginsPath, Selection, select_all, with_selection
 from rbptrack.config.paths import user_path
 from rbptrack.console.output import complain, say
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rbptrack.discovery import Plugins
 
 
-@with_selection(whole_store)
+@with_selection(select_all)
 def import_(
     selection: Selection,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="a bundle, or a file that an importer can read")],
@@ -45,10 +45,10 @@ def import_(
         lines = import_bundle(path, selection.store)
     else:
         importers = find_plugins(IMPORTERS, plugins_path)
-        chosen = importer or _importer_for(importers, path)
+        chosen = importer or _find_importer(importers, path)
         plugin = make_plugin_from_words(importers.load(chosen), options)
         content = call_plugin(
-            plugin, lambda: check_imported(path, plugin.read(path), read_name=_name_reader()), CheckedContent
+            plugin, lambda: check_imported(path, plugin.read(path), read_name=_make_name_reader()), CheckedContent
         )
         lines = import_content(chosen, content, path, selection.store)
     for line in lines:
@@ -56,28 +56,30 @@ def import_(
     return 0
 
 
-def _importer_for(importers: Plugins[Importer], path: Path) -> str:
-    """Return the name of the importer that can read a file. Raises BadInput if there is not exactly one.
+def _find_importer(importers: Plugins[Importer], path: Path) -> str:
+    """Return the name of the importer that can read a file. Raises BadInput unless exactly one importer can read it.
 
-    A broken importer is skipped, and a line on stderr says why.
+    A broken importer is skipped, and a line on standard error says why.
     """
     from rbptrack.discovery import call_plugin
 
-    takers = []
-    faults: list[RbptrackError] = []
+    able_importers = []
+    errors: list[RbptrackError] = []
     for plugin in importers.load_matching(["*"]):
         importer = plugin()
         try:
             if call_plugin(importer, partial(importer.takes, path), bool):
-                takers.append(plugin.name)
+                able_importers.append(plugin.name)
         except RbptrackError as error:
-            faults.append(error)
-    for fault in [*importers.broken, *faults]:
-        complain(str(fault), fault.trace)
-    if len(takers) == 1:
-        return takers[0]
-    if takers:
-        raise BadInput(f"{path}: several importers can read it: {listed(takers)}. Choose one with --importer NAME")
+            errors.append(error)
+    for failure in [*importers.broken, *errors]:
+        complain(str(failure), failure.trace)
+    if len(able_importers) == 1:
+        return able_importers[0]
+    if able_importers:
+        raise BadInput(
+            f"{path} can be read by several importers: {listed(able_importers)}. Choose one with --importer NAME"
+        )
     if path.suffix.lower() == ".zip":
         raise BadInput(
             f"{path} is not a bundle of rbptrack, or it is damaged: it is not a zip file, or it holds no bundle.json"
@@ -90,15 +92,15 @@ def _importer_for(importers: Plugins[Importer], path: Path) -> str:
         load_json(path, finite=False)  # raises a more precise error if the file is not valid JSON
     names = ", ".join(importers.names)
     raise BadInput(
-        f"{path}: no importer can read it (tried {names}). To learn why one of them cannot, add --importer NAME"
+        f"{path} cannot be read by any importer ({names}). To learn why one of them cannot, add --importer NAME"
     )
 
 
-def _name_reader() -> Callable[[str], tuple[str, str]]:
-    """Return a function that gives the family and the size of a model name.
+def _make_name_reader() -> Callable[[str], tuple[str, str]]:
+    """Return a function that finds the family and the size for the name of a model.
 
-    If a config in conf/model names a repository of this name, the function returns that config's family and size.
-    Otherwise it reads both from the name.
+    If a config in conf/model has a repository of this name, they are the family and the size of that config. Otherwise
+    they are read from the name.
     """
     from rbptrack.analysis.importing import family_and_size
     from rbptrack.config.registration import published_names

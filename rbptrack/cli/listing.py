@@ -10,11 +10,11 @@ import typer
 
 from rbptrack.base import markup
 from rbptrack.base.formatting import counted
-from rbptrack.cli.options import Selection, filtered, whole_store, with_selection
+from rbptrack.cli.options import Selection, select_all, select_filtered, with_selection
 from rbptrack.console.output import say
 
 
-@with_selection(filtered)
+@with_selection(select_filtered)
 def list_(
     selection: Selection,
     sort: Annotated[
@@ -28,10 +28,10 @@ def list_(
     """List measurements as a table."""
     import pandas as pd
 
-    from rbptrack.cli.readable import headline, sorted_by
+    from rbptrack.cli.readable import main_columns, sort_measurements
     from rbptrack.console.tables import print_table
 
-    frame = sorted_by(selection.runs().frame, sort)
+    frame = sort_measurements(selection.runs().frame, sort)
     if form == "csv":
         sys.stdout.write(markup.csv_text(frame))
     elif form == "json":
@@ -39,16 +39,16 @@ def list_(
         json.dump(rows, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False, default=pd.Timestamp.isoformat)
         sys.stdout.write("\n")
     elif form == "table":
-        print_table(headline(frame), by_importance=["dataset", "CE", "RBP_10"])
+        print_table(main_columns(frame), by_importance=["dataset", "CE", "RBP_10"])
         say(counted(len(frame), "measurement"))
     else:
         from rbptrack.reporting import table_text  # imports Altair, which doubles the running time
 
-        sys.stdout.write(table_text(headline(frame), form))
+        sys.stdout.write(table_text(main_columns(frame), form))
     return 0
 
 
-@with_selection(whole_store)
+@with_selection(select_all)
 def show(
     selection: Selection,
     name: Annotated[
@@ -61,11 +61,11 @@ def show(
     """Show the details of one measurement."""
     import pandas as pd
 
-    from rbptrack.cli.readable import details
+    from rbptrack.cli.readable import format_details
     from rbptrack.console.tables import print_table
 
     row = selection.runs().row(name)
-    shown = details(row)
+    shown = format_details(row)
     page = selection.store.measurements.page(str(row["run_id"]))
     if page:
         shown["page"] = page

@@ -1,6 +1,6 @@
-"""Options that several commands share, and the selection of measurements that a user makes with them.
+"""Options that several commands share, and the selection of measurements that they make.
 
-This file imports nothing slow, because `--help` and completion load it together with the file of each command.
+This file imports no slow modules, because `--help` and completion load it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ UNSET: list[str] = []
 
 def list_option(metavar: str, text: str, complete: Callable[[str], list[str]] | None = None) -> Any:
     """Make an option that may be repeated and may hold a list with commas, such as `--family nano,pythia`."""
-    return typer.Option(metavar=metavar, help=text, callback=_split, autocompletion=complete)
+    return typer.Option(metavar=metavar, help=text, callback=_split_values, autocompletion=complete)
 
 
-def _split(values: Sequence[str] | None) -> list[str]:
+def _split_values(values: Sequence[str] | None) -> list[str]:
     return [element for value in values or () for element in split_list(value)]
 
 
-def _check_page(out: Path | None) -> Path | None:
+def _check_page_path(out: Path | None) -> Path | None:
     """Check that a page can be written to a path.
 
     Raises:
@@ -49,9 +49,9 @@ def _check_page(out: Path | None) -> Path | None:
     if out is None:
         return None
     if out.suffix != ".html":
-        raise BadInput(f"--out {out}: a page's name ends in .html")
+        raise BadInput(f"--out {out}: the name of a page must end in .html")
     if out.is_symlink() or (os.path.lexists(out) and not out.is_file()):
-        raise BadInput(f"--out {out} is {describe_kind(out)}: a page can only replace a file. Give another name")
+        raise BadInput(f"--out {out} is {describe_kind(out)}, but a page can replace only a file. Give another name")
     if not out.absolute().parent.is_dir():
         raise BadInput(f"--out {out}: the folder {out.absolute().parent} does not exist; create it or choose another")
     return out
@@ -64,14 +64,14 @@ def page_option(text: str) -> Any:
         text: the help of the option.
 
     """
-    return typer.Option("--out", metavar="FILE.html", help=text, callback=_check_page)
+    return typer.Option("--out", metavar="FILE.html", help=text, callback=_check_page_path)
 
 
 Words = Annotated[
     list[str],
     typer.Argument(
         metavar="KEY=VALUE ...",
-        autocompletion=completion.words,
+        autocompletion=completion.complete_words,
         help="model=NAMES dataset=NAMES k=1,10,100, or any other key of the configuration; --cfg job prints all keys",
     ),
 ]
@@ -125,7 +125,7 @@ class Selection:
 
     @cached_property
     def store(self) -> Store:
-        """The tracking store. The first access delivers measurements that wait on this disk to it."""
+        """The tracking store. Measurements that wait on this disk are delivered to it at the first access."""
         from rbptrack.tracking import Outbox, Store
 
         store = Store(self.uri, self.experiment)
@@ -138,12 +138,12 @@ class Selection:
                             f"{delivered.name} was not sent to the tracking store and stays on this disk: "
                             f"{delivered.error}"
                         )
-            except RbptrackError as error:  # the command may still work; if it does not, it prints its own error
+            except RbptrackError as error:  # the command may still work
                 complain(str(error))
         return store
 
     def options(self) -> dict[str, str]:
-        """Return the options of the command line that make this selection, such as `{"family": "nano*"}`."""
+        """Return the options of the command line that make this selection, by name: `{"family": "nano*"}`."""
         values = {"tracking-uri": self.uri, "experiment": self.experiment}
         for name, value in asdict(self.filters).items() if self.filters else ():
             values[name] = value if isinstance(value, str) else ",".join(value)
@@ -154,12 +154,12 @@ class Selection:
         return self.store.runs(self.filters) if self.filters else self.store.runs()
 
 
-def whole_store(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> Selection:
+def select_all(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> Selection:
     """Select all measurements of a store."""
     return Selection(tracking_uri, experiment)
 
 
-def filtered(
+def select_filtered(
     family: Annotated[
         list[str],
         list_option("NAME,...", "only these families; patterns such as 'nano*', exclusions such as '!nano-2m'"),
@@ -180,25 +180,25 @@ def filtered(
 
 
 def with_selection(choose: Callable[..., Selection]) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Return a decorator that replaces a command's parameter `selection` by options on the command line.
+    """Return a decorator that replaces the parameter `selection` of a command by options of the command line.
 
     Args:
-        choose: function that makes the selection when the command runs. Its parameters become options of the command.
+        choose: the function that makes the selection. Its parameters become options of the command.
 
     """
-    selecting = signature(choose, eval_str=True).parameters
+    selection_parameters = signature(choose, eval_str=True).parameters
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
-        own = dict(signature(command, eval_str=True).parameters)
-        del own["selection"]
+        command_parameters = dict(signature(command, eval_str=True).parameters)
+        del command_parameters["selection"]
 
         def run(**values: Any) -> int:
-            selection = choose(**{name: values.pop(name) for name in selecting})
+            selection = choose(**{name: values.pop(name) for name in selection_parameters})
             return command(selection=selection, **values)
 
         update_wrapper(run, command)
         run.__annotations__ = {}  # Typer then reads the annotations of the signature
-        options = [*own.values(), *selecting.values()]
+        options = [*command_parameters.values(), *selection_parameters.values()]
         run.__signature__ = Signature(  # type: ignore[attr-defined]
             [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options]
         )

@@ -12,9 +12,13 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.files import write_whole
 from rbptrack.base.formatting import short_path
 from rbptrack.cli.options import UNSET, PluginsPath
-from rbptrack.console.output import complain, program, say
+from rbptrack.console.output import complain, program_name, say
 
-_USE = {"analyzer": "analyze {name}", "importer": "import FILE --importer {name}", "exporter": "export OUT --to {name}"}
+_COMMAND_OF_KIND = {
+    "analyzer": "analyze {name}",
+    "importer": "import FILE --importer {name}",
+    "exporter": "export OUT --to {name}",
+}
 
 
 app = typer.Typer()
@@ -22,7 +26,7 @@ app = typer.Typer()
 
 @app.callback(invoke_without_command=True)
 def plugins(ctx: typer.Context, plugins_path: PluginsPath = UNSET) -> int:
-    """List analyzers, importers and exporters with their purpose and their origin."""
+    """List analyzers, importers and exporters, what they do, and where they come from."""
     if ctx.invoked_subcommand:
         return 0
     import pandas as pd
@@ -56,24 +60,27 @@ def new(
     """Create a working plugin in plugins/ of this folder, as a file to start from."""
     from rbptrack.discovery import KINDS, find_plugins, plugin_template
 
-    (kind,) = [kind for kind in KINDS if kind.name == word]
+    kind = next(kind for kind in KINDS if kind.name == word)
     if not name.isidentifier():
         raise BadInput(
-            f"{name}: the name of a plugin must be a word of letters, digits and _ that begins with a letter, "
-            f"such as my_law"
+            f"{name}: the name of a plugin must consist of letters, digits and _, and begin with a letter, such as "
+            "my_law"
         )
     if name.startswith("_"):
         raise BadInput(f"{name}: the name of a plugin must not begin with _. Give a name that begins with a letter")
     if keyword.iskeyword(name):
-        raise BadInput(f"{name} is a keyword of Python: give another name, such as my_law")
-    if name in {k.folder for k in KINDS}:
-        raise BadInput(f"{name} is the name of a folder of plugins: give another name, such as my_law")
+        raise BadInput(
+            f"{name} is a keyword of Python, and a plugin cannot have this name. Give another, such as my_law"
+        )
+    if name in {each.folder for each in KINDS}:
+        raise BadInput(f"{name} is the name of a folder of plugins. Give another name, such as my_law")
     existing = find_plugins(kind).entries.get(name)
     file = Path("plugins") / kind.folder / f"{name}.py"
     if existing or file.exists():
         place = short_path(existing.origin) if existing else file
-        raise BadInput(f"{word} {name} exists already, in {place}: give another name")
+        raise BadInput(f"the {word} {name} exists already, in {place}. Give another name")
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, plugin_template(kind, name))
-    say(f"{file} is a working {word}. Try it, then change it: {program()} {_USE[word].format(name=name)}")
+    command = _COMMAND_OF_KIND[word].format(name=name)
+    say(f"{file} is a working {word}. Try it, then change it: {program_name()} {command}")
     return 0

@@ -21,7 +21,7 @@ from rbptrack.cli.options import (
     page_option,
 )
 from rbptrack.config.patterns import split_list
-from rbptrack.console.output import command_line, say, show_page
+from rbptrack.console.output import command_line, open_in_browser, say
 
 
 def read(
@@ -56,5 +56,5 @@ def read(
         say(note)
     say(f"page     {short_path(out)} ({compact_bytes(out.stat().st_size)})")
     if open_:
-        show_page(out.absolute().as_uri())
+        open_in_browser(out.absolute().as_uri())
     return 0

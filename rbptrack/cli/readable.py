@@ -1,4 +1,4 @@
-"""Format measurements for people: few columns, and each number with its standard error."""
+"""Format measurements for the terminal: the most important columns, and each number with its standard error."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rbptrack.ranks.names import HEADLINE_KS, is_rbp_column, metric_label, rbp_k
 from rbptrack.stats.documents import MIN_UNITS
 
 _MAX_DIGITS = 6  # digits after the decimal point
-_MIN_SHOWN = 1e-6  # the smallest standard error that these digits can show
+_MIN_SHOWN_ERROR = 1e-6  # the smallest standard error that these digits can show
 
 
-def sorted_by(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
+def sort_measurements(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
     """Sort measurements by columns.
 
     Args:
@@ -36,46 +36,46 @@ def sorted_by(frame: pd.DataFrame, sort: str) -> pd.DataFrame:
         column = signed_column.lstrip("-")
         if column not in frame.columns:
             raise unknown_name("column", column, list(frame.columns))
-        frame = frame.sort_values(column, key=_by_size, ascending=not signed_column.startswith("-"), kind="stable")
+        frame = frame.sort_values(column, key=_sort_keys, ascending=not signed_column.startswith("-"), kind="stable")
     return frame
 
 
-def _by_size(values: pd.Series[Any]) -> pd.Series[Any]:
-    """Return sort keys: a number is its own key, and names are ordered by the sizes in them (`70m` before `1b`)."""
+def _sort_keys(values: pd.Series[Any]) -> pd.Series[Any]:
+    """Return keys that sort the values of a column: numbers by value, and names by size (`70m` before `1b`)."""
     if not pd.api.types.is_string_dtype(values):
         return values
     names = sorted(values.dropna().unique(), key=lambda name: natural_key(str(name).replace("-", "/")))
-    return values.map({name: place for place, name in enumerate(names)})
+    return values.map({name: position for position, name in enumerate(names)})
 
 
-def headline(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the most important columns, with each number and its standard error in one cell."""
-    logged = rbp_ks(frame.columns)
-    ks = [k for k in HEADLINE_KS if k in logged] or logged[:3]
+def main_columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of the most important columns, with each number and its standard error in one cell."""
+    logged_ks = rbp_ks(frame.columns)
+    ks = [k for k in HEADLINE_KS if k in logged_ks] or logged_ks[:3]
     table = pd.DataFrame({"name": frame["name"], "dataset": frame["dataset"]})
     if frame["name"].eq(frame["model"] + "/" + frame["dataset"]).all():
         table["name"] = frame["model"]
-    table["S"] = [_compact(value) for value in frame["non_embedding_params"]]
-    table["tokens"] = [_compact(value) for value in frame["num_tokens"]]
+    table["S"] = [_compact_or_empty(value) for value in frame["non_embedding_params"]]
+    table["tokens"] = [_compact_or_empty(value) for value in frame["num_tokens"]]
     for metric in ("ce", *map(rbp_name, ks)):
-        table[metric_label(metric)] = [value_text(metric, row) for row in frame.to_dict("records")]
+        table[metric_label(metric)] = [format_value(metric, row) for row in frame.to_dict("records")]
     return table.rename(columns={"name": "measurement"})
 
 
-def details(row: pd.Series[Any]) -> dict[str, str]:
-    """Return the columns of one measurement that have a value, formatted for people."""
-    shown = {}
+def format_details(row: pd.Series[Any]) -> dict[str, str]:
+    """Return the values of one measurement as texts, by their labels. Missing values are left out."""
+    texts = {}
     for column in map(str, row.index):
         if pd.notna(row[column]) and not column.endswith("_se"):
             label = metric_label(column) if column == "ce" or is_rbp_column(column) else column
-            shown[label] = value_text(column, row)
-    return shown
+            texts[label] = format_value(column, row)
+    return texts
 
 
-def value_text(column: str, row: Any) -> str:
-    """Format a value with its standard error, such as `3.086 ± 0.025`.
+def format_value(column: str, row: Any) -> str:
+    """Format the value of a column with its standard error, such as `3.086 ± 0.025`.
 
-    The error is left out if it is unknown or zero, or if the measurement has fewer than 20 documents.
+    The standard error is left out if it is unknown or zero, or if the measurement has fewer than 20 documents.
     """
     value = row[column]
     if pd.isna(value):
@@ -85,8 +85,8 @@ def value_text(column: str, row: Any) -> str:
         documents = row.get("documents", np.nan)
         if pd.isna(error) or not error > 0 or (pd.notna(documents) and documents < MIN_UNITS):
             return f"{value:.4g}" if abs(float(value)) < 1000 else f"{value:,.1f}".removesuffix(".0")
-        if error < _MIN_SHOWN / 2:
-            return f"{value:.{_MAX_DIGITS}f} ± <{_MIN_SHOWN:.{_MAX_DIGITS}f}"
+        if error < _MIN_SHOWN_ERROR / 2:
+            return f"{value:.{_MAX_DIGITS}f} ± <{_MIN_SHOWN_ERROR:.{_MAX_DIGITS}f}"
         digits = min(max(1 - int(np.floor(np.log10(error))), 0), _MAX_DIGITS)
         return f"{value:.{digits}f} ± {error:.{digits}f}"
     if isinstance(value, int | np.integer):
@@ -94,5 +94,5 @@ def value_text(column: str, row: Any) -> str:
     return str(value)
 
 
-def _compact(value: Any) -> str:
+def _compact_or_empty(value: Any) -> str:
     return "" if pd.isna(value) else compact(float(value))

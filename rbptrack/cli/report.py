@@ -21,18 +21,18 @@ from rbptrack.cli.options import (
     PluginOptions,
     PluginsPath,
     Selection,
-    filtered,
     list_option,
+    select_filtered,
     with_selection,
 )
-from rbptrack.console.output import command_line, complain, program, say, show_page
+from rbptrack.console.output import command_line, complain, open_in_browser, program_name, say
 
 if TYPE_CHECKING:
     from rbptrack.analysis import Analyzer, Runs
     from rbptrack.reporting import Analysis
 
 
-@with_selection(filtered)
+@with_selection(select_filtered)
 def report(
     selection: Selection,
     out: ExtraPage = None,
@@ -40,7 +40,7 @@ def report(
     figures: Figures = None,
     k: FigureK = 10,
     analyzers: Annotated[
-        list[str], list_option("NAME,...", "only these analyzers; patterns are allowed", completion.analyzers)
+        list[str], list_option("NAME,...", "only these analyzers; patterns are allowed", completion.complete_analyzers)
     ] = UNSET,
     plugins_path: PluginsPath = UNSET,
 ) -> int:
@@ -52,34 +52,37 @@ def report(
 
     plugins = find_plugins(ANALYZERS, plugins_path)
     chosen = [analyzer() for analyzer in plugins.load_matching(analyzers)]
-    for line in plugins.broken:
-        complain(str(line), line.trace)
+    for error in plugins.broken:
+        complain(str(error), error.trace)
     runs = selection.runs()
     with spinner(f"analysing {len(runs)} measurements"):
         analyses = run_analyzers(runs, chosen)
     print_summary(analyses)
-    reading = _reading_page(runs)
+    reading_page = _render_reading_page(runs)
     filters = selection.options()
-    link = READING_FILE if reading else ""
-    html = render(runs, analyses, command=command_line(), reading=link, filters=filters)
-    page = _keep_reports(selection, runs, analyses, html, reading)
-    if out is not None:  # users send this file to others, so it has no link to the page with the texts
-        write_whole(out, render(runs, analyses, command=command_line(), filters=filters) if reading else html)
-        page = str(out.absolute())
-    if page:
-        say(f"report   {short_path(page)}")
+    link = READING_FILE if reading_page else ""
+    page = render(runs, analyses, command=command_line(), reading=link, filters=filters)
+    address = _save_reports(selection, runs, analyses, page, reading_page)
+    if out is not None:
+        if reading_page:  # users send this file to others, so it has no link to the page with the texts
+            page = render(runs, analyses, command=command_line(), filters=filters)
+        write_whole(out, page)
+        address = str(out.absolute())
+    if address:
+        say(f"report   {short_path(address)}")
     if figures:
-        _write_figures(analyses, out.with_name(f"{out.stem}-figures") if out else Path("figures"), figures, k)
-    if open_ and page:
-        show_page(page if "://" in page else Path(page).absolute().as_uri())
+        folder = out.with_name(f"{out.stem}-figures") if out else Path("figures")
+        _write_figures(analyses, folder, figures, k)
+    if open_ and address:
+        open_in_browser(address if "://" in address else Path(address).absolute().as_uri())
     return 1 if any(analysis.problem for analysis in analyses) else 0
 
 
-@with_selection(filtered)
+@with_selection(select_filtered)
 def analyze(
     ctx: typer.Context,
     selection: Selection,
-    analyzer: Annotated[str, typer.Argument(metavar="ANALYZER", autocompletion=completion.analyzers)] = "",
+    analyzer: Annotated[str, typer.Argument(metavar="ANALYZER", autocompletion=completion.complete_analyzers)] = "",
     options: PluginOptions = UNSET,
     figures: Figures = None,
     k: FigureK = 10,
@@ -95,11 +98,11 @@ def analyze(
     from rbptrack.discovery import ANALYZERS, find_plugins
     from rbptrack.reporting import print_report, render, run_analyzers
 
-    chosen = find_plugins(ANALYZERS, plugins_path).load(analyzer)
+    analyzer_class = find_plugins(ANALYZERS, plugins_path).load(analyzer)
     if help_:
-        _describe(analyzer, chosen)
+        _print_help_of_analyzer(analyzer, analyzer_class)
         return 0
-    plugin = make_plugin_from_words(chosen, options)
+    plugin = make_plugin_from_words(analyzer_class, options)
     runs = selection.runs()
     with spinner(f"{analyzer}: {len(runs)} measurements"):
         analyses = run_analyzers(runs, [plugin], processes=1)
@@ -107,23 +110,23 @@ def analyze(
         complain(analyses[0].problem, analyses[0].trace)
         return 1
     print_report(analyses[0])
-    html = render(runs, analyses, command=command_line(), filters=selection.options())
-    page = _keep_reports(selection, runs, analyses, html)
-    if page:
-        say(f"report   {short_path(page)}")
+    page = render(runs, analyses, command=command_line(), filters=selection.options())
+    address = _save_reports(selection, runs, analyses, page)
+    if address:
+        say(f"report   {short_path(address)}")
     if figures:
         _write_figures(analyses, Path("figures"), figures, k)
     return 0
 
 
-def _describe(name: str, analyzer: type[Analyzer]) -> None:
+def _print_help_of_analyzer(name: str, analyzer: type[Analyzer]) -> None:
     """Print the usage of an analyzer, its summary, and its options."""
     import pandas as pd
 
     from rbptrack.analysis.plugin import plugin_options, plugin_summary
     from rbptrack.console.tables import print_table
 
-    say(f"Usage: {program()} analyze {name} [OPTION=VALUE ...] [FILTERS]\n\n{plugin_summary(analyzer)}")
+    say(f"Usage: {program_name()} analyze {name} [OPTION=VALUE ...] [FILTERS]\n\n{plugin_summary(analyzer)}")
     options = plugin_options(analyzer)
     if options:
         say("")
@@ -131,8 +134,8 @@ def _describe(name: str, analyzer: type[Analyzer]) -> None:
         print_table(pd.DataFrame(rows), wrap=True)
 
 
-def _reading_page(runs: Runs) -> str:
-    """Return the reading page of the measurements, or an empty text if they keep no texts."""
+def _render_reading_page(runs: Runs) -> str:
+    """Return the page that shows the texts, or an empty text if the measurements keep no texts."""
     from rbptrack.reporting import render_reading
 
     try:
@@ -141,8 +144,8 @@ def _reading_page(runs: Runs) -> str:
         return ""
 
 
-def _keep_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis], page: str, reading: str = "") -> str:
-    """Save analyses and their page in the store, and return the address of the page.
+def _save_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis], page: str, reading: str = "") -> str:
+    """Save analyses and their page in the store. Returns the address of the page.
 
     If the store cannot save them, print a warning and return an empty text.
     """
@@ -151,13 +154,16 @@ def _keep_reports(selection: Selection, runs: Runs, analyses: Sequence[Analysis]
     try:
         return save_reports(selection.store, runs, analyses, page, command=command_line(), reading=reading)
     except RbptrackError as error:
-        complain(f"not logged: {error}")
+        complain(f"the report is not logged: {error}")
         return ""
 
 
 def _write_figures(analyses: Sequence[Analysis], folder: Path, form: str, k: int) -> None:
     if folder.exists() and not folder.is_dir():
-        raise BadInput(f"{folder} is {describe_kind(folder)}: figures need a folder of this name. Rename or remove it")
+        raise BadInput(
+            f"{folder} is {describe_kind(folder)}, but figures are written into a folder of this name. Rename it, or "
+            "remove it"
+        )
     from rbptrack.reporting import save_figures
 
     written, notes = save_figures(analyses, folder, form, k)

@@ -6,7 +6,7 @@ import shlex
 
 from rbptrack.base.formatting import counted
 from rbptrack.cli.options import Experiment, TrackingUri
-from rbptrack.console.output import complain, program, say
+from rbptrack.console.output import complain, program_name, say
 
 
 def sync(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> int:
@@ -15,17 +15,17 @@ def sync(tracking_uri: TrackingUri = "", experiment: Experiment = "") -> int:
 
     store = Store(tracking_uri, experiment)
     outbox = Outbox(store)
-    failed = 0
-    delivered = 0
-    for folder in outbox.deliver_waiting():
-        if folder.error:
-            complain(f"{folder.name} was not sent to the tracking store and stays on this disk: {folder.error}")
-            failed += 1
+    num_failed = 0
+    num_delivered = 0
+    for delivery in outbox.deliver_waiting():
+        if delivery.error:
+            complain(f"{delivery.name} was not sent to the tracking store and stays on this disk: {delivery.error}")
+            num_failed += 1
         else:
-            say(f"{folder.name}: delivered")
-            delivered += 1
-    say(f"{counted(delivered, 'measurement')} delivered to {store.shown}")
-    for (uri, its_experiment), number in outbox.waiting_elsewhere().items():
-        arguments = ["sync", "--tracking-uri", uri, "--experiment", its_experiment]
-        say(f"{counted(number, 'measurement')} waiting for another store: {program()} {shlex.join(arguments)}")
-    return 1 if failed else 0
+            say(f"{delivery.name}: delivered")
+            num_delivered += 1
+    say(f"{counted(num_delivered, 'measurement')} delivered to {store.shown}")
+    for (other_uri, other_experiment), number in outbox.waiting_elsewhere().items():
+        arguments = ["sync", "--tracking-uri", other_uri, "--experiment", other_experiment]
+        say(f"{counted(number, 'measurement')} waiting for another store: {program_name()} {shlex.join(arguments)}")
+    return 1 if num_failed else 0

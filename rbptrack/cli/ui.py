@@ -12,13 +12,13 @@ from typing import Annotated
 
 import typer
 
-from rbptrack.cli.options import Selection, whole_store, with_selection
-from rbptrack.console.output import say, show_page
+from rbptrack.cli.options import Selection, select_all, with_selection
+from rbptrack.console.output import open_in_browser, say
 
-_SECONDS_BETWEEN_QUESTIONS = 0.5
+_POLL_SECONDS = 0.5
 
 
-@with_selection(whole_store)
+@with_selection(select_all)
 def ui(
     selection: Selection,
     host: Annotated[str, typer.Option(help="address at which the server listens")] = "127.0.0.1",
@@ -27,10 +27,10 @@ def ui(
 ) -> int:
     """Start MLflow's web page for this tracking store."""
     store = selection.store
-    store.save_view()  # a store that was filled by `import` or from Python has no view yet
+    store.save_view()  # sweeps save it, but `import` and Python do not
     page = store.view_page()
     if store.uri.startswith(("http://", "https://")):
-        _show(f"{store.shown.rstrip('/')}/{page}", open_page=open_)
+        _say_address(f"{store.shown.rstrip('/')}/{page}", open_page=open_)
         return 0
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
     # The store's address may hold a password, and other users can read command lines, but not the environment.
@@ -41,10 +41,10 @@ def ui(
     say(f"MLflow is starting; it will answer at {address}. This can take a minute.")
     sys.stdout.flush()
     try:
-        while server.poll() is None and not _answers(f"{address}/health"):
-            time.sleep(_SECONDS_BETWEEN_QUESTIONS)
+        while server.poll() is None and not _is_answering(f"{address}/health"):
+            time.sleep(_POLL_SECONDS)
         if server.returncode is None:
-            _show(f"{address}/{page}", open_page=open_)
+            _say_address(f"{address}/{page}", open_page=open_)
         return server.wait()
     finally:
         with suppress(ProcessLookupError):
@@ -52,8 +52,8 @@ def ui(
         server.wait()
 
 
-def _answers(address: str) -> bool:
-    """Return whether a server answers a request with status 200."""
+def _is_answering(address: str) -> bool:
+    """Return whether the server at an address answers with status 200."""
     import http.client
     import urllib.request
 
@@ -64,8 +64,8 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _show(address: str, *, open_page: bool) -> None:
+def _say_address(address: str, *, open_page: bool) -> None:
     say(f"measurements: {address}")
     sys.stdout.flush()
     if open_page:
-        show_page(address)
+        open_in_browser(address)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rbptrack.base.formatting import counted
-from rbptrack.cli.options import Selection, whole_store, with_selection
-from rbptrack.console.output import program, say
+from rbptrack.cli.options import Selection, select_all, with_selection
+from rbptrack.console.output import program_name, say
+
+if TYPE_CHECKING:
+    from rbptrack.tracking.verify import Fault
 
 
-@with_selection(whole_store)
+@with_selection(select_all)
 def verify(
     selection: Selection,
     repair: Annotated[
@@ -29,25 +33,30 @@ def verify(
     if not faults:
         say("no measurement is damaged")
         return 0
+    _say_totals(faults, repair=repair)
+    return 1
+
+
+def _say_totals(faults: Sequence[Fault], *, repair: bool) -> None:
+    """Print how many runs are damaged or lost, and what the user can do."""
     damaged = {fault.run_id: fault for fault in faults if not fault.lost}
     lost = {fault.run_id for fault in faults} - damaged.keys()
     measurements = [fault for fault in damaged.values() if fault.is_measurement]
     files = sorted({fault.imported_from for fault in measurements if fault.imported_from})
-    imported = sum(bool(fault.imported_from) for fault in measurements)
-    measured = len(measurements) - imported
-    others = len(damaged) - len(measurements)
-    done = "marked" if repair else "damaged"
-    if measured and repair:
-        say(f"{counted(measured, 'measurement')} marked: the next sweep measures them again")
-    elif measured:
-        number = counted(measured, "measurement")
-        say(f"{number} damaged. To measure them again with the next sweep, run {program()} verify --repair")
-    if imported:
-        say(f"{counted(imported, 'imported measurement')} {done}. A sweep does not measure imports again:")
-        before = "" if repair else f"run {program()} verify --repair, and then "
-        say(f"{before}import again: {', '.join(files)}")
-    if others:
-        say(f"{counted(others, 'run')} of sweeps, analyses or scores {done}")
+    num_imported = sum(bool(fault.imported_from) for fault in measurements)
+    num_measured = len(measurements) - num_imported
+    num_other_runs = len(damaged) - len(measurements)
+    state = "marked" if repair else "damaged"
+    if num_measured and repair:
+        say(f"{counted(num_measured, 'measurement')} marked: the next sweep measures them again")
+    elif num_measured:
+        number = counted(num_measured, "measurement")
+        say(f"{number} damaged. To measure them again with the next sweep, run {program_name()} verify --repair")
+    if num_imported:
+        say(f"{counted(num_imported, 'imported measurement')} {state}. A sweep does not measure imports again:")
+        first_step = "" if repair else f"run {program_name()} verify --repair, and then "
+        say(f"{first_step}import again: {', '.join(files)}")
+    if num_other_runs:
+        say(f"{counted(num_other_runs, 'run')} of sweeps, analyses or scores {state}")
     if lost:
         say(f"{counted(len(lost), 'run')} lost; --repair cannot mark lost runs")
-    return 1

@@ -1,4 +1,4 @@
-"""Checks the values of a config against rules that a type cannot express.
+"""Check the values of a config against rules that a type cannot express.
 
 The command line and the Python API use the same checks.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import read_small
 from rbptrack.base.secrets import names_a_secret, refuse_password
-from rbptrack.config.keys import leaves
+from rbptrack.config.keys import dotted_items
 from rbptrack.config.paths import user_path
 from rbptrack.config.schema import Config, DatasetConfig, Dtype, ModelConfig, SequenceRule
 
@@ -30,8 +30,7 @@ def check(config: Config) -> None:
     """Check the values of a config. Their types must be right already.
 
     Raises:
-        BadInput: a value is outside its range, two values contradict each other, or a key names a secret. The message
-            has the key, the value and the rule.
+        BadInput: a value is outside its range, two values contradict each other, or a key names a secret.
 
     """
     refuse_secrets(asdict(config))
@@ -53,7 +52,7 @@ def check_store(uri: str, experiment: str) -> None:
     """Check the address of a tracking store and the name of its experiment.
 
     Raises:
-        BadInput: one of them is not a text, the name is not valid, or the address holds a password.
+        BadInput: the address is not a text or contains a password, or the name is not valid.
 
     """
     if not isinstance(uri, str):
@@ -71,7 +70,7 @@ def check_name(key: str, name: str) -> None:
         name: the name.
 
     Raises:
-        BadInput: the name is not a text, is empty, is too long, or holds control characters.
+        BadInput: the name is not a text, is empty, is longer than 200 characters, or contains control characters.
 
     """
     if not isinstance(name, str):
@@ -81,13 +80,13 @@ def check_name(key: str, name: str) -> None:
     if len(name) > MAX_NAME_LENGTH:
         raise BadInput(f"{key} must have at most {MAX_NAME_LENGTH} characters; got {len(name)}: {name[:40]!r}...")
     if any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in name):
-        raise BadInput(f"{key} must not hold control characters; got {name[:60]!r}")
+        raise BadInput(f"{key} must not contain control characters; got {name[:60]!r}")
 
 
 def refuse_secrets(values: Any) -> None:
     """Check that no key of a config names a secret, such as `token` or `api_key`.
 
-    Each measurement stores its config, so a secret in it would become readable to others.
+    The config is stored with each measurement, and others can read it there.
 
     Args:
         values: the config as nested dictionaries.
@@ -96,10 +95,10 @@ def refuse_secrets(values: Any) -> None:
         BadInput: a key names a secret.
 
     """
-    for key, _ in leaves(values):
+    for key, _ in dotted_items(values):
         if names_a_secret(key.rpartition(".")[2]):
             raise BadInput(
-                f"{key}: a config may not hold a {key.rpartition('.')[2]}, because it is stored with each measurement. "
+                f"{key}: a config must not contain a {key.rpartition('.')[2]}, because each measurement stores it. "
                 "Use an environment variable, such as HF_TOKEN"
             )
 
@@ -107,8 +106,8 @@ def refuse_secrets(values: Any) -> None:
 def _check_model(model: ModelConfig, key: str) -> None:
     if bool(model.repo) == bool(model.path):
         raise BadInput(
-            f"{key}: give either {key}.repo (a hub id) or {key}.path (a folder); "
-            f"got repo={model.repo!r} path={model.path!r}"
+            f"{key} needs either {key}.repo (a repository of the hub) or {key}.path (a folder); "
+            f"got {key}.repo={model.repo!r} and {key}.path={model.path!r}"
         )
     check_name(f"{key}.family", model.family)
     if model.size:
@@ -128,11 +127,11 @@ def _check_model(model: ModelConfig, key: str) -> None:
 
 
 def _check_dataset(dataset: DatasetConfig) -> None:
-    places = [name for name in ("repo", "path", "files") if getattr(dataset, name)]
-    if len(places) != 1 and places != ["repo", "files"]:
+    origins = [name for name in ("repo", "path", "files") if getattr(dataset, name)]
+    if len(origins) != 1 and origins != ["repo", "files"]:
         raise BadInput(
-            "dataset: give dataset.repo (a hub id), dataset.path (a folder) or dataset.files (files or patterns); "
-            f"got {', '.join(places) or 'none'}"
+            "dataset needs one of dataset.repo (a repository of the hub), dataset.path (a folder) and dataset.files "
+            f"(files or patterns); got {', '.join(origins) or 'none'}"
         )
     check_name("dataset.name", dataset.name)
     check_name("dataset.revision", dataset.revision)
@@ -156,24 +155,26 @@ def _check_reference(config: Config) -> None:
         return
     _check_model(reference, "reference")
     if config.model.device_map or reference.device_map:
-        raise BadInput("reference= needs both models on the same single device: leave out device_map")
+        raise BadInput(
+            "with reference=, both models run on one device: leave out model.device_map and reference.device_map"
+        )
     if reference.device not in ("auto", config.model.device):
         raise BadInput(
-            f"reference.device={reference.device}: the reference runs on the model's device. Leave out "
-            "reference.device, or set model.device"
+            f"reference.device={reference.device}: the reference runs on the device of the model. Set "
+            "model.device, and leave out reference.device"
         )
 
 
-def _check_minimum(part: Any, key: str, **minima: int) -> None:
-    """Raise BadInput if a value of a part of the config is below its minimum, infinite or NaN.
+def _check_minimum(section: Any, key: str, **minima: int) -> None:
+    """Raise BadInput if a value in a section of the config is below its minimum, infinite or NaN.
 
     Args:
-        part: a part of the config, such as the model's.
-        key: the key of this part, for the error message, such as `model`.
-        **minima: the smallest allowed value of each key of the part.
+        section: the section, such as `config.model`.
+        key: the key of the section, for the error message, such as `model`.
+        **minima: the smallest allowed values, by name.
 
     """
     for name, minimum in minima.items():
-        value = getattr(part, name)
+        value = getattr(section, name)
         if not minimum <= value < math.inf:
-            raise BadInput(f"{key}.{name} must be a number from {minimum}; got {value}")
+            raise BadInput(f"{key}.{name} must be a number and at least {minimum}; got {value}")

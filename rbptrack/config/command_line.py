@@ -1,4 +1,4 @@
-"""Translates the words of a command line to Hydra's grammar: separates flags, expands patterns, and quotes lists."""
+"""Translate the words of a command line to Hydra's grammar: separate flags, expand patterns, and quote lists."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from hydra.errors import HydraException
 from rbptrack.base.errors import BadInput, nearest, unknown_name
 from rbptrack.base.secrets import shown_address
 from rbptrack.config.check import refuse_secrets
-from rbptrack.config.keys import is_free, is_key, keys
+from rbptrack.config.keys import is_free_key, is_key, key_types
 from rbptrack.config.paths import config_folders, package_folder, user_path
-from rbptrack.config.patterns import choose, families, is_pattern, natural_key, no_match, split_list
-from rbptrack.config.registration import add_choice, register
+from rbptrack.config.patterns import is_pattern, natural_key, no_match_error, select_names, sizes_by_family, split_list
+from rbptrack.config.registration import add_config, register
 
 _GROUPS = ("model", "dataset", "k", "protocol", "launch")
 _HYDRA_KEYS = ("hydra/", "hydra.")
-_SEARCH = "hydra.searchpath="
+_SEARCH_PATH = "hydra.searchpath="
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-_PLAIN = re.compile(r"[\w./:-]+", re.ASCII)
+_NEEDS_NO_QUOTES = re.compile(r"[\w./:-]+", re.ASCII)
 
 _FLAGS = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
 _FLAGS.add_argument("-m", "--multirun", action="store_true")
 _FLAGS.add_argument("-cd", "--config-dir", action="append", default=[])
 _FLAGS.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
-_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
-_FLAGS.add_argument("-i", "--info", nargs="?", const="all", choices=_INFO)
+_INFO_VALUES = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+_FLAGS.add_argument("-i", "--info", nargs="?", const="all", choices=_INFO_VALUES)
 _FLAGS.add_argument("-p", "--package")
 _FLAGS.add_argument("--resolve", action="store_const", const="--resolve")
 _FLAGS.add_argument("--hydra-help", action="store_const", const="--hydra-help")
@@ -44,8 +44,8 @@ class CommandLine:
 
     Attributes:
         overrides: the settings, in Hydra's grammar.
-        search_path: an override that adds further folders of configs to Hydra's search path, or an empty list.
-        show_flags: flags of Hydra that only show something, such as `--cfg=job`.
+        search_path: an override that adds folders of configs to Hydra's search path, or an empty list.
+        show_flags: flags of Hydra that print something instead of measuring, such as `--cfg=job`.
         multirun: whether the command line has `-m`.
 
     """
@@ -57,7 +57,7 @@ class CommandLine:
 
     @property
     def needs_hydra(self) -> bool:
-        """Whether the command line uses Hydra itself: a flag that shows something, a launcher or a sweeper."""
+        """Whether `hydra.main` must run the command line, because it has a flag, launcher or sweeper of Hydra."""
         return bool(self.show_flags) or any(word.lstrip("+~").startswith(_HYDRA_KEYS) for word in self.overrides)
 
 
@@ -67,7 +67,7 @@ class Choices:
 
     Attributes:
         folders: folders of configs, with `model/<family>/<size>.yaml`, `dataset/*.yaml` and so on.
-        added: names of configs that were added for folders, files and repositories that have none.
+        added: names of configs that were added for folders, files and repositories without a config.
 
     """
 
@@ -76,25 +76,25 @@ class Choices:
 
     def names(self, group: str) -> list[str]:
         """Return the names of all configs of a group, such as `pythia/70m`, sorted by size."""
-        configs = set()
+        names = set()
         for folder in self.folders:
             for path in (folder / group).rglob("*.yaml"):
                 if path.is_file():
-                    configs.add(path.relative_to(folder / group).with_suffix("").as_posix())
-        return sorted(configs, key=natural_key)
+                    names.add(path.relative_to(folder / group).with_suffix("").as_posix())
+        return sorted(names, key=natural_key)
 
     def add(self, group: str, element: str, *, based_on: str, **values: object) -> str:
-        """Add a config for a folder, file or repository that has none, and return its new name.
+        """Add a config for a folder, file or repository without a config. Returns the name of the new config.
 
         Args:
             group: `model` or `dataset`.
             element: the folder, file or repository as the user wrote it.
-            based_on: the config from which the other keys come.
-            **values: the keys that the config sets.
+            based_on: the config that sets the other keys.
+            **values: the values that the config sets, by key.
 
         """
         name = f"given/{re.sub(r'[^A-Za-z0-9]+', '-', element).strip('-') or 'here'}"
-        add_choice(group, name, values, based_on=based_on)
+        add_config(group, name, values, based_on=based_on)
         self.added.append(name)
         return name
 
@@ -116,27 +116,27 @@ def read_command_line(words: Sequence[str]) -> CommandLine:
     """
     register()
     try:
-        flags, rest = _FLAGS.parse_known_args(list(words))
+        flags, other_words = _FLAGS.parse_known_args(list(words))
     except argparse.ArgumentError as error:
         raise BadInput(str(error)) from error
     folders = [_config_folder(text) for text in flags.config_dir]
     settings = []
-    for word in rest:
-        if word.startswith(_SEARCH):
-            folders.extend(map(_config_folder, split_list(word.removeprefix(_SEARCH))))
+    for word in other_words:
+        if word.startswith(_SEARCH_PATH):
+            folders.extend(map(_config_folder, split_list(word.removeprefix(_SEARCH_PATH))))
         else:
             settings.append(word)
     choices = Choices([*config_folders(), *folders])
-    overrides = [_override(word, choices) for word in settings]
-    typed = [override.partition("=")[0].lstrip("+") for override in overrides]
-    _check_keys(typed)
-    if "dataset.seq_len" in typed and "dataset.shorten" not in typed:
-        overrides.append("dataset.shorten=false")  # the user named a length, so it is not changed
-    further = [_quoted(f"file://{folder}") for folder in choices.folders[1:]]  # Hydra knows the first folder
+    overrides = [_translate_word(word, choices) for word in settings]
+    keys_set = [override.partition("=")[0].lstrip("+") for override in overrides]
+    _check_keys(keys_set)
+    if "dataset.seq_len" in keys_set and "dataset.shorten" not in keys_set:
+        overrides.append("dataset.shorten=false")  # a length that the user sets is not changed
+    further_folders = [_quote(f"file://{folder}") for folder in choices.folders[1:]]  # Hydra knows the first folder
     return CommandLine(
         overrides=overrides,
-        search_path=[f"{_SEARCH}[{','.join(further)}]"] if further else [],
-        show_flags=_show_flags(flags),
+        search_path=[f"{_SEARCH_PATH}[{','.join(further_folders)}]"] if further_folders else [],
+        show_flags=_flags_that_show(flags),
         multirun=flags.multirun,
     )
 
@@ -149,7 +149,9 @@ def parse_override(override: str) -> Override:
     except (HydraException, UnicodeEncodeError) as error:  # UnicodeEncodeError: the word holds bytes that are not text
         key, equals, value = override.partition("=")
         shown = key + equals + (shown_address(value) if key == "tracking.uri" else value)
-        raise BadInput(f"{shown}: cannot be read; quote a value with special signs: \"key='a(b)'\"") from error
+        raise BadInput(
+            f"{shown} cannot be read: quote a value with special characters, as in \"key='a(b)'\""
+        ) from error
 
 
 def _check_keys(keys_set: Sequence[str]) -> None:
@@ -161,7 +163,7 @@ def _check_keys(keys_set: Sequence[str]) -> None:
             raise BadInput(f"{key}= is given without a reference: give reference=MODEL too, such as reference=nano/2m")
 
 
-def _show_flags(flags: argparse.Namespace) -> list[str]:
+def _flags_that_show(flags: argparse.Namespace) -> list[str]:
     with_value = [f"--{name}={getattr(flags, name)}" for name in ("cfg", "info", "package") if getattr(flags, name)]
     return [*with_value, *filter(None, (flags.resolve, flags.hydra_help))]
 
@@ -176,32 +178,32 @@ def _config_folder(text: str) -> Path:
     return folder.absolute()
 
 
-def _override(word: str, choices: Choices) -> str:
+def _translate_word(word: str, choices: Choices) -> str:
     """Translate one word to Hydra's grammar."""
     if word.startswith("-"):
-        raise _unknown_flag(word)
+        raise _unknown_flag_error(word)
     prefixed_key, equals, value = word.partition("=")
     key = prefixed_key.lstrip("+~").strip()
     _check_key(word, key, choices)
     if not equals or prefixed_key.startswith("~") or value == "null":
         return word
     if key == "k" and value not in choices.names("k"):
-        return _override_of_ks(value, choices.names("k"))
+        return _override_for_ks(value, choices.names("k"))
     if key == "reference":
-        return f"+model@reference={_expanded(word, key, value, choices)}"
+        return f"+model@reference={_expand_names(word, key, value, choices)}"
     if key in _GROUPS:
-        return f"{prefixed_key}={_expanded(word, key, value, choices)}"
-    if get_origin(keys().get(key)) is list:  # `a,b` is one list, not two values to sweep over
-        return f"{prefixed_key}=[{','.join(map(_quoted, split_list(value)))}]"
+        return f"{prefixed_key}={_expand_names(word, key, value, choices)}"
+    if get_origin(key_types().get(key)) is list:  # `a,b` is one list, not two values to sweep over
+        return f"{prefixed_key}=[{','.join(map(_quote, split_list(value)))}]"
     if value.startswith("~"):
-        value = _quoted(value)
-    if is_free(key):
+        value = _quote(value)
+    if is_free_key(key):
         return f"++{key}={value}"
     return f"{prefixed_key}={value}"
 
 
 def _check_key(word: str, key: str, choices: Choices) -> None:
-    """Raise BadInput for a key that does not exist and for a word without a key. The message suggests similar names."""
+    """Raise BadInput if a word has no key, or if its key does not exist. The message suggests similar names."""
     if not key or ("=" not in word and not word.startswith("~")):
         suggestion = ", such as model=nano/6k"
         for group in ("dataset", "model"):
@@ -211,39 +213,41 @@ def _check_key(word: str, key: str, choices: Choices) -> None:
     refuse_secrets({key: ""})
     if key in _GROUPS or is_key(key) or key.startswith(_HYDRA_KEYS) or "@" in key:
         return
-    options = [*_GROUPS, "reference", *(name for name in keys() if not name.startswith("reference."))]
-    near = nearest(key, options) or _with_last_part_like(key, options)
+    options = [*_GROUPS, "reference", *(name for name in key_types() if not name.startswith("reference."))]
+    near = nearest(key, options) or _options_with_similar_last_part(key, options)
     suggestion = f" Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
-    raise BadInput(f"no option {key}.{suggestion} --cfg job shows all options and their values")
+    raise BadInput(f"there is no option {key}.{suggestion} --cfg job shows all options and their values")
 
 
-def _with_last_part_like(key: str, options: Sequence[str]) -> list[str]:
-    """Return the options with a last part that is spelled like that of a key: `seqlen` gives `dataset.seq_len`."""
+def _options_with_similar_last_part(key: str, options: Sequence[str]) -> list[str]:
+    """Return the options with a last part that is spelled like the last part of a key: `seqlen`, `dataset.seq_len`."""
     last_parts = {name: name.rpartition(".")[2] for name in options}
     near = nearest(key.rpartition(".")[2], last_parts.values())[:1]
     return [name for name, last_part in last_parts.items() if last_part in near]
 
 
-def _unknown_flag(word: str) -> BadInput:
+def _unknown_flag_error(word: str) -> BadInput:
     name, equals, value = word.lstrip("-").partition("=")
     if name in _GROUPS or is_key(name):
         return BadInput(f"unknown option {word}. Write {name}={value if equals else '...'}")
     return unknown_name("option", word, ["--multirun", "--config-dir", "--cfg", "--info", "--hydra-help", "--help"])
 
 
-def _override_of_ks(value: str, config_names_of_k: Sequence[str]) -> str:
-    """Return the override for a list of k. The whole list is one value."""
+def _override_for_ks(value: str, config_names_of_k: Sequence[str]) -> str:
+    """Return the override for a list of k, which is one value."""
     numbers = split_list(value)
     if not numbers or not all(re.fullmatch(r"-?\d+", number) for number in numbers):
-        raise BadInput(f"k={value}: expected numbers such as k=1,10,100, or one of {', '.join(config_names_of_k)}")
+        raise BadInput(
+            f"k={value}: give numbers such as k=1,10,100, or one of the names {', '.join(config_names_of_k)}"
+        )
     return f"k.values=[{','.join(numbers)}]"
 
 
-def _expanded(word: str, key: str, value: str, choices: Choices) -> str:
-    """Expand the value of a group, such as `model=`, to a list of configs in Hydra's grammar.
+def _expand_names(word: str, key: str, value: str, choices: Choices) -> str:
+    """Expand the value of a key such as `model` to a list of config names in Hydra's grammar.
 
-    Names, patterns and Hydra's `glob(a/*,exclude=a/b)` are expanded. Models and datasets without a config get one.
-    Other functions of Hydra, such as `choice(a,b)`, are left as they are.
+    Names, patterns and Hydra's `glob(a/*,exclude=a/b)` are expanded. For models and datasets without a config, a config
+    is added. Other functions of Hydra, such as `choice(a,b)`, are not changed.
     """
     elements = split_list(value)
     if re.match(r"\w+\(", value):
@@ -253,28 +257,30 @@ def _expanded(word: str, key: str, value: str, choices: Choices) -> str:
         elements = [*function.include, *(f"!{pattern}" for pattern in function.exclude)]
     group = "model" if key == "reference" else key
     names = choices.names(group)
-    elements = [_config_for(group, element, names, choices) for element in _with_families(elements, names)]
-    chosen = choose(key, elements, [*names, *(element for element in elements if element in choices.added)])
-    return ",".join(map(_quoted, chosen))
+    elements = [_find_or_add_config(group, element, names, choices) for element in _add_families(elements, names)]
+    chosen = select_names(key, elements, [*names, *(element for element in elements if element in choices.added)])
+    return ",".join(map(_quote, chosen))
 
 
-def _with_families(elements: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Add the family to sizes in a list: `nano/6k,15k` becomes `nano/6k,nano/15k`."""
+def _add_families(elements: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Add the family to sizes without one: `nano/6k,15k` becomes `nano/6k,nano/15k`."""
     completed: list[str] = []
     family = ""
     for element in elements:
-        whole = f"{family}/{element}"
-        element = whole if family and element not in names and whole in names else element
+        with_family = f"{family}/{element}"
+        if family and element not in names and with_family in names:
+            element = with_family
         if element in names:
             family = element.rpartition("/")[0]
         completed.append(element)
     return completed
 
 
-def _config_for(group: str, element: str, names: Sequence[str], choices: Choices) -> str:
-    """Return the name of the config for an element of a group's value.
+def _find_or_add_config(group: str, element: str, names: Sequence[str], choices: Choices) -> str:
+    """Return the config name for an element of a list of models or datasets.
 
-    A name or pattern is returned unchanged. For a folder, file or repository, a config is added and its name returned.
+    Names and patterns are returned unchanged. For a folder, file or repository, a config is added, and its name is
+    returned.
     """
     if element in names or group not in ("model", "dataset"):
         return element
@@ -287,15 +293,15 @@ def _config_for(group: str, element: str, names: Sequence[str], choices: Choices
     if is_pattern(element) or not _REPOSITORY.fullmatch(element):
         return element
     family, _, size = element.partition("/")
-    sizes = families(names)
-    if family in sizes or any(size.lower() in sizes[near] for near in nearest(family, sizes)):
-        raise no_match(group, element, names)  # probably a misspelled config, not a repository
+    known_sizes = sizes_by_family(names)
+    if family in known_sizes or any(size.lower() in known_sizes[near] for near in nearest(family, known_sizes)):
+        raise no_match_error(group, element, names)  # probably a misspelled config, not a repository
     return choices.add(group, element, based_on="hf", repo=element)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Quote a text as a value in Hydra's grammar, if it needs quotes."""
-    if _PLAIN.fullmatch(text):
+    if _NEEDS_NO_QUOTES.fullmatch(text):
         return text
     escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + (r"\'" if match[2] else ""), text)
     return f"'{escaped}'"

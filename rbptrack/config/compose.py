@@ -1,4 +1,4 @@
-"""Turns the words of a command line into one typed and checked config per cell, with Hydra and OmegaConf."""
+"""Turn the words of a command line into one typed and checked config per cell, with Hydra and OmegaConf."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from yaml import YAMLError
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.config.check import check
 from rbptrack.config.command_line import CommandLine, parse_override, read_command_line
-from rbptrack.config.keys import leaves
+from rbptrack.config.keys import dotted_items
 from rbptrack.config.paths import conf_folder
-from rbptrack.config.patterns import choose, is_pattern, split_list
+from rbptrack.config.patterns import is_pattern, select_names, split_list
 from rbptrack.config.registration import training_steps
 from rbptrack.config.schema import CellConfig, Config
 
@@ -37,7 +37,7 @@ _SWEEP_KEYS = [entry.name for entry in fields(Config) if entry.name not in _CELL
 def compose(words: Sequence[str]) -> list[Config]:
     """Compose the config of each cell that a command line asks for.
 
-    A key with several values is swept over. The cells are the product of all such values.
+    A key may have several values. There is one cell for each combination of values.
 
     Args:
         words: the words of the command line, such as `model=pythia/*`.
@@ -47,8 +47,10 @@ def compose(words: Sequence[str]) -> list[Config]:
             sweep has several values.
 
     """
-    command = _read_and_expand(words)
-    configs = [checked_config(_compose_cell(cell, command)) for cell in _cells(command.overrides)]
+    command = _read_with_revisions(words)
+    configs = [
+        checked_config(_compose_cell(overrides, command)) for overrides in _overrides_of_cells(command.overrides)
+    ]
     first = configs[0]
     for key in _SWEEP_KEYS:
         if any(getattr(config, key) != getattr(first, key) for config in configs):
@@ -62,9 +64,9 @@ def words_for_hydra(words: Sequence[str]) -> list[str]:
     Patterns are expanded, and `--multirun` is added if a key has several values. A flag that shows a config, such as
     `--cfg job`, shows the config of the first cell.
     """
-    command = _read_and_expand(words)
+    command = _read_with_revisions(words)
     if command.show_flags:
-        return [*command.show_flags, *next(_cells(command.overrides)), *command.search_path]
+        return [*command.show_flags, *next(_overrides_of_cells(command.overrides)), *command.search_path]
     sweeps = command.multirun or any(
         override.startswith("hydra/sweeper") or parse_override(override).is_sweep_override()
         for override in command.overrides
@@ -83,7 +85,7 @@ def checked_config(composed: DictConfig | ListConfig) -> Config:
 
 
 def config_from_values(values: dict[str, Any]) -> Config:
-    """Make a checked config from nested dictionaries, for callers in Python. A text may name a member of an enum.
+    """Make a checked config from nested dictionaries, for callers in Python. A member of an enum may be a text.
 
     Raises:
         BadInput: a value is outside its range or has another type than its key. The text `"64"` is not accepted as a
@@ -92,38 +94,39 @@ def config_from_values(values: dict[str, Any]) -> Config:
     """
     with readable_errors():
         config = checked_config(OmegaConf.merge(OmegaConf.structured(Config), values))
-    converted = dict(leaves(asdict(config)))
-    for key, value in leaves(values):
-        same = value == converted[key]
-        if isinstance(converted[key], Enum):
-            same = same or value == converted[key].name
-        if not same:  # OmegaConf has converted the value to the key's type
-            raise BadInput(f"{key} must be of type {type(converted[key]).__name__}; got {value!r:.60}")
+    value_by_key = dict(dotted_items(asdict(config)))
+    for key, value in dotted_items(values):
+        converted = value_by_key[key]
+        is_unchanged = value == converted
+        if isinstance(converted, Enum):
+            is_unchanged = is_unchanged or value == converted.name
+        if not is_unchanged:  # OmegaConf has converted the value to the type of the key
+            raise BadInput(f"{key} must be of type {type(converted).__name__}; got {value!r:.60}")
     return config
 
 
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """Raise errors of Hydra, OmegaConf and YAML in a block as BadInput, with one line that names the key."""
+    """Turn errors of Hydra, OmegaConf and YAML in a block into BadInput with one line that names the key."""
     try:
         yield
     except MissingMandatoryValue as error:
         raise BadInput(f"a value is missing: give {error.full_key}=...") from error
     except (HydraException, OmegaConfBaseException) as error:
-        raise BadInput(_sentence(error)) from error
+        raise BadInput(_useful_line(error)) from error
     except UnicodeDecodeError as error:
         raise BadInput(f"while composing: a config is not UTF-8 text. Save it as UTF-8 ({error})") from error
     except (YAMLError, OSError, ValueError) as error:  # a file is not YAML or cannot be read
         raise BadInput(f"while composing: {' '.join(str(error).split())}") from error
 
 
-def _sentence(error: Exception) -> str:
-    """Return the useful line of an error of Hydra or OmegaConf.
+def _useful_line(error: Exception) -> str:
+    """Return the line of an error of Hydra or OmegaConf that a user needs.
 
-    Their errors have a chain of causes, and lines about their own classes. The rules:
+    These errors have a chain of causes, and lines about classes of Hydra. The rules:
 
-    - The first cause counts. `Error merging override rank=strct` is caused by `Invalid value 'strct', expected one of
-      [paper, strict]`, with the key `rank`. The line is the cause, after its key.
+    - The first cause is kept, after the key that it names. For example, `Error merging override rank=strct` is caused
+      by `Invalid value 'strct', expected one of [paper, strict]`, and the key is `rank`.
     - If the first line ends in a colon (`In 'model/mine': ConfigKeyError raised while composing config:`), the second
       line is added.
     - Only the text after `raised while resolving interpolation: ` is kept. A function of rbptrack raised it.
@@ -139,10 +142,10 @@ def _sentence(error: Exception) -> str:
     return text if key in text else f"{key}: {text}"
 
 
-def _read_and_expand(words: Sequence[str]) -> CommandLine:
+def _read_with_revisions(words: Sequence[str]) -> CommandLine:
     """Read the words of a command line, and expand patterns of revisions such as `model.revision=step*`.
 
-    The pattern chooses among the training steps that all models of the command line have in their configs.
+    A pattern selects from the training steps that all models of the command line list in their configs.
     """
     command = read_command_line(words)
     overrides = []
@@ -150,7 +153,7 @@ def _read_and_expand(words: Sequence[str]) -> CommandLine:
         key, _, value = override.partition("=")
         if key in ("model.revision", "reference.revision") and is_pattern(value):
             steps = _common_steps(command, key.removesuffix(".revision"))
-            chosen = choose(key, split_list(value), [f"step{step}" for step in steps])
+            chosen = select_names(key, split_list(value), [f"step{step}" for step in steps])
             override = f"{key}={','.join(chosen)}"
         overrides.append(override)
     return replace(command, overrides=overrides)
@@ -161,33 +164,33 @@ def _common_steps(command: CommandLine, part: str) -> list[int]:
 
     Args:
         command: the command line.
-        part: `model` or `reference`.
+        part: which models to compare, `model` or `reference`.
 
     """
-    choices = [override for override in command.overrides if override.startswith(("model=", "+model@reference="))]
-    declared = []
-    for cell in _cells(choices):
-        model = _compose_cell(cell, command)[part]
-        declared.append(set(training_steps(model.steps)))
-    return sorted(set.intersection(*declared))
+    models = [override for override in command.overrides if override.startswith(("model=", "+model@reference="))]
+    steps_of_models = []
+    for overrides in _overrides_of_cells(models):
+        model = _compose_cell(overrides, command)[part]
+        steps_of_models.append(set(training_steps(model.steps)))
+    return sorted(set.intersection(*steps_of_models))
 
 
-def _cells(overrides: Sequence[str]) -> Iterator[list[str]]:
+def _overrides_of_cells(overrides: Sequence[str]) -> Iterator[list[str]]:
     """Return the overrides of each cell, in the order of Hydra's basic sweeper.
 
-    Raises BadInput before the first cell if there are more than 10,000 cells.
+    Raises BadInput immediately if there are more than 10,000 cells.
     """
-    axes = []
+    settings_by_axis = []
     for override in map(parse_override, overrides):
         if override.is_sweep_override():
             key = override.get_key_element()
             values = list(islice(override.sweep_string_iterator(), MAX_CELLS + 1))
-            axes.append([f"{key}={value}" for value in values])
+            settings_by_axis.append([f"{key}={value}" for value in values])
         else:
-            axes.append([str(override.input_line)])
-    if math.prod(map(len, axes)) > MAX_CELLS:
+            settings_by_axis.append([str(override.input_line)])
+    if math.prod(map(len, settings_by_axis)) > MAX_CELLS:
         raise BadInput(f"this command asks for more than {MAX_CELLS:,} cells: sweep over fewer values at a time")
-    return (list(cell) for cell in product(*axes))
+    return (list(cell) for cell in product(*settings_by_axis))
 
 
 def _compose_cell(overrides: Sequence[str], command: CommandLine) -> DictConfig:

@@ -1,4 +1,4 @@
-"""Lists the keys of the configuration in dotted form, such as `model.dtype`."""
+"""List the keys of the configuration in dotted form, such as `model.dtype`."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from rbptrack.config.schema import Config
 
 
 @cache
-def keys() -> dict[str, Any]:
+def key_types() -> dict[str, Any]:
     """Return the type of each key of `Config` that holds a value, by its dotted name.
 
-    The keys under `reference.` are those under `model.`.
+    The section `reference` has the keys of the section `model`.
     """
     return dict(_typed_keys(Config, ""))
 
 
 def is_key(key: str) -> bool:
-    """Return whether a command line may set a key: one of the schema, a section of keys (`model`), or a free key."""
-    return is_free(key) or any(f"{name}.".startswith(f"{key}.") for name in keys())
+    """Return whether a command line may set a key. It may be a key of the schema, a section (`model`) or a free key."""
+    return is_free_key(key) or any(f"{name}.".startswith(f"{key}.") for name in key_types())
 
 
-def is_free(key: str) -> bool:
-    """Return whether a key is in a section whose keys the user chooses, such as `dataset.where.lang`."""
-    return any(get_origin(kind) is dict and f"{key}.".startswith(f"{name}.") for name, kind in keys().items())
+def is_free_key(key: str) -> bool:
+    """Return whether a key is in a section with keys that the user invents, such as `dataset.where.lang`."""
+    return any(get_origin(kind) is dict and f"{key}.".startswith(f"{name}.") for name, kind in key_types().items())
 
 
-def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted key and the value of each leaf of nested dictionaries. An empty dictionary is a leaf."""
+def dotted_items(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted key and the value of each entry of nested dictionaries. An empty dictionary is a value."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
-            yield from leaves(inner, f"{prefix}{key}.")
+            yield from dotted_items(inner, f"{prefix}{key}.")
     else:
         yield prefix[:-1], value
 

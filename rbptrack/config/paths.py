@@ -1,6 +1,6 @@
-"""Finds the folders of configs, plugins and results.
+"""Find the folders of configs, plugins and results.
 
-Configs and plugins are beside the package in a checkout of the repository, and inside the package when it is installed.
+In a checkout of the repository, conf/ and plugins/ are next to the package. In an installation, they are inside it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rbptrack.base.errors import BadInput
 
 _PACKAGE = Path(__file__).parent.parent
 CONFIG_ENTRY_POINTS = "rbptrack.configs"
-"""The group of entry points through which other packages offer configs (model/<family>/<size>.yaml, dataset/*.yaml)."""
+"""The group of entry points through which other packages offer folders of configs."""
 
 
 def conf_folder() -> Path:
@@ -23,7 +23,7 @@ def conf_folder() -> Path:
     return _shipped_folder("conf")
 
 
-def builtin_plugins() -> Path:
+def builtin_plugins_folder() -> Path:
     """Return the folder of the plugins that ship with rbptrack."""
     return _shipped_folder("plugins")
 
@@ -34,22 +34,22 @@ def embedded(path: str) -> Path:
 
 
 def mlruns_folder() -> Path:
-    """Return the folder of unfinished cells and of MLflow's artifacts: `mlruns` in the working folder."""
+    """Return `mlruns` in the working folder, the folder of unfinished cells and of MLflow's artifacts."""
     return Path.cwd() / "mlruns"
 
 
 def cells_folder() -> Path:
-    """Return the folder with one subfolder per unfinished measurement, named by the measurement's fingerprint."""
+    """Return the folder of unfinished and undelivered measurements. Each has a subfolder named by its fingerprint."""
     return mlruns_folder() / "cells"
 
 
 def user_path(text: str) -> Path:
     """Return a path that a user wrote, with `~` expanded. Raises BadInput if the text cannot be a path."""
     try:
-        parts = [len(os.fsencode(part)) for part in text.split("/")]
+        lengths = [len(os.fsencode(part)) for part in text.split("/")]
     except UnicodeEncodeError as error:
-        raise BadInput(f"{text[:60]!r} is not a path: its characters cannot be in a file's name") from error
-    if "\0" in text or max(parts) > 255 or sum(parts) + len(parts) > 4095:
+        raise BadInput(f"{text[:60]!r} is not a path: it has characters that no file name can have") from error
+    if "\0" in text or max(lengths) > 255 or sum(lengths) + len(lengths) > 4095:
         raise BadInput(
             f"{text[:60]!r} is not a path: a name can have at most 255 bytes and a path at most 4,095, and neither can "
             "contain a zero byte"
@@ -57,19 +57,19 @@ def user_path(text: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
-        raise BadInput(f"{text}: this machine does not have that user") from error
+        raise BadInput(f"{text}: this machine has no such user. Write the path without ~") from error
 
 
 def config_folders() -> list[Path]:
     """Return the folders that are always searched for configs.
 
-    They are rbptrack's own folder, `conf/` in the working folder, and the folders that other packages offer through
-    entry points.
+    The list has the folder that ships with rbptrack, `conf/` in the working folder, and the folders that other packages
+    offer through entry points.
     """
-    own = Path.cwd() / "conf"
     folders = [conf_folder()]
-    if own.is_dir() and own.resolve() != folders[0].resolve():
-        folders.append(own)
+    in_working_folder = Path.cwd() / "conf"
+    if in_working_folder.is_dir() and in_working_folder.resolve() != folders[0].resolve():
+        folders.append(in_working_folder)
     folders.extend(_package_folders())
     return folders
 
@@ -79,8 +79,8 @@ def _package_folders() -> Iterator[Path]:
         folder = package_folder(point.value)
         if folder is None:
             raise BadInput(
-                f"the package {point.value}, which is registered as a source of configs ({point.name}), cannot be "
-                "imported: install the distribution that registers it again, or remove it"
+                f"the package {point.value}, which another package registers as a folder of configs ({point.name}), "
+                "cannot be imported: install that other package again, or remove it"
             )
         yield folder
 
@@ -97,7 +97,5 @@ def package_folder(name: str) -> Path | None:
 
 
 def _shipped_folder(name: str) -> Path:
-    inside = _PACKAGE / name
-    if inside.is_dir():
-        return inside
-    return _PACKAGE.parent / name
+    installed = _PACKAGE / name
+    return installed if installed.is_dir() else _PACKAGE.parent / name

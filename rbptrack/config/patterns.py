@@ -1,7 +1,7 @@
-"""Matches names against patterns such as `pythia/*,!pythia/12b`, and sorts names by size.
+"""Match names against patterns such as `pythia/*,!pythia/12b`, and sort names by size.
 
-A command line is rewritten with these functions before Hydra reads it. Hydra's own `glob()` searches one folder only,
-and Hydra refuses a plain pattern.
+The patterns of a command line are expanded with these functions before Hydra reads it, because Hydra refuses them. Its
+own `glob()` searches one folder only.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from fnmatch import fnmatchcase
 
 from rbptrack.base.errors import BadInput, nearest, shortened_list, unknown_name
 
-_SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
+_FACTOR_OF_SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _SIZE_WORDS = ("tiny", "small", "base", "medium", "large", "xl", "xxl")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmbt]?)(\D*)(\d*)(.*)", re.IGNORECASE)
 _SIZE_PART = re.compile(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", re.ASCII | re.IGNORECASE)
 
-_NEAR = 1.5  # a size is suggested for a missing one if they differ by at most this factor
+_MAX_SIZE_RATIO = 1.5  # a size is suggested in place of a missing size if they differ by at most this factor
 _ELEMENT = re.compile(r"\s*('[^']*'|\"[^\"]*\"|[^,]+)")  # an element of a list; a comma in quotes does not end it
 
-# Configs that no pattern matches: `hf` and `files` need further keys, `default` is another name for nano/115k.
-_BY_NAME_ONLY = ("hf", "files", "default")
+# Configs that must be named: `hf` and `files` need further keys, and `default` is another name for nano/115k.
+_NOT_MATCHED_BY_PATTERNS = ("hf", "files", "default")
 
 
 def natural_key(name: str) -> tuple[object, ...]:
@@ -37,7 +37,7 @@ def natural_key(name: str) -> tuple[object, ...]:
             key.append((1, float(_SIZE_WORDS.index(part)), part))
         elif match:
             number, suffix, word, step, rest = match.groups()
-            key.append((0, float(number) * _SUFFIX[suffix.lower()], word, int(step or 0), rest))
+            key.append((0, float(number) * _FACTOR_OF_SUFFIX[suffix.lower()], word, int(step or 0), rest))
         else:
             digits = re.search(r"\d+$", part)
             stem = part[: digits.start()] if digits else part
@@ -45,27 +45,27 @@ def natural_key(name: str) -> tuple[object, ...]:
     return tuple(key)
 
 
-def passes(names: Iterable[str], patterns: Sequence[str]) -> bool:
-    """Return whether an object passes a filter of patterns.
+def matches_patterns(names: Iterable[str], patterns: Sequence[str]) -> bool:
+    """Return whether patterns select an object.
 
-    It passes if one of its names matches a pattern, and none of its names matches an exclusion. If all patterns are
-    exclusions, the second condition is enough.
+    They select it if one of its names matches a pattern, and none of its names matches an exclusion. If all patterns
+    are exclusions, they select it if none of its names matches an exclusion.
 
     Args:
         names: the names of the object.
         patterns: patterns and exclusions. An exclusion begins with `!`. `*` matches any text, slashes included.
 
     Examples:
-        >>> passes(["pythia-1b"], ["pythia*", "!pythia-12b"]), passes(["gpt2"], ["pythia*"])
+        >>> matches_patterns(["pythia-1b"], ["pythia*", "!pythia-12b"]), matches_patterns(["gpt2"], ["pythia*"])
         (True, False)
 
     """
-    known = list(names)
-    requested = [pattern for pattern in patterns if not pattern.startswith("!")]
-    unwanted = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
-    if any(fnmatchcase(name, pattern) for name in known for pattern in unwanted):
+    names = list(names)
+    inclusions = [pattern for pattern in patterns if not pattern.startswith("!")]
+    exclusions = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    if any(fnmatchcase(name, pattern) for name in names for pattern in exclusions):
         return False
-    return not requested or any(fnmatchcase(name, pattern) for name in known for pattern in requested)
+    return not inclusions or any(fnmatchcase(name, pattern) for name in names for pattern in inclusions)
 
 
 def is_pattern(element: str) -> bool:
@@ -74,18 +74,18 @@ def is_pattern(element: str) -> bool:
 
 
 def split_list(value: str) -> list[str]:
-    """Return the elements of a list that is written as `a,b` or `[a,b]`, without quotes."""
+    """Return the elements of a list that is written as `a,b` or `[a,b]`. Quotes around elements are removed."""
     value = value.strip()
     if value.startswith("[") and value.endswith("]"):
         value = value[1:-1]
     return [part.strip().strip("'\"") for part in _ELEMENT.findall(value) if part.strip()]
 
 
-def choose(group: str, elements: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the names that a list of names, patterns and exclusions selects, without repetition.
+def select_names(group: str, elements: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the names that a list of names, patterns and exclusions selects, each once.
 
     Args:
-        group: the kind of the names, for error messages, such as `model`.
+        group: the key of the list, for error messages, such as `model`.
         elements: names, patterns and exclusions, such as `pythia/*` and `!pythia/12b`.
         names: all names that exist.
 
@@ -93,7 +93,7 @@ def choose(group: str, elements: Sequence[str], names: Sequence[str]) -> list[st
         BadInput: an element matches no name, or the exclusions leave no name.
 
     Examples:
-        >>> choose("model", ["pythia/*", "!pythia/12b"], ["pythia/12b", "pythia/1b", "pythia/70m"])
+        >>> select_names("model", ["pythia/*", "!pythia/12b"], ["pythia/12b", "pythia/1b", "pythia/70m"])
         ['pythia/70m', 'pythia/1b']
 
     """
@@ -103,22 +103,22 @@ def choose(group: str, elements: Sequence[str], names: Sequence[str]) -> list[st
         raise BadInput(f"{group}={value}: give a name, a pattern or a list of them, such as '{group}=a/*,!a/b'")
     excluded = {name for element in elements if element.startswith("!") for name in _matching(group, element, names)}
     chosen = dict.fromkeys(name for element in included for name in _matching(group, element, names))
-    left = [name for name in chosen if name not in excluded]
-    if not left:
+    remaining = [name for name in chosen if name not in excluded]
+    if not remaining:
         raise BadInput(f"{group}={value} excludes every name that it selects: {shortened_list(list(chosen))}")
-    return left
+    return remaining
 
 
 def _matching(group: str, element: str, names: Sequence[str]) -> list[str]:
-    """Return the names that a name, pattern or exclusion matches, sorted by size. Raises BadInput if there is none."""
+    """Return the names that a name, pattern or exclusion matches, sorted by size. Raises BadInput without a match."""
     pattern = element.removeprefix("!")
     if pattern in names:
         return [pattern]
     if is_pattern(pattern):
-        matching = [name for name in names if name not in _BY_NAME_ONLY and _matches_path(name, pattern)]
+        matching = [name for name in names if name not in _NOT_MATCHED_BY_PATTERNS and _matches_path(name, pattern)]
         if matching:
             return sorted(matching, key=natural_key)
-    raise no_match(group, element, names)
+    raise no_match_error(group, element, names)
 
 
 def _matches_path(name: str, pattern: str) -> bool:
@@ -130,18 +130,18 @@ def _matches_path(name: str, pattern: str) -> bool:
     return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
 
 
-def no_match(group: str, element: str, names: Sequence[str]) -> BadInput:
+def no_match_error(group: str, element: str, names: Sequence[str]) -> BadInput:
     """Return the error for a name or pattern that matches nothing. It suggests similar names.
 
     Args:
-        group: the kind of the names, such as `model`.
+        group: the key that has this name as its value, such as `model`.
         element: the name or pattern.
         names: all names that exist.
 
     """
-    sizes_by_family = families(names)
+    known_sizes = sizes_by_family(names)
     family, _, size = element.removeprefix("!").partition("/")
-    sizes = sizes_by_family.get(family, [])
+    sizes = known_sizes.get(family, [])
     if sizes and not size and element.startswith("!"):
         return BadInput(f"{group}={element} names a family. Use '{element}/*' to leave out all its sizes")
     if sizes and not size:
@@ -154,12 +154,12 @@ def no_match(group: str, element: str, names: Sequence[str]) -> BadInput:
         near = [members[sizes.index(known)] for known in _near_sizes(size, sizes)]
         suggestion = f" Did you mean {' or '.join(near)}?" if near else ""
         return BadInput(f"no {group} matches {element}.{suggestion} Options: {shortened_list(members)}")
-    near = [name for name in names if name.replace("/", "-") == element.lower()]  # the name of a measurement's model
+    near = [name for name in names if name.replace("/", "-") == element.lower()]  # `nano-6k`, as in tables
     if not near:
-        alike = nearest(family, sizes_by_family)
-        near = [f"{name}/{size.lower()}" for name in alike if size.lower() in sizes_by_family[name]]
+        similar_families = nearest(family, known_sizes)
+        near = [f"{name}/{size.lower()}" for name in similar_families if size.lower() in known_sizes[name]]
     plain = sorted((name for name in names if "/" not in name), key=natural_key)
-    options = [*plain, *(f"{folder}/*" for folder in sizes_by_family)]
+    options = [*plain, *(f"{folder}/*" for folder in known_sizes)]
     if near:
         return BadInput(
             f"no {group} matches {element}. Did you mean {' or '.join(near)}? Options: {shortened_list(options)}"
@@ -170,44 +170,46 @@ def no_match(group: str, element: str, names: Sequence[str]) -> BadInput:
 def _near_sizes(size: str, sizes: Sequence[str]) -> list[str]:
     """Return the size that is nearest to a missing size, if they differ by a factor of at most 1.5.
 
-    If the missing size does not begin with a number, return sizes of similar spelling.
+    If the missing size does not begin with a number, return the sizes with a similar spelling.
     """
-    numbers = {known: _number(known) for known in sizes}
-    requested = _number(size)
-    if size.lower() in sizes or not requested:
+    requested_number = _leading_number(size)
+    if size.lower() in sizes or not requested_number:
         return nearest(size, sizes)
-    ratios = {known: max(number / requested, requested / number) for known, number in numbers.items() if number}
-    close = [known for known, ratio in ratios.items() if ratio <= _NEAR]
-    return [min(close, key=ratios.__getitem__)] if close else []
+    ratios = {}
+    for known_size in sizes:
+        if number := _leading_number(known_size):
+            ratios[known_size] = max(number / requested_number, requested_number / number)
+    nearest_size = min(ratios, key=ratios.__getitem__, default="")
+    return [nearest_size] if nearest_size and ratios[nearest_size] <= _MAX_SIZE_RATIO else []
 
 
-def _number(size: str) -> float:
+def _leading_number(size: str) -> float:
     """Return the number with which a size begins, such as 7e7 for `70m`. Return 0 if it begins with another text."""
     match = _SIZE.fullmatch(size)
-    return float(match[1]) * _SUFFIX[match[2].lower()] if match else 0.0
+    return float(match[1]) * _FACTOR_OF_SUFFIX[match[2].lower()] if match else 0.0
 
 
-def families(names: Iterable[str]) -> dict[str, list[str]]:
+def sizes_by_family(names: Iterable[str]) -> dict[str, list[str]]:
     """Return the sizes of each family, in ascending order: `{"pythia": ["14m", "31m", ...]}`.
 
     Names without a slash are left out.
     """
-    folders: dict[str, list[str]] = {}
+    sizes: dict[str, list[str]] = {}
     for name in sorted(names, key=natural_key):
-        folder, slash, leaf = name.rpartition("/")
+        family, slash, size = name.rpartition("/")
         if slash:
-            folders.setdefault(folder, []).append(leaf)
-    return dict(sorted(folders.items()))
+            sizes.setdefault(family, []).append(size)
+    return dict(sorted(sizes.items()))
 
 
-def without_size(name: str) -> tuple[str, str]:
+def separate_size(name: str) -> tuple[str, str]:
     """Separate the size from a model's name: `Name-1.4B-base` becomes (`Name-base`, `1.4B`).
 
     If the name has no size, return the whole name and an empty text.
     """
-    size = _SIZE_PART.search(name)
-    if size is None:
+    match = _SIZE_PART.search(name)
+    if match is None:
         return name, ""
-    around = (name[: size.start()].strip("-_"), name[size.end() :].strip("-_"))
-    rest = "-".join(part for part in around if part)
-    return (rest, size[1]) if rest else (name, "")
+    parts = (name[: match.start()].strip("-_"), name[match.end() :].strip("-_"))
+    name_without_size = "-".join(part for part in parts if part)
+    return (name_without_size, match[1]) if name_without_size else (name, "")

@@ -1,4 +1,4 @@
-"""Registers rbptrack's schema, and the functions that configs may call, with Hydra and OmegaConf."""
+"""Register the schema of the configuration, and the functions that configs may call, with Hydra and OmegaConf."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.config.paths import config_folders, embedded
-from rbptrack.config.patterns import without_size
+from rbptrack.config.patterns import separate_size
 from rbptrack.config.schema import Config
 
 _STEPS = re.compile(r"\s*(\d{1,15})(?::(\d{1,15}))?(?::([1-9]\d{0,14}))?\s*")
@@ -23,7 +23,7 @@ _MAX_STEPS = 1_000_000
 
 @cache
 def register() -> None:
-    """Register the schema and the functions that configs may call. A second call in a process does nothing."""
+    """Register the schema and the functions that configs may call. Later calls in the same process do nothing."""
     ConfigStore.instance().store("base_config", Config)
     resolvers: dict[str, Callable[..., object]] = {
         "embedded": lambda path: str(embedded(path)),
@@ -36,32 +36,32 @@ def register() -> None:
         OmegaConf.register_new_resolver(name, resolver, replace=True)
 
 
-def add_choice(group: str, name: str, values: dict[str, Any], *, based_on: str) -> None:
+def add_config(group: str, name: str, values: dict[str, Any], *, based_on: str) -> None:
     """Add a config to a group, as if the file `<group>/<name>.yaml` existed.
 
     Args:
         group: `model` or `dataset`.
         name: the name of the config. It may hold slashes.
-        values: the keys that the config sets.
-        based_on: the name of another config of the group, from which the other keys come.
+        values: the values that the config sets, by key.
+        based_on: the name of the config of the group that sets the other keys.
 
     """
-    folder, _, leaf = f"{group}/{name}".rpartition("/")
-    node = {"defaults": [f"/{group}/{based_on}@_here_", "_self_"], **values}
-    ConfigStore.instance().store(leaf, node, group=folder)
+    folder, _, file_name = f"{group}/{name}".rpartition("/")
+    config = {"defaults": [f"/{group}/{based_on}@_here_", "_self_"], **values}
+    ConfigStore.instance().store(file_name, config, group=folder)
 
 
 def base_name(repo: str, path: str) -> str:
-    """Return the last part of the name of a repository or, if `repo` is empty, of a folder: `news` for `org/news`."""
+    """Return the last part of a repository's name, such as `news` for `org/news`; without one, that of the path."""
     return PurePath(repo or path).name
 
 
 def family_and_size(repo: str, path: str) -> tuple[str, str]:
-    """Read family and size from a repository's or folder's name: (`name-base`, `1.4b`) for `org/Name-1.4B-base`.
+    """Read family and size from the name of a repository or folder: (`name-base`, `1.4b`) for `org/Name-1.4B-base`.
 
     If the name has no size, return the whole name and an empty text.
     """
-    return without_size(base_name(repo, path).lower())
+    return separate_size(base_name(repo, path).lower())
 
 
 def published_names() -> dict[str, tuple[str, str]]:
@@ -73,7 +73,7 @@ def published_names() -> dict[str, tuple[str, str]]:
         BadInput: a config cannot be read.
 
     """
-    known = {}
+    names = {}
     for folder in config_folders():
         for path in sorted((folder / "model").rglob("*.yaml")):
             try:
@@ -81,8 +81,8 @@ def published_names() -> dict[str, tuple[str, str]]:
             except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
                 raise BadInput(f"{path} cannot be read: {first_line(error)}") from error
             if isinstance(config, dict) and {"repo", "family", "size"} <= set(config):
-                known[base_name(str(config["repo"]), "").lower()] = (str(config["family"]), str(config["size"]))
-    return known
+                names[base_name(str(config["repo"]), "").lower()] = (str(config["family"]), str(config["size"]))
+    return names
 
 
 def training_steps(steps: str) -> list[int]:
@@ -125,7 +125,7 @@ def training_tokens(revision: str, steps: str, tokens_per_step: int) -> int:
         return 0  # a commit or a tag, whose step is unknown
     if int(step[1]) not in numbers:
         raise BadInput(
-            f"model.revision={revision}: this checkpoint does not exist. The last of {len(numbers)} is "
+            f"model.revision={revision}: this checkpoint does not exist. The model has {len(numbers)}, and the last is "
             f"step{max(numbers)}"
         )
     return int(step[1]) * tokens_per_step

@@ -1,6 +1,6 @@
-"""The dataclasses of the configuration. Hydra's composed config is converted to them once.
+"""The dataclasses of the configuration. The config that Hydra composes is converted to them once.
 
-`rbptrack.config.check` checks rules that a type cannot express.
+The rules that a type cannot express are in `rbptrack.config.check`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Sampling(Enum):
 class Candidates(Enum):
     """The vocabulary entries among which a target is ranked.
 
-    vocabulary: all rows of the head, as in the paper. tokenizer: the entries that the tokenizer has. With `tokenizer`,
-    models whose vocabularies are padded differently (Pythia, Qwen2.5) rank targets among the same entries.
+    vocabulary: all rows of the output head, as in the paper. tokenizer: the entries that the tokenizer has. The sizes
+    of Pythia and Qwen2.5 pad their vocabularies differently, but with `tokenizer` they rank among the same entries.
     """
 
     vocabulary = "vocabulary"
@@ -57,8 +57,8 @@ class Candidates(Enum):
 class Rank(Enum):
     """The definition of rank in the metrics.
 
-    Other entries of the vocabulary may have exactly the probability of the target. paper: they are ranked before the
-    target, as in the paper. strict: they are ranked after it, as in the authors' code.
+    The definitions differ at ties. A tie is another entry with exactly the probability of the target. paper: ties are
+    ranked before the target, as in the paper. strict: ties are ranked after the target, as in the authors' code.
     """
 
     paper = "paper"
@@ -83,7 +83,7 @@ class ModelConfig:
     path: str = ""  # local folder, instead of `repo`
     gguf: str = ""  # GGUF file in `repo` or `path` that holds the model; its weights are dequantised
     revision: str = "main"  # branch, tag or commit of `repo`, such as step1000 in families with checkpoints
-    seed: int = 0  # training seed, if a family has several models of one size; only a label
+    seed: int = 0  # training seed, if a family has several models of one size; it distinguishes them
     training_tokens: float = 0  # D, the number of tokens that the weights were trained on; 0: unknown
     steps: str = ""  # training steps with a revision step<n>, as 0,1,2 or first:last:by; for model.revision=step*
     tokenizer: str = ""  # repository or folder of the tokenizer, if the model has none
@@ -94,7 +94,7 @@ class ModelConfig:
     device_map: str = ""  # auto: accelerate spreads the model over GPUs, memory and disk; empty: one device
     max_memory: dict[str, str] = field(default_factory=dict)  # with device_map: max_memory.0=20GiB max_memory.cpu=60GiB
     chat_template: str = ""  # file with the template for dataset.chat; empty: the tokenizer's own
-    attention: str = "auto"  # attention code in transformers, such as eager, sdpa; auto: its own choice
+    attention: str = "auto"  # attention code of transformers, such as eager or sdpa; auto: its default
 
     @property
     def name(self) -> str:
@@ -132,7 +132,7 @@ class DatasetConfig:
     seed: int = 42  # seed for drawing documents
     sequence: SequenceRule = SequenceRule.slide  # rule for cutting documents into sequences
     seq_len: int = MISSING  # tokens of a sequence
-    shorten: bool = True  # cut shorter sequences if a model's limit is lower; false or typed seq_len=: refuse the model
+    shorten: bool = True  # shorten sequences to a model's maximum; false, or a typed seq_len=: refuse the model
     context: int = 1  # with `slide`, the number of tokens that a sequence repeats from the previous one
 
 
@@ -140,7 +140,7 @@ class DatasetConfig:
 class KConfig:
     """The k of the metrics rbp_<k>.
 
-    They are not part of a measurement's identity, because RBP_k for any k can be computed from the ranks.
+    k is not part of the identity of a measurement, because RBP_k for any k can be computed from the ranks.
     """
 
     values: list[int] = MISSING  # the k: k=1,5,50, or k=NAME for conf/k/NAME.yaml; by default k=default

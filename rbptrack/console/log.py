@@ -1,4 +1,4 @@
-"""Keep a log of warnings and of the tracebacks of unexpected errors."""
+"""Write warnings and the tracebacks of unexpected errors to a log file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LOGGER = logging.getLogger("rbptrack")
 
 
 class _LogFile(logging.FileHandler):
-    """A log file that is created, with its folder, when the first line is logged.
+    """A log file. It is created with its folder when the first line is logged.
 
-    A file that cannot be created or written is ignored.
+    If the file cannot be created or written, the line is lost and no error is raised.
 
     Attributes:
         failed: whether the last line could not be written.
@@ -68,10 +68,12 @@ def logged(file: Path, *, on_terminal: bool = False) -> Iterator[None]:
             handler.close()
 
 
-def keep_traceback(text: str, trace: str) -> str:
+def log_traceback(text: str, trace: str) -> str:
     """Log an error message and its traceback.
 
-    Returns the path of the log file, or an empty text if no log is open or the file cannot be written.
+    Returns:
+        The path of the log file; empty if no log is open, or if the file cannot be written.
+
     """
     _LOGGER.error("%s\n%s", text, trace.rstrip())
     files = [handler for handler in _LOGGER.handlers if isinstance(handler, _LogFile) and not handler.failed]

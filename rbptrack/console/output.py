@@ -8,23 +8,23 @@ import sys
 from pathlib import Path
 
 from rbptrack.base.formatting import short_path
-from rbptrack.console.log import keep_traceback
+from rbptrack.console.log import log_traceback
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def program() -> str:
-    """Return the command that starts this program: `rbptrack` or `python -m rbptrack`."""
+def program_name() -> str:
+    """Return the words that start this program: `rbptrack` or `python -m rbptrack`."""
     return "rbptrack" if Path(sys.argv[0]).name == "rbptrack" else "python -m rbptrack"
 
 
 def command_line() -> str:
     """Return the whole command line, quoted for a shell. Bytes that are not UTF-8 are written as escapes."""
-    return f"{program()} {shlex.join(sys.argv[1:])}".rstrip().encode(errors="backslashreplace").decode()
+    return f"{program_name()} {shlex.join(sys.argv[1:])}".rstrip().encode(errors="backslashreplace").decode()
 
 
 def say(text: str) -> None:
-    """Print lines on standard output. A progress bar stays below them."""
+    """Print a text on standard output. A progress bar stays below it."""
     from tqdm import tqdm
 
     with tqdm.external_write_mode(file=sys.stdout):
@@ -36,23 +36,23 @@ def complain(text: str, trace: str = "") -> None:
 
     Args:
         text: the message.
-        trace: the traceback of an unexpected error. It is logged, and the message says where.
+        trace: the traceback of an unexpected error. It is written to the log, and the message names the log file.
 
     """
     from tqdm import tqdm
 
-    if trace and (file := keep_traceback(text, trace)):
+    if trace and (file := log_traceback(text, trace)):
         text = f"{text}; the traceback is in {short_path(file)}"
     with tqdm.external_write_mode(file=sys.stderr):
         print(f"rbptrack: {printable(text)}", file=sys.stderr, flush=True)
 
 
-def show_page(address: str) -> None:
+def open_in_browser(address: str) -> None:
     """Open an address in the browser. If no browser can be opened, print a warning."""
     import webbrowser
 
     if not webbrowser.open(address):
-        complain(f"no browser could be opened here: open {address} yourself")
+        complain(f"no browser can be opened here. Open {address} yourself")
 
 
 def printable(text: str) -> str:

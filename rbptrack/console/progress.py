@@ -1,4 +1,4 @@
-"""Show progress on standard error, if it is a terminal, and in notebooks. Files and pipes get no progress."""
+"""Show progress in notebooks and on standard error. If standard error is not a terminal, nothing is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Print tables on the terminal. If the terminal is narrow, whole columns are left out; numbers are never cut."""
+"""Print tables on the terminal. If the terminal is narrow, whole columns are left out, and no number is cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rbptrack.console.output import printable, say
 if TYPE_CHECKING:
     import pandas as pd
 
-_GAP = 2  # spaces between two columns
+_GAP_WIDTH = 2  # spaces between two columns
 _SPACE = re.compile(r"\s+")
 
 
@@ -38,21 +38,21 @@ def print_table(
     Args:
         frame: the table.
         formats: the format of a column's numbers, such as `.3f`, by column; default: four significant digits.
-        by_importance: the columns to keep if room is short, the most important first. If one of them does not fit,
-            no less important column is shown. Of the other columns, the leftmost are kept first. The first column of
-            the frame is always shown.
+        by_importance: the columns to keep if the table is too wide, the most important first. If one of them does not
+            fit, no less important column is shown. Of the other columns, the leftmost are kept first. The first column
+            of the frame is always shown.
         title: a line to print above the table.
-        wrap: if True, no column is left out. If room is short, the last column is broken into lines.
+        wrap: if True, no column is left out. If the table is too wide, the last column is broken into lines.
 
     """
     console = Console(highlight=False)
-    room = console.width if console.is_terminal else sys.maxsize
+    max_width = console.width if console.is_terminal else sys.maxsize
     (head, *rows), left_out = table_lines(
-        frame, sys.maxsize if wrap else room, formats=formats, by_importance=by_importance
+        frame, sys.maxsize if wrap else max_width, formats=formats, by_importance=by_importance
     )
     if wrap:
-        indent = " " * min(head.rindex(str(frame.columns[-1])), room // 2)
-        rows = [line for row in rows for line in textwrap.wrap(row, room, subsequent_indent=indent)]
+        indent = " " * min(head.rindex(str(frame.columns[-1])), max_width // 2)
+        rows = [line for row in rows for line in textwrap.wrap(row, max_width, subsequent_indent=indent)]
     with tqdm.external_write_mode(file=sys.stdout):
         for text in (printable(title), head) if title else (head,):
             console.print(Text(text, style="bold"), soft_wrap=True)
@@ -63,51 +63,53 @@ def print_table(
 
 
 def table_lines(
-    frame: pd.DataFrame, room: int, *, formats: Mapping[str, str] | None = None, by_importance: Sequence[str] = ()
+    frame: pd.DataFrame, max_width: int, *, formats: Mapping[str, str] | None = None, by_importance: Sequence[str] = ()
 ) -> tuple[list[str], list[str]]:
     """Format a frame as lines of text.
 
     Args:
         frame: the table.
-        room: the largest width of a line in characters. Columns that do not fit are left out.
+        max_width: the largest width of a line in characters. Columns that do not fit are left out.
         formats: the format of a column's numbers, such as `.3f`, by column; default: four significant digits.
-        by_importance: the columns to keep if room is short, as in `print_table`.
+        by_importance: the columns to keep if the table is too wide, the most important first.
 
     Returns:
         The lines, beginning with the line of column names, and the names of the columns that are left out.
 
     """
     formats = formats or {}
-    columns = {str(name): [_cell(value, formats.get(str(name), "")) for value in frame[name]] for name in frame}
+    columns = {str(name): [_format_cell(value, formats.get(str(name), "")) for value in frame[name]] for name in frame}
     numeric = {str(name) for name in frame if frame[name].dtype.kind in "iuf"}
     widths = {name: max(map(cell_len, (name, *cells))) for name, cells in columns.items()}
-    shown, left_out = _fitting(widths, room, by_importance)
-    padded = [_padded([name, *columns[name]], widths[name], right=name in numeric) for name in shown]
-    return [(" " * _GAP).join(cells).rstrip() for cells in zip(*padded, strict=True)], left_out
+    shown, left_out = _choose_columns(widths, max_width, by_importance)
+    padded = [_pad([name, *columns[name]], widths[name], right=name in numeric) for name in shown]
+    return [(" " * _GAP_WIDTH).join(cells).rstrip() for cells in zip(*padded, strict=True)], left_out
 
 
-def _fitting(widths: Mapping[str, int], room: int, by_importance: Sequence[str]) -> tuple[list[str], list[str]]:
+def _choose_columns(
+    widths: Mapping[str, int], max_width: int, by_importance: Sequence[str]
+) -> tuple[list[str], list[str]]:
     """Return the names of the columns that fit and of those that do not, both in the order of the table."""
     first, *others = widths
     important = [name for name in by_importance if name in others]
-    left = room - widths[first]
+    free_width = max_width - widths[first]
     shown = {first}
     for name in [*important, *(name for name in others if name not in important)]:
-        if widths[name] + _GAP <= left:
-            left -= widths[name] + _GAP
+        if widths[name] + _GAP_WIDTH <= free_width:
+            free_width -= widths[name] + _GAP_WIDTH
             shown.add(name)
         elif name in important:
             break
     return [name for name in widths if name in shown], [name for name in widths if name not in shown]
 
 
-def _padded(cells: Sequence[str], width: int, *, right: bool) -> list[str]:
-    """Pad the cells of a column with spaces to `width`."""
+def _pad(cells: Sequence[str], width: int, *, right: bool) -> list[str]:
+    """Pad the cells of a column with spaces to a width, on the right or on the left."""
     spaces = [" " * (width - cell_len(cell)) for cell in cells]
     return [space + cell if right else cell + space for cell, space in zip(cells, spaces, strict=True)]
 
 
-def _cell(value: Any, form: str) -> str:
+def _format_cell(value: Any, number_format: str) -> str:
     if value is None or value != value or str(value) in ("<NA>", "NaT"):  # NaN alone differs from itself
         return ""
     if isinstance(value, bool):
@@ -115,7 +117,7 @@ def _cell(value: Any, form: str) -> str:
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, int):
-        return format(value, form or ",")
+        return format(value, number_format or ",")
     if isinstance(value, float):
-        return format(value, form or ".4g")
+        return format(value, number_format or ".4g")
     return printable(_SPACE.sub(" ", str(value)))

@@ -22,8 +22,8 @@ from rbptrack.analysis.importing import Importer
 from rbptrack.analysis.plugin import Analyzer, Plugin, import_file, make_plugin
 from rbptrack.base.errors import BadInput, unknown_name
 from rbptrack.base.process import Stopped
-from rbptrack.config.paths import builtin_plugins, user_path
-from rbptrack.config.patterns import passes
+from rbptrack.config.paths import builtin_plugins_folder, user_path
+from rbptrack.config.patterns import matches_patterns
 from rbptrack.discovery.run import describe_error, line_text
 
 P = TypeVar("P", bound=Plugin)
@@ -127,10 +127,10 @@ class Plugins(Generic[P]):
 
         """
         for pattern in patterns:
-            if not any(passes([name], [pattern.removeprefix("!")]) for name in self.names):
+            if not any(matches_patterns([name], [pattern.removeprefix("!")]) for name in self.names):
                 raise unknown_name(self.kind.name, pattern, self.names)
         usable = []
-        for name in [name for name in self.names if passes([name], patterns)]:
+        for name in [name for name in self.names if matches_patterns([name], patterns)]:
             if self._import(name) is not None:
                 continue
             try:
@@ -191,7 +191,7 @@ def find_plugins(kind: PluginKind[P], paths: Sequence[str] = ()) -> Plugins[P]:
 
     """
     plugins = Plugins(kind)
-    built_in = builtin_plugins().resolve()
+    built_in = builtin_plugins_folder().resolve()
     folders = [built_in, Path.cwd() / "plugins"]
     for text in paths:
         folder = user_path(text)

@@ -15,7 +15,7 @@ from rbptrack.base import markup
 from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.base.formatting import counted, listed, short_path
 from rbptrack.config.schema import Config, Launch
-from rbptrack.console.output import complain, program, say
+from rbptrack.console.output import complain, program_name, say
 from rbptrack.console.progress import spinner
 from rbptrack.discovery import ANALYZERS, find_plugins
 from rbptrack.sweep.backends import make_backend
@@ -68,7 +68,7 @@ def run(configs: Sequence[Config], words: Sequence[str]) -> int:
         say(note)
     problems = num_waiting + len(failures)
     if analyzers and len(configs) > 1 and not num_waiting:
-        command = f"{program()} {shlex.join(words)}"
+        command = f"{program_name()} {shlex.join(words)}"
         sweep = _FinishedSweep(store, name, command, began, tuple(progress.outcomes.values()))
         problems += sweep.analyse(analyzers)
         _say_command_for_other_ks(settings.k.values, analyzers, name)
@@ -204,7 +204,7 @@ def _retry_deliveries(cells: Mapping[int, Cell], store: Store, progress: _SweepP
     if waiting:
         reason = next(iter(waiting.values())).delivery_error
         waiting_text = f"waiting on this disk: {counted(len(waiting), 'finished measurement')}"
-        complain(f"{reason}; {waiting_text}. {program()} sync delivers them")
+        complain(f"{reason}; {waiting_text}. {program_name()} sync delivers them")
     return len(waiting)
 
 
@@ -215,7 +215,7 @@ def _say_command_for_other_ks(ks: Sequence[int], analyzers: Sequence[Analyzer], 
     missing_ks = [str(k) for k in ks if k not in ks_in_table]
     if lead is not None and missing_ks and not set(ks_in_table) <= set(ks):
         words = shlex.join(["analyze", lead.name, f"ks={','.join(missing_ks)}", "--sweep", sweep])
-        say(f"for k = {listed(missing_ks)}: {program()} {words}")
+        say(f"for k = {listed(missing_ks)}: {program_name()} {words}")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from rbptrack.analysis.runs import NO_FILTERS, Filters, Runs
 from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError
 from rbptrack.base.files import sha256
 from rbptrack.config.check import check_store
-from rbptrack.config.patterns import passes
+from rbptrack.config.patterns import matches_patterns
 from rbptrack.tracking import view
 from rbptrack.tracking.artifacts import Artifacts
 from rbptrack.tracking.connection import Connection
@@ -365,9 +365,9 @@ class Store(Artifacts):
         condition = f"attributes.status = 'FINISHED' and tags.`{Tag.KIND}` = '{Kind.SWEEP}'"
         covered: set[str] = set()
         for run in self.reports.search(condition):
-            if Tag.COVERS in run.data.tags and passes([run.data.tags.get(Tag.SWEEP, "")], patterns):
+            if Tag.COVERS in run.data.tags and matches_patterns([run.data.tags.get(Tag.SWEEP, "")], patterns):
                 covered |= set(json.loads(self.artifact(run.info.run_id, COVERS_FILE).read_text()))
-        measured = frame["sweep"].map(lambda name: passes([str(name)], patterns))
+        measured = frame["sweep"].map(lambda name: matches_patterns([str(name)], patterns))
         chosen = frame[measured | frame["run_id"].isin(covered)]
         if not len(chosen):
             by_time = frame.sort_values("started", ascending=False)["sweep"].dropna().unique()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.patterns import choose, families, natural_key, passes, split_list
+from rbptrack.config.patterns import matches_patterns, natural_key, select_names, sizes_by_family, split_list
 
 PYTHIA = ["14m", "31m", "70m", "160m", "410m", "1b", "1.4b", "2.8b", "6.9b", "12b"]
 NAMES = [*(f"pythia/{size}" for size in PYTHIA), "gpt2/small", "hf", "default"]
@@ -42,29 +42,29 @@ def test_natural_key_sorts_any_names(names: list[str]) -> None:
 
 
 def test_choose_leaves_out_names_after_an_exclamation_mark() -> None:
-    chosen = choose("model", ["pythia/*", "!pythia/12b", "!pythia/?b"], NAMES)
+    chosen = select_names("model", ["pythia/*", "!pythia/12b", "!pythia/?b"], NAMES)
     assert chosen == [f"pythia/{size}" for size in ("14m", "31m", "70m", "160m", "410m", "1.4b", "2.8b", "6.9b")]
 
 
 def test_choose_leaves_out_names_if_the_exclusion_comes_first() -> None:
-    assert choose("model", ["!pythia/*", "**"], NAMES) == ["gpt2/small"]
+    assert select_names("model", ["!pythia/*", "**"], NAMES) == ["gpt2/small"]
 
 
 def test_choose_keeps_the_order_of_the_elements_and_each_name_once() -> None:
-    assert choose("model", ["gpt2/small", "pythia/1b", "gpt2/*"], NAMES) == ["gpt2/small", "pythia/1b"]
+    assert select_names("model", ["gpt2/small", "pythia/1b", "gpt2/*"], NAMES) == ["gpt2/small", "pythia/1b"]
 
 
 def test_choose_matches_one_folder_with_a_star() -> None:
-    assert choose("model", ["*/small"], NAMES) == ["gpt2/small"]
+    assert select_names("model", ["*/small"], NAMES) == ["gpt2/small"]
 
 
 def test_choose_refuses_a_star_that_matches_only_names_in_folders() -> None:
     with pytest.raises(BadInput):
-        choose("model", ["*"], NAMES)
+        select_names("model", ["*"], NAMES)
 
 
 def test_choose_matches_all_folders_with_two_stars_but_not_hf_and_default() -> None:
-    assert set(choose("model", ["**"], NAMES)) == set(NAMES) - {"hf", "default"}
+    assert set(select_names("model", ["**"], NAMES)) == set(NAMES) - {"hf", "default"}
 
 
 @pytest.mark.parametrize(
@@ -86,18 +86,18 @@ def test_choose_matches_all_folders_with_two_stars_but_not_hf_and_default() -> N
 )
 def test_choose_suggests_names_if_an_element_matches_nothing(elements: list[str], suggestion: str) -> None:
     with pytest.raises(BadInput, match=re.escape(suggestion)) as caught:
-        choose("model", elements, NAMES)
+        select_names("model", elements, NAMES)
     assert len(str(caught.value).splitlines()) <= 2
 
 
 def test_choose_answers_a_pattern_of_30_stars() -> None:
     """A search that tries every way to match 30 stars would not end."""
     with pytest.raises(BadInput):
-        choose("model", ["*a" * 30 + "/b"], ["a" * 60 + "/c", *NAMES])
+        select_names("model", ["*a" * 30 + "/b"], ["a" * 60 + "/c", *NAMES])
 
 
 def test_passes_answers_a_pattern_of_40_stars() -> None:
-    assert not passes(["a" * 200], ["*a" * 40 + "b"])
+    assert not matches_patterns(["a" * 200], ["*a" * 40 + "b"])
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_passes_answers_a_pattern_of_40_stars() -> None:
 def test_passes_if_a_name_matches_a_pattern_and_no_name_an_exclusion(
     names: list[str], patterns: list[str], expected: bool
 ) -> None:
-    assert passes(names, patterns) == expected
+    assert matches_patterns(names, patterns) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,4 +130,4 @@ def test_split_list_splits_at_commas_outside_quotes(text: str, elements: list[st
 
 
 def test_families_are_folders_with_their_sizes_in_order() -> None:
-    assert families(["b/2m", "b/1k", "x", "a/1"]) == {"a": ["1"], "b": ["1k", "2m"]}
+    assert sizes_by_family(["b/2m", "b/1k", "x", "a/1"]) == {"a": ["1"], "b": ["1k", "2m"]}

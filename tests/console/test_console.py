@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.console.log import logged
-from rbptrack.console.output import complain, program, say
+from rbptrack.console.output import complain, program_name, say
 from rbptrack.console.progress import bar, spinner
 from rbptrack.console.tables import print_table
 
@@ -156,4 +156,4 @@ def test_program_is_the_command_that_the_user_called(
     script: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", [script, "list"])
-    assert program() == command
+    assert program_name() == command
