@@ -14,7 +14,7 @@ E + A S^-alpha lies above 0 (from 6 sizes). The analyzer `forms` compares the tw
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -25,7 +25,6 @@ from pydantic import Field, PositiveInt
 from rbptrack.analysis import (
     S_COLUMNS,
     Analyzer,
-    BadInput,
     Family,
     Glossary,
     Report,
@@ -57,8 +56,8 @@ from rbptrack.stats import (
     ce_and_neg_log_rbp,
     first_smallest,
     fit,
-    fit_floor,
     half_widths,
+    has_floor,
     influences,
     ks_with_enough_misses,
     laws,
@@ -140,7 +139,7 @@ class FamilyLaws:
     counts: list[DocumentCounts]
     laws: dict[str, Law]
     ratios: dict[str, Law | None]
-    with_floor: frozenset[str] = frozenset()
+    with_floor: Collection[str] = ()
 
 
 class PowerLaw(Analyzer):
@@ -218,9 +217,11 @@ class PowerLaw(Analyzer):
             ratios: dict[str, Law | None] = {}
             if fitted_ks:
                 ratios = dict(zip(map(rbp_name, fitted_ks), laws(s, counts, neg_log_rbp_over_ce), strict=True))
-            with_floor = frozenset(
-                metric for metric in self._metrics if metric in by_metric and _has_floor(by_metric[metric])
-            )
+            with_floor = set()
+            for metric in self._metrics:
+                law = by_metric.get(metric)
+                if law and law.sizes >= MIN_SIZES and law.alpha.has_interval and has_floor(law.s, law.y):
+                    with_floor.add(metric)
             all_families.append(FamilyLaws(family, s, family.column(other), counts, by_metric, ratios, with_floor))
         return all_families, reading.notes + notes
 
@@ -328,16 +329,6 @@ def _differs_from_0(estimate: Estimate) -> bool:
     """Whether a test at a level of 5% rejects 0. Without a test, the answer is no."""
     low, high = estimate.interval()  # takes less time than a p-value
     return estimate.testable and not low <= 0 <= high
-
-
-def _has_floor(law: Law) -> bool:
-    """Whether the interval of E in E + A S^-alpha lies above 0."""
-    if law.sizes < MIN_SIZES or not law.alpha.has_interval:
-        return False
-    try:
-        return fit_floor(law.s, law.y).parameters["E"].low > 0
-    except BadInput:  # y rises with size
-        return False
 
 
 def _rbp_of_ln_y(ln_y: float) -> float:

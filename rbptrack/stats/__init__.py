@@ -39,6 +39,7 @@ from rbptrack.stats.forms import (
     check_form,
     fit_floor,
     fit_form,
+    has_floor,
     least_squares,
     power_law_aicc,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "fit_floor",
     "fit_form",
     "half_widths",
+    "has_floor",
     "huber_alpha",
     "influences",
     "ks_of_law_in_k",

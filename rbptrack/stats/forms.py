@@ -1,9 +1,9 @@
 """Fit laws of other forms than A S^-alpha: E + A S^-alpha, and user-defined expressions in S and D (training tokens).
 
-Every form is fitted from several starting points: E + A S^-alpha by SciPy, a user-defined form by lmfit. Fits minimise
-the sum of squared residuals of ln y. Errors are treated as independent and equally large at all sizes. An interval of a
-parameter is a profile interval: the values at which an F test of the sum of squares, with this parameter fixed, does
-not reject. Intervals include the scatter of the models, but not the error over documents.
+lmfit fits every form from several starting points. Fits minimise the sum of squared residuals of ln y. Errors are
+treated as independent and equally large at all sizes. An interval of a parameter is a profile interval: the values at
+which an F test of the sum of squares, with this parameter fixed, does not reject. Intervals include the scatter of the
+models, but not the error over documents.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ast
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import count
 from math import exp, inf, log, nan, sqrt
 from typing import Any
@@ -51,7 +51,7 @@ _DECADES = (-3.0, 4.0)  # log10 of the smallest and the largest starting value o
 _OUTSIDE = 1e3  # the residual that stands for a value of a form that is not above 0
 
 _STEP = 1.15  # ratio of neighbouring starting values of E above the smallest y
-_FLOORS = 4  # the number of values of E that a fit starts from
+_FLOORS = 2  # the number of values of E above 0 that a fit starts from
 _ABOVE = 1e-3  # the smallest ln y - ln E of a point that a starting line uses. Rounding errors dominate nearer points
 _TINY = 1e-300  # stands for E = 0 under the logarithm
 
@@ -77,9 +77,8 @@ class FormFit:
     Attributes:
         form: the expression.
         parameters: the parameters by name, in the order of the expression.
-        aicc: Akaike's criterion corrected for small samples, without its constant terms; infinite if there are too few
-            points.
-        r2: the share of the variance of ln y that the form explains; NaN if y is constant.
+        squares: the sum of squared residuals of ln y.
+        ln_y: the logarithms of the values, (m,).
         curve: a function that takes sizes S, (n,), and training tokens D, (n,) or None. It returns the form's values
             of y, (n,); NaN for values that are not positive.
 
@@ -87,9 +86,23 @@ class FormFit:
 
     form: str
     parameters: dict[str, Parameter]
-    aicc: float
-    r2: float
-    curve: Callable[[FloatArray, FloatArray | None], FloatArray] = field(repr=False, compare=False)
+    squares: float
+    ln_y: FloatArray
+    curve: Callable[[FloatArray, FloatArray | None], FloatArray]
+
+    @property
+    def aicc(self) -> float:
+        """Akaike's criterion corrected for small samples, without its constant terms.
+
+        It is infinite if there are too few points.
+        """
+        return aicc(self.squares, len(self.ln_y), len(self.parameters) + 1)
+
+    @property
+    def r2(self) -> float:
+        """The share of the variance of ln y that the form explains; NaN if y is constant."""
+        total = float(((self.ln_y - self.ln_y.mean()) ** 2).sum())
+        return 1 - self.squares / total if total > EXACT * len(self.ln_y) else nan
 
 
 def aicc(squares: float, points: int, free: int) -> float:
@@ -158,45 +171,62 @@ def fit_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95, ends: bool =
         BadInput: the best alpha is below 0. Values then rise with size, and E would be their limit at size 0.
 
     """
-    x = np.log(s) - np.log(s).mean()
+    mean_ln_s = np.log(s).mean()
+    x = np.log(s) - mean_ln_s
     ln_y = np.log(y)
-    rounding = EXACT * len(y)
-    straight = _line(x, ln_y)
-    least = _squares(straight, x, ln_y, 0.0)
-    e, line = 0.0, straight
-    with_floor = _above_floor(x, ln_y, _likely_floors(x, ln_y))
-    if with_floor[0] < least - rounding:
-        least, e, line = with_floor
-    if line[1] * np.ptp(x) > sqrt(EXACT):
+
+    def residual(parameters: Any) -> FloatArray:
+        values = parameters.valuesdict()
+        ln_floor = log(max(values["E"], _TINY))
+        return np.asarray(np.logaddexp(ln_floor, values["ln_a"] - values["alpha"] * x) - ln_y)
+
+    minimizer, [best, *_] = least_squares(residual, _floor_starts(x, ln_y))
+    values = best.params.valuesdict()
+    e, alpha = values["E"], values["alpha"]
+    if alpha * np.ptp(x) < -sqrt(EXACT):
         raise BadInput(f"{FLOOR} can only be fitted to values that fall with size")
-    low = high = nan
-    if ends and least > rounding:
-        limit = least * (1 + float(scipy.special.fdtri(1, len(y) - 3, level)) / (len(y) - 3))
-
-        def beyond(floor: float) -> float:
-            """Return by how much the smallest sum of squares with this E exceeds the limit of the interval."""
-            if floor <= 0:
-                return _squares(straight, x, ln_y, 0.0) - limit
-            lines = [line, *(through for _, through in _with_lines(x, ln_y, [floor]))]
-            return _least_with_floor(x, ln_y, floor, lines) - limit
-
-        low, high = _profile(beyond, e, step=0.05 * float(y.min()), most=1e3 * float(y.max()))
-    ln_a = float(line[0] - line[1] * np.log(s).mean())
-    slope = float(line[1])
-    parameters = {"E": Parameter(e, low, high), "A": Parameter(exp(min(ln_a, 700))), "alpha": Parameter(-slope)}
+    floor = Parameter(e)
+    if ends and best.chisqr > EXACT * len(y):
+        best.params["E"].stderr = 0.05 * float(y.min())  # lmfit has none at E = 0. It is the first step to each end
+        floor = profiles(minimizer, best, ["E"], level=level)["E"]
+        floor = replace(floor, low=max(floor.low, 0.0))
+    ln_a = values["ln_a"] + alpha * mean_ln_s
+    parameters = {"E": floor, "A": Parameter(exp(min(ln_a, 700))), "alpha": Parameter(alpha)}
 
     def curve(s: FloatArray, d: FloatArray | None = None) -> FloatArray:
-        return np.asarray(e + np.exp(ln_a + slope * np.log(s)))
+        return np.asarray(e + np.exp(ln_a - alpha * np.log(s)))
 
-    total = float(((ln_y - ln_y.mean()) ** 2).sum())
-    r2 = 1 - least / total if total > rounding else nan
-    return FormFit(FLOOR, parameters, aicc(least, len(y), 4), r2, curve)
+    return FormFit(FLOOR, parameters, float(best.chisqr), ln_y, curve)
 
 
-def _likely_floors(x: FloatArray, ln_y: FloatArray) -> list[tuple[float, FloatArray]]:
-    """Return starting points of a fit with a floor: each is an E and a line, (2,), of ln A and -alpha.
+def has_floor(s: FloatArray, y: FloatArray, *, level: float = 0.95) -> bool:
+    """Return whether the interval of E in E + A S^-alpha lies above 0.
 
-    They are the `_FLOORS` candidates with the smallest sums of squares, and one with the line of E = 0.
+    An F test of the sum of squares, with E = 0, decides this. It takes less time than the interval.
+
+    Args:
+        s: sizes S, (m,). m must be at least `MIN_SIZES`.
+        y: positive values, (m,).
+        level: the level of the interval.
+
+    """
+    try:
+        squares = fit_floor(s, y, ends=False).squares
+    except BadInput:  # y rises with size
+        return False
+    if squares <= EXACT * len(y):
+        return False
+    residuals = fit(s, y).residuals
+    df = len(y) - 3
+    f = (float(residuals @ residuals) / squares - 1) * df
+    return f > float(scipy.special.fdtri(1, df, level))
+
+
+def _floor_starts(x: FloatArray, ln_y: FloatArray) -> list[Any]:
+    """Return starting points of a fit of E + A S^-alpha, as lmfit's Parameters E, ln_a and alpha.
+
+    The first one is the law with E = 0. The others have the smallest sums of squares among several E, each with the
+    line of ln(y - E) on x through the points above E.
 
     Args:
         x: ln S, centred, (m,).
@@ -207,117 +237,31 @@ def _likely_floors(x: FloatArray, ln_y: FloatArray) -> list[tuple[float, FloatAr
     # An E above the geometric mean is never the best: a constant (E = 0 and alpha = 0) is nearer to the points.
     steps = np.arange(2 + int((ln_y.mean() - ln_y.min()) / log(_STEP)))
     floors = smallest * np.concatenate([[0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 0.97], _STEP**steps])
-    starts = _with_lines(x, ln_y, floors)
-    # Rounded keys give the same order on every processor.
-    starts.sort(key=lambda start: float(f"{_squares(start[1], x, ln_y, start[0]):.6g}"))
-    return [*starts[:_FLOORS], (0.3 * smallest, _line(x, ln_y))]
-
-
-def _with_lines(x: FloatArray, ln_y: FloatArray, floors: Iterable[float]) -> list[tuple[float, FloatArray]]:
-    """Return each E with the line, (2,), of ln(y - E) on x through the points above E.
-
-    An E with fewer than 2 points above it is left out.
-    """
-    starts = []
-    for floor in floors:
-        over = ln_y - log(floor)
-        above = over > _ABOVE
-        if above.sum() > 1:
-            starts.append((float(floor), _line(x[above], log(floor) + np.log(np.expm1(over[above])))))
+    candidates = []
+    for floor in floors.tolist():
+        ratios = ln_y - log(floor)
+        above = ratios > _ABOVE
+        if above.sum() < 2:
+            continue
+        slope, intercept = np.polyfit(x[above], log(floor) + np.log(np.expm1(ratios[above])), 1).tolist()
+        residuals = np.logaddexp(log(floor), intercept + slope * x) - ln_y
+        # Rounded sums give the same order on every processor.
+        candidates.append((float(f"{residuals @ residuals:.6g}"), floor, intercept, slope))
+    slope, intercept = np.polyfit(x, ln_y, 1).tolist()
+    starts = [_floor_parameters(0.0, intercept, slope)]
+    for _, *start in sorted(candidates)[:_FLOORS]:
+        starts.append(_floor_parameters(*start))
     return starts
 
 
-def _above_floor(
-    x: FloatArray, ln_y: FloatArray, starts: Sequence[tuple[float, FloatArray]]
-) -> tuple[float, float, FloatArray]:
-    """Fit E + A S^-alpha from several starting points.
+def _floor_parameters(floor: float, intercept: float, slope: float) -> Any:
+    import lmfit
 
-    Args:
-        x: ln S, centred, (m,).
-        ln_y: logarithms of the values, (m,).
-        starts: an E and a line, (2,), of ln A and -alpha for each starting point.
-
-    Returns:
-        The sum of squared residuals of the best fit, its E, and its line, (2,), of ln A and -alpha.
-
-    """
-
-    def residuals(internal: FloatArray) -> FloatArray:
-        return np.asarray(np.logaddexp(log(max(e_of(internal), _TINY)), internal[1] - internal[2] * x) - ln_y)
-
-    def e_of(internal: FloatArray) -> float:
-        return sqrt(internal[0] ** 2 + 1) - 1  # at least 0, as lmfit keeps a parameter above a bound
-
-    fits = [_least_sum(residuals, [sqrt((floor + 1) ** 2 - 1), line[0], -line[1]]) for floor, line in starts]
-    least, internal = fits[first_smallest([least for least, _ in fits])]
-    return least, e_of(internal), np.array([internal[1], -internal[2]])
-
-
-def _least_with_floor(x: FloatArray, ln_y: FloatArray, floor: float, lines: Iterable[FloatArray]) -> float:
-    """Return the smallest sum of squared residuals of ln y for a fixed floor, from several starting lines."""
-    ln_floor = log(max(floor, _TINY))
-
-    def residuals(line: FloatArray) -> FloatArray:
-        return np.asarray(np.logaddexp(ln_floor, line[0] - line[1] * x) - ln_y)
-
-    least = [_least_sum(residuals, [line[0], -line[1]])[0] for line in lines]
-    return least[first_smallest(least)]
-
-
-def _least_sum(residuals: Callable[[FloatArray], FloatArray], start: Sequence[float]) -> tuple[float, FloatArray]:
-    """Fit from one starting point. Returns the sum of squares, but at least `EXACT`, and the fitted parameters.
-
-    It calls SciPy's `leastsq` with the settings of lmfit. lmfit itself would take five times as long, because it also
-    computes results that are not needed here.
-    """
-    with np.errstate(all="ignore"):
-        best, _, found, _, _ = scipy.optimize.leastsq(
-            residuals,
-            start,
-            full_output=True,
-            ftol=1.5e-8,
-            xtol=1.5e-8,
-            gtol=0.0,
-            epsfcn=1e-10,
-            maxfev=2000 * len(start),
-        )
-    return max(float((found["fvec"] ** 2).sum()), EXACT), best
-
-
-def _squares(line: FloatArray, x: FloatArray, ln_y: FloatArray, floor: float) -> float:
-    """Return the sum of squared residuals of ln y for a floor and a line, (2,), of ln A and -alpha."""
-    residuals = np.logaddexp(log(max(floor, _TINY)), line[0] + line[1] * x) - ln_y
-    return float(residuals @ residuals)
-
-
-def _line(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Return the intercept and the slope of the least-squares line of y on x, (2,)."""
-    centred = x - x.mean()
-    slope = (centred @ y) / (centred @ centred)
-    return np.array([y.mean() - slope * x.mean(), slope])
-
-
-def _profile(beyond: Callable[[float], float], e: float, *, step: float, most: float) -> tuple[float, float]:
-    """Return the lower and the upper end of the interval of E: the values at which a profile crosses 0.
-
-    The lower end is at least 0. The upper end is infinite if the profile does not cross 0 below about `most`.
-
-    Args:
-        beyond: the profile: a function of E that is negative inside the interval and positive outside.
-        e: the E of the best fit, inside the interval.
-        step: the distance of the first trial value from `e` in the search for the upper end.
-        most: the largest E of that search.
-
-    """
-    low = 0.0
-    if e > 0 and beyond(0.0) > 0:
-        low = float(scipy.optimize.brentq(beyond, 0.0, e, rtol=1e-6))
-    upper = e + step
-    while beyond(upper) < 0:
-        if upper > most:
-            return low, inf
-        upper = 2 * upper
-    return low, float(scipy.optimize.brentq(beyond, e, upper, rtol=1e-6))
+    parameters = lmfit.Parameters()
+    parameters.add("E", value=floor, min=0)
+    parameters.add("ln_a", value=intercept)
+    parameters.add("alpha", value=-slope)
+    return parameters
 
 
 def check_form(text: str) -> list[str]:
@@ -373,20 +317,17 @@ def fit_form(text: str, s: FloatArray, y: FloatArray, d: FloatArray | None = Non
             raise _refused(text, "the fit does not converge from any starting point")
     except TimeoutError as error:
         raise _refused(text, f"the fit takes more than {_MAX_EVALUATIONS:,} evaluations of the form") from error
-    squares = float(best.chisqr)
     parameters = {name: Parameter(best.params[name].value) for name in names}
-    if squares > EXACT * len(y):
+    if best.chisqr > EXACT * len(y):
         with suppress(TimeoutError):  # the parameters then have no intervals
             parameters = profiles(minimizer, best, names, level=level)
-    total = float(((ln_y - ln_y.mean()) ** 2).sum())
-    r2 = 1 - squares / total if total > EXACT * len(y) else nan
     values = {name: parameter.value for name, parameter in parameters.items()}
 
     def curve(s: FloatArray, d: FloatArray | None = None) -> FloatArray:
         ln = _residual(text, {"S": s, "D": d}, np.zeros(len(s)))(values)
         return np.where(np.abs(ln) < _OUTSIDE, np.exp(ln), nan)
 
-    return FormFit(text, parameters, aicc(squares, len(y), len(names) + 1), r2, curve)
+    return FormFit(text, parameters, float(best.chisqr), ln_y, curve)
 
 
 def _residual(text: str, variables: Mapping[str, FloatArray | None], ln_y: FloatArray) -> Residual:

@@ -39,9 +39,23 @@ def test_fit_floor_recovers_parameters_of_law_with_floor() -> None:
 def test_fit_floor_has_same_interval_of_floor_as_fit_form() -> None:
     s, y = points_with_floor(0.5)
     e = forms.fit_floor(s, y).parameters["E"]
-    # `fit_form` computes the interval by lmfit's profile, `fit_floor` by its own.
     f = forms.fit_form("F + B*S**-b", s, y).parameters["F"]
     assert (e.value, e.low, e.high) == pytest.approx((f.value, f.low, f.high), rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("e", [0.0, 0.05, 0.5])
+def test_has_floor_if_interval_of_floor_is_above_0(e: float, seed: int) -> None:
+    s, y = points_with_floor(e, seed=seed)
+    assert forms.has_floor(s, y) == (forms.fit_floor(s, y).parameters["E"].low > 0)
+
+
+def test_has_floor_is_false_for_values_that_rise_with_size() -> None:
+    assert not forms.has_floor(S, 1 + 1e-6 * S**0.5)
+
+
+def test_has_floor_is_false_for_equal_values() -> None:
+    assert not forms.has_floor(S, np.full(len(S), 0.7))
 
 
 def test_fit_floor_of_power_law_has_higher_aicc_and_interval_of_floor_from_0() -> None:
