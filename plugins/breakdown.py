@@ -1,14 +1,14 @@
 """Compare CE, RBP_k and alpha of classes of tokens: by kind of token, position, field and group.
 
 The analyzer compares each class with all other tokens in two ways: by the level of CE and RBP_k at the largest size,
-and by the exponent in size. The difference of the exponents is the exponent of the ratio of class and rest, over the
-same models and documents.
+and by the exponent in size. The law of the ratio, class over all other tokens, is fitted over the same models and
+documents. Its exponent is the difference of the two exponents.
 
 Tokens are divided into classes by kind (word, identifier, number, punctuation, white space), by whether they begin a
 word, and by their frequency in the dataset. All of these need token ids; the first two also need the texts of tokens.
-Bins of positions double in width. They use only the documents that reach the last bin. All bins then cover the same
-documents. Groups (`dataset.group`, such as books or sites) are compared with documents as units. In all other
-comparisons, groups are the units if they are known.
+Bins of positions double in width. They use only the documents that reach the last bin, so all bins cover the same
+documents. Classes by group (`dataset.group`, such as books or sites) are compared with documents as the units of
+errors. In all other comparisons, groups are the units if they are known.
 
 Tokens differ in length between groups and fields. CE per token alone therefore does not show which text is harder.
 """
@@ -25,7 +25,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import PositiveInt
 
-from rbptrack.analysis import Analyzer, Family, Report, Runs, Term, join_clauses, read_families, verdict_clause
+from rbptrack.analysis import (
+    Analyzer,
+    Family,
+    Glossary,
+    Report,
+    Runs,
+    Term,
+    join_clauses,
+    read_families,
+    verdict_clause,
+)
 from rbptrack.figures import intervals
 from rbptrack.ranks import CE, FloatArray, IntArray, RankTable, metric_label, rbp_name, sum_by
 from rbptrack.stats import (
@@ -44,9 +54,9 @@ KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
 DECADES = ("1% and more", "0.1% to 1%", "0.01% to 0.1%", "0.001% to 0.01%", "below 0.001%")
 POSITION = "position"
 GROUP = "group"
-MIN_REACH = 5  # the fewest documents that reach the last bin of positions; they must also be half of all
-MIN_TOKENS = 20  # the fewest tokens of a bin of positions
-MAX_GROUPS = 20  # the number of groups with a class of their own
+MIN_REACH = 5  # at least this many documents, and half of all documents, must reach the last bin of positions
+MIN_TOKENS = 20  # bins of positions with fewer tokens are left out
+MAX_GROUPS = 20  # the largest number of groups that have a class of their own
 
 _WORD = re.compile(r"[^\W\d_]+(['’][^\W\d_]+)?")
 _IDENTIFIER = re.compile(r"\w*[^\W\d_]\w*")  # letters with digits, underscores or inner capitals
@@ -67,8 +77,8 @@ def kind_of(text: str) -> str:
     if stripped.replace(".", "").replace(",", "").isnumeric():
         return "number"
     if _WORD.fullmatch(stripped):
-        inner = any(a.islower() and b.isupper() for a, b in pairwise(stripped))
-        return "identifier" if inner else "word"
+        has_inner_capital = any(a.islower() and b.isupper() for a, b in pairwise(stripped))
+        return "identifier" if has_inner_capital else "word"
     if _IDENTIFIER.fullmatch(stripped):
         return "identifier"
     return "other" if any(c.isalnum() for c in stripped) else "punctuation"
@@ -93,7 +103,9 @@ class Classification:
 def make_classifications(
     occurrences: IntArray, fields: IntArray, last: int, texts: Sequence[str]
 ) -> dict[str, Classification]:
-    """Make the classifications for which a run's tokens are known well enough, by name. One by position is always made.
+    """Make the classifications that a run's data allow, by name.
+
+    The classification by position is always made. The others need token ids, texts or several fields.
 
     Args:
         occurrences: the number of scored tokens with each id, (ids,); empty if ids are unknown.
@@ -102,34 +114,33 @@ def make_classifications(
         texts: the texts of the ids that occur, in the order of the ids; empty if they are unknown.
 
     """
-    by_name = {}
+    classifications = {}
     ids = np.flatnonzero(occurrences)
     if len(texts) and any(texts):
-        kind = np.full(len(occurrences), KINDS.index("other"))
-        kind[ids] = [KINDS.index(kind_of(text)) for text in texts]
-        inside = np.ones(len(occurrences), dtype=np.int64)
-        inside[ids] = [not text[:1].isspace() for text in texts]
-        by_name["kind of token"] = Classification("token", KINDS, kind)
-        by_name["place in the word"] = Classification("token", ("begins a word", "inside a word"), inside)
+        kind_of_id = np.full(len(occurrences), KINDS.index("other"))
+        kind_of_id[ids] = [KINDS.index(kind_of(text)) for text in texts]
+        is_inside = np.ones(len(occurrences), dtype=np.int64)
+        is_inside[ids] = [not text[:1].isspace() for text in texts]
+        classifications["kind of token"] = Classification("token", KINDS, kind_of_id)
+        classifications["place in the word"] = Classification("token", ("begins a word", "inside a word"), is_inside)
     if len(ids):
         share = np.maximum(occurrences / occurrences.sum(), 1e-12)
-        decade = np.digitize(-np.log10(share), [2, 3, 4, 5], right=True)
-        by_name["share of the dataset"] = Classification("token", DECADES, decade)
+        decade_of_id = np.digitize(-np.log10(share), [2, 3, 4, 5], right=True)
+        classifications["share of the dataset"] = Classification("token", DECADES, decade_of_id)
     if np.count_nonzero(fields) > 1:
         field_names = tuple(f"field {i}" for i in range(len(fields)))
-        by_name["field"] = Classification("field", field_names, np.arange(len(fields)))
-    bin_of = np.frexp(np.arange(last + 1, dtype=np.float64))[1]  # 0, 1, 2-3, 4-7, ... -> 0, 1, 2, 3, ...
-    names = ["0", "1"]
-    for bits in range(2, int(bin_of[-1]) + 1):
-        names.append(f"{2 ** (bits - 1)} to {2**bits - 1}")
-    by_name[POSITION] = Classification("position", tuple(names[: bin_of[-1] + 1]), bin_of)
-    return by_name
+        classifications["field"] = Classification("field", field_names, np.arange(len(fields)))
+    bin_of_position = np.frexp(np.arange(last + 1, dtype=np.float64))[1]  # 0, 1, 2-3, 4-7, ... -> 0, 1, 2, 3, ...
+    last_bin = int(bin_of_position[-1])
+    bin_names = ["0", "1", *(f"{2 ** (bits - 1)} to {2**bits - 1}" for bits in range(2, last_bin + 1))]
+    classifications[POSITION] = Classification("position", tuple(bin_names[: last_bin + 1]), bin_of_position)
+    return classifications
 
 
 def sum_by_class(
     piece: RankTable, classifications: Mapping[str, Classification], ks: Sequence[int]
 ) -> dict[str, FloatArray]:
-    """Sum tokens, nats and the hits at each k by document and class.
+    """Sum tokens, nats and the hits at each k by document and class, for each classification.
 
     Args:
         piece: a rank table of whole documents.
@@ -150,9 +161,9 @@ def sum_by_class(
         if int(value.min(initial=0)) < 0 or int(value.max(initial=0)) >= len(classification.class_of):
             continue
         classes = len(classification.names)
-        cell = document * classes + classification.class_of[value]
-        sums = [np.bincount(cell, weights=each, minlength=len(present) * classes) for each in weights]
-        sums_by_name[name] = np.stack(sums, axis=1, dtype=np.float64).reshape(len(present), classes, -1)
+        cell = document * classes + classification.class_of[value]  # the number of the pair of document and class
+        columns = [np.bincount(cell, weights=weight, minlength=len(present) * classes) for weight in weights]
+        sums_by_name[name] = np.stack(columns, axis=1, dtype=np.float64).reshape(len(present), classes, -1)
     return sums_by_name
 
 
@@ -181,6 +192,8 @@ def keep_documents_that_reach_last_bin(sums: FloatArray) -> FloatArray:
 class ClassSums:
     """Sums by document and class of one run, for several classifications.
 
+    `+` adds the sums of two runs for the classifications that both have, with the same classes.
+
     Attributes:
         all_classes: tokens, nats and the hits at each k over all classes, (documents, 2 + ks).
         sums: tokens, nats and the hits at each k by class, (documents, classes, 2 + ks), for each classification.
@@ -198,9 +211,10 @@ class ClassSums:
         return replace(self, all_classes=self.all_classes + other.all_classes, sums=sums, names=names)
 
     def in_groups(self, groups: Sequence[str]) -> Self:
-        """Return the sums by group, with one more classification: by group, over documents.
+        """Return the sums by group, and add the classification `GROUP`, in which each group is a class.
 
-        The `MAX_GROUPS` groups with the most tokens have a class each. All other groups share a class.
+        The rows of the new classification's sums remain documents. The `MAX_GROUPS` groups with the most tokens have a
+        class each. All other groups share a class.
 
         Args:
             groups: the group of each document.
@@ -208,28 +222,26 @@ class ClassSums:
         """
         names, group = np.unique(np.asarray(groups), return_inverse=True)
         order = np.argsort(-np.bincount(group, weights=self.all_classes[:, 0]), kind="stable")
-        shown = [str(name) for name in names[order[:MAX_GROUPS]]]
+        class_names = [str(name) for name in names[order[:MAX_GROUPS]]]
         if len(names) > MAX_GROUPS:
-            shown.append(f"{len(names) - MAX_GROUPS} other groups")
-        document_class = np.minimum(np.argsort(order), MAX_GROUPS)[group]
-        in_class = document_class[:, None] == np.arange(len(shown))
-        by_group = in_class[:, :, None] * self.all_classes[:, None]  # a row of these sums remains a document
+            class_names.append(f"{len(names) - MAX_GROUPS} other groups")
+        class_of_document = np.minimum(np.argsort(order), MAX_GROUPS)[group]
+        is_in_class = class_of_document[:, None] == np.arange(len(class_names))  # (documents, classes)
         sums = {by: sum_by(groups, class_sums) for by, class_sums in self.sums.items()}
-        return replace(
-            self,
-            all_classes=sum_by(groups, self.all_classes),
-            sums=sums | {GROUP: by_group},
-            names=self.names | {GROUP: tuple(shown)},
-        )
+        sums[GROUP] = is_in_class[:, :, None] * self.all_classes[:, None]
+        all_classes = sum_by(groups, self.all_classes)
+        return replace(self, all_classes=all_classes, sums=sums, names=self.names | {GROUP: tuple(class_names)})
 
 
-GLOSSARY = {
+GLOSSARY: Glossary = {
     "level": Term(
         "CE (nats) or RBP_k of the class minus that of all other tokens, at the largest size", "level", "+.3f"
     ),
     "alpha": Term("exponent in size of CE or -ln RBP_k within the class", "α"),
     "delta": Term(
-        "exponent of the class minus that of all other tokens, by the law of their ratio", "Δα vs. the rest", "+.3f"
+        "exponent of the class minus exponent of all other tokens, which is the exponent of their ratio",
+        "Δα vs. the rest",
+        "+.3f",
     ),
     "by": Term("the property by which tokens are divided into classes"),
     "class": Term("the class of tokens"),
@@ -250,15 +262,15 @@ class Breakdown(Analyzer):
     def analyze(self, runs: Runs) -> Report:
         """Compare the classes of tokens of every measurement. Exponents need 2 sizes; their intervals need 3."""
         report = Report(GLOSSARY)
-        by_family: dict[str, dict[str, Classification]] = {}  # all models of a family read the same tokens
+        classifications: dict[str, dict[str, Classification]] = {}  # by family, whose models all read the same tokens
 
         def load(family: Family, run_id: str) -> ClassSums:
             name = str(family)
-            if name not in by_family:
-                by_family[name], missing = _read_classifications(runs, run_id)
+            if name not in classifications:
+                classifications[name], missing = _read_classifications(runs, run_id)
                 if missing:
                     report.notes.append(f"{family}: {missing}.")
-            return _read_sums(runs, run_id, by_family[name], family.ks_below_vocab(self.ks))
+            return _read_sums(runs, run_id, classifications[name], family.ks_below_vocab(self.ks))
 
         reading = read_families(runs, load)
         for family, sizes in reading:
@@ -315,11 +327,11 @@ def _compare(
     enough = documents.min() >= MIN_UNITS
     difference, u = influences(pairs[-1], lambda x: ce_and_rbp(x[..., 0, :]) - ce_and_rbp(x[..., 1, :]))
     shares = shares_of_tokens(pairs[-1])
-    own, rest = ce_and_rbp(largest)
+    class_values, rest_values = ce_and_rbp(largest)
     share = largest[0, 0] / largest[:, 0].sum()
     for i, metric in enumerate(metrics):
         level = _with_error_if(enough, estimate_from_influences(difference[i], u[:, i], shares))
-        beside = {"share": share, "value": own[i], "rest": rest[i]}
+        beside = {"share": share, "value": class_values[i], "rest": rest_values[i]}
         report.add("level", level, null=0.0, metric=metric, beside=beside, **case)
     if len(s) == 1:
         return
@@ -368,29 +380,30 @@ def _read_classifications(runs: Runs, run_id: str) -> tuple[dict[str, Classifica
         return make_classifications(np.zeros(0, dtype=np.int64), fields, last_position, ()), missing
     ids = np.flatnonzero(occurrences).tolist()
     texts = [json.loads(text) if text.startswith('"') else "" for text in runs.token_texts(run_id, ids)]
-    missing = (
-        ""
-        if any(texts)
-        else "tokens are not classed by kind or by place in the word, because their texts were not saved"
-    )
+    missing = ""
+    if not any(texts):
+        missing = "tokens are not classed by kind or by place in the word, because their texts were not saved"
     return make_classifications(occurrences, fields, last_position, texts), missing
 
 
 def _add_counts(counts: IntArray, numbers: IntArray) -> IntArray:
-    """Count the numbers 0, 1, ... in an array, and return the sums of these and earlier counts.
+    """Count how often each number 0, 1, ... occurs in `numbers`, and add earlier counts.
 
     Args:
-        counts: the earlier count of each number, (numbers,).
-        numbers: the array.
+        counts: the earlier count of each number, (n,). The result is longer if a larger number occurs.
+        numbers: the numbers to count.
 
     """
-    more = np.bincount(numbers, minlength=len(counts))
-    more[: len(counts)] += counts
-    return more
+    total = np.bincount(numbers, minlength=len(counts))
+    total[: len(counts)] += counts
+    return total
 
 
 def _headline(report: Report) -> str:
-    for question, what in {"delta": "exponent", "level": "level"}.items():
+    """Return how many classes differ in exponent, or else in level, and the class that differs most."""
+    if not report.questions:
+        return ""
+    for question, quantity in {"delta": "exponent", "level": "level"}.items():
         if question not in report.questions:
             continue
         rows = report.frame(question)
@@ -398,19 +411,18 @@ def _headline(report: Report) -> str:
             rows = rows[rows["metric"] == CE]
         tested = verdict_clause(
             rows,
-            {"differs": f"classes of tokens differ from the rest in {what}"},
+            {"differs": f"classes of tokens differ from the rest in {quantity}"},
             noun="case",
-            none=f"no class of tokens was found to differ from the rest in {what}",
+            none=f"no class of tokens was found to differ from the rest in {quantity}",
             power=True,
         )
-        apart = rows[rows["verdict"].isin(["above", "below"])]
-        if not len(apart):
-            if tested:
-                return join_clauses(tested)
-            continue
-        largest = apart.iloc[first_largest(apart[question].abs().to_numpy(np.float64))]
-        where = f"{largest['class']} ({largest['by']}), {metric_label(largest['metric'])} on {largest['dataset']}"
-        return join_clauses(tested, f"the most: {where}")
-    if not report.questions:
-        return ""
-    return f"{report.results['class'].nunique()} classes of tokens were compared; too few documents to tell them apart."
+        different = rows[rows["verdict"].isin(["above", "below"])]
+        if len(different):
+            largest = different.iloc[first_largest(different[question].abs().to_numpy(np.float64))]
+            metric = metric_label(largest["metric"])
+            name = f"{largest['class']} ({largest['by']}), {metric} on {largest['dataset']}"
+            return join_clauses(tested, f"the largest difference is that of {name}")
+        if tested:
+            return join_clauses(tested)
+    classes = report.results["class"].nunique()
+    return f"{classes} classes of tokens were compared; there are too few documents to test their differences."

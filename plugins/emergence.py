@@ -1,14 +1,14 @@
 """Test whether N tokens in a row succeed as often as they would if tokens were independent.
 
-A window is N consecutive scored tokens of one document. It succeeds if all of them are hits, which are tokens with
-R <= k. p_N is the share of windows that succeed. If tokens were independent, p_N = RBP_k^N and -ln p_N = N A S^-alpha
+A hit is a token with R <= k. A window is N consecutive scored tokens of one document. It succeeds if all of its tokens
+are hits. p_N is the share of windows that succeed. If tokens were independent, p_N = RBP_k^N and -ln p_N = N A S^-alpha
 (arXiv 2510.20387, eqs. 6 to 8). N_eff = ln p_N / ln RBP_k is the number of independent tokens that succeed as rarely as
 a window.
 
-p_N is computed from the lengths L of runs of hits and of stretches of scored tokens. A masked token or the end of a
-document ends a stretch. p_N is the sum of max(L - N + 1, 0) over the runs, divided by the same sum over the stretches.
-RBP_k is computed from the stretches of at least N tokens, because shorter documents, which have no windows, may be
-easier or harder.
+A stretch is a series of consecutive scored tokens. A masked token or the end of a document ends it. A run is a series
+of hits within a stretch. p_N is the sum of max(L - N + 1, 0) over the lengths L of all runs, divided by the sum of
+max(L - N + 1, 0) over the lengths of all stretches. RBP_k is computed from the stretches of at least N tokens only:
+shorter stretches have no windows, and they may be easier or harder.
 
 Some documents are easier than others, and easy documents have most of the windows that succeed. This alone makes p_N
 larger than RBP_k^N. The analyzer therefore also reports the mixture over documents, which is the value of p_N if the
@@ -20,7 +20,7 @@ With k = 1, an answer succeeds if greedy decoding produces it exactly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -33,6 +33,7 @@ from pydantic import PositiveInt
 from rbptrack.analysis import (
     Analyzer,
     Family,
+    Glossary,
     Report,
     Runs,
     Term,
@@ -88,33 +89,34 @@ def count_windows(piece: RankTable, ks: Sequence[int], lengths: Sequence[int]) -
     """
     present, document = piece.documents
     counts = np.zeros((len(present), len(ks), len(lengths), 6))
-    begins = _begins(piece)
-    stretches = np.flatnonzero(begins)
+    begins_stretch = _begins_stretch(piece)
+    stretches = np.flatnonzero(begins_stretch)  # the indices of their first tokens
     stretch_length = np.diff(stretches, append=len(piece))
     for i, k in enumerate(ks):
         hit = piece.rank <= k
         stretch_hits = np.add.reduceat(hit, stretches, dtype=np.int64)
-        turns = begins.copy()  # whether a token begins a run of hits or of misses. A run ends with its stretch
-        turns[1:] |= hit[1:] != hit[:-1]
-        hit_runs = np.flatnonzero(turns)
-        run_length = np.diff(hit_runs, append=len(piece))[hit[hit_runs]]
-        hit_runs = hit_runs[hit[hit_runs]]
+        begins_series = begins_stretch.copy()  # whether a token begins a series of hits or of misses
+        begins_series[1:] |= hit[1:] != hit[:-1]
+        series = np.flatnonzero(begins_series)
+        is_run = hit[series]
+        runs = series[is_run]
+        run_length = np.diff(series, append=len(piece))[is_run]
         for j, n in enumerate(lengths):
-            long = stretch_length >= n
-            sums = partial(np.bincount, document[stretches[long]], minlength=len(present))
-            counts[:, i, j, WINDOWS] = sums(weights=stretch_length[long] - n + 1)
-            counts[:, i, j, TOKENS] = sums(weights=stretch_length[long])
-            counts[:, i, j, HITS] = sums(weights=stretch_hits[long])
-            long = run_length >= n
-            sums = partial(np.bincount, document[hit_runs[long]], minlength=len(present))
-            counts[:, i, j, SUCCEEDED] = sums(weights=run_length[long] - n + 1)
-            counts[:, i, j, RUNS] = sums()
-            probability = all_hits(counts[:, i, j, HITS], counts[:, i, j, TOKENS], n)
+            is_long = stretch_length >= n
+            sum_stretches = partial(np.bincount, document[stretches[is_long]], minlength=len(present))
+            counts[:, i, j, WINDOWS] = sum_stretches(weights=stretch_length[is_long] - n + 1)
+            counts[:, i, j, TOKENS] = sum_stretches(weights=stretch_length[is_long])
+            counts[:, i, j, HITS] = sum_stretches(weights=stretch_hits[is_long])
+            is_long = run_length >= n
+            sum_runs = partial(np.bincount, document[runs[is_long]], minlength=len(present))
+            counts[:, i, j, SUCCEEDED] = sum_runs(weights=run_length[is_long] - n + 1)
+            counts[:, i, j, RUNS] = sum_runs()
+            probability = probability_of_hits(counts[:, i, j, HITS], counts[:, i, j, TOKENS], n)
             counts[:, i, j, MIXTURE] = counts[:, i, j, WINDOWS] * probability
     return counts
 
 
-def all_hits(hits: FloatArray, tokens: FloatArray, n: int) -> FloatArray:
+def probability_of_hits(hits: FloatArray, tokens: FloatArray, n: int) -> FloatArray:
     """Return the probability that n random tokens of a document are all hits, C(hits, n) / C(tokens, n), (documents,).
 
     It is an unbiased estimate of RBP_k^n of the document. The n-th power of a measured share would be biased.
@@ -131,7 +133,7 @@ def all_hits(hits: FloatArray, tokens: FloatArray, n: int) -> FloatArray:
     return probability
 
 
-def _begins(piece: RankTable) -> npt.NDArray[np.bool_]:
+def _begins_stretch(piece: RankTable) -> npt.NDArray[np.bool_]:
     """Return whether each token begins a stretch of consecutive scored tokens of one document, (tokens,)."""
     document = piece.column("document")
     position = piece.column("position")
@@ -156,14 +158,14 @@ def whole_answers(piece: RankTable, ks: Sequence[int], last_field: int, cut_at: 
     present, document = piece.documents
     field = piece.column("field")
     answer = (field == last_field) & (field > 0)
-    gaps = piece.sum_by_document(answer & _begins(piece))
-    end = np.zeros(len(present))
-    np.maximum.at(end, document[answer], piece.column("position")[answer])
-    whole = (gaps == 0) & (end < cut_at - 1)
+    gaps = piece.sum_by_document(answer & _begins_stretch(piece))
+    last_position = np.zeros(len(present))
+    np.maximum.at(last_position, document[answer], piece.column("position")[answer])
+    is_whole = (gaps == 0) & (last_position < cut_at - 1)
     counts = [piece.sum_by_document(answer)]
     for k in ks:
         counts.append(piece.sum_by_document(answer & (piece.rank <= k)))
-    return np.where(whole[:, None], np.column_stack(counts), 0.0)
+    return np.where(is_whole[:, None], np.column_stack(counts), 0.0)
 
 
 def neg_log_p(totals: FloatArray) -> FloatArray:
@@ -186,7 +188,7 @@ def ln_against_mixture(totals: FloatArray) -> FloatArray:
     return np.asarray(np.log(totals[..., SUCCEEDED] / totals[..., MIXTURE]))
 
 
-def expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
+def expected_successes(lengths: FloatArray, totals: FloatArray) -> FloatArray:
     """Return how many whole answers would succeed if tokens were independent: the sum of RBP_k^length, (...).
 
     Source: arXiv 2510.20387, eq. 6, with a whole answer as the window.
@@ -203,9 +205,7 @@ def expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
 
 
 def ln_against_expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
-    """Return ln of the ratio of measured and expected whole answers that succeed, (...).
-
-    The expected number is that of independent tokens.
+    """Return ln of the number of whole answers that succeed over the number for independent tokens, (...).
 
     Args:
         lengths: the lengths of answers in tokens, (lengths,).
@@ -213,17 +213,17 @@ def ln_against_expected(lengths: FloatArray, totals: FloatArray) -> FloatArray:
             the number of answers of each length, (..., 3 + lengths).
 
     """
-    return np.asarray(np.log(totals[..., 1] / expected(lengths, totals)))
+    return np.asarray(np.log(totals[..., 1] / expected_successes(lengths, totals)))
 
 
-GLOSSARY = {
+GLOSSARY: Glossary = {
     "N": Term("number of consecutive scored tokens in a window", "N"),
     "n_eff": Term(
         "ln p_N / ln RBP_k at the largest size: the number of independent tokens that succeed as rarely as a window",
         "N_eff",
     ),
     "clustering": Term(
-        "p_N / mixture at the largest size; above 1 if right tokens cluster within documents",
+        "p_N / mixture at the largest size; above 1 if hits cluster within documents",
         "p_N / mixture",
     ),
     "mixture": Term(
@@ -232,15 +232,16 @@ GLOSSARY = {
         ".3g",
     ),
     "n_eff_mixture": Term("ln mixture / ln RBP_k: N_eff if only documents differed", "N_eff of mixture"),
-    "alpha_n": Term("exponent of the law -ln p_N = C S^-alpha_N, with its own fit for each N", "α_N"),
+    "alpha_n": Term("exponent of the law -ln p_N = C S^-alpha_N, which is fitted for each N", "α_N"),
     "delta_n": Term(
-        "alpha_N minus alpha of single tokens, by the law of N_eff; 0 if tokens are independent", "α_N - α"
+        "alpha_N minus alpha of single tokens, which is minus the exponent of N_eff; 0 if tokens are independent",
+        "α_N - α",
     ),
     "whole_answers": Term(
         "share of whole answers that succeed / the share for independent tokens (the mean of RBP_k^length)",
         "against independent",
     ),
-    "p_n": Term("share of windows in which all tokens have R <= k; empty if too few runs are that long", "p_N"),
+    "p_n": Term("share of windows in which all tokens have R <= k; empty if too few runs have N hits", "p_N"),
     "independent": Term(
         "RBP_k^N, the share of windows that succeed if tokens are independent; for answers the mean of RBP_k^length",
         "if independent",
@@ -286,22 +287,10 @@ class Emergence(Analyzer):
         reading = read_families(runs, load)
         for family, sizes in reading:
             ks = family.ks_below_vocab(self.ks)
-            windows_of = [size.windows for size in sizes]
-            fewest = min(windows_of, key=len)
-            if len(fewest) < MIN_UNITS:
-                report.notes.append(f"{family}: no intervals: {why_no_interval([fewest])}.")
-            elif len(sizes) == 2:
-                report.notes.append(f"{family}: no intervals of α_N: {why_no_interval(windows_of)}.")
-            if not ks:
-                report.notes.append(f"{family}: no window can fail, because no k is below |V| = {family.vocab_size}.")
-            elif len(fewest) >= MIN_UNITS and (long := _with_too_few_documents(fewest, lengths)):
-                report.notes.append(
-                    f"{family}: no intervals at N = {listed(long)}: fewer than {MIN_UNITS} documents have windows of "
-                    "this length."
-                )
+            report.notes += [f"{family}: {reason}." for reason in _reasons_without_interval(family, sizes, ks, lengths)]
             for i, k in enumerate(ks):
                 for j, n in enumerate(lengths):
-                    counts = [_with_units(size.windows[:, i, j]) for size in sizes]
+                    counts = [_nonempty_rows(size.windows[:, i, j]) for size in sizes]
                     windows += self._add_windows(report, family, k, n, counts)
                 answers += self._add_answers(report, family, sizes, i, k)
         report.notes += reading.notes
@@ -312,8 +301,10 @@ class Emergence(Analyzer):
         if answers:
             report.tables["answers"] = pd.DataFrame(answers)
         if report.tables["windows"]["p_n"].isna().any():
-            few = f"fewer than {self.min_runs} runs of hits are at least N long, or if they come from fewer than"
-            report.notes.append(f"p_N is left out if {few} {self.min_documents} documents.")
+            report.notes.append(
+                f"p_N is left out if fewer than {self.min_runs} runs have at least N hits, or if these runs come from "
+                f"fewer than {self.min_documents} documents."
+            )
         report.headline = _headline(report)
         _draw(report)
         return report
@@ -322,8 +313,8 @@ class Emergence(Analyzer):
         """Count the windows and whole answers of one run."""
         ks = family.ks_below_vocab(self.ks)
         last_field = max(int(piece.column("field").max(initial=0)) for piece in runs.rank_pieces(run_id, ["field"]))
-        cut = family.rows["sequence"].eq("truncate").fillna(False).any()
-        cut_at = float(family.column("seq_len")[0]) if cut else np.inf
+        is_truncated = family.rows["sequence"].eq("truncate").fillna(False).any()
+        cut_at = float(family.column("seq_len")[0]) if is_truncated else np.inf
         windows = []
         answers = []
         for piece in runs.rank_pieces(run_id, ["document", "position", "field", "rank"]):
@@ -355,7 +346,7 @@ class Emergence(Analyzer):
         """
         rows = []
         for label, s, size_counts in zip(family.labels, family.s, counts, strict=True):
-            rows.append({**family.keys, "size": label, "S": s, "k": k, "N": n, **self._success(size_counts, n)})
+            rows.append({**family.keys, "size": label, "S": s, "k": k, "N": n, **self._success_rates(size_counts, n)})
         keys: dict[str, Any] = {**family.keys, "metric": rbp_name(k), "N": n}
         largest = rows[-1]
         if n > 1 and np.isfinite(largest["n_eff"]):
@@ -376,35 +367,33 @@ class Emergence(Analyzer):
                 report.add("delta_n", law_of_n_eff.alpha, null=0.0, **keys)
         return rows
 
-    def _success(self, counts: FloatArray, n: int) -> dict[str, float]:
-        """Return p_N with its interval, and what p_N would be if tokens were independent.
+    def _success_rates(self, counts: FloatArray, n: int) -> dict[str, float]:
+        """Return p_N with its interval, p_N if tokens were independent, and the other columns of the table of windows.
 
         p_N and N_eff are NaN if there are too few runs of at least n hits.
+
+        Args:
+            counts: the counts of windows of one size, (documents, 6).
+            n: the number of tokens of a window.
+
         """
-        windows, succeeded, tokens, hits, runs, mixed = counts.sum(axis=0)
+        totals = counts.sum(axis=0)
+        windows, succeeded, tokens, hits, runs, expected = totals
         documents = int((counts[:, RUNS] > 0).sum())
-        p_n = low = high = independent = mixture = independent_tokens = mixture_tokens = np.nan
+        unknown = ("p_n", "low", "high", "n_eff", "independent", "mixture", "n_eff_mixture")
+        rates: dict[str, float] = dict.fromkeys(unknown, np.nan)
+        rates |= {"runs": int(runs), "documents": documents}
         if tokens:
-            independent = (hits / tokens) ** n
-            mixture = mixed / windows
+            rates["independent"] = (hits / tokens) ** n
+            rates["mixture"] = expected / windows
         if runs >= self.min_runs and documents >= self.min_documents:
-            p_n = succeeded / windows
+            rates["p_n"] = succeeded / windows
             if hits < tokens:
-                independent_tokens = float(n_eff(counts.sum(axis=0)))
-                mixture_tokens = float(np.log(mixture) / np.log(hits / tokens))
-                ln_neg_log_p = estimate(counts, lambda totals: np.log(neg_log_p(totals)))
-                high, low = np.exp(-np.exp(ln_neg_log_p.interval())).tolist()
-        return {
-            "p_n": p_n,
-            "low": low,
-            "high": high,
-            "n_eff": independent_tokens,
-            "independent": independent,
-            "mixture": mixture,
-            "n_eff_mixture": mixture_tokens,
-            "runs": int(runs),
-            "documents": documents,
-        }
+                rates["n_eff"] = float(n_eff(totals))
+                rates["n_eff_mixture"] = float(np.log(rates["mixture"]) / np.log(hits / tokens))
+                ln_neg_log_p = estimate(counts, lambda sums: np.log(neg_log_p(sums)))
+                rates["high"], rates["low"] = np.exp(-np.exp(ln_neg_log_p.interval())).tolist()
+        return rates
 
     def _add_answers(
         self, report: Report, family: Family, sizes: Sequence[Successes], i: int, k: int
@@ -430,9 +419,9 @@ class Emergence(Analyzer):
             row = {**family.keys, "size": label, "S": s, "k": k, "answers": int(answers)}
             row["rbp_of_answers"] = totals[2] / totals[0]
             row["succeeded"] = totals[1] / answers
-            row["independent"] = float(expected(size.answer_lengths, totals)) / answers
+            row["independent"] = float(expected_successes(size.answer_lengths, totals)) / answers
             rows.append(row)
-        counts = _with_units(sizes[-1].answers[:, i])
+        counts = _nonempty_rows(sizes[-1].answers[:, i])
         lengths = sizes[-1].answer_lengths
         if counts[:, 1].sum() >= self.min_runs:
             ratio = estimate(counts, partial(ln_against_expected, lengths))
@@ -442,20 +431,35 @@ class Emergence(Analyzer):
         return rows
 
 
-def _with_too_few_documents(windows: FloatArray, lengths: Sequence[int]) -> list[str]:
-    """Return the lengths N at which some documents have windows, but fewer than `MIN_UNITS`.
+def _reasons_without_interval(
+    family: Family, sizes: Sequence[Successes], ks: Sequence[int], lengths: Sequence[int]
+) -> Iterator[str]:
+    """Yield clauses that say which numbers of a family have no interval or cannot be computed, and why.
 
     Args:
-        windows: the counts of windows, (documents, ks, lengths, 6).
-        lengths: the lengths N.
+        family: the family.
+        sizes: the counts of each size.
+        ks: the k.
+        lengths: the numbers N of tokens of a window.
 
     """
-    documents = (windows[:, 0, :, WINDOWS] > 0).sum(axis=0)
-    return [str(n) for n, number in zip(lengths, documents, strict=True) if 0 < number < MIN_UNITS]
+    windows = [size.windows for size in sizes]
+    fewest = min(windows, key=len)  # the size with the fewest documents
+    if len(fewest) < MIN_UNITS:
+        yield f"no intervals: {why_no_interval([fewest])}"
+    elif len(sizes) == 2:
+        yield f"no intervals of α_N: {why_no_interval(windows)}"
+    if not ks:
+        yield f"no window can fail, because no k is below |V| = {family.vocab_size}"
+    elif len(fewest) >= MIN_UNITS:
+        documents = (fewest[:, 0, :, WINDOWS] > 0).sum(axis=0)  # the number of documents with windows of each length
+        rare = [str(n) for n, number in zip(lengths, documents, strict=True) if 0 < number < MIN_UNITS]
+        if rare:
+            yield (f"no intervals at N = {listed(rare)}: fewer than {MIN_UNITS} documents have windows of this length")
 
 
-def _with_units(counts: FloatArray) -> FloatArray:
-    """Return the rows of documents with at least one window, or with a whole answer. counts: (documents, columns)."""
+def _nonempty_rows(counts: FloatArray) -> FloatArray:
+    """Return the rows of documents that have a window or a whole answer. counts: (documents, columns)."""
     return counts[counts[:, 0] > 0]
 
 
@@ -465,34 +469,35 @@ def _headline(report: Report) -> str:
         return ""
     rows = report.frame("n_eff")
     metric = str(rows["metric"].iat[0])
-    longest = rows[rows["metric"] == metric]["N"].max()
+    rows = rows[rows["metric"] == metric]
+    longest = rows["N"].max()
+    measured = range_text(rows[rows["N"] == longest]["n_eff"], ".1f")
     clustering = report.frame("clustering")
-    n_effs, ratios = (rows[(rows["metric"] == metric) & (rows["N"] == longest)] for rows in (rows, clustering))
-    measured = range_text(n_effs["n_eff"], ".1f")
-    count = f"{longest} tokens in a row succeed as often as {measured} independent tokens"
-    mixture = f"({range_text(ratios['n_eff_mixture'], '.1f')} if only documents differed)"
+    of_longest = clustering[(clustering["metric"] == metric) & (clustering["N"] == longest)]
+    mixture = range_text(of_longest["n_eff_mixture"], ".1f")
+    comparison = f"{longest} tokens in a row succeed as often as {measured} independent tokens"
     texts = {"above": "right tokens cluster within documents", "below": "right tokens spread out within documents"}
     tested = verdict_clause(clustering, texts, noun="case", none="no clustering within documents was found")
-    return join_clauses(f"{metric_label(metric)}: {count} {mixture}", tested or "too few documents to test clustering")
+    return join_clauses(
+        f"{metric_label(metric)}: {comparison} ({mixture} if only documents differed)",
+        tested or "there are too few documents to test clustering",
+    )
 
 
 def _draw(report: Report) -> None:
-    """Draw p_N against S as figure 7 of the paper does, alpha_N against N, and whole answers."""
+    """Draw p_N against S (figure 7 of the paper), alpha_N against N, and the share of whole answers that succeed."""
     windows = report.tables["windows"]
     keys = ["family", "dataset", "size", "S", "k", "N"]
-    measured = windows.assign(by="as measured")
-    alone = windows[windows["independent"] > 1e-7].assign(
-        p_n=windows["independent"], low=np.nan, high=np.nan, by="if independent: RBP_k^N"
-    )
-    mixed = windows[windows["mixture"] > 1e-7].assign(
-        p_n=windows["mixture"], low=np.nan, high=np.nan, by="if only documents differ"
-    )
-    both = pd.concat([measured, alone, mixed])[[*keys, "p_n", "low", "high", "by"]].dropna(subset=["p_n"])
-    both["panel"] = both["family"] + " on " + both["dataset"] + ", k = " + both["k"].astype(str)
-    both["length"] = "N = " + both["N"].astype(str)
+    curves = [windows.assign(by="as measured")]
+    for column, label in {"independent": "if independent: RBP_k^N", "mixture": "if only documents differ"}.items():
+        visible = windows[windows[column] > 1e-7]
+        curves.append(visible.assign(p_n=visible[column], low=np.nan, high=np.nan, by=label))
+    points = pd.concat(curves)[[*keys, "p_n", "low", "high", "by"]].dropna(subset=["p_n"])
+    points["panel"] = points["family"] + " on " + points["dataset"] + ", k = " + points["k"].astype(str)
+    points["length"] = "N = " + points["N"].astype(str)
     title = "windows that succeed"
-    both = both.rename(columns={"p_n": title})
-    report.figures["success"] = facets(both, x="S", y=title, colour="length", facet="panel", dash="by", log="xy")
+    points = points.rename(columns={"p_n": title})
+    report.figures["success"] = facets(points, x="S", y=title, colour="length", facet="panel", dash="by", log="xy")
     if "alpha_n" in report.questions:
         laws = report.frame("alpha_n")
         laws["panel"] = laws["dataset"] + ", " + laws["metric"].map(metric_label)

@@ -1,16 +1,16 @@
 """Compare A S^-alpha, E + A S^-alpha and a form of your own by what they predict at the largest sizes.
 
-Each form is fitted without the largest 1, 2 and 3 sizes. The report compares the errors at these sizes. By chance,
-E + A S^-alpha predicts them better than A S^-alpha in 9 to 20% of simulated laws that have no floor. The report
-also contains AICc, but with 6 sizes AICc cannot choose E + A S^-alpha, whatever the data are. The interval of E is a
-profile interval, which includes only the scatter of models. Its upper end is the largest floor that the data permit.
+Each form is fitted without the largest 1, 2 and 3 sizes. The report compares the errors of the forms at these sizes.
+By chance, E + A S^-alpha predicts them better than A S^-alpha in 9 to 20% of simulated laws that have no floor. The
+report also contains AICc. With 6 sizes, AICc cannot choose E + A S^-alpha, whatever the data are. The interval of E is
+a profile interval, which includes only the scatter of models. Its upper end is the largest floor that the data permit.
 
-A bend is the coefficient of (ln S)^2 in a fit of ln y. It may miss floors: in simulation, a floor of 30% of y at the
-largest of 6 to 12 sizes was found in 0 to 2% of the families. For an undecided bend, the report therefore contains the
-smallest bend that is found in 80% of cases.
+The bend is the coefficient of (ln S)^2 in a fit of ln y. The test of the bend may miss floors: in simulation, a floor
+of 30% of y at the largest of 6 to 12 sizes was found in 0 to 2% of the families. For an undecided bend, the report
+therefore contains the smallest bend that would be found in 80% of cases.
 
-Huber's alpha gives less weight to a model that is far from the law. If it differs much from alpha, a single model
-decides the law.
+Huber's estimate of alpha gives less weight to a model that is far from the law. If it differs much from alpha, a single
+model decides the law.
 """
 
 from __future__ import annotations
@@ -55,15 +55,17 @@ from rbptrack.stats import (
 GLOSSARY: Glossary = {
     "alpha": Term("exponent of A S^-α", "α"),
     "huber": Term("alpha by Huber's method, which gives less weight to models far from the law", "α by Huber"),
-    "bend": Term("coefficient of (ln S)^2 in a fit of ln y; above 0 the law flattens with size", form="+.3g"),
+    "bend": Term("coefficient of (ln S)^2 in a fit of ln y; if above 0, the law flattens with size", form="+.3g"),
     "floor": Term("E of E + A S^-α with its profile interval: CE in nats, or -ln RBP_k", "E"),
     "largest_floor": Term("upper end of E / y at the largest size", "largest floor", ".0%"),
     "alpha_above": Term("exponent of E + A S^-α", "α above E"),
-    "aicc": Term("AICc of the form minus that of A S^-α; below 0 it prefers the form", "ΔAICc", "+.1f"),
-    "prediction": Term("root mean square of measured / predicted - 1 at the sizes left out", "A S^-α", ".1%"),
-    "with_floor": Term("root mean square of measured / predicted - 1, of E + A S^-α", "E + A S^-α", ".1%"),
-    "your_form": Term("root mean square of measured / predicted - 1, of your form", "your form", ".1%"),
-    "left_out": Term("the number of sizes that were left out, the largest ones"),
+    "aicc": Term("AICc of the form minus AICc of A S^-α; if below 0, AICc prefers the form", "ΔAICc", "+.1f"),
+    "prediction": Term(
+        "error of A S^-α: root mean square of measured / predicted - 1 at the sizes left out", "A S^-α", ".1%"
+    ),
+    "with_floor": Term("error of E + A S^-α at the sizes left out", "E + A S^-α", ".1%"),
+    "your_form": Term("error of your form at the sizes left out", "your form", ".1%"),
+    "left_out": Term("number of largest sizes that were left out of the fit"),
     "parameter": Term("a parameter of your form, with its profile interval", "value"),
     "name": Term("the parameter's name in your form"),
     "R2": Term("share of the variance of ln y that the form explains", "R²", ".4f"),
@@ -71,12 +73,13 @@ GLOSSARY: Glossary = {
 MIN_GAIN = 1e-3
 """The form with a floor counts as better only if its error is smaller by more than this share.
 
-If E is 0, both forms predict the same, and their errors differ by rounding only.
+If E is 0, both forms have the same predictions, and their errors differ by rounding only.
 """
 
 MAX_LEFT_OUT = 3  # the largest number of sizes that are left out
 
 Curve = Callable[[FloatArray, FloatArray | None], FloatArray]
+"""A fitted form: a function that takes sizes S and training tokens D, (n,) each, and returns y, (n,)."""
 
 
 class Forms(Analyzer):
@@ -99,7 +102,7 @@ class Forms(Analyzer):
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
-        failed_fits: dict[str, list[str]] = {}
+        failed_fits: dict[str, list[str]] = {}  # by reason: the laws that the user's form was not fitted to
         fitted = 0
         reading = read_families(runs, self.ks, min_sizes=4)
         for family, all_counts in reading:
@@ -158,37 +161,42 @@ class Forms(Analyzer):
             report.add("parameter", parameter.value, **keys, ends=ends, beside=beside, name=name)
 
     def _add_predictions(self, report: Report, keys: dict[str, Any], law: Law, d: FloatArray) -> None:
-        """Add the errors of every form at the largest sizes. The forms are fitted without these sizes."""
+        """Add the errors of every form at the largest sizes. The forms are fitted without these sizes.
+
+        A form that cannot be fitted to the other sizes has the error NaN.
+        """
         for left_out in range(1, MAX_LEFT_OUT + 1):
-            kept = slice(None, -left_out)
-            if law.sizes - left_out < 3:
+            sizes = law.sizes - left_out
+            if sizes < 3:
                 return
-            smaller = fit(law.s[kept], law.y[kept])
-            curves: dict[str, Curve | None] = {"with_floor": None, "your_form": None}
-            if law.sizes - left_out >= 4:
-                curves["with_floor"] = _curve(partial(fit_floor, law.s[kept], law.y[kept], ends=False))
+            kept = slice(None, -left_out)
+            predicted = slice(-left_out, None)
+            s, y = law.s[kept], law.y[kept]
+            curves: dict[str, Curve | None] = {"with_floor": None}
+            if sizes >= 4:
+                curves["with_floor"] = _fitted_curve(partial(fit_floor, s, y, ends=False))
             if self.form:
-                curves["your_form"] = _curve(partial(fit_form, self.form, law.s[kept], law.y[kept], d[kept]))
-            out = slice(-left_out, None)
-            ln_y = np.log(law.y[out])
-            beside = {}
+                curves["your_form"] = _fitted_curve(partial(fit_form, self.form, s, y, d[kept]))
+            ln_y = np.log(law.y[predicted])
+            errors = {}
             for name, curve in curves.items():
-                beside[name] = np.nan if curve is None else _error(ln_y - np.log(curve(law.s[out], d[out])))
-            if not self.form:
-                del beside["your_form"]
-            ln_ratios = ln_y - smaller.ln_a.value + smaller.alpha.value * np.log(law.s[out])
-            report.add("prediction", _error(ln_ratios), **keys, beside=beside, left_out=left_out)
+                errors[name] = np.nan
+                if curve is not None:
+                    errors[name] = _prediction_error(ln_y - np.log(curve(law.s[predicted], d[predicted])))
+            power_law = fit(s, y)
+            ln_ratios = ln_y - power_law.ln_a.value + power_law.alpha.value * np.log(law.s[predicted])
+            report.add("prediction", _prediction_error(ln_ratios), **keys, beside=errors, left_out=left_out)
 
 
-def _curve(fit_form_to_sizes: Callable[[], FormFit]) -> Curve | None:
+def _fitted_curve(fit_to_sizes: Callable[[], FormFit]) -> Curve | None:
     """Call a function that fits a form, and return the curve. Return None if it raises BadInput."""
     try:
-        return fit_form_to_sizes().curve
+        return fit_to_sizes().curve
     except BadInput:
         return None
 
 
-def _error(ln_ratios: FloatArray) -> float:
+def _prediction_error(ln_ratios: FloatArray) -> float:
     """Return the root mean square of measured / predicted - 1, from ln(measured / predicted), (sizes,)."""
     return float(np.sqrt(np.mean(np.expm1(ln_ratios) ** 2)))
 
@@ -209,7 +217,7 @@ def _draw(report: Report) -> None:
 
 
 def _headline(report: Report) -> str:
-    """Say how often the form with a floor predicts better, and how often the law bends."""
+    """Return how often the form with a floor predicts better, and how often the law bends."""
     rows = report.frame("prediction").dropna(subset=["with_floor"])
     better = ""
     if len(rows):
@@ -219,7 +227,6 @@ def _headline(report: Report) -> str:
         better = f"E + A S^-α predicts left-out sizes better than A S^-α in {times} of {laws} (a count, not a test)"
     if "bend" not in report.questions:
         return join_clauses(better) or "Forms are not compared, because E + A S^-α and a bend need at least 5 sizes."
-    words = {"above": "the law flattens", "below": "the law steepens"}
-    return join_clauses(
-        better, verdict_clause(report.frame("bend"), words, noun="law", none="no bend was found", power=True)
-    )
+    texts = {"above": "the law flattens", "below": "the law steepens"}
+    bends = verdict_clause(report.frame("bend"), texts, noun="law", none="no bend was found", power=True)
+    return join_clauses(better, bends)

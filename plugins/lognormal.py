@@ -2,14 +2,16 @@
 
 A lognormal distribution of ranks is ln P(k) = const - beta ln k - gamma ln^2 k, with beta = 1 - mu/sigma^2 and
 gamma = 1/(2 sigma^2) (arXiv 2510.20387, eq. 9). gamma = 0 is Zipf's law. As gamma approaches 0, mu and sigma become
-infinite, but beta and the distribution do not. A gamma below 0 belongs to neither. The analyzer therefore fits beta and
-gamma, and reports mu and sigma only if the interval of gamma lies above 0. Sums over all ranks are exact. For
-comparison, -ln P(1) is also computed by the integral of the paper's appendix. Figures 8b to 8d of the paper are drawn.
+infinite, but beta and the distribution do not. If gamma is below 0, the distribution is neither lognormal nor Zipf's
+law. The analyzer therefore fits beta and gamma, and reports mu and sigma only if the interval of gamma lies above 0.
+Sums over all ranks are exact. For comparison, -ln P(1) is also computed by the integral of the paper's appendix. The
+report draws figures 8b to 8d of the paper.
 
 The report does not contain the divergence of the measured ranks from a distribution, because sampling alone makes it
-large. It was 0.07 nats per token for 170,000 ranks drawn from the lognormal itself. The report contains two other
-numbers. The gain says how much better the lognormal describes the ranks than Zipf's law; this bias cancels in it. The
-KS distance is the largest difference of any RBP_k from that of the distribution.
+large: it was 0.07 nats per token for 170,000 ranks drawn from the lognormal itself. The report contains two other
+numbers. The gain says by how many nats per token the lognormal describes the ranks better than Zipf's law. It is a
+difference of two divergences, in which the bias of sampling cancels. The KS distance is the largest difference between
+a measured RBP_k and that of the distribution.
 """
 
 from __future__ import annotations
@@ -28,12 +30,14 @@ from scipy.special import log_ndtr
 from rbptrack.analysis import (
     Analyzer,
     Family,
+    Glossary,
     Report,
     Runs,
     Term,
     counted,
     format_number,
     join_clauses,
+    listed,
     range_text,
     read_families,
     verdict_clause,
@@ -64,7 +68,7 @@ Zipf's law cover 84 to 97% with 200. The low values belong to documents with a s
 lines of beta and gamma over sizes always have intervals, because these include the scatter of sizes.
 """
 
-NO_GAMMA = 1e-9
+ZERO_GAMMA = 1e-9
 """The largest gamma that counts as 0. It changes no ln P(k) by more than 1e-6, which is the precision of the fit."""
 
 
@@ -110,7 +114,7 @@ class Fitted:
         """Return beta, gamma and mu/sigma for sums that are close to those of all documents, (..., 3).
 
         beta and gamma are computed by one Newton step from the fit to all documents. mu/sigma is NaN if gamma is at
-        most `NO_GAMMA`.
+        most `ZERO_GAMMA`.
 
         Args:
             totals: the number of tokens, and the sums of ln R and of ln^2 R, (..., 3).
@@ -119,7 +123,7 @@ class Fitted:
         sums = self.counts.sums.sum(axis=0)
         change = totals[..., 1:] / totals[..., :1] - sums[1:] / sums[0]  # change of the means of ln R and ln^2 R
         beta, gamma = np.moveaxis(self.exponents - change @ np.linalg.inv(self.information), -1, 0)
-        ratio = (1 - beta) / np.sqrt(2 * np.where(gamma > NO_GAMMA, gamma, np.nan))
+        ratio = (1 - beta) / np.sqrt(2 * np.where(gamma > ZERO_GAMMA, gamma, np.nan))
         return np.stack([beta, gamma, ratio], axis=-1)
 
     @cached_property
@@ -135,30 +139,30 @@ class Fitted:
         """Return one of the `QUANTITIES`. It has an error if there are at least `MIN_DOCUMENTS` documents."""
         values, u = self.influences
         i = QUANTITIES.index(quantity)
-        number = estimate_from_influences(values[i], u[:, i], shares_of_tokens(self.counts))
-        return number.without_error() if len(u) < MIN_DOCUMENTS else number
+        quantity_estimate = estimate_from_influences(values[i], u[:, i], shares_of_tokens(self.counts))
+        return quantity_estimate.without_error() if len(u) < MIN_DOCUMENTS else quantity_estimate
 
     @property
     def limit(self) -> str:
-        """Whether the interval of gamma includes 0 (Zipf's limit): `yes`, `no`, or `unknown` without an interval."""
+        """`no` if the interval of gamma lies above 0, `yes` if it does not (Zipf's limit), `unknown` without one."""
         gamma = self.estimate("gamma")
         if not gamma.has_interval:
             return "unknown"
-        return "no" if gamma.interval()[0] > NO_GAMMA else "yes"
+        return "no" if gamma.interval()[0] > ZERO_GAMMA else "yes"
 
     @property
     def gain(self) -> Estimate:
-        """By how many nats per token the lognormal describes the ranks better than Zipf's law.
+        """The mean of ln P(R) of the lognormal minus that of Zipf's law, in nats per token.
 
-        It has no interval if the interval of gamma includes 0.
+        It has an interval only if the interval of gamma lies above 0.
 
-        ln P(k) of both distributions is a linear combination of 1, ln k and ln^2 k. Their difference is therefore a sum
-        over documents. To first order, errors of the fitted parameters do not change it.
+        ln P(k) of both distributions is a linear combination of 1, ln k and ln^2 k. Their difference is therefore a
+        linear function of the sums of each document. To first order, errors of the fitted parameters do not change it.
         """
         powers = np.log(np.arange(1, len(self.zipf) + 1))[:, None] ** np.arange(3)
         coefficients = np.linalg.lstsq(powers, self.lognormal - self.zipf, rcond=None)[0]
         gain = estimate(self.counts, lambda totals: totals @ coefficients / totals[..., 0])
-        return gain if self.limit == "no" else gain.without_error()
+        return gain if self.has_mu_and_sigma else gain.without_error()
 
     @property
     def mu_and_sigma(self) -> tuple[float, float]:
@@ -167,8 +171,8 @@ class Fitted:
         return (1 - beta) / (2 * gamma), 1 / np.sqrt(2 * gamma)
 
     @property
-    def determined(self) -> bool:
-        """Whether mu and sigma are determined, because the interval of gamma lies above 0."""
+    def has_mu_and_sigma(self) -> bool:
+        """Whether the data determine mu and sigma: the interval of gamma lies above 0."""
         return self.limit == "no"
 
 
@@ -219,7 +223,7 @@ def fit_ranks(counts: RankSums) -> Fitted:
     vocab_size = counts.histogram.vocab_size
     exponents, information, lognormal = maximum_likelihood(means, vocab_size)
     zipf = maximum_likelihood(means[:1], vocab_size)[2]
-    if exponents[1] <= NO_GAMMA:
+    if exponents[1] <= ZERO_GAMMA:
         lognormal = zipf  # gamma of a lognormal is at least 0. Zipf's law has gamma = 0
     return Fitted(counts, exponents, information, lognormal, zipf)
 
@@ -246,8 +250,8 @@ def integral_of_p1(mu: float, sigma: float) -> float:
     return float(np.log(sigma) + log_ndtr(m) + m**2 / 2 + np.log(2 * np.pi) / 2)
 
 
-GLOSSARY = {
-    "beta": Term("1 - mu/sigma^2, in ln P(k) = const - beta ln k - gamma ln^2 k; gamma may be negative", "β"),
+GLOSSARY: Glossary = {
+    "beta": Term("1 - mu/sigma^2, in ln P(k) = const - beta ln k - gamma ln^2 k", "β"),
     "gamma": Term("1/(2 sigma^2); above 0 for a lognormal, 0 for Zipf's law, below 0 for neither", "γ", ".4f"),
     "mu_over_sigma": Term("mu/sigma of the lognormal, if the interval of gamma lies above 0", "μ/σ"),
     "gain": Term(
@@ -258,8 +262,8 @@ GLOSSARY = {
     "slope": Term("change of the quantity per unit of ln S, by a straight line"),
     "quantity": Term("the quantity that changes with S"),
     "limit": Term(
-        "whether the interval of gamma includes 0 (Zipf's limit); if so, mu and sigma are not determined; unknown "
-        "without an interval"
+        "no if the interval of gamma lies above 0, otherwise yes (Zipf's limit): mu and sigma are then not determined; "
+        "unknown without an interval"
     ),
     "ks_lognormal": Term("largest difference of any RBP_k from that of the lognormal", "KS, lognormal"),
     "ks_zipf": Term("largest difference of any RBP_k from that of Zipf's law", "KS, Zipf"),
@@ -287,27 +291,31 @@ class Lognormal(Analyzer):
         """Fit every measurement. Lines over sizes need 2 sizes; their intervals need 3."""
         report = Report(GLOSSARY)
         implied = []
-        most = 0  # the largest number of documents of a measurement
+        most_documents = 0  # of a measurement
         distributions = []
-        reading = read_families(runs, partial(_read, runs))
+        reading = read_families(runs, partial(_read_sums, runs))
         for family, sizes in reading:
             usable = [i for i, counts in enumerate(sizes) if len(counts.histogram.rank) >= MIN_RANKS]
             if len(usable) < len(sizes):
-                few = ", ".join(label for i, label in enumerate(family.labels) if i not in usable)
-                report.notes.append(f"{family}: {few} left out, fewer than {MIN_RANKS} different ranks occur.")
+                left_out = [label for i, label in enumerate(family.labels) if i not in usable]
+                report.notes.append(
+                    f"{family}: left out {listed(left_out)}, because fewer than {MIN_RANKS} different ranks occur."
+                )
             fits = [fit_ranks(sizes[i]) for i in usable]
             for i, fitted in zip(usable, fits, strict=True):
                 case = {**family.keys, "size": family.labels[i], "S": family.s[i]}
                 _add_size(report, fitted, case)
-                implied.append(case | _implied(fitted))
-            fewest = min(len(counts.sums) for counts in sizes)
-            most = max(most, *(len(counts.sums) for counts in sizes))
-            if fewest < MIN_DOCUMENTS:
-                few = f"it has {counted(fewest, 'document')}, and {MIN_DOCUMENTS} are needed"
-                report.notes.append(f"{family}: no intervals of gamma, and no mu and sigma, because {few}.")
+                implied.append(case | _implied_numbers(fitted))
+            documents = [len(counts.sums) for counts in sizes]
+            most_documents = max(most_documents, *documents)
+            if min(documents) < MIN_DOCUMENTS:
+                report.notes.append(
+                    f"{family}: no intervals of gamma, and no mu and sigma, because there are "
+                    f"{counted(min(documents), 'document')}, and at least {MIN_DOCUMENTS} are needed."
+                )
             if fits:
                 largest = f"{family.models[usable[-1]]} on {family.dataset}"
-                distributions.append(_distribution(largest, fits[-1]))
+                distributions.append(_distributions(largest, fits[-1]))
             if len(fits) > 1:
                 _add_lines(report, family, family.s[usable], fits)
         report.notes += reading.notes
@@ -315,19 +323,19 @@ class Lognormal(Analyzer):
             report.notes.append("No measurement has ranks that can be fitted.")
             return report
         report.tables["implied"] = pd.DataFrame(implied)
-        report.headline = _headline(report, most)
+        report.headline = _headline(report, most_documents)
         _draw(report, pd.concat(distributions))
         return report
 
 
-def _read(runs: Runs, family: Family, run_id: str) -> RankSums:
+def _read_sums(runs: Runs, family: Family, run_id: str) -> RankSums:
     """Read the sums and the histogram of one run."""
-    parts = []
+    rows = []
     for piece in runs.rank_pieces(run_id, ["document", "rank"]):
-        log_rank = np.log(np.arange(1, piece.vocab_size + 1))[piece.rank - 1]
-        sums = [piece.sum_by_document(), piece.sum_by_document(log_rank), piece.sum_by_document(log_rank**2)]
-        parts.append(np.column_stack(sums))
-    return RankSums(np.concatenate(parts), runs.histogram(run_id))
+        ln_rank = np.log(np.arange(1, piece.vocab_size + 1))[piece.rank - 1]
+        columns = [piece.sum_by_document(), piece.sum_by_document(ln_rank), piece.sum_by_document(ln_rank**2)]
+        rows.append(np.column_stack(columns))
+    return RankSums(np.concatenate(rows), runs.histogram(run_id))
 
 
 def _add_size(report: Report, fitted: Fitted, case: dict[str, Any]) -> None:
@@ -340,27 +348,27 @@ def _add_size(report: Report, fitted: Fitted, case: dict[str, Any]) -> None:
 
     """
     histogram = fitted.counts.histogram
-    misfit = {
+    distances = {
         "ks_lognormal": largest_difference(histogram, fitted.lognormal),
         "ks_zipf": largest_difference(histogram, fitted.zipf),
     }
     report.add("beta", fitted.estimate("beta"), **case)
     report.add("gamma", fitted.estimate("gamma"), null=0.0, beside={"limit": fitted.limit}, **case)
-    report.add("gain", fitted.gain, beside=misfit, **case)
-    if fitted.determined:
+    report.add("gain", fitted.gain, beside=distances, **case)
+    if fitted.has_mu_and_sigma:
         mu, sigma = fitted.mu_and_sigma
         report.add("mu_over_sigma", fitted.estimate("mu_over_sigma"), beside={"mu": mu, "sigma": sigma}, **case)
 
 
-def _implied(fitted: Fitted) -> dict[str, float]:
+def _implied_numbers(fitted: Fitted) -> dict[str, float]:
     """Return -ln P(1) and the entropy of ranks, as measured and as the lognormal implies them."""
     histogram = fitted.counts.histogram
     share = histogram.count / histogram.num_tokens
-    first = histogram.rbp(1)
+    rbp_1 = histogram.rbp(1)
     return {
-        "neg_log_p1": -np.log(first) if first else np.inf,
+        "neg_log_p1": -np.log(rbp_1) if rbp_1 else np.inf,
         "neg_log_p1_lognormal": -fitted.lognormal[0],
-        "neg_log_p1_integral": integral_of_p1(*fitted.mu_and_sigma) if fitted.determined else np.nan,
+        "neg_log_p1_integral": integral_of_p1(*fitted.mu_and_sigma) if fitted.has_mu_and_sigma else np.nan,
         "entropy": -share @ np.log(share),
         "entropy_lognormal": -np.exp(fitted.lognormal) @ fitted.lognormal,
     }
@@ -368,26 +376,33 @@ def _implied(fitted: Fitted) -> dict[str, float]:
 
 def _add_lines(report: Report, family: Family, s: FloatArray, fits: Sequence[Fitted]) -> None:
     """Add the slopes of beta and gamma over ln S. The slope of mu/sigma is added if every size has mu and sigma."""
-    determined = all(fitted.determined for fitted in fits)
-    enough = all(len(fitted.counts.sums) >= MIN_DOCUMENTS for fitted in fits)  # otherwise a note says so
-    if enough and len(fits) == 2:
+    all_have_ratio = all(fitted.has_mu_and_sigma for fitted in fits)
+    has_enough_documents = all(len(fitted.counts.sums) >= MIN_DOCUMENTS for fitted in fits)  # if not, a note says so
+    if has_enough_documents and len(fits) == 2:
         report.notes.append(f"{family}: no intervals of slopes: {why_no_interval([fitted.counts for fitted in fits])}.")
-    if enough and not determined:
+    if has_enough_documents and not all_have_ratio:
         report.notes.append(f"{family}: mu/sigma has no line in ln S, because it is not determined at every size.")
     for i, quantity in enumerate(QUANTITIES):
-        if quantity == "mu_over_sigma" and not determined:
+        if quantity == "mu_over_sigma" and not all_have_ratio:
             continue
         values = np.array([fitted.influences[0][i] for fitted in fits])
         documents = [fitted.document_influences(i) for fitted in fits]
+        # A law of exp(-value) is a straight line of the value in ln S. Its alpha is the slope of the value.
         y = np.exp(values.mean() - values)
-        law = fit(s, y, documents)  # y is exp(-value), and alpha is therefore the slope of the value over ln S
-        in_s = fit(np.exp(s / s.max()), y)
-        beside = {"R2": law.r2, "R2_in_S": in_s.r2, "sizes": law.sizes}
+        law = fit(s, y, documents)
+        line_in_s = fit(np.exp(s / s.max()), y)
+        beside = {"R2": law.r2, "R2_in_S": line_in_s.r2, "sizes": law.sizes}
         report.add("slope", law.alpha, null=0.0, beside=beside, quantity=quantity, **family.keys)
 
 
 def _draw(report: Report, ranks: pd.DataFrame) -> None:
-    """Draw figures 8b, 8c and 8d of the paper."""
+    """Draw figures 8b, 8c and 8d of the paper.
+
+    Args:
+        report: the report with its results.
+        ranks: the distributions of ranks of the largest model of each family, from `_distributions`.
+
+    """
     rank, share = "rank R, largest model of each family", "share of tokens"
     ranks = ranks.rename(columns={"rank": rank, "share": share})
     pick = legend_selection("distribution")
@@ -412,7 +427,7 @@ def _draw(report: Report, ranks: pd.DataFrame) -> None:
         report.figures["mu_over_sigma"] = facets(ratio, x="S", y="μ/σ", null=0.0)
 
 
-def _distribution(model: str, fitted: Fitted) -> pd.DataFrame:
+def _distributions(model: str, fitted: Fitted) -> pd.DataFrame:
     """Return the share of tokens per rank, observed and by both distributions, in bins evenly spaced in ln k."""
     histogram = fitted.counts.histogram
     edges = np.unique(np.rint(np.geomspace(1, histogram.vocab_size + 1, 48)).astype(np.int64))
@@ -428,12 +443,12 @@ def _distribution(model: str, fitted: Fitted) -> pd.DataFrame:
     return pd.concat(frames)
 
 
-def _headline(report: Report, documents: int) -> str:
+def _headline(report: Report, most_documents: int) -> str:
     """Return the headline: the sign of gamma, the gain over Zipf's law, and the largest difference of any RBP_k.
 
     Args:
         report: the report with its results.
-        documents: the largest number of documents of a measurement.
+        most_documents: the largest number of documents of a measurement.
 
     """
     texts = {"above": "ranks curve as a lognormal's do (gamma above 0)", "below": "ranks curve the other way"}
@@ -451,5 +466,10 @@ def _headline(report: Report, documents: int) -> str:
         better = f"the lognormal is better than Zipf's law by {range_text(known['gain'], '.3f')} nats a token"
     else:
         better = ""
-    too_few = f"too few documents to test gamma: at most {documents} in a measurement, and {MIN_DOCUMENTS} are needed"
-    return join_clauses(tested, better, deviation) if tested else join_clauses(deviation, too_few)
+    if tested:
+        return join_clauses(tested, better, deviation)
+    if most_documents < MIN_DOCUMENTS:
+        reason = f"the test needs {MIN_DOCUMENTS} documents, and no measurement has more than {most_documents}"
+    else:
+        reason = "a few documents decide it"
+    return join_clauses(deviation, f"gamma was not tested, because {reason}")

@@ -1,16 +1,16 @@
-"""Finds statistics of known answers that order models as their scores in a task do (after arXiv 2605.18607).
+"""Find statistics of known answers that order models as their scores in a task do (after arXiv 2605.18607).
 
-There are 24 proxies: eight statistics of the tokens of each answer (a dataset's last field), averaged within the answer
-with one of three weightings, and then averaged over answers. Kendall's tau compares the order of the models by a proxy
-with their order by imported scores.
+A proxy is a statistic of the tokens of known answers (a dataset's last field). It is averaged within each answer and
+then over answers. There are 24 proxies: eight statistics with three weightings of the tokens each. Kendall's tau
+compares the order of the models by a proxy with their order by imported scores.
 
 The best of 24 proxies looks too good on the models that were used to choose it. It is therefore chosen without two
-families, and judged on pairs with one model from each of the two. Models of one family share a recipe and are not
+families, and judged on pairs with one model from each of these two. Models of one family share a recipe and are not
 independent, so there are no tests and no intervals.
 
 The report also shows the largest tau that chance gives. The scores are assigned to the models at random 1,000 times,
-and each time the largest tau of all proxies is computed. The 95th percentile is the value to beat. This treats the
-models as exchangeable, which makes proxies look too good if families differ.
+and each time the largest tau of all proxies is computed. The 95th percentile is the value to beat. If families differ,
+it is too low and makes proxies look too good, because it treats all models as exchangeable.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pydantic import Field, PositiveInt
 from rbptrack.analysis import (
     ONE_POINT,
     Analyzer,
+    Glossary,
     Report,
     Runs,
     Term,
@@ -47,15 +48,15 @@ from rbptrack.figures import facets
 from rbptrack.ranks import FloatArray, RankTable, rbp_name, sum_by
 from rbptrack.stats import all_equal, first_largest, significant
 
-GLOSSARY: dict[str, str | Term] = {
-    "tau": Term("Kendall's tau of the proxy, signed to make higher better, and the scores", "τ", "+.2f"),
+GLOSSARY: Glossary = {
+    "tau": Term("Kendall's tau of the scores and the proxy, with the sign that makes higher better", "τ", "+.2f"),
     "left_out": Term(
-        "share of pairs of models of two families that are ordered as the scores, by the proxy chosen without the two",
+        "share of pairs of models of two families whose scores have the order of the proxy, chosen without these two",
         "pairs right",
         ".0%",
     ),
-    "fixed": Term("share of these pairs that this proxy itself orders rightly", "pairs right", ".0%"),
-    "by_ce": Term("share of these pairs that cross-entropy orders rightly", "pairs right by CE", ".0%"),
+    "fixed": Term("share of these pairs whose scores have the order of this proxy", "pairs right", ".0%"),
+    "by_ce": Term("share of these pairs whose scores have the order of cross-entropy", "pairs right by CE", ".0%"),
     "metric": "the statistic of the answers' tokens, and its weighting; first: R = 1, rbp: R <= k",
     "task": "the task of the imported scores",
     "models": "number of models with a score",
@@ -90,7 +91,7 @@ ASSIGNMENTS = 1000
 """The number of random assignments of scores to models."""
 
 CE_PROXY = PROXIES.index(("ce", ""))
-_COLUMNS = ["document", "field", "rank", "logprob", "entropy", "top_logprob"]
+_COLUMNS = ["document", "field", "rank", "logprob", "entropy", "top_logprob"]  # of the rank table
 
 
 class Proxies(Analyzer):
@@ -100,7 +101,7 @@ class Proxies(Analyzer):
     """the k of RBP_k"""
 
     min_models: Annotated[int, Field(ge=3)] = 5
-    """smallest number of models with a score in a task"""
+    """the smallest number of models with a score; a task with fewer models is left out"""
 
     def analyze(self, runs: Runs) -> Report:
         report = Report(GLOSSARY)
@@ -110,14 +111,14 @@ class Proxies(Analyzer):
             return report
         tables = []
         frame = without_repeats(runs.frame[runs.frame["vocab_size"].notna() & ~runs["without_ranks"].fillna(False)])
-        for dataset, rows in _comparable(frame):
-            counting, replaced = newest_runs(rows)
-            proxies, notes = self._read_proxies(runs, counting)
+        for dataset, rows in _comparable_groups(frame):
+            newest, replaced = newest_runs(rows)
+            proxies, notes = self._read_proxies(runs, newest)
             report.notes += [*(f"{dataset}: {line}" for line in replaced), *notes]
             if not proxies:
                 continue
-            answered = counting[counting["run_id"].isin(list(proxies))]
-            for task, scored in join_scores(answered, scores).groupby("task", sort=True):
+            with_proxies = newest[newest["run_id"].isin(list(proxies))]
+            for task, scored in join_scores(with_proxies, scores).groupby("task", sort=True):
                 models = last_checkpoints(scored)
                 values = np.stack([proxies[run_id] for run_id in models["run_id"]])
                 table = self._add_task(report, dataset, str(task), models, values)
@@ -139,7 +140,7 @@ class Proxies(Analyzer):
         """Compute the proxies of each measurement whose texts have answers.
 
         Returns:
-            Values of the proxies by run ID, (proxies,), with the sign that makes higher better. And notes on
+            Values of the proxies by run ID, (proxies,), with the sign that makes higher better; and notes on
             measurements that are left out.
 
         """
@@ -164,8 +165,8 @@ class Proxies(Analyzer):
             if unknown:
                 notes.append(f"{name}: some proxies cannot be computed: {listed(unknown)}.")
             proxies[str(row["run_id"])] = SIGNS * values
-        if without_answers and len(without_answers) < len(rows):  # if no measurement has answers, a note is not needed
-            notes.append(f"Left out, because they have no field of answers: {listed(without_answers)}.")
+        if without_answers and len(without_answers) < len(rows):  # a dataset without any answers needs no note
+            notes.append(f"Left out, because their texts have no answers: {listed(without_answers)}.")
         return proxies, notes
 
     def _add_task(
@@ -181,8 +182,8 @@ class Proxies(Analyzer):
             values: the proxies of these models, (models, proxies), with the sign that makes higher better.
 
         Returns:
-            A table with score and best proxy of each model. None if too few models have a score, or if the scores or
-            all proxies do not distinguish the models.
+            A table with the score and the best proxy of each model. None if too few models have a score, if all models
+            have one score, or if no proxy distinguishes the models.
 
         """
         scores = models["score"].to_numpy(np.float64)
@@ -192,9 +193,7 @@ class Proxies(Analyzer):
             )
             return None
         if all_equal(scores):
-            report.notes.append(
-                f"{task}: {counted(len(scores), 'model')} on {dataset} all have one and the same score."
-            )
+            report.notes.append(f"{task}: all {len(scores)} models on {dataset} have the same score.")
             return None
         families = models["family"].astype(str).to_numpy()
         taus = [_tau(proxy, scores) for proxy in values.T]
@@ -238,7 +237,7 @@ class LeftOut:
         right: share of pairs of models of two families that are ordered rightly by the proxy that the other families
             choose.
         fixed: share of the same pairs that each proxy orders rightly, (proxies,).
-        chosen: indices of the proxies that were chosen, ascending.
+        chosen: indices in `PROXIES` of the proxies that were chosen, ascending.
 
     """
 
@@ -265,27 +264,27 @@ def leave_families_out(values: FloatArray, scores: FloatArray, families: Any) ->
     values = significant(values)
     scores = significant(scores)
     first, second = np.triu_indices(len(scores), k=1)
-    unequal = scores[first] != scores[second]
-    first = first[unequal]
-    second = second[unequal]
-    agrees = np.sign(values[first] - values[second]) * np.sign(scores[first] - scores[second])[:, None]
-    right = (agrees + 1) / 2  # (pairs, proxies)
+    has_order = scores[first] != scores[second]
+    first = first[has_order]
+    second = second[has_order]
+    agreement = np.sign(values[first] - values[second]) * np.sign(scores[first] - scores[second])[:, None]
+    right = (agreement + 1) / 2  # (pairs, proxies); 1 if the proxy has the order of the scores, 0.5 for a tie
     usable = np.flatnonzero(np.isfinite(values).all(axis=0))
     chosen: set[int] = set()
-    hits: list[float] = []
-    judged_pairs = np.zeros(len(first), dtype=bool)
-    for one, other in combinations(dict.fromkeys(families), 2):
-        left = (families == one) | (families == other)
-        choosing = ~left[first] & ~left[second]
-        judged = left[first] & left[second] & (families[first] != families[second])
-        if choosing.any() and judged.any():
-            best = int(usable[first_largest(right[choosing][:, usable].mean(axis=0))])
+    right_of_chosen: list[float] = []
+    is_judged = np.zeros(len(first), dtype=bool)
+    for family, other_family in combinations(dict.fromkeys(families), 2):
+        is_left_out = (families == family) | (families == other_family)
+        chooses = ~is_left_out[first] & ~is_left_out[second]
+        judges = is_left_out[first] & is_left_out[second] & (families[first] != families[second])
+        if chooses.any() and judges.any():
+            best = int(usable[first_largest(right[chooses][:, usable].mean(axis=0))])
             chosen.add(best)
-            hits += right[judged, best].tolist()
-            judged_pairs |= judged
-    if not hits:
+            right_of_chosen += right[judges, best].tolist()
+            is_judged |= judges
+    if not right_of_chosen:
         return None
-    return LeftOut(float(np.mean(hits)), right[judged_pairs].mean(axis=0), sorted(chosen))
+    return LeftOut(float(np.mean(right_of_chosen)), right[is_judged].mean(axis=0), sorted(chosen))
 
 
 def largest_by_chance(values: FloatArray, scores: FloatArray) -> float:
@@ -298,18 +297,18 @@ def largest_by_chance(values: FloatArray, scores: FloatArray) -> float:
         scores: the scores in a task, (models,).
 
     """
-    usable = np.isfinite(values).all(axis=0) & ~np.array([all_equal(proxy) for proxy in values.T])
-    known = significant(values[:, usable])
+    is_usable = np.isfinite(values).all(axis=0) & ~np.array([all_equal(proxy) for proxy in values.T])
+    usable_values = significant(values[:, is_usable])
     scores = significant(scores)
     first, second = np.triu_indices(len(scores), k=1)
-    orders = np.sign(known[first] - known[second])  # (pairs, proxies)
-    untied = np.sqrt((orders**2).sum(axis=0) * np.count_nonzero(scores[first] != scores[second]))
+    orders = np.sign(usable_values[first] - usable_values[second])  # (pairs, proxies)
+    divisors = np.sqrt((orders**2).sum(axis=0) * np.count_nonzero(scores[first] != scores[second]))  # of tau-b
     rng = np.random.default_rng(0)
-    largest = []
+    largest_taus = []
     for _ in range(ASSIGNMENTS):
         assigned = rng.permutation(scores)
-        largest.append(float((np.sign(assigned[first] - assigned[second]) @ orders / untied).max()))
-    return float(np.quantile(largest, 0.95))
+        largest_taus.append(float((np.sign(assigned[first] - assigned[second]) @ orders / divisors).max()))
+    return float(np.quantile(largest_taus, 0.95))
 
 
 def proxies_of_answers(table: RankTable, field: int, *, k: int) -> FloatArray:
@@ -324,16 +323,16 @@ def proxies_of_answers(table: RankTable, field: int, *, k: int) -> FloatArray:
         Values in the order of `PROXIES`, (answers, proxies). NaN if the table lacks a column that a proxy needs.
 
     """
-    inside = table.column_or("field", 0) == field
-    if not inside.any():
+    in_answer = table.column_or("field", 0) == field
+    if not in_answer.any():
         return np.empty((0, len(PROXIES)))
-    document = table.column("document")[inside]
-    rank = table.rank[inside].astype(np.float64)
-    logprob = table.column("logprob")[inside].astype(np.float64)
-    entropy = table.column_or("entropy", nan)[inside].astype(np.float64)
-    top_logprob = table.column_or("top_logprob", nan)[inside].astype(np.float64)
+    document = table.column("document")[in_answer]
+    rank = table.rank[in_answer].astype(np.float64)
+    logprob = table.column("logprob")[in_answer].astype(np.float64)
+    entropy = table.column_or("entropy", nan)[in_answer].astype(np.float64)
+    top_logprob = table.column_or("top_logprob", nan)[in_answer].astype(np.float64)
     length = np.unique(document, return_counts=True)[1]
-    start = np.repeat(np.cumsum(length) - length, length)
+    start = np.repeat(np.cumsum(length) - length, length)  # the index of the first token of each token's answer
     statistics = {
         "p": np.exp(logprob),
         "ce": -logprob,
@@ -351,7 +350,7 @@ def proxies_of_answers(table: RankTable, field: int, *, k: int) -> FloatArray:
         return np.asarray(sum_by(document, terms) / sum_by(document, totals))
 
 
-def _comparable(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+def _comparable_groups(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield groups of comparable measurements of one dataset, each with its name."""
     for dataset, rows in frame.groupby("dataset", sort=True):
         # Models may differ in these columns: tokenizers and chat templates differ, and the last checkpoint is used.
@@ -362,6 +361,7 @@ def _comparable(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def _tau(values: FloatArray, scores: FloatArray) -> float:
+    """Return Kendall's tau-b of a proxy and the scores, (models,) each. NaN if a value is unknown or all are equal."""
     if not np.isfinite(values).all() or all_equal(values):
         return nan
     from scipy.stats import kendalltau  # takes 0.3 s, so it is imported only if there are scores
@@ -386,7 +386,7 @@ def _headline(report: Report) -> str:
         by_ce = format_number(row["by_ce"], ".0%")
         chance = "" if best["best_tau"] > best["by_chance"] else "; no τ is larger than chance gives"
         return (
-            f"{row['task']} by answers of {row['dataset']}: a proxy that was chosen on other families orders {right} "
+            f"{row['task']} by answers of {row['dataset']}: proxies that were chosen on other families order {right} "
             f"of the pairs of models rightly, cross-entropy {by_ce}{chance}."
         )
     row = report.frame("best_tau").iloc[0]

@@ -1,8 +1,8 @@
-"""Fits laws in size S and training tokens D over checkpoints, and the law in size at each D.
+"""Fit laws in size S and training tokens D to checkpoints, and the law in size at each D.
 
-The law y = E + A S^-alpha + B D^-beta is that of Hoffmann et al. (arXiv 2203.15556, eq. 2), where y is cross-entropy or
--ln RBP_k. It gives the best size at a compute C = 6 S D, which grows as C^a with a = beta / (alpha + beta). The report
-compares a for ranks with a for cross-entropy. If tokens grow with size, the two exponents cannot be separated (arXiv
+The law is y = E + A S^-alpha + B D^-beta (Hoffmann et al., arXiv 2203.15556, eq. 2). y is cross-entropy or -ln RBP_k.
+By this law, the best size for a compute C = 6 S D grows as C^a, with a = beta / (alpha + beta). The report contains a
+for cross-entropy and for each RBP_k. If tokens grow with size, the two exponents cannot be separated (arXiv
 2605.08541), and the law is not fitted.
 """
 
@@ -20,6 +20,7 @@ from pydantic import PositiveInt
 from rbptrack.analysis import (
     ONE_POINT,
     Analyzer,
+    Glossary,
     Report,
     Runs,
     Term,
@@ -37,18 +38,20 @@ from rbptrack.ranks import CE, HEADLINE_KS, FloatArray, metric_label, rbp_name
 from rbptrack.stats import all_equal, laws_by_metric, least_squares
 
 PARAMETERS = ("optimum", "size_exponent", "token_exponent", "E")
-GLOSSARY: dict[str, str | Term] = {
+GLOSSARY: Glossary = {
     "alpha": Term("exponent of the law in size over the checkpoints of one D", "α at D", ".4f"),
-    "optimum": Term("the best size at compute C = 6 S D grows as C^a: beta / (alpha + beta)", "a", ".3f"),
+    "optimum": Term("a = beta / (alpha + beta); the best size for a compute C = 6 S D grows as C^a", "a", ".3f"),
     "D": "training tokens",
     "size_exponent": Term("alpha of E + A S^-alpha + B D^-beta", "α", ".3f"),
     "token_exponent": Term("beta of E + A S^-alpha + B D^-beta", "β", ".3f"),
     "E": Term("the part of y that neither more parameters nor more tokens reduce, in the unit of y", form=".4g"),
-    "R2": Term("R² of the fit of ln y", "R²", ".4f"),
+    "R2": Term("share of the variance of ln y that the law explains", "R²", ".4f"),
     "checkpoints": "number of fitted checkpoints",
-    "sizes": "number of sizes among the checkpoints",
-    "condition": "condition number of (ln S, ln D), 1 if uncorrelated and equally spread; above 25 no law is fitted",
-    "starts_agree": "whether fits from several starting points gave the same exponents",
+    "sizes": "number of sizes of the fit",
+    "condition": (
+        "condition number of (ln S, ln D); 1 if S and D are uncorrelated and spread equally; above 25 no law is fitted"
+    ),
+    "starts_agree": "whether the best fits from several starting points have the same exponents",
     "y": "CE in nats, or -ln RBP_k",
 }
 MAX_CONDITION = 25.0
@@ -58,7 +61,7 @@ In simulations, 90% of the estimates of the optimum's exponent were within 0.06 
 0.09 at condition 6, and within 0.31 at condition 22, if models scatter by 1% around the law.
 """
 
-CAPTION = (
+WITHOUT_INTERVALS = (
     "The law in size and tokens has no intervals, because the checkpoints of one model deviate from it together. "
     "Intervals that treat them as independent points would be too narrow."
 )
@@ -80,13 +83,13 @@ class Training(Analyzer):
             return report
         laws = []
         points = []
-        comparable, report.notes = _comparable(frame)
-        for family, dataset, rows in comparable:
+        groups, report.notes = _comparable_checkpoints(frame)
+        for family, dataset, rows in groups:
             for tokens, same_d in rows.groupby("training_tokens"):
                 self._add_alphas(report, runs[runs["run_id"].isin(same_d["run_id"])], family, float(str(tokens)))
-            for metric, y in self._values(rows):
+            for metric, y in self._logged_values(rows):
                 keys: dict[str, Any] = {"family": family, "dataset": dataset, "metric": metric}
-                law = self._fit(report, keys, rows, y)
+                law = _fit_checkpoints(report, keys, rows, y)
                 if law is not None:
                     laws.append(keys | law)
                     report.add("optimum", law["optimum"], **keys)
@@ -98,8 +101,8 @@ class Training(Analyzer):
         report.tables["points"] = pd.concat(points, ignore_index=True)
         if laws:
             report.tables["law"] = pd.DataFrame(laws)
-            report.notes.append(CAPTION)
-        self._draw(report)
+            report.notes.append(WITHOUT_INTERVALS)
+        _draw(report)
         report.notes = list(dict.fromkeys(report.notes))  # a note that several D share appears once
         report.headline = _headline(report, laws)
         return report
@@ -107,15 +110,15 @@ class Training(Analyzer):
     def _add_alphas(self, report: Report, runs: Runs, family: str, tokens: float) -> None:
         """Add the law in size over the checkpoints of one D, if there are several sizes."""
         reading = read_families(runs, self.ks)
-        for part, counts in reading:
-            if len(part.s) < 2:
+        for checkpoints, counts in reading:
+            if len(checkpoints.s) < 2:
                 continue
-            for metric, law in laws_by_metric(part.s, counts).items():
-                keys: dict[str, Any] = {"family": family, "dataset": part.dataset, "metric": metric, "D": tokens}
+            for metric, law in laws_by_metric(checkpoints.s, counts).items():
+                keys: dict[str, Any] = {"family": family, "dataset": checkpoints.dataset, "metric": metric, "D": tokens}
                 report.add("alpha", law.alpha, **keys, beside={"R2": law.r2, "sizes": law.sizes})
         report.notes += reading.notes
 
-    def _values(self, rows: pd.DataFrame) -> Iterator[tuple[str, FloatArray]]:
+    def _logged_values(self, rows: pd.DataFrame) -> Iterator[tuple[str, FloatArray]]:
         """Yield each metric that all checkpoints have, with its values as y (CE or -ln RBP_k), (rows,).
 
         A metric is left out if a y is not finite and positive.
@@ -128,40 +131,53 @@ class Training(Analyzer):
                 if np.isfinite(y).all() and (y > 0).all():
                     yield metric, y
 
-    def _fit(self, report: Report, keys: dict[str, str], rows: pd.DataFrame, y: FloatArray) -> dict[str, Any] | None:
-        """Fit the law of one metric, y (rows,), in size and tokens.
 
-        If the checkpoints are too few, or size and tokens cannot be separated, add a note and return None.
-        """
-        s = rows["non_embedding_params"].to_numpy(np.float64)
-        d = rows["training_tokens"].to_numpy(np.float64)
-        place = f"{keys['family']} on {keys['dataset']}"
-        sizes = len(np.unique(s))
-        values_of_d = len(np.unique(d))
-        if sizes < 3 or values_of_d < 3 or len(rows) < 8:
-            needs = "the law in size and tokens needs 8 checkpoints of 3 sizes at 3 values of D"
-            report.notes.append(f"{place}: {needs}; found {len(rows)} of {counted(sizes, 'size')} at {values_of_d}.")
-            return None
-        condition = design_condition(s, d)
-        if condition > MAX_CONDITION:
-            report.notes.append(
-                f"{place}: no law in size and tokens, because the two vary together, or one of them varies too little "
-                f"(condition {condition:.3g}, allowed are {MAX_CONDITION:g})."
-            )
-            return None
-        return fit_law(s, d, y) | {"checkpoints": len(y), "sizes": sizes, "condition": condition}
+def _fit_checkpoints(report: Report, keys: dict[str, str], rows: pd.DataFrame, y: FloatArray) -> dict[str, Any] | None:
+    """Fit the law of one metric in size and tokens.
 
-    def _draw(self, report: Report) -> None:
-        points = report.tables["points"]
-        panel = points["family"] + ", " + points["dataset"] + ": " + points["metric"].map(metric_label)
-        tokens = "D, training tokens"
-        points = points.assign(panel=panel).rename(columns={"D": tokens})
-        report.figures["against_tokens"] = facets(points, x=tokens, y="y", colour="size", facet="panel", log="xy")
-        if "alpha" in report.questions:
-            rows = report.frame("alpha")
-            rows = rows.assign(panel=rows["family"] + ", " + rows["dataset"])
-            rows = rows.rename(columns={"D": tokens, "alpha": "α"})
-            report.figures["alpha"] = facets(rows, x=tokens, y="α", colour="metric", facet="panel")
+    Args:
+        report: the report. It gets a note if the law cannot be fitted.
+        keys: the family, the dataset and the metric.
+        rows: the checkpoints.
+        y: CE or -ln RBP_k of each checkpoint, (rows,).
+
+    Returns:
+        The columns of the table `law`. None if the checkpoints are too few, or if size and tokens cannot be separated.
+
+    """
+    s = rows["non_embedding_params"].to_numpy(np.float64)
+    d = rows["training_tokens"].to_numpy(np.float64)
+    name = f"{keys['family']} on {keys['dataset']}"
+    sizes = len(np.unique(s))
+    values_of_d = len(np.unique(d))
+    if sizes < 3 or values_of_d < 3 or len(rows) < 8:
+        report.notes.append(
+            f"{name}: the law in size and tokens needs 8 checkpoints of 3 sizes at 3 values of D; there are "
+            f"{len(rows)} of {counted(sizes, 'size')} at {counted(values_of_d, 'value')} of D."
+        )
+        return None
+    condition = design_condition(s, d)
+    if condition > MAX_CONDITION:
+        report.notes.append(
+            f"{name}: no law in size and tokens, because the two vary together, or one of them varies too little "
+            f"(condition number {condition:.3g}; at most {MAX_CONDITION:g} is allowed)."
+        )
+        return None
+    return fit_law(s, d, y) | {"checkpoints": len(y), "sizes": sizes, "condition": condition}
+
+
+def _draw(report: Report) -> None:
+    """Draw y of each checkpoint and the exponents in size against training tokens."""
+    points = report.tables["points"]
+    panel = points["family"] + ", " + points["dataset"] + ": " + points["metric"].map(metric_label)
+    tokens = "D, training tokens"
+    points = points.assign(panel=panel).rename(columns={"D": tokens})
+    report.figures["against_tokens"] = facets(points, x=tokens, y="y", colour="size", facet="panel", log="xy")
+    if "alpha" in report.questions:
+        rows = report.frame("alpha")
+        rows = rows.assign(panel=rows["family"] + ", " + rows["dataset"])
+        rows = rows.rename(columns={"D": tokens, "alpha": "α"})
+        report.figures["alpha"] = facets(rows, x=tokens, y="α", colour="metric", facet="panel")
 
 
 def design_condition(s: FloatArray, d: FloatArray) -> float:
@@ -193,26 +209,26 @@ def fit_law(s: FloatArray, d: FloatArray, y: FloatArray) -> dict[str, Any]:
 
     def residual(parameters: Any) -> FloatArray:
         v = parameters.valuesdict()
-        terms = v["E"] + np.exp(v["ln_a"] - v["size_exponent"] * x) + np.exp(v["ln_b"] - v["token_exponent"] * t)
-        return np.asarray(ln_y - np.log(terms))
+        law_y = v["E"] + np.exp(v["ln_a"] - v["size_exponent"] * x) + np.exp(v["ln_b"] - v["token_exponent"] * t)
+        return np.asarray(ln_y - np.log(law_y))
 
-    _, results = least_squares(residual, _starts(y))
+    _, results = least_squares(residual, _starting_points(y))
     best = results[0]
-    near = [result for result in results if result.chisqr <= best.chisqr * 1.004 + 1e-12]
-    exponents = np.array(
-        [[result.params[name].value for name in ("size_exponent", "token_exponent")] for result in near]
-    )
+    near_best = [result for result in results if result.chisqr <= best.chisqr * 1.004 + 1e-12]
+    exponents = []
+    for result in near_best:
+        exponents.append([result.params["size_exponent"].value, result.params["token_exponent"].value])
     law: dict[str, Any] = {name: float(best.params[name].value) for name in PARAMETERS}
     total = float(((ln_y - ln_y.mean()) ** 2).sum())
     law["R2"] = nan if all_equal(y) else 1 - float(best.chisqr) / total
-    law["starts_agree"] = len(near) > 1 and bool(np.ptp(exponents, axis=0).max() < 0.02)
+    law["starts_agree"] = len(near_best) > 1 and bool(np.ptp(exponents, axis=0).max() < 0.02)
     return law
 
 
-def _starts(y: FloatArray) -> Iterator[Any]:
+def _starting_points(y: FloatArray) -> Iterator[Any]:
     """Yield starting points for a fit, as parameters of lmfit.
 
-    E starts at a share of the smallest y. The two power terms share the rest equally.
+    E starts at a share of the smallest y. The two power terms start with half of the rest of the mean y each.
     """
     import lmfit
 
@@ -231,33 +247,35 @@ def _starts(y: FloatArray) -> Iterator[Any]:
         yield start
 
 
-def _comparable(frame: pd.DataFrame) -> tuple[list[tuple[str, str, pd.DataFrame]], list[str]]:
+def _comparable_checkpoints(frame: pd.DataFrame) -> tuple[list[tuple[str, str, pd.DataFrame]], list[str]]:
     """Group measurements into laws. The rows of one law differ only in size and checkpoint.
 
     Returns:
         Family, dataset and rows of each law, and notes on rows that are left out.
 
     """
-    comparable = []
+    groups = []
     notes = []
     for (family, dataset), rows in frame.groupby(["family", "dataset"], sort=True):
         keys = [key for key in differing_facts(rows) if key not in ONE_POINT]
         for label, part in split_by_facts(rows, keys):
             name = f"{family} {label}".strip()
-            counting, replaced = newest_runs(part)
+            newest, replaced = newest_runs(part)
             notes += [f"{name} on {dataset}: {line}" for line in replaced]
-            repeats = _repeats_checkpoint(counting)
+            repeats = _repeats_checkpoint(newest)
             if repeats.any():
-                models = listed(list(dict.fromkeys(counting.loc[repeats, "model"])))
-                notes.append(f"{name} on {dataset}: {models} left out, the same checkpoint under another name.")
-            comparable.append((name, str(dataset), counting[~repeats]))
-    return comparable, notes
+                models = listed(list(dict.fromkeys(newest.loc[repeats, "model"])))
+                notes.append(
+                    f"{name} on {dataset}: left out {models}, because another revision is the same checkpoint."
+                )
+            groups.append((name, str(dataset), newest[~repeats]))
+    return groups, notes
 
 
 def _repeats_checkpoint(rows: pd.DataFrame) -> pd.Series[bool]:
-    """Whether a row repeats a checkpoint that is also present under another revision, (rows,).
+    """Return whether each row is a checkpoint that another row has under another revision, (rows,).
 
-    The last step, for example, is also `main`. The revision that most rows have is kept.
+    The revision `main`, for example, is usually also the last step. The revision that most rows have is kept.
     """
     revision = rows["revision"].fillna("")
     model = rows["model"].str.partition("@")[0]
@@ -267,6 +285,7 @@ def _repeats_checkpoint(rows: pd.DataFrame) -> pd.Series[bool]:
 
 
 def _headline(report: Report, laws: list[dict[str, Any]]) -> str:
+    """Return the exponents a of the first family, or else how CE's exponent in size changes over training."""
     if laws:
         family, dataset = laws[0]["family"], laws[0]["dataset"]
         first_family = [law for law in laws if (law["family"], law["dataset"]) == (family, dataset)]
@@ -277,9 +296,9 @@ def _headline(report: Report, laws: list[dict[str, Any]]) -> str:
     if "alpha" not in report.questions:
         return ""
     rows = report.frame("alpha")
-    for (family, dataset), part in rows[rows["metric"] == CE].groupby(["family", "dataset"], sort=False):
-        if len(part) > 1:
-            alphas = part.sort_values("D", kind="stable")["alpha"].to_numpy(np.float64)
+    for (family, dataset), family_rows in rows[rows["metric"] == CE].groupby(["family", "dataset"], sort=False):
+        if len(family_rows) > 1:
+            alphas = family_rows.sort_values("D", kind="stable")["alpha"].to_numpy(np.float64)
             first, last = format_number(alphas[0], ".3f"), format_number(alphas[-1], ".3f")
             return f"{family} on {dataset}: CE's exponent in size goes from {first} to {last} over training."
     return ""

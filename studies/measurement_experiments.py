@@ -245,8 +245,10 @@ def ce_parts(rng: np.random.Generator, cell: Settings) -> Outcomes:
     slope = dict(zip(("ce", "rank", "rest", "error_entropy"), _slopes_against(ce, population_parts), strict=True))
     report = module.Report(module.GLOSSARY)
     family = SimpleNamespace(s=s, keys={"family": "a", "dataset": "b"})
-    module._shares(report, family, [size_sums.sums for size_sums in sizes])
-    module.CeParts()._laws(report, family, [size_sums.sums for size_sums in sizes])
+    sums = [size_sums.sums for size_sums in sizes]
+    module.CeParts()._add_laws(report, family, sums)
+    module._add_lines(report, family, sums)
+    module._add_shares(report, family, sums)
     outcomes: dict[str, float] = {}
     if "share" in report.questions:
         share = report.frame("share").set_index("metric")
@@ -278,7 +280,7 @@ def entropy(rng: np.random.Generator, cell: Settings) -> Outcomes:
     rank = 1 + np.searchsorted(cumulative, rng.random(cell["tokens"])).clip(max=len(cumulative) - 1)
     table = _table(rank, np.array([len(rank)]), len(cumulative), logprob=-np.log(rank) - 1.0)
     parts = module.part_sums([table], table.histogram())
-    sample_entropy = module.means(parts.sums.sum(axis=0))[list(module.PARTS).index("error_entropy")]
+    sample_entropy = module.mean_parts(parts.sums.sum(axis=0))[list(module.PARTS).index("error_entropy")]
     claim = "median: share of H(P)'s bias that Miller and Madow's correction removes, %"
     return {claim: float(100 * parts.miller_madow / (truth - sample_entropy))}
 

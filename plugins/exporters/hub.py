@@ -1,4 +1,4 @@
-"""Exports measurements as a folder for the Hugging Face Hub, with a dataset card, a table and `.eval_results`."""
+"""Export measurements as a folder for the Hugging Face Hub, with a dataset card, a table and `.eval_results`."""
 
 from __future__ import annotations
 
@@ -35,31 +35,32 @@ _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 class Hub(Exporter):
     """A folder to upload to the Hugging Face Hub: a dataset card, a table, and `.eval_results` of models on the Hub.
 
-    `README.md` is the card. `measurements.csv` is a table that `rbptrack import` reads.
-    `models/<org>/<name>/.eval_results/` holds RBP_k of each model that is on the Hub, at its main revision, on a
-    dataset that is on the Hub.
+    - `README.md` is the card.
+    - `measurements.csv` is a table that `rbptrack import` reads.
+    - `models/<org>/<name>/.eval_results/` holds RBP_k. It is written if the model and the dataset are on the Hub and
+      the model was measured at its main revision.
     """
 
     def export(self, runs: Runs, out: Path) -> str:
         frame = runs.frame
-        numbers = [name for name in frame.columns if is_rbp_column(name) or name == "ce_se"]
-        table = frame[[*IMPORTABLE, *numbers]].dropna(axis="columns", how="all")
+        metrics = [name for name in frame.columns if is_rbp_column(name) or name == "ce_se"]
+        table = frame[[*IMPORTABLE, *metrics]].dropna(axis="columns", how="all")
         (out / DATA).write_text(csv_text(table), encoding="utf-8")
         ks = rbp_ks(frame.columns)
-        results = _results(frame, ks)
-        for path, entries in results.items():
+        entries_by_path = _eval_results(frame, ks)
+        for path, entries in entries_by_path.items():
             file = out / "models" / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(yaml.safe_dump(entries, sort_keys=False, allow_unicode=True), encoding="utf-8")
-        (out / "README.md").write_text(_card(frame, ks, len(results)), encoding="utf-8")
-        return f"{counted(len(frame), 'measurement')}: README.md, {DATA}, .eval_results of {len(results)}"
+        (out / "README.md").write_text(_card(frame, ks, len(entries_by_path)), encoding="utf-8")
+        return f"{counted(len(frame), 'measurement')}: README.md, {DATA}, .eval_results of {len(entries_by_path)}"
 
 
-def _results(frame: pd.DataFrame, ks: list[int]) -> dict[str, list[dict[str, Any]]]:
-    """Return the entries of each file of `.eval_results`, by its path, in the format of the Hub's documentation.
+def _eval_results(frame: pd.DataFrame, ks: list[int]) -> dict[str, list[dict[str, Any]]]:
+    """Return the entries of each file in `.eval_results`, by its path, in the format of the Hub's documentation.
 
-    Measurements are left out if their model or dataset is not on the Hub. If several have the same path, the first is
-    used.
+    A measurement is left out if its model or dataset is not on the Hub, or if the model was measured at another
+    revision than main. If several measurements have the same path, the first is used.
     """
     entries_by_path: dict[str, list[dict[str, Any]]] = {}
     for row in frame.to_dict("records"):
@@ -83,8 +84,15 @@ def _results(frame: pd.DataFrame, ks: list[int]) -> dict[str, list[dict[str, Any
     return entries_by_path
 
 
-def _card(frame: pd.DataFrame, ks: list[int], written: int) -> str:
-    """Return the text of the dataset card, with front matter in YAML."""
+def _card(frame: pd.DataFrame, ks: list[int], eval_results: int) -> str:
+    """Return the text of the dataset card, with front matter in YAML.
+
+    Args:
+        frame: the measurements.
+        ks: the k of their RBP_k.
+        eval_results: the number of files in `.eval_results`.
+
+    """
     families = ", ".join(sorted(frame["family"].dropna().unique()))
     datasets = ", ".join(sorted(frame["dataset"].dropna().unique()))
     front = {
@@ -93,10 +101,10 @@ def _card(frame: pd.DataFrame, ks: list[int], written: int) -> str:
         "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": DATA}]}],
     }
     results = "There is no `.eval_results`, because no measurement has both its model and its dataset on the Hub."
-    if written:
+    if eval_results:
         results = (
-            f"`models/` holds `.eval_results` of {counted(written, 'measurement')}, for pull requests to the models' "
-            "repositories."
+            f"`models/` holds `.eval_results` of {counted(eval_results, 'measurement')}, for pull requests to the "
+            "models' repositories."
         )
     return CARD.format(
         front=yaml.safe_dump(front, sort_keys=False, allow_unicode=True),

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.emergence import MIXTURE, RUNS, SUCCEEDED, WINDOWS, Emergence, count_windows, expected, whole_answers
+from plugins.emergence import (
+    MIXTURE,
+    RUNS,
+    SUCCEEDED,
+    WINDOWS,
+    Emergence,
+    count_windows,
+    expected_successes,
+    whole_answers,
+)
 from rbptrack.analysis import Report
 from rbptrack.analysis.testing import NeedsRanks
 from rbptrack.ranks import RankTable
@@ -231,7 +240,7 @@ def test_whole_answers_of_documents_with_one_field_are_none() -> None:
 def test_expected_answers_of_two_lengths_worked_out_by_hand() -> None:
     """3 answers of 2 tokens and 2 answers of 5 tokens have 10 hits; 2 of the answers succeed."""
     totals = np.array([16.0, 2.0, 10.0, 3.0, 2.0])
-    assert expected(np.array([2.0, 5.0]), totals) == pytest.approx(3 * (10 / 16) ** 2 + 2 * (10 / 16) ** 5)
+    assert expected_successes(np.array([2.0, 5.0]), totals) == pytest.approx(3 * (10 / 16) ** 2 + 2 * (10 / 16) ** 5)
 
 
 def test_emergence_of_answers_that_succeed_as_a_whole_is_above_independent_tokens() -> None:

@@ -159,13 +159,13 @@ def test_proxies_of_imports_without_entropy_has_other_proxies_and_a_note(report_
 
 
 def test_proxies_leaves_out_ranks_without_fields_and_names_them(report_of_imports: Report) -> None:
-    assert report_of_imports.notes[-1] == "Left out, because they have no field of answers: a-0m on maths."
+    assert report_of_imports.notes[-1] == "Left out, because their texts have no answers: a-0m on maths."
 
 
 def test_proxies_of_equal_scores_has_no_results_but_a_note(population: Runs) -> None:
     report = Proxies().analyze(with_scores(population, population.scores().assign(score=0.5)))
     assert not report.questions
-    assert any("one and the same score" in note for note in report.notes)
+    assert any("have the same score" in note for note in report.notes)
 
 
 def test_proxies_of_four_models_has_a_note(population: Runs) -> None:

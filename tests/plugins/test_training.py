@@ -113,7 +113,7 @@ def test_training_counts_checkpoint_that_has_two_names_once() -> None:
     main = last.assign(revision="main", run_id="main " + last["run_id"], model=last["model"].str.partition("@")[0])
     report = Training(ks=(1,)).analyze(Runs(pd.concat([frame, main], ignore_index=True), RankTables({})))
     pd.testing.assert_frame_equal(report.results, Training(ks=(1,)).analyze(runs_of_checkpoints()).results)
-    assert any("another name" in note for note in report.notes)
+    assert any("another revision" in note for note in report.notes)
 
 
 def test_training_of_constant_tokens_per_parameter_has_no_law_and_a_note() -> None:
@@ -149,7 +149,7 @@ def test_headline_of_two_families_is_about_the_first() -> None:
 def test_training_of_two_sizes_has_alpha_without_interval_and_no_law() -> None:
     report = Training().analyze(runs_of_checkpoints(2))
     assert "law" not in report.tables
-    assert any("found 10 of 2 sizes at 5" in note for note in report.notes)
+    assert any("10 of 2 sizes at 5 values of D" in note for note in report.notes)
     assert report.frame("alpha")["low"].isna().all()
 
 
